@@ -1,0 +1,321 @@
+//! What a handler can ask about its job, and hand out before it returns.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::host::Host;
+use crate::{EmitError, Error, http};
+
+/// The running attempt: its facts, and the ways out of the sandbox.
+///
+/// Calls are cheap and return at once, except [`emit`](Self::emit) and its sibling, which wait while
+/// the client is slow, and [`http_send`](Self::http_send). A test builds one with
+/// `testing::TestContext`.
+///
+/// ```
+/// use gristmill_sdk::{Context, Error};
+///
+/// fn render(ctx: &Context, pages: u32) -> Result<u32, Error> {
+///     for page in 0..pages {
+///         ctx.check_cancelled()?;
+///         ctx.emit(&format!("page {page}"))?;
+///         ctx.progress(&(page + 1));
+///     }
+///     Ok(pages)
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Context {
+    job_id: String,
+    host: Host,
+}
+
+impl Context {
+    pub(crate) fn new(job_id: String, host: Host) -> Self {
+        Self { job_id, host }
+    }
+
+    /// The job's id, as the client sees it.
+    ///
+    /// ```
+    /// # let ctx = gristmill_sdk::testing::TestContext::new();
+    /// assert_eq!(ctx.job_id(), "test-job");
+    /// ```
+    pub fn job_id(&self) -> &str {
+        &self.job_id
+    }
+
+    /// The id of the endpoint that the job was submitted to.
+    ///
+    /// ```
+    /// # let ctx = gristmill_sdk::testing::TestContext::new().with_endpoint("thumbnail");
+    /// assert_eq!(ctx.endpoint(), "thumbnail");
+    /// ```
+    pub fn endpoint(&self) -> String {
+        self.host.endpoint()
+    }
+
+    /// 1 for the first attempt; one more for each time the job was queued again.
+    ///
+    /// ```
+    /// # let ctx = gristmill_sdk::testing::TestContext::new();
+    /// if ctx.attempt() > 1 {
+    ///     ctx.warn("an earlier attempt may have done half of the work");
+    /// }
+    /// ```
+    pub fn attempt(&self) -> u32 {
+        self.host.attempt()
+    }
+
+    /// The time until the host stops this attempt, in whole milliseconds; zero when it is over.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let ctx = gristmill_sdk::testing::TestContext::new();
+    /// let worth_another_round = ctx.remaining() > Duration::from_secs(2);
+    /// # assert!(worth_another_round);
+    /// ```
+    pub fn remaining(&self) -> Duration {
+        self.host.remaining()
+    }
+
+    /// True once the job was cancelled or the host drains. The host stops the attempt shortly after;
+    /// a handler that looks here has time to tidy up.
+    ///
+    /// ```
+    /// # let ctx = gristmill_sdk::testing::TestContext::new();
+    /// assert!(!ctx.cancelled());
+    /// ```
+    pub fn cancelled(&self) -> bool {
+        self.host.cancelled()
+    }
+
+    /// [`cancelled`](Self::cancelled) for use with `?`.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] once the attempt is asked to stop.
+    ///
+    /// ```
+    /// # use gristmill_sdk::{Error, testing::TestContext};
+    /// let ctx = TestContext::new().with_cancelled();
+    /// assert!(matches!(ctx.check_cancelled(), Err(Error::Cancelled)));
+    /// ```
+    pub fn check_cancelled(&self) -> Result<(), Error> {
+        if self.cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+    }
+
+    /// Where the handler may store files: the submission's `s3Config`, if it has one.
+    ///
+    /// ```
+    /// # let ctx = gristmill_sdk::testing::TestContext::new();
+    /// assert!(ctx.s3_config().is_none());
+    /// ```
+    pub fn s3_config(&self) -> Option<S3Config> {
+        self.host.s3_config()
+    }
+
+    /// Appends one chunk to the job's stream. Waits while the host's buffer for this job is full.
+    ///
+    /// # Errors
+    /// See [`EmitError`].
+    ///
+    /// ```
+    /// # use serde_json::json;
+    /// # let ctx = gristmill_sdk::testing::TestContext::new();
+    /// ctx.emit(&"Hello")?;
+    /// ctx.emit(&json!({ "token": ", world" }))?;
+    /// # assert_eq!(ctx.outputs(), [json!("Hello"), json!({ "token": ", world" })]);
+    /// # Ok::<(), gristmill_sdk::EmitError>(())
+    /// ```
+    pub fn emit(&self, output: &(impl Serialize + ?Sized)) -> Result<(), EmitError> {
+        self.host.emit(&encode(output)?, None)
+    }
+
+    /// Appends one chunk, with numbers that the client finds beside it as `metrics`. They must
+    /// serialize to a JSON object.
+    ///
+    /// # Errors
+    /// See [`EmitError`].
+    ///
+    /// ```
+    /// # use serde_json::json;
+    /// # let ctx = gristmill_sdk::testing::TestContext::new();
+    /// ctx.emit_with_metrics(&"Hello", &json!({ "output_tokens": 1 }))?;
+    /// # assert_eq!(ctx.chunks()[0].metrics(), Some(json!({ "output_tokens": 1 })));
+    /// # Ok::<(), gristmill_sdk::EmitError>(())
+    /// ```
+    pub fn emit_with_metrics(
+        &self,
+        output: &(impl Serialize + ?Sized),
+        metrics: &impl Serialize,
+    ) -> Result<(), EmitError> {
+        self.host.emit(&encode(output)?, Some(&encode(metrics)?))
+    }
+
+    /// Replaces the value that the job's status shows while it runs. Never waits; of values that
+    /// follow each other quickly only the last may be seen. A value that has no JSON form is dropped
+    /// with a line in the job's log.
+    ///
+    /// ```
+    /// # use serde_json::json;
+    /// # let ctx = gristmill_sdk::testing::TestContext::new();
+    /// ctx.progress(&json!({ "percent": 40 }));
+    /// # assert_eq!(ctx.progress_values(), [json!({ "percent": 40 })]);
+    /// ```
+    pub fn progress(&self, value: &(impl Serialize + ?Sized)) {
+        match serde_json::to_string(value) {
+            Ok(value) => self.host.progress(&value),
+            Err(error) => self.warn(format_args!("progress value has no JSON form: {error}")),
+        }
+    }
+
+    /// Writes one line to the job's log, for the people who run the endpoint. The log is capped; the
+    /// host counts the lines beyond its cap. Standard output and standard error go the same way.
+    ///
+    /// ```
+    /// # use gristmill_sdk::Level;
+    /// # let ctx = gristmill_sdk::testing::TestContext::new();
+    /// ctx.log(Level::Info, format_args!("read {} pages", 12));
+    /// # assert_eq!(ctx.logs(), [(Level::Info, "read 12 pages".to_owned())]);
+    /// ```
+    pub fn log(&self, level: Level, message: impl Display) {
+        self.host.log(level, &message.to_string());
+    }
+
+    /// [`log`](Self::log) at [`Level::Trace`].
+    pub fn trace(&self, message: impl Display) {
+        self.log(Level::Trace, message);
+    }
+
+    /// [`log`](Self::log) at [`Level::Debug`].
+    pub fn debug(&self, message: impl Display) {
+        self.log(Level::Debug, message);
+    }
+
+    /// [`log`](Self::log) at [`Level::Info`].
+    pub fn info(&self, message: impl Display) {
+        self.log(Level::Info, message);
+    }
+
+    /// [`log`](Self::log) at [`Level::Warn`].
+    pub fn warn(&self, message: impl Display) {
+        self.log(Level::Warn, message);
+    }
+
+    /// [`log`](Self::log) at [`Level::Error`]. The job goes on: return an [`Error`] to end it.
+    pub fn error(&self, message: impl Display) {
+        self.log(Level::Error, message);
+    }
+
+    /// Sends one HTTP request and waits for the whole answer. An endpoint reaches only the hosts
+    /// that it lists as allowed; redirects are returned, not followed. A status such as 404 is an
+    /// answer, not an error.
+    ///
+    /// # Errors
+    /// See [`http::Error`].
+    ///
+    /// ```
+    /// use gristmill_sdk::{Context, Error, http::Request};
+    ///
+    /// fn greeting(ctx: &Context, url: String) -> Result<String, Error> {
+    ///     let response = ctx.http_send(Request::get(url).with_header("accept", "text/plain"))?;
+    ///     Ok(response.text()?.to_owned())
+    /// }
+    /// ```
+    pub fn http_send(&self, request: http::Request) -> Result<http::Response, http::Error> {
+        self.host.http_send(request)
+    }
+}
+
+fn encode(value: &(impl Serialize + ?Sized)) -> Result<String, EmitError> {
+    serde_json::to_string(value).map_err(|error| EmitError::InvalidJson(error.to_string()))
+}
+
+/// How much a line in the job's log matters.
+///
+/// ```
+/// use gristmill_sdk::Level;
+/// assert!(Level::Error > Level::Trace);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Every step.
+    Trace,
+    /// For the author of the handler.
+    Debug,
+    /// What a reader of the log expects to find.
+    Info,
+    /// The job goes on, but somebody may want to look.
+    Warn,
+    /// Something is lost.
+    Error,
+}
+
+/// A place for files, with the key to it. A field that the submission left out is empty.
+///
+/// Its `Debug` form hides the secret.
+///
+/// ```
+/// use gristmill_sdk::{S3Config, testing::TestContext};
+///
+/// let config = S3Config { bucket_name: "results".into(), ..S3Config::default() };
+/// let ctx = TestContext::new().with_s3_config(config);
+/// assert_eq!(ctx.s3_config().unwrap().bucket_name, "results");
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct S3Config {
+    /// The id of the access key.
+    pub access_id: String,
+    /// The secret of the access key.
+    pub access_secret: String,
+    /// The bucket to write to.
+    pub bucket_name: String,
+    /// The URL of the service.
+    pub endpoint_url: String,
+}
+
+impl std::fmt::Debug for S3Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("S3Config")
+            .field("access_id", &self.access_id)
+            .field("access_secret", &"…")
+            .field("bucket_name", &self.bucket_name)
+            .field("endpoint_url", &self.endpoint_url)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestContext;
+
+    #[test]
+    fn progress_without_a_json_form_is_logged_and_dropped() {
+        let ctx = TestContext::new();
+        ctx.progress(&std::collections::BTreeMap::from([(vec![1], 2)]));
+        assert!(ctx.progress_values().is_empty());
+        let line = "progress value has no JSON form: key must be a string".to_owned();
+        assert_eq!(ctx.logs(), [(Level::Warn, line)]);
+    }
+
+    #[test]
+    fn each_level_has_its_method() {
+        let ctx = TestContext::new();
+        ctx.trace(1);
+        ctx.debug(2);
+        ctx.info(3);
+        ctx.warn(4);
+        ctx.error(5);
+        let levels: Vec<Level> = ctx.logs().iter().map(|(level, _)| *level).collect();
+        assert_eq!(levels, [Level::Trace, Level::Debug, Level::Info, Level::Warn, Level::Error]);
+    }
+
+    #[test]
+    fn debug_hides_the_secret() {
+        let config = S3Config { access_secret: "hunter2".into(), ..S3Config::default() };
+        assert!(!format!("{config:?}").contains("hunter2"));
+    }
+}

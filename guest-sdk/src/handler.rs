@@ -1,0 +1,266 @@
+//! From a plain function to a component's export.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{Context, Error};
+
+/// A function that can be a handler. Implemented for
+///
+/// - `fn(&Context, I) -> Result<O, Error>`, with `I: Deserialize` and `O: Serialize`: the SDK reads
+///   the input and writes the output. `()` as output is JSON `null`.
+/// - `fn(&Context, RawJson) -> Result<RawJson, Error>`: JSON text in, JSON text out, not even parsed.
+///
+/// `Shape` tells the two apart and is always inferred. There is nothing to implement by hand.
+///
+/// ```
+/// use gristmill_sdk::{Context, Error, Handler, testing::TestContext};
+///
+/// fn length(_ctx: &Context, input: String) -> Result<usize, Error> {
+///     Ok(input.len())
+/// }
+///
+/// assert_eq!(length.handle(&TestContext::new(), r#""four""#.to_owned()).unwrap(), "4");
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a handler",
+    note = "a handler is `fn(&Context, I) -> Result<O, Error>` with `I: Deserialize`, `O: Serialize`",
+    note = "or `fn(&Context, RawJson) -> Result<RawJson, Error>`"
+)]
+pub trait Handler<Shape> {
+    /// Handles one job: JSON text in, JSON text out.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when `input` is not an `I`, with the path to the offending value;
+    /// [`Error::Failed`] when the output has no JSON form; otherwise what the function returns.
+    fn handle(&self, ctx: &Context, input: String) -> Result<String, Error>;
+}
+
+impl<F, I, O> Handler<(I, O)> for F
+where
+    F: Fn(&Context, I) -> Result<O, Error>,
+    I: DeserializeOwned,
+    O: Serialize,
+{
+    fn handle(&self, ctx: &Context, input: String) -> Result<String, Error> {
+        let output = self(ctx, decode(&input)?)?;
+        serde_json::to_string(&output)
+            .map_err(|error| Error::failed(format_args!("output has no JSON form: {error}")))
+    }
+}
+
+impl<F> Handler<RawJson> for F
+where
+    F: Fn(&Context, RawJson) -> Result<RawJson, Error>,
+{
+    fn handle(&self, ctx: &Context, input: String) -> Result<String, Error> {
+        self(ctx, RawJson(input)).map(|output| output.0)
+    }
+}
+
+/// Reads a value; finds the path to what is wrong only when something is, by reading it again.
+fn decode<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+    serde_json::from_str(text).map_err(|error| {
+        let reader = &mut serde_json::Deserializer::from_str(text);
+        match serde_path_to_error::deserialize::<_, T>(reader) {
+            Err(error_with_path) => Error::invalid_input(error_with_path),
+            Ok(_) => Error::invalid_input(error),
+        }
+    })
+}
+
+/// A whole input or output as JSON text, for a handler that does not look inside, or that brings a
+/// parser of its own. Nothing is copied or checked on the way in; the host gives only JSON, and
+/// fails the job if what comes back is not.
+///
+/// It does not implement `Deserialize` or `Serialize`: for a field use `Box<RawValue>`.
+///
+/// ```
+/// use gristmill_sdk::{Context, Error, RawJson};
+///
+/// fn echo(_ctx: &Context, input: RawJson) -> Result<RawJson, Error> {
+///     Ok(input)
+/// }
+/// gristmill_sdk::handler!(echo);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawJson(String);
+
+impl RawJson {
+    /// Takes text that is one JSON value. It is the caller's part that it is.
+    ///
+    /// ```
+    /// # use gristmill_sdk::RawJson;
+    /// assert_eq!(RawJson::new("[1,2]").as_str(), "[1,2]");
+    /// ```
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text.
+    ///
+    /// ```
+    /// # use gristmill_sdk::RawJson;
+    /// assert_eq!(RawJson::new("null").as_str(), "null");
+    /// ```
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The text, without a copy.
+    ///
+    /// ```
+    /// # use gristmill_sdk::RawJson;
+    /// assert_eq!(RawJson::new("true").into_string(), "true");
+    /// ```
+    pub fn into_string(self) -> String {
+        self.0
+    }
+}
+
+/// Makes a function the handler of this component. Use it once, in a crate of type `cdylib`.
+///
+/// The function has one of the forms that [`Handler`] lists. In a native build the macro only checks
+/// that, so the crate's tests run anywhere.
+///
+/// ```
+/// use gristmill_sdk::{Context, Error, handler};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Input {
+///     text: String,
+/// }
+///
+/// #[derive(serde::Serialize)]
+/// struct Output {
+///     words: usize,
+/// }
+///
+/// fn count(_ctx: &Context, input: Input) -> Result<Output, Error> {
+///     Ok(Output { words: input.text.split_whitespace().count() })
+/// }
+///
+/// handler!(count);
+/// ```
+///
+/// Anything else does not compile:
+///
+/// ```compile_fail
+/// fn count(text: &str) -> usize {
+///     text.len()
+/// }
+/// gristmill_sdk::handler!(count);
+/// ```
+#[macro_export]
+macro_rules! handler {
+    ($function:path $(,)?) => {
+        const _: fn(
+            &$crate::Context,
+            ::std::string::String,
+        ) -> ::core::result::Result<::std::string::String, $crate::Error> =
+            |ctx, input| $crate::Handler::handle(&$function, ctx, input);
+
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            struct Component;
+
+            impl $crate::__macro::Guest for Component {
+                fn handle(
+                    job: $crate::__macro::Job,
+                ) -> ::core::result::Result<::std::string::String, $crate::__macro::Error> {
+                    $crate::__macro::handle(&$function, job)
+                }
+            }
+
+            $crate::bindings::export_component!(
+                Component with_types_in $crate::bindings
+            );
+        };
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::testing::TestContext;
+
+    #[derive(Debug, Deserialize)]
+    struct Order {
+        items: Vec<Item>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Item {
+        count: u32,
+        note: Option<Box<RawValue>>,
+    }
+
+    fn total(_ctx: &Context, order: Order) -> Result<u32, Error> {
+        Ok(order.items.into_iter().map(|item| item.count).sum())
+    }
+
+    fn notes(_ctx: &Context, order: Order) -> Result<Vec<Box<RawValue>>, Error> {
+        Ok(order.items.into_iter().filter_map(|item| item.note).collect())
+    }
+
+    fn nothing(_ctx: &Context, _input: Option<u8>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn untouched(_ctx: &Context, input: RawJson) -> Result<RawJson, Error> {
+        Ok(input)
+    }
+
+    #[test]
+    fn typed_values_come_and_go_as_json() {
+        let ctx = TestContext::new();
+        assert_eq!(ctx.run_json(total, r#"{"items":[{"count":2},{"count":3}]}"#).unwrap(), "5");
+        assert_eq!(ctx.run_json(nothing, "null").unwrap(), "null");
+    }
+
+    #[test]
+    fn wrong_input_is_reported_with_its_path() {
+        let error = TestContext::new()
+            .run_json(total, r#"{"items":[{"count":2},{"count":"x"}]}"#)
+            .unwrap_err();
+        assert!(matches!(error, Error::InvalidInput(_)));
+        assert_eq!(
+            error.message(),
+            "items[1].count: invalid type: string \"x\", expected u32 at line 1 column 34"
+        );
+    }
+
+    #[test]
+    fn a_missing_field_is_named() {
+        let error = TestContext::new().run_json(total, "{}").unwrap_err();
+        assert_eq!(error.message(), "missing field `items` at line 1 column 2");
+    }
+
+    #[test]
+    fn raw_fields_keep_large_integers_and_key_order() {
+        let output = TestContext::new()
+            .run_json(
+                notes,
+                r#"{"items":[{"count":1,"note":{"z":18446744073709551617,"a":1.50}}]}"#,
+            )
+            .unwrap();
+        assert_eq!(output, r#"[{"z":18446744073709551617,"a":1.50}]"#);
+    }
+
+    #[test]
+    fn raw_fields_do_not_hide_the_path_of_an_error() {
+        let error = TestContext::new()
+            .run_json(notes, r#"{"items":[{"note":{"a":1},"count":-1}]}"#)
+            .unwrap_err();
+        assert!(error.message().starts_with("items[0].count: invalid value: integer `-1`"));
+    }
+
+    #[test]
+    fn raw_json_is_not_touched() {
+        let text = r#" {"z": 9007199254740993, "a": [ ]} "#;
+        assert_eq!(TestContext::new().run_json(untouched, text).unwrap(), text);
+    }
+}

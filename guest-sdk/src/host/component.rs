@@ -1,0 +1,97 @@
+//! The real host, behind the component's imports and its one export.
+//!
+//! [`Host`] is a unit struct and every call is direct, so a component imports only the interfaces
+//! that its handler uses.
+
+use std::time::Duration;
+
+use crate::bindings::exports::gristmill::handler::run::{self, Job};
+use crate::bindings::gristmill::handler::{context, http as wit_http, log, output, types};
+use crate::{Context, EmitError, Error, Failure, Handler, Level, S3Config, http};
+
+/// Runs one job: the body of the export that [`handler!`](crate::handler) writes.
+pub fn handle<Shape>(handler: &impl Handler<Shape>, job: Job) -> Result<String, run::Error> {
+    let ctx = Context::new(job.id, Host);
+    handler.handle(&ctx, job.input).map_err(|error| match error {
+        Error::InvalidInput(failure) => run::Error::InvalidInput(lower_failure(failure)),
+        Error::Failed(failure) => run::Error::Failed(lower_failure(failure)),
+        Error::Cancelled => run::Error::Cancelled,
+    })
+}
+
+fn lower_failure(failure: Failure) -> types::Failure {
+    let details = failure.details.map(|details| Box::<str>::from(details).into());
+    types::Failure { message: failure.message, details }
+}
+
+#[derive(Debug)]
+pub(crate) struct Host;
+
+impl Host {
+    pub(crate) fn attempt(&self) -> u32 {
+        context::attempt()
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        context::endpoint()
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        Duration::from_millis(context::remaining_ms())
+    }
+
+    pub(crate) fn cancelled(&self) -> bool {
+        context::cancelled()
+    }
+
+    pub(crate) fn s3_config(&self) -> Option<S3Config> {
+        let context::S3Config { access_id, access_secret, bucket_name, endpoint_url } =
+            context::s3()?;
+        Some(S3Config { access_id, access_secret, bucket_name, endpoint_url })
+    }
+
+    pub(crate) fn emit(&self, chunk: &str, metrics: Option<&str>) -> Result<(), EmitError> {
+        output::emit(chunk, metrics).map_err(|error| match error {
+            output::EmitError::Closed => EmitError::Closed,
+            output::EmitError::InvalidJson(why) => EmitError::InvalidJson(why),
+            output::EmitError::QuotaExceeded(limit_bytes) => {
+                EmitError::QuotaExceeded { limit_bytes }
+            }
+        })
+    }
+
+    pub(crate) fn progress(&self, value: &str) {
+        output::progress(value);
+    }
+
+    pub(crate) fn log(&self, level: Level, message: &str) {
+        let level = match level {
+            Level::Trace => log::Level::Trace,
+            Level::Debug => log::Level::Debug,
+            Level::Info => log::Level::Info,
+            Level::Warn => log::Level::Warn,
+            Level::Error => log::Level::Error,
+        };
+        log::write(level, message);
+    }
+
+    pub(crate) fn http_send(&self, request: http::Request) -> Result<http::Response, http::Error> {
+        let http::Request { method, url, headers, body, timeout } = request;
+        let timeout_ms = timeout.map(|timeout| {
+            u32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX)
+        });
+        match wit_http::send(&wit_http::Request { method, url, headers, body, timeout_ms }) {
+            Ok(wit_http::Response { status, headers, body }) => {
+                Ok(http::Response { status, headers, body })
+            }
+            Err(error) => Err(match error {
+                wit_http::HttpError::Denied(what) => http::Error::Denied(what),
+                wit_http::HttpError::InvalidRequest(what) => http::Error::InvalidRequest(what),
+                wit_http::HttpError::Timeout => http::Error::Timeout,
+                wit_http::HttpError::TooLarge(limit_bytes) => http::Error::TooLarge { limit_bytes },
+                wit_http::HttpError::Connect(what) => http::Error::Connect(what),
+                wit_http::HttpError::Other(what) => http::Error::Other(what),
+            }),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The host of native tests: answers what it was told to, and writes down what it hears.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::testing::Chunk;
+use crate::{EmitError, Level, S3Config, http};
+
+pub(crate) type HttpResult = Result<http::Response, http::Error>;
+
+/// Shared between a `Context` and the `TestContext` around it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Host(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) attempt: u32,
+    pub(crate) endpoint: String,
+    pub(crate) remaining: Duration,
+    /// How many chunks are emitted before `cancelled` turns true; `None` for never.
+    pub(crate) cancelled_after_chunks: Option<usize>,
+    pub(crate) s3_config: Option<S3Config>,
+    pub(crate) emit_limit_bytes: Option<u64>,
+    pub(crate) emit_closed: bool,
+    /// Answers by URL, in order; the last one repeats.
+    pub(crate) responses: HashMap<String, VecDeque<HttpResult>>,
+
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) chunk_bytes: u64,
+    pub(crate) progress: Vec<Value>,
+    pub(crate) logs: Vec<(Level, String)>,
+    pub(crate) requests: Vec<http::Request>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            attempt: 1,
+            endpoint: "test-endpoint".to_owned(),
+            remaining: Duration::from_secs(600),
+            cancelled_after_chunks: None,
+            s3_config: None,
+            emit_limit_bytes: None,
+            emit_closed: false,
+            responses: HashMap::new(),
+            chunks: Vec::new(),
+            chunk_bytes: 0,
+            progress: Vec::new(),
+            logs: Vec::new(),
+            requests: Vec::new(),
+        }
+    }
+}
+
+impl Host {
+    /// A handler that panicked half-way leaves a state that a test may still want to read.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn attempt(&self) -> u32 {
+        self.state().attempt
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        self.state().endpoint.clone()
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        self.state().remaining
+    }
+
+    pub(crate) fn cancelled(&self) -> bool {
+        let state = self.state();
+        state.cancelled_after_chunks.is_some_and(|chunks| state.chunks.len() >= chunks)
+    }
+
+    pub(crate) fn s3_config(&self) -> Option<S3Config> {
+        self.state().s3_config.clone()
+    }
+
+    pub(crate) fn emit(&self, output: &str, metrics: Option<&str>) -> Result<(), EmitError> {
+        let mut state = self.state();
+        if state.emit_closed {
+            return Err(EmitError::Closed);
+        }
+        if metrics.is_some_and(|metrics| !metrics.starts_with('{')) {
+            return Err(EmitError::InvalidJson("metrics are not an object".to_owned()));
+        }
+        let bytes = (output.len() + metrics.map_or(0, str::len)) as u64;
+        if let Some(limit_bytes) = state.emit_limit_bytes
+            && state.chunk_bytes + bytes > limit_bytes
+        {
+            return Err(EmitError::QuotaExceeded { limit_bytes });
+        }
+        state.chunk_bytes += bytes;
+        state.chunks.push(Chunk::new(output, metrics));
+        Ok(())
+    }
+
+    pub(crate) fn progress(&self, value: &str) {
+        let value = serde_json::from_str(value).expect("serde_json reads what it wrote");
+        self.state().progress.push(value);
+    }
+
+    pub(crate) fn log(&self, level: Level, message: &str) {
+        self.state().logs.push((level, message.to_owned()));
+    }
+
+    pub(crate) fn http_send(&self, request: http::Request) -> HttpResult {
+        let mut state = self.state();
+        let answer = match state.responses.get_mut(&request.url) {
+            Some(answers) if answers.len() > 1 => answers.pop_front(),
+            Some(answers) => answers.front().cloned(),
+            None => None,
+        };
+        let url = request.url.clone();
+        state.requests.push(request);
+        answer.unwrap_or(Err(http::Error::Denied(url)))
+    }
+}
+
+/// As the host does for a handler's output: one JSON value, or the job fails.
+pub(crate) fn is_json(text: &str) -> Result<(), serde_json::Error> {
+    serde_json::from_str::<&RawValue>(text).map(drop)
+}

@@ -1,0 +1,46 @@
+#![doc = include_str!("../README.md")]
+
+#[cfg(target_arch = "wasm32")]
+#[doc(hidden)]
+pub mod bindings;
+mod context;
+mod error;
+mod handler;
+// The platform, as a component sees it; in a native build, a fake that tests can set up and read.
+#[cfg_attr(target_arch = "wasm32", path = "host/component.rs")]
+#[cfg_attr(not(target_arch = "wasm32"), path = "host/fake.rs")]
+mod host;
+pub mod http;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod testing;
+
+pub use context::{Context, Level, S3Config};
+pub use error::{EmitError, Error, Failure};
+pub use handler::{Handler, RawJson};
+/// JSON text that is kept as it is: use `Box<RawValue>` for a field that the handler passes on
+/// unread, so that integers above 2^53, decimals and the order of keys survive.
+///
+/// ```
+/// use gristmill_sdk::{Context, Error, RawValue, testing::TestContext};
+///
+/// #[derive(serde::Deserialize, serde::Serialize)]
+/// struct Envelope {
+///     payload: Box<RawValue>,
+/// }
+///
+/// fn forward(_ctx: &Context, input: Envelope) -> Result<Envelope, Error> {
+///     Ok(input)
+/// }
+///
+/// let text = r#"{"payload":{"z":9007199254740993,"a":1.10}}"#;
+/// assert_eq!(TestContext::new().run_json(forward, text).unwrap(), text);
+/// ```
+pub use serde_json::value::RawValue;
+
+/// What [`handler!`] expands to. Not covered by any promise: only the macro may use it.
+#[cfg(target_arch = "wasm32")]
+#[doc(hidden)]
+pub mod __macro {
+    pub use crate::bindings::exports::gristmill::handler::run::{Error, Guest, Job};
+    pub use crate::host::handle;
+}

@@ -1,0 +1,388 @@
+//! A fake host, so that handlers run in a plain native `cargo test`.
+//!
+//! ```
+//! use gristmill_sdk::testing::TestContext;
+//! use gristmill_sdk::{Context, Error};
+//! use serde_json::json;
+//!
+//! fn countdown(ctx: &Context, from: u32) -> Result<(), Error> {
+//!     for i in (1..=from).rev() {
+//!         ctx.check_cancelled()?;
+//!         ctx.emit(&i)?;
+//!     }
+//!     Ok(())
+//! }
+//!
+//! let ctx = TestContext::new();
+//! countdown(&ctx, 3)?;
+//! assert_eq!(ctx.outputs(), [json!(3), json!(2), json!(1)]);
+//!
+//! // Or from text to text, as the platform runs it.
+//! assert_eq!(TestContext::new().run_json(countdown, "2")?, "null");
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! The fake has no timing: `emit` never waits, every progress value is kept, and nothing stops a
+//! handler that does not return. This module exists only in native builds.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::host::{Host, is_json};
+use crate::{Context, Error, Handler, Level, S3Config, http};
+
+/// A [`Context`] with a fake host behind it: set it up with `with_…`, pass it to the handler as
+/// `&ctx`, then look at what the handler did.
+///
+/// Unless told otherwise it is attempt 1 of job `test-job` on endpoint `test-endpoint`, with 600 s
+/// left, no `s3Config`, no limit on chunks and no host that HTTP may reach.
+///
+/// ```
+/// use std::time::Duration;
+/// use gristmill_sdk::testing::TestContext;
+///
+/// let ctx = TestContext::new().with_attempt(2).with_remaining(Duration::from_secs(1));
+/// assert_eq!(ctx.attempt(), 2);
+/// assert_eq!(ctx.remaining(), Duration::from_secs(1));
+/// ```
+#[derive(Debug)]
+pub struct TestContext {
+    context: Context,
+    host: Host,
+}
+
+impl Deref for TestContext {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.context
+    }
+}
+
+impl Default for TestContext {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Setting it up.
+impl TestContext {
+    /// The context that the type's description shows.
+    ///
+    /// ```
+    /// # use gristmill_sdk::testing::TestContext;
+    /// assert_eq!(TestContext::new().attempt(), 1);
+    /// ```
+    pub fn new() -> Self {
+        let host = Host::default();
+        Self { context: Context::new("test-job".to_owned(), host.clone()), host }
+    }
+
+    /// Sets [`Context::job_id`].
+    ///
+    /// ```
+    /// # use gristmill_sdk::testing::TestContext;
+    /// assert_eq!(TestContext::new().with_job_id("j1").job_id(), "j1");
+    /// ```
+    #[must_use]
+    pub fn with_job_id(mut self, job_id: impl Into<String>) -> Self {
+        self.context = Context::new(job_id.into(), self.host.clone());
+        self
+    }
+
+    /// Sets [`Context::attempt`].
+    ///
+    /// ```
+    /// # use gristmill_sdk::testing::TestContext;
+    /// assert_eq!(TestContext::new().with_attempt(3).attempt(), 3);
+    /// ```
+    #[must_use]
+    pub fn with_attempt(self, attempt: u32) -> Self {
+        self.host.state().attempt = attempt;
+        self
+    }
+
+    /// Sets [`Context::endpoint`].
+    ///
+    /// ```
+    /// # use gristmill_sdk::testing::TestContext;
+    /// assert_eq!(TestContext::new().with_endpoint("resize").endpoint(), "resize");
+    /// ```
+    #[must_use]
+    pub fn with_endpoint(self, endpoint: impl Into<String>) -> Self {
+        self.host.state().endpoint = endpoint.into();
+        self
+    }
+
+    /// Sets [`Context::remaining`]. It does not run down.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use gristmill_sdk::testing::TestContext;
+    /// assert!(TestContext::new().with_remaining(Duration::ZERO).remaining().is_zero());
+    /// ```
+    #[must_use]
+    pub fn with_remaining(self, remaining: Duration) -> Self {
+        self.host.state().remaining = remaining;
+        self
+    }
+
+    /// Makes [`Context::cancelled`] true from the start.
+    ///
+    /// ```
+    /// # use gristmill_sdk::testing::TestContext;
+    /// assert!(TestContext::new().with_cancelled().cancelled());
+    /// ```
+    #[must_use]
+    pub fn with_cancelled(self) -> Self {
+        self.with_cancelled_after(0)
+    }
+
+    /// Makes [`Context::cancelled`] true once this many chunks were emitted.
+    ///
+    /// ```
+    /// # use gristmill_sdk::testing::TestContext;
+    /// let ctx = TestContext::new().with_cancelled_after(1);
+    /// assert!(!ctx.cancelled());
+    /// ctx.emit("one")?;
+    /// assert!(ctx.cancelled());
+    /// # Ok::<(), gristmill_sdk::EmitError>(())
+    /// ```
+    #[must_use]
+    pub fn with_cancelled_after(self, chunks: usize) -> Self {
+        self.host.state().cancelled_after_chunks = Some(chunks);
+        self
+    }
+
+    /// Sets [`Context::s3_config`].
+    ///
+    /// ```
+    /// # use gristmill_sdk::{S3Config, testing::TestContext};
+    /// assert!(TestContext::new().with_s3_config(S3Config::default()).s3_config().is_some());
+    /// ```
+    #[must_use]
+    pub fn with_s3_config(self, config: S3Config) -> Self {
+        self.host.state().s3_config = Some(config);
+        self
+    }
+
+    /// Limits what may be emitted, in bytes of JSON text, outputs and metrics together.
+    ///
+    /// ```
+    /// # use gristmill_sdk::testing::TestContext;
+    /// assert!(TestContext::new().with_emit_quota(4).emit("12345").is_err());
+    /// ```
+    #[must_use]
+    pub fn with_emit_quota(self, bytes: u64) -> Self {
+        self.host.state().emit_limit_bytes = Some(bytes);
+        self
+    }
+
+    /// Makes every emit answer [`EmitError::Closed`](crate::EmitError::Closed).
+    ///
+    /// ```
+    /// # use gristmill_sdk::{EmitError, testing::TestContext};
+    /// assert_eq!(TestContext::new().with_emit_closed().emit("x"), Err(EmitError::Closed));
+    /// ```
+    #[must_use]
+    pub fn with_emit_closed(self) -> Self {
+        self.host.state().emit_closed = true;
+        self
+    }
+
+    /// Adds an answer to requests for exactly this URL. Answers to the same URL are given in the
+    /// order of these calls, and the last one repeats. Any other URL is
+    /// [denied](http::Error::Denied).
+    ///
+    /// ```
+    /// use gristmill_sdk::http::{Error, Request, Response};
+    /// use gristmill_sdk::testing::TestContext;
+    ///
+    /// let ctx = TestContext::new()
+    ///     .with_http("https://example.com/", Err(Error::Timeout))
+    ///     .with_http("https://example.com/", Ok(Response::new(200, "hello")));
+    /// assert_eq!(ctx.http_send(Request::get("https://example.com/")), Err(Error::Timeout));
+    /// assert_eq!(ctx.http_send(Request::get("https://example.com/"))?.status, 200);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_http(
+        self,
+        url: impl Into<String>,
+        answer: Result<http::Response, http::Error>,
+    ) -> Self {
+        self.host.state().responses.entry(url.into()).or_default().push_back(answer);
+        self
+    }
+}
+
+/// Running, and looking at what happened.
+impl TestContext {
+    /// Runs a handler from JSON text to JSON text, exactly as its component would.
+    ///
+    /// # Errors
+    /// What the handler returns; [`Error::InvalidInput`] when `input` does not fit its input type;
+    /// [`Error::Failed`] when a [`RawJson`](crate::RawJson) that it returns is not JSON.
+    ///
+    /// # Panics
+    /// When `input` is not JSON: the platform refuses such a submission.
+    ///
+    /// ```
+    /// use gristmill_sdk::{Context, Error, testing::TestContext};
+    ///
+    /// fn sum(_ctx: &Context, input: Vec<i64>) -> Result<i64, Error> {
+    ///     Ok(input.iter().sum())
+    /// }
+    ///
+    /// assert_eq!(TestContext::new().run_json(sum, "[1,2,3]")?, "6");
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[expect(clippy::needless_pass_by_value, reason = "handlers are functions, and those are Copy")]
+    pub fn run_json<Shape>(
+        &self,
+        handler: impl Handler<Shape>,
+        input: &str,
+    ) -> Result<String, Error> {
+        is_json(input).expect("the input of a job is JSON");
+        let output = handler.handle(&self.context, input.to_owned())?;
+        is_json(&output)
+            .map_err(|error| Error::failed(format_args!("output is not JSON: {error}")))?;
+        Ok(output)
+    }
+
+    /// The chunks, in order.
+    ///
+    /// ```
+    /// # let ctx = gristmill_sdk::testing::TestContext::new();
+    /// ctx.emit("one")?;
+    /// assert_eq!(ctx.chunks()[0].text(), "\"one\"");
+    /// # Ok::<(), gristmill_sdk::EmitError>(())
+    /// ```
+    pub fn chunks(&self) -> Vec<Chunk> {
+        self.host.state().chunks.clone()
+    }
+
+    /// The outputs of the chunks, in order, without their metrics.
+    ///
+    /// ```
+    /// # let ctx = gristmill_sdk::testing::TestContext::new();
+    /// ctx.emit(&1)?;
+    /// assert_eq!(ctx.outputs(), [serde_json::json!(1)]);
+    /// # Ok::<(), gristmill_sdk::EmitError>(())
+    /// ```
+    pub fn outputs(&self) -> Vec<Value> {
+        self.host.state().chunks.iter().map(Chunk::output).collect()
+    }
+
+    /// Every progress value, in order.
+    ///
+    /// ```
+    /// # let ctx = gristmill_sdk::testing::TestContext::new();
+    /// ctx.progress(&50);
+    /// assert_eq!(ctx.progress_values(), [serde_json::json!(50)]);
+    /// ```
+    pub fn progress_values(&self) -> Vec<Value> {
+        self.host.state().progress.clone()
+    }
+
+    /// The lines of the log, in order; without what went to standard output or standard error.
+    ///
+    /// ```
+    /// # use gristmill_sdk::{Level, testing::TestContext};
+    /// let ctx = TestContext::new();
+    /// ctx.warn("low on flour");
+    /// assert_eq!(ctx.logs(), [(Level::Warn, "low on flour".to_owned())]);
+    /// ```
+    pub fn logs(&self) -> Vec<(Level, String)> {
+        self.host.state().logs.clone()
+    }
+
+    /// The HTTP requests, in order, refused ones included.
+    ///
+    /// ```
+    /// # use gristmill_sdk::{http::Request, testing::TestContext};
+    /// let ctx = TestContext::new();
+    /// assert!(ctx.http_send(Request::get("https://example.com/")).is_err());
+    /// assert_eq!(ctx.requests()[0].url, "https://example.com/");
+    /// ```
+    pub fn requests(&self) -> Vec<http::Request> {
+        self.host.state().requests.clone()
+    }
+}
+
+/// One chunk of a job's stream.
+///
+/// ```
+/// # use serde_json::json;
+/// # let ctx = gristmill_sdk::testing::TestContext::new();
+/// ctx.emit_with_metrics("one", &json!({ "output_tokens": 1 }))?;
+/// let chunk = &ctx.chunks()[0];
+/// assert_eq!(chunk.output(), json!("one"));
+/// assert_eq!(chunk.metrics(), Some(json!({ "output_tokens": 1 })));
+/// # Ok::<(), gristmill_sdk::EmitError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    output: String,
+    metrics: Option<String>,
+}
+
+impl Chunk {
+    pub(crate) fn new(output: &str, metrics: Option<&str>) -> Self {
+        Self { output: output.to_owned(), metrics: metrics.map(str::to_owned) }
+    }
+
+    /// The output as the JSON text that the handler emitted.
+    pub fn text(&self) -> &str {
+        &self.output
+    }
+
+    /// The output.
+    pub fn output(&self) -> Value {
+        parse(&self.output)
+    }
+
+    /// The metrics, if the chunk has any.
+    pub fn metrics(&self) -> Option<Value> {
+        self.metrics.as_deref().map(parse)
+    }
+}
+
+fn parse(text: &str) -> Value {
+    serde_json::from_str(text).expect("serde_json reads what it wrote")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{EmitError, RawJson};
+
+    #[test]
+    fn output_that_is_not_json_fails_the_job() {
+        fn broken(_ctx: &Context, _input: RawJson) -> Result<RawJson, Error> {
+            Ok(RawJson::new("{\"a\":"))
+        }
+        let error = TestContext::new().run_json(broken, "1").unwrap_err();
+        assert!(error.message().starts_with("output is not JSON: EOF"), "{error}");
+    }
+
+    #[test]
+    fn metrics_must_be_an_object() {
+        let ctx = TestContext::new();
+        assert!(matches!(ctx.emit_with_metrics("x", &1), Err(EmitError::InvalidJson(_))));
+        assert!(ctx.chunks().is_empty());
+    }
+
+    #[test]
+    fn quota_counts_all_chunks_and_their_metrics() {
+        let ctx = TestContext::new().with_emit_quota(10);
+        ctx.emit_with_metrics(&1, &json!({ "n": 2 })).unwrap();
+        ctx.emit(&345).unwrap_err();
+        ctx.emit(&34).unwrap();
+        assert_eq!(ctx.outputs(), [json!(1), json!(34)]);
+    }
+}

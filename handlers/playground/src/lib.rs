@@ -1,0 +1,105 @@
+//! Does what it is asked to, good or bad: the handler behind the demo and the platform's tests.
+
+mod limits;
+mod ops;
+
+use std::time::Duration;
+
+use gristmill_sdk::{Context, Error, RawValue, handler};
+use serde::{Deserialize, Serialize};
+
+/// What to do, and the settings of all ops in one flat object. An enum that has them beside its tag
+/// would read better, but serde buffers those, and a buffered value is not raw any more.
+#[derive(Deserialize)]
+struct Input {
+    op: Op,
+    value: Option<Box<RawValue>>,
+    message: Option<String>,
+    name: Option<String>,
+    url: Option<String>,
+    ms: Option<u64>,
+    delay_ms: Option<u64>,
+    count: Option<u64>,
+    steps: Option<u64>,
+    rounds: Option<u64>,
+    mib: Option<usize>,
+    bytes: Option<usize>,
+    code: Option<i32>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Op {
+    Echo,
+    Sleep,
+    Fail,
+    Stream,
+    Progress,
+    Spin,
+    SleepForever,
+    Alloc,
+    Recurse,
+    Trap,
+    Exit,
+    Stdout,
+    Output,
+    Chunk,
+    Env,
+    Args,
+    Sha256,
+    Fetch,
+    Remember,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Output {
+    Nothing,
+    Echo { echo: Option<Box<RawValue>> },
+    Slept { slept: u64, echo: Option<Box<RawValue>> },
+    Done { done: u64 },
+    Allocated { allocated_mib: usize },
+    Printed { printed: usize },
+    Text(String),
+    Env { env: Option<String> },
+    Args { args: Vec<String> },
+    Sha256 { sha256: String },
+    Fetched { status: u16, length: usize, body: Option<String> },
+    Remembered { remembered: Option<Box<RawValue>> },
+}
+
+fn play(ctx: &Context, input: Input) -> Result<Output, Error> {
+    let delay = Duration::from_millis(input.delay_ms.unwrap_or(0));
+    let bytes = input.bytes.unwrap_or(1024);
+    match input.op {
+        Op::Echo => Ok(Output::Echo { echo: input.value }),
+        Op::Sleep => Ok(ops::sleep(input.ms.unwrap_or(100), input.value)),
+        Op::Fail => Err(Error::failed(input.message.as_deref().unwrap_or("asked to fail"))),
+        Op::Stream => ops::stream(ctx, input.count.unwrap_or(3), delay),
+        Op::Progress => Ok(ops::progress(ctx, input.steps.unwrap_or(3), delay)),
+        Op::Output => Ok(Output::Text("x".repeat(bytes))),
+        Op::Chunk => ops::chunk(ctx, bytes),
+        Op::Stdout => ops::stdout(bytes),
+        Op::Env => Ok(ops::env(&required("name", input.name)?)),
+        Op::Args => Ok(Output::Args { args: std::env::args().collect() }),
+        Op::Sha256 => Ok(ops::sha256(input.rounds.unwrap_or(1))),
+        Op::Fetch => ops::fetch(ctx, required("url", input.url)?),
+        Op::Remember => Ok(ops::remember(input.value)),
+
+        Op::Spin => limits::spin(),
+        Op::SleepForever => limits::sleep_forever(),
+        Op::Alloc => limits::alloc(input.mib.unwrap_or(1)),
+        Op::Recurse => limits::recurse(),
+        Op::Trap => limits::trap(),
+        Op::Exit => std::process::exit(input.code.unwrap_or(1)),
+    }
+}
+
+fn required(field: &str, value: Option<String>) -> Result<String, Error> {
+    value.ok_or_else(|| Error::invalid_input(format_args!("missing field `{field}`")))
+}
+
+handler!(play);
+
+#[cfg(test)]
+mod tests;
