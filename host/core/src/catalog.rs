@@ -1,0 +1,304 @@
+//! What is deployed: templates, endpoints, uploaded components, image names and keys.
+//!
+//! All of it is small and stays in memory as one immutable [`View`]; a change makes a new view
+//! once it is on disk. A lookup takes a read lock for the time of one reference count.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+
+use crate::endpoint::{ComponentDigest, Deployment, Endpoint};
+use crate::id::{EndpointId, KeyId, OwnerId, TemplateId};
+use crate::key::ApiKey;
+use crate::store::StoreError;
+use crate::template::Template;
+use crate::time::Timestamp;
+
+/// Keeps the catalog on disk.
+#[async_trait]
+pub trait CatalogStore: Send + Sync + std::fmt::Debug {
+    /// Everything that was put and not deleted, in no particular order.
+    async fn load_catalog(&self) -> Result<Vec<CatalogEntry>, StoreError>;
+
+    /// Writes all changes as one; they are on stable storage when the future resolves.
+    async fn write_catalog(&self, changes: Vec<CatalogChange>) -> Result<(), StoreError>;
+}
+
+/// One change of the catalog.
+#[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "changes are rare, and a box would help nobody")]
+pub enum CatalogChange {
+    /// Adds the entry, or replaces the one with the same key.
+    Put(CatalogEntry),
+    /// Removes the entry, if it exists.
+    Delete(CatalogKey),
+}
+
+/// One thing in the catalog.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum CatalogEntry {
+    /// A template.
+    Template(Template),
+    /// An endpoint.
+    Endpoint(Endpoint),
+    /// An uploaded component.
+    Component(Component),
+    /// A name for a component.
+    Image(Image),
+    /// An API key.
+    Key(ApiKey),
+}
+
+/// What a catalog entry is found by.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum CatalogKey {
+    /// A template's id.
+    Template(TemplateId),
+    /// An endpoint's id.
+    Endpoint(EndpointId),
+    /// A component's digest.
+    Component(ComponentDigest),
+    /// An image's `name:tag`.
+    Image(String),
+    /// An API key's id.
+    Key(KeyId),
+}
+
+impl CatalogKey {
+    /// The kind of entry, as it is stored.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Template(_) => "template",
+            Self::Endpoint(_) => "endpoint",
+            Self::Component(_) => "component",
+            Self::Image(_) => "image",
+            Self::Key(_) => "key",
+        }
+    }
+
+    /// The entry's name among those of its kind.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Template(id) => id.to_string(),
+            Self::Endpoint(id) => id.to_string(),
+            Self::Component(digest) => digest.to_string(),
+            Self::Image(name) => name.clone(),
+            Self::Key(id) => id.to_string(),
+        }
+    }
+}
+
+impl CatalogEntry {
+    /// What the entry is found by.
+    pub fn key(&self) -> CatalogKey {
+        match self {
+            Self::Template(template) => CatalogKey::Template(template.id.clone()),
+            Self::Endpoint(endpoint) => CatalogKey::Endpoint(endpoint.id.clone()),
+            Self::Component(component) => CatalogKey::Component(component.digest),
+            Self::Image(image) => CatalogKey::Image(image.reference()),
+            Self::Key(key) => CatalogKey::Key(key.id.clone()),
+        }
+    }
+}
+
+/// An uploaded component that was checked and compiled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Component {
+    /// SHA-256 of the uploaded bytes.
+    pub digest: ComponentDigest,
+    /// Size of the uploaded bytes.
+    pub bytes: u64,
+    /// What it imports, as `namespace:package/interface@version`.
+    pub imports: Vec<String>,
+    /// What it exports.
+    pub exports: Vec<String>,
+    /// When it was first uploaded.
+    pub uploaded_at: Timestamp,
+    /// Milliseconds that compiling took.
+    pub compile_ms: u64,
+    /// SHA-256 of each compiled file, by the key of the engine that it is for. A file with another
+    /// digest is never loaded.
+    pub artifacts: BTreeMap<String, ComponentDigest>,
+}
+
+/// A name for a component, such as `echo:latest`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// The name before the colon.
+    pub name: String,
+    /// The tag after it.
+    pub tag: String,
+    /// The component that it names now.
+    pub digest: ComponentDigest,
+    /// Who uploaded it.
+    pub owner: OwnerId,
+    /// When it was last moved to another component.
+    pub updated_at: Timestamp,
+}
+
+impl Image {
+    /// `name:tag`.
+    pub fn reference(&self) -> String {
+        format!("{}:{}", self.name, self.tag)
+    }
+}
+
+/// Everything that is deployed, at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    /// Templates by id.
+    pub templates: HashMap<TemplateId, Arc<Template>>,
+    /// Endpoints, joined with what they run, by id.
+    pub deployments: HashMap<EndpointId, Arc<Deployment>>,
+    /// Uploaded components by digest.
+    pub components: HashMap<ComponentDigest, Arc<Component>>,
+    /// Image names by `name:tag`.
+    pub images: HashMap<String, Arc<Image>>,
+    /// API keys by id.
+    pub keys: HashMap<KeyId, Arc<ApiKey>>,
+}
+
+impl View {
+    /// The component that an image reference names: `name`, `name:tag` or `name@sha256:…`.
+    /// Without a tag it means `latest`.
+    pub fn resolve_image(&self, reference: &str) -> Option<ComponentDigest> {
+        if let Some((_, digest)) = reference.split_once("@sha256:") {
+            let digest = digest.parse().ok()?;
+            return self.components.contains_key(&digest).then_some(digest);
+        }
+        let found = if reference.contains(':') {
+            self.images.get(reference)
+        } else {
+            self.images.get(&format!("{reference}:latest"))
+        };
+        found.map(|image| image.digest)
+    }
+
+    /// Whether an endpoint uses the template.
+    pub fn is_bound(&self, template: &TemplateId) -> bool {
+        self.deployments.values().any(|d| d.endpoint.template == *template)
+    }
+
+    fn apply(&mut self, change: CatalogChange) {
+        match change {
+            CatalogChange::Put(CatalogEntry::Template(template)) => {
+                self.templates.insert(template.id.clone(), Arc::new(template));
+            }
+            CatalogChange::Put(CatalogEntry::Endpoint(endpoint)) => {
+                if let Some(deployment) = self.join(Arc::new(endpoint)) {
+                    self.deployments.insert(deployment.endpoint.id.clone(), Arc::new(deployment));
+                }
+            }
+            CatalogChange::Put(CatalogEntry::Component(component)) => {
+                self.components.insert(component.digest, Arc::new(component));
+            }
+            CatalogChange::Put(CatalogEntry::Image(image)) => {
+                self.images.insert(image.reference(), Arc::new(image));
+            }
+            CatalogChange::Put(CatalogEntry::Key(key)) => {
+                self.keys.insert(key.id.clone(), Arc::new(key));
+            }
+            CatalogChange::Delete(CatalogKey::Template(id)) => {
+                self.templates.remove(&id);
+            }
+            CatalogChange::Delete(CatalogKey::Endpoint(id)) => {
+                self.deployments.remove(&id);
+            }
+            CatalogChange::Delete(CatalogKey::Component(digest)) => {
+                self.components.remove(&digest);
+            }
+            CatalogChange::Delete(CatalogKey::Image(reference)) => {
+                self.images.remove(&reference);
+            }
+            CatalogChange::Delete(CatalogKey::Key(id)) => {
+                self.keys.remove(&id);
+            }
+        }
+    }
+
+    /// Joins an endpoint with its template and component. `None` without the template, which the
+    /// API never lets happen.
+    fn join(&self, endpoint: Arc<Endpoint>) -> Option<Deployment> {
+        let template = self.templates.get(&endpoint.template)?.clone();
+        let component = self.resolve_image(&template.image);
+        Some(Deployment { endpoint, template, component })
+    }
+
+    /// Makes new deployments where a template or an image has changed; the others stay the same
+    /// objects, so that a holder can tell.
+    fn rejoin(&mut self) {
+        let changed: Vec<_> = self
+            .deployments
+            .values()
+            .filter_map(|current| {
+                let joined = self.join(current.endpoint.clone())?;
+                (joined != **current).then(|| Arc::new(joined))
+            })
+            .collect();
+        for deployment in changed {
+            self.deployments.insert(deployment.endpoint.id.clone(), deployment);
+        }
+    }
+}
+
+/// The catalog: its newest view, and the one way to change it.
+#[derive(Debug)]
+pub struct Catalog {
+    store: Arc<dyn CatalogStore>,
+    view: RwLock<Arc<View>>,
+    /// Changes come one at a time, so that each is decided on the view that it changes.
+    change: tokio::sync::Mutex<()>,
+}
+
+impl Catalog {
+    /// Reads the catalog from the store.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn open(store: Arc<dyn CatalogStore>) -> Result<Self, StoreError> {
+        let mut entries = store.load_catalog().await?;
+        // Endpoints last: they are joined with what the others bring.
+        entries.sort_by_key(|entry| matches!(entry, CatalogEntry::Endpoint(_)));
+        let mut view = View::default();
+        for entry in entries {
+            view.apply(CatalogChange::Put(entry));
+        }
+        Ok(Self { store, view: RwLock::new(Arc::new(view)), change: tokio::sync::Mutex::new(()) })
+    }
+
+    /// The newest view.
+    pub fn view(&self) -> Arc<View> {
+        self.view.read().clone()
+    }
+
+    /// The endpoint with what it runs.
+    pub fn deployment(&self, id: &EndpointId) -> Option<Arc<Deployment>> {
+        self.view.read().deployments.get(id).cloned()
+    }
+
+    /// Changes the catalog: `decide` looks at the newest view and says what to change, or why
+    /// not. Nobody else changes the catalog meanwhile, and the new view is shown only once the
+    /// change is on disk.
+    ///
+    /// # Errors
+    /// What `decide` refuses, and those of the store.
+    pub async fn change<T, E: From<StoreError>>(
+        &self,
+        decide: impl FnOnce(&View) -> Result<(Vec<CatalogChange>, T), E>,
+    ) -> Result<T, E> {
+        let _turn = self.change.lock().await;
+        let mut view = (*self.view()).clone();
+        let (changes, answer) = decide(&view)?;
+        self.store.write_catalog(changes.clone()).await?;
+        for change in changes {
+            view.apply(change);
+        }
+        view.rejoin();
+        *self.view.write() = Arc::new(view);
+        Ok(answer)
+    }
+}

@@ -1,0 +1,271 @@
+//! Where a handler, or a webhook, may connect to. Two checks, both needed: the *name* must be on
+//! the endpoint's list, and then *every address* that it resolves to must be public, so that a
+//! name on the list cannot be turned against the host's own network.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The hosts that an endpoint's handlers may call. Empty: none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AllowedHosts(Vec<HostPattern>);
+
+/// One entry: `example.com`, `*.example.com`, `example.com:8443`, or an address such as
+/// `127.0.0.1:9000`. Without a port it means the scheme's default port. An entry that *is* an
+/// address, or ends in `!private`, also permits addresses that are not public.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct HostPattern {
+    text: String,
+    /// Lower case; without the leading `*.`.
+    host: String,
+    is_wildcard: bool,
+    port: Option<u16>,
+    allows_private: bool,
+}
+
+/// What a list says about one destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    /// Not on the list.
+    Denied,
+    /// Public addresses only.
+    Public,
+    /// Any address: the operator named this destination explicitly.
+    AnyAddress,
+}
+
+/// A text that is no host pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no allowed host: write `example.com`, `*.example.com`, `example.com:8443`, an \
+     address, or one of these with `!private` at its end to permit private addresses"
+)]
+pub struct InvalidHostPattern(String);
+
+impl FromStr for HostPattern {
+    type Err = InvalidHostPattern;
+
+    fn from_str(text: &str) -> Result<Self, InvalidHostPattern> {
+        let invalid = || InvalidHostPattern(text.to_owned());
+        let (rest, is_marked) = match text.strip_suffix("!private") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let (rest, is_wildcard) = match rest.strip_prefix("*.") {
+            Some(rest) => (rest, true),
+            None => (rest, false),
+        };
+        // `[v6]`, `[v6]:port`, `name`, `name:port`; a bare v6 address has several colons.
+        let (host, port) = match rest.rsplit_once(':') {
+            Some((host, port)) if host.ends_with(']') || !host.contains(':') => {
+                (host, Some(port.parse().map_err(|_| invalid())?))
+            }
+            _ => (rest, None),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+        let is_address = host.parse::<IpAddr>().is_ok();
+        let is_name = !host.is_empty()
+            && !host.starts_with('.')
+            && host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
+        if !(is_name || is_address) || (is_wildcard && is_address) || port == Some(0) {
+            return Err(invalid());
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            host,
+            is_wildcard,
+            port,
+            allows_private: is_marked || is_address,
+        })
+    }
+}
+
+impl TryFrom<String> for HostPattern {
+    type Error = InvalidHostPattern;
+    fn try_from(text: String) -> Result<Self, InvalidHostPattern> {
+        text.parse()
+    }
+}
+
+impl From<HostPattern> for String {
+    fn from(pattern: HostPattern) -> Self {
+        pattern.text
+    }
+}
+
+impl HostPattern {
+    fn matches(&self, host: &str, port: u16, default_port: u16) -> bool {
+        let name_matches = if self.is_wildcard {
+            host.strip_suffix(&self.host).is_some_and(|sub| sub.len() > 1 && sub.ends_with('.'))
+        } else {
+            host == self.host
+        };
+        name_matches && port == self.port.unwrap_or(default_port)
+    }
+}
+
+impl AllowedHosts {
+    /// A list of patterns.
+    pub fn new(patterns: Vec<HostPattern>) -> Self {
+        Self(patterns)
+    }
+
+    /// What the list says about a destination. `host` is a URL's host: a name, or an address with
+    /// or without brackets; `default_port` is that of the URL's scheme.
+    pub fn permission(&self, host: &str, port: u16, default_port: u16) -> Permission {
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+        let host = host.strip_suffix('.').unwrap_or(&host);
+        let mut permission = Permission::Denied;
+        for pattern in self.0.iter().filter(|p| p.matches(host, port, default_port)) {
+            if pattern.allows_private {
+                return Permission::AnyAddress;
+            }
+            permission = Permission::Public;
+        }
+        permission
+    }
+
+    /// The patterns as they were written.
+    pub fn patterns(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|pattern| pattern.text.as_str())
+    }
+}
+
+/// Whether an address is reachable from anywhere: not loopback, private, link-local, shared,
+/// multicast, reserved, nor a form of IPv6 that embeds such an IPv4 address.
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => is_public_v4(v4),
+        IpAddr::V6(v6) => is_public_v6(v6),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    !(a == 0 // "this network"
+        || address.is_private()
+        || address.is_loopback()
+        || address.is_link_local() // includes the metadata service 169.254.169.254
+        || address.is_documentation()
+        || address.is_broadcast()
+        || (a == 100 && (64..128).contains(&b)) // carrier-grade NAT
+        || (a == 192 && b == 0 && c == 0) // protocol assignments
+        || (a == 198 && (b == 18 || b == 19)) // benchmarking
+        || a >= 224) // multicast and reserved
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let [s0, s1, _, _, _, _, s6, s7] = address.segments();
+    let embedded = |high: u16, low: u16| {
+        let [a, b] = high.to_be_bytes();
+        let [c, d] = low.to_be_bytes();
+        is_public_v4(Ipv4Addr::new(a, b, c, d))
+    };
+    match (s0, s1) {
+        (0x2002, _) => embedded(s1, address.segments()[2]), // 6to4
+        (0x0064, 0xff9b) => embedded(s6, s7),               // NAT64
+        (0x2001, 0x0000..=0x01ff) => false,                 // Teredo and protocol assignments
+        (0x2001, 0x0db8) | (0x3fff, _) => false,            // documentation
+        (0x2000..=0x3fff, _) => true,                       // global unicast
+        // Everything else is loopback, unspecified, mapped or compatible IPv4, unique local,
+        // link-local, site-local, multicast or unassigned.
+        _ => address.to_ipv4_mapped().is_some_and(is_public_v4),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_public_addresses_are_public() {
+        let public = [
+            "1.1.1.1",
+            "93.184.216.34",
+            "2606:4700::1111",
+            "::ffff:8.8.8.8",
+            "64:ff9b::808:808",
+            "2002:808:808::1",
+        ];
+        for address in public {
+            assert!(is_public(address.parse().unwrap()), "{address}");
+        }
+        let other = [
+            "0.0.0.0",
+            "10.1.2.3",
+            "127.0.0.1",
+            "127.255.255.254",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.0.1",
+            "100.64.0.1",
+            "192.0.0.8",
+            "192.0.2.1",
+            "198.18.0.1",
+            "198.51.100.7",
+            "203.0.113.9",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::127.0.0.1",
+            "fe80::1",
+            "fec0::1",
+            "fc00::1",
+            "fd12::1",
+            "ff02::1",
+            "64:ff9b::7f00:1",
+            "64:ff9b:1::1",
+            "2002:7f00:1::",
+            "2002:a9fe:a9fe::1",
+            "2001::1",
+            "2001:db8::1",
+            "3fff::1",
+            "100::1",
+        ];
+        for address in other {
+            assert!(!is_public(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn patterns_match_names_ports_and_nothing_else() {
+        let list = |patterns: &[&str]| {
+            AllowedHosts::new(patterns.iter().map(|p| p.parse().unwrap()).collect())
+        };
+        let cases = [
+            (vec![], "example.com", 443, Permission::Denied),
+            (vec!["example.com"], "example.com", 443, Permission::Public),
+            (vec!["example.com"], "EXAMPLE.com.", 443, Permission::Public),
+            (vec!["example.com"], "example.com", 8443, Permission::Denied),
+            (vec!["example.com:8443"], "example.com", 8443, Permission::Public),
+            (vec!["example.com"], "www.example.com", 443, Permission::Denied),
+            (vec!["example.com"], "example.com.evil.net", 443, Permission::Denied),
+            (vec!["*.example.com"], "a.b.example.com", 443, Permission::Public),
+            (vec!["*.example.com"], "example.com", 443, Permission::Denied),
+            (vec!["*.example.com"], "evilexample.com", 443, Permission::Denied),
+            (vec!["127.0.0.1:9000"], "127.0.0.1", 9000, Permission::AnyAddress),
+            (vec!["127.0.0.1:9000"], "localhost", 9000, Permission::Denied),
+            (vec!["[::1]:9000"], "[::1]", 9000, Permission::AnyAddress),
+            (vec!["::1"], "[::1]", 443, Permission::AnyAddress),
+            (vec!["hub.lan:80!private"], "hub.lan", 80, Permission::AnyAddress),
+        ];
+        for (patterns, host, port, expected) in cases {
+            assert_eq!(
+                list(&patterns).permission(host, port, 443),
+                expected,
+                "{patterns:?} {host}"
+            );
+        }
+        for wrong in ["", "*", "*.", "a b", "http://x", "x:port", "x:0", "*.127.0.0.1", ".x"] {
+            assert!(wrong.parse::<HostPattern>().is_err(), "{wrong}");
+        }
+    }
+}

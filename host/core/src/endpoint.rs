@@ -1,0 +1,224 @@
+//! Endpoints: a deployed handler with its workers, limits and permissions.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::egress::AllowedHosts;
+use crate::id::{EndpointId, OwnerId, TemplateId};
+use crate::limits::Bounds;
+use crate::template::Template;
+use crate::time::Timestamp;
+
+/// A serverless endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// Its id, part of its URLs.
+    pub id: EndpointId,
+    /// A name for people.
+    pub name: String,
+    /// Who owns it.
+    pub owner: OwnerId,
+    /// The template that says which handler it runs.
+    pub template: TemplateId,
+    /// Counts the changes of this record; the first version is 1.
+    pub version: u32,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// How many workers it may have.
+    pub scaling: Scaling,
+    /// Default `executionTimeout` of its jobs, in milliseconds.
+    pub execution_timeout_ms: u64,
+    /// What one attempt may use.
+    pub limits: SandboxLimits,
+    /// Hosts that its handlers may call.
+    pub allowed_hosts: AllowedHosts,
+    /// Environment variables, over those of the template.
+    pub env: BTreeMap<String, String>,
+}
+
+/// How many workers an endpoint has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scaling {
+    /// Workers that are kept even when nothing waits.
+    pub workers_min: u32,
+    /// Most workers at one time; 0 pauses the endpoint.
+    pub workers_max: u32,
+    /// Seconds for which a worker beyond `workers_min` waits for work before it ends.
+    pub idle_timeout_s: u32,
+}
+
+impl Scaling {
+    /// Bounds and default of `workers_max`. A worker costs nothing while it waits, and a sandbox
+    /// starts in microseconds, so the default is generous.
+    pub const WORKERS_MAX: Bounds = Bounds { min: 0, default: 16, max: 1_000 };
+    /// Bounds and default of `idle_timeout_s`.
+    pub const IDLE_TIMEOUT_S: Bounds = Bounds { min: 1, default: 5, max: 3_600 };
+}
+
+impl Default for Scaling {
+    fn default() -> Self {
+        Self { workers_min: 0, workers_max: 16, idle_timeout_s: 5 }
+    }
+}
+
+/// What one attempt may use of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxLimits {
+    /// Most bytes of all its memories together.
+    pub memory_bytes_max: u64,
+    /// Most fuel; `None` derives it from the attempt's timeout.
+    pub fuel_max: Option<u64>,
+    /// How the handler's computing is metered.
+    pub metering: Metering,
+}
+
+impl SandboxLimits {
+    /// Bounds and default of `memory_bytes_max`, in MiB.
+    pub const MEMORY_MIB: Bounds = Bounds { min: 1, default: 256, max: 4_096 };
+}
+
+impl Default for SandboxLimits {
+    fn default() -> Self {
+        Self {
+            memory_bytes_max: Self::MEMORY_MIB.default << 20,
+            fuel_max: None,
+            metering: Metering::Fuel,
+        }
+    }
+}
+
+/// How a handler's computing is metered. Timeouts and cancellation work with either.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Metering {
+    /// Every instruction counts against a budget, and the job's usage shows the sum.
+    #[default]
+    Fuel,
+    /// Only time counts: call-heavy code runs up to 40 % faster (docs/PERFORMANCE.md).
+    Epoch,
+}
+
+impl Metering {
+    /// The metering's name in settings.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fuel => "fuel",
+            Self::Epoch => "epoch",
+        }
+    }
+}
+
+/// SHA-256 of an uploaded component; names it for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ComponentDigest([u8; 32]);
+
+/// A text that is not 64 lower-case hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a digest has 64 lower-case hexadecimal digits")]
+pub struct InvalidDigest;
+
+impl ComponentDigest {
+    /// The digest of a component's bytes.
+    pub fn of(component: &[u8]) -> Self {
+        use sha2::Digest as _;
+        Self(sha2::Sha256::digest(component).into())
+    }
+}
+
+impl fmt::Display for ComponentDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ComponentDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sha256:{self}")
+    }
+}
+
+impl FromStr for ComponentDigest {
+    type Err = InvalidDigest;
+
+    fn from_str(text: &str) -> Result<Self, InvalidDigest> {
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        if pairs.len() != 32 || !rest.is_empty() {
+            return Err(InvalidDigest);
+        }
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Ok(byte - b'0'),
+            b'a'..=b'f' => Ok(byte - b'a' + 10),
+            _ => Err(InvalidDigest),
+        };
+        let mut digest = [0; 32];
+        for (byte, [high, low]) in digest.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Ok(Self(digest))
+    }
+}
+
+impl TryFrom<String> for ComponentDigest {
+    type Error = InvalidDigest;
+    fn try_from(text: String) -> Result<Self, InvalidDigest> {
+        text.parse()
+    }
+}
+
+impl From<ComponentDigest> for String {
+    fn from(digest: ComponentDigest) -> Self {
+        digest.to_string()
+    }
+}
+
+/// An endpoint joined with its template and the component that the template's image names: all
+/// that running one of its jobs takes. Immutable; a change of any part makes a new one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deployment {
+    /// The endpoint.
+    pub endpoint: Arc<Endpoint>,
+    /// Its template.
+    pub template: Arc<Template>,
+    /// The component to run; `None` when the template's image names none that is stored.
+    pub component: Option<ComponentDigest>,
+}
+
+impl Deployment {
+    /// The component's arguments: the entry point followed by the start command.
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
+        let template = &self.template;
+        template.entrypoint.iter().chain(&template.start_command).map(String::as_str)
+    }
+
+    /// The component's environment: the template's, then the endpoint's over it.
+    pub fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
+        let overridden = &self.endpoint.env;
+        self.template
+            .env
+            .iter()
+            .filter(|(name, _)| !overridden.contains_key(*name))
+            .chain(overridden)
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_survive_text() {
+        let digest = ComponentDigest::of(b"abc");
+        let text = digest.to_string();
+        assert_eq!(text, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(text.parse(), Ok(digest));
+        for wrong in ["", &text[1..], &text.to_uppercase(), &format!("{text}00")] {
+            assert_eq!(wrong.parse::<ComponentDigest>(), Err(InvalidDigest));
+        }
+    }
+}

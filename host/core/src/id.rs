@@ -1,0 +1,281 @@
+//! Names of things. Every id that a client sees matches `^[A-Za-z0-9_-]+$`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::limits::NAME_BYTES_MAX;
+
+/// Why a text is not an id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidId {
+    /// Empty or too long.
+    #[error("{what} must have 1 to {NAME_BYTES_MAX} characters, not {len}")]
+    Length {
+        /// What the id would have named.
+        what: &'static str,
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// A character outside the pattern.
+    #[error("{what} `{text}` may only have letters, digits, `_` and `-`")]
+    Characters {
+        /// What the id would have named.
+        what: &'static str,
+        /// The text, as given.
+        text: String,
+    },
+    /// A name that the URL layout needs for itself.
+    #[error("{what} `{text}` is reserved")]
+    Reserved {
+        /// What the id would have named.
+        what: &'static str,
+        /// The text, as given.
+        text: String,
+    },
+}
+
+fn check(what: &'static str, text: &str) -> Result<(), InvalidId> {
+    if text.is_empty() || text.len() > NAME_BYTES_MAX {
+        return Err(InvalidId::Length { what, len: text.len() });
+    }
+    if !text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') {
+        return Err(InvalidId::Characters { what, text: text.to_owned() });
+    }
+    Ok(())
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $what:literal, reserved: [$($reserved:literal),*]) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Reads the id.
+            ///
+            /// # Errors
+            /// [`InvalidId`] when the text does not match the id pattern or is reserved.
+            pub fn new(text: &str) -> Result<Self, InvalidId> {
+                check($what, text)?;
+                let reserved: &[&str] = &[$($reserved),*];
+                if reserved.contains(&text) {
+                    return Err(InvalidId::Reserved { what: $what, text: text.to_owned() });
+                }
+                Ok(Self(text.into()))
+            }
+
+            /// The id as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+            fn try_from(text: String) -> Result<Self, InvalidId> {
+                Self::new(&text)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                Self::new(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0.as_ref().to_owned()
+            }
+        }
+    };
+}
+
+name!(
+    /// Names a serverless endpoint. `serverless` and `templates` are taken by the URL layout.
+    EndpointId, "endpoint id", reserved: ["serverless", "templates"]
+);
+name!(
+    /// Names a template.
+    TemplateId, "template id", reserved: []
+);
+name!(
+    /// Names an API key; the public part of the key's text.
+    KeyId, "key id", reserved: []
+);
+name!(
+    /// Names the account that owns keys, templates and endpoints.
+    OwnerId, "owner id", reserved: []
+);
+name!(
+    /// Names one worker of an endpoint while it lives.
+    WorkerId, "worker id", reserved: []
+);
+
+/// Names one data directory among several; the last part of every job id made there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeId(pub u16);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04x}", self.0)
+    }
+}
+
+/// Names a job: `[sync-]<uuidv7>-<node>`. The id tells by which operation the job came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId {
+    uuid: u128,
+    node: NodeId,
+    is_sync: bool,
+}
+
+/// How a job was submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Submission {
+    /// By `/run`: the client comes back for the result.
+    Async,
+    /// By `/runsync`: the client waits for the result.
+    Sync,
+}
+
+/// A text that is no job id. Job ids are opaque to clients, so this is never more than "not found".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a job id")]
+pub struct InvalidJobId;
+
+impl JobId {
+    /// A new id, later than every id made before it on this node.
+    pub fn generate(submission: Submission, node: NodeId) -> Self {
+        Self { uuid: Uuid::now_v7().as_u128(), node, is_sync: submission == Submission::Sync }
+    }
+
+    /// How the job was submitted.
+    pub fn submission(self) -> Submission {
+        if self.is_sync { Submission::Sync } else { Submission::Async }
+    }
+
+    /// The id as 19 bytes, for storage; [`JobId::from_bytes`] is the way back.
+    pub fn to_bytes(self) -> [u8; 19] {
+        let mut bytes = [0; 19];
+        let (uuid, rest) = bytes.split_at_mut(16);
+        uuid.copy_from_slice(&self.uuid.to_be_bytes());
+        let (node, is_sync) = rest.split_at_mut(2);
+        node.copy_from_slice(&self.node.0.to_be_bytes());
+        is_sync.copy_from_slice(&[u8::from(self.is_sync)]);
+        bytes
+    }
+
+    /// Reads what [`JobId::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// [`InvalidJobId`] for any other bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, InvalidJobId> {
+        let (uuid, rest) = bytes.split_first_chunk::<16>().ok_or(InvalidJobId)?;
+        let [node_high, node_low, is_sync @ (0 | 1)] = *rest else { return Err(InvalidJobId) };
+        Ok(Self {
+            uuid: u128::from_be_bytes(*uuid),
+            node: NodeId(u16::from_be_bytes([node_high, node_low])),
+            is_sync: is_sync == 1,
+        })
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_sync {
+            f.write_str("sync-")?;
+        }
+        write!(f, "{}-{}", Uuid::from_u128(self.uuid).hyphenated(), self.node)
+    }
+}
+
+impl FromStr for JobId {
+    type Err = InvalidJobId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidJobId> {
+        let (is_sync, rest) = match text.strip_prefix("sync-") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (uuid, node) = rest.rsplit_once('-').ok_or(InvalidJobId)?;
+        let is_lower_hex = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+        if uuid.len() != 36 || node.len() != 4 || !node.bytes().all(is_lower_hex) {
+            return Err(InvalidJobId);
+        }
+        let id = Self {
+            uuid: Uuid::try_parse(uuid).map_err(|_| InvalidJobId)?.as_u128(),
+            node: NodeId(u16::from_str_radix(node, 16).map_err(|_| InvalidJobId)?),
+            is_sync,
+        };
+        // Only the spelling that we hand out names the job.
+        if id.to_string() == text { Ok(id) } else { Err(InvalidJobId) }
+    }
+}
+
+impl Serialize for JobId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn job_ids_survive_text_and_bytes() {
+        for submission in [Submission::Async, Submission::Sync] {
+            let id = JobId::generate(submission, NodeId(0xa0f));
+            let text = id.to_string();
+            assert_eq!(text.parse(), Ok(id));
+            assert_eq!(JobId::from_bytes(&id.to_bytes()), Ok(id));
+            assert_eq!(id.submission(), submission);
+            assert_eq!(text.starts_with("sync-"), submission == Submission::Sync);
+            assert!(text.ends_with("-0a0f"));
+        }
+    }
+
+    #[test]
+    fn other_texts_are_no_job_ids() {
+        let id = JobId::generate(Submission::Async, NodeId(1)).to_string();
+        let wrong = [
+            String::new(),
+            "sync-".into(),
+            "nonsense".into(),
+            id.to_uppercase().replace("0001", "000A"),
+            format!("{id}0"),
+            format!("sync-sync-{id}"),
+            id.replace("-0001", "-+001"),
+            id.chars().filter(|c| *c != '-').collect(),
+        ];
+        for text in wrong {
+            assert_eq!(text.parse::<JobId>(), Err(InvalidJobId), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_follow_the_pattern() {
+        assert!(EndpointId::new("My_endpoint-1").is_ok());
+        for (text, complaint) in [
+            ("", "endpoint id must have 1 to 128 characters, not 0"),
+            ("a b", "endpoint id `a b` may only have letters, digits, `_` and `-`"),
+            ("serverless", "endpoint id `serverless` is reserved"),
+        ] {
+            assert_eq!(EndpointId::new(text).unwrap_err().to_string(), complaint);
+        }
+        assert!(EndpointId::new(&"x".repeat(129)).is_err());
+    }
+}

@@ -1,0 +1,292 @@
+//! The life of a job as one pure function, [`JobState::apply`]. It reads no clock and does no
+//! I/O; stores, dispatcher and API carry out the [`Effect`]s that it decides. Its table stands in
+//! docs/ARCHITECTURE.md and is compared with this code by a test.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The fence of one claim: grows by one with each claim of the job and is never reset. Whoever
+/// holds an older one may no longer change the job.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Claim(pub u32);
+
+impl Claim {
+    /// The claim after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// Where a job is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum JobState {
+    /// Waits for a worker.
+    InQueue,
+    /// A worker runs it; only the holder of `claim` may finish it.
+    InProgress {
+        /// The fence of the running attempt.
+        claim: Claim,
+    },
+    /// The handler returned a result.
+    Completed,
+    /// The handler failed, or the platform had to give the job up.
+    Failed,
+    /// A client cancelled it.
+    Cancelled,
+    /// The attempt ran longer than its executionTimeout.
+    TimedOut,
+    /// Gone: purged, or its ttl or retention is over. No client can see it any more.
+    Removed,
+}
+
+/// The six states that a client can see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum JobStatus {
+    /// Waits for a worker.
+    InQueue,
+    /// A worker runs it.
+    InProgress,
+    /// The handler returned a result.
+    Completed,
+    /// The handler failed, or the platform had to give the job up.
+    Failed,
+    /// A client cancelled it.
+    Cancelled,
+    /// The attempt ran longer than its executionTimeout.
+    TimedOut,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// The handler returned a result.
+    Completed,
+    /// The handler failed.
+    Failed,
+    /// The attempt ran into its executionTimeout.
+    TimedOut,
+}
+
+/// What can happen to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobEvent {
+    /// A worker took the job.
+    Claimed {
+        /// The new fence.
+        claim: Claim,
+    },
+    /// The attempt that holds `by` ended.
+    Finished {
+        /// The fence of the attempt.
+        by: Claim,
+        /// How it ended.
+        verdict: Verdict,
+    },
+    /// The attempt that holds `by` was stopped for a reason of the host's own, such as a drain.
+    Released {
+        /// The fence of the attempt.
+        by: Claim,
+    },
+    /// The host died while the job ran. `is_last` says that it has happened too often.
+    HostLost {
+        /// Whether this crash reached [`CRASHES_MAX`](crate::limits::CRASHES_MAX).
+        is_last: bool,
+    },
+    /// A client asked for cancellation.
+    CancelRequested,
+    /// A client asked to run the job again.
+    RetryRequested,
+    /// A client purged the queue.
+    Purged,
+    /// The job's ttl is over.
+    TtlElapsed,
+    /// The result's retention is over.
+    RetentionElapsed,
+}
+
+/// What has to be done because of a transition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// Put the job into its endpoint's queue and wake a worker: at the end after a retry, and where
+    /// it stood before when it was handed back or its host died.
+    Enqueue,
+    /// Take the job out of the queue.
+    Dequeue,
+    /// Stop the running attempt.
+    StopAttempt,
+    /// Start the clock of the result's retention.
+    StartRetention,
+    /// Remove output, error, chunks and the stream's read position.
+    ClearResult,
+    /// Remove the job with all that belongs to it.
+    Delete,
+    /// Count the job as completed.
+    CountCompleted,
+    /// Count the job as failed.
+    CountFailed,
+    /// Count the job as retried.
+    CountRetried,
+    /// Tell the job's webhook.
+    SendWebhook,
+    /// Wake whoever waits for the job to change.
+    WakeWaiters,
+}
+
+/// The event does not apply in this state; the job is unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{event} does not apply to a job that is {state}")]
+pub struct IllegalTransition {
+    /// The state in which the job stays.
+    pub state: &'static str,
+    /// The event that was refused.
+    pub event: &'static str,
+}
+
+impl JobState {
+    /// Decides what `event` makes of the job.
+    ///
+    /// # Errors
+    /// [`IllegalTransition`] when the event does not apply, such as a result of an attempt whose
+    /// claim is not the current one.
+    pub fn apply(self, event: JobEvent) -> Result<(Self, &'static [Effect]), IllegalTransition> {
+        use Effect as E;
+        use JobEvent as On;
+        use JobState as S;
+        Ok(match (self, event) {
+            (S::InQueue, On::Claimed { claim }) => (S::InProgress { claim }, &[E::WakeWaiters]),
+            (S::InQueue, On::CancelRequested) => {
+                (S::Cancelled, &[E::Dequeue, E::StartRetention, E::SendWebhook, E::WakeWaiters])
+            }
+            (S::InQueue, On::Purged | On::TtlElapsed) => {
+                (S::Removed, &[E::Dequeue, E::Delete, E::WakeWaiters])
+            }
+
+            (S::InProgress { claim }, On::Finished { by, verdict }) if by == claim => match verdict
+            {
+                Verdict::Completed => (
+                    S::Completed,
+                    &[E::CountCompleted, E::StartRetention, E::SendWebhook, E::WakeWaiters],
+                ),
+                Verdict::Failed => (S::Failed, FAILED),
+                Verdict::TimedOut => (S::TimedOut, FAILED),
+            },
+            (S::InProgress { claim }, On::Released { by }) if by == claim => {
+                (S::InQueue, &[E::ClearResult, E::Enqueue, E::WakeWaiters])
+            }
+            (S::InProgress { .. }, On::HostLost { is_last: false }) => {
+                (S::InQueue, &[E::ClearResult, E::Enqueue, E::CountRetried, E::WakeWaiters])
+            }
+            (S::InProgress { .. }, On::HostLost { is_last: true }) => (S::Failed, FAILED),
+            (S::InProgress { .. }, On::CancelRequested) => {
+                (S::Cancelled, &[E::StopAttempt, E::StartRetention, E::SendWebhook, E::WakeWaiters])
+            }
+            (S::InProgress { .. }, On::TtlElapsed) => {
+                (S::Removed, &[E::StopAttempt, E::Delete, E::WakeWaiters])
+            }
+
+            (S::Failed | S::TimedOut, On::RetryRequested) => {
+                (S::InQueue, &[E::ClearResult, E::Enqueue, E::CountRetried, E::WakeWaiters])
+            }
+            (
+                S::Completed | S::Failed | S::Cancelled | S::TimedOut,
+                On::TtlElapsed | On::RetentionElapsed,
+            ) => (S::Removed, &[E::Delete, E::WakeWaiters]),
+            // Cancelling twice, or too late, changes nothing and is no mistake.
+            (S::Completed | S::Failed | S::Cancelled | S::TimedOut, On::CancelRequested) => {
+                (self, &[])
+            }
+
+            (state, event) => {
+                return Err(IllegalTransition { state: state.name(), event: event.name() });
+            }
+        })
+    }
+
+    /// The state as a client sees it; `None` for a job that is gone.
+    pub fn status(self) -> Option<JobStatus> {
+        match self {
+            Self::InQueue => Some(JobStatus::InQueue),
+            Self::InProgress { .. } => Some(JobStatus::InProgress),
+            Self::Completed => Some(JobStatus::Completed),
+            Self::Failed => Some(JobStatus::Failed),
+            Self::Cancelled => Some(JobStatus::Cancelled),
+            Self::TimedOut => Some(JobStatus::TimedOut),
+            Self::Removed => None,
+        }
+    }
+
+    /// The state's name, as docs and errors write it.
+    pub fn name(self) -> &'static str {
+        self.status().map_or("REMOVED", JobStatus::as_str)
+    }
+}
+
+const FAILED: &[Effect] =
+    &[Effect::CountFailed, Effect::StartRetention, Effect::SendWebhook, Effect::WakeWaiters];
+
+impl JobEvent {
+    /// The event's name, as docs and errors write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Claimed { .. } => "claim",
+            Self::Finished { verdict: Verdict::Completed, .. } => "finish: completed",
+            Self::Finished { verdict: Verdict::Failed, .. } => "finish: failed",
+            Self::Finished { verdict: Verdict::TimedOut, .. } => "finish: timed out",
+            Self::Released { .. } => "release",
+            Self::HostLost { is_last: false } => "host lost",
+            Self::HostLost { is_last: true } => "host lost, last time",
+            Self::CancelRequested => "cancel",
+            Self::RetryRequested => "retry",
+            Self::Purged => "purge",
+            Self::TtlElapsed => "ttl elapsed",
+            Self::RetentionElapsed => "retention elapsed",
+        }
+    }
+}
+
+impl JobStatus {
+    /// All of them, in the order of a job's life.
+    pub const ALL: [Self; 6] = [
+        Self::InQueue,
+        Self::InProgress,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+        Self::TimedOut,
+    ];
+
+    /// The status as clients read it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InQueue => "IN_QUEUE",
+            Self::InProgress => "IN_PROGRESS",
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::Cancelled => "CANCELLED",
+            Self::TimedOut => "TIMED_OUT",
+        }
+    }
+
+    /// Whether the job has ended. Only a retry leads out of a final status.
+    pub fn is_final(self) -> bool {
+        match self {
+            Self::InQueue | Self::InProgress => false,
+            Self::Completed | Self::Failed | Self::Cancelled | Self::TimedOut => true,
+        }
+    }
+}
+
+impl fmt::Display for JobStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+#[path = "job_tests.rs"]
+mod tests;

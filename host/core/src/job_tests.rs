@@ -1,0 +1,133 @@
+//! The whole transition table: every (state, event) pair, and the same table in the docs.
+
+use std::fmt::Write as _;
+
+use super::*;
+
+const CURRENT: Claim = Claim(7);
+const STALE: Claim = Claim(6);
+
+const STATES: [JobState; 7] = [
+    JobState::InQueue,
+    JobState::InProgress { claim: CURRENT },
+    JobState::Completed,
+    JobState::Failed,
+    JobState::Cancelled,
+    JobState::TimedOut,
+    JobState::Removed,
+];
+
+fn events(by: Claim) -> Vec<JobEvent> {
+    let finished = |verdict| JobEvent::Finished { by, verdict };
+    vec![
+        JobEvent::Claimed { claim: CURRENT.next() },
+        finished(Verdict::Completed),
+        finished(Verdict::Failed),
+        finished(Verdict::TimedOut),
+        JobEvent::Released { by },
+        JobEvent::HostLost { is_last: false },
+        JobEvent::HostLost { is_last: true },
+        JobEvent::CancelRequested,
+        JobEvent::RetryRequested,
+        JobEvent::Purged,
+        JobEvent::TtlElapsed,
+        JobEvent::RetentionElapsed,
+    ]
+}
+
+/// The table as docs/ARCHITECTURE.md shows it: the pairs that apply, one a line.
+fn table() -> String {
+    let mut table = String::from("| From | Event | To | Effects |\n|---|---|---|---|\n");
+    for state in STATES {
+        for event in events(CURRENT) {
+            let Ok((next, effects)) = state.apply(event) else { continue };
+            let effects: Vec<_> = effects.iter().map(|e| format!("{e:?}")).collect();
+            let effects = if effects.is_empty() { "none".into() } else { effects.join(", ") };
+            writeln!(
+                table,
+                "| {} | {} | {} | {effects} |",
+                state.name(),
+                event.name(),
+                next.name()
+            )
+            .unwrap();
+        }
+    }
+    table
+}
+
+#[test]
+fn the_documented_table_is_the_code() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ARCHITECTURE.md");
+    let docs = std::fs::read_to_string(path).expect("docs/ARCHITECTURE.md can be read");
+    let table = table();
+    assert!(docs.contains(&table), "docs/ARCHITECTURE.md must contain this table:\n{table}");
+}
+
+#[test]
+fn exactly_these_pairs_apply() {
+    let applied: Vec<_> = STATES
+        .into_iter()
+        .flat_map(|state| events(CURRENT).into_iter().map(move |event| (state, event)))
+        .filter_map(|(state, event)| {
+            let (next, _) = state.apply(event).ok()?;
+            Some((state.name(), event.name(), next.name()))
+        })
+        .collect();
+    let finals = ["COMPLETED", "FAILED", "CANCELLED", "TIMED_OUT"];
+    let mut expected = vec![
+        ("IN_QUEUE", "claim", "IN_PROGRESS"),
+        ("IN_QUEUE", "cancel", "CANCELLED"),
+        ("IN_QUEUE", "purge", "REMOVED"),
+        ("IN_QUEUE", "ttl elapsed", "REMOVED"),
+        ("IN_PROGRESS", "finish: completed", "COMPLETED"),
+        ("IN_PROGRESS", "finish: failed", "FAILED"),
+        ("IN_PROGRESS", "finish: timed out", "TIMED_OUT"),
+        ("IN_PROGRESS", "release", "IN_QUEUE"),
+        ("IN_PROGRESS", "host lost", "IN_QUEUE"),
+        ("IN_PROGRESS", "host lost, last time", "FAILED"),
+        ("IN_PROGRESS", "cancel", "CANCELLED"),
+        ("IN_PROGRESS", "ttl elapsed", "REMOVED"),
+    ];
+    for state in finals {
+        expected.push((state, "cancel", state));
+        if matches!(state, "FAILED" | "TIMED_OUT") {
+            expected.push((state, "retry", "IN_QUEUE"));
+        }
+        expected.push((state, "ttl elapsed", "REMOVED"));
+        expected.push((state, "retention elapsed", "REMOVED"));
+    }
+    assert_eq!(applied, expected);
+}
+
+#[test]
+fn a_stale_claim_changes_nothing() {
+    let running = JobState::InProgress { claim: CURRENT };
+    for event in events(STALE) {
+        let is_fenced = matches!(event, JobEvent::Finished { .. } | JobEvent::Released { .. });
+        if is_fenced {
+            assert_eq!(
+                running.apply(event),
+                Err(IllegalTransition { state: "IN_PROGRESS", event: event.name() })
+            );
+        }
+    }
+}
+
+#[test]
+fn effects_agree_with_the_states_they_lead_to() {
+    for state in STATES {
+        for event in events(CURRENT) {
+            let Ok((next, effects)) = state.apply(event) else { continue };
+            let has = |effect| effects.contains(&effect);
+            let moved = next != state;
+            let is_final = |s: JobState| s.status().is_some_and(JobStatus::is_final);
+            assert_eq!(has(Effect::WakeWaiters), moved, "{state:?} {event:?}");
+            assert_eq!(has(Effect::Delete), next == JobState::Removed, "{state:?} {event:?}");
+            assert_eq!(has(Effect::Enqueue), next == JobState::InQueue, "{state:?} {event:?}");
+            let ended = moved && is_final(next);
+            assert_eq!(has(Effect::StartRetention), ended, "{state:?} {event:?}");
+            assert_eq!(has(Effect::SendWebhook), ended, "{state:?} {event:?}");
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! All that a client may do with jobs. The API calls nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::endpoint::Deployment;
+use crate::id::{EndpointId, JobId, OwnerId, Submission};
+use crate::job::JobStatus;
+use crate::limits::{
+    RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX,
+};
+use crate::payload::Json;
+use crate::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
+use crate::record::{JobCounts, JobRecord, NewJob, S3Config};
+use crate::signals::Signals;
+use crate::store::{JobStore, RetryAnswer, StoreError};
+use crate::stream::{Position, StreamPage, list_of_outputs};
+use crate::time::Timestamp;
+use crate::workers::{WorkerCounts, Workers};
+
+/// What a client asks for with `/run` or `/runsync`.
+#[derive(Debug, Clone)]
+pub struct SubmitRequest {
+    /// Who asks.
+    pub owner: OwnerId,
+    /// The handler's input.
+    pub input: Json,
+    /// Timeout, ttl and priority, where given.
+    pub policy: PolicyRequest,
+    /// The URL to call when the job ends.
+    pub webhook: Option<String>,
+    /// Object-storage settings for the handler.
+    pub s3_config: Option<S3Config>,
+    /// By which operation, and for how long its result shall be kept.
+    pub mode: SubmitMode,
+}
+
+/// By which operation a job is submitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubmitMode {
+    /// `/run`.
+    Async,
+    /// `/runsync`, whose client waits this many milliseconds.
+    Sync {
+        /// The call's `wait`.
+        wait_ms: u64,
+    },
+}
+
+/// Why a submission was not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// A number of the policy is outside its bounds.
+    #[error(transparent)]
+    Policy(#[from] PolicyOutOfBounds),
+    /// The store did not take the job.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A job as a client sees it.
+#[derive(Debug, Clone)]
+pub struct JobDocument {
+    /// What is known of the job.
+    pub record: JobRecord,
+    /// The time at which it was read, for the values that still run.
+    pub read_at: Timestamp,
+    /// The result; while the job runs, its newest progress value.
+    pub output: Option<Json>,
+    /// Why a job that waits is not being run.
+    pub waiting_reason: Option<String>,
+}
+
+/// An endpoint's health.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Jobs by state.
+    pub jobs: JobCounts,
+    /// Workers by what they do.
+    pub workers: WorkerCounts,
+}
+
+/// The jobs of all endpoints.
+#[derive(Debug)]
+pub struct Jobs {
+    store: Arc<dyn JobStore>,
+    signals: Arc<Signals>,
+    workers: Arc<dyn Workers>,
+    strictness: Strictness,
+    draining: CancellationToken,
+    closing: CancellationToken,
+}
+
+impl Jobs {
+    /// Puts the parts together. The store must report to `signals`.
+    pub fn new(
+        store: Arc<dyn JobStore>,
+        signals: Arc<Signals>,
+        workers: Arc<dyn Workers>,
+        strictness: Strictness,
+    ) -> Self {
+        let (draining, closing) = (CancellationToken::new(), CancellationToken::new());
+        Self { store, signals, workers, strictness, draining, closing }
+    }
+
+    /// Stores a job and returns its id; then the job is on stable storage, and may already run.
+    ///
+    /// # Errors
+    /// [`SubmitError`]; nothing was stored.
+    pub async fn submit(
+        &self,
+        deployment: &Deployment,
+        request: SubmitRequest,
+    ) -> Result<JobId, SubmitError> {
+        if self.draining.is_cancelled() {
+            return Err(StoreError::Closed.into());
+        }
+        let default_timeout_ms = deployment.endpoint.execution_timeout_ms;
+        let policy = request.policy.resolve(default_timeout_ms, self.strictness)?;
+        let (submission, retention_ms) = match request.mode {
+            SubmitMode::Async => (Submission::Async, RETENTION_ASYNC_MS),
+            SubmitMode::Sync { wait_ms } => (Submission::Sync, wait_ms.max(RETENTION_SYNC_MS_MIN)),
+        };
+        let id = JobId::generate(submission, self.store.node());
+        self.store
+            .submit(NewJob {
+                id,
+                endpoint: deployment.endpoint.id.clone(),
+                owner: request.owner,
+                input: request.input,
+                policy,
+                retention_ms,
+                webhook: request.webhook,
+                s3_config: request.s3_config,
+            })
+            .await?;
+        Ok(id)
+    }
+
+    /// The job, with its output when it has one. `None`: unknown, or gone.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn document(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+    ) -> Result<Option<JobDocument>, StoreError> {
+        let Some(record) = self.store.job(endpoint, id).await? else { return Ok(None) };
+        let mut waiting_reason = None;
+        let output = match record.status {
+            JobStatus::Completed => self.output(&record).await?,
+            JobStatus::InProgress => record.progress.clone(),
+            JobStatus::InQueue => {
+                waiting_reason = self.workers.waiting_reason(endpoint);
+                None
+            }
+            JobStatus::Failed | JobStatus::Cancelled | JobStatus::TimedOut => None,
+        };
+        Ok(Some(JobDocument { record, read_at: self.store.now(), output, waiting_reason }))
+    }
+
+    async fn output(&self, record: &JobRecord) -> Result<Option<Json>, StoreError> {
+        let returned = self.store.output(record.id).await?;
+        match returned {
+            Some(value) if value.is_null() && record.chunk_count > 0 => {
+                list_of_outputs(&*self.store, record.id, record.chunk_count).await
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Waits until the job has ended or `wait` is over, and returns it as [`Jobs::document`] does.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn wait_until_final(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+        wait: Duration,
+    ) -> Result<Option<JobDocument>, StoreError> {
+        let deadline = Instant::now() + wait;
+        let watch = self.signals.watch(id);
+        loop {
+            let changed = watch.changed();
+            let is_final =
+                self.store.job(endpoint, id).await?.is_none_or(|record| record.status.is_final());
+            if is_final || self.waited_long_enough(deadline, changed).await {
+                return self.document(endpoint, id).await;
+            }
+        }
+    }
+
+    /// Takes no more jobs: the host drains, and somebody else should get them.
+    pub fn stop_accepting(&self) {
+        self.draining.cancel();
+    }
+
+    /// Answers every call that waits with what it has, now and from now on: the host closes down.
+    pub fn stop_waiting(&self) {
+        self.closing.cancel();
+    }
+
+    /// Waits for a change. `true`: there will be no more waiting for this call.
+    async fn waited_long_enough(
+        &self,
+        deadline: Instant,
+        changed: impl Future<Output = ()>,
+    ) -> bool {
+        tokio::select! {
+            () = changed => false,
+            () = tokio::time::sleep_until(deadline) => true,
+            () = self.closing.cancelled() => true,
+        }
+    }
+
+    /// The next page of the job's stream. Waits up to `wait` for something new: a chunk or the
+    /// job's end. Call [`Jobs::mark_delivered`] once the page has been handed over.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn stream(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+        position: Position,
+        wait: Duration,
+    ) -> Result<Option<StreamPage>, StoreError> {
+        let deadline = Instant::now() + wait;
+        let watch = self.signals.watch(id);
+        loop {
+            let changed = watch.changed();
+            let Some(record) = self.store.job(endpoint, id).await? else { return Ok(None) };
+            let from = match position {
+                Position::Undelivered => record.chunks_delivered,
+                Position::From(index) => index,
+            };
+            let page =
+                self.store.chunks(id, from, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX).await?;
+            let is_last = page.next() >= record.chunk_count;
+            let status = match record.status {
+                status if status.is_final() && !is_last => JobStatus::InProgress,
+                status => status,
+            };
+            let is_worth_telling = !page.chunks.is_empty() || status.is_final();
+            if is_worth_telling || self.waited_long_enough(deadline, changed).await {
+                let error = if status.is_final() { record.error } else { None };
+                return Ok(Some(StreamPage { status, error, page }));
+            }
+        }
+    }
+
+    /// Remembers that the chunks before `next` have reached a client.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn mark_delivered(&self, id: JobId, next: u64) -> Result<(), StoreError> {
+        self.store.mark_delivered(id, next).await
+    }
+
+    /// Cancels the job and returns its status: CANCELLED, or the final status that it had already.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn cancel(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+    ) -> Result<Option<JobStatus>, StoreError> {
+        self.store.cancel(endpoint, id).await
+    }
+
+    /// Queues a FAILED or TIMED_OUT job again.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn retry(&self, endpoint: &EndpointId, id: JobId) -> Result<RetryAnswer, StoreError> {
+        self.store.retry(endpoint, id).await
+    }
+
+    /// Removes all jobs that wait on the endpoint and returns their number.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
+        self.store.purge(endpoint).await
+    }
+
+    /// Shortens what remains of the job's life.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn shorten_ttl(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+        ttl_ms: u64,
+    ) -> Result<(), StoreError> {
+        self.store.shorten_ttl(endpoint, id, ttl_ms).await
+    }
+
+    /// The endpoint's jobs and workers.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn health(&self, endpoint: &EndpointId) -> Result<Health, StoreError> {
+        let jobs = self.store.counts(endpoint).await?;
+        Ok(Health { jobs, workers: self.workers.counts(endpoint) })
+    }
+
+    /// The store's time.
+    pub fn now(&self) -> Timestamp {
+        self.store.now()
+    }
+}

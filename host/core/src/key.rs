@@ -1,0 +1,213 @@
+//! API keys: `gm_<key id>_<secret>`. The secret has 256 random bits and is kept only as its
+//! SHA-256; with that much entropy a slow password hash would protect nothing.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use crate::id::{EndpointId, KeyId, OwnerId};
+use crate::time::Timestamp;
+
+/// What a key may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Everything, keys included.
+    Admin,
+    /// Templates, endpoints and handlers.
+    Manage,
+    /// Submit, cancel, retry and purge jobs; and all that `read` may.
+    Submit,
+    /// Read jobs and health.
+    Read,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Admin, Self::Manage, Self::Submit, Self::Read];
+
+    /// The scope's name in requests.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Manage => "manage",
+            Self::Submit => "submit",
+            Self::Read => "read",
+        }
+    }
+
+    /// Whether a key with this scope may do what `needed` asks for.
+    pub fn covers(self, needed: Self) -> bool {
+        self == Self::Admin || self == needed || (self == Self::Submit && needed == Self::Read)
+    }
+}
+
+/// A key as it is stored: everything but the secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiKey {
+    /// The public part of the key's text.
+    pub id: KeyId,
+    /// A name for people.
+    pub name: String,
+    /// Whose key it is; rate limits count per owner.
+    pub owner: OwnerId,
+    /// What it may do; never empty.
+    pub scopes: Vec<Scope>,
+    /// The endpoints that it is good for; `None`: all of them.
+    pub endpoints: Option<Vec<EndpointId>>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// From when on it is refused.
+    pub expires_at: Option<Timestamp>,
+    /// SHA-256 of the secret.
+    secret_sha256: [u8; 32],
+}
+
+/// The text of a key, shown once when it is made.
+pub struct KeyText(String);
+
+impl KeyText {
+    /// The text that a client sends.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for KeyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyText(redacted)")
+    }
+}
+
+/// What a new key shall be.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// A name for people.
+    pub name: String,
+    /// Whose key it is.
+    pub owner: OwnerId,
+    /// What it may do.
+    pub scopes: Vec<Scope>,
+    /// The endpoints that it is good for; `None`: all.
+    pub endpoints: Option<Vec<EndpointId>>,
+    /// From when on it is refused.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl ApiKey {
+    /// Makes a key and its text.
+    pub fn generate(new: NewKey, now: Timestamp) -> (Self, KeyText) {
+        use rand::RngExt as _;
+        const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+        let mut rng = rand::rng();
+        let id: String = (0..12)
+            .map(|_| char::from(ALPHABET.get(rng.random_range(0..32)).copied().unwrap_or(b'a')))
+            .collect();
+        let secret = URL_SAFE_NO_PAD.encode(rng.random::<[u8; 32]>());
+        let text = KeyText(format!("gm_{id}_{secret}"));
+        let key = Self {
+            id: KeyId::new(&id).expect("letters and digits are an id"),
+            name: new.name,
+            owner: new.owner,
+            scopes: new.scopes,
+            endpoints: new.endpoints,
+            created_at: now,
+            expires_at: new.expires_at,
+            secret_sha256: Sha256::digest(secret).into(),
+        };
+        (key, text)
+    }
+
+    /// Splits a key's text into the key's id and the secret. `None`: not the text of a key.
+    pub fn parse_text(text: &str) -> Option<(KeyId, &str)> {
+        let (id, secret) = text.strip_prefix("gm_")?.split_once('_')?;
+        Some((KeyId::new(id).ok()?, secret))
+    }
+
+    /// Whether `secret` is this key's, compared in constant time, and the key has not expired.
+    pub fn accepts(&self, secret: &str, now: Timestamp) -> bool {
+        let given: [u8; 32] = Sha256::digest(secret).into();
+        let is_expired = self.expires_at.is_some_and(|at| now >= at);
+        bool::from(given.ct_eq(&self.secret_sha256)) && !is_expired
+    }
+
+    /// Whether the key may do what `needed` asks for: on `endpoint`, or on no endpoint at all.
+    pub fn allows(&self, needed: Scope, endpoint: Option<&EndpointId>) -> bool {
+        let on_endpoint = match (&self.endpoints, endpoint) {
+            (None, _) => true,
+            (Some(list), Some(endpoint)) => list.contains(endpoint),
+            (Some(_), None) => false,
+        };
+        on_endpoint && self.scopes.iter().any(|scope| scope.covers(needed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+    fn key(scopes: &[Scope], endpoints: Option<&[&str]>) -> (ApiKey, KeyText) {
+        let id = |text: &&str| EndpointId::new(text).unwrap();
+        let new = NewKey {
+            name: "k".into(),
+            owner: OwnerId::new("me").unwrap(),
+            scopes: scopes.to_vec(),
+            endpoints: endpoints.map(|list| list.iter().map(id).collect()),
+            expires_at: Some(NOW.plus_millis(10)),
+        };
+        ApiKey::generate(new, NOW)
+    }
+
+    #[test]
+    fn only_its_own_text_opens_a_key_and_only_until_it_expires() {
+        let (key, text) = key(&[Scope::Read], None);
+        let (id, secret) = ApiKey::parse_text(text.reveal()).unwrap();
+        assert_eq!(id, key.id);
+        assert!(key.accepts(secret, NOW));
+        assert!(!key.accepts(secret, NOW.plus_millis(10)));
+        assert!(!key.accepts(&secret[1..], NOW));
+        assert!(!key.accepts("", NOW));
+        for wrong in ["", "gm_", "gm_abc", "sk_abc_def", "gm__x", "gm_a b_c"] {
+            assert!(ApiKey::parse_text(wrong).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_secret_is_not_in_what_is_stored_or_logged() {
+        let (key, text) = key(&[Scope::Admin], None);
+        let (_, secret) = ApiKey::parse_text(text.reveal()).unwrap();
+        assert!(!serde_json::to_string(&key).unwrap().contains(secret));
+        assert!(!format!("{key:?} {text:?}").contains(secret));
+    }
+
+    #[test]
+    fn scopes_and_endpoints_both_have_to_allow() {
+        use Scope::{Admin, Manage, Read, Submit};
+        let covered = [
+            (Admin, vec![Admin, Manage, Submit, Read]),
+            (Manage, vec![Manage]),
+            (Submit, vec![Submit, Read]),
+            (Read, vec![Read]),
+        ];
+        let a = EndpointId::new("a").unwrap();
+        let b = EndpointId::new("b").unwrap();
+        for (scope, allowed) in covered {
+            let (everywhere, _) = key(&[scope], None);
+            let (only_a, _) = key(&[scope], Some(&["a"]));
+            for needed in Scope::ALL {
+                let expected = allowed.contains(&needed);
+                assert_eq!(everywhere.allows(needed, Some(&b)), expected);
+                assert_eq!(everywhere.allows(needed, None), expected);
+                assert_eq!(only_a.allows(needed, Some(&a)), expected);
+                assert!(!only_a.allows(needed, Some(&b)));
+                assert!(!only_a.allows(needed, None));
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The domain of Gristmill: what a job is, what may happen to it, and the traits behind which the
+//! disk ([`store`], [`catalog`]) and the sandbox ([`runtime`]) stand.
+//!
+//! **Invariants.** This crate does no I/O, knows neither axum nor wasmtime nor SQLite, and reads
+//! time only through [`time::Clock`]. Every change of a job's state is decided by
+//! [`job::JobState::apply`] and by nothing else.
+
+pub mod catalog;
+pub mod egress;
+pub mod endpoint;
+pub mod id;
+pub mod job;
+pub mod jobs;
+pub mod key;
+pub mod limits;
+pub mod payload;
+pub mod policy;
+pub mod rate;
+pub mod record;
+pub mod runtime;
+pub mod signals;
+pub mod store;
+pub mod stream;
+pub mod template;
+pub mod time;
+pub mod workers;

@@ -1,0 +1,107 @@
+//! Every fixed bound of the platform, in one place. Each says its unit, where it is enforced and
+//! what happens at the bound. Bounds that an operator may move are settings, not constants.
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// Longest id or name, in bytes. Longer ones are refused with 400.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// Largest body of `/run`, in bytes (10 MiB). Enforced on Content-Length before a byte is read,
+/// and again while reading: 413.
+pub const RUN_BODY_BYTES_MAX: usize = 10 * MIB;
+
+/// Largest body of `/runsync`, in bytes (20 MiB). Enforced like [`RUN_BODY_BYTES_MAX`].
+pub const RUN_SYNC_BODY_BYTES_MAX: usize = 20 * MIB;
+
+/// Largest `output` of a job, in bytes (20 MiB). A handler that returns more fails its job.
+pub const OUTPUT_BYTES_MAX: usize = 20 * MIB;
+
+/// Largest `error` text of a job, in bytes. Longer texts are cut at a character boundary.
+pub const ERROR_BYTES_MAX: usize = 16 * KIB;
+
+/// Largest stream chunk, in bytes (1 MiB). A larger one is split.
+pub const CHUNK_BYTES_MAX: usize = MIB;
+
+/// Largest `metrics` object of a chunk, in bytes. A larger one is refused to the handler.
+pub const CHUNK_METRICS_BYTES_MAX: usize = 64 * KIB;
+
+/// Most bytes of chunks that one `/stream` answer carries (8 MiB, and one chunk beyond it). What
+/// remains comes with the next call; the job's final state is told with the last of it.
+pub const STREAM_PAGE_BYTES_MAX: usize = 8 * MIB;
+
+/// Most chunks in one `/stream` answer.
+pub const STREAM_PAGE_CHUNKS_MAX: usize = 10_000;
+
+/// Most bytes that one attempt may emit in all (4 GiB). Beyond it `emit` answers `quota-exceeded`.
+pub const EMIT_TOTAL_BYTES_MAX: u64 = 4 << 30;
+
+/// Largest progress value, in bytes. A larger one is dropped with a log line.
+pub const PROGRESS_BYTES_MAX: usize = 64 * KIB;
+
+/// Most bytes of log kept per attempt (256 KiB). What comes after is counted, not kept.
+pub const LOG_BYTES_MAX: usize = 256 * KIB;
+
+/// Longest log line, in bytes. A longer one is cut.
+pub const LOG_LINE_BYTES_MAX: usize = 4 * KIB;
+
+/// Largest uploaded component, in bytes (64 MiB): 413.
+pub const COMPONENT_BYTES_MAX: usize = 64 * MIB;
+
+/// Largest body of a management call other than an upload, in bytes (1 MiB): 413.
+pub const MANAGEMENT_BODY_BYTES_MAX: usize = MIB;
+
+/// `executionTimeout` of a submission, in milliseconds.
+pub const EXECUTION_TIMEOUT_MS: Bounds = Bounds { min: 5_000, default: 600_000, max: SEVEN_DAYS };
+
+/// `ttl` of a submission, in milliseconds.
+pub const TTL_MS: Bounds = Bounds { min: 10_000, default: 86_400_000, max: SEVEN_DAYS };
+
+/// `wait` of `/runsync`, in milliseconds; values outside are clamped.
+pub const WAIT_MS: Bounds = Bounds { min: 1_000, default: 90_000, max: 300_000 };
+
+/// `wait` of `/stream`, in milliseconds; values outside are clamped. The default stays below the
+/// 10 s after which some clients give a call up, and with it the chunks on their way.
+pub const STREAM_WAIT_MS: Bounds = Bounds { min: 0, default: 4_000, max: 300_000 };
+
+/// How long a result of `/run` is kept after its completion, in milliseconds (30 minutes).
+pub const RETENTION_ASYNC_MS: u64 = 1_800_000;
+
+/// Least time for which a result of `/runsync` is kept, in milliseconds (1 minute); it is kept for
+/// the call's `wait` when that is longer.
+pub const RETENTION_SYNC_MS_MIN: u64 = 60_000;
+
+/// A job whose host died this often while it ran is FAILED instead of queued again.
+pub const CRASHES_MAX: u8 = 3;
+
+/// How long after a cancel an attempt may go on before it is stopped, in milliseconds, so that a
+/// handler can see `cancelled` and leave in order. The job itself is CANCELLED at once.
+pub const CANCEL_GRACE_MS: u64 = 50;
+
+/// Most jobs waiting on one endpoint. Beyond it a submission is answered with 429.
+pub const QUEUE_JOBS_MAX: usize = 2_000_000;
+
+const SEVEN_DAYS: u64 = 7 * 86_400_000;
+
+/// The range and the default of a number that a client may give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Least value.
+    pub min: u64,
+    /// Value when none is given.
+    pub default: u64,
+    /// Greatest value.
+    pub max: u64,
+}
+
+impl Bounds {
+    /// The nearest value inside the bounds.
+    pub fn clamp(self, value: u64) -> u64 {
+        value.clamp(self.min, self.max)
+    }
+
+    /// Whether the value lies inside the bounds.
+    pub fn contains(self, value: u64) -> bool {
+        (self.min..=self.max).contains(&value)
+    }
+}

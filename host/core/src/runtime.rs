@@ -1,0 +1,163 @@
+//! The trait behind which handlers are run.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use crate::catalog::Component;
+use crate::endpoint::Deployment;
+use crate::id::JobId;
+use crate::payload::Json;
+use crate::record::{Chunk, S3Config};
+
+/// Runs handlers, each attempt in a sandbox of its own.
+#[async_trait]
+pub trait Runtime: Send + Sync + std::fmt::Debug {
+    /// Makes the deployment's component ready to run: loads it, or compiles it when its compiled
+    /// file is missing. Quick when that has happened before. `perform` does the same where needed.
+    ///
+    /// # Errors
+    /// One sentence that says why the component cannot be run here.
+    async fn prepare(&self, deployment: &Deployment) -> Result<(), String>;
+
+    /// Sandboxes that run now, and attempts that wait for one.
+    fn load(&self) -> RuntimeLoad;
+
+    /// Runs one attempt to its end. Never waits longer than until `attempt.deadline`, or until
+    /// shortly after `attempt.stop` fires, whatever the handler does. Dropping the future stops
+    /// the handler.
+    async fn perform(&self, attempt: Attempt, sink: Arc<dyn AttemptSink>) -> AttemptReport;
+}
+
+/// How busy a runtime is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RuntimeLoad {
+    /// Sandboxes that exist now.
+    pub running: u64,
+    /// Attempts that wait because as many run as may.
+    pub waiting: u64,
+}
+
+/// One attempt at one job.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// The job.
+    pub job: JobId,
+    /// Which attempt this is; the first is 1.
+    pub number: u32,
+    /// What to run, with its limits.
+    pub deployment: Arc<Deployment>,
+    /// The handler's input.
+    pub input: Json,
+    /// Object-storage settings for the handler.
+    pub s3_config: Option<S3Config>,
+    /// Milliseconds that the attempt may run.
+    pub timeout_ms: u64,
+    /// When the attempt is stopped: the earlier of its timeout and the job's ttl.
+    pub deadline: Instant,
+    /// Fires when the attempt should stop early: cancelled, deleted, or the host drains.
+    pub stop: CancellationToken,
+}
+
+/// Where an attempt's side output goes while it runs.
+#[async_trait]
+pub trait AttemptSink: Send + Sync {
+    /// Takes the next chunks of the stream. Waits while the buffer of this attempt is full.
+    ///
+    /// # Errors
+    /// [`SinkClosed`] when the attempt is over.
+    async fn emit(&self, chunks: Vec<Chunk>) -> Result<(), SinkClosed>;
+
+    /// Takes a new progress value. Never waits.
+    fn progress(&self, value: Json);
+
+    /// Takes one line of log: from the handler's `log`, or its standard output or error. The
+    /// runtime has capped its length and the attempt's total, and removed control characters.
+    fn log(&self, level: LogLevel, line: &str);
+}
+
+/// The attempt is over; nothing more is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the attempt is over")]
+pub struct SinkClosed;
+
+/// How much a log line matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Finest detail.
+    Trace,
+    /// For finding mistakes.
+    Debug,
+    /// What happens; standard output too.
+    Info,
+    /// Something is off; standard error too.
+    Warn,
+    /// Something failed.
+    Error,
+}
+
+/// How an attempt ended, and what it used.
+#[derive(Debug, Clone)]
+pub struct AttemptReport {
+    /// How it ended.
+    pub end: AttemptEnd,
+    /// What it used.
+    pub usage: Usage,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone)]
+pub enum AttemptEnd {
+    /// The handler returned this value.
+    Returned(Json),
+    /// The handler failed, or ran into one of its limits; one sentence that says what happened.
+    Failed(String),
+    /// The deadline passed.
+    DeadlineReached,
+    /// The attempt was told to stop, and did.
+    Stopped,
+}
+
+/// What an attempt used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Microseconds from the start to a ready instance.
+    pub instantiate_us: u64,
+    /// Microseconds in which the handler ran, host calls that waited included.
+    pub run_us: u64,
+    /// Microseconds in which the handler held a processor.
+    pub cpu_us: u64,
+    /// Fuel used; `None` on an endpoint without fuel metering.
+    pub fuel: Option<u64>,
+    /// Greatest sum of all its memories, in bytes.
+    pub memory_bytes_peak: u64,
+    /// Chunks emitted.
+    pub chunks: u64,
+    /// Log lines beyond the cap, which were dropped.
+    pub log_lines_dropped: u64,
+}
+
+/// Takes uploaded components in. Implemented by the sandbox.
+#[async_trait]
+pub trait Components: Send + Sync + std::fmt::Debug {
+    /// Checks, compiles and keeps a component, apart from this process. The same bytes twice cost
+    /// one compilation.
+    ///
+    /// # Errors
+    /// [`AddComponentError`]; nothing is kept.
+    async fn add_component(&self, bytes: Bytes) -> Result<Component, AddComponentError>;
+}
+
+/// Why an uploaded component was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddComponentError {
+    /// It is not a component that this host can run; one sentence says why.
+    #[error("{0}")]
+    Rejected(String),
+    /// The host failed to check, compile or keep it.
+    #[error("{0}")]
+    Failed(String),
+}

@@ -1,0 +1,148 @@
+//! Who is told when a job changes. The store calls; waiting requests, running attempts and the
+//! dispatcher listen.
+//!
+//! Signals are level-triggered: a listener subscribes, *then* reads the state, then waits. A
+//! signal carries no state, so one that comes twice or early does no harm. Cost: one map entry
+//! per listener; nothing for a job to which nobody listens.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::id::{EndpointId, JobId};
+
+/// Is told that a job can be claimed. Must be quick and must not block.
+pub trait ReadyListener: Send + Sync {
+    /// A job waits on the endpoint. `may_start_worker` is false for a low-priority job.
+    fn job_ready(&self, endpoint: &EndpointId, may_start_worker: bool);
+}
+
+/// The exchange between the store and its listeners.
+#[derive(Default)]
+pub struct Signals {
+    ready: OnceLock<Arc<dyn ReadyListener>>,
+    // Sharded by job, so that two cores rarely meet at one lock.
+    watchers: [Mutex<HashMap<JobId, Watchers>>; SHARDS],
+}
+
+const SHARDS: usize = 16;
+
+#[derive(Default)]
+struct Watchers {
+    notify: Arc<Notify>,
+    count: usize,
+}
+
+impl std::fmt::Debug for Signals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Signals").finish_non_exhaustive()
+    }
+}
+
+impl Signals {
+    /// Names who is told about claimable jobs. Only the first call counts.
+    pub fn set_ready_listener(&self, listener: Arc<dyn ReadyListener>) {
+        let is_first = self.ready.set(listener).is_ok();
+        debug_assert!(is_first, "there is one dispatcher");
+    }
+
+    /// Called by the store as soon as a job can be claimed.
+    pub fn job_ready(&self, endpoint: &EndpointId, may_start_worker: bool) {
+        if let Some(listener) = self.ready.get() {
+            listener.job_ready(endpoint, may_start_worker);
+        }
+    }
+
+    /// Called by the store after a change of the job became visible.
+    pub fn changed(&self, id: JobId) {
+        if let Some(watchers) = self.shard(id).lock().get(&id) {
+            watchers.notify.notify_waiters();
+        }
+    }
+
+    /// Listens to one job until the returned value is dropped.
+    pub fn watch(self: &Arc<Self>, id: JobId) -> JobWatch {
+        let mut shard = self.shard(id).lock();
+        let watchers = shard.entry(id).or_default();
+        watchers.count += 1;
+        let notify = watchers.notify.clone();
+        drop(shard);
+        JobWatch { signals: self.clone(), id, notify }
+    }
+
+    /// How many jobs somebody listens to.
+    pub fn watched_jobs(&self) -> usize {
+        self.watchers.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    fn shard(&self, id: JobId) -> &Mutex<HashMap<JobId, Watchers>> {
+        // The last byte of a UUIDv7 is random.
+        let [.., random, _, _, _] = id.to_bytes();
+        #[expect(clippy::indexing_slicing, reason = "the remainder is below SHARDS")]
+        &self.watchers[usize::from(random) % SHARDS]
+    }
+}
+
+/// One listener to one job.
+pub struct JobWatch {
+    signals: Arc<Signals>,
+    id: JobId,
+    notify: Arc<Notify>,
+}
+
+impl std::fmt::Debug for JobWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JobWatch").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl JobWatch {
+    /// A future that completes at the next change. It listens from the moment of this call: make
+    /// it before reading the state, await it after.
+    pub fn changed(&self) -> std::pin::Pin<Box<tokio::sync::futures::OwnedNotified>> {
+        let mut notified = Box::pin(self.notify.clone().notified_owned());
+        notified.as_mut().enable();
+        notified
+    }
+}
+
+impl Drop for JobWatch {
+    fn drop(&mut self) {
+        let mut shard = self.signals.shard(self.id).lock();
+        if let Some(watchers) = shard.get_mut(&self.id) {
+            watchers.count -= 1;
+            if watchers.count == 0 {
+                shard.remove(&self.id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{NodeId, Submission};
+
+    #[tokio::test]
+    async fn a_change_between_reading_and_waiting_is_not_missed() {
+        let signals = Arc::new(Signals::default());
+        let id = JobId::generate(Submission::Async, NodeId(0));
+        let watch = signals.watch(id);
+        let changed = watch.changed();
+        signals.changed(id);
+        changed.await;
+    }
+
+    #[test]
+    fn nothing_is_kept_for_a_job_that_nobody_watches() {
+        let signals = Arc::new(Signals::default());
+        let id = JobId::generate(Submission::Async, NodeId(0));
+        let watches = [signals.watch(id), signals.watch(id)];
+        signals.changed(id);
+        assert_eq!(signals.watched_jobs(), 1);
+        drop(watches);
+        assert_eq!(signals.watched_jobs(), 0);
+    }
+}

@@ -1,0 +1,125 @@
+//! Templates: reusable definitions of what a worker runs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{OwnerId, TemplateId};
+
+/// A template. The field names are ours; the wire's spellings live in the API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Template {
+    /// Its id.
+    pub id: TemplateId,
+    /// Who created it.
+    pub owner: OwnerId,
+    /// Unique among the owner's templates.
+    pub name: String,
+    /// The uploaded component: `name:tag` or `name@sha256:…`.
+    pub image: String,
+    /// Scratch space of a worker, in gigabytes.
+    pub container_disk_gb: u32,
+    /// Space that persists, in gigabytes.
+    pub volume_gb: u32,
+    /// Where the persistent space is mounted.
+    pub volume_mount_path: String,
+    /// Credentials for pulling the image.
+    pub registry_auth: String,
+    /// First part of the component's arguments.
+    pub entrypoint: Vec<String>,
+    /// Second part of the component's arguments.
+    pub start_command: Vec<String>,
+    /// The component's environment.
+    pub env: BTreeMap<String, String>,
+    /// Ports, as `number/protocol`; shown, never opened.
+    pub ports: Vec<String>,
+    /// Markdown for people.
+    pub readme: String,
+    /// Whether others may use it.
+    pub is_public: bool,
+    /// Whether it belongs to the platform itself.
+    pub is_platform: bool,
+    /// Whether its instances are serverless workers.
+    pub is_serverless: bool,
+}
+
+/// Which templates of somebody else's, or in use, a lookup may find.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TemplateFilter {
+    /// Those bound to an endpoint.
+    pub endpoint_bound: bool,
+    /// Public ones of other owners.
+    pub public: bool,
+    /// The platform's own.
+    pub platform: bool,
+}
+
+impl Template {
+    /// Whether `reader` finds this template with `filter`. One's own unbound template is always
+    /// found; a bound, a public foreign and a platform one only with its flag.
+    pub fn is_visible_to(&self, reader: &OwnerId, is_bound: bool, filter: TemplateFilter) -> bool {
+        if is_bound && !filter.endpoint_bound {
+            return false;
+        }
+        if self.is_platform {
+            return filter.platform;
+        }
+        self.owner == *reader || (self.is_public && filter.public)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visibility_follows_owner_and_flags() {
+        let me = OwnerId::new("me").unwrap();
+        let other = OwnerId::new("other").unwrap();
+        let none = TemplateFilter::default();
+        let with =
+            |endpoint_bound, public, platform| TemplateFilter { endpoint_bound, public, platform };
+        // (owner, public, platform, bound, filter) -> visible to `me`
+        let cases = [
+            (&me, false, false, false, none, true),
+            (&me, false, false, true, none, false),
+            (&me, false, false, true, with(true, false, false), true),
+            (&other, false, false, false, with(true, true, true), false),
+            (&other, true, false, false, none, false),
+            (&other, true, false, false, with(false, true, false), true),
+            (&other, true, false, true, with(false, true, false), false),
+            (&other, true, true, false, with(false, true, false), false),
+            (&other, false, true, false, with(false, false, true), true),
+            (&me, true, true, true, with(true, false, true), true),
+        ];
+        for (owner, is_public, is_platform, is_bound, filter, visible) in cases {
+            let template = Template { is_public, is_platform, ..sample(owner.clone()) };
+            assert_eq!(
+                template.is_visible_to(&me, is_bound, filter),
+                visible,
+                "{owner} public={is_public} platform={is_platform} bound={is_bound} {filter:?}"
+            );
+        }
+    }
+
+    fn sample(owner: OwnerId) -> Template {
+        Template {
+            id: TemplateId::new("t").unwrap(),
+            owner,
+            name: "t".into(),
+            image: "t:latest".into(),
+            container_disk_gb: 0,
+            volume_gb: 0,
+            volume_mount_path: String::new(),
+            registry_auth: String::new(),
+            entrypoint: vec![],
+            start_command: vec![],
+            env: BTreeMap::new(),
+            ports: vec![],
+            readme: String::new(),
+            is_public: false,
+            is_platform: false,
+            is_serverless: true,
+        }
+    }
+}
