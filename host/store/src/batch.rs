@@ -1,0 +1,255 @@
+//! From the index to the disk and back: a batch takes the newest decided state of each job that
+//! has changed, is written as one transaction, and is published once that is committed.
+
+use std::collections::BTreeMap;
+
+use gristmill_core::id::JobId;
+use gristmill_core::job::{JobState, JobStatus};
+use gristmill_core::payload::Json;
+
+use crate::chunks::{ChunkCache, Page, paginate};
+use crate::entry::{Ack, EndpointKey, Job, Lifetime, NewRow, Row};
+use crate::index::{Endpoint, Index};
+use crate::payloads::PayloadCache;
+use crate::row::Fixed;
+use crate::slab::JobKey;
+use crate::tasks::{CatalogRow, Task};
+
+/// What one transaction writes.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// Endpoints without a row, with their names.
+    pub(crate) endpoints: Vec<(EndpointKey, String)>,
+    /// One entry for each job, whatever happened to it.
+    pub(crate) jobs: Vec<JobWrite>,
+    /// What to add to the endpoints' counts.
+    pub(crate) counts: BTreeMap<EndpointKey, Lifetime>,
+    pub(crate) catalog: Vec<CatalogRow>,
+    pub(crate) forgotten: Vec<EndpointKey>,
+    /// Those who wait for the batch as a whole.
+    pub(crate) acks: Vec<Ack>,
+    pub(crate) operations: u64,
+    /// Bytes to hand back to the write buffer.
+    pub(crate) reserved: usize,
+    #[cfg(test)]
+    pub(crate) is_broken: bool,
+    #[cfg(test)]
+    pub(crate) hold: Option<std::sync::mpsc::Receiver<()>>,
+}
+
+/// What is written of one job.
+#[derive(Debug)]
+pub(crate) struct JobWrite {
+    pub(crate) key: JobKey,
+    pub(crate) fixed: Fixed,
+    pub(crate) row: Row,
+    pub(crate) kind: RowWrite,
+    pub(crate) output: Option<Json>,
+    pub(crate) clear_chunks: bool,
+    pub(crate) pages: Vec<Page>,
+    rewind: bool,
+    counts: Lifetime,
+    acks: Vec<Ack>,
+}
+
+/// What happens to a job's row.
+#[derive(Debug)]
+pub(crate) enum RowWrite {
+    Insert(Box<NewRow>),
+    Update,
+    Delete {
+        has_output: bool,
+        has_chunks: bool,
+    },
+    /// The job came and went without a row.
+    NeverWas,
+}
+
+/// Whom to tell after a commit, outside the lock.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    pub(crate) changed: Vec<JobId>,
+    pub(crate) acks: Vec<Ack>,
+}
+
+/// How much one batch may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BatchMax {
+    pub(crate) jobs: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Batch {
+    /// Whether there is nothing to write; there may still be somebody to answer.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.iter().all(|job| matches!(job.kind, RowWrite::NeverWas))
+            && self.counts.is_empty()
+            && self.endpoints.is_empty()
+            && self.catalog.is_empty()
+            && self.forgotten.is_empty()
+    }
+}
+
+impl Index {
+    /// Takes what was decided first, up to the bounds. Cost: some 100 ns for each job.
+    pub(crate) fn take_batch(&mut self, max: BatchMax) -> Batch {
+        let mut batch = Batch::default();
+        while batch.jobs.len() < max.jobs && batch.reserved < max.bytes {
+            let Some(task) = self.tasks.pop_front() else { break };
+            match task {
+                Task::Job(key) => self.take_job(key, &mut batch),
+                Task::Barrier(ack) => batch.acks.push(ack),
+                Task::Catalog(rows, reserved, ack) => {
+                    batch.operations += rows.len() as u64;
+                    batch.catalog.extend(rows);
+                    batch.reserved += reserved;
+                    batch.acks.push(ack);
+                }
+                Task::Forget(endpoint, ack) => {
+                    batch.operations += 1;
+                    batch.forgotten.push(endpoint);
+                    batch.acks.push(ack);
+                }
+                #[cfg(test)]
+                Task::Break => batch.is_broken = true,
+                #[cfg(test)]
+                Task::Hold(until) => {
+                    batch.hold = Some(until);
+                    break;
+                }
+            }
+        }
+        batch
+    }
+
+    fn take_job(&mut self, key: JobKey, batch: &mut Batch) {
+        let Some(job) = self.jobs.get_mut(key) else { return };
+        let Some(pending) = &mut job.pending else { return };
+        debug_assert!(pending.is_dirty, "a task stands for a dirty change");
+        pending.is_dirty = false;
+        let change = std::mem::take(&mut pending.change);
+        if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint)
+            && !std::mem::replace(&mut endpoint.is_stored, true)
+        {
+            batch.endpoints.push((job.endpoint, endpoint.name.to_string()));
+        }
+        let is_gone = job.row.state == JobState::Removed;
+        let kind = match change.insert {
+            Some(_) if is_gone => RowWrite::NeverWas,
+            Some(new) => RowWrite::Insert(new),
+            None if is_gone => RowWrite::Delete {
+                has_output: job.stored.output,
+                has_chunks: job.stored.chunks || change.clear_chunks,
+            },
+            None => RowWrite::Update,
+        };
+        let chunks = if is_gone { Vec::new() } else { change.chunks };
+        let write = JobWrite {
+            key,
+            fixed: fixed(job),
+            row: job.row.clone(),
+            kind,
+            output: change.output.filter(|_| !is_gone),
+            clear_chunks: change.clear_chunks && !is_gone,
+            pages: paginate(change.chunks_first, chunks),
+            rewind: change.rewind,
+            counts: change.counts,
+            acks: change.acks,
+        };
+        job.stored.job = !is_gone;
+        job.stored.output |= write.output.is_some();
+        job.stored.chunks |= !write.pages.is_empty();
+        if write.counts != Lifetime::default() {
+            batch.counts.entry(job.endpoint).or_default().add(write.counts);
+        }
+        batch.operations += change.operations;
+        batch.reserved += change.reserved;
+        batch.jobs.push(write);
+    }
+
+    /// Makes visible what the batch has brought to the disk.
+    pub(crate) fn publish(
+        &mut self,
+        batch: Batch,
+        payloads: &PayloadCache,
+        chunks: &ChunkCache,
+    ) -> Published {
+        let mut published = Published { changed: Vec::new(), acks: batch.acks };
+        published.changed.reserve(batch.jobs.len());
+        for write in batch.jobs {
+            published.changed.push(write.fixed.id);
+            for page in &write.pages {
+                chunks.insert(write.fixed.seq, write.row.last_claim.0, page.clone());
+            }
+            if write.row.state == JobState::Removed {
+                payloads.remove(write.fixed.seq);
+            }
+            self.publish_job(write, &mut published.acks);
+        }
+        for key in batch.forgotten {
+            self.endpoints.remove(&key);
+            self.leaving.retain(|leaving| *leaving != key);
+        }
+        published
+    }
+
+    fn publish_job(&mut self, write: JobWrite, acks: &mut Vec<Ack>) {
+        let Some(job) = self.jobs.get_mut(write.key) else { return };
+        let before = job.visible_status();
+        let after = write.row.state.status();
+        if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
+            endpoint.count_status(before, after);
+            endpoint.counts.completed += write.counts.completed;
+            endpoint.counts.failed += write.counts.failed;
+            endpoint.counts.retried += write.counts.retried;
+        }
+        self.visible_jobs += u64::from(after.is_some());
+        self.visible_jobs -= u64::from(before.is_some());
+        if write.rewind
+            && let Some(live) = &mut job.live
+        {
+            live.chunks_delivered = 0;
+        }
+        acks.extend(write.acks);
+        match &mut job.pending {
+            Some(pending) if pending.is_dirty => {
+                pending.visible = Some(write.row);
+                pending.input = None;
+            }
+            // Nothing was decided since: who came meanwhile waits for nothing more.
+            Some(pending) => {
+                acks.append(&mut pending.change.acks);
+                job.pending = None;
+            }
+            None => {}
+        }
+        if after.is_none() {
+            self.by_id.remove(&write.fixed.id);
+            self.jobs.remove(write.key);
+        }
+    }
+}
+
+impl Endpoint {
+    /// Moves one job from one visible status to another; `None` stands for a job that no client
+    /// can see.
+    pub(crate) fn count_status(&mut self, before: Option<JobStatus>, after: Option<JobStatus>) {
+        let counts = &mut self.counts;
+        counts.in_queue += u64::from(after == Some(JobStatus::InQueue));
+        counts.in_queue -= u64::from(before == Some(JobStatus::InQueue));
+        counts.in_progress += u64::from(after == Some(JobStatus::InProgress));
+        counts.in_progress -= u64::from(before == Some(JobStatus::InProgress));
+    }
+}
+
+fn fixed(job: &Job) -> Fixed {
+    Fixed {
+        seq: job.seq,
+        id: job.id,
+        endpoint: job.endpoint,
+        low_priority: job.low_priority,
+        execution_timeout_ms: job.execution_timeout_ms,
+        retention_ms: job.retention_ms,
+        created_at: job.created_at,
+    }
+}

@@ -1,0 +1,333 @@
+//! The database file: how it is opened, checked, written and closed. Used by one thread at a time.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gristmill_core::id::NodeId;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, params};
+use uuid::Uuid;
+
+use crate::batch::{Batch, RowWrite};
+use crate::error::OpenError;
+use crate::payloads::{Kind, Payload};
+use crate::row::integer;
+use crate::{chunks, payloads, row, schema};
+
+/// Pages of 8 KiB in the write-ahead log after which they are moved into the database (32 MiB).
+/// More makes the move rarer, and a start after a crash longer.
+const CHECKPOINT_PAGES: u64 = 4_000;
+
+/// Pages given back to the file system in one step (8 MiB).
+const VACUUM_PAGES: i64 = 1_024;
+
+/// Oldest SQLite without a known way to lose data in WAL mode.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+/// The one connection to the one file.
+#[derive(Debug)]
+pub(crate) struct Db {
+    connection: Connection,
+    /// Pages in the write-ahead log.
+    wal_pages: Arc<AtomicU64>,
+    pub(crate) node: NodeId,
+    /// Whether the file was closed in order the last time.
+    pub(crate) was_clean: bool,
+    pub(crate) file: PathBuf,
+    /// Held while the file is open. The last field: it is let go after the connection is closed.
+    _lock: File,
+}
+
+impl Db {
+    /// Opens the directory's database, or makes a new one.
+    pub(crate) fn open(dir: &Path) -> Result<Self, OpenError> {
+        if rusqlite::version_number() < SQLITE_VERSION_MIN {
+            return Err(OpenError::SqliteTooOld { found: rusqlite::version() });
+        }
+        let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
+        make_private_dir(dir).map_err(in_dir)?;
+        let lock = lock(dir)?;
+        let file = dir.join("store.db");
+        private_file(&file).map_err(in_dir)?;
+        let mut connection = Connection::open(&file)?;
+        let is_new = identify(&connection, &file)?;
+        configure(&connection)?;
+        let wal_pages = Arc::new(AtomicU64::new(0));
+        let counter = wal_pages.clone();
+        connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
+            counter.store(u64::from(pages.unsigned_abs()), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        if is_new {
+            create(&mut connection)?;
+        }
+        // The names of the files are to survive as well as what is in them.
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(in_dir)?;
+        let (node, was_clean): (NodeId, bool) =
+            connection.query_row("SELECT node, is_clean FROM meta", (), |row| {
+                Ok((NodeId(row.get(0)?), row.get(1)?))
+            })?;
+        if !was_clean {
+            quick_check(&connection, &file)?;
+        }
+        connection.execute("UPDATE meta SET is_clean = 0", ())?;
+        Ok(Self { connection, wal_pages, node, was_clean, file, _lock: lock })
+    }
+
+    /// The connection, to read.
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Writes a batch as one transaction; it is on stable storage when this returns `Ok`.
+    pub(crate) fn write(&mut self, batch: &Batch) -> rusqlite::Result<()> {
+        let db = &self.connection;
+        let transaction = db.unchecked_transaction()?;
+        write_endpoints(db, batch)?;
+        // Table by table, so that neighbouring pages are written together.
+        for job in &batch.jobs {
+            match &job.kind {
+                RowWrite::Insert(new) => row::insert(db, &job.fixed, new, &job.row)?,
+                RowWrite::Update => row::update(db, job.fixed.seq, &job.row)?,
+                RowWrite::Delete { .. } => row::delete(db, job.fixed.seq)?,
+                RowWrite::NeverWas => {}
+            }
+        }
+        for job in &batch.jobs {
+            let seq = job.fixed.seq;
+            match &job.kind {
+                RowWrite::Insert(new) => payloads::put(db, seq, Kind::Input, &new.input)?,
+                RowWrite::Delete { has_output, .. } => payloads::delete(db, seq, *has_output)?,
+                RowWrite::Update | RowWrite::NeverWas => {}
+            }
+            if let Some(body) = job.output.clone() {
+                let output = Payload { body, s3_config: None };
+                payloads::put(db, seq, Kind::Output, &output)?;
+            }
+            let is_gone_with_chunks = matches!(job.kind, RowWrite::Delete { has_chunks: true, .. });
+            if job.clear_chunks || is_gone_with_chunks {
+                chunks::delete(db, seq)?;
+            }
+            for page in &job.pages {
+                chunks::put(db, seq, page)?;
+            }
+        }
+        write_catalog(db, batch)?;
+        #[cfg(test)]
+        if batch.is_broken {
+            return Err(rusqlite::Error::ExecuteReturnedResults);
+        }
+        transaction.commit()
+    }
+
+    /// Moves pages from the write-ahead log into the database, if there are many.
+    pub(crate) fn checkpoint(&self) -> rusqlite::Result<()> {
+        if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES {
+            self.checkpoint_now()?;
+        }
+        Ok(())
+    }
+
+    /// Tidies up while nobody waits: empties the write-ahead log, and gives some unused space
+    /// back to the file system. Says whether there is more to do.
+    pub(crate) fn tidy(&self) -> rusqlite::Result<bool> {
+        let number = |name| self.connection.pragma_query_value(None, name, |row| row.get(0));
+        let (free, all): (i64, i64) = (number("freelist_count")?, number("page_count")?);
+        // What is free is used again; a file that is a little too large is no harm.
+        let is_wasteful = free > VACUUM_PAGES && free > all / 4;
+        if is_wasteful {
+            let sql = format!("PRAGMA incremental_vacuum({VACUUM_PAGES})");
+            let mut vacuum = self.connection.prepare(&sql)?;
+            // Each step gives back one page.
+            let mut rows = vacuum.query(())?;
+            while rows.next()?.is_some() {}
+        }
+        if self.wal_pages.load(Ordering::Relaxed) > 0 {
+            self.checkpoint_now()?;
+        }
+        Ok(is_wasteful)
+    }
+
+    fn checkpoint_now(&self) -> rusqlite::Result<()> {
+        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()))?;
+        self.wal_pages.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Marks the file as closed in order.
+    pub(crate) fn close(self) -> rusqlite::Result<()> {
+        self.connection.execute("UPDATE meta SET is_clean = 1", ())?;
+        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
+        self.connection.close().map_err(|(_, error)| error)
+    }
+}
+
+fn write_endpoints(db: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+    for (key, name) in &batch.endpoints {
+        db.prepare_cached(
+            "INSERT INTO endpoint (seq, name, completed, failed, retried) VALUES (?1, ?2, 0, 0, 0)",
+        )?
+        .execute(params![integer(key.0), name])?;
+    }
+    for (key, counts) in &batch.counts {
+        db.prepare_cached(
+            "UPDATE endpoint SET completed = completed + ?2, failed = failed + ?3, \
+             retried = retried + ?4 WHERE seq = ?1",
+        )?
+        .execute(params![
+            integer(key.0),
+            integer(counts.completed),
+            integer(counts.failed),
+            integer(counts.retried)
+        ])?;
+    }
+    for key in &batch.forgotten {
+        db.prepare_cached("DELETE FROM endpoint WHERE seq = ?1")?.execute([integer(key.0)])?;
+    }
+    Ok(())
+}
+
+fn write_catalog(db: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+    for entry in &batch.catalog {
+        match &entry.body {
+            Some(body) => db
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO catalog (kind, name, body) VALUES (?1, ?2, ?3)",
+                )?
+                .execute(params![entry.kind, entry.name, body])?,
+            None => db
+                .prepare_cached("DELETE FROM catalog WHERE kind = ?1 AND name = ?2")?
+                .execute(params![entry.kind, entry.name])?,
+        };
+    }
+    Ok(())
+}
+
+/// The directory holds secrets: submissions may carry credentials.
+fn make_private_dir(dir: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)
+}
+
+fn private_file(file: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(file).map(drop)
+}
+
+fn lock(dir: &Path) -> Result<File, OpenError> {
+    let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
+    let path = dir.join("store.lock");
+    let mut options = OpenOptions::new();
+    let file = options.create(true).append(true).open(path).map_err(in_dir)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(in_dir(source)),
+    }
+}
+
+/// Whether the file is new and empty. Anything but that or a job store of this version is refused,
+/// and not touched.
+fn identify(db: &Connection, file: &Path) -> Result<bool, OpenError> {
+    let not_a_store = || OpenError::NotAStore { file: file.to_owned() };
+    // Without shared memory; has to come before the first access in WAL mode.
+    db.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let application =
+        number("application_id").map_err(|error| match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => not_a_store(),
+            _ => error.into(),
+        })?;
+    let found = number("user_version")?;
+    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
+    match (application, found) {
+        (0, 0) if tables == 0 => Ok(true),
+        (schema::APPLICATION_ID, schema::VERSION) => Ok(false),
+        (schema::APPLICATION_ID, found) => Err(OpenError::UnknownSchema {
+            file: file.to_owned(),
+            found,
+            expected: schema::VERSION,
+        }),
+        _ => Err(not_a_store()),
+    }
+}
+
+fn configure(db: &Connection) -> rusqlite::Result<()> {
+    // The size of pages and the vacuum mode only matter for a new file.
+    db.pragma_update(None, "page_size", 8_192)?;
+    db.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    db.pragma_update_and_check(None, "journal_mode", "WAL", |row| {
+        let mode: String = row.get(0)?;
+        debug_assert_eq!(mode, "wal");
+        Ok(())
+    })?;
+    db.pragma_update(None, "synchronous", "FULL")?;
+    db.pragma_update(None, "fullfsync", true)?;
+    db.pragma_update(None, "wal_autocheckpoint", 0)?;
+    db.pragma_update(None, "journal_size_limit", 64 << 20)?;
+    db.pragma_update(None, "cache_size", -65_536)?;
+    db.pragma_update(None, "mmap_size", 0)?;
+    db.pragma_update(None, "temp_store", "MEMORY")?;
+    db.pragma_update(None, "trusted_schema", false)?;
+    db.pragma_update(None, "cell_size_check", true)?;
+    // A store that is dropped leaves the log as a crash would; `close` empties it itself.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    db.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}
+
+fn create(db: &mut Connection) -> rusqlite::Result<()> {
+    // The last bytes of a UUIDv7 are random.
+    let [.., high, low] = *Uuid::now_v7().as_bytes();
+    let transaction = db.transaction()?;
+    transaction.execute_batch(schema::TABLES)?;
+    transaction.execute(
+        "INSERT INTO meta (id, node, is_clean) VALUES (1, ?1, 1)",
+        [u16::from_be_bytes([high, low])],
+    )?;
+    transaction.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", schema::VERSION)?;
+    transaction.commit()
+}
+
+fn quick_check(db: &Connection, file: &Path) -> Result<(), OpenError> {
+    let answer: String = db.query_row("PRAGMA quick_check(1)", (), |row| row.get(0))?;
+    if answer == "ok" {
+        return Ok(());
+    }
+    Err(OpenError::Damaged { file: file.to_owned(), details: answer })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unused_space_is_given_back_step_by_step() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path()).unwrap();
+        let fill = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 4000)
+            INSERT INTO input (body) SELECT zeroblob(8000) FROM n";
+        db.connection.execute(fill, ()).unwrap();
+        db.connection.execute("DELETE FROM input", ()).unwrap();
+        let mut steps = 1;
+        while db.tidy().unwrap() {
+            steps += 1;
+        }
+        assert_eq!(
+            steps, 4,
+            "three steps of 1,024 of 4,000 pages, and one to see that it is enough"
+        );
+        let size = fs::metadata(&db.file).unwrap().len();
+        assert!(size < 10 << 20, "{size} bytes are left of 32 MB");
+    }
+}

@@ -1,0 +1,225 @@
+//! Decisions: an event is applied to a job, and the effects are carried out in memory. What has
+//! to reach the disk is left in the job's pending change.
+
+use std::collections::VecDeque;
+
+use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState};
+use gristmill_core::payload::Json;
+use gristmill_core::record::{Chunk, Lease, Outcome, TIMED_OUT_ERROR};
+use gristmill_core::time::Timestamp;
+
+use crate::entry::{Ack, Change, Job, Lifetime, Pending};
+use crate::index::{Endpoint, Index, ReadyNotice};
+use crate::slab::JobKey;
+use crate::tasks::Task;
+
+impl Index {
+    /// Applies an event. This is the only place where a job's state changes.
+    ///
+    /// # Errors
+    /// [`IllegalTransition`] when the event does not apply; nothing has changed then.
+    pub(crate) fn decide(
+        &mut self,
+        key: JobKey,
+        event: JobEvent,
+        now: Timestamp,
+    ) -> Result<Option<ReadyNotice>, IllegalTransition> {
+        let gone = IllegalTransition { state: JobState::Removed.name(), event: event.name() };
+        let Some(job) = self.jobs.get_mut(key) else { return Err(gone) };
+        let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) else { return Err(gone) };
+        let (state, effects) = job.row.state.apply(event)?;
+        if effects.is_empty() {
+            return Ok(None);
+        }
+
+        let purge_at_before = job.purge_at();
+        let pending = touch(job, key, &mut self.tasks);
+        pending.change.operations += 1;
+        job.row.state = state;
+        match event {
+            JobEvent::Claimed { claim } => {
+                endpoint.ready.remove(job.low_priority, job.row.place);
+                job.row.last_claim = claim;
+                job.row.attempt_mut().started_at = Some(now);
+            }
+            JobEvent::HostLost { .. } => job.row.crashes = job.row.crashes.saturating_add(1),
+            JobEvent::RetryRequested => {
+                // Somebody thinks that it is worth another try: at the end of the queue, and as
+                // if no host had died of it.
+                job.row.crashes = 0;
+                self.last_place += 1;
+                job.row.place = self.last_place;
+            }
+            JobEvent::Finished { .. }
+            | JobEvent::Released { .. }
+            | JobEvent::CancelRequested
+            | JobEvent::Purged
+            | JobEvent::TtlElapsed
+            | JobEvent::RetentionElapsed => {}
+        }
+        // Progress is that of a running attempt; each event starts or ends one.
+        if let Some(live) = &mut job.live {
+            live.progress = None;
+        }
+
+        let notice = carry_out(effects, job, key, endpoint, now);
+        self.expiry.remove(purge_at_before, key);
+        if !effects.contains(&Effect::Delete) {
+            self.expiry.insert(job.purge_at(), key);
+        }
+        Ok(notice)
+    }
+
+    /// Removes a job whose time is over.
+    pub(crate) fn expire(&mut self, key: JobKey, now: Timestamp) {
+        let is_ttl_over = self.jobs.get(key).is_some_and(|job| job.row.ttl_at <= now);
+        let event = if is_ttl_over { JobEvent::TtlElapsed } else { JobEvent::RetentionElapsed };
+        let expired = self.decide(key, event, now);
+        debug_assert!(expired.is_ok(), "a job in the expiry can expire");
+    }
+
+    /// The running job that the lease names, unless its ttl is over.
+    pub(crate) fn leased(&mut self, lease: Lease, now: Timestamp) -> Option<(JobKey, &mut Job)> {
+        let key = *self.by_id.get(&lease.job)?;
+        let job = self.jobs.get_mut(key)?;
+        let is_current = job.row.state == JobState::InProgress { claim: lease.claim };
+        (is_current && job.purge_at() > now).then_some((key, job))
+    }
+
+    /// Ends an attempt with its result. Answers with the number of the job's rows, or `None` when
+    /// the lease is not the current one.
+    pub(crate) fn finish(
+        &mut self,
+        lease: Lease,
+        outcome: Outcome,
+        reserved: usize,
+        now: Timestamp,
+    ) -> Option<u64> {
+        let (key, _) = self.leased(lease, now)?;
+        let event = JobEvent::Finished { by: lease.claim, verdict: outcome.verdict() };
+        self.decide(key, event, now).ok()?;
+        let job = self.jobs.get_mut(key)?;
+        let change = &mut job.pending.as_mut()?.change;
+        change.reserved += reserved;
+        match outcome {
+            Outcome::Completed(output) => change.output = Some(output),
+            Outcome::Failed(error) => job.row.attempt_mut().error = Some(error),
+            Outcome::TimedOut => job.row.attempt_mut().error = Some(TIMED_OUT_ERROR.to_owned()),
+        }
+        Some(job.seq)
+    }
+
+    /// Adds chunks to the stream of a running job. False when the lease is not the current one.
+    pub(crate) fn append_chunks(
+        &mut self,
+        lease: Lease,
+        chunks: Vec<Chunk>,
+        reserved: usize,
+        now: Timestamp,
+    ) -> bool {
+        let Some((key, _)) = self.leased(lease, now) else { return false };
+        let Some(job) = self.jobs.get_mut(key) else { return false };
+        let first = job.row.chunk_count();
+        let pending = touch(job, key, &mut self.tasks);
+        let change = &mut pending.change;
+        if change.chunks.is_empty() {
+            change.chunks_first = first;
+        }
+        change.operations += 1;
+        change.reserved += reserved;
+        let count = chunks.len() as u64;
+        change.chunks.extend(chunks);
+        job.row.attempt_mut().chunk_count = first + count;
+        true
+    }
+
+    /// Replaces the progress value of a running job. False when the lease is not the current one.
+    pub(crate) fn set_progress(&mut self, lease: Lease, value: Json, now: Timestamp) -> bool {
+        let Some((_, job)) = self.leased(lease, now) else { return false };
+        job.live_mut().progress = Some(value);
+        true
+    }
+
+    /// Lets the job go at `ttl_at`, unless it goes earlier anyway.
+    pub(crate) fn shorten_ttl(&mut self, key: JobKey, ttl_at: Timestamp, ack: Ack) {
+        let Some(job) = self.jobs.get_mut(key) else { return };
+        if ttl_at < job.row.ttl_at {
+            self.expiry.remove(job.purge_at(), key);
+            let pending = touch(job, key, &mut self.tasks);
+            pending.change.operations += 1;
+            job.row.ttl_at = ttl_at;
+            self.expiry.insert(job.purge_at(), key);
+        }
+        self.ack_job(key, ack);
+    }
+}
+
+/// Carries out what a transition decided, in memory.
+fn carry_out(
+    effects: &[Effect],
+    job: &mut Job,
+    key: JobKey,
+    endpoint: &mut Endpoint,
+    now: Timestamp,
+) -> Option<ReadyNotice> {
+    let mut notice = None;
+    for effect in effects {
+        match effect {
+            Effect::Enqueue => {
+                endpoint.ready.insert(job.low_priority, job.row.place, key);
+                let may_start_worker = !job.low_priority;
+                notice = Some(ReadyNotice { endpoint: endpoint.name.clone(), may_start_worker });
+            }
+            Effect::Dequeue => endpoint.ready.remove(job.low_priority, job.row.place),
+            Effect::StartRetention => job.row.attempt_mut().finished_at = Some(now),
+            Effect::ClearResult => clear_result(job),
+            Effect::CountCompleted => lifetime(job).completed += 1,
+            Effect::CountFailed => lifetime(job).failed += 1,
+            Effect::CountRetried => {
+                lifetime(job).retried += 1;
+                job.row.retries += 1;
+            }
+            // A row of `delivery` goes into the pending change here, once there are any.
+            Effect::SendWebhook => {}
+            // The batch deletes the rows of a job that is REMOVED.
+            Effect::Delete => {}
+            // The attempt sees that its lease is stale when the change is published.
+            Effect::StopAttempt => {}
+            // Everybody is told of every change when it is published.
+            Effect::WakeWaiters => {}
+        }
+    }
+    notice
+}
+
+/// Makes the job's next change part of the next batch, and what is visible now stay so until then.
+/// Must come before the row changes.
+fn touch<'a>(job: &'a mut Job, key: JobKey, tasks: &mut VecDeque<Task>) -> &'a mut Pending {
+    let row = &job.row;
+    let pending = job.pending.get_or_insert_with(|| {
+        let visible = Some(row.clone());
+        Box::new(Pending { visible, is_dirty: false, change: Change::default(), input: None })
+    });
+    if !pending.is_dirty {
+        pending.is_dirty = true;
+        tasks.push_back(Task::Job(key));
+    }
+    pending
+}
+
+fn lifetime(job: &mut Job) -> &mut Lifetime {
+    let pending = job.pending.as_mut().expect("a job that is being changed has a pending change");
+    &mut pending.change.counts
+}
+
+/// Forgets what the last attempt left. A COMPLETED job is never queued again, so there is no
+/// output to forget.
+fn clear_result(job: &mut Job) {
+    job.row.attempt = None;
+    let chunks_on_disk = std::mem::take(&mut job.stored.chunks);
+    if let Some(pending) = &mut job.pending {
+        pending.change.chunks.clear();
+        pending.change.clear_chunks |= chunks_on_disk;
+        pending.change.rewind = true;
+    }
+}

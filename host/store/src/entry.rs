@@ -1,0 +1,216 @@
+//! One job in memory: what has been decided about it, what clients may see of it, and what is on
+//! its way to the disk.
+
+use std::sync::Arc;
+
+use gristmill_core::id::{EndpointId, JobId, OwnerId, WorkerId};
+use gristmill_core::job::{Claim, JobState, JobStatus};
+use gristmill_core::payload::Json;
+use gristmill_core::record::{Chunk, JobRecord};
+use gristmill_core::time::Timestamp;
+use tokio::sync::oneshot;
+
+use crate::payloads::Payload;
+
+/// The number of an endpoint in the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct EndpointKey(pub(crate) u64);
+
+/// Resolves when what it was attached to is on disk and visible.
+pub(crate) type Ack = oneshot::Sender<()>;
+
+/// A job. A waiting one that is on disk takes this and its map entries, about 400 bytes.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) id: JobId,
+    /// The number of its rows; also the order of submission.
+    pub(crate) seq: u64,
+    pub(crate) endpoint: EndpointKey,
+    pub(crate) low_priority: bool,
+    /// Which rows exist, or will once the batch on its way is committed.
+    pub(crate) stored: Stored,
+    pub(crate) created_at: Timestamp,
+    pub(crate) retention_ms: u64,
+    pub(crate) execution_timeout_ms: u64,
+    /// What has been decided, on disk or not.
+    pub(crate) row: Row,
+    /// What is never written.
+    pub(crate) live: Option<Box<Live>>,
+    /// There while the disk is behind `row`.
+    pub(crate) pending: Option<Box<Pending>>,
+}
+
+/// Which rows of a job exist.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Stored {
+    pub(crate) job: bool,
+    pub(crate) output: bool,
+    pub(crate) chunks: bool,
+}
+
+/// What may change in a job's row.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) state: JobState,
+    pub(crate) last_claim: Claim,
+    pub(crate) crashes: u8,
+    pub(crate) retries: u32,
+    /// Its place in the queue; a lower one is claimed first.
+    pub(crate) place: u64,
+    pub(crate) ttl_at: Timestamp,
+    /// Absent until the job is claimed or ends. Shared, so that a snapshot is cheap.
+    pub(crate) attempt: Option<Arc<Attempt>>,
+}
+
+/// What the last attempt left.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Attempt {
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) finished_at: Option<Timestamp>,
+    pub(crate) worker: Option<WorkerId>,
+    pub(crate) error: Option<String>,
+    pub(crate) chunk_count: u64,
+}
+
+/// What is kept of a job in memory only.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    pub(crate) progress: Option<Json>,
+    pub(crate) chunks_delivered: u64,
+}
+
+/// What separates a job in memory from the job on disk.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// What clients see meanwhile; `None` while the submission is not on disk.
+    pub(crate) visible: Option<Row>,
+    /// Whether `change` holds something that no batch has taken yet.
+    pub(crate) is_dirty: bool,
+    /// What the next batch writes.
+    pub(crate) change: Change,
+    /// The submission's payload, until it is on disk.
+    pub(crate) input: Option<Payload>,
+}
+
+/// What the next batch writes for a job.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    /// The columns that never change again, when the row is new.
+    pub(crate) insert: Option<Box<NewRow>>,
+    pub(crate) output: Option<Json>,
+    /// Delete the chunks on disk, before `chunks` are written.
+    pub(crate) clear_chunks: bool,
+    /// The stream's read position starts again with this change.
+    pub(crate) rewind: bool,
+    pub(crate) chunks_first: u64,
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) counts: Lifetime,
+    /// How many decisions this change is made of.
+    pub(crate) operations: u64,
+    /// Bytes reserved in the write buffer.
+    pub(crate) reserved: usize,
+    pub(crate) acks: Vec<Ack>,
+}
+
+/// The columns of a job's row that are written once. They are not needed in memory.
+#[derive(Debug)]
+pub(crate) struct NewRow {
+    pub(crate) owner: OwnerId,
+    pub(crate) ttl_ms: u64,
+    pub(crate) webhook: Option<String>,
+    pub(crate) input: Payload,
+}
+
+/// Counts over an endpoint's life.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Lifetime {
+    pub(crate) completed: u64,
+    pub(crate) failed: u64,
+    pub(crate) retried: u64,
+}
+
+impl Lifetime {
+    pub(crate) fn add(&mut self, more: Self) {
+        self.completed += more.completed;
+        self.failed += more.failed;
+        self.retried += more.retried;
+    }
+}
+
+impl Row {
+    /// The part about the last attempt, to be changed.
+    pub(crate) fn attempt_mut(&mut self) -> &mut Attempt {
+        Arc::make_mut(self.attempt.get_or_insert_default())
+    }
+
+    pub(crate) fn chunk_count(&self) -> u64 {
+        self.attempt.as_ref().map_or(0, |attempt| attempt.chunk_count)
+    }
+
+    /// When the job goes: at its ttl, or after its retention if that is over earlier.
+    pub(crate) fn purge_at(&self, retention_ms: u64) -> Timestamp {
+        let finished_at = self.attempt.as_ref().and_then(|attempt| attempt.finished_at);
+        finished_at.map_or(self.ttl_at, |end| self.ttl_at.min(end.plus_millis(retention_ms)))
+    }
+}
+
+impl Job {
+    /// What clients may see; `None` while the submission is not on disk.
+    pub(crate) fn visible(&self) -> Option<&Row> {
+        match &self.pending {
+            Some(pending) => pending.visible.as_ref(),
+            None => Some(&self.row),
+        }
+    }
+
+    pub(crate) fn visible_status(&self) -> Option<JobStatus> {
+        self.visible()?.state.status()
+    }
+
+    /// Like [`visible`](Self::visible), and `None` once the job's time is over.
+    pub(crate) fn visible_at(&self, now: Timestamp) -> Option<&Row> {
+        self.visible().filter(|row| row.purge_at(self.retention_ms) > now)
+    }
+
+    pub(crate) fn purge_at(&self) -> Timestamp {
+        self.row.purge_at(self.retention_ms)
+    }
+
+    pub(crate) fn live_mut(&mut self) -> &mut Live {
+        self.live.get_or_insert_default()
+    }
+
+    /// The record of a job that is visible at `now`.
+    pub(crate) fn record(&self, endpoint: &EndpointId, now: Timestamp) -> Option<JobRecord> {
+        let row = self.visible_at(now)?;
+        let status = row.state.status()?;
+        let attempt = row.attempt.as_deref();
+        let progress = self.live.as_ref().and_then(|live| live.progress.clone());
+        Some(JobRecord {
+            id: self.id,
+            endpoint: endpoint.clone(),
+            status,
+            created_at: self.created_at,
+            started_at: attempt.and_then(|attempt| attempt.started_at),
+            finished_at: attempt.and_then(|attempt| attempt.finished_at),
+            worker: attempt.and_then(|attempt| attempt.worker.clone()),
+            retries: row.retries,
+            error: attempt.and_then(|attempt| attempt.error.clone()),
+            progress: progress.filter(|_| status == JobStatus::InProgress),
+            chunk_count: row.chunk_count(),
+            chunks_delivered: self.live.as_ref().map_or(0, |live| live.chunks_delivered),
+            purge_at: row.purge_at(self.retention_ms),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_small() {
+        println!("a job in memory: {} bytes", size_of::<Job>());
+        assert!(size_of::<Job>() <= 192);
+    }
+}

@@ -1,0 +1,304 @@
+//! All jobs in memory: what has been decided, ahead of the disk, and what is visible, never ahead
+//! of it.
+//!
+//! **Invariants.** Everything here happens under one lock, which is held for microseconds and
+//! never over I/O. A job stands in its endpoint's queue exactly while its decided state is
+//! IN_QUEUE, and in the expiry exactly while that is not REMOVED. A job with a dirty change has
+//! exactly one task in `tasks`. The writer takes tasks in order, so that what was decided first is
+//! on disk no later than what was decided after it.
+
+use std::collections::{HashMap, VecDeque};
+
+use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::job::{Claim, JobState};
+use gristmill_core::record::{JobCounts, NewJob};
+use gristmill_core::store::StoreError;
+use gristmill_core::time::Timestamp;
+
+use crate::chunks::Query;
+use crate::entry::{Ack, Change, EndpointKey, Job, NewRow, Pending, Row, Stored};
+use crate::expiry::Expiry;
+use crate::payloads::Payload;
+use crate::ready::Ready;
+use crate::slab::{JobKey, Slab};
+use crate::sweep::Sweep;
+use crate::tasks::{ChunkQuestion, Read, Task};
+
+/// Whether the store takes work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Yes.
+    Open,
+    /// No; what was asked for is still done.
+    Closing,
+    /// No, and what was asked for is not done either.
+    Closed,
+}
+
+/// The state of the store in memory.
+#[derive(Debug)]
+pub(crate) struct Index {
+    pub(crate) phase: Phase,
+    pub(crate) jobs: Slab<Job>,
+    pub(crate) by_id: HashMap<JobId, JobKey>,
+    pub(crate) endpoints: HashMap<EndpointKey, Endpoint>,
+    /// Endpoints by name. One that is being deleted is not here any more.
+    pub(crate) names: HashMap<EndpointId, EndpointKey>,
+    pub(crate) expiry: Expiry,
+    /// What the writer has to write. Bounded by one entry for each job and one for each caller.
+    pub(crate) tasks: VecDeque<Task>,
+    /// What the writer has to read. Bounded by one entry for each caller.
+    pub(crate) reads: Vec<Read>,
+    /// What the writer has to remove, slice by slice.
+    pub(crate) sweeps: VecDeque<Sweep>,
+    /// Endpoints that are being deleted.
+    pub(crate) leaving: Vec<EndpointKey>,
+    /// Dropped when the store has ended, which tells those who wait for that.
+    pub(crate) closers: Vec<Ack>,
+    pub(crate) last_seq: u64,
+    pub(crate) last_place: u64,
+    pub(crate) last_endpoint: u64,
+    /// How many jobs a client can see.
+    pub(crate) visible_jobs: u64,
+}
+
+/// An endpoint with its queue.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) name: EndpointId,
+    pub(crate) ready: Ready,
+    /// What clients see.
+    pub(crate) counts: JobCounts,
+    /// Whether it has a row, or will have once the batch on its way is committed.
+    pub(crate) is_stored: bool,
+}
+
+impl Endpoint {
+    pub(crate) fn new(name: EndpointId) -> Self {
+        let ready = Ready::default();
+        Self { name, ready, counts: JobCounts::default(), is_stored: false }
+    }
+}
+
+/// Tell the dispatcher, once the lock is released.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct ReadyNotice {
+    pub(crate) endpoint: EndpointId,
+    pub(crate) may_start_worker: bool,
+}
+
+impl Index {
+    pub(crate) fn new() -> Self {
+        Self {
+            phase: Phase::Open,
+            jobs: Slab::new(),
+            by_id: HashMap::new(),
+            endpoints: HashMap::new(),
+            names: HashMap::new(),
+            expiry: Expiry::default(),
+            tasks: VecDeque::new(),
+            reads: Vec::new(),
+            sweeps: VecDeque::new(),
+            leaving: Vec::new(),
+            closers: Vec::new(),
+            last_seq: 0,
+            last_place: 0,
+            last_endpoint: 0,
+            visible_jobs: 0,
+        }
+    }
+
+    /// The job with the id, whether clients see it or not.
+    pub(crate) fn find(&self, id: JobId) -> Option<(JobKey, &Job)> {
+        let key = *self.by_id.get(&id)?;
+        Some((key, self.jobs.get(key)?))
+    }
+
+    /// The job, unless its time is over or it is another endpoint's.
+    pub(crate) fn find_of(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+        now: Timestamp,
+    ) -> Option<(JobKey, &Job)> {
+        let (key, job) = self.find(id)?;
+        let is_asked_for = self.endpoints.get(&job.endpoint)?.name == *endpoint;
+        (is_asked_for && job.purge_at() > now).then_some((key, job))
+    }
+
+    /// The endpoint's queue and counts, unless it never had a job or is being deleted.
+    pub(crate) fn endpoint(&self, endpoint: &EndpointId) -> Option<(EndpointKey, &Endpoint)> {
+        let key = *self.names.get(endpoint)?;
+        Some((key, self.endpoints.get(&key)?))
+    }
+
+    fn endpoint_or_new(&mut self, name: &EndpointId) -> EndpointKey {
+        if let Some(key) = self.names.get(name) {
+            return *key;
+        }
+        self.last_endpoint += 1;
+        let key = EndpointKey(self.last_endpoint);
+        self.names.insert(name.clone(), key);
+        self.endpoints.insert(key, Endpoint::new(name.clone()));
+        key
+    }
+
+    /// Adds a job to its queue.
+    pub(crate) fn submit(
+        &mut self,
+        new: Submitted,
+        now: Timestamp,
+        queue_jobs_max: usize,
+        ack: Ack,
+    ) -> Result<ReadyNotice, StoreError> {
+        let Submitted { job, input, reserved } = new;
+        let endpoint = self.endpoint_or_new(&job.endpoint);
+        let ready = &mut self.endpoints.get_mut(&endpoint).expect("it has just been made").ready;
+        if ready.len() >= queue_jobs_max {
+            return Err(StoreError::QueueFull { limit: queue_jobs_max });
+        }
+        self.last_seq += 1;
+        self.last_place += 1;
+        let insert = NewRow {
+            owner: job.owner,
+            ttl_ms: job.policy.ttl_ms,
+            webhook: job.webhook,
+            input: input.clone(),
+        };
+        let change = Change {
+            insert: Some(Box::new(insert)),
+            operations: 1,
+            reserved,
+            acks: vec![ack],
+            ..Change::default()
+        };
+        let pending = Pending { visible: None, is_dirty: true, change, input: Some(input) };
+        let low_priority = job.policy.low_priority;
+        let entry = Job {
+            id: job.id,
+            seq: self.last_seq,
+            endpoint,
+            low_priority,
+            stored: Stored::default(),
+            created_at: now,
+            retention_ms: job.retention_ms,
+            execution_timeout_ms: job.policy.execution_timeout_ms,
+            row: Row {
+                state: JobState::InQueue,
+                last_claim: Claim::default(),
+                crashes: 0,
+                retries: 0,
+                place: self.last_place,
+                ttl_at: now.plus_millis(job.policy.ttl_ms),
+                attempt: None,
+            },
+            live: None,
+            pending: Some(Box::new(pending)),
+        };
+        let ttl_at = entry.row.ttl_at;
+        let key = self.jobs.insert(entry);
+        let replaced = self.by_id.insert(job.id, key);
+        debug_assert!(replaced.is_none(), "job ids are unique");
+        ready.insert(low_priority, self.last_place, key);
+        self.expiry.insert(ttl_at, key);
+        self.tasks.push_back(Task::Job(key));
+        Ok(ReadyNotice { endpoint: job.endpoint, may_start_worker: !low_priority })
+    }
+
+    /// Takes in a job that is on disk.
+    pub(crate) fn restore(&mut self, job: Job) {
+        self.last_seq = self.last_seq.max(job.seq);
+        self.last_place = self.last_place.max(job.row.place);
+        self.visible_jobs += 1;
+        let (id, purge_at, state) = (job.id, job.purge_at(), job.row.state);
+        let (low_priority, place, endpoint) = (job.low_priority, job.row.place, job.endpoint);
+        let key = self.jobs.insert(job);
+        self.by_id.insert(id, key);
+        self.expiry.insert(purge_at, key);
+        if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
+            endpoint.count_status(None, state.status());
+            if state == JobState::InQueue {
+                endpoint.ready.insert(low_priority, place, key);
+            }
+        }
+    }
+
+    /// Resolves `ack` once everything decided so far about the job is on disk and visible.
+    pub(crate) fn ack_job(&mut self, key: JobKey, ack: Ack) {
+        match self.jobs.get_mut(key).and_then(|job| job.pending.as_mut()) {
+            Some(pending) => pending.change.acks.push(ack),
+            // Nobody waits for it any more, perhaps.
+            None => drop(ack.send(())),
+        }
+    }
+
+    /// Like [`ack_job`](Self::ack_job), for a job that may be gone.
+    pub(crate) fn ack_id(&mut self, id: JobId, ack: Ack) {
+        match self.by_id.get(&id) {
+            Some(key) => self.ack_job(*key, ack),
+            None => drop(ack.send(())),
+        }
+    }
+
+    /// Resolves `ack` once everything decided so far is on disk and visible.
+    pub(crate) fn ack_all(&mut self, ack: Ack) {
+        self.tasks.push_back(Task::Barrier(ack));
+    }
+
+    /// Where the visible chunks are that `ask` wants: the job's rows, its claim, and the query.
+    pub(crate) fn chunk_query(
+        &self,
+        ask: &ChunkQuestion,
+        now: Timestamp,
+    ) -> Option<(u64, u32, Query)> {
+        let (_, job) = self.find(ask.id)?;
+        let row = job.visible_at(now)?;
+        let query = Query {
+            from: ask.from,
+            end: row.chunk_count(),
+            bytes_max: ask.bytes_max,
+            count_max: ask.count_max,
+        };
+        Some((job.seq, row.last_claim.0, query))
+    }
+
+    /// What clients see of an endpoint's counts, those of a half-deleted one of the name included.
+    pub(crate) fn counts(&self, endpoint: &EndpointId) -> JobCounts {
+        let mut sum = JobCounts::default();
+        let current = self.names.get(endpoint);
+        for found in current.into_iter().chain(&self.leaving).filter_map(|k| self.endpoints.get(k))
+        {
+            if found.name == *endpoint {
+                sum.in_queue += found.counts.in_queue;
+                sum.in_progress += found.counts.in_progress;
+                sum.completed += found.counts.completed;
+                sum.failed += found.counts.failed;
+                sum.retried += found.counts.retried;
+            }
+        }
+        sum
+    }
+
+    /// Begins to delete an endpoint. Jobs submitted from now on belong to a new one of the name.
+    pub(crate) fn forget(&mut self, endpoint: &EndpointId, ack: Ack) {
+        match self.names.remove(endpoint) {
+            Some(key) => {
+                self.leaving.push(key);
+                self.sweeps.push_back(Sweep::Forget { endpoint: key, from: 0, ack });
+            }
+            // An earlier call may be at it.
+            None => self.ack_all(ack),
+        }
+    }
+}
+
+/// A submission with its payload.
+#[derive(Debug)]
+pub(crate) struct Submitted {
+    /// Its `input` and `s3_config` are empty; they are in `input` below.
+    pub(crate) job: NewJob,
+    pub(crate) input: Payload,
+    /// Bytes that it occupies in the write buffer.
+    pub(crate) reserved: usize,
+}

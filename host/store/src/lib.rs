@@ -1,0 +1,50 @@
+//! The durable job store of Gristmill, on SQLite.
+//!
+//! [`SqliteStore`] keeps jobs and the catalog in one file that one thread writes, with group
+//! commit. [`MemoryStore`] keeps the same promises without a disk, for tests.
+//!
+//! # How it works
+//! * Every call decides at once, in memory, under one lock ([`index`], [`decide`], [`claim`]): by
+//!   `JobState::apply`, on the state that has been decided, on disk or not.
+//! * The writer thread ([`writer`]) takes the newest state of each job that has changed since the
+//!   last commit ([`batch`]), so that a job that came, ran and ended meanwhile is one row. It
+//!   writes them as one transaction ([`db`]), makes them visible, and answers those who wait.
+//! * What was decided first is on disk no later than what was decided after it. Whoever loses a
+//!   race is answered once the winner's change is on disk.
+//! * Everything that waits is bounded: payloads by [`Settings::write_buffer_bytes`], changes of
+//!   jobs by one for each job, the rest by one for each caller.
+//! * When the store is opened, one scan fills the memory, and what the end of the last process
+//!   has left behind is repaired ([`recover`]).
+//!
+//! **Invariants.** `db.rs`, `row.rs`, `payloads.rs`, `chunks.rs` and `catalog.rs` are the only
+//! files that speak SQL. A job's state changes in `decide.rs` only. Nothing here starts a tokio
+//! task. After a failed commit nothing in memory is believed any more.
+
+mod batch;
+mod catalog;
+mod chunks;
+mod claim;
+mod db;
+mod decide;
+mod entry;
+mod error;
+mod expiry;
+mod index;
+mod memory;
+mod payloads;
+mod ready;
+mod recover;
+mod row;
+mod schema;
+mod settings;
+mod shared;
+mod slab;
+mod store;
+mod sweep;
+mod tasks;
+mod writer;
+
+pub use error::{OpenError, Recovery};
+pub use memory::MemoryStore;
+pub use settings::{OnFatal, Settings};
+pub use store::SqliteStore;

@@ -1,0 +1,596 @@
+//! A store without a disk: the reference that the durable store is compared with, and a quick
+//! stand-in for the tests of other crates.
+//!
+//! One lock, ordered maps, no clever parts. All changes are visible at once and lost at the end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
+use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
+use gristmill_core::job::{Claim, Effect, JobEvent, JobState, JobStatus};
+use gristmill_core::limits::{CRASHES_MAX, QUEUE_JOBS_MAX};
+use gristmill_core::payload::Json;
+use gristmill_core::record::{
+    Chunk, ChunkPage, ClaimedJob, JobCounts, JobRecord, Lease, NewJob, Outcome, TIMED_OUT_ERROR,
+};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats};
+use gristmill_core::time::{Clock, Timestamp};
+use parking_lot::Mutex;
+
+/// Most jobs that one call of `expire` deletes.
+const EXPIRE_JOBS_MAX: usize = 500;
+
+/// Keeps jobs and the catalog in memory. Cheap to make; a lookup costs a search in an ordered map.
+#[derive(Debug)]
+pub struct MemoryStore {
+    node: NodeId,
+    clock: Arc<dyn Clock>,
+    signals: Arc<Signals>,
+    queue_jobs_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_closed: bool,
+    jobs: BTreeMap<JobId, Job>,
+    /// Jobs that wait: normal before low priority, then by place.
+    ready: BTreeMap<(EndpointId, bool, u64), JobId>,
+    last_place: u64,
+    lifetime: BTreeMap<EndpointId, Lifetime>,
+    catalog: BTreeMap<(&'static str, String), CatalogEntry>,
+    operations: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Lifetime {
+    completed: u64,
+    failed: u64,
+    retried: u64,
+}
+
+#[derive(Debug)]
+struct Job {
+    new: NewJob,
+    state: JobState,
+    place: u64,
+    last_claim: Claim,
+    retries: u32,
+    crashes: u8,
+    created_at: Timestamp,
+    ttl_at: Timestamp,
+    started_at: Option<Timestamp>,
+    finished_at: Option<Timestamp>,
+    worker: Option<WorkerId>,
+    output: Option<Json>,
+    error: Option<String>,
+    progress: Option<Json>,
+    chunks: Vec<Chunk>,
+    chunks_delivered: u64,
+}
+
+impl Job {
+    fn purge_at(&self) -> Timestamp {
+        let kept_until = self.finished_at.map(|end| end.plus_millis(self.new.retention_ms));
+        kept_until.map_or(self.ttl_at, |until| until.min(self.ttl_at))
+    }
+
+    fn ready_key(&self) -> (EndpointId, bool, u64) {
+        (self.new.endpoint.clone(), self.new.policy.low_priority, self.place)
+    }
+
+    fn record(&self, status: JobStatus) -> JobRecord {
+        JobRecord {
+            id: self.new.id,
+            endpoint: self.new.endpoint.clone(),
+            status,
+            created_at: self.created_at,
+            started_at: self.started_at,
+            finished_at: self.finished_at,
+            worker: self.worker.clone(),
+            retries: self.retries,
+            error: self.error.clone(),
+            progress: self.progress.clone(),
+            chunk_count: self.chunks.len() as u64,
+            chunks_delivered: self.chunks_delivered,
+            purge_at: self.purge_at(),
+        }
+    }
+}
+
+/// What to tell once the lock is released.
+#[derive(Debug, Default)]
+struct News {
+    changed: Vec<JobId>,
+    ready: Option<(EndpointId, bool)>,
+}
+
+impl State {
+    /// The job, unless it is gone, due, or another endpoint's.
+    fn live(&self, endpoint: Option<&EndpointId>, id: JobId, now: Timestamp) -> Option<&Job> {
+        let job = self.jobs.get(&id)?;
+        let is_asked_for = endpoint.is_none_or(|endpoint| *endpoint == job.new.endpoint);
+        (is_asked_for && job.purge_at() > now).then_some(job)
+    }
+
+    /// The running job that the lease names.
+    fn leased(&mut self, lease: Lease, now: Timestamp) -> Option<&mut Job> {
+        self.live(None, lease.job, now)?;
+        let job = self.jobs.get_mut(&lease.job)?;
+        (job.state == JobState::InProgress { claim: lease.claim }).then_some(job)
+    }
+
+    /// Applies an event and carries out its effects. False when the event does not apply.
+    fn apply(&mut self, id: JobId, event: JobEvent, now: Timestamp, news: &mut News) -> bool {
+        let Some(job) = self.jobs.get_mut(&id) else { return false };
+        let Ok((state, effects)) = job.state.apply(event) else { return false };
+        self.operations += 1;
+        job.state = state;
+        if let JobEvent::Claimed { claim } = event {
+            self.ready.remove(&job.ready_key());
+            job.last_claim = claim;
+            job.started_at = Some(now);
+        } else {
+            job.progress = None;
+        }
+        if let JobEvent::HostLost { .. } = event {
+            job.crashes += 1;
+        }
+        if event == JobEvent::RetryRequested {
+            self.last_place += 1;
+            job.place = self.last_place;
+            job.crashes = 0;
+        }
+        let lifetime = self.lifetime.entry(job.new.endpoint.clone()).or_default();
+        let mut is_gone = false;
+        for effect in effects {
+            match effect {
+                Effect::Enqueue => {
+                    self.ready.insert(job.ready_key(), id);
+                    news.ready = Some((job.new.endpoint.clone(), !job.new.policy.low_priority));
+                }
+                Effect::Dequeue => {
+                    self.ready.remove(&job.ready_key());
+                }
+                Effect::StartRetention => job.finished_at = Some(now),
+                Effect::ClearResult => {
+                    job.started_at = None;
+                    job.finished_at = None;
+                    job.worker = None;
+                    job.output = None;
+                    job.error = None;
+                    job.chunks.clear();
+                    job.chunks_delivered = 0;
+                }
+                Effect::Delete => is_gone = true,
+                Effect::CountCompleted => lifetime.completed += 1,
+                Effect::CountFailed => lifetime.failed += 1,
+                Effect::CountRetried => {
+                    lifetime.retried += 1;
+                    job.retries += 1;
+                }
+                // The attempt sees that its lease is stale.
+                Effect::StopAttempt | Effect::SendWebhook => {}
+                Effect::WakeWaiters => news.changed.push(id),
+            }
+        }
+        if is_gone {
+            self.jobs.remove(&id);
+        }
+        true
+    }
+
+    /// Which time of a job that is due is over.
+    fn expiry_of(job: &Job, now: Timestamp) -> JobEvent {
+        if job.ttl_at <= now { JobEvent::TtlElapsed } else { JobEvent::RetentionElapsed }
+    }
+
+    /// Takes the first waiting job of the endpoint that is not due; those that are go.
+    fn claim_next(
+        &mut self,
+        endpoint: &EndpointId,
+        worker: &WorkerId,
+        now: Timestamp,
+        news: &mut News,
+    ) -> Option<ClaimedJob> {
+        loop {
+            let range = (endpoint.clone(), false, 0)..=(endpoint.clone(), true, u64::MAX);
+            let (_, &id) = self.ready.range(range).next()?;
+            let job = self.jobs.get_mut(&id)?;
+            if job.purge_at() <= now {
+                self.apply(id, JobEvent::TtlElapsed, now, news);
+                continue;
+            }
+            let claim = job.last_claim.next();
+            job.worker = Some(worker.clone());
+            let claimed = ClaimedJob {
+                lease: Lease { job: id, claim },
+                worker: worker.clone(),
+                attempt: claim.0,
+                input: job.new.input.clone(),
+                s3_config: job.new.s3_config.clone(),
+                execution_timeout_ms: job.new.policy.execution_timeout_ms,
+                ttl_at: job.ttl_at,
+            };
+            self.apply(id, JobEvent::Claimed { claim }, now, news);
+            return Some(claimed);
+        }
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new(node: NodeId, clock: Arc<dyn Clock>, signals: Arc<Signals>) -> Self {
+        let state = Mutex::new(State::default());
+        Self { node, clock, signals, queue_jobs_max: QUEUE_JOBS_MAX, state }
+    }
+
+    /// The same with another bound on the jobs that wait on one endpoint.
+    #[must_use]
+    pub fn with_queue_jobs_max(mut self, queue_jobs_max: usize) -> Self {
+        self.queue_jobs_max = queue_jobs_max;
+        self
+    }
+
+    /// Makes of the store what a restart makes of a durable one: jobs past their time go, jobs
+    /// that run are queued again at their old place or given up, and what is not durable is
+    /// forgotten. A closed store opens again.
+    pub fn restart(&self) {
+        let mut news = News::default();
+        let mut state = self.state.lock();
+        state.is_closed = false;
+        let now = self.clock.now();
+        let ids: Vec<_> = state.jobs.keys().copied().collect();
+        for id in ids {
+            let Some(job) = state.jobs.get_mut(&id) else { continue };
+            job.chunks_delivered = 0;
+            let is_running = matches!(job.state, JobState::InProgress { .. });
+            let is_last = job.crashes + 1 >= CRASHES_MAX;
+            if job.purge_at() <= now {
+                let event = State::expiry_of(job, now);
+                state.apply(id, event, now, &mut news);
+            } else if is_running {
+                if is_last {
+                    let error = format!("the host died while the job ran, {CRASHES_MAX} times");
+                    job.error = Some(error);
+                }
+                state.apply(id, JobEvent::HostLost { is_last }, now, &mut news);
+            }
+        }
+    }
+
+    /// Runs `change` under the lock, then tells what it changed.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut State, Timestamp, &mut News) -> T,
+    ) -> Result<T, StoreError> {
+        let mut news = News::default();
+        let answer = {
+            let mut state = self.state.lock();
+            if state.is_closed {
+                return Err(StoreError::Closed);
+            }
+            change(&mut state, self.clock.now(), &mut news)
+        };
+        if let Some((endpoint, may_start_worker)) = news.ready {
+            self.signals.job_ready(&endpoint, may_start_worker);
+        }
+        for id in news.changed {
+            self.signals.changed(id);
+        }
+        Ok(answer)
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&State, Timestamp) -> T) -> Result<T, StoreError> {
+        let state = self.state.lock();
+        if state.is_closed {
+            return Err(StoreError::Closed);
+        }
+        Ok(read(&state, self.clock.now()))
+    }
+}
+
+fn fenced(is_applied: bool) -> Fenced {
+    if is_applied { Fenced::Applied } else { Fenced::Stale }
+}
+
+#[async_trait]
+impl JobStore for MemoryStore {
+    fn node(&self) -> NodeId {
+        self.node
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    async fn submit(&self, new: NewJob) -> Result<(), StoreError> {
+        let limit = self.queue_jobs_max;
+        self.change(|state, now, news| {
+            let from = (new.endpoint.clone(), false, 0);
+            let to = (new.endpoint.clone(), true, u64::MAX);
+            if state.ready.range(from..=to).count() >= limit {
+                return Err(StoreError::QueueFull { limit });
+            }
+            state.last_place += 1;
+            state.operations += 1;
+            let job = Job {
+                state: JobState::InQueue,
+                place: state.last_place,
+                last_claim: Claim::default(),
+                retries: 0,
+                crashes: 0,
+                created_at: now,
+                ttl_at: now.plus_millis(new.policy.ttl_ms),
+                started_at: None,
+                finished_at: None,
+                worker: None,
+                output: None,
+                error: None,
+                progress: None,
+                chunks: Vec::new(),
+                chunks_delivered: 0,
+                new,
+            };
+            let id = job.new.id;
+            news.ready = Some((job.new.endpoint.clone(), !job.new.policy.low_priority));
+            news.changed.push(id);
+            state.ready.insert(job.ready_key(), id);
+            let replaced = state.jobs.insert(id, job);
+            debug_assert!(replaced.is_none(), "job ids are unique");
+            Ok(())
+        })?
+    }
+
+    async fn claim(
+        &self,
+        endpoint: &EndpointId,
+        workers: &[WorkerId],
+    ) -> Result<Vec<ClaimedJob>, StoreError> {
+        self.change(|state, now, news| {
+            workers.iter().map_while(|w| state.claim_next(endpoint, w, now, news)).collect()
+        })
+    }
+
+    async fn append_chunks(&self, lease: Lease, chunks: Vec<Chunk>) -> Result<Fenced, StoreError> {
+        self.change(|state, now, news| {
+            let Some(job) = state.leased(lease, now) else { return Fenced::Stale };
+            job.chunks.extend(chunks);
+            news.changed.push(lease.job);
+            Fenced::Applied
+        })
+    }
+
+    async fn set_progress(&self, lease: Lease, value: Json) -> Result<Fenced, StoreError> {
+        self.change(|state, now, news| {
+            let Some(job) = state.leased(lease, now) else { return Fenced::Stale };
+            job.progress = Some(value);
+            news.changed.push(lease.job);
+            Fenced::Applied
+        })
+    }
+
+    async fn finish(&self, lease: Lease, outcome: Outcome) -> Result<Fenced, StoreError> {
+        self.change(|state, now, news| {
+            let Some(job) = state.leased(lease, now) else { return Fenced::Stale };
+            let verdict = outcome.verdict();
+            match outcome {
+                Outcome::Completed(output) => job.output = Some(output),
+                Outcome::Failed(error) => job.error = Some(error),
+                Outcome::TimedOut => job.error = Some(TIMED_OUT_ERROR.to_owned()),
+            }
+            let event = JobEvent::Finished { by: lease.claim, verdict };
+            fenced(state.apply(lease.job, event, now, news))
+        })
+    }
+
+    async fn release(&self, lease: Lease) -> Result<Fenced, StoreError> {
+        self.change(|state, now, news| {
+            let is_leased = state.leased(lease, now).is_some();
+            let event = JobEvent::Released { by: lease.claim };
+            fenced(is_leased && state.apply(lease.job, event, now, news))
+        })
+    }
+
+    async fn cancel(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+    ) -> Result<Option<JobStatus>, StoreError> {
+        self.change(|state, now, news| {
+            state.live(Some(endpoint), id, now)?;
+            state.apply(id, JobEvent::CancelRequested, now, news);
+            state.jobs.get(&id)?.state.status()
+        })
+    }
+
+    async fn retry(&self, endpoint: &EndpointId, id: JobId) -> Result<RetryAnswer, StoreError> {
+        self.change(|state, now, news| {
+            let status = state.live(Some(endpoint), id, now).and_then(|job| job.state.status());
+            let Some(status) = status else { return RetryAnswer::NotFound };
+            if state.apply(id, JobEvent::RetryRequested, now, news) {
+                RetryAnswer::Queued
+            } else {
+                RetryAnswer::WrongStatus(status)
+            }
+        })
+    }
+
+    async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
+        self.change(|state, now, news| {
+            let range = (endpoint.clone(), false, 0)..=(endpoint.clone(), true, u64::MAX);
+            let waiting: Vec<_> = state.ready.range(range).map(|(_, id)| *id).collect();
+            let removed =
+                waiting.iter().filter(|&&id| state.apply(id, JobEvent::Purged, now, news)).count();
+            removed as u64
+        })
+    }
+
+    async fn shorten_ttl(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+        ttl_ms: u64,
+    ) -> Result<(), StoreError> {
+        self.change(|state, now, news| {
+            if state.live(Some(endpoint), id, now).is_some()
+                && let Some(job) = state.jobs.get_mut(&id)
+            {
+                job.ttl_at = job.ttl_at.min(now.plus_millis(ttl_ms));
+                news.changed.push(id);
+            }
+        })
+    }
+
+    async fn expire(&self) -> Result<NextExpiry, StoreError> {
+        self.change(|state, now, news| {
+            let due: Vec<_> = state
+                .jobs
+                .iter()
+                .filter(|(_, job)| job.purge_at() <= now)
+                .map(|(id, job)| (*id, State::expiry_of(job, now)))
+                .take(EXPIRE_JOBS_MAX)
+                .collect();
+            for (id, event) in due {
+                state.apply(id, event, now, news);
+            }
+            NextExpiry(state.jobs.values().map(Job::purge_at).min().unwrap_or(Timestamp::NEVER))
+        })
+    }
+
+    async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError> {
+        self.read(|state, now| {
+            let job = state.live(Some(endpoint), id, now)?;
+            Some(job.record(job.state.status()?))
+        })
+    }
+
+    async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError> {
+        self.read(|state, now| Some(state.live(None, id, now)?.new.input.clone()))
+    }
+
+    async fn output(&self, id: JobId) -> Result<Option<Json>, StoreError> {
+        self.read(|state, now| state.live(None, id, now)?.output.clone())
+    }
+
+    async fn chunks(
+        &self,
+        id: JobId,
+        from: u64,
+        bytes_max: usize,
+        count_max: usize,
+    ) -> Result<ChunkPage, StoreError> {
+        self.read(|state, now| {
+            let chunks = state.live(None, id, now).map_or(&[][..], |job| &job.chunks);
+            let mut page = ChunkPage { first: from, chunks: Vec::new() };
+            let mut bytes = 0;
+            for chunk in chunks.iter().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+                bytes += chunk.len();
+                let is_full = bytes > bytes_max || page.chunks.len() >= count_max;
+                if is_full && !page.chunks.is_empty() {
+                    break;
+                }
+                page.chunks.push(chunk.clone());
+            }
+            page
+        })
+    }
+
+    async fn mark_delivered(&self, id: JobId, next: u64) -> Result<(), StoreError> {
+        self.change(|state, _, _| {
+            if let Some(job) = state.jobs.get_mut(&id) {
+                let visible = job.chunks.len() as u64;
+                job.chunks_delivered = job.chunks_delivered.max(next.min(visible));
+            }
+        })
+    }
+
+    async fn counts(&self, endpoint: &EndpointId) -> Result<JobCounts, StoreError> {
+        self.read(|state, _| {
+            let lifetime = state.lifetime.get(endpoint).copied().unwrap_or_default();
+            let mut counts = JobCounts {
+                completed: lifetime.completed,
+                failed: lifetime.failed,
+                retried: lifetime.retried,
+                ..JobCounts::default()
+            };
+            for job in state.jobs.values().filter(|job| job.new.endpoint == *endpoint) {
+                match job.state {
+                    JobState::InQueue => counts.in_queue += 1,
+                    JobState::InProgress { .. } => counts.in_progress += 1,
+                    JobState::Completed
+                    | JobState::Failed
+                    | JobState::Cancelled
+                    | JobState::TimedOut
+                    | JobState::Removed => {}
+                }
+            }
+            counts
+        })
+    }
+
+    async fn demand(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
+        self.read(|state, _| {
+            let waits = |job: &&Job| {
+                job.new.endpoint == *endpoint
+                    && job.state == JobState::InQueue
+                    && !job.new.policy.low_priority
+            };
+            state.jobs.values().filter(waits).count() as u64
+        })
+    }
+
+    async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError> {
+        self.change(|state, now, news| {
+            let ids: Vec<_> = state
+                .jobs
+                .values()
+                .filter(|job| job.new.endpoint == *endpoint)
+                .map(|job| job.new.id)
+                .collect();
+            for id in ids {
+                state.apply(id, JobEvent::TtlElapsed, now, news);
+            }
+            state.lifetime.remove(endpoint);
+        })
+    }
+
+    fn stats(&self) -> StoreStats {
+        let state = self.state.lock();
+        StoreStats {
+            commits: state.operations,
+            operations: state.operations,
+            jobs: state.jobs.len() as u64,
+        }
+    }
+
+    async fn close(&self) {
+        self.state.lock().is_closed = true;
+    }
+}
+
+#[async_trait]
+impl CatalogStore for MemoryStore {
+    async fn load_catalog(&self) -> Result<Vec<CatalogEntry>, StoreError> {
+        self.read(|state, _| state.catalog.values().cloned().collect())
+    }
+
+    async fn write_catalog(&self, changes: Vec<CatalogChange>) -> Result<(), StoreError> {
+        self.change(|state, _, _| {
+            for change in changes {
+                match change {
+                    CatalogChange::Put(entry) => {
+                        let key = entry.key();
+                        state.catalog.insert((key.kind(), key.name()), entry);
+                    }
+                    CatalogChange::Delete(key) => {
+                        state.catalog.remove(&(key.kind(), key.name()));
+                    }
+                }
+            }
+        })
+    }
+}

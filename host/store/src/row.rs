@@ -1,0 +1,210 @@
+//! How a job's row is written and read.
+
+use std::sync::Arc;
+
+use gristmill_core::id::{JobId, WorkerId};
+use gristmill_core::job::{Claim, JobState};
+use gristmill_core::time::Timestamp;
+use rusqlite::types::Type;
+use rusqlite::{Connection, Statement, params};
+
+use crate::entry::{Attempt, EndpointKey, Job, NewRow, Row, Stored};
+
+/// The columns of the table `job`, in the order in which [`read`] takes them.
+pub(crate) const SELECT_JOBS: &str = "SELECT seq, id, endpoint, low_priority, \
+     execution_timeout_ms, retention_ms, created_at, state, claim, crashes, retries, place, \
+     ttl_at, started_at, finished_at, worker, error, chunk_count FROM job ORDER BY seq";
+
+const INSERT: &str = "INSERT INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
+     started_at, finished_at, worker, error, chunk_count, id, endpoint, owner, low_priority, \
+     execution_timeout_ms, ttl_ms, retention_ms, created_at, webhook) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
+     ?19, ?20, ?21)";
+
+const UPDATE: &str = "UPDATE job SET state = ?2, claim = ?3, crashes = ?4, retries = ?5, \
+     place = ?6, ttl_at = ?7, started_at = ?8, finished_at = ?9, worker = ?10, error = ?11, \
+     chunk_count = ?12 WHERE seq = ?1";
+
+/// What of a job never changes and goes into its row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fixed {
+    pub(crate) seq: u64,
+    pub(crate) id: JobId,
+    pub(crate) endpoint: EndpointKey,
+    pub(crate) low_priority: bool,
+    pub(crate) execution_timeout_ms: u64,
+    pub(crate) retention_ms: u64,
+    pub(crate) created_at: Timestamp,
+}
+
+/// A number as SQLite keeps it. Beyond 2^63 - 1 it becomes that, which as a time means never.
+pub(crate) fn integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Adds a row.
+pub(crate) fn insert(
+    db: &Connection,
+    fixed: &Fixed,
+    new: &NewRow,
+    row: &Row,
+) -> rusqlite::Result<()> {
+    let mut statement = db.prepare_cached(INSERT)?;
+    bind_changing(&mut statement, fixed.seq, row)?;
+    statement.raw_bind_parameter(13, &fixed.id.to_bytes()[..])?;
+    statement.raw_bind_parameter(14, integer(fixed.endpoint.0))?;
+    statement.raw_bind_parameter(15, new.owner.as_str())?;
+    statement.raw_bind_parameter(16, fixed.low_priority)?;
+    statement.raw_bind_parameter(17, integer(fixed.execution_timeout_ms))?;
+    statement.raw_bind_parameter(18, integer(new.ttl_ms))?;
+    statement.raw_bind_parameter(19, integer(fixed.retention_ms))?;
+    statement.raw_bind_parameter(20, integer(fixed.created_at.as_millis()))?;
+    statement.raw_bind_parameter(21, new.webhook.as_deref())?;
+    statement.raw_execute()?;
+    Ok(())
+}
+
+/// Writes what may have changed in a row.
+pub(crate) fn update(db: &Connection, seq: u64, row: &Row) -> rusqlite::Result<()> {
+    let mut statement = db.prepare_cached(UPDATE)?;
+    bind_changing(&mut statement, seq, row)?;
+    let rows = statement.raw_execute()?;
+    debug_assert_eq!(rows, 1, "a row that is updated exists");
+    Ok(())
+}
+
+/// Removes a row.
+pub(crate) fn delete(db: &Connection, seq: u64) -> rusqlite::Result<()> {
+    let rows =
+        db.prepare_cached("DELETE FROM job WHERE seq = ?1")?.execute(params![integer(seq)])?;
+    debug_assert_eq!(rows, 1, "a row that is deleted exists");
+    Ok(())
+}
+
+fn bind_changing(statement: &mut Statement<'_>, seq: u64, row: &Row) -> rusqlite::Result<()> {
+    let attempt = row.attempt.as_deref();
+    let time = |time: Option<Timestamp>| time.map(|time| integer(time.as_millis()));
+    let worker = attempt.and_then(|attempt| attempt.worker.as_ref());
+    statement.raw_bind_parameter(1, integer(seq))?;
+    statement.raw_bind_parameter(2, state_code(row.state))?;
+    statement.raw_bind_parameter(3, row.last_claim.0)?;
+    statement.raw_bind_parameter(4, row.crashes)?;
+    statement.raw_bind_parameter(5, row.retries)?;
+    statement.raw_bind_parameter(6, integer(row.place))?;
+    statement.raw_bind_parameter(7, integer(row.ttl_at.as_millis()))?;
+    statement.raw_bind_parameter(8, time(attempt.and_then(|attempt| attempt.started_at)))?;
+    statement.raw_bind_parameter(9, time(attempt.and_then(|attempt| attempt.finished_at)))?;
+    statement.raw_bind_parameter(10, worker.map(WorkerId::as_str))?;
+    statement.raw_bind_parameter(11, attempt.and_then(|attempt| attempt.error.as_deref()))?;
+    statement.raw_bind_parameter(12, integer(row.chunk_count()))
+}
+
+/// Reads a row of [`SELECT_JOBS`].
+pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Job> {
+    let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+    let time = |column| -> rusqlite::Result<Option<Timestamp>> {
+        let millis = row.get::<_, Option<i64>>(column)?;
+        Ok(millis.map(|millis| Timestamp::from_millis(millis.unsigned_abs())))
+    };
+    let last_claim = Claim(row.get(8)?);
+    let state = state_from(row.get(7)?, last_claim)
+        .ok_or_else(|| invalid(7, Type::Integer, "unknown job state"))?;
+    let worker = match row.get::<_, Option<String>>(15)? {
+        Some(text) => Some(WorkerId::new(&text).map_err(|e| invalid(15, Type::Text, e))?),
+        None => None,
+    };
+    let attempt = Attempt {
+        started_at: time(13)?,
+        finished_at: time(14)?,
+        worker,
+        error: row.get(16)?,
+        chunk_count: number(17)?,
+    };
+    let has_attempt = attempt.started_at.is_some() || attempt.finished_at.is_some();
+    let id = row.get_ref(1)?.as_blob()?;
+    Ok(Job {
+        id: JobId::from_bytes(id).map_err(|error| invalid(1, Type::Blob, error))?,
+        seq: number(0)?,
+        endpoint: EndpointKey(number(2)?),
+        low_priority: row.get(3)?,
+        stored: Stored {
+            job: true,
+            output: state == JobState::Completed,
+            chunks: attempt.chunk_count > 0,
+        },
+        created_at: Timestamp::from_millis(number(6)?),
+        retention_ms: number(5)?,
+        execution_timeout_ms: number(4)?,
+        row: Row {
+            state,
+            last_claim,
+            crashes: row.get(9)?,
+            retries: row.get(10)?,
+            place: number(11)?,
+            ttl_at: Timestamp::from_millis(number(12)?),
+            attempt: has_attempt.then(|| Arc::new(attempt)),
+        },
+        live: None,
+        pending: None,
+    })
+}
+
+fn invalid(
+    column: usize,
+    kind: Type,
+    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, kind, error.into())
+}
+
+/// Codes are on disk and stay as they are.
+fn state_code(state: JobState) -> u8 {
+    match state {
+        JobState::InQueue => 0,
+        JobState::InProgress { .. } => 1,
+        JobState::Completed => 2,
+        JobState::Failed => 3,
+        JobState::Cancelled => 4,
+        JobState::TimedOut => 5,
+        JobState::Removed => unreachable!("a removed job has no row"),
+    }
+}
+
+fn state_from(code: u8, claim: Claim) -> Option<JobState> {
+    Some(match code {
+        0 => JobState::InQueue,
+        1 => JobState::InProgress { claim },
+        2 => JobState::Completed,
+        3 => JobState::Failed,
+        4 => JobState::Cancelled,
+        5 => JobState::TimedOut,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_survive_their_codes() {
+        let claim = Claim(7);
+        let states = [
+            JobState::InQueue,
+            JobState::InProgress { claim },
+            JobState::Completed,
+            JobState::Failed,
+            JobState::Cancelled,
+            JobState::TimedOut,
+        ];
+        for state in states {
+            assert_eq!(state_from(state_code(state), claim), Some(state));
+        }
+        assert_eq!(state_from(6, claim), None);
+    }
+
+    #[test]
+    fn never_survives_as_a_time_that_does_not_come() {
+        assert_eq!(integer(Timestamp::NEVER.as_millis()), i64::MAX);
+    }
+}

@@ -1,0 +1,49 @@
+//! The tables, and the one row that describes the file.
+//!
+//! Tables are keyed by a growing number, so that every insertion lands at their end. There is no
+//! secondary index: what is looked up by anything else is found in memory, and the memory is
+//! filled by one scan when the store is opened.
+
+/// Marks a database file as ours ("Grml").
+pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
+
+/// Changes with the tables. A file with another number is refused.
+pub(crate) const VERSION: i64 = 1;
+
+/// The tables of version 1.
+///
+/// * `meta`: one row. `is_clean` is 1 only between an orderly close and the next start.
+/// * `endpoint`: endpoints that had jobs, with their counts over all their life.
+/// * `job`: one row for each job. State codes are in `row.rs`; times are milliseconds since the
+///   Unix epoch. The columns up to `webhook` never change.
+/// * `input`, `output`: payloads, apart from `job` so that a change of state stays small.
+/// * `chunk`: pages of stream chunks, by job and index of the page's first chunk.
+/// * `catalog`: templates, endpoints, components, images and keys, as JSON.
+///
+/// Webhook deliveries will be rows of a table `delivery` (job, url, due time), written in the
+/// transaction that ends the job; see `Effect::SendWebhook` in `decide.rs`.
+pub(crate) const TABLES: &str = "
+CREATE TABLE meta (
+  id INTEGER PRIMARY KEY CHECK (id = 1), node INTEGER NOT NULL, is_clean INTEGER NOT NULL
+) STRICT;
+CREATE TABLE endpoint (
+  seq INTEGER PRIMARY KEY, name TEXT NOT NULL,
+  completed INTEGER NOT NULL, failed INTEGER NOT NULL, retried INTEGER NOT NULL
+) STRICT;
+CREATE TABLE job (
+  seq INTEGER PRIMARY KEY, id BLOB NOT NULL, endpoint INTEGER NOT NULL, owner TEXT NOT NULL,
+  low_priority INTEGER NOT NULL, execution_timeout_ms INTEGER NOT NULL, ttl_ms INTEGER NOT NULL,
+  retention_ms INTEGER NOT NULL, created_at INTEGER NOT NULL, webhook TEXT,
+  state INTEGER NOT NULL, claim INTEGER NOT NULL, crashes INTEGER NOT NULL,
+  retries INTEGER NOT NULL, place INTEGER NOT NULL, ttl_at INTEGER NOT NULL,
+  started_at INTEGER, finished_at INTEGER, worker TEXT, error TEXT, chunk_count INTEGER NOT NULL
+) STRICT;
+CREATE TABLE input (seq INTEGER PRIMARY KEY, body BLOB NOT NULL, s3 TEXT) STRICT;
+CREATE TABLE output (seq INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+CREATE TABLE chunk (
+  seq INTEGER NOT NULL, first INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (seq, first)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE catalog (
+  kind TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+";

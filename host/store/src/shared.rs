@@ -1,0 +1,193 @@
+//! What callers and the writer thread share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gristmill_core::id::{JobId, NodeId};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::StoreError;
+use gristmill_core::time::{Clock, Timestamp};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+
+use crate::chunks::ChunkCache;
+use crate::index::{Index, Phase, ReadyNotice};
+use crate::payloads::PayloadCache;
+use crate::settings::Settings;
+
+/// Bytes that an operation occupies in the write buffer besides its payload: about what it takes
+/// in memory until it is on disk.
+const OPERATION_BYTES: usize = 512;
+
+/// The store's memory, and the way to its writer.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) node: NodeId,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) signals: Arc<Signals>,
+    pub(crate) settings: Settings,
+    pub(crate) payloads: PayloadCache,
+    pub(crate) chunks: ChunkCache,
+    pub(crate) commits: AtomicU64,
+    pub(crate) operations: AtomicU64,
+    index: Mutex<Index>,
+    /// The writer waits here while there is nothing to do.
+    wake: Condvar,
+    /// Free bytes in the write buffer.
+    space: Semaphore,
+}
+
+/// Free bytes in the write buffer, taken before the lock so that nobody waits while holding it.
+/// Given back when dropped, or with the batch that carries the operation.
+#[must_use]
+pub(crate) struct Reserved<'a> {
+    permit: SemaphorePermit<'a>,
+    bytes: usize,
+}
+
+impl Reserved<'_> {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The operation was queued with these bytes: its batch gives them back.
+    pub(crate) fn hand_over(self) {
+        self.permit.forget();
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(
+        node: NodeId,
+        clock: Arc<dyn Clock>,
+        signals: Arc<Signals>,
+        settings: Settings,
+        index: Index,
+    ) -> Self {
+        Self {
+            node,
+            clock,
+            signals,
+            payloads: PayloadCache::new(settings.payload_cache_bytes),
+            chunks: ChunkCache::new(settings.chunk_cache_bytes),
+            commits: AtomicU64::new(0),
+            operations: AtomicU64::new(0),
+            index: Mutex::new(index),
+            wake: Condvar::new(),
+            space: Semaphore::new(settings.write_buffer_bytes),
+            settings,
+        }
+    }
+
+    /// The index, whatever the phase.
+    pub(crate) fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock()
+    }
+
+    /// The index of an open store.
+    pub(crate) fn open_index(&self) -> Result<MutexGuard<'_, Index>, StoreError> {
+        let index = self.index.lock();
+        if index.phase == Phase::Open { Ok(index) } else { Err(StoreError::Closed) }
+    }
+
+    /// Runs `change` on the open index, then wakes the writer.
+    pub(crate) fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Index, Timestamp) -> T,
+    ) -> Result<T, StoreError> {
+        let answer = {
+            let mut index = self.open_index()?;
+            change(&mut index, self.clock.now())
+        };
+        self.wake_writer();
+        Ok(answer)
+    }
+
+    /// Runs `read` on the open index.
+    pub(crate) fn read<T>(
+        &self,
+        read: impl FnOnce(&Index, Timestamp) -> T,
+    ) -> Result<T, StoreError> {
+        let index = self.open_index()?;
+        Ok(read(&index, self.clock.now()))
+    }
+
+    /// Runs `change` on what of the open index is never written.
+    pub(crate) fn change_live<T>(
+        &self,
+        change: impl FnOnce(&mut Index, Timestamp) -> T,
+    ) -> Result<T, StoreError> {
+        let mut index = self.open_index()?;
+        Ok(change(&mut index, self.clock.now()))
+    }
+
+    pub(crate) fn wake_writer(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Waits until the writer is woken, or `idle` is over. Only the writer waits here.
+    pub(crate) fn wait(
+        &self,
+        index: &mut MutexGuard<'_, Index>,
+        idle: Option<std::time::Duration>,
+    ) -> Waited {
+        match idle {
+            Some(idle) if self.wake.wait_for(index, idle).timed_out() => Waited::Idle,
+            Some(_) => Waited::Woken,
+            None => {
+                self.wake.wait(index);
+                Waited::Woken
+            }
+        }
+    }
+
+    /// Takes room for an operation with a payload of `bytes`; waits while there is none. Whoever
+    /// asks first gets it first, so a large payload is not starved by small ones.
+    pub(crate) async fn reserve(&self, bytes: usize) -> Result<Reserved<'_>, StoreError> {
+        let wanted = bytes.saturating_add(OPERATION_BYTES);
+        let bytes = wanted.min(self.settings.write_buffer_bytes);
+        let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let permit = self.space.acquire_many(permits).await.map_err(|_| StoreError::Closed)?;
+        Ok(Reserved { permit, bytes: permits as usize })
+    }
+
+    /// Gives back what a batch occupied.
+    pub(crate) fn free(&self, bytes: usize) {
+        self.space.add_permits(bytes);
+    }
+
+    /// Lets nobody in any more who waits for room.
+    pub(crate) fn close_space(&self) {
+        self.space.close();
+    }
+
+    /// Counts a committed transaction.
+    pub(crate) fn count_commit(&self, operations: u64) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.operations.fetch_add(operations, Ordering::Relaxed);
+    }
+
+    pub(crate) fn tell_ready(&self, notice: Option<ReadyNotice>) {
+        if let Some(ReadyNotice { endpoint, may_start_worker }) = notice {
+            self.signals.job_ready(&endpoint, may_start_worker);
+        }
+    }
+
+    pub(crate) fn tell_changed(&self, ids: &[JobId]) {
+        for id in ids {
+            self.signals.changed(*id);
+        }
+    }
+}
+
+/// Why the writer goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waited {
+    Woken,
+    Idle,
+}
+
+/// Waits for an answer of the writer. It gives none when the store ends first.
+pub(crate) async fn answer<T>(receiver: oneshot::Receiver<T>) -> Result<T, StoreError> {
+    receiver.await.map_err(|_| StoreError::Closed)
+}

@@ -1,0 +1,501 @@
+//! The store as its callers see it: decide in memory, leave the rest to the writer, answer when
+//! the disk has it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
+use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
+use gristmill_core::job::{JobEvent, JobStatus};
+use gristmill_core::payload::Json;
+use gristmill_core::record::{
+    Chunk, ChunkPage, ClaimedJob, JobCounts, JobRecord, Lease, NewJob, Outcome,
+};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats};
+use gristmill_core::time::{Clock, Timestamp};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::claim::Progress;
+use crate::db::Db;
+use crate::error::{OpenError, Recovery};
+use crate::index::{Phase, Submitted};
+use crate::payloads::{Kind, Payload};
+use crate::settings::Settings;
+use crate::shared::{Shared, answer};
+use crate::sweep::{Purged, Sweep};
+use crate::tasks::{ChunkQuestion, Read, Task};
+use crate::writer::Writer;
+use crate::{catalog, recover};
+
+/// Most jobs that one call of `expire` deletes.
+const EXPIRE_JOBS_MAX: usize = 500;
+
+/// Keeps jobs and the catalog in one SQLite file of a data directory.
+///
+/// Dropping it without [`close`](JobStore::close) is like a crash: what was acknowledged is on
+/// disk, the rest may not be, and the next start repairs. The drop waits for the writer thread,
+/// for at most one transaction.
+#[derive(Debug)]
+pub struct SqliteStore {
+    pub(crate) shared: Arc<Shared>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl SqliteStore {
+    /// Opens the store in `dir`, which is made when it does not exist, and repairs what an end
+    /// without [`close`](JobStore::close) has left. Blocks; takes about two seconds for a
+    /// million jobs, and reads the whole file after such an end.
+    ///
+    /// # Errors
+    /// [`OpenError`] says why not, such as that another process uses the directory.
+    pub fn open(
+        dir: &Path,
+        clock: Arc<dyn Clock>,
+        signals: Arc<Signals>,
+        settings: Settings,
+    ) -> Result<(Self, Recovery), OpenError> {
+        let db = Db::open(dir)?;
+        let mut index = recover::load(&db)?;
+        let mut recovery = Recovery { was_clean: db.was_clean, ..Recovery::default() };
+        recover::repair(&mut index, clock.now(), &mut recovery);
+        let node = db.node;
+        let shared = Arc::new(Shared::new(node, clock, signals, settings, index));
+        let mut writer = Writer::new(shared.clone(), db);
+        writer.drain()?;
+        let writer = Mutex::new(Some(writer.start()?));
+        Ok((Self { shared, writer }, recovery))
+    }
+
+    /// Payloads by row, through the writer thread.
+    async fn read_payloads(
+        &self,
+        seqs: Vec<u64>,
+        kind: Kind,
+    ) -> Result<Vec<Option<Payload>>, StoreError> {
+        let (sender, receiver) = oneshot::channel();
+        let read = Read::Payloads { seqs, kind, answer: sender };
+        self.shared.change(|index, _| index.reads.push(read))?;
+        answer(receiver).await
+    }
+
+    async fn read_payload(&self, seq: u64, kind: Kind) -> Result<Option<Json>, StoreError> {
+        let mut found = self.read_payloads(vec![seq], kind).await?;
+        Ok(found.pop().flatten().map(|payload| payload.body))
+    }
+
+    /// Waits until `fenced` is true of the disk too, if it says that something changed, or what
+    /// outran this caller is.
+    async fn settle(&self, is_applied: bool, on_disk: oneshot::Receiver<()>) -> FencedAnswer {
+        answer(on_disk).await?;
+        Ok(fenced(is_applied))
+    }
+
+    fn join_writer(&self) {
+        if let Some(writer) = self.writer.lock().take() {
+            // A panic of the thread was reported as fatal.
+            let _ = writer.join();
+        }
+    }
+}
+
+type FencedAnswer = Result<Fenced, StoreError>;
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        let mut index = self.shared.index();
+        index.phase = Phase::Closed;
+        drop(index);
+        self.shared.wake_writer();
+        self.join_writer();
+    }
+}
+
+/// Claimed jobs whose inputs are still on their way. When the caller goes away meanwhile, they are
+/// handed back: nobody would ever run them.
+struct Unclaimed<'a> {
+    store: &'a SqliteStore,
+    leases: Vec<Lease>,
+}
+
+impl Drop for Unclaimed<'_> {
+    fn drop(&mut self) {
+        for lease in self.leases.drain(..) {
+            // A closed store has no use for it.
+            let _ = self.store.release_now(lease);
+        }
+    }
+}
+
+impl SqliteStore {
+    /// Decides a release; the receiver resolves when it, or what outran it, is on disk.
+    fn release_now(&self, lease: Lease) -> Result<(bool, oneshot::Receiver<()>), StoreError> {
+        let (ack, on_disk) = oneshot::channel();
+        let (is_applied, notice) = self.shared.change(|index, now| {
+            let Some((key, _)) = index.leased(lease, now) else {
+                index.ack_id(lease.job, ack);
+                return (false, None);
+            };
+            let decided = index.decide(key, JobEvent::Released { by: lease.claim }, now);
+            index.ack_job(key, ack);
+            match decided {
+                Ok(notice) => (true, notice),
+                Err(_) => (false, None),
+            }
+        })?;
+        self.shared.tell_ready(notice);
+        Ok((is_applied, on_disk))
+    }
+}
+
+#[async_trait]
+impl JobStore for SqliteStore {
+    fn node(&self) -> NodeId {
+        self.shared.node
+    }
+
+    fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    async fn submit(&self, mut job: NewJob) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        let body = std::mem::replace(&mut job.input, Json::null());
+        let input = Payload { body, s3_config: job.s3_config.take().map(Arc::new) };
+        let reserved = shared.reserve(input.len()).await?;
+        let (ack, on_disk) = oneshot::channel();
+        let limit = shared.settings.queue_jobs_max;
+        let notice = {
+            let mut index = shared.open_index()?;
+            let new = Submitted { job, input, reserved: reserved.bytes() };
+            index.submit(new, shared.clock.now(), limit, ack)?
+        };
+        reserved.hand_over();
+        shared.wake_writer();
+        shared.tell_ready(Some(notice));
+        answer(on_disk).await
+    }
+
+    async fn claim(
+        &self,
+        endpoint: &EndpointId,
+        workers: &[WorkerId],
+    ) -> Result<Vec<ClaimedJob>, StoreError> {
+        let mut claimed = Vec::new();
+        let mut claim =
+            || self.shared.change(|index, now| index.claim(endpoint, workers, now, &mut claimed));
+        while claim()? == Progress::GoOn {
+            tokio::task::yield_now().await;
+        }
+        for job in claimed.iter_mut().filter(|job| job.input.is_none()) {
+            job.input = self.shared.payloads.get(job.seq, Kind::Input);
+        }
+        let away: Vec<_> =
+            claimed.iter().filter(|job| job.input.is_none()).map(|job| job.seq).collect();
+        let mut read = Vec::new();
+        if !away.is_empty() {
+            let leases = claimed.iter().map(|job| job.lease).collect();
+            let mut unclaimed = Unclaimed { store: self, leases };
+            read = self.read_payloads(away, Kind::Input).await?;
+            unclaimed.leases.clear();
+        }
+        let mut read = read.into_iter();
+        let jobs = claimed.into_iter().filter_map(|mut job| {
+            // A job without input was deleted in this very moment; its lease is stale.
+            let input = job.input.take().or_else(|| read.next().flatten())?;
+            Some(job.into_job(input))
+        });
+        Ok(jobs.collect())
+    }
+
+    async fn append_chunks(&self, lease: Lease, chunks: Vec<Chunk>) -> FencedAnswer {
+        let reserved = self.shared.reserve(chunks.iter().map(Chunk::len).sum()).await?;
+        let is_applied = self.shared.change(|index, now| {
+            if chunks.is_empty() {
+                return index.leased(lease, now).is_some();
+            }
+            let is_applied = index.append_chunks(lease, chunks, reserved.bytes(), now);
+            if is_applied {
+                reserved.hand_over();
+            }
+            is_applied
+        })?;
+        Ok(fenced(is_applied))
+    }
+
+    async fn set_progress(&self, lease: Lease, value: Json) -> FencedAnswer {
+        let is_applied =
+            self.shared.change_live(|index, now| index.set_progress(lease, value, now))?;
+        if is_applied {
+            self.shared.signals.changed(lease.job);
+        }
+        Ok(fenced(is_applied))
+    }
+
+    async fn finish(&self, lease: Lease, outcome: Outcome) -> FencedAnswer {
+        let shared = &self.shared;
+        let output = match &outcome {
+            Outcome::Completed(output) => Some(output.clone()),
+            Outcome::Failed(_) | Outcome::TimedOut => None,
+        };
+        let bytes = match &outcome {
+            Outcome::Completed(output) => output.len(),
+            Outcome::Failed(error) => error.len(),
+            Outcome::TimedOut => 0,
+        };
+        let reserved = shared.reserve(bytes).await?;
+        let (ack, on_disk) = oneshot::channel();
+        let is_applied = shared.change(|index, now| {
+            let finished = index.finish(lease, outcome, reserved.bytes(), now);
+            index.ack_id(lease.job, ack);
+            if finished.is_some() {
+                reserved.hand_over();
+            }
+            if let (Some(seq), Some(body)) = (finished, output) {
+                shared.payloads.insert(seq, Kind::Output, Payload { body, s3_config: None });
+            }
+            finished.is_some()
+        })?;
+        self.settle(is_applied, on_disk).await
+    }
+
+    async fn release(&self, lease: Lease) -> FencedAnswer {
+        let (is_applied, on_disk) = self.release_now(lease)?;
+        self.settle(is_applied, on_disk).await
+    }
+
+    async fn cancel(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+    ) -> Result<Option<JobStatus>, StoreError> {
+        let (ack, on_disk) = oneshot::channel();
+        let status = self.shared.change(|index, now| {
+            let found = index.find_of(endpoint, id, now).map(|(key, _)| key);
+            let status = found.and_then(|key| {
+                // Whatever the answer, the job's state is the status to tell.
+                let _ = index.decide(key, JobEvent::CancelRequested, now);
+                index.jobs.get(key)?.row.state.status()
+            });
+            index.ack_id(id, ack);
+            status
+        })?;
+        answer(on_disk).await?;
+        Ok(status)
+    }
+
+    async fn retry(&self, endpoint: &EndpointId, id: JobId) -> Result<RetryAnswer, StoreError> {
+        let (ack, on_disk) = oneshot::channel();
+        let (retried, notice) = self.shared.change(|index, now| {
+            let found = index.find_of(endpoint, id, now);
+            let found = found.and_then(|(key, job)| Some((key, job.row.state.status()?)));
+            let retried = match found {
+                None => (RetryAnswer::NotFound, None),
+                Some((key, status)) => match index.decide(key, JobEvent::RetryRequested, now) {
+                    Ok(notice) => (RetryAnswer::Queued, notice),
+                    Err(_) => (RetryAnswer::WrongStatus(status), None),
+                },
+            };
+            index.ack_id(id, ack);
+            retried
+        })?;
+        self.shared.tell_ready(notice);
+        answer(on_disk).await?;
+        Ok(retried)
+    }
+
+    async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
+        let (sender, receiver) = oneshot::channel();
+        self.shared.change(|index, _| {
+            let until = index.last_place + 1;
+            match index.endpoint(endpoint) {
+                Some((endpoint, _)) => {
+                    let sweep = Sweep::Purge { endpoint, until, removed: 0, answer: sender };
+                    index.sweeps.push_back(sweep);
+                }
+                None => {
+                    let (ack, on_disk) = oneshot::channel();
+                    index.ack_all(ack);
+                    // The receiver is in this very function.
+                    let _ = sender.send(Purged { removed: 0, on_disk });
+                }
+            }
+        })?;
+        let Purged { removed, on_disk } = answer(receiver).await?;
+        answer(on_disk).await?;
+        Ok(removed)
+    }
+
+    async fn shorten_ttl(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+        ttl_ms: u64,
+    ) -> Result<(), StoreError> {
+        let (ack, on_disk) = oneshot::channel();
+        self.shared.change(|index, now| match index.find_of(endpoint, id, now) {
+            Some((key, _)) => index.shorten_ttl(key, now.plus_millis(ttl_ms), ack),
+            None => index.ack_id(id, ack),
+        })?;
+        answer(on_disk).await
+    }
+
+    async fn expire(&self) -> Result<NextExpiry, StoreError> {
+        let (ack, on_disk) = oneshot::channel();
+        let next = self.shared.change(|index, now| {
+            for key in index.expiry.due(now, EXPIRE_JOBS_MAX) {
+                index.expire(key, now);
+            }
+            index.ack_all(ack);
+            index.expiry.next()
+        })?;
+        answer(on_disk).await?;
+        Ok(NextExpiry(next))
+    }
+
+    async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError> {
+        self.shared.read(|index, now| {
+            let (_, job) = index.find(id)?;
+            let name = &index.endpoints.get(&job.endpoint)?.name;
+            if name == endpoint { job.record(name, now) } else { None }
+        })
+    }
+
+    async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError> {
+        let found = self.shared.read(|index, now| {
+            let (_, job) = index.find(id)?;
+            job.visible_at(now)?;
+            Some((job.seq, job.pending.as_ref().and_then(|pending| pending.input.clone())))
+        })?;
+        let Some((seq, pending)) = found else { return Ok(None) };
+        match pending.or_else(|| self.shared.payloads.get(seq, Kind::Input)) {
+            Some(input) => Ok(Some(input.body)),
+            None => self.read_payload(seq, Kind::Input).await,
+        }
+    }
+
+    async fn output(&self, id: JobId) -> Result<Option<Json>, StoreError> {
+        let found = self.shared.read(|index, now| {
+            let (_, job) = index.find(id)?;
+            let status = job.visible_at(now)?.state.status()?;
+            (status == JobStatus::Completed).then_some(job.seq)
+        })?;
+        let Some(seq) = found else { return Ok(None) };
+        match self.shared.payloads.get(seq, Kind::Output) {
+            Some(output) => Ok(Some(output.body)),
+            None => self.read_payload(seq, Kind::Output).await,
+        }
+    }
+
+    async fn chunks(
+        &self,
+        id: JobId,
+        from: u64,
+        bytes_max: usize,
+        count_max: usize,
+    ) -> Result<ChunkPage, StoreError> {
+        let ask = ChunkQuestion { id, from, bytes_max, count_max };
+        let Some((seq, claim, query)) =
+            self.shared.read(|index, now| index.chunk_query(&ask, now))?
+        else {
+            return Ok(ChunkPage { first: from, chunks: Vec::new() });
+        };
+        if let Some(page) = self.shared.chunks.read(seq, claim, &query) {
+            return Ok(page);
+        }
+        let (sender, receiver) = oneshot::channel();
+        let read = Read::Chunks { ask, answer: sender };
+        self.shared.change(|index, _| index.reads.push(read))?;
+        answer(receiver).await
+    }
+
+    async fn mark_delivered(&self, id: JobId, next: u64) -> Result<(), StoreError> {
+        self.shared.change_live(|index, _| {
+            if let Some(key) = index.by_id.get(&id)
+                && let Some(job) = index.jobs.get_mut(*key)
+                && let Some(visible) = job.visible()
+            {
+                let next = next.min(visible.chunk_count());
+                let live = job.live_mut();
+                live.chunks_delivered = live.chunks_delivered.max(next);
+            }
+        })
+    }
+
+    async fn counts(&self, endpoint: &EndpointId) -> Result<JobCounts, StoreError> {
+        self.shared.read(|index, _| index.counts(endpoint))
+    }
+
+    async fn demand(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
+        self.shared.read(|index, _| {
+            index.endpoint(endpoint).map_or(0, |(_, endpoint)| endpoint.ready.normal_len() as u64)
+        })
+    }
+
+    async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError> {
+        let (ack, on_disk) = oneshot::channel();
+        self.shared.change(|index, _| index.forget(endpoint, ack))?;
+        answer(on_disk).await
+    }
+
+    fn stats(&self) -> StoreStats {
+        let shared = &self.shared;
+        StoreStats {
+            commits: shared.commits.load(Ordering::Relaxed),
+            operations: shared.operations.load(Ordering::Relaxed),
+            jobs: shared.index().visible_jobs,
+        }
+    }
+
+    async fn close(&self) {
+        let (ended, end) = oneshot::channel();
+        {
+            let mut index = self.shared.index();
+            match index.phase {
+                Phase::Open | Phase::Closing => {
+                    index.phase = Phase::Closing;
+                    index.closers.push(ended);
+                }
+                Phase::Closed => return,
+            }
+        }
+        self.shared.wake_writer();
+        // Nothing is ever sent: the channel is lost with the index, after the file was closed.
+        let _ = end.await;
+    }
+}
+
+#[async_trait]
+impl CatalogStore for SqliteStore {
+    async fn load_catalog(&self) -> Result<Vec<CatalogEntry>, StoreError> {
+        let (sender, receiver) = oneshot::channel();
+        self.shared.change(|index, _| index.reads.push(Read::Catalog { answer: sender }))?;
+        let bodies = answer(receiver).await?;
+        let parse = |body: &String| catalog::parse(body);
+        Ok(bodies
+            .iter()
+            .map(parse)
+            .collect::<Result<_, _>>()
+            .expect("the catalog was checked when the store was opened"))
+    }
+
+    async fn write_catalog(&self, changes: Vec<CatalogChange>) -> Result<(), StoreError> {
+        let rows: Vec<_> = changes.into_iter().map(catalog::row).collect();
+        let bytes = rows.iter().map(|row| row.body.as_ref().map_or(0, String::len)).sum();
+        let reserved = self.shared.reserve(bytes).await?;
+        let (ack, on_disk) = oneshot::channel();
+        self.shared.change(|index, _| {
+            index.tasks.push_back(Task::Catalog(rows, reserved.bytes(), ack));
+            reserved.hand_over();
+        })?;
+        answer(on_disk).await
+    }
+}
+
+fn fenced(is_applied: bool) -> Fenced {
+    if is_applied { Fenced::Applied } else { Fenced::Stale }
+}

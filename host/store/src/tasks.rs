@@ -1,0 +1,59 @@
+//! What callers ask of the writer thread.
+
+use gristmill_core::id::JobId;
+use gristmill_core::record::ChunkPage;
+use tokio::sync::oneshot;
+
+use crate::entry::{Ack, EndpointKey};
+use crate::payloads::{Kind, Payload};
+use crate::slab::JobKey;
+
+/// Something to write, in the order in which it was decided.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// The newest state of a job.
+    Job(JobKey),
+    /// Nothing; resolves when all before it is on disk and visible.
+    Barrier(Ack),
+    /// Changes of the catalog, as one.
+    Catalog(Vec<CatalogRow>, usize, Ack),
+    /// Remove the row of an endpoint whose jobs are all removed.
+    Forget(EndpointKey, Ack),
+    /// Makes the next transaction fail.
+    #[cfg(test)]
+    Break,
+    /// Holds the writer until the sender is dropped.
+    #[cfg(test)]
+    Hold(std::sync::mpsc::Receiver<()>),
+}
+
+/// A row of the catalog to write, or to remove when it has no body.
+#[derive(Debug)]
+pub(crate) struct CatalogRow {
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+    pub(crate) body: Option<String>,
+}
+
+/// Something to read. Readers look at what is pending first, so a read needs no order with tasks.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// Payloads of jobs, by row.
+    Payloads { seqs: Vec<u64>, kind: Kind, answer: oneshot::Sender<Vec<Option<Payload>>> },
+    /// Visible chunks of a job.
+    Chunks { ask: ChunkQuestion, answer: oneshot::Sender<ChunkPage> },
+    /// The bodies of all catalog rows.
+    Catalog { answer: oneshot::Sender<Vec<String>> },
+    /// How many rows were written since the file was opened.
+    #[cfg(test)]
+    RowsWritten { answer: oneshot::Sender<u64> },
+}
+
+/// Which chunks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChunkQuestion {
+    pub(crate) id: JobId,
+    pub(crate) from: u64,
+    pub(crate) bytes_max: usize,
+    pub(crate) count_max: usize,
+}

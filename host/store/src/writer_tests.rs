@@ -1,0 +1,258 @@
+//! What happens between a decision and its commit. The tests hold the writer to look at it.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, WorkerId};
+use gristmill_core::job::JobStatus;
+use gristmill_core::payload::Json;
+use gristmill_core::policy::Policy;
+use gristmill_core::record::{Chunk, NewJob, Outcome};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{Fenced, JobStore, StoreError};
+use gristmill_core::time::{ManualClock, Timestamp};
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::tasks::{Read, Task};
+use crate::{Settings, SqliteStore};
+
+struct Held {
+    store: Arc<SqliteStore>,
+    dir: TempDir,
+}
+
+fn open(settings: Settings) -> Held {
+    let dir = tempfile::tempdir().unwrap();
+    let store = reopen(&dir, settings);
+    Held { store, dir }
+}
+
+fn reopen(dir: &TempDir, settings: Settings) -> Arc<SqliteStore> {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000)));
+    let signals = Arc::new(Signals::default());
+    Arc::new(SqliteStore::open(dir.path(), clock, signals, settings).unwrap().0)
+}
+
+impl Held {
+    fn push(&self, task: Task) {
+        self.store.shared.change(|index, _| index.tasks.push_back(task)).unwrap();
+    }
+
+    /// Stops the writer before its next commit, until the returned value is dropped.
+    async fn hold(&self) -> mpsc::Sender<()> {
+        let (release, until) = mpsc::channel();
+        self.push(Task::Hold(until));
+        while !self.store.shared.index().tasks.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        release
+    }
+
+    /// Submits without waiting for the disk.
+    async fn submit(&self, job: &NewJob) -> JoinHandle<Result<(), StoreError>> {
+        let (store, job) = (self.store.clone(), job.clone());
+        start(async move { store.submit(job).await }).await
+    }
+
+    async fn status(&self, id: JobId) -> Option<JobStatus> {
+        Some(self.store.job(&endpoint(), id).await.unwrap()?.status)
+    }
+
+    async fn rows_written(&self) -> u64 {
+        let (answer, rows) = oneshot::channel();
+        let read = Read::RowsWritten { answer };
+        self.store.shared.change(|index, _| index.reads.push(read)).unwrap();
+        rows.await.unwrap()
+    }
+}
+
+/// Lets a future come as far as it can.
+async fn start<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    let task = tokio::spawn(future);
+    tokio::task::yield_now().await;
+    task
+}
+
+fn endpoint() -> EndpointId {
+    EndpointId::new("a").unwrap()
+}
+
+fn workers() -> [WorkerId; 1] {
+    [WorkerId::new("w").unwrap()]
+}
+
+fn job() -> NewJob {
+    NewJob {
+        id: JobId::generate(Submission::Async, NodeId(1)),
+        endpoint: endpoint(),
+        owner: OwnerId::new("o").unwrap(),
+        input: Json::null(),
+        policy: Policy { execution_timeout_ms: 5_000, ttl_ms: 10_000, low_priority: false },
+        retention_ms: 60_000,
+        webhook: None,
+        s3_config: None,
+    }
+}
+
+fn chunk(bytes: usize) -> Chunk {
+    let output = Json::parse(format!("\"{}\"", "x".repeat(bytes))).unwrap();
+    Chunk { output, metrics: None, part: None }
+}
+
+#[tokio::test]
+async fn nothing_is_visible_before_it_is_on_disk_but_it_can_be_claimed() {
+    let t = open(Settings::default());
+    let held = t.hold().await;
+    let new = job();
+    let submitted = t.submit(&new).await;
+    assert_eq!(t.status(new.id).await, None);
+    assert_eq!(t.store.counts(&endpoint()).await.unwrap().in_queue, 0);
+    assert_eq!(t.store.input(new.id).await, Ok(None));
+    assert_eq!(t.store.stats().jobs, 0);
+    let claimed = t.store.claim(&endpoint(), &workers()).await.unwrap();
+    assert_eq!(claimed[0].lease.job, new.id);
+    let chunks = vec![chunk(1)];
+    assert_eq!(t.store.append_chunks(claimed[0].lease, chunks).await, Ok(Fenced::Applied));
+    assert!(t.store.chunks(new.id, 0, 9, 9).await.unwrap().chunks.is_empty());
+    assert!(!submitted.is_finished());
+    drop(held);
+    assert_eq!(submitted.await.unwrap(), Ok(()));
+    assert_eq!(t.status(new.id).await, Some(JobStatus::InProgress));
+    assert_eq!(t.store.chunks(new.id, 0, 9, 9).await.unwrap().chunks.len(), 1);
+}
+
+#[tokio::test]
+async fn a_life_within_one_commit_is_one_row() {
+    let t = open(Settings::default());
+    let before = (t.store.stats(), t.rows_written().await);
+    let held = t.hold().await;
+    let new = job();
+    let submitted = t.submit(&new).await;
+    let lease = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
+    let store = t.store.clone();
+    let finished =
+        start(async move { store.finish(lease, Outcome::Completed(Json::null())).await }).await;
+    drop(held);
+    assert_eq!(submitted.await.unwrap(), Ok(()));
+    assert_eq!(finished.await.unwrap(), Ok(Fenced::Applied));
+    assert_eq!(t.status(new.id).await, Some(JobStatus::Completed));
+    let after = (t.store.stats(), t.rows_written().await);
+    assert_eq!(after.0.commits - before.0.commits, 1);
+    assert_eq!(after.0.operations - before.0.operations, 3);
+    // The job, its input and output, the endpoint and its counts.
+    assert_eq!(after.1 - before.1, 5);
+}
+
+#[tokio::test]
+async fn a_job_that_came_and_went_within_one_commit_leaves_no_row() {
+    let t = open(Settings::default());
+    let before = t.rows_written().await;
+    let held = t.hold().await;
+    let new = job();
+    let submitted = t.submit(&new).await;
+    let store = t.store.clone();
+    let forgotten = start(async move { store.delete_endpoint(&endpoint()).await }).await;
+    drop(held);
+    assert_eq!(submitted.await.unwrap(), Ok(()));
+    assert_eq!(forgotten.await.unwrap(), Ok(()));
+    assert_eq!(t.status(new.id).await, None);
+    // At most the endpoint, and its end.
+    assert!(t.rows_written().await - before <= 2 + 4);
+    assert_eq!(t.store.stats().jobs, 0);
+}
+
+#[tokio::test]
+async fn who_loses_a_race_waits_for_the_winner() {
+    let t = open(Settings::default());
+    let new = job();
+    t.store.submit(new.clone()).await.unwrap();
+    let lease = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
+    let held = t.hold().await;
+    let (store, id) = (t.store.clone(), new.id);
+    let finished =
+        start(async move { store.finish(lease, Outcome::Completed(Json::null())).await }).await;
+    let store = t.store.clone();
+    let cancelled = start(async move { store.cancel(&endpoint(), id).await }).await;
+    let store = t.store.clone();
+    let again = start(async move { store.finish(lease, Outcome::TimedOut).await }).await;
+    assert_eq!(t.status(id).await, Some(JobStatus::InProgress));
+    assert!(!finished.is_finished() && !cancelled.is_finished() && !again.is_finished());
+    drop(held);
+    assert_eq!(cancelled.await.unwrap(), Ok(Some(JobStatus::Completed)));
+    assert_eq!(t.status(id).await, Some(JobStatus::Completed));
+    assert_eq!(finished.await.unwrap(), Ok(Fenced::Applied));
+    assert_eq!(again.await.unwrap(), Ok(Fenced::Stale));
+}
+
+#[tokio::test]
+async fn a_change_during_a_commit_is_part_of_the_next() {
+    let t = open(Settings::default());
+    let first = t.hold().await;
+    let new = job();
+    let submitted = t.submit(&new).await;
+    let (release, until) = mpsc::channel();
+    t.push(Task::Hold(until));
+    drop(first);
+    while !t.store.shared.index().tasks.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // The submission is on its way now.
+    let (store, id) = (t.store.clone(), new.id);
+    let cancelled = start(async move { store.cancel(&endpoint(), id).await }).await;
+    assert_eq!(t.status(id).await, None);
+    drop(release);
+    assert_eq!(submitted.await.unwrap(), Ok(()));
+    assert_eq!(cancelled.await.unwrap(), Ok(Some(JobStatus::Cancelled)));
+    assert_eq!(t.status(id).await, Some(JobStatus::Cancelled));
+    assert_eq!(t.store.counts(&endpoint()).await.unwrap().in_queue, 0);
+}
+
+#[tokio::test]
+async fn chunks_wait_for_room_and_not_for_the_disk() {
+    let t = open(Settings { write_buffer_bytes: 4_096, ..Settings::default() });
+    t.store.submit(job()).await.unwrap();
+    let lease = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
+    let held = t.hold().await;
+    let first = t.store.append_chunks(lease, vec![chunk(1_000)]).await;
+    assert_eq!(first, Ok(Fenced::Applied));
+    let store = t.store.clone();
+    // More than the whole buffer goes too, alone.
+    let second = start(async move { store.append_chunks(lease, vec![chunk(9_000)]).await }).await;
+    assert!(!second.is_finished());
+    drop(held);
+    assert_eq!(second.await.unwrap(), Ok(Fenced::Applied));
+}
+
+#[tokio::test]
+async fn a_failed_commit_is_fatal_and_nothing_of_it_is_acknowledged() {
+    let reasons = Arc::new(Mutex::new(Vec::new()));
+    let seen = reasons.clone();
+    let on_fatal = Arc::new(move |reason: &str| seen.lock().push(reason.to_owned()));
+    let t = open(Settings { on_fatal, ..Settings::default() });
+    let kept = job();
+    t.store.submit(kept.clone()).await.unwrap();
+    let held = t.hold().await;
+    let lost = job();
+    let submitted = t.submit(&lost).await;
+    t.push(Task::Break);
+    let store = t.store.clone();
+    let cancelled = start(async move { store.cancel(&endpoint(), kept.id).await }).await;
+    drop(held);
+    assert_eq!(submitted.await.unwrap(), Err(StoreError::Closed));
+    assert_eq!(cancelled.await.unwrap(), Err(StoreError::Closed));
+    assert_eq!(t.store.submit(job()).await, Err(StoreError::Closed));
+    assert_eq!(t.store.stats().jobs, 0);
+    t.store.close().await;
+    let Held { store, dir } = t;
+    drop(store);
+    assert_eq!(reasons.lock().len(), 1);
+    let store = reopen(&dir, Settings::default());
+    let record = store.job(&endpoint(), kept.id).await.unwrap().unwrap();
+    assert_eq!(record.status, JobStatus::InQueue);
+    assert!(store.job(&endpoint(), lost.id).await.unwrap().is_none());
+}

@@ -1,0 +1,769 @@
+//! What every job store promises, run over each of them. Nothing here sleeps.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test that meets the unexpected has failed"
+)]
+
+mod support;
+
+use std::sync::Arc;
+
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore, Image};
+use gristmill_core::endpoint::ComponentDigest;
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission};
+use gristmill_core::job::{Claim, JobStatus};
+use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
+use gristmill_core::record::{
+    ClaimedJob, JobRecord, Lease, NewJob, Outcome, Part, S3Config, TIMED_OUT_ERROR,
+};
+use gristmill_core::signals::{ReadyListener, Signals};
+use gristmill_core::store::{Fenced, JobStore, NextExpiry, RetryAnswer, StoreError};
+use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_store::MemoryStore;
+use parking_lot::Mutex;
+use support::{
+    QUEUE_JOBS_MAX, START, TIMEOUT_MS, TTL_MS, chunk, endpoint, job, json, low_priority, open,
+    sync_job, with_ttl, worker,
+};
+use tempfile::TempDir;
+
+trait Store: JobStore + CatalogStore {}
+impl<T: JobStore + CatalogStore> Store for T {}
+
+/// A store with what it stands on.
+struct Fixture {
+    store: Arc<dyn Store>,
+    clock: Arc<ManualClock>,
+    signals: Arc<Signals>,
+    _dir: Option<TempDir>,
+}
+
+impl Fixture {
+    fn memory() -> Self {
+        let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
+        let store = MemoryStore::new(NodeId(7), clock.clone(), signals.clone())
+            .with_queue_jobs_max(QUEUE_JOBS_MAX);
+        Self { store: Arc::new(store), clock, signals, _dir: None }
+    }
+
+    fn sqlite() -> Self {
+        let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = open(dir.path(), &clock, &signals);
+        Self { store: Arc::new(store), clock, signals, _dir: Some(dir) }
+    }
+
+    /// Submits a job with the defaults and waits until it is durable.
+    async fn submit(&self, endpoint: &str) -> JobId {
+        self.submit_job(job(endpoint)).await
+    }
+
+    async fn submit_job(&self, job: NewJob) -> JobId {
+        let id = job.id;
+        self.store.submit(job).await.unwrap();
+        id
+    }
+
+    /// Claims up to `count` jobs.
+    async fn claim_many(&self, name: &str, count: usize) -> Vec<ClaimedJob> {
+        let workers: Vec<_> = (0..count).map(|n| worker(&format!("w{n}"))).collect();
+        self.store.claim(&endpoint(name), &workers).await.unwrap()
+    }
+
+    /// Claims the one job that is expected next.
+    async fn claim(&self, endpoint: &str) -> ClaimedJob {
+        let mut claimed = self.claim_many(endpoint, 1).await;
+        claimed.pop().expect("a job waits")
+    }
+
+    async fn record(&self, name: &str, id: JobId) -> Option<JobRecord> {
+        self.flush().await;
+        self.store.job(&endpoint(name), id).await.unwrap()
+    }
+
+    /// Waits until everything asked for so far is visible, claims and chunks included.
+    async fn flush(&self) {
+        self.store.write_catalog(Vec::new()).await.unwrap();
+    }
+}
+
+macro_rules! contract {
+    ($($name:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() { super::$name(super::Fixture::memory()).await })*
+        }
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() { super::$name(super::Fixture::sqlite()).await })*
+        }
+    };
+}
+
+contract!(
+    a_submitted_job_waits,
+    payloads_survive_to_the_byte,
+    jobs_are_claimed_in_order_and_low_priority_last,
+    a_claimed_job_carries_what_its_handler_needs,
+    each_outcome_is_kept,
+    a_stale_lease_changes_nothing,
+    a_job_is_cancelled_wherever_it_is,
+    of_cancel_and_finish_one_wins_and_both_know,
+    a_released_job_keeps_its_place_and_its_count,
+    a_retry_clears_the_result_and_queues_at_the_end,
+    only_failed_and_timed_out_jobs_can_be_retried,
+    the_ttl_covers_waiting_and_running,
+    a_job_past_its_ttl_is_not_handed_out,
+    results_are_kept_for_their_retention,
+    the_ttl_ends_a_retention,
+    a_ttl_is_shortened_and_never_lengthened,
+    many_jobs_expire_in_slices,
+    a_purge_removes_what_waits,
+    counts_follow_the_jobs,
+    endpoints_do_not_see_each_other,
+    a_full_queue_refuses,
+    chunks_are_read_in_pages,
+    the_read_position_only_grows,
+    progress_lasts_as_long_as_its_attempt,
+    a_deleted_endpoint_is_forgotten,
+    whoever_watches_is_told,
+    the_dispatcher_is_told_at_once,
+    a_closed_store_refuses,
+    the_catalog_keeps_what_was_put_last,
+);
+
+async fn a_submitted_job_waits(t: Fixture) {
+    let id = t.submit("a").await;
+    let record = t.store.job(&endpoint("a"), id).await.unwrap().expect("a durable job is visible");
+    assert_eq!(record.id, id);
+    assert_eq!(record.status, JobStatus::InQueue);
+    assert_eq!(record.created_at, START);
+    assert_eq!(record.purge_at, START.plus_millis(TTL_MS));
+    assert_eq!((record.started_at, record.finished_at), (None, None));
+    assert_eq!((record.retries, record.chunk_count, record.chunks_delivered), (0, 0, 0));
+    assert!(record.worker.is_none() && record.error.is_none() && record.progress.is_none());
+    t.clock.advance(250);
+    assert_eq!(record.delay_ms(t.store.now()), 250);
+    assert_eq!(t.store.input(id).await.unwrap(), Some(json(r#"{"n":1}"#)));
+    assert_eq!(t.store.output(id).await.unwrap(), None);
+}
+
+async fn payloads_survive_to_the_byte(t: Fixture) {
+    for bytes in [1, 4_000, 9_000, 5 << 20] {
+        let text = format!(r#"{{"z":9007199254740993,"a":"{}"}}"#, "é".repeat(bytes / 2));
+        let id = t.submit_job(NewJob { input: json(&text), ..job("a") }).await;
+        assert_eq!(t.store.input(id).await.unwrap().unwrap().as_str(), text);
+        let claimed = t.claim("a").await;
+        assert_eq!(claimed.input.as_str(), text);
+        let finished = t.store.finish(claimed.lease, Outcome::Completed(json(&text))).await;
+        assert_eq!(finished, Ok(Fenced::Applied));
+        assert_eq!(t.store.output(id).await.unwrap().unwrap().as_str(), text);
+    }
+}
+
+async fn jobs_are_claimed_in_order_and_low_priority_last(t: Fixture) {
+    let low = t.submit_job(low_priority(job("a"))).await;
+    let first = t.submit("a").await;
+    let second = t.submit("a").await;
+    let later = t.submit_job(low_priority(job("a"))).await;
+    let claimed = t.claim_many("a", 3).await;
+    let ids: Vec<_> = claimed.iter().map(|job| job.lease.job).collect();
+    assert_eq!(ids, [first, second, low]);
+    let workers: Vec<_> = claimed.iter().map(|job| job.worker.as_str()).collect();
+    assert_eq!(workers, ["w0", "w1", "w2"]);
+    let urgent = t.submit("a").await;
+    assert_eq!(t.claim("a").await.lease.job, urgent);
+    assert_eq!(t.claim("a").await.lease.job, later);
+    assert!(t.claim_many("a", 5).await.is_empty());
+}
+
+async fn a_claimed_job_carries_what_its_handler_needs(t: Fixture) {
+    let s3_config =
+        S3Config { access_id: "id".into(), access_secret: "s".into(), ..S3Config::default() };
+    let new = NewJob { s3_config: Some(s3_config.clone()), ..job("a") };
+    let id = t.submit_job(new).await;
+    t.clock.advance(40);
+    let claimed = t.claim("a").await;
+    assert_eq!(claimed.lease, Lease { job: id, claim: Claim(1) });
+    assert_eq!(claimed.attempt, 1);
+    assert_eq!(claimed.input, json(r#"{"n":1}"#));
+    assert_eq!(claimed.s3_config, Some(s3_config));
+    assert_eq!(claimed.execution_timeout_ms, TIMEOUT_MS);
+    assert_eq!(claimed.ttl_at, START.plus_millis(TTL_MS));
+    let record = t.record("a", id).await.unwrap();
+    assert_eq!(record.status, JobStatus::InProgress);
+    assert_eq!(record.started_at, Some(START.plus_millis(40)));
+    assert_eq!(record.worker, Some(worker("w0")));
+    t.clock.advance(5);
+    assert_eq!((record.delay_ms(t.store.now()), record.execution_ms(t.store.now())), (40, 5));
+}
+
+async fn each_outcome_is_kept(t: Fixture) {
+    let cases = [
+        (Outcome::Completed(json("[1]")), JobStatus::Completed, None, Some(json("[1]"))),
+        (Outcome::Failed("no".into()), JobStatus::Failed, Some("no"), None),
+        (Outcome::TimedOut, JobStatus::TimedOut, Some(TIMED_OUT_ERROR), None),
+    ];
+    for (outcome, status, error, output) in cases {
+        let id = t.submit("a").await;
+        let claimed = t.claim("a").await;
+        t.clock.advance(30);
+        assert_eq!(t.store.finish(claimed.lease, outcome).await, Ok(Fenced::Applied));
+        let record = t.store.job(&endpoint("a"), id).await.unwrap().unwrap();
+        assert_eq!(record.status, status);
+        assert_eq!(record.error.as_deref(), error);
+        assert_eq!(record.finished_at, Some(t.store.now()));
+        assert_eq!(record.execution_ms(t.store.now().plus_millis(99)), 30);
+        assert_eq!(t.store.output(id).await.unwrap(), output);
+    }
+}
+
+async fn assert_stale(t: &Fixture, lease: Lease) {
+    let before = format!("{:?}", t.record("a", lease.job).await);
+    assert_eq!(t.store.finish(lease, Outcome::TimedOut).await, Ok(Fenced::Stale));
+    assert_eq!(t.store.finish(lease, Outcome::Completed(json("9"))).await, Ok(Fenced::Stale));
+    assert_eq!(t.store.release(lease).await, Ok(Fenced::Stale));
+    assert_eq!(t.store.append_chunks(lease, vec![chunk("9")]).await, Ok(Fenced::Stale));
+    assert_eq!(t.store.append_chunks(lease, vec![]).await, Ok(Fenced::Stale));
+    assert_eq!(t.store.set_progress(lease, json("9")).await, Ok(Fenced::Stale));
+    assert_eq!(format!("{:?}", t.record("a", lease.job).await), before);
+}
+
+async fn a_stale_lease_changes_nothing(t: Fixture) {
+    // Never claimed, and unknown.
+    let id = t.submit("a").await;
+    assert_stale(&t, Lease { job: id, claim: Claim(0) }).await;
+    assert_stale(&t, Lease { job: id, claim: Claim(1) }).await;
+    let unknown = JobId::generate(Submission::Async, NodeId(7));
+    assert_stale(&t, Lease { job: unknown, claim: Claim(1) }).await;
+    // Claimed again.
+    let first = t.claim("a").await;
+    assert_eq!(t.store.release(first.lease).await, Ok(Fenced::Applied));
+    assert_stale(&t, first.lease).await;
+    let second = t.claim("a").await;
+    assert_eq!((second.lease.claim, second.attempt), (Claim(2), 2));
+    assert_stale(&t, first.lease).await;
+    // Ended.
+    let failed = t.store.finish(second.lease, Outcome::Failed("x".into())).await;
+    assert_eq!(failed, Ok(Fenced::Applied));
+    assert_stale(&t, second.lease).await;
+    // Retried: the fence goes on where it was.
+    assert_eq!(t.store.retry(&endpoint("a"), id).await, Ok(RetryAnswer::Queued));
+    let third = t.claim("a").await;
+    assert_eq!(third.lease.claim, Claim(3));
+    assert_stale(&t, second.lease).await;
+    // Cancelled.
+    let cancelled = t.store.cancel(&endpoint("a"), id).await;
+    assert_eq!(cancelled, Ok(Some(JobStatus::Cancelled)));
+    assert_stale(&t, third.lease).await;
+    // Past its ttl, and deleted.
+    t.submit("a").await;
+    let fourth = t.claim("a").await;
+    t.clock.advance(TTL_MS);
+    assert_stale(&t, fourth.lease).await;
+    t.store.expire().await.unwrap();
+    assert_stale(&t, fourth.lease).await;
+}
+
+async fn a_job_is_cancelled_wherever_it_is(t: Fixture) {
+    let a = endpoint("a");
+    let (running, waiting) = (t.submit("a").await, t.submit("a").await);
+    t.claim("a").await;
+    for id in [running, waiting] {
+        assert_eq!(t.store.cancel(&endpoint("b"), id).await, Ok(None));
+        t.clock.advance(10);
+        assert_eq!(t.store.cancel(&a, id).await, Ok(Some(JobStatus::Cancelled)));
+        let record = t.store.job(&a, id).await.unwrap().unwrap();
+        assert_eq!(record.status, JobStatus::Cancelled);
+        assert_eq!(record.finished_at, Some(t.store.now()));
+        t.clock.advance(10);
+        assert_eq!(t.store.cancel(&a, id).await, Ok(Some(JobStatus::Cancelled)), "again");
+        let again = t.store.job(&a, id).await.unwrap().unwrap();
+        assert_eq!(again.finished_at, record.finished_at);
+    }
+    assert!(t.claim_many("a", 9).await.is_empty());
+    let done = t.submit("a").await;
+    let lease = t.claim("a").await.lease;
+    let _ = t.store.finish(lease, Outcome::Completed(json("1"))).await.unwrap();
+    assert_eq!(t.store.cancel(&a, done).await, Ok(Some(JobStatus::Completed)), "too late");
+    let unknown = JobId::generate(Submission::Async, NodeId(7));
+    assert_eq!(t.store.cancel(&a, unknown).await, Ok(None));
+}
+
+async fn of_cancel_and_finish_one_wins_and_both_know(t: Fixture) {
+    let a = endpoint("a");
+    for _ in 0..50 {
+        let id = t.submit("a").await;
+        let lease = t.claim("a").await.lease;
+        let finish = tokio::spawn({
+            let (store, a) = (t.store.clone(), a.clone());
+            async move {
+                let answer = store.finish(lease, Outcome::Completed(json("1"))).await.unwrap();
+                (answer, store.job(&a, id).await.unwrap().unwrap().status)
+            }
+        });
+        let cancelled = t.store.cancel(&a, id).await.unwrap().unwrap();
+        let seen = t.store.job(&a, id).await.unwrap().unwrap().status;
+        let (finished, seen_by_finish) = finish.await.unwrap();
+        assert_eq!(seen, cancelled, "an answer is true of what is visible");
+        assert_eq!(seen_by_finish, cancelled);
+        match finished {
+            Fenced::Applied => assert_eq!(cancelled, JobStatus::Completed),
+            Fenced::Stale => assert_eq!(cancelled, JobStatus::Cancelled),
+        }
+    }
+}
+
+async fn a_released_job_keeps_its_place_and_its_count(t: Fixture) {
+    let (first, _second) = (t.submit("a").await, t.submit("a").await);
+    let claimed = t.claim("a").await;
+    let _ = t.store.append_chunks(claimed.lease, vec![chunk("1")]).await.unwrap();
+    assert_eq!(t.store.release(claimed.lease).await, Ok(Fenced::Applied));
+    let record = t.store.job(&endpoint("a"), first).await.unwrap().unwrap();
+    assert_eq!((record.status, record.retries), (JobStatus::InQueue, 0));
+    assert_eq!((record.started_at, record.worker, record.chunk_count), (None, None, 0));
+    let again = t.claim("a").await;
+    assert_eq!((again.lease.job, again.attempt), (first, 2));
+    assert_eq!(t.store.counts(&endpoint("a")).await.unwrap().retried, 0);
+}
+
+async fn a_retry_clears_the_result_and_queues_at_the_end(t: Fixture) {
+    let a = endpoint("a");
+    let id = t.submit_job(NewJob { input: json("[7]"), ..job("a") }).await;
+    let lease = t.claim("a").await.lease;
+    let _ = t.store.append_chunks(lease, vec![chunk("1"), chunk("2")]).await.unwrap();
+    t.clock.advance(1_000);
+    let _ = t.store.finish(lease, Outcome::Failed("x".into())).await.unwrap();
+    t.store.mark_delivered(id, 2).await.unwrap();
+    assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, 2);
+    let other = t.submit("a").await;
+
+    assert_eq!(t.store.retry(&a, id).await, Ok(RetryAnswer::Queued));
+    let record = t.store.job(&a, id).await.unwrap().unwrap();
+    assert_eq!((record.status, record.retries), (JobStatus::InQueue, 1));
+    assert_eq!((record.error, record.started_at, record.finished_at), (None, None, None));
+    assert_eq!((record.chunk_count, record.chunks_delivered), (0, 0));
+    assert_eq!(record.purge_at, START.plus_millis(TTL_MS), "the ttl goes on");
+    assert!(t.store.chunks(id, 0, 99, 99).await.unwrap().chunks.is_empty());
+    assert_eq!(t.store.input(id).await.unwrap(), Some(json("[7]")));
+
+    assert_eq!(t.claim("a").await.lease.job, other);
+    let again = t.claim("a").await;
+    assert_eq!((again.lease.job, again.lease.claim, &again.input), (id, Claim(2), &json("[7]")));
+    let _ = t.store.append_chunks(again.lease, vec![chunk("3")]).await.unwrap();
+    let _ = t.store.finish(again.lease, Outcome::Completed(json("8"))).await.unwrap();
+    let page = t.store.chunks(id, 0, 99, 99).await.unwrap();
+    assert_eq!(page.chunks, [chunk("3")]);
+    assert_eq!(t.store.output(id).await.unwrap(), Some(json("8")));
+}
+
+async fn only_failed_and_timed_out_jobs_can_be_retried(t: Fixture) {
+    let a = endpoint("a");
+    let id = t.submit("a").await;
+    let wrong = |status| Ok(RetryAnswer::WrongStatus(status));
+    assert_eq!(t.store.retry(&a, id).await, wrong(JobStatus::InQueue));
+    let lease = t.claim("a").await.lease;
+    assert_eq!(t.store.retry(&a, id).await, wrong(JobStatus::InProgress));
+    let _ = t.store.finish(lease, Outcome::TimedOut).await.unwrap();
+    assert_eq!(t.store.retry(&endpoint("b"), id).await, Ok(RetryAnswer::NotFound));
+    assert_eq!(t.store.retry(&a, id).await, Ok(RetryAnswer::Queued));
+    let lease = t.claim("a").await.lease;
+    let _ = t.store.finish(lease, Outcome::Completed(json("1"))).await.unwrap();
+    assert_eq!(t.store.retry(&a, id).await, wrong(JobStatus::Completed));
+    let cancelled = t.submit("a").await;
+    t.store.cancel(&a, cancelled).await.unwrap();
+    assert_eq!(t.store.retry(&a, cancelled).await, wrong(JobStatus::Cancelled));
+    let unknown = JobId::generate(Submission::Async, NodeId(7));
+    assert_eq!(t.store.retry(&a, unknown).await, Ok(RetryAnswer::NotFound));
+
+    let failed = t.submit("a").await;
+    let lease = t.claim("a").await.lease;
+    let _ = t.store.finish(lease, Outcome::Failed("x".into())).await.unwrap();
+    t.clock.advance(RETENTION_ASYNC_MS);
+    assert_eq!(t.store.retry(&a, failed).await, Ok(RetryAnswer::NotFound), "its time is over");
+}
+
+async fn the_ttl_covers_waiting_and_running(t: Fixture) {
+    let waiting = t.submit_job(with_ttl(job("b"), 10_000)).await;
+    let running = t.submit_job(with_ttl(job("a"), 10_000)).await;
+    t.clock.advance(4_000);
+    let lease = t.claim("a").await.lease;
+    t.clock.advance(5_999);
+    assert_eq!(t.store.expire().await, Ok(NextExpiry(START.plus_millis(10_000))));
+    assert!(t.record("a", running).await.is_some());
+    t.clock.advance(1);
+    assert!(t.record("a", running).await.is_none(), "gone on time, even before expire runs");
+    assert_eq!(t.store.expire().await, Ok(NextExpiry(Timestamp::NEVER)));
+    for (name, id) in [("a", running), ("b", waiting)] {
+        assert!(t.record(name, id).await.is_none());
+        assert_eq!(t.store.input(id).await, Ok(None));
+        assert_eq!(t.store.cancel(&endpoint(name), id).await, Ok(None));
+        let counts = t.store.counts(&endpoint(name)).await.unwrap();
+        assert_eq!((counts.in_queue, counts.in_progress, counts.failed), (0, 0, 0));
+    }
+    let late = t.store.finish(lease, Outcome::Completed(json("1"))).await;
+    assert_eq!(late, Ok(Fenced::Stale));
+    assert_eq!(t.store.stats().jobs, 0);
+}
+
+async fn a_job_past_its_ttl_is_not_handed_out(t: Fixture) {
+    for _ in 0..1_200 {
+        // Enough for several slices; the answers are not waited for one by one.
+        let (store, new) = (t.store.clone(), with_ttl(job("a"), 10_000));
+        drop(tokio::spawn(async move { store.submit(new).await }));
+    }
+    while t.store.counts(&endpoint("a")).await.unwrap().in_queue < 1_200 {
+        tokio::task::yield_now().await;
+    }
+    let long = t.submit("a").await;
+    t.clock.advance(10_000);
+    assert_eq!(t.claim("a").await.lease.job, long);
+    assert!(t.claim_many("a", 3).await.is_empty());
+}
+
+async fn results_are_kept_for_their_retention(t: Fixture) {
+    for (new, kept_ms) in [(job("a"), RETENTION_ASYNC_MS), (sync_job("a"), RETENTION_SYNC_MS_MIN)] {
+        let id = t.submit_job(new).await;
+        t.clock.advance(500);
+        let lease = t.claim("a").await.lease;
+        let _ = t.store.finish(lease, Outcome::Completed(json("1"))).await.unwrap();
+        let gone_at = t.store.now().plus_millis(kept_ms);
+        assert_eq!(t.record("a", id).await.unwrap().purge_at, gone_at);
+        t.clock.advance(kept_ms - 1);
+        assert_eq!(t.store.expire().await, Ok(NextExpiry(gone_at)));
+        assert_eq!(t.store.output(id).await.unwrap(), Some(json("1")));
+        t.clock.advance(1);
+        assert_eq!(t.store.expire().await, Ok(NextExpiry(Timestamp::NEVER)));
+        assert!(t.record("a", id).await.is_none());
+        assert_eq!(t.store.output(id).await, Ok(None));
+    }
+    let counts = t.store.counts(&endpoint("a")).await.unwrap();
+    assert_eq!(counts.completed, 2, "the counts outlive the jobs");
+}
+
+async fn the_ttl_ends_a_retention(t: Fixture) {
+    let id = t.submit_job(with_ttl(job("a"), 60_000)).await;
+    let lease = t.claim("a").await.lease;
+    t.clock.advance(50_000);
+    let _ = t.store.finish(lease, Outcome::Completed(json("1"))).await.unwrap();
+    assert_eq!(t.record("a", id).await.unwrap().purge_at, START.plus_millis(60_000));
+}
+
+async fn a_ttl_is_shortened_and_never_lengthened(t: Fixture) {
+    let a = endpoint("a");
+    let id = t.submit("a").await;
+    t.clock.advance(1_000);
+    t.store.shorten_ttl(&endpoint("b"), id, 1).await.unwrap();
+    t.store.shorten_ttl(&a, id, TTL_MS).await.unwrap();
+    assert_eq!(t.record("a", id).await.unwrap().purge_at, START.plus_millis(TTL_MS));
+    t.store.shorten_ttl(&a, id, 6_000).await.unwrap();
+    let record = t.store.job(&a, id).await.unwrap().unwrap();
+    assert_eq!(record.purge_at, START.plus_millis(7_000));
+    t.store.shorten_ttl(&a, id, 60_000).await.unwrap();
+    assert_eq!(t.record("a", id).await.unwrap().purge_at, START.plus_millis(7_000));
+    assert_eq!(t.store.expire().await, Ok(NextExpiry(START.plus_millis(7_000))));
+    t.store.shorten_ttl(&a, id, 0).await.unwrap();
+    assert!(t.record("a", id).await.is_none());
+    assert!(t.claim_many("a", 1).await.is_empty());
+    t.store.shorten_ttl(&a, id, u64::MAX).await.unwrap();
+}
+
+async fn many_jobs_expire_in_slices(t: Fixture) {
+    for _ in 0..1_100 {
+        let (store, new) = (t.store.clone(), with_ttl(job("a"), 10_000));
+        drop(tokio::spawn(async move { store.submit(new).await }));
+    }
+    while t.store.stats().jobs < 1_100 {
+        tokio::task::yield_now().await;
+    }
+    t.clock.advance(10_000);
+    let mut left = Vec::new();
+    loop {
+        let NextExpiry(next) = t.store.expire().await.unwrap();
+        left.push(t.store.stats().jobs);
+        if next > t.store.now() {
+            break;
+        }
+    }
+    assert_eq!(left, [600, 100, 0]);
+}
+
+async fn a_purge_removes_what_waits(t: Fixture) {
+    let a = endpoint("a");
+    assert_eq!(t.store.purge(&a).await, Ok(0));
+    let (running, done) = (t.submit("a").await, t.submit("a").await);
+    let leases: Vec<_> = t.claim_many("a", 2).await.iter().map(|job| job.lease).collect();
+    let _ = t.store.finish(leases[1], Outcome::Completed(json("1"))).await.unwrap();
+    let waiting = [t.submit("a").await, t.submit_job(low_priority(job("a"))).await];
+    let elsewhere = t.submit("b").await;
+    assert_eq!(t.store.purge(&a).await, Ok(2));
+    for id in waiting {
+        assert!(t.store.job(&a, id).await.unwrap().is_none());
+        assert_eq!(t.store.input(id).await, Ok(None));
+        assert_eq!(t.store.cancel(&a, id).await, Ok(None));
+    }
+    assert_eq!(t.record("a", running).await.unwrap().status, JobStatus::InProgress);
+    assert_eq!(t.record("a", done).await.unwrap().status, JobStatus::Completed);
+    assert!(t.record("b", elsewhere).await.is_some());
+    assert_eq!(t.store.purge(&a).await, Ok(0));
+    let later = t.submit("a").await;
+    assert_eq!(t.claim("a").await.lease.job, later);
+    let finished = t.store.finish(leases[0], Outcome::Completed(json("1"))).await;
+    assert_eq!(finished, Ok(Fenced::Applied));
+}
+
+async fn counts_follow_the_jobs(t: Fixture) {
+    let a = endpoint("a");
+    let counts = async |t: &Fixture| {
+        t.flush().await;
+        let c = t.store.counts(&a).await.unwrap();
+        [c.in_queue, c.in_progress, c.completed, c.failed, c.retried]
+    };
+    assert_eq!(counts(&t).await, [0; 5]);
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(t.submit("a").await);
+    }
+    assert_eq!(counts(&t).await, [5, 0, 0, 0, 0]);
+    let claimed = t.claim_many("a", 4).await;
+    assert_eq!(counts(&t).await, [1, 4, 0, 0, 0]);
+    let outcomes = [Outcome::Completed(json("1")), Outcome::Failed("x".into()), Outcome::TimedOut];
+    for (claimed, outcome) in claimed.iter().zip(outcomes) {
+        let _ = t.store.finish(claimed.lease, outcome).await.unwrap();
+    }
+    assert_eq!(counts(&t).await, [1, 1, 1, 2, 0], "timed out counts as failed");
+    t.store.cancel(&a, ids[3]).await.unwrap();
+    assert_eq!(counts(&t).await, [1, 0, 1, 2, 0]);
+    t.store.retry(&a, ids[1]).await.unwrap();
+    assert_eq!(counts(&t).await, [2, 0, 1, 2, 1]);
+    t.store.purge(&a).await.unwrap();
+    assert_eq!(counts(&t).await, [0, 0, 1, 2, 1]);
+}
+
+async fn endpoints_do_not_see_each_other(t: Fixture) {
+    let id = t.submit("a").await;
+    let b = endpoint("b");
+    assert!(t.store.job(&b, id).await.unwrap().is_none());
+    assert!(t.claim_many("b", 1).await.is_empty());
+    assert_eq!(t.store.purge(&b).await, Ok(0));
+    assert_eq!(t.store.counts(&b).await.unwrap().in_queue, 0);
+    assert!(t.record("a", id).await.is_some());
+}
+
+async fn a_full_queue_refuses(t: Fixture) {
+    for _ in 0..QUEUE_JOBS_MAX {
+        let store = t.store.clone();
+        drop(tokio::spawn(async move { store.submit(job("a")).await }));
+    }
+    while t.store.stats().jobs < QUEUE_JOBS_MAX as u64 {
+        tokio::task::yield_now().await;
+    }
+    let full = Err(StoreError::QueueFull { limit: QUEUE_JOBS_MAX });
+    assert_eq!(t.store.submit(job("a")).await, full);
+    assert_eq!(t.store.submit(low_priority(job("a"))).await, full);
+    t.submit("b").await;
+    t.claim("a").await;
+    t.submit("a").await;
+    assert_eq!(t.store.submit(job("a")).await, full);
+}
+
+async fn chunks_are_read_in_pages(t: Fixture) {
+    let id = t.submit("a").await;
+    let lease = t.claim("a").await.lease;
+    let mut all = Vec::new();
+    for n in 0..10 {
+        let mut chunks = vec![chunk(&format!("\"{n:04}\"")), chunk("[]")];
+        chunks[0].metrics = (n % 2 == 0).then(|| json(r#"{"t":1}"#));
+        chunks[1].part = (n % 3 == 0).then_some(Part { index: n, count: 10 });
+        all.extend(chunks.clone());
+        assert_eq!(t.store.append_chunks(lease, chunks).await, Ok(Fenced::Applied));
+        if n == 4 {
+            t.flush().await;
+        }
+    }
+    assert_eq!(t.record("a", id).await.unwrap().chunk_count, 20);
+    let read = async |from, bytes_max, count_max| {
+        let page = t.store.chunks(id, from, bytes_max, count_max).await.unwrap();
+        assert_eq!(page.first, from);
+        let from = usize::try_from(from).unwrap().min(20);
+        assert_eq!(page.chunks, all[from..from + page.chunks.len()]);
+        page.chunks.len()
+    };
+    for from in 0..20_u64 {
+        let left = 20 - usize::try_from(from).unwrap();
+        assert_eq!(read(from, usize::MAX, usize::MAX).await, left);
+        assert_eq!(read(from, usize::MAX, 3).await, left.min(3));
+        assert_eq!(read(from, 0, 3).await, 1, "at least one");
+        assert_eq!(read(from, usize::MAX, 0).await, 1, "at least one");
+        let bytes = all[20 - left..].iter().take(4).map(gristmill_core::record::Chunk::len).sum();
+        assert_eq!(read(from, bytes, usize::MAX).await, left.min(4));
+    }
+    assert_eq!(read(20, 99, 99).await, 0);
+    assert_eq!(t.store.chunks(id, 77, 99, 99).await.unwrap().next(), 77);
+    let _ = t.store.finish(lease, Outcome::Completed(json("null"))).await.unwrap();
+    assert_eq!(read(0, usize::MAX, usize::MAX).await, 20);
+    let unknown = JobId::generate(Submission::Async, NodeId(7));
+    assert!(t.store.chunks(unknown, 0, 99, 99).await.unwrap().chunks.is_empty());
+}
+
+async fn the_read_position_only_grows(t: Fixture) {
+    let id = t.submit("a").await;
+    let lease = t.claim("a").await.lease;
+    let _ = t.store.append_chunks(lease, vec![chunk("1"), chunk("2"), chunk("3")]).await.unwrap();
+    t.flush().await;
+    for (next, expected) in [(2, 2), (1, 2), (3, 3), (0, 3), (99, 3)] {
+        t.store.mark_delivered(id, next).await.unwrap();
+        assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, expected);
+    }
+    assert_eq!(t.store.release(lease).await, Ok(Fenced::Applied));
+    assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, 0);
+}
+
+async fn progress_lasts_as_long_as_its_attempt(t: Fixture) {
+    let id = t.submit("a").await;
+    let lease = t.claim("a").await.lease;
+    for value in ["1", "2"] {
+        assert_eq!(t.store.set_progress(lease, json(value)).await, Ok(Fenced::Applied));
+        assert_eq!(t.record("a", id).await.unwrap().progress, Some(json(value)));
+    }
+    let _ = t.store.release(lease).await.unwrap();
+    assert_eq!(t.record("a", id).await.unwrap().progress, None);
+    let lease = t.claim("a").await.lease;
+    assert_eq!(t.record("a", id).await.unwrap().progress, None);
+    let _ = t.store.set_progress(lease, json("3")).await.unwrap();
+    let _ = t.store.finish(lease, Outcome::Completed(json("4"))).await.unwrap();
+    assert_eq!(t.record("a", id).await.unwrap().progress, None);
+}
+
+async fn a_deleted_endpoint_is_forgotten(t: Fixture) {
+    let a = endpoint("a");
+    t.store.delete_endpoint(&a).await.unwrap();
+    let (waiting, running, done) = (t.submit("a").await, t.submit("a").await, t.submit("a").await);
+    let other = t.submit("b").await;
+    let leases: Vec<_> = t.claim_many("a", 2).await.iter().map(|job| job.lease).collect();
+    let _ = t.store.finish(leases[0], Outcome::Completed(json("1"))).await.unwrap();
+    t.store.delete_endpoint(&a).await.unwrap();
+    for id in [waiting, running, done] {
+        assert!(t.store.job(&a, id).await.unwrap().is_none());
+    }
+    assert_eq!(t.store.counts(&a).await.unwrap(), Default::default());
+    let late = t.store.finish(leases[1], Outcome::Completed(json("1"))).await;
+    assert_eq!(late, Ok(Fenced::Stale));
+    assert_eq!(t.store.stats().jobs, 1);
+    assert!(t.record("b", other).await.is_some());
+    // The name can be used again.
+    let again = t.submit("a").await;
+    assert_eq!(t.claim("a").await.lease.job, again);
+    assert_eq!(t.store.expire().await, Ok(NextExpiry(START.plus_millis(TTL_MS))));
+}
+
+async fn whoever_watches_is_told(t: Fixture) {
+    let new = job("a");
+    let (id, a) = (new.id, endpoint("a"));
+    let watch = t.signals.watch(id);
+    let changed = watch.changed();
+    t.store.submit(new).await.unwrap();
+    changed.await;
+    let changed = watch.changed();
+    let lease = t.claim("a").await.lease;
+    changed.await;
+    let changed = watch.changed();
+    let _ = t.store.append_chunks(lease, vec![chunk("1")]).await.unwrap();
+    changed.await;
+    assert_eq!(t.store.job(&a, id).await.unwrap().unwrap().chunk_count, 1);
+    let changed = watch.changed();
+    let _ = t.store.set_progress(lease, json("1")).await.unwrap();
+    changed.await;
+    let changed = watch.changed();
+    let _ = t.store.finish(lease, Outcome::Failed("x".into())).await.unwrap();
+    changed.await;
+    let changed = watch.changed();
+    t.store.retry(&a, id).await.unwrap();
+    changed.await;
+    let changed = watch.changed();
+    t.claim("a").await;
+    changed.await;
+    // A running attempt learns of the end of its job's time.
+    let changed = watch.changed();
+    t.clock.advance(TTL_MS);
+    t.store.expire().await.unwrap();
+    changed.await;
+    let purged = job("a");
+    let watch = t.signals.watch(purged.id);
+    t.submit_job(purged).await;
+    let changed = watch.changed();
+    t.store.purge(&a).await.unwrap();
+    changed.await;
+}
+
+#[derive(Default)]
+struct Listener(Mutex<Vec<(EndpointId, bool)>>);
+
+impl ReadyListener for Listener {
+    fn job_ready(&self, endpoint: &EndpointId, may_start_worker: bool) {
+        self.0.lock().push((endpoint.clone(), may_start_worker));
+    }
+}
+
+async fn the_dispatcher_is_told_at_once(t: Fixture) {
+    let listener = Arc::new(Listener::default());
+    t.signals.set_ready_listener(listener.clone());
+    let told = || std::mem::take(&mut *listener.0.lock());
+    let id = t.submit("a").await;
+    assert_eq!(told(), [(endpoint("a"), true)]);
+    let lease = t.claim("a").await.lease;
+    let _ = t.store.release(lease).await.unwrap();
+    assert_eq!(told(), [(endpoint("a"), true)]);
+    let lease = t.claim("a").await.lease;
+    let _ = t.store.finish(lease, Outcome::TimedOut).await.unwrap();
+    assert_eq!(told(), []);
+    t.store.retry(&endpoint("a"), id).await.unwrap();
+    assert_eq!(told(), [(endpoint("a"), true)]);
+    t.submit_job(low_priority(job("b"))).await;
+    assert_eq!(told(), [(endpoint("b"), false)]);
+}
+
+async fn a_closed_store_refuses(t: Fixture) {
+    let a = endpoint("a");
+    let id = t.submit("a").await;
+    let lease = t.claim("a").await.lease;
+    t.store.close().await;
+    t.store.close().await;
+    assert_eq!(t.store.submit(job("a")).await, Err(StoreError::Closed));
+    assert_eq!(t.store.claim(&a, &[worker("w")]).await.err(), Some(StoreError::Closed));
+    let chunks = vec![chunk("1")];
+    assert_eq!(t.store.append_chunks(lease, chunks).await, Err(StoreError::Closed));
+    assert_eq!(t.store.set_progress(lease, json("1")).await, Err(StoreError::Closed));
+    assert_eq!(t.store.finish(lease, Outcome::TimedOut).await, Err(StoreError::Closed));
+    assert_eq!(t.store.release(lease).await, Err(StoreError::Closed));
+    assert_eq!(t.store.cancel(&a, id).await, Err(StoreError::Closed));
+    assert_eq!(t.store.retry(&a, id).await, Err(StoreError::Closed));
+    assert_eq!(t.store.purge(&a).await, Err(StoreError::Closed));
+    assert_eq!(t.store.expire().await, Err(StoreError::Closed));
+    assert_eq!(t.store.job(&a, id).await.err(), Some(StoreError::Closed));
+    assert_eq!(t.store.counts(&a).await, Err(StoreError::Closed));
+    assert_eq!(t.store.write_catalog(vec![]).await, Err(StoreError::Closed));
+}
+
+async fn the_catalog_keeps_what_was_put_last(t: Fixture) {
+    let image = |name: &str, digit: char| {
+        let digest: ComponentDigest = String::from(digit).repeat(64).parse().unwrap();
+        let owner = OwnerId::new("owner").unwrap();
+        let (name, tag) = (name.to_owned(), "latest".to_owned());
+        CatalogEntry::Image(Image { name, tag, digest, owner, updated_at: START })
+    };
+    assert_eq!(t.store.load_catalog().await.unwrap(), []);
+    let put = |entry: &CatalogEntry| CatalogChange::Put(entry.clone());
+    let (x, y, newer_x) = (image("x", '1'), image("y", '2'), image("x", '3'));
+    t.store.write_catalog(vec![put(&x), put(&y)]).await.unwrap();
+    assert_eq!(t.store.load_catalog().await.unwrap(), [x, y.clone()]);
+    let changes = vec![put(&newer_x), CatalogChange::Delete(y.key())];
+    t.store.write_catalog(changes).await.unwrap();
+    assert_eq!(t.store.load_catalog().await.unwrap(), std::slice::from_ref(&newer_x));
+    t.store.write_catalog(vec![CatalogChange::Delete(y.key())]).await.unwrap();
+    assert_eq!(t.store.load_catalog().await.unwrap(), [newer_x]);
+}

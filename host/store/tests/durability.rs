@@ -1,0 +1,497 @@
+//! What is left when the store ends without being closed, and what a commit costs.
+//!
+//! A store that is dropped is like one whose process was killed between two transactions: the
+//! write-ahead log stays, and the file is not marked as clean.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test that meets the unexpected has failed"
+)]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gristmill_core::catalog::CatalogStore;
+use gristmill_core::id::JobId;
+use gristmill_core::job::{Claim, JobStatus};
+use gristmill_core::limits::RETENTION_ASYNC_MS;
+use gristmill_core::payload::Json;
+use gristmill_core::record::{Lease, NewJob, Outcome, S3Config};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{Fenced, JobStore, RetryAnswer};
+use gristmill_core::time::ManualClock;
+use gristmill_store::{OpenError, Recovery, Settings, SqliteStore};
+use parking_lot::Mutex;
+use support::{
+    START, TTL_MS, chunk, endpoint, job, json, low_priority, open, settings, with_ttl, worker,
+};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+/// A data directory with a store that can be ended and opened again.
+struct Disk {
+    dir: TempDir,
+    clock: Arc<ManualClock>,
+    signals: Arc<Signals>,
+    store: Option<SqliteStore>,
+}
+
+impl Disk {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(START));
+        let signals = Arc::new(Signals::default());
+        let mut disk = Self { dir: tempfile::tempdir().unwrap(), clock, signals, store: None };
+        let recovery = disk.reopen();
+        assert_eq!(recovery, Recovery { was_clean: true, ..Recovery::default() });
+        disk
+    }
+
+    fn store(&self) -> &SqliteStore {
+        self.store.as_ref().unwrap()
+    }
+
+    /// Ends the store without closing it, and opens it again.
+    fn reopen(&mut self) -> Recovery {
+        self.store = None;
+        let (store, recovery) = open(self.dir.path(), &self.clock, &self.signals);
+        self.store = Some(store);
+        recovery
+    }
+
+    async fn submit(&self, job: NewJob) -> JobId {
+        let id = job.id;
+        self.store().submit(job).await.unwrap();
+        id
+    }
+
+    /// Claims the next job, and waits until the claim is on disk.
+    async fn claim(&self) -> Lease {
+        let claimed = self.store().claim(&endpoint("a"), &[worker("w")]).await.unwrap();
+        self.flush().await;
+        claimed[0].lease
+    }
+
+    async fn flush(&self) {
+        self.store().write_catalog(Vec::new()).await.unwrap();
+    }
+
+    async fn status(&self, id: JobId) -> Option<JobStatus> {
+        Some(self.store().job(&endpoint("a"), id).await.unwrap()?.status)
+    }
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_survives() {
+    let mut disk = Disk::new();
+    let node = disk.store().node();
+    let a = endpoint("a");
+    let s3_config = Some(S3Config { access_id: "id".into(), ..S3Config::default() });
+    let webhook = Some("https://example.com/hook".to_owned());
+    let input = json(r#"{"n":9007199254740993}"#);
+    let new = NewJob { input: input.clone(), s3_config: s3_config.clone(), webhook, ..job("a") };
+    let done = disk.submit(new.clone()).await;
+    let lease = disk.claim().await;
+    let chunks = vec![chunk("1"), chunk("2")];
+    assert_eq!(disk.store().append_chunks(lease, chunks.clone()).await, Ok(Fenced::Applied));
+    disk.clock.advance(5);
+    let finished = disk.store().finish(lease, Outcome::Completed(json("[8]"))).await;
+    assert_eq!(finished, Ok(Fenced::Applied));
+    let failed = disk.submit(job("a")).await;
+    let lease = disk.claim().await;
+    let _ = disk.store().finish(lease, Outcome::Failed("no".into())).await.unwrap();
+    let cancelled = disk.submit(job("a")).await;
+    disk.store().cancel(&a, cancelled).await.unwrap();
+    let purged = disk.submit(job("a")).await;
+    assert_eq!(disk.store().purge(&a).await, Ok(1));
+    let waiting = disk.submit(NewJob { id: job("a").id, ..new }).await;
+    disk.store().shorten_ttl(&a, waiting, 60_000).await.unwrap();
+
+    let mut before = Vec::new();
+    for id in [done, failed, cancelled, purged, waiting] {
+        before.push(format!("{:?}", disk.store().job(&a, id).await.unwrap()));
+    }
+    let counts = disk.store().counts(&a).await.unwrap();
+    let recovery = disk.reopen();
+    assert_eq!(recovery, Recovery { waiting: 1, ..Recovery::default() });
+    assert_eq!(disk.store().node(), node);
+    let mut after = Vec::new();
+    for id in [done, failed, cancelled, purged, waiting] {
+        after.push(format!("{:?}", disk.store().job(&a, id).await.unwrap()));
+    }
+    assert_eq!(after, before);
+    assert_eq!(disk.store().counts(&a).await.unwrap(), counts);
+    assert_eq!(disk.store().output(done).await.unwrap(), Some(json("[8]")));
+    assert_eq!(disk.store().chunks(done, 0, 99, 99).await.unwrap().chunks, chunks);
+    assert_eq!(disk.store().input(waiting).await.unwrap(), Some(input.clone()));
+    let claimed = disk.store().claim(&a, &[worker("w")]).await.unwrap();
+    assert_eq!((&claimed[0].input, &claimed[0].s3_config), (&input, &s3_config));
+}
+
+#[tokio::test]
+async fn jobs_that_ran_wait_again_and_are_given_up_in_the_end() {
+    let mut disk = Disk::new();
+    let a = endpoint("a");
+    let id = disk.submit(job("a")).await;
+    let later = disk.submit(job("a")).await;
+    for crash in 1..=2 {
+        let lease = disk.claim().await;
+        assert_eq!(lease, Lease { job: id, claim: Claim(crash) }, "it keeps its place");
+        let _ = disk.store().append_chunks(lease, vec![chunk("1")]).await.unwrap();
+        disk.flush().await;
+        let expected = Recovery { waiting: 2, requeued: 1, ..Recovery::default() };
+        assert_eq!(disk.reopen(), expected);
+        let record = disk.store().job(&a, id).await.unwrap().unwrap();
+        assert_eq!((record.status, record.retries), (JobStatus::InQueue, crash));
+        assert_eq!((record.started_at, record.worker, record.chunk_count), (None, None, 0));
+        assert!(disk.store().chunks(id, 0, 99, 99).await.unwrap().chunks.is_empty());
+        let late = disk.store().finish(lease, Outcome::Completed(json("1"))).await;
+        assert_eq!(late, Ok(Fenced::Stale), "a result from before the crash is refused");
+    }
+    let lease = disk.claim().await;
+    let _ = disk.store().append_chunks(lease, vec![chunk("1"), chunk("2")]).await.unwrap();
+    disk.flush().await;
+    disk.clock.advance(50);
+    let expected = Recovery { waiting: 1, given_up: 1, ..Recovery::default() };
+    assert_eq!(disk.reopen(), expected);
+    let record = disk.store().job(&a, id).await.unwrap().unwrap();
+    assert_eq!((record.status, record.retries), (JobStatus::Failed, 2));
+    assert_eq!(record.error.as_deref(), Some("the host died while the job ran, 3 times"));
+    assert_eq!(record.purge_at, START.plus_millis(50 + RETENTION_ASYNC_MS));
+    assert_eq!(record.chunk_count, 2, "what it emitted last stays readable");
+    assert_eq!(disk.store().chunks(id, 1, 99, 99).await.unwrap().chunks, [chunk("2")]);
+    let counts = disk.store().counts(&a).await.unwrap();
+    assert_eq!((counts.in_queue, counts.failed, counts.retried), (1, 1, 2));
+
+    // All of it is on disk already, and a retry starts afresh.
+    assert_eq!(disk.reopen(), Recovery { waiting: 1, ..Recovery::default() });
+    assert_eq!(disk.store().retry(&a, id).await, Ok(RetryAnswer::Queued));
+    assert_eq!(disk.claim().await.job, later, "a retry goes to the end of the queue");
+    let lease = disk.claim().await;
+    assert_eq!(lease, Lease { job: id, claim: Claim(4) });
+    assert!(disk.store().chunks(id, 0, 99, 99).await.unwrap().chunks.is_empty());
+    let _ = disk.store().append_chunks(lease, vec![chunk("3")]).await.unwrap();
+    disk.flush().await;
+    assert_eq!(disk.reopen().requeued, 2);
+}
+
+#[tokio::test]
+async fn the_queue_keeps_its_order() {
+    let mut disk = Disk::new();
+    let mut jobs = Vec::new();
+    for n in 0..6 {
+        let new = if n % 3 == 0 { low_priority(job("a")) } else { job("a") };
+        jobs.push(disk.submit(new).await);
+    }
+    disk.reopen();
+    let workers: Vec<_> = (0..6).map(|n| worker(&n.to_string())).collect();
+    let claimed = disk.store().claim(&endpoint("a"), &workers).await.unwrap();
+    let order: Vec<_> = claimed.iter().map(|claimed| claimed.lease.job).collect();
+    assert_eq!(order, [jobs[1], jobs[2], jobs[4], jobs[5], jobs[0], jobs[3]]);
+}
+
+#[tokio::test]
+async fn time_goes_on_while_the_host_is_down() {
+    let mut disk = Disk::new();
+    let waiting = disk.submit(with_ttl(job("a"), 10_000)).await;
+    let done = disk.submit(job("a")).await;
+    let running = disk.submit(with_ttl(job("a"), 10_000)).await;
+    disk.store().cancel(&endpoint("a"), done).await.unwrap();
+    disk.claim().await;
+    disk.claim().await;
+    let kept = disk.submit(job("a")).await;
+    disk.store = None;
+    disk.clock.advance(RETENTION_ASYNC_MS);
+    let expected = Recovery { waiting: 1, expired: 3, ..Recovery::default() };
+    assert_eq!(disk.reopen(), expected);
+    for id in [waiting, done, running] {
+        assert_eq!(disk.status(id).await, None);
+    }
+    assert_eq!(disk.status(kept).await, Some(JobStatus::InQueue));
+    assert_eq!(disk.reopen(), Recovery { waiting: 1, ..Recovery::default() });
+}
+
+#[tokio::test]
+async fn a_closed_store_is_clean() {
+    let mut disk = Disk::new();
+    let id = disk.submit(job("a")).await;
+    disk.store().close().await;
+    let expected = Recovery { was_clean: true, waiting: 1, ..Recovery::default() };
+    assert_eq!(disk.reopen(), expected);
+    assert_eq!(disk.status(id).await, Some(JobStatus::InQueue));
+    assert!(!disk.reopen().was_clean);
+}
+
+#[tokio::test]
+async fn closing_writes_what_was_asked_for() {
+    let mut disk = Disk::new();
+    let store = Arc::new(disk.store.take().unwrap());
+    let mut submits = JoinSet::new();
+    let mut ids = Vec::new();
+    for _ in 0..200 {
+        let (store, new) = (store.clone(), job("a"));
+        ids.push(new.id);
+        submits.spawn(async move { store.submit(new).await });
+    }
+    tokio::task::yield_now().await;
+    store.close().await;
+    let answers = submits.join_all().await;
+    let accepted = answers.iter().filter(|answer| answer.is_ok()).count();
+    drop(store);
+    let recovery = disk.reopen();
+    assert!(recovery.was_clean);
+    assert_eq!(recovery.waiting, accepted as u64, "acknowledged and nothing else");
+}
+
+#[tokio::test]
+async fn a_directory_has_one_store() {
+    let disk = Disk::new();
+    let second =
+        SqliteStore::open(disk.dir.path(), disk.clock.clone(), disk.signals.clone(), settings());
+    let error = second.expect_err("the directory is in use");
+    assert!(matches!(error, OpenError::InUse { .. }));
+    assert!(error.to_string().ends_with("is in use by another process"), "{error}");
+    disk.store().close().await;
+    open(disk.dir.path(), &disk.clock, &disk.signals);
+}
+
+#[test]
+fn foreign_files_and_versions_are_refused_and_left_alone() {
+    let clock = Arc::new(ManualClock::new(START));
+    let open = |dir: &TempDir| {
+        let signals = Arc::new(Signals::default());
+        SqliteStore::open(dir.path(), clock.clone(), signals, settings()).err()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("store.db");
+    let text = "not a database, but long enough to have a header".repeat(40);
+    std::fs::write(&file, &text).unwrap();
+    assert!(matches!(open(&dir), Some(OpenError::NotAStore { .. })));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+
+    let dir = tempfile::tempdir().unwrap();
+    let db = rusqlite::Connection::open(dir.path().join("store.db")).unwrap();
+    db.execute_batch("CREATE TABLE other (x)").unwrap();
+    drop(db);
+    assert!(matches!(open(&dir), Some(OpenError::NotAStore { .. })));
+
+    let dir = tempfile::tempdir().unwrap();
+    assert!(open(&dir).is_none());
+    let db = rusqlite::Connection::open(dir.path().join("store.db")).unwrap();
+    db.pragma_update(None, "user_version", 99).unwrap();
+    drop(db);
+    let error = open(&dir).unwrap();
+    assert!(matches!(error, OpenError::UnknownSchema { found: 99, expected: 1, .. }), "{error}");
+}
+
+/// Writes `count` jobs as fast as the store takes them.
+async fn submit_many(store: &Arc<SqliteStore>, count: usize, submitters: usize) {
+    let mut tasks = JoinSet::new();
+    for _ in 0..submitters {
+        let store = store.clone();
+        tasks.spawn(async move {
+            for _ in 0..count / submitters {
+                store.submit(job("a")).await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_submitters_share_their_commits() {
+    let disk = Disk::new();
+    let settings = Settings::default();
+    let dir = disk.dir.path().join("own");
+    let (store, _) =
+        SqliteStore::open(&dir, disk.clock.clone(), disk.signals.clone(), settings).unwrap();
+    let store = Arc::new(store);
+    submit_many(&store, 6_400, 64).await;
+    let stats = store.stats();
+    assert_eq!((stats.jobs, stats.operations), (6_400, 6_400));
+    let per_job = stats.commits as f64 / stats.jobs as f64;
+    println!("64 submitters: {per_job:.3} commits for each job");
+    assert!(per_job < 0.5, "{per_job}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_with_many_jobs_is_quick() {
+    const JOBS: usize = 100_000;
+    let clock = Arc::new(ManualClock::new(START));
+    let signals = Arc::new(Signals::default());
+    let dir = tempfile::tempdir().unwrap();
+    let open = || {
+        let settings = Settings { queue_jobs_max: JOBS, ..Settings::default() };
+        let started = Instant::now();
+        let (store, recovery) =
+            SqliteStore::open(dir.path(), clock.clone(), signals.clone(), settings).unwrap();
+        (store, recovery, started.elapsed())
+    };
+    let (store, ..) = open();
+    let store = Arc::new(store);
+    submit_many(&store, JOBS, 500).await;
+    drop(store);
+    let (store, recovery, unclean) = open();
+    assert_eq!((recovery.waiting, recovery.was_clean), (JOBS as u64, false));
+    store.close().await;
+    let (store, recovery, clean) = open();
+    assert_eq!((recovery.waiting, recovery.was_clean), (JOBS as u64, true));
+    println!("start with {JOBS} jobs: {clean:.2?}, after a crash {unclean:.2?}");
+
+    // A purge of all of them, while others go on.
+    let started = Instant::now();
+    let purge = async {
+        let removed = store.purge(&endpoint("a")).await.unwrap();
+        (removed, started.elapsed())
+    };
+    let submit = async {
+        store.submit(job("b")).await.unwrap();
+        store.submit(job("a")).await.unwrap();
+        started.elapsed()
+    };
+    let ((removed, purged), submitted) = tokio::join!(purge, submit);
+    println!("purge of {removed} jobs: {purged:.2?}; two submissions meanwhile: {submitted:.2?}");
+    assert_eq!(removed, JOBS as u64);
+    assert_eq!(store.counts(&endpoint("a")).await.unwrap().in_queue, 1);
+    drop(store);
+
+    // All that is left goes when the host was down for too long.
+    clock.advance(TTL_MS);
+    let (store, recovery, _) = open();
+    assert_eq!((recovery.waiting, recovery.expired), (0, 2));
+    assert_eq!(store.stats().jobs, 0);
+}
+
+/// The log only grows until it is moved into the database, so a copy of it, taken at any moment,
+/// is what a crash at that moment would have left, a half-written transaction at its end included.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_copy_of_the_log_has_what_was_acknowledged_before() {
+    let disk = Disk::new();
+    let dir = disk.dir.path().join("own");
+    let store = Arc::new(open(&dir, &disk.clock, &disk.signals).0);
+    let acknowledged = Arc::new(Mutex::new(Vec::new()));
+    let mut lives = JoinSet::new();
+    for n in 0..16 {
+        let (store, acknowledged) = (store.clone(), acknowledged.clone());
+        lives.spawn(async move {
+            for _ in 0..40 {
+                let new = job("a");
+                let id = new.id;
+                store.submit(new).await.unwrap();
+                acknowledged.lock().push((id, false));
+                let claimed = store.claim(&endpoint("a"), &[worker(&n.to_string())]).await.unwrap();
+                let lease = claimed[0].lease;
+                let _ = store.append_chunks(lease, vec![chunk("1"), chunk("2")]).await.unwrap();
+                let _ = store.finish(lease, Outcome::Completed(json("[1]"))).await.unwrap();
+                acknowledged.lock().push((lease.job, true));
+            }
+        });
+    }
+    for round in 0..8 {
+        while acknowledged.lock().len() < round * 150 {
+            tokio::task::yield_now().await;
+        }
+        let before = acknowledged.lock().clone();
+        let copy = disk.dir.path().join(format!("copy{round}"));
+        std::fs::create_dir(&copy).unwrap();
+        for file in ["store.db", "store.db-wal"] {
+            std::fs::copy(dir.join(file), copy.join(file)).unwrap();
+        }
+        let (copy, recovery) = open(&copy, &disk.clock, &disk.signals);
+        assert!(!recovery.was_clean);
+        let mut completed = 0;
+        for (id, is_finished) in before {
+            let record = copy.job(&endpoint("a"), id).await.unwrap().expect("it was acknowledged");
+            assert_eq!(record.status == JobStatus::InQueue, record.chunk_count == 0);
+            if is_finished {
+                completed += 1;
+                assert_eq!(record.status, JobStatus::Completed);
+                assert_eq!(copy.output(id).await.unwrap(), Some(json("[1]")));
+                assert_eq!(copy.chunks(id, 0, 99, 99).await.unwrap().chunks.len(), 2);
+            }
+        }
+        let counts = copy.counts(&endpoint("a")).await.unwrap();
+        assert!(counts.completed >= completed);
+        assert_eq!(counts.completed + counts.in_queue, copy.stats().jobs);
+    }
+    lives.join_all().await;
+}
+
+#[tokio::test]
+async fn the_log_stays_bounded() {
+    let disk = Disk::new();
+    let input = json(&format!("\"{}\"", "x".repeat(4 << 20)));
+    let log = disk.dir.path().join("store.db-wal");
+    for _ in 0..20 {
+        disk.submit(NewJob { input: input.clone(), ..job("a") }).await;
+        // 32 MiB, what one batch can add, and what each page costs more than itself.
+        assert!(std::fs::metadata(&log).unwrap().len() < 48 << 20);
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_was_being_deleted_does_not_come_back() {
+    let mut disk = Disk::new();
+    disk.submit(job("a")).await;
+    disk.store().close().await;
+    disk.store = None;
+    // A crash between the slices of a deletion, after the name was used again.
+    let db = rusqlite::Connection::open(disk.dir.path().join("store.db")).unwrap();
+    db.execute("INSERT INTO endpoint VALUES (99, 'a', 5, 0, 0)", ()).unwrap();
+    db.close().unwrap();
+    disk.reopen();
+    while disk.store().stats().jobs > 0 {
+        tokio::task::yield_now().await;
+    }
+    let counts = disk.store().counts(&endpoint("a")).await.unwrap();
+    assert_eq!((counts.in_queue, counts.completed), (0, 5));
+    disk.submit(job("a")).await;
+    disk.claim().await;
+}
+
+#[tokio::test]
+async fn inputs_beyond_the_cache_come_from_the_disk() {
+    let clock = Arc::new(ManualClock::new(START));
+    let dir = tempfile::tempdir().unwrap();
+    let settings = Settings { payload_cache_bytes: 0, chunk_cache_bytes: 0, ..settings() };
+    let (store, _) =
+        SqliteStore::open(dir.path(), clock, Arc::new(Signals::default()), settings).unwrap();
+    let inputs: Vec<_> = (0..20).map(|n| json(&format!("[{n}]"))).collect();
+    for input in &inputs {
+        store.submit(NewJob { input: input.clone(), ..job("a") }).await.unwrap();
+    }
+    let workers: Vec<_> = (0..20).map(|n| worker(&n.to_string())).collect();
+    let claimed = store.claim(&endpoint("a"), &workers).await.unwrap();
+    let read: Vec<Json> = claimed.iter().map(|claimed| claimed.input.clone()).collect();
+    assert_eq!(read, inputs);
+    for claimed in claimed {
+        let _ = store.append_chunks(claimed.lease, vec![chunk("1"), chunk("2")]).await.unwrap();
+        let _ = store.finish(claimed.lease, Outcome::Completed(claimed.input)).await.unwrap();
+        let id = claimed.lease.job;
+        assert!(store.output(id).await.unwrap().is_some());
+        assert_eq!(store.chunks(id, 1, 99, 99).await.unwrap().chunks, [chunk("2")]);
+    }
+}
+
+#[tokio::test]
+async fn a_claim_that_is_given_up_half_way_hands_its_jobs_back() {
+    let clock = Arc::new(ManualClock::new(START));
+    let dir = tempfile::tempdir().unwrap();
+    let settings = Settings { payload_cache_bytes: 0, ..settings() };
+    let (store, _) =
+        SqliteStore::open(dir.path(), clock, Arc::new(Signals::default()), settings).unwrap();
+    store.submit(job("a")).await.unwrap();
+    let (a, workers) = (endpoint("a"), [worker("w")]);
+    {
+        let mut claim = store.claim(&a, &workers);
+        let waker = std::task::Waker::noop();
+        let polled = claim.as_mut().poll(&mut std::task::Context::from_waker(waker));
+        assert!(polled.is_pending(), "the input is on disk only");
+    }
+    let claimed = store.claim(&a, &workers).await.unwrap();
+    assert_eq!(claimed[0].lease.claim, Claim(2));
+}

@@ -1,0 +1,272 @@
+//! Random operations on the durable store and on the one in memory: after each of them both say
+//! the same. Crashes of the durable one included.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test that meets the unexpected has failed"
+)]
+
+mod support;
+
+use std::sync::Arc;
+
+use gristmill_core::catalog::CatalogStore;
+use gristmill_core::id::{EndpointId, JobId, NodeId};
+use gristmill_core::record::{Lease, NewJob, Outcome};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::JobStore;
+use gristmill_core::time::ManualClock;
+use gristmill_store::{MemoryStore, Settings, SqliteStore};
+use proptest::prelude::*;
+use support::{START, chunk, endpoint, job, json, low_priority, sync_job, with_ttl, worker};
+
+const QUEUE_JOBS_MAX: usize = 6;
+const ENDPOINTS: [&str; 2] = ["a", "b"];
+
+#[derive(Debug, Clone)]
+enum Op {
+    Submit { endpoint: usize, is_low: bool, is_sync: bool, ttl_ms: u64 },
+    Claim { endpoint: usize, count: usize },
+    Append { lease: usize, count: usize },
+    Progress { lease: usize },
+    Finish { lease: usize, outcome: u8 },
+    Release { lease: usize },
+    Cancel { job: usize, endpoint: usize },
+    Retry { job: usize },
+    Purge { endpoint: usize },
+    ShortenTtl { job: usize, ttl_ms: u64 },
+    MarkDelivered { job: usize, next: u64 },
+    Expire,
+    Advance { ms: u64 },
+    DeleteEndpoint { endpoint: usize },
+    Crash,
+    Close,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let endpoint = 0..ENDPOINTS.len();
+    let (lease, job) = (0..64_usize, 0..64_usize);
+    let ttl_ms = prop_oneof![Just(86_400_000), 10_000..100_000_u64];
+    prop_oneof![
+        6 => (endpoint.clone(), any::<bool>(), any::<bool>(), ttl_ms).prop_map(
+            |(endpoint, is_low, is_sync, ttl_ms)| Op::Submit { endpoint, is_low, is_sync, ttl_ms }
+        ),
+        6 => (endpoint.clone(), 0..4_usize)
+            .prop_map(|(endpoint, count)| Op::Claim { endpoint, count }),
+        4 => (lease.clone(), 0..4_usize).prop_map(|(lease, count)| Op::Append { lease, count }),
+        1 => lease.clone().prop_map(|lease| Op::Progress { lease }),
+        6 => (lease.clone(), 0..3_u8).prop_map(|(lease, outcome)| Op::Finish { lease, outcome }),
+        2 => lease.prop_map(|lease| Op::Release { lease }),
+        2 => (job.clone(), endpoint.clone())
+            .prop_map(|(job, endpoint)| Op::Cancel { job, endpoint }),
+        4 => job.clone().prop_map(|job| Op::Retry { job }),
+        1 => endpoint.clone().prop_map(|endpoint| Op::Purge { endpoint }),
+        1 => (job.clone(), 0..50_000_u64)
+            .prop_map(|(job, ttl_ms)| Op::ShortenTtl { job, ttl_ms }),
+        2 => (job, 0..6_u64).prop_map(|(job, next)| Op::MarkDelivered { job, next }),
+        2 => Just(Op::Expire),
+        3 => prop_oneof![1..5_000_u64, Just(60_000), Just(1_800_000)]
+            .prop_map(|ms| Op::Advance { ms }),
+        1 => endpoint.prop_map(|endpoint| Op::DeleteEndpoint { endpoint }),
+        3 => Just(Op::Crash),
+        1 => Just(Op::Close),
+    ]
+}
+
+/// Both stores on one clock, and what was seen of them.
+struct Pair {
+    dir: tempfile::TempDir,
+    clock: Arc<ManualClock>,
+    memory: MemoryStore,
+    sqlite: Option<SqliteStore>,
+    /// How tight the durable store's bounds are.
+    is_tight: bool,
+    jobs: Vec<(EndpointId, JobId)>,
+    leases: Vec<Lease>,
+}
+
+impl Pair {
+    fn new(is_tight: bool) -> Self {
+        let clock = Arc::new(ManualClock::new(START));
+        let signals = Arc::new(Signals::default());
+        let memory =
+            MemoryStore::new(NodeId(7), clock.clone(), signals).with_queue_jobs_max(QUEUE_JOBS_MAX);
+        let dir = tempfile::tempdir().unwrap();
+        let (jobs, leases) = (Vec::new(), Vec::new());
+        let mut pair = Self { dir, clock, memory, sqlite: None, is_tight, jobs, leases };
+        pair.reopen();
+        pair
+    }
+
+    fn reopen(&mut self) {
+        self.sqlite = None;
+        let mut settings = Settings { queue_jobs_max: QUEUE_JOBS_MAX, ..Settings::default() };
+        if self.is_tight {
+            settings.batch_jobs_max = 1;
+            settings.payload_cache_bytes = 0;
+            settings.chunk_cache_bytes = 0;
+            settings.write_buffer_bytes = 600;
+        }
+        let signals = Arc::new(Signals::default());
+        let opened = SqliteStore::open(self.dir.path(), self.clock.clone(), signals, settings);
+        self.sqlite = Some(opened.unwrap().0);
+    }
+
+    fn sqlite(&self) -> &SqliteStore {
+        self.sqlite.as_ref().unwrap()
+    }
+
+    /// Waits until the durable store has written all it was asked to.
+    async fn flush(&self) {
+        self.sqlite().write_catalog(Vec::new()).await.unwrap();
+    }
+
+    /// Does the same to both stores and compares the answers.
+    async fn run(&mut self, op: &Op) {
+        let (expected, found) = match op {
+            Op::Crash | Op::Close => {
+                self.flush().await;
+                if matches!(op, Op::Close) {
+                    self.sqlite().close().await;
+                }
+                self.reopen();
+                self.memory.restart();
+                return;
+            }
+            Op::Advance { ms } => {
+                self.clock.advance(*ms);
+                return;
+            }
+            Op::Submit { endpoint, is_low, is_sync, ttl_ms } => {
+                let name = ENDPOINTS[*endpoint];
+                let job = if *is_sync { sync_job(name) } else { job(name) };
+                let job = if *is_low { low_priority(job) } else { job };
+                let input = json(&format!("{}", self.jobs.len()));
+                let job = with_ttl(NewJob { input, ..job }, *ttl_ms);
+                self.jobs.push((job.endpoint.clone(), job.id));
+                both(self, async |store| format!("{:?}", store.submit(job.clone()).await)).await
+            }
+            Op::Claim { endpoint, count } => {
+                let endpoint = support::endpoint(ENDPOINTS[*endpoint]);
+                let workers: Vec<_> = (0..*count).map(|n| worker(&n.to_string())).collect();
+                let claimed = self.memory.claim(&endpoint, &workers).await;
+                let found = self.sqlite().claim(&endpoint, &workers).await;
+                self.leases.extend(claimed.iter().flatten().map(|claimed| claimed.lease));
+                (format!("{claimed:?}"), format!("{found:?}"))
+            }
+            op => {
+                let this = &*self;
+                both(this, async |store| this.answer(op, store).await).await
+            }
+        };
+        assert_eq!(expected, found, "{op:?}");
+    }
+
+    async fn answer(&self, op: &Op, store: &dyn JobStore) -> String {
+        let lease_at = |n: usize| self.leases.get(n % self.leases.len().max(1)).copied();
+        let job_at = |n: usize| self.jobs.get(n % self.jobs.len().max(1)).cloned();
+        match *op {
+            Op::Append { lease, count } => {
+                let Some(lease) = lease_at(lease) else { return String::new() };
+                let chunks = (0..count).map(|n| chunk(&n.to_string())).collect();
+                format!("{:?}", store.append_chunks(lease, chunks).await)
+            }
+            Op::Progress { lease } => {
+                let Some(lease) = lease_at(lease) else { return String::new() };
+                format!("{:?}", store.set_progress(lease, json("1")).await)
+            }
+            Op::Finish { lease, outcome } => {
+                let Some(lease) = lease_at(lease) else { return String::new() };
+                let outcome = match outcome {
+                    0 => Outcome::Completed(json("[3]")),
+                    1 => Outcome::Failed("no".into()),
+                    _ => Outcome::TimedOut,
+                };
+                format!("{:?}", store.finish(lease, outcome).await)
+            }
+            Op::Release { lease } => {
+                let Some(lease) = lease_at(lease) else { return String::new() };
+                format!("{:?}", store.release(lease).await)
+            }
+            Op::Cancel { job, endpoint } => {
+                let Some((_, id)) = job_at(job) else { return String::new() };
+                let endpoint = support::endpoint(ENDPOINTS[endpoint]);
+                format!("{:?}", store.cancel(&endpoint, id).await)
+            }
+            Op::Retry { job } => {
+                let Some((endpoint, id)) = job_at(job) else { return String::new() };
+                format!("{:?}", store.retry(&endpoint, id).await)
+            }
+            Op::Purge { endpoint } => {
+                format!("{:?}", store.purge(&support::endpoint(ENDPOINTS[endpoint])).await)
+            }
+            Op::ShortenTtl { job, ttl_ms } => {
+                let Some((endpoint, id)) = job_at(job) else { return String::new() };
+                format!("{:?}", store.shorten_ttl(&endpoint, id, ttl_ms).await)
+            }
+            Op::MarkDelivered { job, next } => {
+                let Some((_, id)) = job_at(job) else { return String::new() };
+                format!("{:?}", store.mark_delivered(id, next).await)
+            }
+            Op::Expire => format!("{:?}", store.expire().await),
+            Op::DeleteEndpoint { endpoint } => {
+                let endpoint = support::endpoint(ENDPOINTS[endpoint]);
+                format!("{:?}", store.delete_endpoint(&endpoint).await)
+            }
+            Op::Submit { .. } | Op::Claim { .. } | Op::Advance { .. } | Op::Crash | Op::Close => {
+                unreachable!("is done in `run`")
+            }
+        }
+    }
+
+    /// Compares all that can be read.
+    async fn compare(&self) {
+        self.flush().await;
+        for name in ENDPOINTS {
+            let endpoint = endpoint(name);
+            let expected = self.memory.counts(&endpoint).await;
+            assert_eq!(self.sqlite().counts(&endpoint).await, expected, "{name}");
+        }
+        assert_eq!(self.sqlite().stats().jobs, self.memory.stats().jobs);
+        for (endpoint, id) in &self.jobs {
+            let (expected, found) = both(self, async |store| {
+                let record = store.job(endpoint, *id).await.unwrap();
+                let input = store.input(*id).await.unwrap().map(|input| input.as_str().to_owned());
+                let output = store.output(*id).await.unwrap().map(|json| json.as_str().to_owned());
+                let chunks = store.chunks(*id, 1, 3, 2).await.unwrap().chunks.len();
+                format!("{record:?} {input:?} {output:?} {chunks}")
+            })
+            .await;
+            assert_eq!(expected, found);
+        }
+    }
+}
+
+async fn both(pair: &Pair, ask: impl AsyncFn(&dyn JobStore) -> String) -> (String, String) {
+    let expected = ask(&pair.memory).await;
+    (expected, ask(pair.sqlite()).await)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        // A fifth of the usual number (set PROPTEST_CASES for more): a case syncs the disk often.
+        cases: ProptestConfig::default().cases / 5,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn the_stores_agree(ops in prop::collection::vec(op(), 1..120), is_tight in any::<bool>()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let mut pair = Pair::new(is_tight);
+            for op in &ops {
+                pair.run(op).await;
+                pair.compare().await;
+            }
+        });
+    }
+}

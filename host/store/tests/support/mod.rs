@@ -1,0 +1,81 @@
+//! Stores on a clock that stands still, and short ways to use them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, WorkerId};
+use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
+use gristmill_core::payload::Json;
+use gristmill_core::policy::Policy;
+use gristmill_core::record::{Chunk, NewJob};
+use gristmill_core::signals::Signals;
+use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_store::{Recovery, Settings, SqliteStore};
+
+pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+#[allow(dead_code, reason = "not every test binary uses all of the support")]
+pub(crate) const TTL_MS: u64 = 86_400_000;
+pub(crate) const TIMEOUT_MS: u64 = 600_000;
+#[allow(dead_code, reason = "not every test binary uses all of the support")]
+pub(crate) const QUEUE_JOBS_MAX: usize = 1_500;
+
+#[allow(dead_code, reason = "not every test binary uses all of the support")]
+pub(crate) fn settings() -> Settings {
+    Settings { queue_jobs_max: QUEUE_JOBS_MAX, ..Settings::default() }
+}
+
+#[allow(dead_code, reason = "not every test binary uses all of the support")]
+pub(crate) fn open(
+    dir: &Path,
+    clock: &Arc<ManualClock>,
+    signals: &Arc<Signals>,
+) -> (SqliteStore, Recovery) {
+    SqliteStore::open(dir, clock.clone(), signals.clone(), settings()).unwrap()
+}
+
+pub(crate) fn endpoint(name: &str) -> EndpointId {
+    EndpointId::new(name).unwrap()
+}
+
+pub(crate) fn worker(name: &str) -> WorkerId {
+    WorkerId::new(name).unwrap()
+}
+
+pub(crate) fn json(text: &str) -> Json {
+    Json::parse(text.to_owned()).unwrap()
+}
+
+pub(crate) fn chunk(text: &str) -> Chunk {
+    Chunk { output: json(text), metrics: None, part: None }
+}
+
+pub(crate) fn job(endpoint: &str) -> NewJob {
+    NewJob {
+        id: JobId::generate(Submission::Async, NodeId(7)),
+        endpoint: self::endpoint(endpoint),
+        owner: OwnerId::new("owner").unwrap(),
+        input: json(r#"{"n":1}"#),
+        policy: Policy { execution_timeout_ms: TIMEOUT_MS, ttl_ms: TTL_MS, low_priority: false },
+        retention_ms: RETENTION_ASYNC_MS,
+        webhook: None,
+        s3_config: None,
+    }
+}
+
+#[allow(dead_code, reason = "not every test binary uses all of the support")]
+pub(crate) fn sync_job(endpoint: &str) -> NewJob {
+    let id = JobId::generate(Submission::Sync, NodeId(7));
+    NewJob { id, retention_ms: RETENTION_SYNC_MS_MIN, ..job(endpoint) }
+}
+
+#[allow(dead_code, reason = "not every test binary uses all of the support")]
+pub(crate) fn low_priority(mut job: NewJob) -> NewJob {
+    job.policy.low_priority = true;
+    job
+}
+
+#[allow(dead_code, reason = "not every test binary uses all of the support")]
+pub(crate) fn with_ttl(mut job: NewJob, ttl_ms: u64) -> NewJob {
+    job.policy.ttl_ms = ttl_ms;
+    job
+}
