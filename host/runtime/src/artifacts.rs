@@ -1,0 +1,299 @@
+//! Uploaded components on disk and in memory. `components/<digest>.wasm` is what was uploaded, the
+//! truth; `artifacts/<engine>/<digest>.cwasm` is what was compiled from it, a cache whose digests
+//! are kept elsewhere ([`ArtifactRecords`]): native code runs with the host's rights, so a
+//! compiled file that is not the recorded one is never loaded but compiled again.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gristmill_core::catalog::Component;
+use gristmill_core::endpoint::{ComponentDigest, Metering};
+use gristmill_core::limits::COMPONENT_BYTES_MAX;
+use gristmill_core::time::Timestamp;
+use quick_cache::sync::Cache;
+use tracing::{info, warn};
+use wasmtime::component::Component as CompiledComponent;
+
+use crate::bindings::HandlerPre;
+use crate::compile::{CompileError, CompileTask, Compiler};
+use crate::component::{RejectedComponent, causes, check_preamble, names, prepare};
+use crate::engine::{Engines, RunEngine, compile_engine, engine_key};
+use crate::files;
+use crate::records::ArtifactRecords;
+use crate::state::State;
+
+/// Components that are kept ready in memory. One that is not is read again, in 0.2 to 4 ms.
+const LOADED_MAX: usize = 256;
+
+/// Why an upload was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AddError {
+    /// It cannot run here; the uploader is to change it.
+    #[error(transparent)]
+    Rejected(#[from] RejectedComponent),
+    /// It is larger than [`COMPONENT_BYTES_MAX`].
+    #[error("component has {bytes} bytes, limit: {COMPONENT_BYTES_MAX} bytes")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+    /// The host could not check or compile it.
+    #[error("cannot compile the component: {0}")]
+    Compile(String),
+    /// The host could not store it.
+    #[error("cannot store the component: {0}")]
+    Storage(#[from] io::Error),
+}
+
+/// Why a stored component cannot run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoadError {
+    /// There is no record of it.
+    #[error("component `{0}` is not stored")]
+    Unknown(ComponentDigest),
+    /// The file with the uploaded bytes is gone, or is another.
+    #[error("the stored file of component `{0}` is missing or damaged")]
+    Damaged(ComponentDigest),
+    /// It was accepted by an earlier version of the host and is not by this one.
+    #[error(transparent)]
+    Rejected(#[from] RejectedComponent),
+    /// Anything that is the host's fault.
+    #[error("cannot load the component: {0}")]
+    Host(String),
+}
+
+/// A component that is ready to be instantiated.
+pub(crate) struct Loaded {
+    pub(crate) pre: HandlerPre<State>,
+    pub(crate) engine: Arc<RunEngine>,
+    pub(crate) metering: Metering,
+}
+
+/// All components of this host.
+#[derive(Debug)]
+pub(crate) struct Artifacts {
+    components_dir: PathBuf,
+    artifacts_dir: PathBuf,
+    engines: Engines,
+    compiler: Compiler,
+    records: Arc<dyn ArtifactRecords>,
+    loaded: Cache<(ComponentDigest, Metering), Arc<Loaded>>,
+}
+
+impl Artifacts {
+    /// Opens the directories, and removes what no engine of this process can load.
+    ///
+    /// # Errors
+    /// Those of the file system and of wasmtime.
+    pub(crate) fn open(
+        data_dir: &Path,
+        engines: Engines,
+        compiler: Compiler,
+        records: Arc<dyn ArtifactRecords>,
+    ) -> wasmtime::Result<Self> {
+        let components_dir = data_dir.join("components");
+        let artifacts_dir = data_dir.join("artifacts");
+        files::create_private_dir(&components_dir)?;
+        files::create_private_dir(&artifacts_dir)?;
+        files::remove_temporaries(&components_dir)?;
+        let keys = [Metering::Fuel, Metering::Epoch]
+            .map(|metering| Ok(engine_key(metering, &compile_engine(metering)?)));
+        let keys = keys.into_iter().collect::<wasmtime::Result<Vec<_>>>()?;
+        for entry in fs::read_dir(&artifacts_dir)? {
+            let path = entry?.path();
+            if keys.iter().all(|key| !path.ends_with(key)) {
+                info!("removing compiled components of another engine: {}", path.display());
+                fs::remove_dir_all(&path)?;
+            }
+        }
+        for key in &keys {
+            files::create_private_dir(&artifacts_dir.join(key))?;
+            files::remove_temporaries(&artifacts_dir.join(key))?;
+        }
+        let loaded = Cache::new(LOADED_MAX);
+        Ok(Self { components_dir, artifacts_dir, engines, compiler, records, loaded })
+    }
+
+    /// The engines.
+    pub(crate) fn engines(&self) -> &Engines {
+        &self.engines
+    }
+
+    /// Checks, stores and compiles what was uploaded, for the metered engine. Bytes that are known
+    /// already cost no second compile. Large components take seconds, and components are compiled
+    /// one at a time.
+    ///
+    /// # Errors
+    /// [`AddError`]; nothing is stored then.
+    pub(crate) async fn add(
+        &self,
+        bytes: Bytes,
+        uploaded_at: Timestamp,
+    ) -> Result<Component, AddError> {
+        if bytes.len() > COMPONENT_BYTES_MAX {
+            return Err(AddError::TooLarge { bytes: bytes.len() });
+        }
+        check_preamble(&bytes)?;
+        let size = bytes.len() as u64;
+        let directory = self.components_dir.clone();
+        let (digest, path) = blocking(move || {
+            let digest = ComponentDigest::of(&bytes);
+            let path = directory.join(format!("{digest}.wasm"));
+            files::write_durably(&path, &bytes)?;
+            Ok((digest, path))
+        })
+        .await?;
+        let known = self.records.find(digest);
+        let engine = self.engine(Metering::Fuel).map_err(AddError::Compile)?;
+        if let Some(known) = &known
+            && known.artifacts.contains_key(&engine.key)
+        {
+            return Ok(Component::clone(known));
+        }
+        let task = self.task(digest, Metering::Fuel, &engine.key);
+        let artifact_path = task.artifact.clone();
+        let compiled = self.compiler.compile(task).await;
+        if known.is_none() && compiled.is_err() {
+            blocking(move || files::remove(&path)).await?;
+        }
+        let compiled = compiled?;
+        let artifact = blocking(move || files::digest(&artifact_path)).await?;
+        let artifact = artifact.ok_or(io::ErrorKind::NotFound).map_err(io::Error::from)?;
+        let mut artifacts = known.map_or_else(Default::default, |known| known.artifacts.clone());
+        artifacts.insert(engine.key.clone(), artifact);
+        Ok(Component {
+            digest,
+            bytes: size,
+            imports: compiled.info.imports,
+            exports: compiled.info.exports,
+            uploaded_at,
+            compile_ms: u64::try_from(compiled.took.as_millis()).unwrap_or(u64::MAX),
+            artifacts,
+        })
+    }
+
+    /// The component, ready to be instantiated: from memory, else from its compiled file, else
+    /// compiled again. Callers for one component wait for one of them.
+    pub(crate) async fn load(
+        &self,
+        digest: ComponentDigest,
+        metering: Metering,
+    ) -> Result<Arc<Loaded>, LoadError> {
+        let key = (digest, metering);
+        if let Some(loaded) = self.loaded.get(&key) {
+            return Ok(loaded);
+        }
+        self.loaded.get_or_insert_async(&key, Box::pin(self.read(digest, metering))).await
+    }
+
+    /// Forgets a component and removes its files. Jobs that run it go on.
+    pub(crate) fn remove(&self, digest: ComponentDigest) -> io::Result<()> {
+        for metering in [Metering::Fuel, Metering::Epoch] {
+            self.loaded.remove(&(digest, metering));
+        }
+        for entry in fs::read_dir(&self.artifacts_dir)? {
+            files::remove(&entry?.path().join(format!("{digest}.cwasm")))?;
+        }
+        files::remove(&self.component_path(digest))
+    }
+
+    async fn read(
+        &self,
+        digest: ComponentDigest,
+        metering: Metering,
+    ) -> Result<Arc<Loaded>, LoadError> {
+        let record = self.records.find(digest).ok_or(LoadError::Unknown(digest))?;
+        let engine = self.engine(metering).map_err(LoadError::Host)?;
+        let path = self.task(digest, metering, &engine.key).artifact;
+        let expected = record.artifacts.get(&engine.key).copied();
+        let found = {
+            let path = path.clone();
+            blocking(move || files::digest(&path)).await.map_err(host_error)?
+        };
+        if expected.is_none() || found != expected {
+            if expected.is_some() && found.is_some() {
+                warn!("compiled file of component `{digest}` is not the recorded one; recompiling");
+            }
+            self.compile_again(digest, metering, &engine.key).await?;
+        }
+        let loaded = tokio::task::spawn_blocking(move || load_file(&path, engine, metering));
+        loaded.await.map_err(host_error)?.map(Arc::new)
+    }
+
+    /// Compiles a stored component for an engine, and records the compiled file's digest.
+    async fn compile_again(
+        &self,
+        digest: ComponentDigest,
+        metering: Metering,
+        key: &str,
+    ) -> Result<(), LoadError> {
+        let task = self.task(digest, metering, key);
+        let (component, artifact) = (task.component.clone(), task.artifact.clone());
+        let stored = blocking(move || files::digest(&component)).await.map_err(host_error)?;
+        if stored != Some(digest) {
+            return Err(LoadError::Damaged(digest));
+        }
+        let compiled = self.compiler.compile(task).await.map_err(|error| match error {
+            CompileError::Rejected(reason) => reason.into(),
+            CompileError::Io(_) | CompileError::NoReport(_) => host_error(error),
+        })?;
+        info!(
+            compile_ms = compiled.took.as_millis(),
+            "compiled component `{digest}` for engine `{key}`"
+        );
+        let found = blocking(move || files::digest(&artifact)).await.map_err(host_error)?;
+        let found = found.ok_or_else(|| host_error(io::Error::from(io::ErrorKind::NotFound)))?;
+        if let Err(error) = self.records.record(digest, key, found).await {
+            warn!("component `{digest}` will be compiled again after a restart: {error}");
+        }
+        Ok(())
+    }
+
+    fn engine(&self, metering: Metering) -> Result<Arc<RunEngine>, String> {
+        self.engines.get(metering).map_err(|error| causes(&error))
+    }
+
+    fn component_path(&self, digest: ComponentDigest) -> PathBuf {
+        self.components_dir.join(format!("{digest}.wasm"))
+    }
+
+    fn task(&self, digest: ComponentDigest, metering: Metering, key: &str) -> CompileTask {
+        let artifact = self.artifacts_dir.join(key).join(format!("{digest}.cwasm"));
+        CompileTask { metering, component: self.component_path(digest), artifact }
+    }
+}
+
+#[expect(unsafe_code, reason = "compiled code is loaded here, and nowhere else")]
+fn load_file(path: &Path, engine: Arc<RunEngine>, metering: Metering) -> Result<Loaded, LoadError> {
+    // SAFETY: the file was made by our compiler: its digest is the one that we recorded when it
+    // was, or we have just made it. It lies in a directory that only this user can write, is never
+    // changed in place, and wasmtime checks that it was made for this engine.
+    let component = unsafe { CompiledComponent::deserialize_file(&engine.engine, path) };
+    let component = component.map_err(|error| LoadError::Host(causes(&error)))?;
+    let info = names(&engine.engine, &component);
+    let pre = prepare(&engine.linker, &component, &info)?;
+    Ok(Loaded { pre, engine, metering })
+}
+
+/// Runs file work where it may block.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+fn host_error(error: impl std::fmt::Display) -> LoadError {
+    LoadError::Host(error.to_string())
+}
+
+impl From<CompileError> for AddError {
+    fn from(error: CompileError) -> Self {
+        match error {
+            CompileError::Rejected(reason) => Self::Rejected(reason),
+            CompileError::Io(_) | CompileError::NoReport(_) => Self::Compile(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Compiling what somebody uploaded, in a process of its own with limits: it takes seconds of
+//! processor time and hundreds of MiB, a hostile component wants more, and the compiler is the
+//! part that reads every one of its bytes.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use gristmill_core::endpoint::Metering;
+use gristmill_core::limits::COMPONENT_BYTES_MAX;
+use rustix::process::{Resource, Rlimit, setrlimit};
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+use tokio::sync::Semaphore;
+
+use crate::component::{ComponentInfo, RejectedComponent, inspect};
+use crate::engine::compile_engine;
+use crate::files;
+
+/// Processor time of one compile, in seconds. The largest components that we know take 12.
+const CPU_SECONDS_MAX: u64 = 120;
+
+/// Address space of one compile, in bytes (4 GiB). The largest need a tenth.
+const ADDRESS_SPACE_BYTES_MAX: u64 = 4 << 30;
+
+/// Largest compiled file, in bytes (1 GiB). The largest have 37 MB.
+const ARTIFACT_BYTES_MAX: u64 = 1 << 30;
+
+/// Open files of the compiling process.
+const OPEN_FILES_MAX: u64 = 64;
+
+/// Wall time of one compile.
+const WALL_TIME_MAX: Duration = Duration::from_secs(180);
+
+/// Threads of the compiling process.
+const COMPILE_THREADS: &str = "4";
+
+/// How much lower than the host's the priority of a compile is.
+const NICE: i32 = 10;
+
+/// Most bytes of the compiling process's report.
+const REPORT_BYTES_MAX: u64 = 1 << 20;
+
+/// Compiles components, one at a time.
+#[derive(Debug)]
+pub struct Compiler {
+    program: Option<(PathBuf, Vec<OsString>)>,
+    turn: Semaphore,
+}
+
+/// Why nothing was compiled, though the component is not known to be at fault.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CompileError {
+    /// The component is refused.
+    #[error(transparent)]
+    Rejected(#[from] RejectedComponent),
+    /// The compiler could not be started, or its files not read or written.
+    #[error("cannot compile: {0}")]
+    Io(#[from] std::io::Error),
+    /// The compiling process said something that is no report.
+    #[error("the compiling process ended without a report: {0}")]
+    NoReport(String),
+}
+
+/// What is compiled, for which engine, and where the result goes.
+#[derive(Debug, Clone)]
+pub(crate) struct CompileTask {
+    pub(crate) metering: Metering,
+    pub(crate) component: PathBuf,
+    pub(crate) artifact: PathBuf,
+}
+
+/// What was compiled.
+#[derive(Debug, Clone)]
+pub(crate) struct Compiled {
+    pub(crate) info: ComponentInfo,
+    pub(crate) took: Duration,
+}
+
+/// The one line that the compiling process prints.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Report {
+    Compiled(ComponentInfo),
+    Rejected(RejectedComponent),
+    Failed(String),
+}
+
+impl Compiler {
+    /// Compiles in child processes: `program args… <metering> <component> <artifact>`, which has
+    /// to call [`child_main`] with what follows `args`.
+    pub fn child(program: PathBuf, args: Vec<OsString>) -> Self {
+        Self { program: Some((program, args)), turn: Semaphore::new(1) }
+    }
+
+    /// Compiles in this process, without limits: for tests, and for one's own components.
+    pub fn in_process() -> Self {
+        Self { program: None, turn: Semaphore::new(1) }
+    }
+
+    /// Compiles one component, after those that came before.
+    ///
+    /// # Errors
+    /// [`CompileError`]; the artifact is there only on success.
+    pub(crate) async fn compile(&self, task: CompileTask) -> Result<Compiled, CompileError> {
+        let _turn = self.turn.acquire().await.map_err(std::io::Error::other)?;
+        let started = Instant::now();
+        let report = match &self.program {
+            Some((program, args)) => run_child(program, args, &task).await?,
+            None => tokio::task::spawn_blocking(move || compile(&task))
+                .await
+                .map_err(std::io::Error::other)?,
+        };
+        match report {
+            Report::Compiled(info) => Ok(Compiled { info, took: started.elapsed() }),
+            Report::Rejected(reason) => Err(reason.into()),
+            Report::Failed(error) => Err(std::io::Error::other(error).into()),
+        }
+    }
+}
+
+async fn run_child(
+    program: &Path,
+    args: &[OsString],
+    task: &CompileTask,
+) -> Result<Report, CompileError> {
+    let mut child = Command::new(program)
+        .args(args)
+        .arg(task.metering.as_str())
+        .arg(&task.component)
+        .arg(&task.artifact)
+        // It inherits nothing of the host's settings and secrets.
+        .env_clear()
+        .env("RAYON_NUM_THREADS", COMPILE_THREADS)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let finished = tokio::time::timeout(WALL_TIME_MAX, async {
+        let (stdout, stderr) = tokio::join!(read_pipe(stdout), read_pipe(stderr));
+        Ok::<_, std::io::Error>((stdout?, stderr?, child.wait().await?))
+    });
+    let Ok(finished) = finished.await else {
+        let limit = format!("it took more than {} seconds", WALL_TIME_MAX.as_secs());
+        return Err(RejectedComponent::TooExpensive(limit).into());
+    };
+    let (stdout, stderr, status) = finished?;
+    let report = stdout.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
+    match serde_json::from_slice(report.unwrap_or_default()) {
+        Ok(report) => Ok(report),
+        Err(_) => Err(without_report(status, &stderr)),
+    }
+}
+
+async fn read_pipe(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(pipe) = pipe {
+        let mut pipe = pipe.take(REPORT_BYTES_MAX);
+        pipe.read_to_end(&mut bytes).await?;
+        // What is beyond the bound is read too, so that the child does not wait for ever.
+        tokio::io::copy(&mut pipe.into_inner(), &mut tokio::io::sink()).await?;
+    }
+    Ok(bytes)
+}
+
+/// A child that was killed ran into one of its limits: the component is to blame. Anything else
+/// is ours.
+fn without_report(status: ExitStatus, stderr: &[u8]) -> CompileError {
+    const SIGXCPU: i32 = 24;
+    let stderr = String::from_utf8_lossy(stderr);
+    let last_line = stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message");
+    let reason = match status.signal() {
+        Some(SIGXCPU) => format!("it took more than {CPU_SECONDS_MAX} seconds of processor time"),
+        Some(signal) => {
+            let gib = ADDRESS_SPACE_BYTES_MAX >> 30;
+            format!("signal {signal}, perhaps for want of more than {gib} GiB: {last_line}")
+        }
+        None => return CompileError::NoReport(format!("{status}: {last_line}")),
+    };
+    RejectedComponent::TooExpensive(reason).into()
+}
+
+/// The compiling process: what the host's hidden subcommand runs. `args` are the metering, the
+/// component's path and the artifact's path. It limits itself before it reads a byte of the
+/// component, and prints one line of JSON.
+pub fn child_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let report = match limit_this_process() {
+        Ok(()) => read_task(args).map_or_else(Report::Failed, |task| compile(&task)),
+        Err(error) => Report::Failed(format!("cannot limit the compiling process: {error}")),
+    };
+    let written = serde_json::to_vec(&report)
+        .map_err(std::io::Error::from)
+        .and_then(|line| std::io::stdout().lock().write_all(&[&line, b"\n".as_slice()].concat()));
+    // Without a report the parent looks at the exit code.
+    if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn read_task(args: impl IntoIterator<Item = OsString>) -> Result<CompileTask, String> {
+    let mut args = args.into_iter();
+    let (Some(metering), Some(component), Some(artifact)) = (args.next(), args.next(), args.next())
+    else {
+        return Err("three arguments are needed".to_owned());
+    };
+    let metering = [Metering::Fuel, Metering::Epoch].into_iter().find(|m| metering == m.as_str());
+    let metering = metering.ok_or("the metering is `fuel` or `epoch`")?;
+    Ok(CompileTask { metering, component: component.into(), artifact: artifact.into() })
+}
+
+fn limit_this_process() -> std::io::Result<()> {
+    let limits = [
+        (Resource::Cpu, CPU_SECONDS_MAX),
+        (Resource::As, ADDRESS_SPACE_BYTES_MAX),
+        (Resource::Nofile, OPEN_FILES_MAX),
+        (Resource::Fsize, ARTIFACT_BYTES_MAX),
+        (Resource::Core, 0),
+    ];
+    for (resource, max) in limits {
+        let maximum = if resource == Resource::Cpu { max + 5 } else { max };
+        setrlimit(resource, Rlimit { current: Some(max), maximum: Some(maximum) })?;
+    }
+    rustix::process::nice(NICE)?;
+    Ok(())
+}
+
+/// Reads, checks, compiles and writes, in whatever process this is.
+fn compile(task: &CompileTask) -> Report {
+    let compiled = files::read_capped(&task.component, COMPONENT_BYTES_MAX)
+        .map_err(wasmtime::Error::from)
+        .and_then(|bytes| Ok((compile_engine(task.metering)?, bytes)))
+        .and_then(|(engine, bytes)| match inspect(&engine, &bytes) {
+            Ok((component, info)) => {
+                files::write_durably(&task.artifact, &component.serialize()?)?;
+                Ok(Report::Compiled(info))
+            }
+            Err(reason) => Ok(Report::Rejected(reason)),
+        });
+    compiled.unwrap_or_else(|error| Report::Failed(crate::component::causes(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{core_module, guest};
+
+    const ECHO: &str = "(call $ok (local.get $input) (local.get $input_len))";
+
+    /// Not a test of its own: what [`own_child`] runs in the child.
+    #[test]
+    #[ignore = "runs in the child processes of other tests"]
+    fn as_child() {
+        let args: Vec<_> = std::env::args_os().collect();
+        let code = child_main(args[args.len() - 3..].iter().cloned());
+        std::process::exit(i32::from(code != ExitCode::SUCCESS));
+    }
+
+    /// This test program as the compiling process.
+    fn own_child() -> Compiler {
+        let args = ["--ignored", "--exact", "compile::tests::as_child", "--nocapture"];
+        Compiler::child(std::env::current_exe().unwrap(), args.map(Into::into).into())
+    }
+
+    async fn compile_with(compiler: Compiler, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let component = directory.path().join("in.wasm");
+        let artifact = directory.path().join("out.cwasm");
+        std::fs::write(&component, bytes).unwrap();
+        let metering = Metering::Fuel;
+        let task = CompileTask { metering, component, artifact: artifact.clone() };
+        let compiled = compiler.compile(task).await;
+        assert_eq!(compiled.is_ok(), artifact.exists());
+        compiled.map(|_| std::fs::read(artifact).unwrap()).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_child_compiles_what_this_process_can_run() {
+        let by_child = compile_with(own_child(), &guest(ECHO)).await.unwrap();
+        let by_us = compile_with(Compiler::in_process(), &guest(ECHO)).await.unwrap();
+        assert!(by_child == by_us, "the same bytes");
+    }
+
+    #[tokio::test]
+    async fn a_child_says_why_it_refuses() {
+        let refused = compile_with(own_child(), &core_module()).await.unwrap_err();
+        assert!(refused.starts_with("the file is a core WebAssembly module"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_child_that_dies_is_told_from_one_that_is_broken() {
+        let shell =
+            |script: &str| Compiler::child("/bin/sh".into(), vec!["-c".into(), script.into()]);
+        for (script, expected) in [
+            ("kill -XCPU $$", "component could not be compiled within its limits: it took more"),
+            ("echo oom >&2; kill -ABRT $$", "component could not be compiled within its limits: s"),
+            ("echo no >&2; exit 3", "the compiling process ended without a report: exit status: 3"),
+            ("exec yes >&2", ""),
+        ] {
+            // The last one never ends by itself: dropping the compile ends it.
+            let limit = Duration::from_secs(if expected.is_empty() { 1 } else { 60 });
+            let component = guest(ECHO);
+            let compiling = compile_with(shell(script), &component);
+            let Ok(error) = tokio::time::timeout(limit, compiling).await else {
+                assert_eq!(expected, "", "{script}");
+                continue;
+            };
+            let error = error.unwrap_err();
+            assert!(error.starts_with(expected) && !expected.is_empty(), "{error}");
+        }
+        let missing = Compiler::child("/nonexistent/compiler".into(), vec![]);
+        let error = compile_with(missing, &guest(ECHO)).await.unwrap_err();
+        assert!(error.starts_with("cannot compile: "), "{error}");
+    }
+}

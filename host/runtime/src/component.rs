@@ -1,0 +1,284 @@
+//! What a component must be to run here, and what this host gives it. A component that is not, or
+//! that wants more, is refused when it is uploaded, with a sentence that names what is wrong.
+
+use serde::{Deserialize, Serialize};
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Component, HasSelf, Linker};
+use wasmtime::{Engine, Result};
+
+use crate::bindings::{Handler, HandlerPre};
+use crate::limiter::{MEMORIES_MAX, TABLES_MAX};
+use crate::state::State;
+
+/// What a handler exports.
+const HANDLER_EXPORT: &str = "gristmill:handler/run@0.1.0";
+
+/// All packages of which a component may import interfaces, with those interfaces. The list words
+/// the refusal of anything else; the linker has the last word on what is on it.
+const PROVIDED: [(&str, &str, &[&str]); 8] = [
+    ("gristmill:handler", "0.1", &["types", "context", "output", "log", "http"]),
+    ("wasi:io", "0.2", &["error", "poll", "streams"]),
+    ("wasi:clocks", "0.2", &["monotonic-clock", "wall-clock"]),
+    ("wasi:random", "0.2", &["random", "insecure", "insecure-seed"]),
+    (
+        "wasi:cli",
+        "0.2",
+        &[
+            "environment",
+            "exit",
+            "stdin",
+            "stdout",
+            "stderr",
+            "terminal-input",
+            "terminal-output",
+            "terminal-stdin",
+            "terminal-stdout",
+            "terminal-stderr",
+        ],
+    ),
+    ("wasi:filesystem", "0.2", &["types", "preopens"]),
+    (
+        "wasi:sockets",
+        "0.2",
+        &[
+            "network",
+            "instance-network",
+            "ip-name-lookup",
+            "tcp",
+            "tcp-create-socket",
+            "udp",
+            "udp-create-socket",
+        ],
+    ),
+    ("wasi:http", "0.2", &["types", "outgoing-handler"]),
+];
+
+/// What an accepted component imports and exports, as `namespace:package/interface@version`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ComponentInfo {
+    /// Its imports.
+    pub(crate) imports: Vec<String>,
+    /// Its exports.
+    pub(crate) exports: Vec<String>,
+}
+
+/// Why bytes are not a component that can run here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RejectedComponent {
+    /// Nothing at all.
+    #[error("the file is empty")]
+    Empty,
+    /// Not WebAssembly at all.
+    #[error("the file is not WebAssembly: it does not begin with the bytes of a component")]
+    NotWasm,
+    /// A core module, such as `wasm32-unknown-unknown` or `wasm32-wasip1` builds.
+    #[error(
+        "the file is a core WebAssembly module, not a component: build it for `wasm32-wasip2`, or \
+         wrap it with `wasm-tools component new`"
+    )]
+    CoreModule,
+    /// A component that is broken, or that uses a feature which is switched off.
+    #[error("not a valid component: {0}")]
+    Invalid(String),
+    /// It imports what this host does not have.
+    #[error("component imports `{0}`, which this host does not provide")]
+    UnknownImport(String),
+    /// It imports what this host has in another shape, such as from a later version.
+    #[error("component imports `{import}`, which this host provides differently: {difference}")]
+    MismatchedImport {
+        /// The import.
+        import: String,
+        /// What differs.
+        difference: String,
+    },
+    /// It is no handler.
+    #[error(
+        "component does not export `{HANDLER_EXPORT}`, so it is not a handler; its exports: {0}"
+    )]
+    NoHandler(String),
+    /// Its handler has another type.
+    #[error("component exports `{HANDLER_EXPORT}` with another type: {0}")]
+    MismatchedHandler(String),
+    /// It has more parts than one job may have.
+    #[error("component needs {count} {what}, limit: {max}")]
+    TooManyParts {
+        /// Memories or tables.
+        what: String,
+        /// How many it needs.
+        count: u32,
+        /// How many a job may have.
+        max: u32,
+    },
+    /// Compiling it took more than it may.
+    #[error("component could not be compiled within its limits: {0}")]
+    TooExpensive(String),
+}
+
+/// Looks at the first bytes: what is certainly no component is refused before it costs anything.
+///
+/// # Errors
+/// [`RejectedComponent::Empty`], [`RejectedComponent::NotWasm`] and
+/// [`RejectedComponent::CoreModule`].
+pub(crate) fn check_preamble(bytes: &[u8]) -> Result<(), RejectedComponent> {
+    match bytes {
+        [] => Err(RejectedComponent::Empty),
+        // Magic, then version and layer as 16-bit numbers; layer 1 is a component.
+        [0, b'a', b's', b'm', _, _, 1, 0, ..] => Ok(()),
+        [0, b'a', b's', b'm', _, _, 0, 0, ..] => Err(RejectedComponent::CoreModule),
+        _ => Err(RejectedComponent::NotWasm),
+    }
+}
+
+/// Compiles a component and checks that it can run here. Takes up to minutes of processor time
+/// and hundreds of MiB for what somebody uploaded: see `compile`.
+///
+/// # Errors
+/// [`RejectedComponent`] with the first thing that is wrong.
+pub(crate) fn inspect(
+    engine: &Engine,
+    bytes: &[u8],
+) -> Result<(Component, ComponentInfo), RejectedComponent> {
+    check_preamble(bytes)?;
+    let component = Component::from_binary(engine, bytes)
+        .map_err(|error| RejectedComponent::Invalid(causes(&error)))?;
+    let info = names(engine, &component);
+    if let Some(import) = info.imports.iter().find(|import| !is_provided(import)) {
+        return Err(RejectedComponent::UnknownImport(import.clone()));
+    }
+    let Some(resources) = component.resources_required() else {
+        // Only a component that imports core modules has none, and those are not provided.
+        return Err(RejectedComponent::Invalid("it imports a core module".to_owned()));
+    };
+    let parts = [
+        ("memories", resources.num_memories, MEMORIES_MAX),
+        ("tables", resources.num_tables, TABLES_MAX),
+    ];
+    for (what, count, max) in parts {
+        if count > max {
+            return Err(RejectedComponent::TooManyParts { what: what.to_owned(), count, max });
+        }
+    }
+    let linker = linker(engine).map_err(|error| RejectedComponent::Invalid(causes(&error)))?;
+    prepare(&linker, &component, &info)?;
+    Ok((component, info))
+}
+
+/// Joins a component with what it imports, ready to be instantiated.
+///
+/// # Errors
+/// [`RejectedComponent`] when the host does not fit it, which [`inspect`] has ruled out unless the
+/// host has changed since.
+pub(crate) fn prepare(
+    linker: &Linker<State>,
+    component: &Component,
+    info: &ComponentInfo,
+) -> Result<HandlerPre<State>, RejectedComponent> {
+    let pre = linker.instantiate_pre(component).map_err(|error| mismatch(&error, info))?;
+    let is_handler = |export: &&String| export.starts_with("gristmill:handler/run@0.1.");
+    if info.exports.iter().find(is_handler).is_none() {
+        let exports = match info.exports.as_slice() {
+            [] => "none".to_owned(),
+            exports => exports.join(", "),
+        };
+        return Err(RejectedComponent::NoHandler(exports));
+    }
+    HandlerPre::new(pre).map_err(|error| RejectedComponent::MismatchedHandler(causes(&error)))
+}
+
+/// The names of a component's imports and exports.
+pub(crate) fn names(engine: &Engine, component: &Component) -> ComponentInfo {
+    let kind = component.component_type();
+    let text = |(name, _): (&str, ComponentItem)| name.to_owned();
+    ComponentInfo {
+        imports: kind.imports(engine).map(|(name, item)| text((name, item.ty))).collect(),
+        exports: kind.exports(engine).map(|(name, item)| text((name, item.ty))).collect(),
+    }
+}
+
+/// All that a handler may import: its world, and WASI 0.2. Of WASI everything is linked, since
+/// some languages import all of it always; what is not for handlers is refused when it is called.
+///
+/// # Errors
+/// When two of the parts define the same name.
+pub(crate) fn linker(engine: &Engine) -> Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
+    Handler::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)?;
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    Ok(linker)
+}
+
+fn is_provided(import: &str) -> bool {
+    let (name, version) = import.split_once('@').unwrap_or((import, ""));
+    let (package, interface) = name.split_once('/').unwrap_or((name, ""));
+    PROVIDED.iter().any(|(provided, track, interfaces)| {
+        let rest = version.strip_prefix(track);
+        *provided == package
+            && interfaces.contains(&interface)
+            && rest.is_some_and(|patch| patch.starts_with('.') && !patch.contains('-'))
+    })
+}
+
+fn mismatch(error: &wasmtime::Error, info: &ComponentInfo) -> RejectedComponent {
+    let text = error.to_string();
+    let named = info.imports.iter().find(|import| text.contains(&format!("`{import}`")));
+    match named {
+        Some(import) => RejectedComponent::MismatchedImport {
+            import: import.clone(),
+            difference: join_causes(error.chain().skip(1)),
+        },
+        None => RejectedComponent::Invalid(causes(error)),
+    }
+}
+
+/// An error and its causes on one line, without backtraces.
+pub(crate) fn causes(error: &wasmtime::Error) -> String {
+    join_causes(error.chain())
+}
+
+fn join_causes<'a>(causes: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>) -> String {
+    const TEXT_BYTES_MAX: usize = 500;
+    let texts: Vec<_> = causes
+        .map(|cause| cause.to_string().lines().collect::<Vec<_>>().join(" "))
+        .filter(|text| !text.is_empty())
+        .collect();
+    let mut text = texts.join(": ");
+    text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::endpoint::Metering;
+
+    use super::*;
+    use crate::engine::compile_engine;
+
+    /// A component that imports nothing but this name, as an instance without members.
+    fn importer(name: &str) -> Vec<u8> {
+        wat::parse_str(format!("(component (import \"{name}\" (instance)))")).unwrap()
+    }
+
+    #[test]
+    fn versions_of_one_track_are_provided_and_no_other() {
+        let engine = compile_engine(Metering::Epoch).unwrap();
+        let refusal = |name: &str| inspect(&engine, &importer(name)).err().unwrap();
+        for known in ["wasi:io/poll@0.2.0", "wasi:io/poll@0.2.99", "gristmill:handler/log@0.1.7"] {
+            // It is refused only since it exports nothing.
+            assert!(matches!(refusal(known), RejectedComponent::NoHandler(_)), "{known}");
+        }
+        for unknown in [
+            "wasi:io/poll@0.3.0",
+            "wasi:io/poll@0.2.0-rc-1",
+            "wasi:io/poll@0.20.0",
+            "wasi:io/poll",
+            "gristmill:handler/log@0.2.0",
+            "gristmill:handler/run@0.1.0",
+            "poll",
+        ] {
+            let expected = RejectedComponent::UnknownImport(unknown.to_owned());
+            assert_eq!(refusal(unknown), expected);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Outgoing HTTP, for both interfaces that handlers have for it: the one-shot `http.send` and
+//! `wasi:http`. The endpoint's list says which hosts; the resolver says which addresses. Redirects
+//! are returned, never followed, so each hop is checked; no proxy, no cookies, and no connection
+//! that another job has used.
+
+mod client;
+mod resolver;
+mod wasi_http;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gristmill_core::egress::{Permission, is_public};
+use gristmill_core::endpoint::Deployment;
+use http::{HeaderMap, Method};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use url::{Host, Url};
+
+pub(crate) use client::Egress;
+use client::{Reach, without_hop_headers};
+use resolver::NoPublicAddress;
+
+/// Largest body of a request or a response, in bytes (16 MiB). A larger one fails the request.
+pub(crate) const HTTP_BODY_BYTES_MAX: usize = 16 << 20;
+
+/// Requests of one job that are open at one time, until their answers are read or dropped. More
+/// are refused: a handler that holds them all would wait for itself.
+const REQUESTS_PER_JOB_MAX: usize = 64;
+
+/// Why a request was not made, or failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EgressError {
+    /// The endpoint's list does not have the host.
+    #[error("endpoint `{endpoint}` does not allow requests to `{host}:{port}`")]
+    NotAllowed { endpoint: String, host: String, port: u16 },
+    /// The host is on the list, but it is an address of the host's own network.
+    #[error("`{host}` has an address that is not public")]
+    NotPublic { host: String },
+    /// Not a request that can be made.
+    #[error("{0}")]
+    Invalid(String),
+    /// The job has too many open requests.
+    #[error("the job has {REQUESTS_PER_JOB_MAX} open requests, which is the limit")]
+    TooMany,
+    /// No answer in time.
+    #[error("the request timed out")]
+    Timeout,
+    /// No connection.
+    #[error("{0}")]
+    Connect(String),
+    /// Anything else.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// A request that a handler wants to make.
+#[derive(Debug)]
+pub(crate) struct OutgoingRequest {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Option<reqwest::Body>,
+}
+
+/// One open request's share of what the job, and the process, may have open.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    _of_job: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
+}
+
+/// What one job may send, and for how long.
+#[derive(Debug, Clone)]
+pub(crate) struct JobEgress {
+    egress: Arc<Egress>,
+    deployment: Arc<Deployment>,
+    deadline: Instant,
+    in_flight: Arc<Semaphore>,
+}
+
+impl JobEgress {
+    pub(crate) fn new(egress: Arc<Egress>, deployment: Arc<Deployment>, deadline: Instant) -> Self {
+        let in_flight = Arc::new(Semaphore::new(REQUESTS_PER_JOB_MAX));
+        Self { egress, deployment, deadline, in_flight }
+    }
+
+    /// Time until the attempt is stopped.
+    fn remaining(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Sends a request and waits for the head of the answer. The answer's slot is to be kept until
+    /// its body is read or dropped.
+    ///
+    /// # Errors
+    /// [`EgressError`], before a byte is sent when the destination is not permitted.
+    pub(crate) async fn send(
+        &self,
+        request: OutgoingRequest,
+    ) -> Result<(reqwest::Response, Slot), EgressError> {
+        let reach = self.reach(&request.method, &request.url)?;
+        let of_job =
+            self.in_flight.clone().try_acquire_owned().map_err(|_| EgressError::TooMany)?;
+        let slot = Slot { _of_job: of_job, _of_all: self.egress.slot().await };
+        let mut sending = self
+            .egress
+            .client(reach)?
+            .request(request.method, request.url)
+            .headers(without_hop_headers(request.headers))
+            .timeout(self.remaining());
+        if let Some(body) = request.body {
+            sending = sending.body(body);
+        }
+        let mut response = sending.send().await?;
+        let headers = std::mem::take(response.headers_mut());
+        *response.headers_mut() = without_hop_headers(headers);
+        Ok((response, slot))
+    }
+
+    /// What a request to this URL may reach.
+    fn reach(&self, method: &Method, url: &Url) -> Result<Reach, EgressError> {
+        let default_port = match url.scheme() {
+            "http" => 80,
+            "https" => 443,
+            other => return Err(EgressError::Invalid(format!("`{other}` is not http or https"))),
+        };
+        if *method == Method::CONNECT {
+            return Err(EgressError::Invalid("CONNECT is not supported".to_owned()));
+        }
+        let Some(host) = url.host() else {
+            return Err(EgressError::Invalid("the URL has no host".to_owned()));
+        };
+        let port = url.port().unwrap_or(default_port);
+        let name = host.to_string();
+        let endpoint = &self.deployment.endpoint;
+        // An address in the URL is never resolved, so it is looked at here.
+        let is_inner_address = match host {
+            Host::Ipv4(address) => !is_public(address.into()),
+            Host::Ipv6(address) => !is_public(address.into()),
+            Host::Domain(_) => false,
+        };
+        match endpoint.allowed_hosts.permission(&name, port, default_port) {
+            Permission::AnyAddress => Ok(Reach::AnyAddress),
+            Permission::Public if is_inner_address => Err(EgressError::NotPublic { host: name }),
+            Permission::Public => Ok(Reach::PublicAddresses),
+            Permission::Denied => {
+                Err(EgressError::NotAllowed { endpoint: endpoint.id.to_string(), host: name, port })
+            }
+        }
+    }
+}
+
+impl From<reqwest::Error> for EgressError {
+    fn from(error: reqwest::Error) -> Self {
+        let chain = || std::iter::successors(std::error::Error::source(&error), |e| e.source());
+        if let Some(refused) = chain().find_map(|cause| cause.downcast_ref::<NoPublicAddress>()) {
+            return Self::NotPublic { host: refused.host.clone() };
+        }
+        // The innermost cause is what a person can act on, such as "connection refused".
+        let cause = chain().last().map_or_else(|| error.to_string(), ToString::to_string);
+        if error.is_timeout() {
+            Self::Timeout
+        } else if error.is_connect() {
+            Self::Connect(format!("cannot connect: {cause}"))
+        } else if error.is_builder() {
+            Self::Invalid(cause)
+        } else {
+            Self::Other(format!("the request failed: {cause}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+use gristmill_core::egress::AllowedHosts;
+use http_body_util::{BodyExt as _, Empty, Full};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use wasmtime_wasi_http::{Error, WasiHttpHooks as _};
+
+use super::*;
+use crate::bindings::gristmill::handler::http::{Host as _, HttpError, Request, Response};
+use crate::deadline::Watch;
+use crate::state::State;
+use crate::testing::{Run, TestSandbox, guest};
+
+/// A server on a free port of this machine. It answers `/redirect` with one to itself, `/huge`
+/// with more than may be, `/silent` never, and all else with the request that it got.
+async fn server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let request = read_request(&mut socket).await;
+                let path = request.split(' ').nth(1).unwrap_or("").to_owned();
+                let (status, body) = match path.as_str() {
+                    "/redirect" => (format!("302 Found\r\nlocation: http://127.0.0.1:{port}/"), ""),
+                    "/silent" => return std::future::pending().await,
+                    _ => ("200 OK".to_owned(), request.as_str()),
+                };
+                let body = match path.as_str() {
+                    "/huge" => "x".repeat(HTTP_BODY_BYTES_MAX + 1),
+                    _ => body.to_owned(),
+                };
+                let framing = match path.as_str() {
+                    "/huge" => String::new(), // ends with the connection
+                    _ => format!("content-length: {}\r\n", body.len()),
+                };
+                let head = format!("HTTP/1.1 {status}\r\n{framing}connection: close\r\n\r\n");
+                // A client that has seen enough closes first.
+                let _ = socket.write_all(format!("{head}{body}").as_bytes()).await;
+            });
+        }
+    });
+    port
+}
+
+async fn read_request(socket: &mut TcpStream) -> String {
+    let mut request = String::new();
+    let mut buffer = [0; 4_096];
+    loop {
+        let got = socket.read(&mut buffer).await.unwrap();
+        request.push_str(str::from_utf8(&buffer[..got]).unwrap());
+        let Some((head, body)) = request.split_once("\r\n\r\n") else { continue };
+        let is_whole = match head.split_once("content-length: ") {
+            Some((_, length)) => {
+                body.len() >= length.lines().next().unwrap().parse::<usize>().unwrap()
+            }
+            None => !head.contains("chunked") || body.ends_with("0\r\n\r\n"),
+        };
+        if is_whole || got == 0 {
+            return request;
+        }
+    }
+}
+
+/// The host's side of a job of an endpoint that allows these hosts.
+async fn job(allowed: &[String]) -> State {
+    let sandbox = TestSandbox::open();
+    let mut run = Run::of(&sandbox.add(guest("unreachable")).await);
+    let hosts = allowed.iter().map(|host| host.parse().unwrap());
+    run.endpoint.allowed_hosts = AllowedHosts::new(hosts.collect());
+    let attempt = run.attempt();
+    let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
+    State::new(attempt, run.sink, watch, Egress::new())
+}
+
+fn get(url: String) -> Request {
+    let (method, headers, body) = ("GET".to_owned(), vec![], vec![]);
+    Request { method, url, headers, body, timeout_ms: Some(5_000) }
+}
+
+async fn send(allowed: &[String], url: String) -> Result<Response, HttpError> {
+    job(allowed).await.send(get(url)).await
+}
+
+fn denied(result: Result<Response, HttpError>) -> String {
+    match result {
+        Err(HttpError::Denied(reason)) => reason,
+        other => panic!("not denied: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn only_listed_hosts_are_reached() {
+    let port = server().await;
+    let url = |host: &str| format!("http://{host}:{port}/");
+    let listed = |host: &str| [format!("{host}:{port}")];
+
+    let none = denied(send(&[], url("127.0.0.1")).await);
+    assert_eq!(none, format!("endpoint `e` does not allow requests to `127.0.0.1:{port}`"));
+    let other_port = [format!("127.0.0.1:{}", port ^ 1)];
+    denied(send(&other_port, url("127.0.0.1")).await);
+    denied(send(&listed("127.0.0.1"), url("localhost")).await);
+    assert_eq!(send(&listed("127.0.0.1"), url("127.0.0.1")).await.unwrap().status, 200);
+    // Other spellings of the address are the address.
+    assert_eq!(send(&listed("127.0.0.1"), url("0x7f.1")).await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_listed_name_reaches_public_addresses_only() {
+    let port = server().await;
+    let url = format!("http://localhost:{port}/");
+    let reason = denied(send(&[format!("localhost:{port}")], url.clone()).await);
+    assert_eq!(reason, "`localhost` has an address that is not public");
+    let marked = [format!("localhost:{port}!private")];
+    assert_eq!(send(&marked, url).await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn redirects_are_returned() {
+    let port = server().await;
+    let allowed = [format!("127.0.0.1:{port}")];
+    let response = send(&allowed, format!("http://127.0.0.1:{port}/redirect")).await.unwrap();
+    assert_eq!(response.status, 302);
+    let location = response.headers.iter().find(|(name, _)| name == "location").unwrap();
+    assert_eq!(location.1, format!("http://127.0.0.1:{port}/"));
+}
+
+#[tokio::test]
+async fn hop_headers_stay_here_and_others_go() {
+    let port = server().await;
+    let allowed = [format!("127.0.0.1:{port}")];
+    let mut request = get(format!("http://127.0.0.1:{port}/x"));
+    request.method = "post".to_owned();
+    request.body = b"flour".to_vec();
+    let headers = [
+        ("host", "evil.example"),
+        ("connection", "upgrade"),
+        ("upgrade", "h2c"),
+        ("transfer-encoding", "chunked"),
+        ("content-length", "1"),
+        ("x-mill", "a"),
+        ("x-mill", "b"),
+    ];
+    request.headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let response = job(&allowed).await.send(request).await.unwrap();
+    let seen = String::from_utf8(response.body).unwrap().to_ascii_lowercase();
+    assert!(seen.starts_with("post /x http/1.1\r\n"), "{seen}");
+    assert!(seen.contains(&format!("host: 127.0.0.1:{port}\r\n")), "{seen}");
+    assert!(seen.contains("content-length: 5\r\n"), "{seen}");
+    assert!(seen.contains("x-mill: a\r\n") && seen.contains("x-mill: b\r\n"), "{seen}");
+    for absent in ["evil", "upgrade", "chunked"] {
+        assert!(!seen.contains(absent), "{absent}: {seen}");
+    }
+    assert!(!response.headers.iter().any(|(name, _)| name == "connection"));
+}
+
+#[tokio::test]
+async fn time_and_size_are_bounded() {
+    let port = server().await;
+    let allowed = [format!("127.0.0.1:{port}")];
+    let mut request = get(format!("http://127.0.0.1:{port}/silent"));
+    request.timeout_ms = Some(50);
+    let silent = job(&allowed).await.send(request).await;
+    assert!(matches!(silent, Err(HttpError::Timeout)), "{silent:?}");
+    let huge = send(&allowed, format!("http://127.0.0.1:{port}/huge")).await;
+    let max = HTTP_BODY_BYTES_MAX as u64;
+    assert!(matches!(huge, Err(HttpError::TooLarge(limit)) if limit == max), "{huge:?}");
+}
+
+#[tokio::test]
+async fn mistakes_are_told_apart() {
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let allowed = [format!("127.0.0.1:{closed}")];
+    let refused = send(&allowed, format!("http://127.0.0.1:{closed}/")).await;
+    assert!(
+        matches!(&refused, Err(HttpError::Connect(text)) if text.contains("refused")),
+        "{refused:?}"
+    );
+    for url in ["ftp://example.com/", "no url", "http://"] {
+        let invalid = send(&allowed, url.to_owned()).await;
+        assert!(matches!(invalid, Err(HttpError::InvalidRequest(_))), "{url}: {invalid:?}");
+    }
+    for method in ["CONNECT", "G T"] {
+        let mut request = get(format!("http://127.0.0.1:{closed}/"));
+        request.method = method.to_owned();
+        let invalid = job(&allowed).await.send(request).await;
+        assert!(matches!(invalid, Err(HttpError::InvalidRequest(_))), "{method}: {invalid:?}");
+    }
+}
+
+/// What `wasi:http` answers to a request with this body.
+async fn wasi_http(allowed: &[String], url: String, body: &'static str) -> Result<String, Error> {
+    let body = match body {
+        "" => Empty::new().map_err(|never| match never {}).boxed_unsync(),
+        body => Full::new(body.into()).map_err(|never| match never {}).boxed_unsync(),
+    };
+    let request = http::Request::post(url).body(body).unwrap();
+    let done = Box::new(std::future::ready(Ok(())));
+    let sending = job(allowed).await.egress.send_request(request, None, done);
+    let (response, _) = Box::into_pin(sending).await?;
+    let body = response.into_body().collect().await?.to_bytes();
+    Ok(String::from_utf8_lossy(&body).to_ascii_lowercase())
+}
+
+#[tokio::test]
+async fn wasi_http_follows_the_same_policy() {
+    let port = server().await;
+    let allowed = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+    let url = |host: &str, path: &str| format!("http://{host}:{port}{path}");
+    let seen = wasi_http(&allowed, url("127.0.0.1", "/"), "flour").await.unwrap();
+    assert!(seen.starts_with("post / http/1.1\r\n") && seen.contains("flour"), "{seen}");
+    let seen = wasi_http(&allowed, url("127.0.0.1", "/"), "").await.unwrap();
+    assert!(!seen.contains("chunked"), "{seen}");
+    let private = wasi_http(&allowed, url("localhost", "/"), "").await;
+    assert!(matches!(private, Err(Error::DestinationIpProhibited)), "{private:?}");
+    let unlisted = wasi_http(&[], url("127.0.0.1", "/"), "").await;
+    assert!(matches!(unlisted, Err(Error::HttpRequestDenied)), "{unlisted:?}");
+    let huge = wasi_http(&allowed, url("127.0.0.1", "/huge"), "").await;
+    assert!(matches!(huge, Err(Error::HttpResponseBodySize(_))), "{huge:?}");
+}
+
+#[tokio::test]
+async fn a_job_has_a_bounded_number_of_open_requests() {
+    let port = server().await;
+    let state = job(&[format!("127.0.0.1:{port}")]).await;
+    let request = || OutgoingRequest {
+        method: Method::GET,
+        url: Url::parse(&format!("http://127.0.0.1:{port}/")).unwrap(),
+        headers: HeaderMap::new(),
+        body: None,
+    };
+    let mut open = Vec::new();
+    for _ in 0..REQUESTS_PER_JOB_MAX {
+        open.push(state.egress.send(request()).await.unwrap());
+    }
+    assert!(matches!(state.egress.send(request()).await, Err(EgressError::TooMany)));
+    open.clear();
+    assert!(state.egress.send(request()).await.is_ok());
+}

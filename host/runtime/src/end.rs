@@ -1,0 +1,217 @@
+//! How an attempt ended, in one sentence for the person who submitted the job.
+
+use gristmill_core::limits::{ERROR_BYTES_MAX, OUTPUT_BYTES_MAX};
+use gristmill_core::payload::Json;
+use gristmill_core::runtime::{AttemptEnd, AttemptReport, Usage};
+use wasmtime::{Trap, WasmBacktrace};
+use wasmtime_wasi::I32Exit;
+
+use crate::bindings::exports::gristmill::handler::run::Error;
+use crate::bindings::gristmill::handler::types::Failure;
+use crate::component::causes;
+use crate::deadline::Halt;
+use crate::engine::STACK_BYTES_MAX;
+use crate::state::{HOST_CALL_BYTES_MAX, State};
+
+/// How the call of a handler ended.
+#[derive(Debug)]
+pub(crate) enum CallEnd {
+    /// It returned.
+    Returned(Result<String, Error>),
+    /// It did not: a trap, a limit, or an exit.
+    Trapped(wasmtime::Error),
+    /// It was stopped while it waited.
+    Halted(Halt),
+}
+
+/// Constructors of reports for attempts that used nothing.
+pub(crate) trait ReportExt {
+    /// Failed, with this sentence.
+    fn failed(error: String) -> Self;
+    /// Ended from outside.
+    fn halted(halt: Halt) -> Self;
+}
+
+impl ReportExt for AttemptReport {
+    fn failed(error: String) -> Self {
+        Self { end: AttemptEnd::Failed(error), usage: Usage::default() }
+    }
+
+    fn halted(halt: Halt) -> Self {
+        Self { end: halted(halt), usage: Usage::default() }
+    }
+}
+
+/// What the end of a call means for the attempt.
+pub(crate) fn attempt_end(end: CallEnd, state: &State) -> AttemptEnd {
+    let is_stopping = state.watch.is_stopping();
+    match end {
+        CallEnd::Halted(halt) => halted(halt),
+        CallEnd::Trapped(error) => match (error.downcast_ref::<Trap>(), state.watch.halt()) {
+            (Some(Trap::Interrupt), Some(halt)) => halted(halt),
+            _ if is_stopping => AttemptEnd::Stopped,
+            _ => failed(trapped(&error, state)),
+        },
+        // Even after a stop: the work is done, and whoever told it to stop decides.
+        CallEnd::Returned(Ok(output)) => returned(output),
+        // An error that follows a stop is most likely its effect, and says nothing of the job.
+        CallEnd::Returned(Err(_)) if is_stopping => AttemptEnd::Stopped,
+        CallEnd::Returned(Err(error)) => failed(handler_error(error, state)),
+    }
+}
+
+fn handler_error(error: Error, state: &State) -> String {
+    match error {
+        Error::InvalidInput(failure) => format!("invalid input: {}", sentence(failure)),
+        // A handler that caught a failed allocation does not know why it failed.
+        Error::Failed(failure) => match memory_limit(state) {
+            Some(limit) => format!("{} ({limit})", sentence(failure)),
+            None => sentence(failure),
+        },
+        Error::Cancelled => {
+            "handler says that it was cancelled, but nobody cancelled it".to_owned()
+        }
+    }
+}
+
+/// Says that the memory limit was exceeded, if the handler's last wish for memory was refused.
+fn memory_limit(state: &State) -> Option<String> {
+    let limiter = &state.limiter;
+    let size = Size(limiter.memory_bytes_max());
+    limiter.hit_memory_limit().then(|| format!("memory limit of {size} exceeded"))
+}
+
+fn halted(halt: Halt) -> AttemptEnd {
+    match halt {
+        Halt::Deadline => AttemptEnd::DeadlineReached,
+        Halt::Stopped => AttemptEnd::Stopped,
+    }
+}
+
+fn returned(output: String) -> AttemptEnd {
+    let bytes = output.len();
+    if bytes > OUTPUT_BYTES_MAX {
+        return failed(format!("output is {bytes} bytes, limit: {OUTPUT_BYTES_MAX} bytes"));
+    }
+    match Json::parse(output) {
+        Ok(output) => AttemptEnd::Returned(output),
+        Err(error) => failed(format!("handler returned invalid JSON: {error}")),
+    }
+}
+
+fn failed(mut error: String) -> AttemptEnd {
+    error.truncate(error.floor_char_boundary(ERROR_BYTES_MAX));
+    AttemptEnd::Failed(error)
+}
+
+fn sentence(failure: Failure) -> String {
+    match failure.details {
+        Some(details) => format!("{} (details: {details})", failure.message),
+        None => failure.message,
+    }
+}
+
+fn trapped(error: &wasmtime::Error, state: &State) -> String {
+    if let Some(I32Exit(status)) = error.downcast_ref() {
+        return memory_limit(state).unwrap_or_else(|| {
+            format!("handler exited with status {status} before returning a result")
+        });
+    }
+    let place = place(error);
+    match error.downcast_ref() {
+        Some(Trap::OutOfFuel) => format!("fuel limit of {} exceeded", state.fuel_max()),
+        Some(Trap::StackOverflow) => {
+            let stack = Size(STACK_BYTES_MAX as u64);
+            format!("stack overflow: handler used more than {stack} of stack{place}")
+        }
+        Some(Trap::UnreachableCodeReached) => {
+            memory_limit(state).unwrap_or_else(|| aborted(&state.log.stderr_tail(), &place))
+        }
+        Some(trap) => memory_limit(state).unwrap_or_else(|| {
+            let text = trap.to_string();
+            let text = text.strip_prefix("wasm trap: ").unwrap_or(&text);
+            format!("handler trapped: {text}{place}")
+        }),
+        None => memory_limit(state).unwrap_or_else(|| host_refused(error)),
+    }
+}
+
+/// A panic or an abort. What a handler last wrote to standard error mostly says why.
+fn aborted(stderr: &str, place: &str) -> String {
+    match stderr.rfind("panicked at ") {
+        Some(at) => {
+            let panic = stderr.get(at..).unwrap_or(stderr);
+            format!("handler {panic}")
+        }
+        None if stderr.is_empty() => format!("handler aborted (`unreachable` executed{place})"),
+        None => format!("handler aborted: {stderr}"),
+    }
+}
+
+/// A host function, or the passing of its arguments, ended the call.
+fn host_refused(error: &wasmtime::Error) -> String {
+    let text = causes(error);
+    // The type is private to wasmtime; a test holds the text.
+    if text.contains("fuel allocated for hostcalls has been exhausted") {
+        let max = Size(HOST_CALL_BYTES_MAX as u64);
+        let output = Size(OUTPUT_BYTES_MAX as u64);
+        return format!(
+            "handler passed more than {max} to the host at once; an output may have {output}"
+        );
+    }
+    format!("handler failed in a host call: {text}")
+}
+
+/// Where a trap happened, when the component still has readable names.
+fn place(error: &wasmtime::Error) -> String {
+    const NAME_BYTES_MAX: usize = 80;
+    let frame = error.downcast_ref::<WasmBacktrace>().and_then(|trace| trace.frames().first());
+    frame
+        .and_then(|frame| frame.func_name())
+        // Mangled names say less than none.
+        .filter(|name| name.len() <= NAME_BYTES_MAX && !name.starts_with('_'))
+        .map(|name| format!(", in `{name}`"))
+        .unwrap_or_default()
+}
+
+/// Bytes for people.
+struct Size(u64);
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const MIB: u64 = 1 << 20;
+        if self.0.is_multiple_of(MIB) {
+            write!(f, "{} MiB", self.0 / MIB)
+        } else {
+            write!(f, "{} bytes", self.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_told_by_its_message() {
+        let stderr = "starting thread 'main' (1) panicked at src/lib.rs:5:9: boom";
+        assert_eq!(aborted(stderr, ""), "handler panicked at src/lib.rs:5:9: boom");
+        assert_eq!(aborted("assertion failed", ", in `f`"), "handler aborted: assertion failed");
+        assert_eq!(aborted("", ", in `f`"), "handler aborted (`unreachable` executed, in `f`)");
+    }
+
+    #[test]
+    fn details_follow_the_message_and_long_errors_are_cut() {
+        let details = Some("{\"a\":1}".to_owned());
+        let failure = Failure { message: "no flour".to_owned(), details };
+        assert_eq!(sentence(failure), "no flour (details: {\"a\":1})");
+        let AttemptEnd::Failed(error) = failed("é".repeat(ERROR_BYTES_MAX)) else { panic!() };
+        assert_eq!(error.len(), ERROR_BYTES_MAX);
+    }
+
+    #[test]
+    fn sizes_are_readable() {
+        assert_eq!(Size(256 << 20).to_string(), "256 MiB");
+        assert_eq!(Size(65_537).to_string(), "65537 bytes");
+    }
+}

@@ -1,0 +1,339 @@
+//! The two engines, *metered* (epoch and fuel) and *plain* (epoch), and the thread that moves
+//! their epochs on. Fuel is a matter of code generation, so each engine has its own compiled
+//! files and its own pool; nothing of one is ever used with the other.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gristmill_core::endpoint::Metering;
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+use tracing::warn;
+use wasmtime::component::Linker;
+use wasmtime::{
+    Config, Enabled, Engine, EngineWeak, InstanceAllocationStrategy, OptLevel,
+    PoolingAllocationConfig,
+};
+
+use crate::component::linker;
+use crate::limiter;
+use crate::state::State;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// How often a running handler looks at its deadline and lets others run.
+const EPOCH_TICK: Duration = Duration::from_millis(10);
+
+/// Stack of a handler, in bytes (1 MiB). Beyond it the handler fails with a stack overflow.
+pub(crate) const STACK_BYTES_MAX: usize = MIB;
+
+/// Stack that a handler and the host functions under it share. What the handler cannot reach is
+/// for the host's frames.
+const STACK_AND_HOST_BYTES: usize = 2 * MIB;
+
+/// Address space per memory: a 32-bit memory can never leave it, so that compiled code needs no
+/// bounds checks (1.2 to 1.8 times faster).
+const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
+
+/// Kept resident per memory and table when a slot is reused and the kernel can tell which pages
+/// are dirty.
+const RESIDENT_BYTES_SCANNED: usize = 512 * KIB;
+
+/// Kept resident without that help: more than most handlers touch, so that most jobs end without
+/// a system call.
+const RESIDENT_BYTES_COPIED: usize = 2 * MIB;
+
+/// How memory for instances is allocated; chosen when the sandbox opens, by what the machine has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolChoice {
+    /// A pool whose dirty pages the kernel finds (`PAGEMAP_SCAN`). The fastest.
+    Scanned,
+    /// A pool whose first pages are rewritten after each job: the kernel is older than 6.7, or
+    /// swap is on, and a page that was swapped out might be missed by the scan.
+    Copied,
+    /// No pool: the address space for it could not be reserved. Slow.
+    OnDemand,
+}
+
+impl fmt::Display for PoolChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Scanned => "pool, 512 KiB resident, pagemap scan",
+            Self::Copied => "pool, 2 MiB resident",
+            Self::OnDemand => "on demand, no pool",
+        })
+    }
+}
+
+impl PoolChoice {
+    fn for_this_machine() -> Self {
+        // A header line, then one line per swap area. Unreadable means no procfs: assume swap.
+        let has_swap = std::fs::read_to_string("/proc/swaps")
+            .map_or(true, |swaps| swaps.lines().skip(1).any(|line| !line.trim().is_empty()));
+        if !has_swap && PoolingAllocationConfig::is_pagemap_scan_available() {
+            Self::Scanned
+        } else {
+            Self::Copied
+        }
+    }
+
+    fn strategy(self, running_jobs_max: u32) -> InstanceAllocationStrategy {
+        let (resident, scan) = match self {
+            Self::Scanned => (RESIDENT_BYTES_SCANNED, Enabled::Yes),
+            Self::Copied => (RESIDENT_BYTES_COPIED, Enabled::No),
+            Self::OnDemand => return InstanceAllocationStrategy::OnDemand,
+        };
+        // Per job as much as the limiter lets a job have, so that a job with a permit never finds
+        // the pool exhausted.
+        let jobs = running_jobs_max;
+        let mut pool = PoolingAllocationConfig::new();
+        pool.total_component_instances(jobs)
+            .total_core_instances(jobs.saturating_mul(limiter::INSTANCES_MAX))
+            .total_memories(jobs.saturating_mul(limiter::MEMORIES_MAX))
+            .total_tables(jobs.saturating_mul(limiter::TABLES_MAX))
+            .total_stacks(jobs)
+            .max_core_instances_per_component(limiter::INSTANCES_MAX)
+            .max_memories_per_component(limiter::MEMORIES_MAX)
+            .max_tables_per_component(limiter::TABLES_MAX)
+            .max_memories_per_module(limiter::MEMORIES_MAX)
+            .max_tables_per_module(limiter::TABLES_MAX)
+            .table_elements(limiter::TABLE_ELEMENTS_MAX)
+            .max_component_instance_size(10 * MIB)
+            .max_core_instance_size(10 * MIB)
+            .max_memory_size(4 << 30)
+            .linear_memory_keep_resident(resident)
+            .table_keep_resident(resident)
+            .pagemap_scan(scan);
+        InstanceAllocationStrategy::Pooling(pool)
+    }
+}
+
+/// The settings that every engine shares: those that run handlers and those that compile them.
+fn config(metering: Metering, allocation: InstanceAllocationStrategy) -> Config {
+    let mut config = Config::new();
+    // What handlers do not need is off: it is where most of the engine's advisories lie.
+    config
+        .wasm_component_model(true)
+        .concurrency_support(false)
+        .gc_support(false)
+        .wasm_gc(false)
+        .wasm_function_references(false)
+        .wasm_exceptions(false)
+        .wasm_threads(false)
+        .wasm_memory64(false)
+        .wasm_custom_page_sizes(false)
+        .shared_memory(false)
+        // The same answers on every machine.
+        .wasm_relaxed_simd(true)
+        .relaxed_simd_deterministic(true);
+    config
+        .epoch_interruption(true)
+        .consume_fuel(metering == Metering::Fuel)
+        .max_wasm_stack(STACK_BYTES_MAX)
+        .async_stack_size(STACK_AND_HOST_BYTES)
+        .allocation_strategy(allocation)
+        .memory_reservation(MEMORY_RESERVATION_BYTES)
+        .memory_guard_size(32 * MIB as u64)
+        .memory_init_cow(true)
+        .memory_guaranteed_dense_image_size(64 * MIB as u64);
+    config
+        .cranelift_opt_level(OptLevel::Speed)
+        .parallel_compilation(true)
+        .generate_address_map(true)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(20))
+        // Registering unwind tables can take quadratic time, and wasm backtraces need none.
+        .native_unwind_info(false);
+    config
+}
+
+/// An engine without a pool, for compiling.
+///
+/// # Errors
+/// When the machine is not supported.
+pub(crate) fn compile_engine(metering: Metering) -> wasmtime::Result<Engine> {
+    Engine::new(&config(metering, InstanceAllocationStrategy::OnDemand))
+}
+
+/// Names the compiled files that fit an engine: its metering, and a hash of all that shapes the
+/// code (the engine's version, its settings, the processor).
+pub(crate) fn engine_key(metering: Metering, engine: &Engine) -> String {
+    /// Hashes the same everywhere, which the standard library's hashers do not promise.
+    struct StableHasher(Sha256);
+    impl Hasher for StableHasher {
+        fn write(&mut self, bytes: &[u8]) {
+            self.0.update(bytes);
+        }
+        fn finish(&self) -> u64 {
+            let digest = self.0.clone().finalize();
+            digest.first_chunk().copied().map_or(0, u64::from_be_bytes)
+        }
+    }
+    let mut hasher = StableHasher(Sha256::new());
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    format!("{}-{:016x}", metering.as_str(), hasher.finish())
+}
+
+/// An engine with all that a handler may import.
+pub(crate) struct RunEngine {
+    pub(crate) engine: Engine,
+    pub(crate) linker: Linker<State>,
+    pub(crate) key: String,
+    pool: PoolChoice,
+}
+
+/// Both engines, each built when it is first needed.
+pub(crate) struct Engines {
+    running_jobs_max: u32,
+    fuel: OnceLock<Arc<RunEngine>>,
+    epoch: OnceLock<Arc<RunEngine>>,
+    build: Mutex<()>,
+    ticker: Ticker,
+}
+
+impl Engines {
+    /// Builds the metered engine, which endpoints use by default.
+    ///
+    /// # Errors
+    /// When no engine can be built, or the ticker's thread cannot be started.
+    pub(crate) fn new(running_jobs_max: u32) -> wasmtime::Result<Self> {
+        let engines = Self {
+            running_jobs_max,
+            fuel: OnceLock::new(),
+            epoch: OnceLock::new(),
+            build: Mutex::new(()),
+            ticker: Ticker::start()?,
+        };
+        engines.get(Metering::Fuel)?;
+        Ok(engines)
+    }
+
+    /// The engine for a metering. Building one takes some milliseconds, once.
+    ///
+    /// # Errors
+    /// When the engine cannot be built.
+    pub(crate) fn get(&self, metering: Metering) -> wasmtime::Result<Arc<RunEngine>> {
+        let cell = match metering {
+            Metering::Fuel => &self.fuel,
+            Metering::Epoch => &self.epoch,
+        };
+        if let Some(built) = cell.get() {
+            return Ok(built.clone());
+        }
+        let _one_builder = self.build.lock();
+        if let Some(built) = cell.get() {
+            return Ok(built.clone());
+        }
+        let built = Arc::new(self.build(metering)?);
+        self.ticker.add(built.engine.weak());
+        Ok(cell.get_or_init(|| built).clone())
+    }
+
+    /// How memory is allocated.
+    pub(crate) fn pool(&self) -> PoolChoice {
+        self.fuel.get().map_or(PoolChoice::OnDemand, |built| built.pool)
+    }
+
+    fn build(&self, metering: Metering) -> wasmtime::Result<RunEngine> {
+        let mut pool = PoolChoice::for_this_machine();
+        let mut built = Engine::new(&config(metering, pool.strategy(self.running_jobs_max)));
+        if let Err(error) = &built {
+            warn!(
+                error = %format_args!("{error:#}"),
+                "cannot reserve a pool for {} running jobs; sandboxes are allocated on demand, \
+                 which is slower",
+                self.running_jobs_max
+            );
+            pool = PoolChoice::OnDemand;
+            built = Engine::new(&config(metering, pool.strategy(self.running_jobs_max)));
+        }
+        let engine = built?;
+        Ok(RunEngine { linker: linker(&engine)?, key: engine_key(metering, &engine), engine, pool })
+    }
+}
+
+impl fmt::Debug for Engines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engines").field("pool", &self.pool()).finish_non_exhaustive()
+    }
+}
+
+/// One thread that moves the epochs of all engines on, every [`EPOCH_TICK`]. Joined on drop.
+struct Ticker {
+    shared: Arc<TickerShared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct TickerShared {
+    is_stopped: AtomicBool,
+    engines: Mutex<Vec<EngineWeak>>,
+}
+
+impl Ticker {
+    fn start() -> std::io::Result<Self> {
+        let shared = Arc::new(TickerShared {
+            is_stopped: AtomicBool::new(false),
+            engines: Mutex::new(Vec::new()),
+        });
+        let for_thread = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("epoch-ticker".to_owned())
+            .spawn(move || for_thread.run())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    fn add(&self, engine: EngineWeak) {
+        self.shared.engines.lock().push(engine);
+    }
+}
+
+impl TickerShared {
+    fn run(&self) {
+        while !self.is_stopped.load(Ordering::Relaxed) {
+            std::thread::sleep(EPOCH_TICK);
+            for engine in self.engines.lock().iter().filter_map(EngineWeak::upgrade) {
+                engine.increment_epoch();
+            }
+        }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.shared.is_stopped.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It cannot panic; if it did, there is nobody left to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compiling_and_running_engines_agree_on_their_files() {
+        let engines = Engines::new(2).unwrap();
+        for metering in [Metering::Fuel, Metering::Epoch] {
+            let key = engine_key(metering, &compile_engine(metering).unwrap());
+            assert_eq!(engines.get(metering).unwrap().key, key);
+        }
+        let [fuel, epoch] =
+            [Metering::Fuel, Metering::Epoch].map(|m| engines.get(m).unwrap().key.clone());
+        assert!(fuel.starts_with("fuel-") && epoch.starts_with("epoch-"));
+        assert_ne!(fuel.strip_prefix("fuel-"), epoch.strip_prefix("epoch-"));
+    }
+
+    #[test]
+    fn a_pool_beyond_the_address_space_falls_back_to_none() {
+        let engines = Engines::new(1_000_000).unwrap();
+        assert_eq!(engines.pool(), PoolChoice::OnDemand);
+    }
+}

@@ -1,0 +1,83 @@
+//! Files that are there whole or not at all.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gristmill_core::endpoint::ComponentDigest;
+
+/// How the name of a file ends that is being written.
+const TEMPORARY: &str = ".tmp";
+
+/// Numbers the files being written, so that two writers of one path do not meet.
+static WRITES: AtomicU64 = AtomicU64::new(0);
+
+/// Makes a directory that only this user can look into, with its parents.
+pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Writes a file that only this user can read. It is on stable storage when this returns; until
+/// then the path names the old file or none.
+pub(crate) fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
+    let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut temporary = path.as_os_str().to_owned();
+    let number = WRITES.fetch_add(1, Ordering::Relaxed);
+    temporary.push(format!(".{}-{number}{TEMPORARY}", std::process::id()));
+    let written = write_new(Path::new(&temporary), content)
+        .and_then(|()| fs::rename(&temporary, path))
+        .and_then(|()| File::open(directory)?.sync_all());
+    if written.is_err() {
+        // What matters is the first error.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// Reads a file of at most `bytes_max` bytes.
+pub(crate) fn read_capped(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let limit = bytes_max as u64 + 1;
+    File::open(path)?.take(limit).read_to_end(&mut content)?;
+    if content.len() > bytes_max {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(content)
+}
+
+/// The digest of a file's content; `None` when there is no such file.
+pub(crate) fn digest(path: &Path) -> io::Result<Option<ComponentDigest>> {
+    match fs::read(path) {
+        Ok(content) => Ok(Some(ComponentDigest::of(&content))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes what a process left behind that ended while it wrote into this directory.
+pub(crate) fn remove_temporaries(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.as_os_str().as_encoded_bytes().ends_with(TEMPORARY.as_bytes()) {
+            remove(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file, if it is there.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,34 @@
+//! `context`: facts about the running attempt.
+
+use std::time::Instant;
+
+use crate::bindings::gristmill::handler::context::{Host, S3Config};
+use crate::state::State;
+
+impl Host for State {
+    fn attempt(&mut self) -> u32 {
+        self.attempt.number
+    }
+
+    fn endpoint(&mut self) -> String {
+        self.attempt.deployment.endpoint.id.to_string()
+    }
+
+    fn remaining_ms(&mut self) -> u64 {
+        let remaining = self.watch.deadline().saturating_duration_since(Instant::now());
+        u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn cancelled(&mut self) -> bool {
+        self.watch.is_stopping()
+    }
+
+    fn s3(&mut self) -> Option<S3Config> {
+        self.attempt.s3_config.clone().map(|config| S3Config {
+            access_id: config.access_id,
+            access_secret: config.access_secret,
+            bucket_name: config.bucket_name,
+            endpoint_url: config.endpoint_url,
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! `http`: one request, one response, both in memory.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use url::Url;
+
+use crate::bindings::gristmill::handler::http::{Host, HttpError, Request, Response};
+use crate::egress::{EgressError, HTTP_BODY_BYTES_MAX, OutgoingRequest};
+use crate::state::State;
+
+impl Host for State {
+    async fn send(&mut self, request: Request) -> Result<Response, HttpError> {
+        let asked = request.timeout_ms.map(|ms| Duration::from_millis(ms.into()));
+        let request = outgoing(request)?;
+        let exchange = async {
+            let (response, _slot) = self.egress.send(request).await?;
+            let status = response.status().as_u16();
+            let headers = response
+                .headers()
+                .iter()
+                // A header that is no UTF-8 cannot be told in this contract.
+                .filter_map(|(name, value)| {
+                    Some((name.to_string(), std::str::from_utf8(value.as_bytes()).ok()?.to_owned()))
+                })
+                .collect();
+            let body = read_body(response).await?;
+            Ok(Response { status, headers, body })
+        };
+        // The attempt's own deadline ends the wait anyway, with the attempt.
+        match asked {
+            Some(asked) => {
+                tokio::time::timeout(asked, exchange).await.unwrap_or(Err(HttpError::Timeout))
+            }
+            None => exchange.await,
+        }
+    }
+}
+
+fn outgoing(request: Request) -> Result<OutgoingRequest, HttpError> {
+    let invalid = |what: String| HttpError::InvalidRequest(what);
+    if request.body.len() > HTTP_BODY_BYTES_MAX {
+        return Err(invalid(format!(
+            "the body has {} bytes, limit: {HTTP_BODY_BYTES_MAX} bytes",
+            request.body.len()
+        )));
+    }
+    let method = Method::from_bytes(request.method.to_ascii_uppercase().as_bytes())
+        .map_err(|_| invalid(format!("`{}` is no method", request.method)))?;
+    let url = Url::parse(&request.url).map_err(|error| invalid(format!("bad URL: {error}")))?;
+    let mut headers = HeaderMap::new();
+    for (name, value) in request.headers {
+        let name = HeaderName::try_from(name.as_str())
+            .map_err(|_| invalid(format!("`{name}` is no header name")))?;
+        let value = HeaderValue::try_from(value)
+            .map_err(|_| invalid(format!("the value of header `{name}` is malformed")))?;
+        headers.append(name, value);
+    }
+    // The length follows from the body.
+    headers.remove(http::header::CONTENT_LENGTH);
+    let body = (!request.body.is_empty()).then(|| request.body.into());
+    Ok(OutgoingRequest { method, url, headers, body })
+}
+
+async fn read_body(mut response: reqwest::Response) -> Result<Vec<u8>, HttpError> {
+    let max = HTTP_BODY_BYTES_MAX;
+    let too_large = || HttpError::TooLarge(max as u64);
+    let announced = response.content_length().unwrap_or(0);
+    if announced > max as u64 {
+        return Err(too_large());
+    }
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(EgressError::from)? {
+        if body.len() + piece.len() > max {
+            return Err(too_large());
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body)
+}
+
+impl From<EgressError> for HttpError {
+    fn from(error: EgressError) -> Self {
+        match error {
+            EgressError::NotAllowed { .. } | EgressError::NotPublic { .. } => {
+                Self::Denied(error.to_string())
+            }
+            EgressError::Invalid(_) => Self::InvalidRequest(error.to_string()),
+            EgressError::Timeout => Self::Timeout,
+            EgressError::Connect(_) => Self::Connect(error.to_string()),
+            EgressError::TooMany | EgressError::Other(_) => Self::Other(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! `output`: what a handler hands out before it returns.
+
+use gristmill_core::limits::{
+    CHUNK_BYTES_MAX, CHUNK_METRICS_BYTES_MAX, EMIT_TOTAL_BYTES_MAX, PROGRESS_BYTES_MAX,
+};
+use gristmill_core::payload::Json;
+use gristmill_core::runtime::LogLevel;
+
+use crate::bindings::gristmill::handler::output::{EmitError, Host};
+use crate::split::split;
+use crate::state::State;
+
+impl Host for State {
+    async fn emit(&mut self, output: String, metrics: Option<String>) -> Result<(), EmitError> {
+        let output = Json::parse(output)
+            .map_err(|error| EmitError::InvalidJson(format!("output is not JSON: {error}")))?;
+        let metrics = metrics.map(parse_metrics).transpose()?;
+        let bytes = (output.len() + metrics.as_ref().map_or(0, Json::len)) as u64;
+        let total = self.emitted_bytes.saturating_add(bytes);
+        if total > EMIT_TOTAL_BYTES_MAX {
+            return Err(EmitError::QuotaExceeded(EMIT_TOTAL_BYTES_MAX));
+        }
+        self.emitted_bytes = total;
+        // One by one, so that a large emit waits for room like many small ones.
+        for chunk in split(output, metrics, CHUNK_BYTES_MAX) {
+            self.sink.emit(vec![chunk]).await.map_err(|_| EmitError::Closed)?;
+            self.chunks += 1;
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, value: String) {
+        let bytes = value.len();
+        if bytes > PROGRESS_BYTES_MAX {
+            let complaint = format!(
+                "progress dropped: it has {bytes} bytes, limit: {PROGRESS_BYTES_MAX} bytes"
+            );
+            return self.log.write(LogLevel::Warn, &complaint);
+        }
+        match Json::parse(value) {
+            Ok(value) => self.sink.progress(value),
+            Err(error) => {
+                self.log.write(LogLevel::Warn, &format!("progress dropped: not JSON: {error}"));
+            }
+        }
+    }
+}
+
+fn parse_metrics(text: String) -> Result<Json, EmitError> {
+    let bytes = text.len();
+    if bytes > CHUNK_METRICS_BYTES_MAX {
+        return Err(EmitError::InvalidJson(format!(
+            "metrics have {bytes} bytes, limit: {CHUNK_METRICS_BYTES_MAX} bytes"
+        )));
+    }
+    let metrics = Json::parse(text)
+        .map_err(|error| EmitError::InvalidJson(format!("metrics are not JSON: {error}")))?;
+    if !metrics.as_str().starts_with('{') {
+        return Err(EmitError::InvalidJson("metrics are not a JSON object".to_owned()));
+    }
+    Ok(metrics)
+}

@@ -1,0 +1,37 @@
+//! The sandbox of Gristmill: one wasmtime instance per job.
+//!
+//! [`Sandbox`] is the whole of it: it takes uploaded components ([`Components`](gristmill_core::runtime::Components))
+//! and runs attempts at jobs ([`Runtime`](gristmill_core::runtime::Runtime)). The way of an attempt:
+//! a permit and a compiled component (`sandbox`, `artifacts`), a store with its limits (`state`,
+//! `limiter`), the call under two lines of defence (`attempt`, `deadline`), and one sentence for
+//! how it ended (`end`). What a handler may call lies in `host_fns`, `wasi` and `egress`.
+//!
+//! **Invariants.** This is the only crate that knows wasmtime. No component is loaded from a
+//! compiled file whose digest is not the recorded one. Nothing of an attempt outlives its permit.
+
+mod artifacts;
+mod attempt;
+mod bindings;
+pub mod compile;
+mod component;
+mod deadline;
+mod egress;
+mod end;
+mod engine;
+mod files;
+mod host_fns;
+mod limiter;
+mod log;
+mod records;
+mod sandbox;
+mod split;
+mod state;
+mod stdio;
+
+pub use compile::Compiler;
+pub use engine::PoolChoice;
+pub use records::{ArtifactRecords, MemoryRecords, RecordError};
+pub use sandbox::{OpenSandboxError, Sandbox, SandboxSettings};
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,97 @@
+//! Where the digests of compiled files are kept: in the catalog, apart from the files.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, Component};
+use gristmill_core::endpoint::ComponentDigest;
+use gristmill_core::store::StoreError;
+use parking_lot::RwLock;
+
+/// Knows the records of uploaded components. The sandbox reads one before it loads a compiled
+/// file, and adds to it when it had to compile again, such as after an update of the engine.
+#[async_trait]
+pub trait ArtifactRecords: Send + Sync + std::fmt::Debug {
+    /// The record of a component.
+    fn find(&self, component: ComponentDigest) -> Option<Arc<Component>>;
+
+    /// Keeps the digest of a newly compiled file. Does nothing when the component has no record
+    /// any more.
+    ///
+    /// # Errors
+    /// [`RecordError`] when it could not be kept; the component runs all the same, and is compiled
+    /// again by the next process.
+    async fn record(
+        &self,
+        component: ComponentDigest,
+        engine_key: &str,
+        artifact: ComponentDigest,
+    ) -> Result<(), RecordError>;
+}
+
+/// The digest of a compiled file could not be kept.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot keep the digest of a compiled component: {0}")]
+pub struct RecordError(#[from] StoreError);
+
+#[async_trait]
+impl ArtifactRecords for Catalog {
+    fn find(&self, component: ComponentDigest) -> Option<Arc<Component>> {
+        self.view().components.get(&component).cloned()
+    }
+
+    async fn record(
+        &self,
+        component: ComponentDigest,
+        engine_key: &str,
+        artifact: ComponentDigest,
+    ) -> Result<(), RecordError> {
+        let added = self.change(|view| {
+            let changed = view.components.get(&component).map(|current| {
+                let mut changed = Component::clone(current);
+                changed.artifacts.insert(engine_key.to_owned(), artifact);
+                CatalogChange::Put(CatalogEntry::Component(changed))
+            });
+            Ok::<_, StoreError>((changed.into_iter().collect(), ()))
+        });
+        Ok(added.await?)
+    }
+}
+
+/// Records that live as long as the process: for running a component without a server.
+#[derive(Debug, Default)]
+pub struct MemoryRecords {
+    components: RwLock<HashMap<ComponentDigest, Arc<Component>>>,
+}
+
+impl MemoryRecords {
+    /// No records.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self::default())
+    }
+
+    /// Adds a record, or replaces it.
+    pub fn put(&self, component: Component) {
+        self.components.write().insert(component.digest, Arc::new(component));
+    }
+}
+
+#[async_trait]
+impl ArtifactRecords for MemoryRecords {
+    fn find(&self, component: ComponentDigest) -> Option<Arc<Component>> {
+        self.components.read().get(&component).cloned()
+    }
+
+    async fn record(
+        &self,
+        component: ComponentDigest,
+        engine_key: &str,
+        artifact: ComponentDigest,
+    ) -> Result<(), RecordError> {
+        if let Some(record) = self.components.write().get_mut(&component) {
+            Arc::make_mut(record).artifacts.insert(engine_key.to_owned(), artifact);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! The sandbox as the rest of the host sees it.
+
+use std::any::Any;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::FutureExt as _;
+use gristmill_core::catalog::Component;
+use gristmill_core::endpoint::{ComponentDigest, Deployment};
+use gristmill_core::id::JobId;
+use gristmill_core::runtime::{
+    AddComponentError, Attempt, AttemptReport, AttemptSink, Components, Runtime, RuntimeLoad,
+};
+use gristmill_core::time::{Clock as _, SystemClock};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::error;
+
+use crate::artifacts::{AddError, Artifacts, Loaded};
+use crate::attempt;
+use crate::compile::Compiler;
+use crate::component::causes;
+use crate::deadline::{Halt, Watch};
+use crate::egress::Egress;
+use crate::end::ReportExt as _;
+use crate::engine::{Engines, PoolChoice};
+use crate::records::ArtifactRecords;
+use crate::state::State;
+
+/// How a sandbox is set up.
+#[derive(Debug)]
+pub struct SandboxSettings {
+    /// The directory for `components/` and `artifacts/`.
+    pub data_dir: PathBuf,
+    /// What compiles components.
+    pub compiler: Compiler,
+    /// Most jobs that run at one time, at least 1; more wait for one to end. Each may take as much
+    /// memory as its endpoint allows, and reserves 16 GiB of address space.
+    pub running_jobs_max: u32,
+}
+
+impl SandboxSettings {
+    /// 256 running jobs.
+    pub fn new(data_dir: PathBuf, compiler: Compiler) -> Self {
+        Self { data_dir, compiler, running_jobs_max: 256 }
+    }
+}
+
+/// Why a sandbox cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenSandboxError {
+    /// Files or threads.
+    #[error("cannot open the sandbox: {0}")]
+    Io(#[from] io::Error),
+    /// The engine.
+    #[error("cannot build the WebAssembly engine: {0}")]
+    Engine(String),
+}
+
+/// Runs handlers, each attempt in an instance of its own and on the tokio runtime of its caller.
+/// A host gives them a runtime apart from the one that serves HTTP.
+#[derive(Debug)]
+pub struct Sandbox {
+    artifacts: Artifacts,
+    egress: Arc<Egress>,
+    places: Arc<Semaphore>,
+    places_max: usize,
+    waiting: AtomicU64,
+}
+
+impl Sandbox {
+    /// Opens a sandbox on its data directory. Takes tens of milliseconds.
+    ///
+    /// # Errors
+    /// When the directory cannot be used, or no engine can be built on this machine.
+    pub fn open(
+        settings: SandboxSettings,
+        records: Arc<dyn ArtifactRecords>,
+    ) -> Result<Self, OpenSandboxError> {
+        let places_max = settings.running_jobs_max.max(1);
+        let engine_error = |error: wasmtime::Error| match error.downcast::<io::Error>() {
+            Ok(error) => OpenSandboxError::Io(error),
+            Err(error) => OpenSandboxError::Engine(causes(&error)),
+        };
+        let engines = Engines::new(places_max).map_err(engine_error)?;
+        Ok(Self {
+            artifacts: Artifacts::open(&settings.data_dir, engines, settings.compiler, records)
+                .map_err(engine_error)?,
+            egress: Egress::new(),
+            places: Arc::new(Semaphore::new(places_max as usize)),
+            places_max: places_max as usize,
+            waiting: AtomicU64::new(0),
+        })
+    }
+
+    /// Removes a component's files, after its record. Jobs that run it go on. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn remove_component(&self, digest: ComponentDigest) -> io::Result<()> {
+        self.artifacts.remove(digest)
+    }
+
+    /// How memory for instances is allocated on this machine.
+    pub fn pool(&self) -> PoolChoice {
+        self.artifacts.engines().pool()
+    }
+
+    /// A place, and the component: all that is waited for before an attempt can start.
+    async fn ready(
+        &self,
+        attempt: &Attempt,
+    ) -> Result<(OwnedSemaphorePermit, Arc<Loaded>), AttemptReport> {
+        let place = self.place().await;
+        let loaded = self.loaded(&attempt.deployment).await;
+        Ok((place, loaded.map_err(AttemptReport::failed)?))
+    }
+
+    async fn loaded(&self, deployment: &Deployment) -> Result<Arc<Loaded>, String> {
+        let Some(digest) = deployment.component else {
+            return Err(format!("no component is stored as `{}`", deployment.template.image));
+        };
+        let metering = deployment.endpoint.limits.metering;
+        self.artifacts.load(digest, metering).await.map_err(|error| error.to_string())
+    }
+
+    async fn place(&self) -> OwnedSemaphorePermit {
+        struct Waiting<'a>(&'a AtomicU64);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        if let Ok(place) = self.places.clone().try_acquire_owned() {
+            return place;
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.waiting);
+        let place = self.places.clone().acquire_owned().await;
+        place.expect("the semaphore of places is never closed")
+    }
+}
+
+#[async_trait]
+impl Runtime for Sandbox {
+    async fn prepare(&self, deployment: &Deployment) -> Result<(), String> {
+        self.loaded(deployment).await.map(|_| ())
+    }
+
+    fn load(&self) -> RuntimeLoad {
+        let running = self.places_max.saturating_sub(self.places.available_permits());
+        RuntimeLoad { running: running as u64, waiting: self.waiting.load(Ordering::Relaxed) }
+    }
+
+    async fn perform(&self, attempt: Attempt, sink: Arc<dyn AttemptSink>) -> AttemptReport {
+        let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
+        let ready = tokio::select! {
+            biased;
+            ready = self.ready(&attempt) => ready,
+            // Nothing runs yet that could use the grace.
+            () = attempt.stop.cancelled() => return AttemptReport::halted(Halt::Stopped),
+            () = tokio::time::sleep_until(attempt.deadline.into()) => {
+                return AttemptReport::halted(Halt::Deadline);
+            }
+        };
+        let (place, loaded) = match ready {
+            Ok(ready) => ready,
+            Err(report) => return report,
+        };
+        let job = attempt.job;
+        let state = State::new(attempt, sink, watch, self.egress.clone());
+        let attempted = AssertUnwindSafe(attempt::run(loaded, state)).catch_unwind().await;
+        // The store is gone: the pool has room for the next.
+        drop(place);
+        attempted.unwrap_or_else(|panic| broken(&*panic, job))
+    }
+}
+
+#[async_trait]
+impl Components for Sandbox {
+    async fn add_component(&self, bytes: Bytes) -> Result<Component, AddComponentError> {
+        // Boxed: the future holds a compile and its files.
+        Box::pin(self.artifacts.add(bytes, SystemClock.now())).await.map_err(|error| match error {
+            AddError::Rejected(reason) => AddComponentError::Rejected(reason.to_string()),
+            AddError::TooLarge { .. } => AddComponentError::Rejected(error.to_string()),
+            AddError::Compile(_) | AddError::Storage(_) => {
+                AddComponentError::Failed(error.to_string())
+            }
+        })
+    }
+}
+
+/// A panic of the host inside an attempt ends the attempt, not the host.
+fn broken(panic: &(dyn Any + Send), job: JobId) -> AttemptReport {
+    let message = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message");
+    error!(job.id = %job, "the sandbox panicked while it ran job `{job}`: {message}");
+    AttemptReport::failed("the host failed while it ran the handler".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

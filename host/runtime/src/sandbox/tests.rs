@@ -1,0 +1,356 @@
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use gristmill_core::endpoint::Metering;
+use gristmill_core::limits::CHUNK_BYTES_MAX;
+use gristmill_core::runtime::AttemptEnd;
+
+use super::*;
+use crate::testing::{Run, TestSandbox, core_module, guest, guest_that_imports};
+
+const ECHO: &str = "(call $ok (local.get $input) (local.get $input_len))";
+const SPIN: &str = "(loop $again (br $again)) unreachable";
+const EMIT_INPUT: &str = "(call $emit (local.get $input) (local.get $input_len) (i32.const 0) \
+    (i32.const 0) (i32.const 0) (i32.const 2048))
+    (call $ok (local.get $input) (local.get $input_len))";
+
+fn error(report: &AttemptReport) -> &str {
+    match &report.end {
+        AttemptEnd::Failed(error) => error,
+        end => panic!("not failed: {end:?}"),
+    }
+}
+
+fn output(report: &AttemptReport) -> &str {
+    match &report.end {
+        AttemptEnd::Returned(output) => output.as_str(),
+        end => panic!("not returned: {end:?}"),
+    }
+}
+
+async fn fails(body: &str) -> String {
+    let sandbox = TestSandbox::open();
+    let run = sandbox.run(body).await;
+    error(&sandbox.perform(&run).await).to_owned()
+}
+
+#[tokio::test]
+async fn a_handler_returns_its_output_and_its_usage() {
+    let sandbox = TestSandbox::open();
+    let mut run = sandbox.run(ECHO).await;
+    for metering in [Metering::Fuel, Metering::Epoch] {
+        run.endpoint.limits.metering = metering;
+        let report = sandbox.perform(&run).await;
+        assert_eq!(output(&report), "\"hello\"");
+        assert_eq!(report.usage.memory_bytes_peak, 64 << 10);
+        match metering {
+            Metering::Fuel => assert!((1..1_000).contains(&report.usage.fuel.unwrap())),
+            Metering::Epoch => assert_eq!(report.usage.fuel, None),
+        }
+    }
+    assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 0, waiting: 0 });
+}
+
+#[tokio::test]
+async fn every_job_has_an_instance_of_its_own() {
+    // Counts in its memory, and returns the count as its output.
+    let count = "(i32.store8 (i32.const 2000) (i32.add (i32.load8_u (i32.const 2000)) \
+         (i32.const 1)))
+         (i32.store8 (i32.const 2001) (i32.add (i32.load8_u (i32.const 2000)) (i32.const 48)))
+         (call $ok (i32.const 2001) (i32.const 1))";
+    let sandbox = TestSandbox::open();
+    let run = sandbox.run(count).await;
+    for _ in 0..5 {
+        assert_eq!(output(&sandbox.perform(&run).await), "1");
+    }
+}
+
+#[tokio::test]
+async fn limits_and_traps_are_told_in_a_sentence() {
+    let grow = "(loop $more (br_if $more (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) \
+         unreachable";
+    let huge_output = |bytes: u32| {
+        format!(
+            "(drop (memory.grow (i32.const 512))) (call $ok (i32.const 65536) (i32.const {bytes}))"
+        )
+    };
+    let cases = [
+        (grow, "memory limit of 256 MiB exceeded"),
+        ("(call $recurse (i32.const 0))", "stack overflow: handler used more than 1 MiB of stack"),
+        ("unreachable", "handler aborted (`unreachable` executed)"),
+        ("(i32.div_u (i32.const 1) (i32.const 0))", "handler trapped: integer divide by zero"),
+        ("(i32.load (i32.const -4))", "handler trapped: out of bounds memory access"),
+        (
+            "(call $ok (i32.const 0) (i32.const 3))",
+            "handler returned invalid JSON: expected value at line 1 column 1",
+        ),
+        (&huge_output(21 << 20), "output is 22020096 bytes, limit: 20971520 bytes"),
+        (
+            &huge_output(25 << 20),
+            "handler passed more than 24 MiB to the host at once; an output may have 20 MiB",
+        ),
+    ];
+    for (body, expected) in cases {
+        let error = fails(body).await;
+        assert!(error.starts_with(expected), "{body}: {error}");
+        assert!(!error.contains('\n') && error.len() < 200, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_memory_limit_is_the_endpoints() {
+    let sandbox = TestSandbox::open();
+    let mut run = sandbox.run("(drop (memory.grow (i32.const 31))) unreachable").await;
+    run.endpoint.limits.memory_bytes_max = 1 << 20;
+    let report = sandbox.perform(&run).await;
+    assert_eq!(error(&report), "memory limit of 1 MiB exceeded");
+    run.endpoint.limits.memory_bytes_max = 2 << 20;
+    let report = sandbox.perform(&run).await;
+    assert_eq!(report.usage.memory_bytes_peak, 2 << 20);
+    assert!(error(&report).starts_with("handler aborted"));
+}
+
+#[tokio::test]
+async fn a_fuel_budget_ends_the_job() {
+    let sandbox = TestSandbox::open();
+    let mut run = sandbox.run(SPIN).await;
+    run.endpoint.limits.fuel_max = Some(100_000);
+    let report = sandbox.perform(&run).await;
+    assert_eq!(error(&report), "fuel limit of 100000 exceeded");
+    assert_eq!(report.usage.fuel, Some(100_000));
+}
+
+/// How long after `at` a run has ended, and how.
+async fn ends_after(sandbox: &TestSandbox, run: &Run, at: Duration) -> (AttemptReport, Duration) {
+    let started = Instant::now();
+    let stop = run.stop.clone();
+    let stopping = async move {
+        tokio::time::sleep(at).await;
+        stop.cancel();
+    };
+    let (report, ()) = tokio::join!(sandbox.perform(run), stopping);
+    (report, started.elapsed().saturating_sub(at))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_outlasts_a_stop_or_a_deadline() {
+    let sandbox = TestSandbox::open();
+    for (what, body, metering) in [
+        ("spinning with fuel", SPIN, Metering::Fuel),
+        ("spinning without", SPIN, Metering::Epoch),
+        ("parked in a host call", EMIT_INPUT, Metering::Fuel),
+    ] {
+        let mut run = sandbox.run(body).await;
+        run.endpoint.limits.metering = metering;
+        run.sink.is_full.store(true, Ordering::Relaxed);
+        let at = Duration::from_millis(100);
+        let (report, late) = ends_after(&sandbox, &run, at).await;
+        println!("{what}: gone {late:?} after a stop");
+        assert!(matches!(report.end, AttemptEnd::Stopped), "{what}: {:?}", report.end);
+        assert!(late < Duration::from_secs(2), "{what}: {late:?}");
+        let cpu_ms_min = if body == SPIN { 50 } else { 0 };
+        assert!(report.usage.cpu_us >= cpu_ms_min * 1_000, "{what}: {:?}", report.usage);
+
+        run.stop = Default::default();
+        run.timeout_ms = 100;
+        let started = Instant::now();
+        let report = sandbox.perform(&run).await;
+        let late = started.elapsed().saturating_sub(at);
+        println!("{what}: gone {late:?} after its deadline");
+        assert!(matches!(report.end, AttemptEnd::DeadlineReached), "{what}: {:?}", report.end);
+        assert!(late < Duration::from_secs(2), "{what}: {late:?}");
+    }
+    assert_eq!(sandbox.sandbox.load().running, 0);
+}
+
+#[tokio::test]
+async fn a_stop_before_the_start_needs_no_grace() {
+    let sandbox = TestSandbox::open();
+    let (busy, waiting) = (sandbox.run(SPIN).await, sandbox.run(ECHO).await);
+    let hold = async {
+        let (first, second) = tokio::join!(sandbox.perform(&busy), sandbox.perform(&busy));
+        assert!(matches!((first.end, second.end), (AttemptEnd::Stopped, AttemptEnd::Stopped)));
+    };
+    let wait = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let stop = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 2, waiting: 1 });
+            waiting.stop.cancel();
+        };
+        let (report, ()) = tokio::join!(sandbox.perform(&waiting), stop);
+        assert!(matches!(report.end, AttemptEnd::Stopped));
+        assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 2, waiting: 0 });
+        busy.stop.cancel();
+    };
+    tokio::join!(hold, wait);
+}
+
+#[tokio::test]
+async fn a_dropped_attempt_gives_its_place_back() {
+    let sandbox = TestSandbox::open();
+    let run = sandbox.run(SPIN).await;
+    let limit = Duration::from_millis(50);
+    assert!(tokio::time::timeout(limit, sandbox.perform(&run)).await.is_err());
+    let started = Instant::now();
+    while sandbox.sandbox.load().running > 0 {
+        assert!(started.elapsed() < Duration::from_secs(2));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn large_emits_are_split() {
+    let sandbox = TestSandbox::open();
+    let mut run = sandbox.run(EMIT_INPUT).await;
+    run.input = format!("[\"{}\"]", "x".repeat(2 * CHUNK_BYTES_MAX));
+    let report = sandbox.perform(&run).await;
+    assert_eq!(output(&report), run.input);
+    let chunks = run.sink.chunks();
+    assert_eq!((report.usage.chunks, chunks.len()), (3, 3));
+    assert!(chunks.iter().all(|chunk| chunk.len() <= CHUNK_BYTES_MAX && chunk.part.is_some()));
+}
+
+#[tokio::test]
+async fn a_component_that_cannot_run_here_is_refused() {
+    let sandbox = TestSandbox::open();
+    let cases = [
+        (Bytes::from_static(b"hello"), "the file is not WebAssembly"),
+        (Bytes::new(), "the file is empty"),
+        (core_module(), "the file is a core WebAssembly module, not a component"),
+        (
+            guest_that_imports("acme:gpu@1.0.0", "tensor", "multiply").into(),
+            "component imports `acme:gpu/tensor@1.0.0`, which this host does not provide",
+        ),
+        (
+            guest_that_imports("wasi:keyvalue@0.2.0", "store", "open").into(),
+            "component imports `wasi:keyvalue/store@0.2.0`, which this host does not provide",
+        ),
+        (
+            guest_that_imports("wasi:random@0.2.0", "random", "roll-dice").into(),
+            "component imports `wasi:random/random@0.2.0`, which this host provides differently: \
+             instance export `roll-dice` has the wrong type: function implementation is missing",
+        ),
+        (
+            wat::parse_str("(component)").unwrap().into(),
+            "component does not export `gristmill:handler/run@0.1.0`, so it is not a handler; its \
+             exports: none",
+        ),
+        (
+            wat::parse_str(
+                r#"(component (instance $empty) (export "gristmill:handler/run@0.1.0"
+                (instance $empty)))"#,
+            )
+            .unwrap()
+            .into(),
+            "component exports `gristmill:handler/run@0.1.0` with another type",
+        ),
+        (Bytes::from_static(b"\0asm\x0d\0\x01\0\x09\xff"), "not a valid component: "),
+    ];
+    for (bytes, expected) in cases {
+        let refused = sandbox.sandbox.add_component(bytes).await.unwrap_err();
+        let AddComponentError::Rejected(reason) = refused else { panic!("{refused:?}") };
+        assert!(reason.starts_with(expected), "{reason}");
+        assert!(!reason.contains('\n'), "{reason}");
+    }
+    let components = sandbox.directory.path().join("components");
+    assert_eq!(std::fs::read_dir(components).unwrap().count(), 0, "nothing is left");
+}
+
+#[tokio::test]
+async fn a_changed_or_missing_artifact_is_compiled_again() {
+    let sandbox = TestSandbox::open();
+    let run = sandbox.run(ECHO).await;
+    let file = sandbox.only_file("artifacts");
+    let good = std::fs::read(&file).unwrap();
+    for damage in [Some(b"native code of somebody else".as_slice()), None] {
+        match damage {
+            Some(bytes) => std::fs::write(&file, bytes).unwrap(),
+            None => std::fs::remove_file(&file).unwrap(),
+        }
+        // A new process: nothing is in memory.
+        let again = TestSandbox::open_in(sandbox.directory.clone(), sandbox.records.clone());
+        assert_eq!(output(&again.perform(&run).await), "\"hello\"");
+        assert_eq!(std::fs::read(&file).unwrap().len(), good.len());
+        let artifact = ComponentDigest::of(&std::fs::read(&file).unwrap());
+        let record = sandbox.records.find(run.component.digest).unwrap();
+        assert_eq!(record.artifacts.values().collect::<Vec<_>>(), [&artifact]);
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_component_is_not_compiled() {
+    let sandbox = TestSandbox::open();
+    let run = sandbox.run(ECHO).await;
+    std::fs::write(sandbox.only_file("components"), guest(SPIN)).unwrap();
+    std::fs::remove_file(sandbox.only_file("artifacts")).unwrap();
+    let report = sandbox.perform(&run).await;
+    let digest = run.component.digest;
+    let expected = format!("the stored file of component `{digest}` is missing or damaged");
+    assert_eq!(error(&report), expected);
+}
+
+#[tokio::test]
+async fn files_are_private_and_go_with_the_component() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let sandbox = TestSandbox::open();
+    let component = sandbox.add(guest(ECHO)).await;
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    for below in ["components", "artifacts"] {
+        let file = sandbox.only_file(below);
+        assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700), "{file:?}");
+    }
+    assert_eq!(component.exports, ["gristmill:handler/run@0.1.0"]);
+    assert!(component.imports.contains(&"gristmill:handler/output@0.1.0".to_owned()));
+    let known = sandbox.sandbox.add_component(guest(ECHO).into()).await.unwrap();
+    assert_eq!(known, component, "the same bytes are the same component");
+    sandbox.sandbox.remove_component(component.digest).unwrap();
+    for below in ["components", "artifacts"] {
+        let path = sandbox.directory.path().join(below);
+        let files = walk(&path);
+        assert_eq!(files, 0, "{below}");
+    }
+}
+
+fn walk(directory: &std::path::Path) -> usize {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| if path.is_dir() { walk(&path) } else { 1 }).sum()
+}
+
+#[tokio::test]
+async fn without_a_component_the_image_is_named() {
+    let sandbox = TestSandbox::open();
+    let run = sandbox.run(ECHO).await;
+    let mut attempt = run.attempt();
+    let mut deployment = Deployment::clone(&attempt.deployment);
+    deployment.component = None;
+    attempt.deployment = Arc::new(deployment);
+    let report = sandbox.sandbox.perform(attempt, run.sink.clone()).await;
+    assert_eq!(error(&report), "no component is stored as `t:latest`");
+}
+
+struct PanickingSink;
+
+#[async_trait]
+impl AttemptSink for PanickingSink {
+    async fn emit(
+        &self,
+        _: Vec<gristmill_core::record::Chunk>,
+    ) -> Result<(), gristmill_core::runtime::SinkClosed> {
+        panic!("a mistake of the host")
+    }
+    fn progress(&self, _: gristmill_core::payload::Json) {}
+    fn log(&self, _: gristmill_core::runtime::LogLevel, _: &str) {}
+}
+
+#[tokio::test]
+async fn a_panic_of_the_host_fails_the_job_only() {
+    let sandbox = TestSandbox::open();
+    let run = sandbox.run(EMIT_INPUT).await;
+    for _ in 0..3 {
+        let report = sandbox.sandbox.perform(run.attempt(), Arc::new(PanickingSink)).await;
+        assert_eq!(error(&report), "the host failed while it ran the handler");
+    }
+    assert_eq!(output(&sandbox.perform(&run).await), "\"hello\"");
+    assert_eq!(sandbox.sandbox.load().running, 0);
+}

@@ -1,0 +1,141 @@
+//! What a running handler has on the host's side: one [`State`] per store, one store per attempt.
+
+use std::sync::Arc;
+
+use gristmill_core::limits::OUTPUT_BYTES_MAX;
+use gristmill_core::runtime::{Attempt, AttemptSink};
+use wasmtime::component::ResourceTable;
+use wasmtime::{Engine, Result, Store};
+use wasmtime_wasi::p2::pipe::ClosedInputStream;
+use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
+
+use crate::deadline::{Watch, watch_epochs};
+use crate::egress::{Egress, JobEgress};
+use crate::limiter::Limiter;
+use crate::log::{AttemptLog, StdStream};
+use crate::stdio::LogStream;
+
+/// Most bytes that the host copies out of a handler in one call, in either direction of the
+/// contract: the largest output, and room for what travels beside it.
+pub(crate) const HOST_CALL_BYTES_MAX: usize = OUTPUT_BYTES_MAX + (4 << 20);
+
+/// Most resource handles (streams, pollables, requests, …) of a job.
+const HANDLES_MAX: usize = 4_096;
+
+/// Most random bytes that a handler gets in one call.
+const RANDOM_BYTES_MAX: u64 = 64 << 10;
+
+/// Largest set of HTTP headers, in bytes of memory.
+const HTTP_FIELDS_BYTES_MAX: usize = 32 << 10;
+
+/// Fuel per millisecond of timeout when the endpoint sets no budget. Handlers burn 4 to 16 million
+/// a millisecond, so the timeout always comes first and the figure is only counted.
+const FUEL_PER_MS: u64 = 20_000_000;
+
+/// The host's side of one attempt.
+pub(crate) struct State {
+    pub(crate) attempt: Attempt,
+    pub(crate) sink: Arc<dyn AttemptSink>,
+    pub(crate) log: Arc<AttemptLog>,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) limiter: Limiter,
+    pub(crate) egress: JobEgress,
+    /// Chunks emitted, and their bytes.
+    pub(crate) chunks: u64,
+    pub(crate) emitted_bytes: u64,
+    table: ResourceTable,
+    wasi: WasiCtx,
+    http: WasiHttpCtx,
+}
+
+impl State {
+    /// The state of an attempt that is about to start.
+    pub(crate) fn new(
+        attempt: Attempt,
+        sink: Arc<dyn AttemptSink>,
+        watch: Arc<Watch>,
+        egress: Arc<Egress>,
+    ) -> Self {
+        let log = Arc::new(AttemptLog::new(sink.clone()));
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(HANDLES_MAX);
+        let mut http = WasiHttpCtx::new();
+        http.set_field_size_limit(HTTP_FIELDS_BYTES_MAX);
+        Self {
+            limiter: Limiter::new(attempt.deployment.endpoint.limits.memory_bytes_max),
+            egress: JobEgress::new(egress, attempt.deployment.clone(), attempt.deadline),
+            wasi: wasi(&attempt, &log),
+            attempt,
+            sink,
+            log,
+            watch,
+            chunks: 0,
+            emitted_bytes: 0,
+            table,
+            http,
+        }
+    }
+
+    /// The fuel that this attempt may burn.
+    pub(crate) fn fuel_max(&self) -> u64 {
+        let derived = self.attempt.timeout_ms.saturating_mul(FUEL_PER_MS);
+        self.attempt.deployment.endpoint.limits.fuel_max.unwrap_or(derived)
+    }
+}
+
+/// What a handler sees of WASI: its arguments, its environment, clocks, random numbers and output
+/// streams that become its log. Files, sockets and name lookup are linked, since some languages
+/// import them always, and every call of theirs is refused.
+fn wasi(attempt: &Attempt, log: &Arc<AttemptLog>) -> WasiCtx {
+    let mut wasi = WasiCtxBuilder::new();
+    wasi.stdin(ClosedInputStream)
+        .stdout(LogStream { stream: StdStream::Out, log: log.clone() })
+        .stderr(LogStream { stream: StdStream::Err, log: log.clone() })
+        .allow_tcp(false)
+        .allow_udp(false)
+        .allow_ip_name_lookup(false)
+        .max_random_size(RANDOM_BYTES_MAX);
+    for argument in attempt.deployment.arguments() {
+        wasi.arg(argument);
+    }
+    for (name, value) in attempt.deployment.environment() {
+        wasi.env(name, value);
+    }
+    wasi.build()
+}
+
+/// A store for one attempt, with all its limits. `counts_fuel` says whether the engine does.
+///
+/// # Errors
+/// When the store cannot be allocated.
+pub(crate) fn store(engine: &Engine, state: State, counts_fuel: bool) -> Result<Store<State>> {
+    let fuel_max = state.fuel_max();
+    let mut store = Store::try_new(engine, state)?;
+    store.limiter(|state| &mut state.limiter);
+    store.set_hostcall_fuel(HOST_CALL_BYTES_MAX);
+    store.set_max_component_handles(HANDLES_MAX);
+    watch_epochs(&mut store);
+    if counts_fuel {
+        store.set_fuel(fuel_max)?;
+    }
+    Ok(store)
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl WasiHttpView for State {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView { ctx: &mut self.http, table: &mut self.table, hooks: &mut self.egress }
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("attempt", &self.attempt).finish_non_exhaustive()
+    }
+}

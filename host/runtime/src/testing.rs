@@ -1,0 +1,270 @@
+//! What the tests of this crate share: guests written as text, a sink that remembers, a sandbox in
+//! a directory that goes away, and attempts to run in it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use gristmill_core::catalog::Component;
+use gristmill_core::egress::AllowedHosts;
+use gristmill_core::endpoint::{Deployment, Endpoint, SandboxLimits, Scaling};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
+use gristmill_core::payload::Json;
+use gristmill_core::record::Chunk;
+use gristmill_core::runtime::{
+    Attempt, AttemptReport, AttemptSink, Components as _, LogLevel, Runtime as _, SinkClosed,
+};
+use gristmill_core::template::Template;
+use gristmill_core::time::Timestamp;
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+use crate::{Compiler, MemoryRecords, Sandbox, SandboxSettings};
+
+/// Remembers what an attempt hands out.
+#[derive(Default)]
+pub(crate) struct RecordingSink {
+    lines: Mutex<Vec<(LogLevel, String)>>,
+    chunks: Mutex<Vec<Chunk>>,
+    progress: Mutex<Vec<Json>>,
+    /// Lets `emit` wait for ever.
+    pub(crate) is_full: AtomicBool,
+}
+
+impl RecordingSink {
+    pub(crate) fn lines(&self) -> Vec<(LogLevel, String)> {
+        self.lines.lock().clone()
+    }
+
+    pub(crate) fn chunks(&self) -> Vec<Chunk> {
+        self.chunks.lock().clone()
+    }
+}
+
+#[async_trait]
+impl AttemptSink for RecordingSink {
+    async fn emit(&self, chunks: Vec<Chunk>) -> Result<(), SinkClosed> {
+        if self.is_full.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        self.chunks.lock().extend(chunks);
+        Ok(())
+    }
+
+    fn progress(&self, value: Json) {
+        self.progress.lock().push(value);
+    }
+
+    fn log(&self, level: LogLevel, line: &str) {
+        self.lines.lock().push((level, line.to_owned()));
+    }
+}
+
+/// A handler whose `handle` has this body, in the text format of core WebAssembly. Its locals are
+/// `$input` and `$input_len`; it has `$ok` (pointer, length), `$recurse` and `$emit` to call, and one
+/// page of memory.
+pub(crate) fn guest(body: &str) -> Vec<u8> {
+    encode(&guest_module(body), None)
+}
+
+/// A handler that imports one more interface, of a package that is not ours.
+pub(crate) fn guest_that_imports(package: &str, interface: &str, function: &str) -> Vec<u8> {
+    let wit = format!("package {package}; interface {interface} {{ {function}: func(); }}");
+    let (name, version) = package.split_once('@').unwrap();
+    let import = format!("{name}/{interface}@{version}");
+    let module = guest_module("(call $ok (local.get $input) (local.get $input_len))").replacen(
+        "(module",
+        &format!("(module (import \"{import}\" \"{function}\" (func))"),
+        1,
+    );
+    encode(&module, Some((&wit, &import)))
+}
+
+fn guest_module(body: &str) -> String {
+    format!(
+        r#"(module
+  (import "gristmill:handler/output@0.1.0" "emit"
+    (func $emit (param i32 i32 i32 i32 i32 i32)))
+  (memory (export "memory") 1)
+  (global $heap (mut i32) (i32.const 4096))
+  (func (export "cabi_realloc") (param i32 i32 i32) (param $size i32) (result i32)
+    (local $at i32)
+    (local.set $at (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
+    (global.set $heap (i32.add (local.get $at) (local.get $size)))
+    (block $fits (loop $grow
+      (br_if $fits (i32.le_u (global.get $heap) (i32.shl (memory.size) (i32.const 16))))
+      (br_if $grow (i32.ne (memory.grow (i32.const 1)) (i32.const -1)))
+      unreachable))
+    (local.get $at))
+  (func $ok (param $pointer i32) (param $len i32) (result i32)
+    (i32.store8 (i32.const 1024) (i32.const 0))
+    (i32.store (i32.const 1028) (local.get $pointer))
+    (i32.store (i32.const 1032) (local.get $len))
+    (i32.const 1024))
+  (func $recurse (param i32) (result i32)
+    (i32.add (i32.const 1) (call $recurse (i32.add (local.get 0) (i32.const 1)))))
+  (func (export "gristmill:handler/run@0.1.0#handle")
+    (param $id i32) (param $id_len i32) (param $input i32) (param $input_len i32) (result i32)
+    {body}))"#
+    )
+}
+
+fn encode(module: &str, other: Option<(&str, &str)>) -> Vec<u8> {
+    let mut resolve = Resolve::default();
+    let wit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit");
+    let (mut package, _) = resolve.push_path(wit).unwrap();
+    let mut world = "handler";
+    if let Some((text, import)) = other {
+        resolve.push_str("other.wit", text).unwrap();
+        let worlds = format!(
+            "package test:worlds; world both {{ include gristmill:handler/handler@0.1.0; import \
+             {import}; }}"
+        );
+        package = resolve.push_str("worlds.wit", &worlds).unwrap();
+        world = "both";
+    }
+    let world = resolve.select_world(&[package], Some(world)).unwrap();
+    let mut module = wat::parse_str(module).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap()
+}
+
+/// A sandbox for two jobs at a time.
+pub(crate) struct TestSandbox {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) records: Arc<MemoryRecords>,
+    pub(crate) directory: Arc<TempDir>,
+}
+
+impl TestSandbox {
+    pub(crate) fn open() -> Self {
+        Self::open_in(Arc::new(tempfile::tempdir().unwrap()), MemoryRecords::new())
+    }
+
+    pub(crate) fn open_in(directory: Arc<TempDir>, records: Arc<MemoryRecords>) -> Self {
+        let mut settings =
+            SandboxSettings::new(directory.path().to_owned(), Compiler::in_process());
+        settings.running_jobs_max = 2;
+        let sandbox = Sandbox::open(settings, records.clone()).unwrap();
+        Self { sandbox, records, directory }
+    }
+
+    pub(crate) async fn add(&self, component: Vec<u8>) -> Component {
+        let component = self.sandbox.add_component(component.into()).await.unwrap();
+        self.records.put(component.clone());
+        component
+    }
+
+    /// A run of a handler with this body; change what is not right for the test.
+    pub(crate) async fn run(&self, body: &str) -> Run {
+        Run::of(&self.add(guest(body)).await)
+    }
+
+    pub(crate) async fn perform(&self, run: &Run) -> AttemptReport {
+        self.sandbox.perform(run.attempt(), run.sink.clone()).await
+    }
+
+    /// The one file below a directory of the sandbox.
+    pub(crate) fn only_file(&self, below: &str) -> std::path::PathBuf {
+        fn files(directory: &Path, found: &mut Vec<std::path::PathBuf>) {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { files(&path, found) } else { found.push(path) }
+            }
+        }
+        let mut found = Vec::new();
+        files(&self.directory.path().join(below), &mut found);
+        assert_eq!(found.len(), 1, "{found:?}");
+        found.remove(0)
+    }
+}
+
+/// One attempt, before it is made.
+pub(crate) struct Run {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) component: Component,
+    pub(crate) input: String,
+    pub(crate) timeout_ms: u64,
+    pub(crate) stop: CancellationToken,
+    pub(crate) sink: Arc<RecordingSink>,
+}
+
+impl Run {
+    pub(crate) fn of(component: &Component) -> Self {
+        Self {
+            endpoint: endpoint(),
+            component: component.clone(),
+            input: "\"hello\"".to_owned(),
+            timeout_ms: 60_000,
+            stop: CancellationToken::new(),
+            sink: Arc::default(),
+        }
+    }
+
+    pub(crate) fn attempt(&self) -> Attempt {
+        Attempt {
+            job: JobId::generate(Submission::Async, NodeId(0)),
+            number: 1,
+            deployment: Arc::new(deployment(&self.endpoint, &self.component)),
+            input: Json::parse(self.input.clone()).unwrap(),
+            s3_config: None,
+            timeout_ms: self.timeout_ms,
+            deadline: Instant::now() + Duration::from_millis(self.timeout_ms),
+            stop: self.stop.clone(),
+        }
+    }
+}
+
+pub(crate) fn endpoint() -> Endpoint {
+    Endpoint {
+        id: EndpointId::new("e").unwrap(),
+        name: "e".into(),
+        owner: OwnerId::new("o").unwrap(),
+        template: TemplateId::new("t").unwrap(),
+        version: 1,
+        created_at: Timestamp::from_millis(0),
+        scaling: Scaling::default(),
+        execution_timeout_ms: 60_000,
+        limits: SandboxLimits::default(),
+        allowed_hosts: AllowedHosts::default(),
+        env: BTreeMap::new(),
+    }
+}
+
+fn deployment(endpoint: &Endpoint, component: &Component) -> Deployment {
+    let template = Template {
+        id: endpoint.template.clone(),
+        owner: endpoint.owner.clone(),
+        name: "t".into(),
+        image: "t:latest".into(),
+        container_disk_gb: 0,
+        volume_gb: 0,
+        volume_mount_path: String::new(),
+        registry_auth: String::new(),
+        entrypoint: vec![],
+        start_command: vec![],
+        env: BTreeMap::new(),
+        ports: vec![],
+        readme: String::new(),
+        is_public: false,
+        is_platform: false,
+        is_serverless: true,
+    };
+    Deployment {
+        endpoint: Arc::new(endpoint.clone()),
+        template: Arc::new(template),
+        component: Some(component.digest),
+    }
+}
+
+/// The bytes of a component that is none.
+pub(crate) fn core_module() -> Bytes {
+    wat::parse_str("(module)").unwrap().into()
+}
