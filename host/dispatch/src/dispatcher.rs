@@ -1,0 +1,180 @@
+//! The owner of all workers: starts them when jobs wait, and lets them end in a drain.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gristmill_core::catalog::Catalog;
+use gristmill_core::id::EndpointId;
+use gristmill_core::runtime::Runtime;
+use gristmill_core::signals::{ReadyListener, Signals};
+use gristmill_core::store::JobStore;
+use gristmill_core::time::Clock;
+use gristmill_core::workers::{WorkerCounts, Workers};
+use parking_lot::RwLock;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+use tracing::info;
+
+use crate::shared::Shared;
+use crate::worker_set::{Demand, WorkerSet};
+use crate::{expiry, worker};
+
+/// What a dispatcher is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// Where jobs are.
+    pub store: Arc<dyn JobStore>,
+    /// What is deployed.
+    pub catalog: Arc<Catalog>,
+    /// What runs handlers.
+    pub runtime: Arc<dyn Runtime>,
+    /// The store's signals.
+    pub signals: Arc<Signals>,
+    /// The store's clock.
+    pub clock: Arc<dyn Clock>,
+    /// The tokio runtime that guests run on; not the one that serves HTTP, so that a guest which
+    /// computes cannot delay an answer.
+    pub guests: Handle,
+}
+
+/// Runs the jobs of all endpoints.
+#[derive(Debug)]
+pub struct Dispatcher {
+    shared: Arc<Shared>,
+    guests: Handle,
+    workers: TaskTracker,
+    sets: RwLock<HashMap<EndpointId, Arc<WorkerSet>>>,
+}
+
+/// How a drain ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drained {
+    /// Every running job ended by itself.
+    Finished,
+    /// Some were stopped; they wait again and lose nothing but the time.
+    Requeued,
+}
+
+impl Dispatcher {
+    /// Starts to run jobs: those that wait now, and those that come.
+    pub fn start(parts: Parts) -> Arc<Self> {
+        let Parts { store, catalog, runtime, signals, clock, guests } = parts;
+        let shared = Arc::new(Shared::new(store, catalog, runtime, signals.clone()));
+        let dispatcher = Arc::new(Self {
+            shared: shared.clone(),
+            guests,
+            workers: TaskTracker::new(),
+            sets: RwLock::default(),
+        });
+        signals.set_ready_listener(dispatcher.clone());
+        // Not on the guests' runtime: deleting must not wait for a handler that computes.
+        tokio::spawn(expiry::run(shared.clone(), clock));
+        for endpoint in shared.catalog.view().deployments.keys() {
+            dispatcher.refresh(endpoint);
+        }
+        dispatcher
+    }
+
+    /// Takes no more jobs and waits for those that run: up to `patience` for their own end, then
+    /// they are stopped and queued again. Results are on disk when this returns.
+    pub async fn drain(&self, patience: Duration) -> Drained {
+        self.shared.begin_drain();
+        for set in self.sets.read().values() {
+            set.wake_all();
+        }
+        self.workers.close();
+        let drained = if timeout(patience, self.workers.wait()).await.is_ok() {
+            Drained::Finished
+        } else {
+            info!("drain: stopping {} workers, their jobs wait again", self.workers.len());
+            self.shared.stop_attempts.cancel();
+            self.workers.wait().await;
+            Drained::Requeued
+        };
+        self.shared.results.close();
+        self.shared.results.wait().await;
+        drained
+    }
+
+    fn set(&self, endpoint: &EndpointId) -> Arc<WorkerSet> {
+        if let Some(set) = self.sets.read().get(endpoint) {
+            return set.clone();
+        }
+        self.sets.write().entry(endpoint.clone()).or_default().clone()
+    }
+}
+
+impl ReadyListener for Dispatcher {
+    fn job_ready(&self, endpoint: &EndpointId, may_start_worker: bool) {
+        if self.shared.is_draining() {
+            return;
+        }
+        let Some(deployment) = self.shared.catalog.deployment(endpoint) else { return };
+        let set = self.set(endpoint);
+        match set.job_ready(deployment.endpoint.scaling, may_start_worker) {
+            Demand::StartWorker => {
+                let worker = worker::run(self.shared.clone(), endpoint.clone(), set);
+                self.workers.spawn_on(worker, &self.guests);
+            }
+            Demand::Nothing => {}
+        }
+    }
+}
+
+impl Workers for Dispatcher {
+    fn refresh(&self, endpoint: &EndpointId) {
+        let Some(deployment) = self.shared.catalog.deployment(endpoint) else {
+            // Deleted: its workers see that for themselves.
+            if let Some(set) = self.sets.write().remove(endpoint) {
+                set.wake_all();
+            }
+            return;
+        };
+        if self.shared.is_draining() {
+            return;
+        }
+        let (set, shared) = (self.set(endpoint), self.shared.clone());
+        let (workers, guests) = (self.workers.clone(), self.guests.clone());
+        let (endpoint, scaling) = (endpoint.clone(), deployment.endpoint.scaling);
+        guests.clone().spawn(async move {
+            let demand = shared.store.demand(&endpoint).await.unwrap_or_default();
+            for _ in 0..set.refresh(scaling, demand) {
+                let worker = worker::run(shared.clone(), endpoint.clone(), set.clone());
+                workers.spawn_on(worker, &guests);
+            }
+        });
+    }
+
+    fn counts(&self, endpoint: &EndpointId) -> WorkerCounts {
+        self.sets.read().get(endpoint).map(|set| set.counts()).unwrap_or_default()
+    }
+
+    fn waiting_reason(&self, endpoint: &EndpointId) -> Option<String> {
+        if self.shared.is_draining() {
+            return Some("the host is shutting down; the job runs after its next start".into());
+        }
+        let deployment = self.shared.catalog.deployment(endpoint)?;
+        let workers_max = deployment.endpoint.scaling.workers_max;
+        if workers_max == 0 {
+            return Some("the endpoint is paused: workersMax is 0".into());
+        }
+        let set = self.sets.read().get(endpoint).cloned();
+        let Some(set) = set else { return Some("no worker has been started".into()) };
+        if let Some(fault) = set.fault() {
+            return Some(format!("the handler cannot be run: {fault}"));
+        }
+        let counts = set.counts();
+        if counts.initializing > 0 {
+            return Some("a worker is preparing the handler".into());
+        }
+        if counts.running >= u64::from(workers_max) {
+            return Some(format!("all {workers_max} workers are busy (workersMax)"));
+        }
+        if set.alive() == 0 {
+            return Some("no worker runs, and a lowPriority job does not start one".into());
+        }
+        None
+    }
+}

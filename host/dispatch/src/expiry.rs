@@ -1,0 +1,29 @@
+//! Deletes jobs whose ttl or retention is over.
+
+use std::sync::Arc;
+
+use gristmill_core::store::{NextExpiry, StoreError};
+use gristmill_core::time::Clock;
+use tracing::warn;
+
+use crate::shared::Shared;
+
+/// Longest sleep between two looks, in milliseconds. A ttl that was shortened meanwhile is late by
+/// no more than this; one that was known before is not late at all.
+const SLEEP_MS_MAX: u64 = 250;
+
+/// Runs until the store is closed.
+pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
+    loop {
+        match shared.store.expire().await {
+            Ok(NextExpiry(next)) => {
+                clock.sleep_until(next.min(clock.now().plus_millis(SLEEP_MS_MAX))).await;
+            }
+            Err(StoreError::Closed) => return,
+            Err(error) => {
+                warn!(%error, "expired jobs cannot be deleted: {error}");
+                clock.sleep_until(clock.now().plus_millis(SLEEP_MS_MAX)).await;
+            }
+        }
+    }
+}

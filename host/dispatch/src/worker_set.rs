@@ -1,0 +1,267 @@
+//! The workers of one endpoint, counted. Pure bookkeeping: every call is quick, nothing waits.
+//!
+//! The rule that keeps jobs from being forgotten: a worker *registers* for a wake-up before it
+//! looks at the queue, and `idle` counts exactly the workers that sleep and have not been woken.
+//! Whoever wakes one takes it off that count, so two wake-ups never go to the same sleeper.
+
+use std::time::Instant;
+
+use gristmill_core::endpoint::Scaling;
+use gristmill_core::workers::WorkerCounts;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+/// The workers of one endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerSet {
+    state: Mutex<State>,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    alive: u32,
+    idle: u32,
+    initializing: u32,
+    running: u32,
+    /// Why the component cannot be run, and until when it is not tried again.
+    fault: Option<Fault>,
+}
+
+#[derive(Debug)]
+struct Fault {
+    reason: String,
+    retry_at: Instant,
+}
+
+/// What is to be done because a job waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// Start one worker; it is counted already.
+    StartWorker,
+    /// Nothing: a worker was woken, or as many run as may.
+    Nothing,
+}
+
+/// Whether an idle worker may end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// It may, and is no longer counted.
+    Yes,
+    /// It must stay.
+    No,
+}
+
+impl WorkerSet {
+    /// A job waits: wakes an idle worker, or asks for one more where there may be one.
+    pub(crate) fn job_ready(&self, scaling: Scaling, may_start_worker: bool) -> Demand {
+        let mut state = self.state.lock();
+        if state.idle > 0 {
+            state.idle -= 1;
+            drop(state);
+            self.wake.notify_one();
+            return Demand::Nothing;
+        }
+        let is_barred = state.fault.as_ref().is_some_and(|fault| fault.retry_at > Instant::now());
+        if !may_start_worker || is_barred || state.alive >= scaling.workers_max {
+            return Demand::Nothing;
+        }
+        state.start_worker()
+    }
+
+    /// The endpoint is new or was changed: how many workers to start for the `demand` jobs that may
+    /// start one. They are counted already.
+    pub(crate) fn refresh(&self, scaling: Scaling, demand: u64) -> u32 {
+        let mut state = self.state.lock();
+        state.fault = None;
+        let demand = u32::try_from(demand).unwrap_or(u32::MAX);
+        let wanted = demand.max(scaling.workers_min).min(scaling.workers_max);
+        let missing = wanted.saturating_sub(state.alive);
+        for _ in 0..missing {
+            state.start_worker();
+        }
+        // Those that sleep look at the queue, and at their new bounds, once.
+        for _ in 0..std::mem::take(&mut state.idle) {
+            self.wake.notify_one();
+        }
+        missing
+    }
+
+    /// Wakes every worker, so that it can see that the host drains.
+    pub(crate) fn wake_all(&self) {
+        let mut state = self.state.lock();
+        for _ in 0..std::mem::take(&mut state.idle) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// A wake-up that counts from now on; to be made before looking at the queue.
+    pub(crate) fn wake_up(&self) -> Notified<'_> {
+        self.wake.notified()
+    }
+
+    /// A worker is about to sleep.
+    pub(crate) fn sleeps(&self) {
+        self.state.lock().idle += 1;
+    }
+
+    /// A worker slept for its idle timeout. It stays when it has been woken meanwhile, or when the
+    /// endpoint keeps as many; then it counts as awake.
+    pub(crate) fn may_leave(&self, scaling: Scaling) -> Leave {
+        let mut state = self.state.lock();
+        if state.idle == 0 {
+            return Leave::No; // all sleepers were woken, this one too
+        }
+        state.idle -= 1;
+        if state.alive > scaling.workers_min {
+            state.alive -= 1;
+            return Leave::Yes;
+        }
+        Leave::No
+    }
+
+    /// A worker that is awake asks whether there are too many.
+    pub(crate) fn is_surplus(&self, scaling: Scaling) -> Leave {
+        let mut state = self.state.lock();
+        if state.alive > scaling.workers_max {
+            state.alive -= 1;
+            return Leave::Yes;
+        }
+        Leave::No
+    }
+
+    /// A worker that is awake has ended.
+    pub(crate) fn left(&self) {
+        self.state.lock().alive -= 1;
+    }
+
+    /// Counts a worker as preparing its component until the guard is dropped.
+    pub(crate) fn initializing(&self) -> impl Drop + use<'_> {
+        self.state.lock().initializing += 1;
+        Guard(self, |state| state.initializing -= 1)
+    }
+
+    /// Counts a worker as running a job until the guard is dropped.
+    pub(crate) fn running(&self) -> impl Drop + use<'_> {
+        self.state.lock().running += 1;
+        Guard(self, |state| state.running -= 1)
+    }
+
+    /// The component cannot be run: no worker is started for it until `retry_at`.
+    pub(crate) fn set_fault(&self, reason: String, retry_at: Instant) {
+        self.state.lock().fault = Some(Fault { reason, retry_at });
+    }
+
+    /// The component can be run.
+    pub(crate) fn clear_fault(&self) {
+        self.state.lock().fault = None;
+    }
+
+    /// Why the component cannot be run.
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.state.lock().fault.as_ref().map(|fault| fault.reason.clone())
+    }
+
+    /// How many workers there are.
+    pub(crate) fn alive(&self) -> u32 {
+        self.state.lock().alive
+    }
+
+    /// The workers by what they do.
+    pub(crate) fn counts(&self) -> WorkerCounts {
+        let state = self.state.lock();
+        WorkerCounts {
+            // A worker that was woken and has not claimed yet is neither running nor preparing.
+            idle: u64::from(
+                state.alive.saturating_sub(state.running).saturating_sub(state.initializing),
+            ),
+            initializing: u64::from(state.initializing),
+            running: u64::from(state.running),
+            throttled: 0,
+            unhealthy: u64::from(state.fault.is_some()),
+        }
+    }
+}
+
+impl State {
+    fn start_worker(&mut self) -> Demand {
+        self.alive += 1;
+        Demand::StartWorker
+    }
+}
+
+struct Guard<'a>(&'a WorkerSet, fn(&mut State));
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        (self.1)(&mut self.0.state.lock());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCALING: Scaling = Scaling { workers_min: 1, workers_max: 2, idle_timeout_s: 5 };
+
+    #[test]
+    fn the_set_grows_to_its_maximum_and_no_further() {
+        let set = WorkerSet::default();
+        let demands = [(); 3].map(|()| set.job_ready(SCALING, true));
+        assert_eq!(demands, [Demand::StartWorker, Demand::StartWorker, Demand::Nothing]);
+    }
+
+    #[test]
+    fn low_priority_wakes_but_never_starts() {
+        let set = WorkerSet::default();
+        assert_eq!(set.job_ready(SCALING, false), Demand::Nothing);
+        assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
+        set.sleeps();
+        assert_eq!(set.job_ready(SCALING, false), Demand::Nothing);
+        assert_eq!(set.may_leave(SCALING), Leave::No, "the sleeper was woken");
+    }
+
+    #[test]
+    fn two_jobs_do_not_wake_the_same_sleeper() {
+        let set = WorkerSet::default();
+        assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
+        set.sleeps();
+        assert_eq!(set.job_ready(SCALING, true), Demand::Nothing);
+        assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
+    }
+
+    #[test]
+    fn idle_workers_leave_down_to_the_minimum() {
+        let set = WorkerSet::default();
+        for _ in 0..2 {
+            set.job_ready(SCALING, true);
+        }
+        set.sleeps();
+        set.sleeps();
+        assert_eq!(set.may_leave(SCALING), Leave::Yes);
+        assert_eq!(set.may_leave(SCALING), Leave::No);
+        assert_eq!(set.alive(), 1);
+    }
+
+    #[test]
+    fn a_refresh_starts_what_the_queue_needs() {
+        let set = WorkerSet::default();
+        assert_eq!(set.refresh(SCALING, 0), 1, "workersMin");
+        assert_eq!(set.refresh(SCALING, 100), 1, "up to workersMax");
+        let fewer = Scaling { workers_min: 0, workers_max: 1, idle_timeout_s: 5 };
+        assert_eq!(set.refresh(fewer, 100), 0);
+        assert_eq!(set.is_surplus(fewer), Leave::Yes);
+        assert_eq!(set.is_surplus(fewer), Leave::No);
+    }
+
+    #[test]
+    fn a_fault_bars_new_workers_until_its_time() {
+        let set = WorkerSet::default();
+        set.set_fault("no".into(), Instant::now() + std::time::Duration::from_secs(60));
+        assert_eq!(set.job_ready(SCALING, true), Demand::Nothing);
+        assert_eq!(set.counts().unhealthy, 1);
+        set.set_fault("no".into(), Instant::now());
+        assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
+    }
+}

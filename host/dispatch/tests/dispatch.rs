@@ -1,0 +1,325 @@
+//! The dispatcher over the in-memory store, with a runtime that does what the job's input says.
+//! Time is a manual clock for the store and tokio's paused clock for the workers: nothing sleeps.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
+use gristmill_core::egress::AllowedHosts;
+use gristmill_core::endpoint::{Deployment, Endpoint, SandboxLimits, Scaling};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
+use gristmill_core::job::JobStatus;
+use gristmill_core::payload::Json;
+use gristmill_core::policy::Policy;
+use gristmill_core::record::{Chunk, JobRecord, NewJob};
+use gristmill_core::runtime::{
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, Runtime, RuntimeLoad, Usage,
+};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{JobStore, StoreError};
+use gristmill_core::template::Template;
+use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::workers::Workers;
+use gristmill_dispatch::{Dispatcher, Drained, Parts};
+use gristmill_store::MemoryStore;
+
+/// Does what the input's `do` says.
+#[derive(Debug, Default)]
+struct ScriptedRuntime {
+    running: AtomicU64,
+    running_max: AtomicU64,
+    is_broken: AtomicBool,
+}
+
+#[async_trait]
+impl Runtime for ScriptedRuntime {
+    async fn prepare(&self, _: &Deployment) -> Result<(), String> {
+        if self.is_broken.load(Ordering::SeqCst) { Err("it is broken".into()) } else { Ok(()) }
+    }
+
+    fn load(&self) -> RuntimeLoad {
+        RuntimeLoad { running: self.running.load(Ordering::SeqCst), waiting: 0 }
+    }
+
+    async fn perform(&self, attempt: Attempt, sink: Arc<dyn AttemptSink>) -> AttemptReport {
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.running_max.fetch_max(running, Ordering::SeqCst);
+        let script: serde_json::Value = attempt.input.read().unwrap();
+        let end = match script["do"].as_str().unwrap() {
+            "return" => AttemptEnd::Returned(Json::from_value(&attempt.number)),
+            "fail" => AttemptEnd::Failed("no".into()),
+            "time out" => AttemptEnd::DeadlineReached,
+            "work" => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                AttemptEnd::Returned(Json::null())
+            }
+            "wait" => {
+                attempt.stop.cancelled().await;
+                AttemptEnd::Stopped
+            }
+            "stream" => {
+                for i in 0..3 {
+                    let chunk = Chunk { output: Json::from_value(&i), metrics: None, part: None };
+                    sink.emit(vec![chunk]).await.unwrap();
+                }
+                sink.progress(Json::from_value(&"almost"));
+                attempt.stop.cancelled().await;
+                AttemptEnd::Stopped
+            }
+            other => panic!("no such script: {other}"),
+        };
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        AttemptReport { end, usage: Usage::default() }
+    }
+}
+
+struct Bench {
+    store: Arc<MemoryStore>,
+    clock: Arc<ManualClock>,
+    runtime: Arc<ScriptedRuntime>,
+    dispatcher: Arc<Dispatcher>,
+    catalog: Arc<Catalog>,
+    endpoint: EndpointId,
+}
+
+impl Bench {
+    async fn new(workers_min: u32, workers_max: u32) -> Self {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000_000)));
+        let signals = Arc::new(Signals::default());
+        let store = Arc::new(MemoryStore::new(NodeId(1), clock.clone(), signals.clone()));
+        let catalog = Arc::new(Catalog::open(store.clone()).await.unwrap());
+        let scaling = Scaling { workers_min, workers_max, idle_timeout_s: 5 };
+        deploy(&catalog, scaling).await;
+        let runtime = Arc::new(ScriptedRuntime::default());
+        let dispatcher = Dispatcher::start(Parts {
+            store: store.clone(),
+            catalog: catalog.clone(),
+            runtime: runtime.clone(),
+            signals,
+            clock: clock.clone(),
+            guests: tokio::runtime::Handle::current(),
+        });
+        let endpoint = EndpointId::new("e").unwrap();
+        Self { store, clock, runtime, dispatcher, catalog, endpoint }
+    }
+
+    async fn submit(&self, script: &str, low_priority: bool) -> JobId {
+        let id = JobId::generate(Submission::Async, self.store.node());
+        let policy = Policy { execution_timeout_ms: 60_000, ttl_ms: 3_600_000, low_priority };
+        let input = Json::from_value(&serde_json::json!({ "do": script }));
+        let job = NewJob {
+            id,
+            endpoint: self.endpoint.clone(),
+            owner: OwnerId::new("o").unwrap(),
+            input,
+            policy,
+            retention_ms: 60_000,
+            webhook: None,
+            s3_config: None,
+        };
+        self.store.submit(job).await.unwrap();
+        id
+    }
+
+    async fn record(&self, id: JobId) -> Option<JobRecord> {
+        self.store.job(&self.endpoint, id).await.unwrap()
+    }
+
+    async fn status(&self, id: JobId) -> Option<JobStatus> {
+        self.record(id).await.map(|record| record.status)
+    }
+
+    /// Lets tasks run until the job has this status; fails after a second of paused time.
+    async fn until(&self, id: JobId, status: Option<JobStatus>) {
+        for _ in 0..1_000 {
+            if self.status(id).await == status {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("job is {:?}, not {status:?}", self.status(id).await);
+    }
+}
+
+async fn deploy(catalog: &Catalog, scaling: Scaling) {
+    let template = Template {
+        id: TemplateId::new("t").unwrap(),
+        owner: OwnerId::new("o").unwrap(),
+        name: "t".into(),
+        image: "i:latest".into(),
+        container_disk_gb: 0,
+        volume_gb: 0,
+        volume_mount_path: String::new(),
+        registry_auth: String::new(),
+        entrypoint: vec![],
+        start_command: vec![],
+        env: BTreeMap::new(),
+        ports: vec![],
+        readme: String::new(),
+        is_public: false,
+        is_platform: false,
+        is_serverless: true,
+    };
+    let endpoint = Endpoint {
+        id: EndpointId::new("e").unwrap(),
+        name: "e".into(),
+        owner: OwnerId::new("o").unwrap(),
+        template: template.id.clone(),
+        version: 1,
+        created_at: Timestamp::from_millis(0),
+        scaling,
+        execution_timeout_ms: 600_000,
+        limits: SandboxLimits::default(),
+        allowed_hosts: AllowedHosts::default(),
+        env: BTreeMap::new(),
+    };
+    let changes = [CatalogEntry::Template(template), CatalogEntry::Endpoint(endpoint)];
+    catalog
+        .change(|_| Ok::<_, StoreError>((changes.map(CatalogChange::Put).into(), ())))
+        .await
+        .unwrap();
+}
+
+const COMPLETED: Option<JobStatus> = Some(JobStatus::Completed);
+
+#[tokio::test(start_paused = true)]
+async fn each_end_of_an_attempt_becomes_the_jobs_status() {
+    let bench = Bench::new(0, 4).await;
+    let ends = [
+        ("return", JobStatus::Completed, None),
+        ("fail", JobStatus::Failed, Some("no")),
+        ("time out", JobStatus::TimedOut, Some("executionTimeout exceeded")),
+    ];
+    for (script, status, error) in ends {
+        let id = bench.submit(script, false).await;
+        bench.until(id, Some(status)).await;
+        assert_eq!(bench.record(id).await.unwrap().error.as_deref(), error);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_workers_grow_with_the_queue_and_shrink_when_idle() {
+    let bench = Bench::new(1, 4).await;
+    let mut jobs = vec![];
+    for _ in 0..20 {
+        jobs.push(bench.submit("work", false).await);
+    }
+    for id in jobs {
+        bench.until(id, COMPLETED).await;
+    }
+    assert_eq!(bench.runtime.running_max.load(Ordering::SeqCst), 4, "workersMax");
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).idle, 4);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).idle, 1, "workersMin");
+}
+
+/// A wake-up used to go to the worker that ran the long job, which had registered for one before
+/// it claimed; the new job waited for that worker though another slept.
+#[tokio::test(start_paused = true)]
+async fn a_sleeping_worker_is_woken_while_another_runs_a_long_job() {
+    let bench = Bench::new(0, 2).await;
+    let long = bench.submit("wait", false).await;
+    bench.until(long, Some(JobStatus::InProgress)).await;
+    for _ in 0..3 {
+        let short = bench.submit("return", false).await;
+        bench.until(short, COMPLETED).await;
+    }
+    assert_eq!(bench.status(long).await, Some(JobStatus::InProgress));
+}
+
+#[tokio::test(start_paused = true)]
+async fn low_priority_runs_only_on_workers_that_exist_already() {
+    let bench = Bench::new(0, 4).await;
+    let low = bench.submit("return", true).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(bench.status(low).await, Some(JobStatus::InQueue));
+    let reason = bench.dispatcher.waiting_reason(&bench.endpoint).unwrap();
+    assert!(reason.contains("worker"), "{reason}");
+    let normal = bench.submit("return", false).await;
+    bench.until(normal, COMPLETED).await;
+    bench.until(low, COMPLETED).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_and_the_ttl_stop_the_running_attempt() {
+    let bench = Bench::new(0, 4).await;
+    let cancelled = bench.submit("wait", false).await;
+    let expired = bench.submit("wait", false).await;
+    bench.until(cancelled, Some(JobStatus::InProgress)).await;
+    bench.until(expired, Some(JobStatus::InProgress)).await;
+    bench.store.cancel(&bench.endpoint, cancelled).await.unwrap();
+    bench.until(cancelled, Some(JobStatus::Cancelled)).await;
+    bench.clock.advance(3_600_001);
+    bench.until(expired, None).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(bench.runtime.running.load(Ordering::SeqCst), 0, "both attempts have ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn chunks_and_progress_reach_the_store_while_the_job_runs() {
+    let bench = Bench::new(0, 1).await;
+    let id = bench.submit("stream", false).await;
+    bench.until(id, Some(JobStatus::InProgress)).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let record = bench.record(id).await.unwrap();
+    assert_eq!(record.chunk_count, 3);
+    assert_eq!(record.progress.unwrap().as_str(), "\"almost\"");
+    bench.store.cancel(&bench.endpoint, id).await.unwrap();
+    bench.until(id, Some(JobStatus::Cancelled)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_cannot_be_run_says_why_and_runs_once_it_can() {
+    let bench = Bench::new(0, 2).await;
+    bench.runtime.is_broken.store(true, Ordering::SeqCst);
+    let id = bench.submit("return", false).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(bench.status(id).await, Some(JobStatus::InQueue));
+    let reason = bench.dispatcher.waiting_reason(&bench.endpoint).unwrap();
+    assert!(reason.contains("it is broken"), "{reason}");
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).unhealthy, 1);
+    bench.runtime.is_broken.store(false, Ordering::SeqCst);
+    bench.dispatcher.refresh(&bench.endpoint);
+    bench.until(id, COMPLETED).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_endpoint_keeps_its_jobs_until_it_is_resumed() {
+    let bench = Bench::new(0, 0).await;
+    let id = bench.submit("return", false).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let reason = bench.dispatcher.waiting_reason(&bench.endpoint).unwrap();
+    assert!(reason.contains("paused"), "{reason}");
+    deploy(&bench.catalog, Scaling { workers_min: 0, workers_max: 1, idle_timeout_s: 5 }).await;
+    bench.dispatcher.refresh(&bench.endpoint);
+    bench.until(id, COMPLETED).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_waits_for_jobs_that_end_and_requeues_those_that_do_not() {
+    let bench = Bench::new(0, 4).await;
+    let quick = bench.submit("work", false).await;
+    bench.until(quick, Some(JobStatus::InProgress)).await;
+    assert_eq!(bench.dispatcher.drain(Duration::from_secs(10)).await, Drained::Finished);
+    assert_eq!(bench.status(quick).await, COMPLETED);
+
+    let bench = Bench::new(0, 4).await;
+    let endless = bench.submit("wait", false).await;
+    bench.until(endless, Some(JobStatus::InProgress)).await;
+    assert_eq!(bench.dispatcher.drain(Duration::from_secs(10)).await, Drained::Requeued);
+    let record = bench.record(endless).await.unwrap();
+    assert_eq!((record.status, record.retries), (JobStatus::InQueue, 0));
+    let late = bench.submit("return", false).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(bench.status(late).await, Some(JobStatus::InQueue), "nothing starts in a drain");
+}
