@@ -1,0 +1,93 @@
+//! Who calls. A key is looked up in memory; nothing here waits.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::header;
+use axum::http::request::Parts;
+use gristmill_core::id::EndpointId;
+use gristmill_core::key::{ApiKey, Scope};
+
+use crate::error::{ApiError, ErrorCode};
+use crate::state::ApiState;
+
+/// How a key may be written in the Authorization header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// `Bearer KEY`, the scheme in any case, or the bare key.
+    BearerOrBare,
+    /// `Bearer KEY` only.
+    Bearer,
+}
+
+/// The caller of the queue API.
+#[derive(Debug)]
+pub(crate) struct QueueCaller(pub(crate) Arc<ApiKey>);
+
+/// The caller of the management API.
+#[derive(Debug)]
+pub(crate) struct ManagementCaller(pub(crate) Arc<ApiKey>);
+
+impl QueueCaller {
+    /// Refuses the call unless the key may do `needed` on `endpoint`.
+    pub(crate) fn require(&self, needed: Scope, endpoint: &EndpointId) -> Result<(), ApiError> {
+        require(&self.0, needed, Some(endpoint))
+    }
+}
+
+impl ManagementCaller {
+    /// Refuses the call unless the key may do `needed`.
+    pub(crate) fn require(&self, needed: Scope) -> Result<(), ApiError> {
+        require(&self.0, needed, None)
+    }
+}
+
+fn require(key: &ApiKey, needed: Scope, endpoint: Option<&EndpointId>) -> Result<(), ApiError> {
+    if key.allows(needed, endpoint) {
+        return Ok(());
+    }
+    let place = match endpoint {
+        Some(endpoint) => format!(" on endpoint `{endpoint}`"),
+        None => String::new(),
+    };
+    Err(unauthorized(format!("this API key lacks the scope `{}`{place}", needed.as_str())))
+}
+
+impl FromRequestParts<ApiState> for QueueCaller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        identify(parts, state, Form::BearerOrBare).map(Self)
+    }
+}
+
+impl FromRequestParts<ApiState> for ManagementCaller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        identify(parts, state, Form::Bearer).map(Self)
+    }
+}
+
+fn identify(parts: &Parts, state: &ApiState, form: Form) -> Result<Arc<ApiKey>, ApiError> {
+    let header = parts.headers.get(header::AUTHORIZATION).ok_or_else(|| {
+        unauthorized("no API key: send the header `Authorization: Bearer <API key>`")
+    })?;
+    let header = header.to_str().unwrap_or_default().trim();
+    let text = match (header.split_once(' '), form) {
+        (Some((scheme, key)), _) if scheme.eq_ignore_ascii_case("bearer") => key.trim(),
+        (None, Form::BearerOrBare) => header,
+        (Some(_) | None, _) => {
+            return Err(unauthorized("the Authorization header must be `Bearer <API key>`"));
+        }
+    };
+    // One answer for every wrong key: it tells nothing about which part was wrong.
+    let wrong = || unauthorized("this API key is unknown, revoked or expired");
+    let (id, secret) = ApiKey::parse_text(text).ok_or_else(wrong)?;
+    let key = state.catalog.view().keys.get(&id).cloned().ok_or_else(wrong)?;
+    if key.accepts(secret, state.jobs.now()) { Ok(key) } else { Err(wrong()) }
+}
+
+fn unauthorized(sentence: impl Into<String>) -> ApiError {
+    ApiError::new(ErrorCode::Unauthorized, sentence)
+}

@@ -1,0 +1,131 @@
+//! Request bodies, read up to a limit and no further.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, header};
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::error::{ApiError, ErrorCode};
+
+/// Most bytes of request bodies that are held at one time (256 MiB). A call beyond it waits for
+/// its turn, and is answered with 503 when that takes longer than [`TURN_WAIT`].
+pub(crate) const BODIES_IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
+
+/// Bodies of at most this size do not count against the bound: a connection's read buffer is of
+/// the same order.
+const SMALL_BODY_BYTES: usize = 64 << 10;
+
+const TURN_WAIT: Duration = Duration::from_secs(10);
+
+/// A body whose next bytes do not come for this long is given up: 408.
+const IDLE_WAIT: Duration = Duration::from_secs(30);
+
+/// Reads bodies within one common bound.
+#[derive(Debug, Clone)]
+pub(crate) struct BodyReader {
+    /// One permit for each KiB.
+    in_flight: Arc<Semaphore>,
+}
+
+/// A body that was read; holds its share of the bound until it is dropped.
+#[derive(Debug)]
+pub(crate) struct ReadBody {
+    pub(crate) bytes: Bytes,
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+impl BodyReader {
+    pub(crate) fn new() -> Self {
+        Self { in_flight: Arc::new(Semaphore::new(BODIES_IN_FLIGHT_BYTES_MAX >> 10)) }
+    }
+
+    /// Reads the whole body.
+    ///
+    /// # Errors
+    /// 413 when it is longer than `bytes_max`, told from Content-Length before a byte is read, or
+    /// while reading; 408 when it stops coming; 400 when it breaks off; 503 under overload.
+    pub(crate) async fn read(
+        &self,
+        headers: &HeaderMap,
+        mut body: Body,
+        bytes_max: usize,
+    ) -> Result<ReadBody, ApiError> {
+        let announced = headers
+            .get(header::CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        if announced.is_some_and(|bytes| bytes > bytes_max) {
+            return Err(too_large(bytes_max));
+        }
+        // Without Content-Length a body may be as large as the limit.
+        let share = match announced.unwrap_or(bytes_max) {
+            0..=SMALL_BODY_BYTES => None,
+            bytes => Some(self.share(bytes).await?),
+        };
+        // The usual body is one frame, which is kept as it is; more frames are gathered.
+        let mut bytes = Bytes::new();
+        let mut gathered = BytesMut::new();
+        while let Some(data) = next_data(&mut body).await? {
+            if bytes.len() + gathered.len() + data.len() > bytes_max {
+                return Err(too_large(bytes_max));
+            }
+            if bytes.is_empty() && gathered.is_empty() {
+                bytes = data;
+                continue;
+            }
+            if gathered.is_empty() {
+                gathered.reserve(announced.unwrap_or(0).max(bytes.len() + data.len()));
+                gathered.extend_from_slice(&std::mem::take(&mut bytes));
+            }
+            gathered.extend_from_slice(&data);
+        }
+        if !gathered.is_empty() {
+            bytes = gathered.freeze();
+        }
+        Ok(ReadBody { bytes, _share: share })
+    }
+
+    async fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+        let kib = u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX);
+        let permit = timeout(TURN_WAIT, self.in_flight.clone().acquire_many_owned(kib)).await;
+        match permit {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) | Err(_) => Err(ApiError::new(
+                ErrorCode::Unavailable,
+                "too many large bodies are being read; try again shortly",
+            )),
+        }
+    }
+}
+
+/// The next bytes of a body; `None` at its end.
+async fn next_data(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
+    loop {
+        let frame = timeout(IDLE_WAIT, body.frame()).await.map_err(|_| {
+            let seconds = IDLE_WAIT.as_secs();
+            ApiError::new(
+                ErrorCode::RequestTimeout,
+                format!("the body stopped: no byte came for {seconds} s"),
+            )
+        })?;
+        let Some(frame) = frame else { return Ok(None) };
+        let frame = frame.map_err(|error| {
+            ApiError::bad_request(format!("the body could not be read: {error}"))
+        })?;
+        // Trailers carry nothing for us.
+        if let Ok(data) = frame.into_data() {
+            return Ok(Some(data));
+        }
+    }
+}
+
+fn too_large(bytes_max: usize) -> ApiError {
+    ApiError::new(
+        ErrorCode::PayloadTooLarge,
+        format!("the body is too large, limit: {bytes_max} bytes"),
+    )
+}

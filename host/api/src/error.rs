@@ -1,0 +1,161 @@
+//! The one way in which a call is refused: `{"error":"<sentence>","code":"<snake_case>"}`; on the
+//! management API with the sentence as `"message"` too.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use gristmill_core::jobs::SubmitError;
+use gristmill_core::store::StoreError;
+use serde::Serialize;
+
+/// Why a call was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ApiError {
+    code: ErrorCode,
+    /// For the client: what was wrong and what is allowed.
+    sentence: String,
+}
+
+/// The kinds of refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ErrorCode {
+    BadRequest,
+    Unauthorized,
+    NotFound,
+    MethodNotAllowed,
+    PayloadTooLarge,
+    RequestTimeout,
+    Conflict,
+    QueueFull,
+    Internal,
+    Unavailable,
+}
+
+impl ErrorCode {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::BadRequest | Self::Conflict => StatusCode::BAD_REQUEST,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::QueueFull => StatusCode::TOO_MANY_REQUESTS,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::BadRequest => "bad_request",
+            Self::Unauthorized => "unauthorized",
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::PayloadTooLarge => "payload_too_large",
+            Self::RequestTimeout => "request_timeout",
+            Self::Conflict => "conflict",
+            Self::QueueFull => "queue_full",
+            Self::Internal => "internal",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
+    /// Seconds after which trying again makes sense.
+    fn retry_after_s(self) -> Option<u32> {
+        match self {
+            Self::QueueFull => Some(5),
+            Self::Unavailable => Some(2),
+            Self::BadRequest
+            | Self::Unauthorized
+            | Self::NotFound
+            | Self::MethodNotAllowed
+            | Self::PayloadTooLarge
+            | Self::RequestTimeout
+            | Self::Conflict
+            | Self::Internal => None,
+        }
+    }
+}
+
+impl ApiError {
+    pub(crate) fn new(code: ErrorCode, sentence: impl Into<String>) -> Self {
+        Self { code, sentence: sentence.into() }
+    }
+
+    pub(crate) fn bad_request(sentence: impl Into<String>) -> Self {
+        Self::new(ErrorCode::BadRequest, sentence)
+    }
+
+    pub(crate) fn not_found(sentence: impl Into<String>) -> Self {
+        Self::new(ErrorCode::NotFound, sentence)
+    }
+
+    /// What a client reads about a job that is unknown, expired, or another endpoint's.
+    pub(crate) fn job_not_found() -> Self {
+        Self::not_found("job not found: its id is wrong, or its ttl or retention is over")
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    error: &'a str,
+    code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+}
+
+impl ApiError {
+    fn body(&self, message: Option<&str>) -> axum::Json<serde_json::Value> {
+        let body = Body { error: &self.sentence, code: self.code.as_str(), message };
+        axum::Json(serde_json::to_value(body).expect("the body is plain data"))
+    }
+
+    /// On the management API the sentence is also there as `message`, its documented name.
+    pub(crate) async fn add_message(mut response: Response) -> Response {
+        if let Some(error) = response.extensions_mut().remove::<Self>() {
+            let body = error.body(Some(&error.sentence)).into_response().into_body();
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+            *response.body_mut() = body;
+        }
+        response
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.code.status(), self.body(None)).into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.code.retry_after_s() {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if matches!(self.code, ErrorCode::PayloadTooLarge | ErrorCode::RequestTimeout) {
+            // The rest of the body stays unread: a client must not send its next call after it.
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        if self.code == ErrorCode::Unauthorized {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::QueueFull { .. } => Self::new(ErrorCode::QueueFull, error.to_string()),
+            StoreError::Closed => {
+                Self::new(ErrorCode::Unavailable, "the host is shutting down; try again shortly")
+            }
+        }
+    }
+}
+
+impl From<SubmitError> for ApiError {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Policy(error) => Self::bad_request(error.to_string()),
+            SubmitError::Store(error) => error.into(),
+        }
+    }
+}

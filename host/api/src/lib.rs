@@ -1,0 +1,22 @@
+//! The HTTP face of Gristmill: the queue API under `/v2` and `/sdk/v2`, the management API under
+//! `/v1`.
+//!
+//! [`router()`] lists every route on one screen. Wire spellings live in `queue/dto.rs` and
+//! `management/dto.rs` and nowhere else; every error of both APIs is an [`error::ApiError`].
+//!
+//! **Bounds.** A body is read up to its route's limit and no further; the sum of bodies that are
+//! being read is bounded by [`body::BODIES_IN_FLIGHT_BYTES_MAX`]. A waiting call costs one task and
+//! one map entry.
+
+mod auth;
+mod body;
+mod error;
+mod management;
+mod metrics;
+mod paths;
+mod queue;
+mod router;
+mod state;
+
+pub use router::router;
+pub use state::ApiState;

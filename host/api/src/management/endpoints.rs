@@ -1,0 +1,205 @@
+//! `/v1/endpoints`: handlers with their workers, limits and permissions.
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
+use gristmill_core::egress::AllowedHosts;
+use gristmill_core::endpoint::{Endpoint, SandboxLimits, Scaling};
+use gristmill_core::id::{EndpointId, OwnerId};
+use gristmill_core::key::Scope;
+use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS, NAME_BYTES_MAX};
+use serde_json::Value;
+
+use super::dto::{self, EndpointInput};
+use super::input::{self, bounded, bounded_u32};
+use super::templates::{conflict, random_id};
+use crate::auth::ManagementCaller;
+use crate::error::ApiError;
+use crate::state::ApiState;
+
+/// One endpoint.
+pub(crate) async fn get(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?;
+    Ok(Json(dto::endpoint(&endpoint)))
+}
+
+/// All endpoints of the caller, by id.
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+) -> Result<Json<Vec<Value>>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let view = state.catalog.view();
+    let mut endpoints: Vec<_> = view
+        .deployments
+        .values()
+        .map(|deployment| &deployment.endpoint)
+        .filter(|endpoint| endpoint.owner == caller.0.owner)
+        .collect();
+    endpoints.sort_by(|a, b| a.id.cmp(&b.id));
+    Ok(Json(endpoints.into_iter().map(|endpoint| dto::endpoint(endpoint)).collect()))
+}
+
+/// A new endpoint; it takes jobs at once.
+pub(crate) async fn create(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let input: EndpointInput = input::json(&state, request).await?;
+    let template = input.template_id.clone().ok_or_else(|| {
+        ApiError::bad_request("`templateId` is required; it names the template to run")
+    })?;
+    let id = match &input.id {
+        Some(id) => id.clone(),
+        None => EndpointId::new(&random_id()).expect("hexadecimal digits are an id"),
+    };
+    let blank = Endpoint {
+        id: id.clone(),
+        name: id.to_string(),
+        owner: caller.0.owner.clone(),
+        template,
+        version: 0,
+        created_at: state.jobs.now(),
+        scaling: Scaling::default(),
+        execution_timeout_ms: EXECUTION_TIMEOUT_MS.default,
+        limits: SandboxLimits::default(),
+        allowed_hosts: AllowedHosts::default(),
+        env: std::collections::BTreeMap::new(),
+    };
+    let endpoint = state
+        .catalog
+        .change(|view| {
+            if view.deployments.contains_key(&id) {
+                return Err(conflict(format!("endpoint `{id}` exists already")));
+            }
+            let endpoint = apply(view, blank, input)?;
+            Ok((put(&endpoint), endpoint))
+        })
+        .await?;
+    state.workers.refresh(&endpoint.id);
+    Ok(Json(dto::endpoint(&endpoint)))
+}
+
+/// Changes the fields that are given. Running jobs end as they began; waiting ones start with
+/// the new settings.
+pub(crate) async fn update(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let input: EndpointInput = input::json(&state, request).await?;
+    let endpoint = state
+        .catalog
+        .change(|view| {
+            let endpoint = apply(view, own(view, &caller.0.owner, &id)?, input)?;
+            Ok::<_, ApiError>((put(&endpoint), endpoint))
+        })
+        .await?;
+    state.workers.refresh(&endpoint.id);
+    Ok(Json(dto::endpoint(&endpoint)))
+}
+
+/// Deletes the endpoint with all its jobs: those that wait are removed, those that run are
+/// stopped.
+pub(crate) async fn delete(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    caller.require(Scope::Manage)?;
+    let endpoint = state
+        .catalog
+        .change(|view| {
+            let endpoint = own(view, &caller.0.owner, &id)?;
+            let change = CatalogChange::Delete(CatalogKey::Endpoint(endpoint.id.clone()));
+            Ok::<_, ApiError>((vec![change], endpoint.id))
+        })
+        .await?;
+    state.workers.refresh(&endpoint);
+    state.store.delete_endpoint(&endpoint).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn own(view: &View, owner: &OwnerId, id: &str) -> Result<Endpoint, ApiError> {
+    let id = EndpointId::new(id).map_err(|error| ApiError::bad_request(error.to_string()))?;
+    let found = view.deployments.get(&id).filter(|found| found.endpoint.owner == *owner);
+    found
+        .map(|deployment| (*deployment.endpoint).clone())
+        .ok_or_else(|| ApiError::not_found(format!("endpoint `{id}` not found")))
+}
+
+fn put(endpoint: &Endpoint) -> Vec<CatalogChange> {
+    vec![CatalogChange::Put(CatalogEntry::Endpoint(endpoint.clone()))]
+}
+
+/// The endpoint with the given fields changed, when the result is one that may exist.
+fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoint, ApiError> {
+    let template = input.template_id.unwrap_or(current.template);
+    if !view.templates.contains_key(&template) {
+        return Err(ApiError::bad_request(format!(
+            "`templateId`: template `{template}` not found"
+        )));
+    }
+    let name = input.name.unwrap_or(current.name);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        return Err(ApiError::bad_request(format!("`name` has 1 to {NAME_BYTES_MAX} bytes")));
+    }
+    let scaling =
+        scaling(current.scaling, [input.workers_min, input.workers_max, input.idle_timeout])?;
+    let execution_timeout_ms = match input.execution_timeout_ms {
+        Some(ms) => bounded("executionTimeoutMs", EXECUTION_TIMEOUT_MS, ms)?,
+        None => current.execution_timeout_ms,
+    };
+    let limits = SandboxLimits {
+        memory_bytes_max: match input.memory_mib {
+            Some(mib) => bounded("memoryMib", SandboxLimits::MEMORY_MIB, mib)? << 20,
+            None => current.limits.memory_bytes_max,
+        },
+        // 0 takes an own budget back: it is derived from the timeout again.
+        fuel_max: input.max_fuel.or(current.limits.fuel_max).filter(|fuel| *fuel > 0),
+        metering: input.metering.unwrap_or(current.limits.metering),
+    };
+    Ok(Endpoint {
+        id: current.id,
+        name,
+        owner: current.owner,
+        template,
+        version: current.version + 1,
+        created_at: current.created_at,
+        scaling,
+        execution_timeout_ms,
+        limits,
+        allowed_hosts: input.allowed_hosts.map_or(current.allowed_hosts, AllowedHosts::new),
+        env: input.env.unwrap_or(current.env),
+    })
+}
+
+fn scaling(current: Scaling, input: [Option<u64>; 3]) -> Result<Scaling, ApiError> {
+    let [workers_min, workers_max, idle_timeout] = input;
+    let workers_max = match workers_max {
+        Some(count) => bounded_u32("workersMax", Scaling::WORKERS_MAX, count)?,
+        None => current.workers_max,
+    };
+    let workers_min = match workers_min {
+        Some(count) => {
+            let bounds = Bounds { min: 0, default: 0, max: workers_max.into() };
+            bounded_u32("workersMin", bounds, count)?
+        }
+        None => current.workers_min.min(workers_max),
+    };
+    let idle_timeout_s = match idle_timeout {
+        Some(seconds) => bounded_u32("idleTimeout", Scaling::IDLE_TIMEOUT_S, seconds)?,
+        None => current.idle_timeout_s,
+    };
+    Ok(Scaling { workers_min, workers_max, idle_timeout_s })
+}

@@ -1,0 +1,60 @@
+//! Reading what a management call brings.
+
+use axum::body::Body;
+use axum::http::Request;
+use gristmill_core::limits::{Bounds, MANAGEMENT_BODY_BYTES_MAX};
+use serde::de::DeserializeOwned;
+
+use crate::error::ApiError;
+use crate::state::ApiState;
+
+/// The body as `T`.
+///
+/// # Errors
+/// 400 that names the field which does not fit.
+pub(crate) async fn json<T: DeserializeOwned>(
+    state: &ApiState,
+    request: Request<Body>,
+) -> Result<T, ApiError> {
+    let (parts, body) = request.into_parts();
+    let body = state.bodies.read(&parts.headers, body, MANAGEMENT_BODY_BYTES_MAX).await?;
+    let mut reader = serde_json::Deserializer::from_slice(&body.bytes);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        let field = if path == "." { "the body".to_owned() } else { format!("`{path}`") };
+        ApiError::bad_request(format!("{field} is not as expected: {}", error.inner()))
+    })?;
+    reader
+        .end()
+        .map_err(|error| ApiError::bad_request(format!("the body is not valid JSON: {error}")))?;
+    Ok(value)
+}
+
+/// The number, when it is inside its bounds.
+pub(crate) fn bounded(field: &str, bounds: Bounds, value: u64) -> Result<u64, ApiError> {
+    if bounds.contains(value) {
+        return Ok(value);
+    }
+    let Bounds { min, max, .. } = bounds;
+    Err(ApiError::bad_request(format!("`{field}` must be {min} to {max}, not {value}")))
+}
+
+/// The same for a number that is kept in 32 bits.
+pub(crate) fn bounded_u32(field: &str, bounds: Bounds, value: u64) -> Result<u32, ApiError> {
+    let value = bounded(field, bounds, value)?;
+    u32::try_from(value)
+        .map_err(|_| ApiError::bad_request(format!("`{field}` is too large: {value}")))
+}
+
+/// A flag in a query: `true`, `false`, or absent.
+pub(crate) fn flag(query: &str, names: &[&str]) -> Result<bool, ApiError> {
+    let found = url::form_urlencoded::parse(query.as_bytes())
+        .find(|(name, _)| names.contains(&name.as_ref()));
+    match found.as_ref().map(|(name, value)| (name, value.as_ref())) {
+        None | Some((_, "false")) => Ok(false),
+        Some((_, "true" | "")) => Ok(true),
+        Some((name, value)) => Err(ApiError::bad_request(format!(
+            "query `{name}` must be true or false, not `{value}`"
+        ))),
+    }
+}

@@ -1,0 +1,9 @@
+//! The management API: handlers, templates, endpoints and keys.
+
+mod dto;
+mod input;
+
+pub(crate) mod endpoints;
+pub(crate) mod handlers;
+pub(crate) mod keys;
+pub(crate) mod templates;

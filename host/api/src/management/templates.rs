@@ -1,0 +1,238 @@
+//! `/v1/templates`: reusable definitions of what a worker runs.
+
+use axum::Json;
+use axum::extract::{Path, RawQuery, Request, State};
+use axum::http::StatusCode;
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
+use gristmill_core::id::{OwnerId, TemplateId};
+use gristmill_core::key::Scope;
+use gristmill_core::limits::NAME_BYTES_MAX;
+use gristmill_core::template::{Template, TemplateFilter};
+use serde_json::Value;
+
+use super::dto::{self, TemplateInput};
+use super::input;
+use crate::auth::ManagementCaller;
+use crate::error::{ApiError, ErrorCode};
+use crate::state::ApiState;
+
+/// A single template, when the caller may see it with the flags given.
+pub(crate) async fn get(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let id = template_id(&id)?;
+    let filter = filter(&state, query.as_deref().unwrap_or_default())?;
+    let view = state.catalog.view();
+    let is_visible = |t: &&std::sync::Arc<Template>| {
+        t.is_visible_to(&caller.0.owner, view.is_bound(&id), filter)
+    };
+    let template = view.templates.get(&id).filter(is_visible).ok_or_else(|| not_found(&id))?;
+    Ok(Json(dto::template(template, &state.brand)))
+}
+
+/// All templates that the caller may see with the flags given, by name.
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Vec<Value>>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let filter = filter(&state, query.as_deref().unwrap_or_default())?;
+    let view = state.catalog.view();
+    let mut templates: Vec<_> = view
+        .templates
+        .values()
+        .filter(|t| t.is_visible_to(&caller.0.owner, view.is_bound(&t.id), filter))
+        .collect();
+    templates.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(Json(templates.into_iter().map(|t| dto::template(t, &state.brand)).collect()))
+}
+
+/// A new template.
+pub(crate) async fn create(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let input: TemplateInput = input::json(&state, request).await?;
+    let id = match &input.id {
+        Some(id) => id.clone(),
+        None => TemplateId::new(&random_id()).expect("hexadecimal digits are an id"),
+    };
+    let owner = caller.0.owner.clone();
+    let template = state
+        .catalog
+        .change(|view| {
+            if view.templates.contains_key(&id) {
+                return Err(conflict(format!("template `{id}` exists already")));
+            }
+            let template = apply(view, blank(id, owner), input)?;
+            Ok((put(&template), template))
+        })
+        .await?;
+    Ok(Json(dto::template(&template, &state.brand)))
+}
+
+/// Changes the fields that are given. Endpoints bound to the template run the new version from
+/// their next job on.
+pub(crate) async fn update(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let id = template_id(&id)?;
+    let input: TemplateInput = input::json(&state, request).await?;
+    let template = state
+        .catalog
+        .change(|view| {
+            let current = own(view, &caller.0.owner, &id)?;
+            let template = apply(view, current, input)?;
+            Ok::<_, ApiError>((put(&template), template))
+        })
+        .await?;
+    refresh_bound(&state, &id);
+    Ok(Json(dto::template(&template, &state.brand)))
+}
+
+/// Deletes a template that no endpoint uses.
+pub(crate) async fn delete(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    caller.require(Scope::Manage)?;
+    let id = template_id(&id)?;
+    state
+        .catalog
+        .change(|view| {
+            own(view, &caller.0.owner, &id)?;
+            if view.is_bound(&id) {
+                return Err(conflict(format!("template `{id}` is in use by an endpoint")));
+            }
+            Ok((vec![CatalogChange::Delete(CatalogKey::Template(id.clone()))], ()))
+        })
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Lets the workers of endpoints with this template see its change.
+fn refresh_bound(state: &ApiState, id: &TemplateId) {
+    for deployment in state.catalog.view().deployments.values() {
+        if deployment.endpoint.template == *id {
+            state.workers.refresh(&deployment.endpoint.id);
+        }
+    }
+}
+
+fn template_id(text: &str) -> Result<TemplateId, ApiError> {
+    TemplateId::new(text).map_err(|error| ApiError::bad_request(error.to_string()))
+}
+
+fn not_found(id: &TemplateId) -> ApiError {
+    ApiError::not_found(format!("template `{id}` not found"))
+}
+
+pub(super) fn conflict(sentence: String) -> ApiError {
+    ApiError::new(ErrorCode::Conflict, sentence)
+}
+
+/// An id for something that came without one: 16 hexadecimal digits.
+pub(super) fn random_id() -> String {
+    format!("{:016x}", rand::random::<u64>())
+}
+
+fn own(view: &View, owner: &OwnerId, id: &TemplateId) -> Result<Template, ApiError> {
+    let found = view.templates.get(id).filter(|template| template.owner == *owner);
+    found.map(|template| (**template).clone()).ok_or_else(|| not_found(id))
+}
+
+fn put(template: &Template) -> Vec<CatalogChange> {
+    vec![CatalogChange::Put(CatalogEntry::Template(template.clone()))]
+}
+
+fn filter(state: &ApiState, query: &str) -> Result<TemplateFilter, ApiError> {
+    let branded = format!("include{}Templates", state.brand);
+    Ok(TemplateFilter {
+        endpoint_bound: input::flag(query, &["includeEndpointBoundTemplates"])?,
+        public: input::flag(query, &["includePublicTemplates"])?,
+        platform: input::flag(query, &["includePlatformTemplates", &branded])?,
+    })
+}
+
+fn blank(id: TemplateId, owner: OwnerId) -> Template {
+    Template {
+        id,
+        owner,
+        name: String::new(),
+        image: String::new(),
+        container_disk_gb: 0,
+        volume_gb: 0,
+        volume_mount_path: String::new(),
+        registry_auth: String::new(),
+        entrypoint: vec![],
+        start_command: vec![],
+        env: std::collections::BTreeMap::new(),
+        ports: vec![],
+        readme: String::new(),
+        is_public: false,
+        is_platform: false,
+        is_serverless: true,
+    }
+}
+
+/// The template with the given fields changed, when the result is a template that may exist.
+fn apply(view: &View, current: Template, input: TemplateInput) -> Result<Template, ApiError> {
+    let template = Template {
+        name: input.name.unwrap_or(current.name),
+        image: input.image_name.unwrap_or(current.image),
+        container_disk_gb: input.container_disk_in_gb.unwrap_or(current.container_disk_gb),
+        volume_gb: input.volume_in_gb.unwrap_or(current.volume_gb),
+        volume_mount_path: input.volume_mount_path.unwrap_or(current.volume_mount_path),
+        registry_auth: input.container_registry_auth_id.unwrap_or(current.registry_auth),
+        entrypoint: input.docker_entrypoint.unwrap_or(current.entrypoint),
+        start_command: input.docker_start_cmd.unwrap_or(current.start_command),
+        env: input.env.unwrap_or(current.env),
+        ports: input.ports.unwrap_or(current.ports),
+        readme: input.readme.unwrap_or(current.readme),
+        is_public: input.is_public.unwrap_or(current.is_public),
+        is_serverless: input.is_serverless.unwrap_or(current.is_serverless),
+        id: current.id,
+        owner: current.owner,
+        is_platform: current.is_platform,
+    };
+    if template.name.is_empty() || template.name.len() > NAME_BYTES_MAX {
+        return Err(ApiError::bad_request(format!(
+            "`name` is required and has 1 to {NAME_BYTES_MAX} bytes"
+        )));
+    }
+    if template.image.is_empty() {
+        return Err(ApiError::bad_request(
+            "`imageName` is required; it names an uploaded handler as `name:tag` or `name@sha256:…`",
+        ));
+    }
+    if let Some(port) = template.ports.iter().find(|port| !is_port(port)) {
+        return Err(ApiError::bad_request(format!(
+            "`ports` has `{port}`; a port is written `<1 to 65535>/http` or `…/tcp`"
+        )));
+    }
+    let is_taken = view.templates.values().any(|other| {
+        other.name == template.name && other.owner == template.owner && other.id != template.id
+    });
+    if is_taken {
+        return Err(conflict(format!("a template named `{}` exists already", template.name)));
+    }
+    Ok(template)
+}
+
+fn is_port(text: &str) -> bool {
+    text.split_once('/').is_some_and(|(number, protocol)| {
+        number.parse::<u16>().is_ok_and(|n| n > 0) && matches!(protocol, "http" | "tcp")
+    })
+}

@@ -1,0 +1,46 @@
+//! `GET /metrics`: the host's counters as Prometheus text. Needs a key with the scope `manage`.
+
+use std::fmt::Write as _;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use gristmill_core::key::Scope;
+
+use crate::auth::ManagementCaller;
+use crate::error::ApiError;
+use crate::state::ApiState;
+
+pub(crate) async fn metrics(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+) -> Result<impl IntoResponse, ApiError> {
+    caller.require(Scope::Manage)?;
+    let store = state.store.stats();
+    let load = state.runtime.load();
+    let endpoints = state.catalog.view().deployments.len() as u64;
+    let rows = [
+        (
+            "gristmill_store_commits_total",
+            "counter",
+            "Store transactions, one fsync each",
+            store.commits,
+        ),
+        (
+            "gristmill_store_operations_total",
+            "counter",
+            "Changes in those transactions",
+            store.operations,
+        ),
+        ("gristmill_jobs", "gauge", "Jobs that exist", store.jobs),
+        ("gristmill_endpoints", "gauge", "Endpoints that exist", endpoints),
+        ("gristmill_sandboxes_running", "gauge", "Sandboxes that exist", load.running),
+        ("gristmill_sandboxes_waiting", "gauge", "Attempts that wait for a sandbox", load.waiting),
+    ];
+    let mut text = String::new();
+    for (name, kind, help, value) in rows {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
+    }
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text))
+}

@@ -1,0 +1,81 @@
+//! Numbers in query strings.
+
+use std::time::Duration;
+
+use gristmill_core::limits::Bounds;
+
+use crate::error::ApiError;
+
+/// The query of a call, as it came.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Query<'a>(pub(crate) &'a str);
+
+impl<'a> Query<'a> {
+    fn get(self, name: &str) -> Option<std::borrow::Cow<'a, str>> {
+        url::form_urlencoded::parse(self.0.as_bytes())
+            .find_map(|(key, value)| (key == name).then_some(value))
+    }
+
+    /// A time to wait: its default when it is missing, the nearest bound when it is outside.
+    pub(crate) fn wait(self, bounds: Bounds) -> Result<Duration, ApiError> {
+        let ms = match self.integer("wait")? {
+            Some(ms) => bounds.clamp(ms.try_into().unwrap_or(0)),
+            None => bounds.default,
+        };
+        Ok(Duration::from_millis(ms))
+    }
+
+    /// A number that must not be negative.
+    pub(crate) fn unsigned(self, name: &str) -> Result<Option<u64>, ApiError> {
+        let Some(value) = self.integer(name)? else { return Ok(None) };
+        value.try_into().map(Some).map_err(|_| {
+            ApiError::bad_request(format!("query `{name}` must not be negative, not {value}"))
+        })
+    }
+
+    fn integer(self, name: &str) -> Result<Option<i64>, ApiError> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        let digits = text.strip_prefix('-').unwrap_or(&text);
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(ApiError::bad_request(format!(
+                "query `{name}` must be an integer, not `{text}`"
+            )));
+        }
+        // Too many digits: as large, or as small, as a number can be.
+        let limit = if text.starts_with('-') { i64::MIN } else { i64::MAX };
+        Ok(Some(text.parse().unwrap_or(limit)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { min: 1_000, default: 90_000, max: 300_000 };
+
+    #[test]
+    fn waits_are_clamped_and_words_refused() {
+        let cases = [
+            ("", Some(90_000)),
+            ("wait=5000", Some(5_000)),
+            ("a=b&wait=1", Some(1_000)),
+            ("wait=-7", Some(1_000)),
+            ("wait=99999999999999999999999", Some(300_000)),
+            ("wait=soon", None),
+            ("wait=", None),
+            ("wait=1.5", None),
+        ];
+        for (query, expected) in cases {
+            let wait = Query(query).wait(BOUNDS).ok();
+            assert_eq!(wait, expected.map(Duration::from_millis), "{query}");
+        }
+    }
+
+    #[test]
+    fn unsigned_numbers_refuse_a_sign() {
+        assert_eq!(Query("ttl=6000").unsigned("ttl").ok(), Some(Some(6_000)));
+        assert_eq!(Query("").unsigned("ttl").ok(), Some(None));
+        assert!(Query("ttl=-1").unsigned("ttl").is_err());
+        assert!(Query("ttl=x").unsigned("ttl").is_err());
+    }
+}

@@ -1,0 +1,98 @@
+//! `GET /{endpoint}/stream/{job}`: what the handler emitted and no call has delivered yet.
+
+use axum::Extension;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use futures::FutureExt as _;
+use gristmill_core::id::JobId;
+use gristmill_core::key::Scope;
+use gristmill_core::limits::STREAM_WAIT_MS;
+use gristmill_core::stream::{Position, StreamPage};
+
+use crate::auth::QueueCaller;
+use crate::error::ApiError;
+use crate::queue::pieces::Pieces;
+use crate::queue::query::Query;
+use crate::queue::{StreamShape, dto, sse, target};
+use crate::state::ApiState;
+
+/// One page, or with `Accept: text/event-stream` all pages as they come.
+pub(crate) async fn stream(
+    State(state): State<ApiState>,
+    Extension(shape): Extension<StreamShape>,
+    caller: QueueCaller,
+    Path(path): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let (deployment, id) = target::job(&state, &caller, Scope::Read, &path)?;
+    let endpoint = &deployment.endpoint.id;
+    let query = Query(query.as_deref().unwrap_or_default());
+    let wait = query.wait(STREAM_WAIT_MS)?;
+    let position = query.unsigned("from")?.map_or(Position::Undelivered, Position::From);
+    if accepts_events(&headers) {
+        let position = sse::resume(&headers)?.unwrap_or(position);
+        return sse::follow(state.jobs.clone(), endpoint.clone(), id, position).await;
+    }
+    let page = state.jobs.stream(endpoint, id, position, wait).await?;
+    let page = page.ok_or_else(ApiError::job_not_found)?;
+    let mut response = dto::json_response(page_body(&state, shape, id, position, &page));
+    let headers = response.headers_mut();
+    headers.insert("x-job-status", HeaderValue::from_static(page.status.as_str()));
+    headers.insert("x-stream-next", HeaderValue::from(page.page.next()));
+    Ok(response)
+}
+
+fn accepts_events(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.to_ascii_lowercase().contains("text/event-stream"))
+}
+
+fn page_body(
+    state: &ApiState,
+    shape: StreamShape,
+    id: JobId,
+    position: Position,
+    page: &StreamPage,
+) -> axum::body::Body {
+    let mut text =
+        Vec::with_capacity(64 + page.page.chunks.iter().map(|c| c.len() + 64).sum::<usize>());
+    if shape == StreamShape::Object {
+        text.extend_from_slice(format!("{{\"status\":\"{}\",\"stream\":", page.status).as_bytes());
+    }
+    text.push(b'[');
+    for (index, chunk) in (page.page.first..).zip(&page.page.chunks) {
+        if index > page.page.first {
+            text.push(b',');
+        }
+        dto::write_chunk(&mut text, index, chunk);
+    }
+    text.push(b']');
+    if shape == StreamShape::Object {
+        text.push(b'}');
+    }
+    let body = Pieces::new([text.into()]);
+    // A replay leaves the read position of the others alone.
+    if position != Position::Undelivered || page.page.chunks.is_empty() {
+        return body.into_body();
+    }
+    // The position moves when the connection has taken the page: a reader that went away before
+    // gets it again.
+    let (jobs, next) = (state.jobs.clone(), page.page.next());
+    body.on_end(move || {
+        let mut marking = Box::pin(async move {
+            // The store is closing: then the position is forgotten anyway.
+            let _ = jobs.mark_delivered(id, next).await;
+        });
+        // Now, where the store can: the page is not on the wire yet, so the reader's next call
+        // finds the new position, however soon it comes.
+        if marking.as_mut().now_or_never().is_none() {
+            tokio::spawn(marking);
+        }
+    })
+    .into_body()
+}

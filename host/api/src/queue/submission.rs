@@ -1,0 +1,191 @@
+//! The body of `/run` and `/runsync`: every field is checked, and named when it is wrong. Keys
+//! that we do not know, and values that are null, are as if they were not there.
+
+use bytes::Bytes;
+use gristmill_core::payload::Json;
+use gristmill_core::policy::PolicyRequest;
+use gristmill_core::record::S3Config;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::error::ApiError;
+
+/// What a client submitted.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    pub(crate) input: Json,
+    pub(crate) webhook: Option<String>,
+    pub(crate) policy: PolicyRequest,
+    pub(crate) s3_config: Option<S3Config>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    webhook: Option<&'a RawValue>,
+    #[serde(borrow)]
+    policy: Option<&'a RawValue>,
+    #[serde(borrow)]
+    s3_config: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct PolicyBody<'a> {
+    #[serde(borrow)]
+    execution_timeout: Option<&'a RawValue>,
+    #[serde(borrow)]
+    ttl: Option<&'a RawValue>,
+    #[serde(borrow)]
+    low_priority: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct S3Body<'a> {
+    #[serde(borrow)]
+    access_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    access_secret: Option<&'a RawValue>,
+    #[serde(borrow)]
+    bucket_name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    endpoint_url: Option<&'a RawValue>,
+}
+
+/// Reads a submission. The input shares the body's bytes.
+///
+/// # Errors
+/// 400 with the field and what it must be.
+pub(crate) fn parse(body: &Bytes) -> Result<Submission, ApiError> {
+    if body.is_empty() {
+        return Err(ApiError::bad_request(
+            "the body is empty; send a JSON object such as {\"input\":{}}",
+        ));
+    }
+    if first_byte(body).is_none_or(|byte| byte != b'{') {
+        return Err(ApiError::bad_request("the body must be a JSON object"));
+    }
+    let fields: Body<'_> = serde_json::from_slice(body)
+        .map_err(|error| ApiError::bad_request(format!("the body is not valid JSON: {error}")))?;
+    let input = fields.input.filter(|raw| raw.get() != "null").ok_or_else(|| {
+        ApiError::bad_request("the field `input` is missing; it must be a JSON object")
+    })?;
+    if !input.get().starts_with('{') {
+        return Err(ApiError::bad_request("`input` must be a JSON object"));
+    }
+    let webhook = optional(fields.webhook, "webhook", "a string")?;
+    Ok(Submission {
+        input: Json::from_raw_part(body, input),
+        webhook: webhook.map(check_webhook).transpose()?,
+        policy: policy(fields.policy)?,
+        s3_config: s3_config(fields.s3_config)?,
+    })
+}
+
+fn first_byte(body: &[u8]) -> Option<u8> {
+    body.iter().copied().find(|byte| !byte.is_ascii_whitespace())
+}
+
+fn optional<'a, T: Deserialize<'a>>(
+    raw: Option<&'a RawValue>,
+    field: &str,
+    expected: &str,
+) -> Result<Option<T>, ApiError> {
+    let Some(raw) = raw else { return Ok(None) };
+    serde_json::from_str::<Option<T>>(raw.get())
+        .map_err(|_| ApiError::bad_request(format!("`{field}` must be {expected}")))
+}
+
+fn check_webhook(text: String) -> Result<String, ApiError> {
+    let is_usable = url::Url::parse(&text)
+        .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if is_usable {
+        Ok(text)
+    } else {
+        Err(ApiError::bad_request("`webhook` must be an absolute http or https URL"))
+    }
+}
+
+fn policy(raw: Option<&RawValue>) -> Result<PolicyRequest, ApiError> {
+    const MILLISECONDS: &str = "an integer number of milliseconds";
+    let body: PolicyBody<'_> = optional(raw, "policy", "an object")?.unwrap_or_default();
+    let millis = |raw, field| -> Result<Option<u64>, ApiError> {
+        // A negative number is out of bounds like 0; the bounds are checked with the policy.
+        let value: Option<i64> = optional(raw, field, MILLISECONDS)?;
+        Ok(value.map(|ms| ms.try_into().unwrap_or(0)))
+    };
+    Ok(PolicyRequest {
+        execution_timeout_ms: millis(body.execution_timeout, "policy.executionTimeout")?,
+        ttl_ms: millis(body.ttl, "policy.ttl")?,
+        low_priority: optional(body.low_priority, "policy.lowPriority", "true or false")?,
+    })
+}
+
+fn s3_config(raw: Option<&RawValue>) -> Result<Option<S3Config>, ApiError> {
+    let Some(body) = optional::<S3Body<'_>>(raw, "s3Config", "an object")? else {
+        return Ok(None);
+    };
+    let text = |raw, field| -> Result<String, ApiError> {
+        Ok(optional(raw, field, "a string")?.unwrap_or_default())
+    };
+    Ok(Some(S3Config {
+        access_id: text(body.access_id, "s3Config.accessId")?,
+        access_secret: text(body.access_secret, "s3Config.accessSecret")?,
+        bucket_name: text(body.bucket_name, "s3Config.bucketName")?,
+        endpoint_url: text(body.endpoint_url, "s3Config.endpointUrl")?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::response::IntoResponse as _;
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    async fn complaint(body: &str) -> String {
+        let error = parse(&Bytes::from(body.to_owned())).expect_err(body);
+        let bytes = error.into_response().into_body().collect().await.unwrap().to_bytes();
+        let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        json["error"].as_str().unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn mistakes_are_named() {
+        let cases = [
+            ("", "the body is empty"),
+            ("[]", "the body must be a JSON object"),
+            ("{", "the body is not valid JSON: EOF"),
+            ("{}", "`input` is missing"),
+            (r#"{"input":null}"#, "`input` is missing"),
+            (r#"{"input":7}"#, "`input` must be a JSON object"),
+            (r#"{"input":{},"input":{}}"#, "duplicate field `input`"),
+            (r#"{"input":{},"webhook":"ftp://x"}"#, "`webhook` must be an absolute"),
+            (r#"{"input":{},"webhook":1}"#, "`webhook` must be a string"),
+            (r#"{"input":{},"policy":[]}"#, "`policy` must be an object"),
+            (r#"{"input":{},"policy":{"ttl":"1"}}"#, "`policy.ttl` must be an integer"),
+            (r#"{"input":{},"policy":{"ttl":1.5}}"#, "`policy.ttl` must be an integer"),
+            (r#"{"input":{},"policy":{"lowPriority":1}}"#, "`policy.lowPriority` must be true"),
+            (r#"{"input":{},"s3Config":{"accessId":1}}"#, "`s3Config.accessId` must be a string"),
+        ];
+        for (body, expected) in cases {
+            let complaint = complaint(body).await;
+            assert!(complaint.contains(expected), "{body}: {complaint}");
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_or_null_is_as_if_absent() {
+        let body = r#" {"input": {"a": 9007199254740993}, "webhook": null, "policy": {"x": 1,
+            "ttl": null}, "s3Config": {"bucketName": "b", "objectPath": "o"}, "timeout": 1} "#;
+        let submission = parse(&Bytes::from_static(body.as_bytes())).unwrap();
+        assert_eq!(submission.input.as_str(), r#"{"a": 9007199254740993}"#);
+        assert_eq!(submission.webhook, None);
+        assert_eq!(submission.policy, PolicyRequest::default());
+        assert_eq!(submission.s3_config.unwrap().bucket_name, "b");
+    }
+}

@@ -1,0 +1,48 @@
+//! What the routes work on: handles to the parts that the host has put together.
+
+use std::sync::Arc;
+
+use gristmill_core::catalog::Catalog;
+use gristmill_core::jobs::Jobs;
+use gristmill_core::runtime::{Components, Runtime};
+use gristmill_core::store::JobStore;
+use gristmill_core::workers::Workers;
+
+use crate::body::BodyReader;
+
+/// What the routes work on.
+#[derive(Debug, Clone)]
+pub struct ApiState {
+    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) workers: Arc<dyn Workers>,
+    pub(crate) components: Arc<dyn Components>,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) store: Arc<dyn JobStore>,
+    pub(crate) bodies: BodyReader,
+    pub(crate) brand: Arc<str>,
+}
+
+impl ApiState {
+    /// Puts the parts together. `brand` completes the name of the template field and query flag
+    /// that say whether a template is the operator's own: `is<Brand>`, `include<Brand>Templates`.
+    pub fn new(
+        jobs: Arc<Jobs>,
+        catalog: Arc<Catalog>,
+        workers: Arc<dyn Workers>,
+        sandbox: Arc<impl Components + Runtime + 'static>,
+        store: Arc<dyn JobStore>,
+        brand: &str,
+    ) -> Self {
+        Self {
+            jobs,
+            catalog,
+            workers,
+            components: sandbox.clone(),
+            runtime: sandbox,
+            store,
+            bodies: BodyReader::new(),
+            brand: brand.into(),
+        }
+    }
+}
