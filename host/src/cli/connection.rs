@@ -1,0 +1,92 @@
+//! Which host a client command talks to, and with which key.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use url::Url;
+
+use super::parse;
+use crate::ADMIN_KEY_FILE;
+use crate::client::{self, Client};
+
+/// The options of every client command.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct ConnectionArgs {
+    /// The host to talk to.
+    #[arg(
+        long,
+        env = "GRISTMILL_URL",
+        default_value = "http://127.0.0.1:8080",
+        value_parser = parse::host_url,
+        hide_env_values = true
+    )]
+    url: Url,
+
+    /// The key to send. Better set in the environment: other users can read command lines.
+    #[arg(long, value_name = "KEY", env = "GRISTMILL_API_KEY", hide_env_values = true)]
+    api_key: Option<String>,
+
+    /// The host's data directory. Without a key, and for a host on this machine only, the
+    /// admin.key in it is used.
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "GRISTMILL_DATA_DIR",
+        default_value = "./gristmill-data",
+        hide_env_values = true
+    )]
+    data_dir: PathBuf,
+}
+
+impl ConnectionArgs {
+    /// A client with the key that there is.
+    ///
+    /// # Errors
+    /// When the key has characters that no key has.
+    pub(crate) fn client(self) -> anyhow::Result<Client> {
+        let given = self.api_key.filter(|key| !key.is_empty());
+        let key = match given {
+            Some(key) => Some(key),
+            // The admin key opens everything: it is not sent to other machines unasked.
+            None if client::is_loopback(&self.url) => read_admin_key(&self.data_dir),
+            None => None,
+        };
+        Client::new(self.url, key.as_deref().map(str::trim)).context("cannot use the API key")
+    }
+}
+
+fn read_admin_key(data_dir: &Path) -> Option<String> {
+    // A host without authentication, or another user's: then the host says what it needs.
+    let text = std::fs::read_to_string(data_dir.join(ADMIN_KEY_FILE)).ok()?;
+    let key = text.trim();
+    (!key.is_empty()).then(|| key.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has_key(url: &str, api_key: Option<&str>, data_dir: &Path) -> bool {
+        let args = ConnectionArgs {
+            url: url.parse().unwrap(),
+            api_key: api_key.map(str::to_owned),
+            data_dir: data_dir.to_owned(),
+        };
+        args.client().unwrap().has_key()
+    }
+
+    #[test]
+    fn the_admin_key_is_used_on_this_machine_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let local = "http://127.0.0.1:8080";
+        let remote = "http://example.com";
+        assert!(!has_key(local, None, dir.path()));
+        std::fs::write(dir.path().join(ADMIN_KEY_FILE), "gm_a_b\n").unwrap();
+        assert!(has_key(local, None, dir.path()));
+        assert!(has_key(local, Some(""), dir.path()));
+        assert!(!has_key(remote, None, dir.path()));
+        assert!(has_key(remote, Some("gm_c_d"), dir.path()));
+    }
+}

@@ -1,0 +1,226 @@
+//! `gristmill deploy`: uploads a component, and creates or updates its template and endpoint.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use gristmill_core::egress::HostPattern;
+use gristmill_core::endpoint::{Metering, SandboxLimits, Scaling};
+use gristmill_core::id::EndpointId;
+use gristmill_core::limits::EXECUTION_TIMEOUT_MS;
+use serde_json::json;
+
+use super::connection::ConnectionArgs;
+use super::{component_file, output, parse, progress};
+use crate::client::{Client, Deployed, EndpointDocument, TemplateDocument, Upload};
+
+/// The operations whose URLs are shown: name, method, and path below the endpoint.
+const OPERATIONS: [(&str, &str, &[&str]); 8] = [
+    ("run", "POST", &["run"]),
+    ("runsync", "POST", &["runsync"]),
+    ("status", "GET", &["status", "JOB"]),
+    ("stream", "GET", &["stream", "JOB"]),
+    ("cancel", "POST", &["cancel", "JOB"]),
+    ("retry", "POST", &["retry", "JOB"]),
+    ("purge-queue", "POST", &["purge-queue"]),
+    ("health", "GET", &["health"]),
+];
+
+/// Upload a handler and create or update its endpoint.
+///
+/// The template and the endpoint both get the id NAME. When they exist already, the options that
+/// are given change them, and what is not given stays as it is.
+#[derive(Debug, Args)]
+pub(crate) struct DeployArgs {
+    /// The handler: a WebAssembly component.
+    file: PathBuf,
+    /// The id of the endpoint.
+    #[arg(long)]
+    name: EndpointId,
+    /// The tag of the uploaded handler.
+    #[arg(long, default_value = "latest")]
+    tag: String,
+    /// An environment variable of the handler; may be repeated. Those of an earlier deploy go.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse::env_var)]
+    env: Vec<parse::EnvVar>,
+    /// An argument of the handler; may be repeated. Those of an earlier deploy go.
+    #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
+    args: Vec<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    endpoint: EndpointOptions,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Endpoint")]
+struct EndpointOptions {
+    /// Workers that are kept even when nothing waits [default: 0].
+    #[arg(long, value_name = "N", value_parser = parse::bounded::<u32>(Scaling::WORKERS_MAX))]
+    workers_min: Option<u32>,
+    /// Most workers, each with one job at a time; 0 pauses the endpoint [default: 16].
+    #[arg(long, value_name = "N", value_parser = parse::bounded::<u32>(Scaling::WORKERS_MAX))]
+    workers_max: Option<u32>,
+    /// For how long a worker waits for another job, in seconds [default: 5].
+    #[arg(long, value_name = "S", value_parser = parse::bounded::<u32>(Scaling::IDLE_TIMEOUT_S))]
+    idle_timeout: Option<u32>,
+    /// How long a job may run unless it says otherwise, in milliseconds [default: 600000].
+    #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(EXECUTION_TIMEOUT_MS))]
+    execution_timeout: Option<u64>,
+    /// Memory of one job, in MiB [default: 256].
+    #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(SandboxLimits::MEMORY_MIB))]
+    memory_mib: Option<u64>,
+    /// Fuel of one job [default: derived from its timeout].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_fuel: Option<u64>,
+    /// How computing is metered [default: fuel].
+    #[arg(long, value_parser = parse::metering())]
+    metering: Option<Metering>,
+    /// A host that the handler may call, such as example.com or *.example.com:8443; may be
+    /// repeated. Those of an earlier deploy go.
+    #[arg(long = "allow-host", value_name = "HOST")]
+    allowed_hosts: Vec<HostPattern>,
+}
+
+impl EndpointOptions {
+    fn document(self, template: &EndpointId) -> EndpointDocument {
+        EndpointDocument {
+            template_id: template.to_string(),
+            workers_min: self.workers_min,
+            workers_max: self.workers_max,
+            idle_timeout: self.idle_timeout,
+            execution_timeout_ms: self.execution_timeout,
+            memory_mib: self.memory_mib,
+            max_fuel: self.max_fuel,
+            metering: self.metering,
+            allowed_hosts: given(self.allowed_hosts)
+                .map(|hosts| hosts.into_iter().map(String::from).collect()),
+        }
+    }
+}
+
+/// `None` for an option that was not given.
+fn given<T>(values: Vec<T>) -> Option<Vec<T>> {
+    (!values.is_empty()).then_some(values)
+}
+
+pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
+    let component = component_file::read(&args.file)?;
+    let client = args.connection.client()?;
+    let image = format!("{}:{}", args.name, args.tag);
+    let upload = upload(&client, &image, component).await?;
+    let template = TemplateDocument {
+        image_name: upload.image.clone(),
+        docker_start_cmd: given(args.args),
+        env: given(args.env).map(parse::environment),
+        is_serverless: true,
+    };
+    client.deploy_template(&args.name, &template).await?;
+    let endpoint = args.endpoint.document(&args.name);
+    let deployed = client.deploy_endpoint(&args.name, &endpoint).await?;
+    if args.json {
+        output::result(report(&client, &args.name, &upload, deployed))?;
+    } else {
+        show(&client, &args.name, &upload, deployed)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn upload(client: &Client, image: &str, component: bytes::Bytes) -> anyhow::Result<Upload> {
+    let len = component.len() as u64;
+    let bar = progress::bytes_bar(len, "uploading");
+    let on_sent = {
+        let bar = bar.clone();
+        Arc::new(move |sent| {
+            bar.set_position(sent);
+            if sent == len {
+                progress::become_spinner(&bar, "the host checks and compiles it");
+            }
+        })
+    };
+    let uploaded = client.upload(image, component, on_sent).await;
+    bar.finish_and_clear();
+    Ok(uploaded?)
+}
+
+fn report(
+    client: &Client,
+    name: &EndpointId,
+    upload: &Upload,
+    deployed: Deployed,
+) -> serde_json::Value {
+    let urls: serde_json::Map<_, _> = OPERATIONS
+        .iter()
+        .map(|(operation, _, path)| {
+            ((*operation).to_owned(), client.queue_url(name, path).as_str().into())
+        })
+        .collect();
+    json!({
+        "endpoint": name,
+        "created": deployed == Deployed::Created,
+        "image": upload.image,
+        "sha256": upload.sha256,
+        "sizeInBytes": upload.size_in_bytes,
+        "compileMs": upload.compile_ms,
+        "urls": urls,
+    })
+}
+
+fn show(
+    client: &Client,
+    name: &EndpointId,
+    upload: &Upload,
+    deployed: Deployed,
+) -> anyhow::Result<()> {
+    let verb = match deployed {
+        Deployed::Created => "created",
+        Deployed::Updated => "updated",
+    };
+    output::note(format_args!(
+        "{verb} endpoint `{name}`: {}, {}, sha256 {}, compiled in {} ms\n",
+        upload.image,
+        output::size(upload.size_in_bytes),
+        upload.sha256.get(..12).unwrap_or(&upload.sha256),
+        upload.compile_ms
+    ));
+    for (operation, method, path) in OPERATIONS {
+        output::result(format_args!(
+            "{operation:<11}  {method:<4}  {}",
+            client.queue_url(name, path)
+        ))?;
+    }
+    output::note(format_args!("\ntry it:\n  gristmill submit {name} --wait --input '{{}}'"));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_has_every_url() {
+        let client = Client::new("http://h:1".parse().unwrap(), None).unwrap();
+        let upload = Upload {
+            image: "echo:latest".into(),
+            sha256: "ab".repeat(32),
+            size_in_bytes: 5,
+            compile_ms: 7,
+        };
+        let name = EndpointId::new("echo").unwrap();
+        let report = report(&client, &name, &upload, Deployed::Created);
+        assert_eq!(report["created"], true);
+        assert_eq!(report["urls"]["run"], "http://h:1/v2/echo/run");
+        assert_eq!(report["urls"]["stream"], "http://h:1/v2/echo/stream/JOB");
+        assert_eq!(report["urls"].as_object().unwrap().len(), OPERATIONS.len());
+    }
+
+    #[test]
+    fn what_is_not_given_is_not_sent() {
+        assert_eq!(given(Vec::<u8>::new()), None);
+        assert_eq!(given(vec![1]), Some(vec![1]));
+    }
+}

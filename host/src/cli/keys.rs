@@ -1,0 +1,165 @@
+//! `gristmill keys`: makes, lists and revokes API keys.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use gristmill_core::id::{EndpointId, KeyId};
+use gristmill_core::key::Scope;
+
+use super::connection::ConnectionArgs;
+use super::{output, parse};
+use crate::client::{ClientError, KeyDocument, NewKey};
+
+/// Make, list and revoke API keys.
+#[derive(Debug, Args)]
+pub(crate) struct KeysArgs {
+    #[command(subcommand)]
+    command: KeysCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum KeysCommand {
+    Create(CreateArgs),
+    List(ListArgs),
+    Revoke(RevokeArgs),
+}
+
+/// Make a key and print it. The host does not keep its text: this is the only time it is shown.
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// A name for people.
+    #[arg(long)]
+    name: String,
+    /// What the key may do; several with commas between. submit includes read, admin everything.
+    #[arg(
+        long = "scope",
+        value_name = "SCOPE",
+        value_delimiter = ',',
+        required = true,
+        value_parser = parse::scope()
+    )]
+    scopes: Vec<Scope>,
+    /// An endpoint that the key is good for; may be repeated [default: all].
+    #[arg(long = "endpoint", value_name = "ENDPOINT")]
+    endpoints: Vec<EndpointId>,
+    /// The key is refused after this many seconds [default: never].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    expires_in: Option<u64>,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// List all keys.
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Revoke a key: it is refused from now on.
+#[derive(Debug, Args)]
+struct RevokeArgs {
+    /// The key's id: the part of its text between the first and the second `_`.
+    id: KeyId,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+pub(crate) async fn keys(args: KeysArgs) -> anyhow::Result<ExitCode> {
+    match args.command {
+        KeysCommand::Create(args) => create(args).await?,
+        KeysCommand::List(args) => list(args).await?,
+        KeysCommand::Revoke(args) => revoke(args).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn create(args: CreateArgs) -> anyhow::Result<()> {
+    let new = NewKey {
+        name: &args.name,
+        scopes: &args.scopes,
+        endpoints: (!args.endpoints.is_empty()).then_some(&args.endpoints),
+        expires_in_seconds: args.expires_in,
+    };
+    let answer = args.connection.client()?.create_key(&new).await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    let key: KeyDocument = answer.read()?;
+    let text = key.key.as_deref().ok_or_else(|| {
+        ClientError::Garbled("the host made a key and did not show it".to_owned())
+    })?;
+    output::note(format_args!("made key `{}`; it is not shown again", key.id));
+    output::result(text)
+}
+
+async fn list(args: ListArgs) -> anyhow::Result<()> {
+    let answer = args.connection.client()?.keys().await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    for line in table(&answer.read::<Vec<KeyDocument>>()?) {
+        output::result(line)?;
+    }
+    Ok(())
+}
+
+/// The keys in columns, under their headings.
+fn table(keys: &[KeyDocument]) -> Vec<String> {
+    let headings = ["ID", "SCOPES", "ENDPOINTS", "CREATED", "EXPIRES", "NAME"].map(str::to_owned);
+    let rows: Vec<[String; 6]> = std::iter::once(headings)
+        .chain(keys.iter().map(|key| {
+            [
+                key.id.clone(),
+                key.scopes.join(","),
+                key.endpoints.as_ref().map_or_else(|| "all".to_owned(), |list| list.join(",")),
+                key.created_at.clone(),
+                key.expires_at.clone().unwrap_or_else(|| "never".to_owned()),
+                output::plain(&key.name),
+            ]
+        }))
+        .collect();
+    let widths = rows.iter().fold([0; 6], |mut widths, row| {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+        widths
+    });
+    rows.iter()
+        .map(|row| {
+            let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        })
+        .collect()
+}
+
+async fn revoke(args: RevokeArgs) -> anyhow::Result<()> {
+    args.connection.client()?.revoke_key(&args.id).await?;
+    output::note(format_args!("revoked key `{}`", args.id));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_stand_in_columns() {
+        let keys = r#"[
+            {"id":"abc","name":"admin","scopes":["admin"],"createdAt":"2026-01-01T00:00:00Z"},
+            {"id":"defghi","name":"ci","scopes":["submit","read"],"endpoints":["echo"],
+             "createdAt":"2026-01-02T00:00:00Z","expiresAt":"2026-02-01T00:00:00Z"}]"#;
+        let expected = [
+            "ID      SCOPES       ENDPOINTS  CREATED               EXPIRES               NAME",
+            "abc     admin        all        2026-01-01T00:00:00Z  never                 admin",
+            "defghi  submit,read  echo       2026-01-02T00:00:00Z  2026-02-01T00:00:00Z  ci",
+        ];
+        assert_eq!(table(&serde_json::from_str::<Vec<_>>(keys).unwrap()), expected);
+    }
+}

@@ -1,0 +1,167 @@
+//! The command line: one file per command, or per family of small ones.
+//!
+//! **Invariant.** Standard output carries results and nothing else, so that a script can read it;
+//! progress, notes and errors go to standard error ([`output`]). The exit code is 0 when what was
+//! asked for happened, 1 when it did not, and 2 when the command line itself is wrong.
+
+mod component_file;
+mod connection;
+mod deploy;
+mod health;
+mod input;
+mod job;
+mod keys;
+mod output;
+mod parse;
+mod progress;
+mod run;
+pub mod serve;
+mod stream;
+mod submit;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+
+/// The hidden subcommand in which components are compiled.
+pub(crate) const COMPILE_COMMAND: &str = "compile-component";
+
+/// A self-hosted serverless platform whose handlers are WebAssembly components.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gristmill",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    max_term_width = 100,
+    after_help = "Client commands find their host with --url or GRISTMILL_URL, and their key with \
+                  --api-key, GRISTMILL_API_KEY or the admin.key in the data directory."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(Box<serve::ServeArgs>),
+    Deploy(Box<deploy::DeployArgs>),
+    Run(Box<run::RunArgs>),
+    Submit(Box<submit::SubmitArgs>),
+    /// Show a job: its state, its times, and its result.
+    Status(job::JobArgs),
+    Stream(stream::StreamArgs),
+    /// Cancel a job: stop it when it runs, remove it from the queue when it waits.
+    Cancel(job::JobArgs),
+    /// Queue a job that is FAILED or TIMED_OUT again, with its id and its input.
+    Retry(job::JobArgs),
+    /// Remove all jobs that wait on an endpoint; those that run go on.
+    Purge(health::EndpointArgs),
+    /// Count an endpoint's jobs and workers.
+    Health(health::EndpointArgs),
+    Keys(keys::KeysArgs),
+    /// The compiling process of `serve` and `run`.
+    #[command(name = COMPILE_COMMAND, hide = true)]
+    CompileComponent {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+}
+
+/// Reads the command line and carries it out.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    execute(cli.command).unwrap_or_else(|error| {
+        // Whoever read our output has read enough, as `head` does.
+        if !output::is_broken_pipe(&error) {
+            output::error(format_args!("{error:#}"));
+        }
+        ExitCode::FAILURE
+    })
+}
+
+fn execute(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Serve(args) => crate::serve::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::CompileComponent { args } => Ok(gristmill_runtime::compile::child_main(args)),
+        Command::Run(args) => run::run(*args),
+        Command::Deploy(args) => block_on(deploy::deploy(*args)),
+        Command::Submit(args) => block_on(submit::submit(*args)),
+        Command::Status(args) => block_on(job::status(args)),
+        Command::Stream(args) => block_on(stream::stream(args)),
+        Command::Cancel(args) => block_on(job::cancel(args)),
+        Command::Retry(args) => block_on(job::retry(args)),
+        Command::Purge(args) => block_on(health::purge(args)),
+        Command::Health(args) => block_on(health::health(args)),
+        Command::Keys(args) => block_on(keys::keys(args)),
+    }
+}
+
+/// Runs a client command to its end on this thread.
+fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start the async runtime")?.block_on(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_is_found() {
+        let lines = [
+            "serve --listen 0.0.0.0:80 --lenient-policy --drain-timeout 5",
+            "deploy a.wasm --name a --env A=b --env C= --workers-max 3 --metering epoch",
+            "run a.wasm --input {} --max-fuel 10 --allow-host example.com",
+            "submit a --input @f.json --wait --timeout-ms 5",
+            "status a j",
+            "stream a j --from 3",
+            "cancel a j --url http://h:1",
+            "retry a j --json",
+            "purge a",
+            "health a --json",
+            "keys create --name n --scope submit,read --endpoint a --endpoint b",
+            "keys list",
+            "keys revoke k",
+            "compile-component fuel a b --x",
+        ];
+        for line in lines {
+            let words = std::iter::once("gristmill").chain(line.split(' '));
+            assert!(Cli::try_parse_from(words).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_refused_before_anything_happens() {
+        let lines = [
+            "deploy a.wasm --name serverless",
+            "deploy a.wasm --name a --workers-max 1001",
+            "deploy a.wasm --name a --execution-timeout 4999",
+            "deploy a.wasm --name a --memory-mib 0",
+            "deploy a.wasm --name a --metering time",
+            "deploy a.wasm --name a --env =x",
+            "deploy a.wasm --name a --allow-host http://x",
+            "submit a/b --input {}",
+            "submit a --input {} --ttl 1",
+            "submit a --input {} --timeout-ms 5",
+            "status a ../x",
+            "health a --url ftp://x",
+            "keys create --name n --scope root",
+            "serve --listen nowhere",
+            "serve --max-running-jobs 0",
+        ];
+        for line in lines {
+            let words = std::iter::once("gristmill").chain(line.split(' '));
+            assert!(Cli::try_parse_from(words).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What the command line writes: results to standard output, everything else to standard error.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal as _, Write as _};
+
+/// Writes one line of the result to standard output.
+///
+/// # Errors
+/// When nobody reads it any more, or it cannot be written.
+pub(crate) fn result(line: impl Display) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes one line for the person at the terminal to standard error.
+pub(crate) fn note(line: impl Display) {
+    // Nobody is there to be told that nobody is there.
+    let _ = writeln!(io::stderr().lock(), "{}", plain(&line.to_string()));
+}
+
+/// Writes an error to standard error.
+pub(crate) fn error(line: impl Display) {
+    note_labelled("error", "31", line);
+}
+
+/// Writes a line to standard error after a label in bold and the colour with this ANSI number.
+pub(crate) fn note_labelled(label: &str, colour: &str, line: impl Display) {
+    let line = plain(&line.to_string());
+    let mut err = io::stderr().lock();
+    let _ = if has_colours() {
+        writeln!(err, "\x1b[1;{colour}m{label}:\x1b[0m {line}")
+    } else {
+        writeln!(err, "{label}: {line}")
+    };
+}
+
+/// Whether standard error is a terminal that shows progress and colours.
+pub(crate) fn is_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+fn has_colours() -> bool {
+    is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// The text without control characters. What a handler says must not steer the terminal.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+/// JSON on one line. A line break outside a string means nothing, and inside it cannot stand.
+pub(crate) fn one_line(json: &str) -> String {
+    json.chars().filter(|c| !matches!(c, '\n' | '\r')).collect()
+}
+
+/// A size as people read it.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match UNITS.into_iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => {
+            let tenths = bytes.saturating_mul(10) / unit;
+            format!("{}.{} {name}", tenths / 10, tenths % 10)
+        }
+        None => format!("{bytes} bytes"),
+    }
+}
+
+/// A time in milliseconds, the more exact the shorter it is.
+pub(crate) fn millis(us: u64) -> String {
+    if us < 10_000 {
+        format!("{}.{:03} ms", us / 1_000, us % 1_000)
+    } else {
+        format!("{}.{} ms", us / 1_000, us % 1_000 / 100)
+    }
+}
+
+/// A number with a space between its thousands.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(' ');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Whether an error only says that nobody reads our output any more.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handlers_text_cannot_steer_the_terminal() {
+        assert_eq!(plain("a\x1b[2Jb\r\tc\u{9b}31m\nd"), "a[2Jb\tc31m\nd");
+    }
+
+    #[test]
+    fn json_fits_on_one_line() {
+        assert_eq!(one_line("{\n  \"a\": \"b\\n\"\r\n}"), r#"{  "a": "b\n"}"#);
+    }
+
+    #[test]
+    fn numbers_are_readable() {
+        for (bytes, text) in
+            [(0, "0 bytes"), (1_023, "1023 bytes"), (1_536, "1.5 KiB"), (5 << 20, "5.0 MiB")]
+        {
+            assert_eq!(size(bytes), text);
+        }
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1 000"), (12_345_678, "12 345 678")]
+        {
+            assert_eq!(grouped(number), text);
+        }
+        for (us, text) in [(7, "0.007 ms"), (9_999, "9.999 ms"), (12_345, "12.3 ms")] {
+            assert_eq!(millis(us), text);
+        }
+    }
+
+    #[test]
+    fn a_reader_that_left_is_no_error() {
+        let left = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(is_broken_pipe(&left.context("cannot show the result")));
+        assert!(!is_broken_pipe(&anyhow::anyhow!("other")));
+    }
+}

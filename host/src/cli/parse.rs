@@ -1,0 +1,120 @@
+//! How values on the command line are read.
+
+use std::collections::BTreeMap;
+
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
+use gristmill_core::endpoint::Metering;
+use gristmill_core::key::Scope;
+use gristmill_core::limits::{Bounds, NAME_BYTES_MAX};
+use url::Url;
+
+/// One environment variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EnvVar {
+    name: String,
+    value: String,
+}
+
+/// Reads `K=V`; the value may be empty and may contain `=`.
+pub(crate) fn env_var(text: &str) -> Result<EnvVar, String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => {
+            Ok(EnvVar { name: name.to_owned(), value: value.to_owned() })
+        }
+        Some(_) => Err("the name before `=` is missing".to_owned()),
+        None => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+/// The variables by name; of two with one name the last counts.
+pub(crate) fn environment(vars: Vec<EnvVar>) -> BTreeMap<String, String> {
+    vars.into_iter().map(|var| (var.name, var.value)).collect()
+}
+
+/// A number inside the platform's bounds.
+pub(crate) fn bounded<T>(bounds: Bounds) -> RangedU64ValueParser<T>
+where
+    T: TryFrom<u64> + Clone + Send + Sync,
+{
+    RangedU64ValueParser::new().range(bounds.min..=bounds.max)
+}
+
+/// `fuel` or `epoch`.
+pub(crate) fn metering() -> impl TypedValueParser<Value = Metering> {
+    let all = [Metering::Fuel, Metering::Epoch];
+    PossibleValuesParser::new(all.map(Metering::as_str)).map(move |text| {
+        all.into_iter().find(|metering| metering.as_str() == text).unwrap_or_default()
+    })
+}
+
+/// The name of a scope.
+pub(crate) fn scope() -> impl TypedValueParser<Value = Scope> {
+    PossibleValuesParser::new(Scope::ALL.map(Scope::as_str)).map(|text| {
+        Scope::ALL.into_iter().find(|scope| scope.as_str() == text).unwrap_or(Scope::Read)
+    })
+}
+
+/// A job's id. Only its letters are looked at: what it means is the host's affair.
+pub(crate) fn job_id(text: &str) -> Result<String, String> {
+    let is_id = (1..=NAME_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
+    if is_id { Ok(text.to_owned()) } else { Err("this is no job id".to_owned()) }
+}
+
+/// The URL of a host.
+pub(crate) fn host_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    let is_plain = url.query().is_none() && url.fragment().is_none();
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    match url.scheme() {
+        "http" | "https" if is_plain && !has_user => Ok(url),
+        "http" | "https" => Err("only scheme, host, port and path may stand here".to_owned()),
+        _ => Err("write a URL such as http://127.0.0.1:8080".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environment_variables_have_a_name_and_a_value() {
+        let var =
+            |name: &str, value: &str| Ok(EnvVar { name: name.to_owned(), value: value.to_owned() });
+        assert_eq!(env_var("A=b"), var("A", "b"));
+        assert_eq!(env_var("A="), var("A", ""));
+        assert_eq!(env_var("A=b=c d"), var("A", "b=c d"));
+        assert!(env_var("A").is_err());
+        assert!(env_var("=b").is_err());
+
+        let vars = ["A=1", "B=2", "A=3"].map(|text| env_var(text).unwrap());
+        let expected = [("A", "3"), ("B", "2")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        assert_eq!(environment(vars.to_vec()), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn job_ids_cannot_leave_their_place_in_a_path() {
+        assert!(job_id("sync-0198c0de-0001").is_ok());
+        for wrong in ["", ".", "..", "a/b", "a?b", "a b", "é", &"x".repeat(129)] {
+            assert!(job_id(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_named_by_a_plain_url() {
+        assert!(host_url("http://127.0.0.1:8080").is_ok());
+        assert!(host_url("https://example.com/mill/").is_ok());
+        let wrong = [
+            "",
+            "127.0.0.1:8080",
+            "localhost:8080",
+            "ftp://h",
+            "http://",
+            "http://h?x=1",
+            "http://u:p@h",
+        ];
+        for wrong in wrong {
+            assert!(host_url(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What shows on a terminal while something slow goes on. Elsewhere nothing is drawn.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::output;
+
+/// How often a spinner turns.
+const TURN: Duration = Duration::from_millis(100);
+
+/// A bar that fills up with `len` bytes.
+pub(crate) fn bytes_bar(len: u64, what: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(len), target());
+    bar.set_style(style("{msg} {wide_bar} {binary_bytes}/{binary_total_bytes}"));
+    bar.set_message(what.to_owned());
+    bar
+}
+
+/// A spinner beside a text.
+pub(crate) fn spinner(what: &str) -> ProgressBar {
+    let spinner = ProgressBar::with_draw_target(None, target());
+    become_spinner(&spinner, what);
+    spinner
+}
+
+/// Turns a bar into a spinner beside a text.
+pub(crate) fn become_spinner(bar: &ProgressBar, what: &str) {
+    bar.set_style(style("{spinner} {msg} {elapsed}"));
+    bar.set_message(what.to_owned());
+    bar.enable_steady_tick(TURN);
+}
+
+fn target() -> ProgressDrawTarget {
+    if output::is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_templates_are_valid() {
+        for template in
+            ["{msg} {wide_bar} {binary_bytes}/{binary_total_bytes}", "{spinner} {msg} {elapsed}"]
+        {
+            assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Where a local run's chunks, progress and log go: to the terminal, at once; with `--json` the
+//! chunks are kept for the document.
+
+use std::sync::OnceLock;
+
+use async_trait::async_trait;
+use gristmill_core::payload::Json;
+use gristmill_core::record::Chunk;
+use gristmill_core::runtime::{AttemptSink, LogLevel, SinkClosed};
+use parking_lot::Mutex;
+
+use crate::cli::output;
+
+/// Prints what a handler hands out while it runs.
+#[derive(Debug, Default)]
+pub(super) struct TerminalSink {
+    /// The first failure to write a chunk; afterwards none is taken.
+    failure: OnceLock<anyhow::Error>,
+    /// The chunks, when they are not printed.
+    kept: Option<Mutex<Vec<Chunk>>>,
+}
+
+impl TerminalSink {
+    /// A sink that keeps the chunks instead of printing them.
+    pub(super) fn keeping() -> Self {
+        Self { kept: Some(Mutex::default()), ..Self::default() }
+    }
+
+    /// The chunks that were kept.
+    pub(super) fn kept(&self) -> Vec<Chunk> {
+        self.kept.as_ref().map(|kept| std::mem::take(&mut *kept.lock())).unwrap_or_default()
+    }
+
+    /// Whether every chunk was written.
+    ///
+    /// # Errors
+    /// The failure to write one.
+    pub(super) fn written(&self) -> anyhow::Result<()> {
+        match self.failure.get() {
+            Some(error) if output::is_broken_pipe(error) => {
+                Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into())
+            }
+            Some(error) => anyhow::bail!("cannot write a chunk: {error:#}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl AttemptSink for TerminalSink {
+    async fn emit(&self, chunks: Vec<Chunk>) -> Result<(), SinkClosed> {
+        if let Some(kept) = &self.kept {
+            kept.lock().extend(chunks);
+            return Ok(());
+        }
+        for chunk in chunks {
+            if let Err(error) = output::result(output::one_line(chunk.output.as_str())) {
+                // An earlier failure says as much.
+                let _ = self.failure.set(error);
+                return Err(SinkClosed);
+            }
+        }
+        Ok(())
+    }
+
+    fn progress(&self, value: Json) {
+        output::note_labelled("progress", "36", output::one_line(value.as_str()));
+    }
+
+    fn log(&self, level: LogLevel, line: &str) {
+        let (label, colour) = match level {
+            LogLevel::Trace => ("log trace", "2"),
+            LogLevel::Debug => ("log debug", "2"),
+            LogLevel::Info => ("log info", "32"),
+            LogLevel::Warn => ("log warn", "33"),
+            LogLevel::Error => ("log error", "31"),
+        };
+        output::note_labelled(label, colour, line);
+    }
+}

@@ -1,0 +1,263 @@
+//! `gristmill serve`: its options, and the settings that they make together with the
+//! configuration file. A flag wins over the environment, which wins over the file.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use clap::builder::BoolishValueParser;
+use gristmill_core::limits::Bounds;
+use gristmill_core::policy::Strictness;
+use serde::Deserialize;
+use tracing_subscriber::EnvFilter;
+
+use super::parse;
+
+/// Jobs that may run at one time. Each reserves address space, not memory.
+const RUNNING_JOBS: Bounds = Bounds { min: 1, default: 256, max: 4_096 };
+
+/// Seconds for which a drain waits for running jobs.
+const DRAIN_TIMEOUT_S: Bounds = Bounds { min: 0, default: 30, max: 3_600 };
+
+/// Run the host.
+///
+/// Prints one line once it answers calls. On SIGTERM or SIGINT it takes no more jobs, waits for
+/// those that run, and ends; a second signal ends it at once. Jobs that did not finish run again
+/// after the next start.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ServeArgs {
+    /// Address and port to listen on; port 0 takes a free one [default: 127.0.0.1:8080].
+    #[arg(long, value_name = "ADDRESS:PORT", env = "GRISTMILL_LISTEN", hide_env_values = true)]
+    pub listen: Option<SocketAddr>,
+
+    /// Where everything is kept; made when it does not exist [default: ./gristmill-data].
+    #[arg(long, value_name = "DIR", env = "GRISTMILL_DATA_DIR", hide_env_values = true)]
+    pub data_dir: Option<PathBuf>,
+
+    /// A TOML file with any of these options, without the leading dashes.
+    #[arg(long, value_name = "FILE", env = "GRISTMILL_CONFIG", hide_env_values = true)]
+    pub config: Option<PathBuf>,
+
+    /// Print the ready line and the log as JSON.
+    #[arg(
+        long,
+        env = "GRISTMILL_JSON", hide_env_values = true,
+        value_parser = BoolishValueParser::new(),
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL",
+        hide_possible_values = true
+    )]
+    pub json: Option<bool>,
+
+    /// Take the nearest allowed value for a policy out of bounds, instead of refusing the job.
+    #[arg(
+        long,
+        env = "GRISTMILL_LENIENT_POLICY", hide_env_values = true,
+        value_parser = BoolishValueParser::new(),
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL",
+        hide_possible_values = true
+    )]
+    pub lenient_policy: Option<bool>,
+
+    /// What to log: a level, or a filter such as `info,gristmill_dispatch=debug,handler=off`
+    /// [default: info].
+    #[arg(long, value_name = "FILTER", env = "GRISTMILL_LOG", hide_env_values = true, value_parser = log_filter)]
+    pub log: Option<String>,
+
+    /// Jobs that may run at one time, on all endpoints together [default: 256].
+    #[arg(
+        long,
+        value_name = "N",
+        env = "GRISTMILL_MAX_RUNNING_JOBS", hide_env_values = true,
+        value_parser = parse::bounded::<u32>(RUNNING_JOBS)
+    )]
+    pub max_running_jobs: Option<u32>,
+
+    /// How long running jobs may go on after SIGTERM, in seconds [default: 30].
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        env = "GRISTMILL_DRAIN_TIMEOUT", hide_env_values = true,
+        value_parser = parse::bounded::<u64>(DRAIN_TIMEOUT_S)
+    )]
+    pub drain_timeout: Option<u64>,
+
+    /// Completes the names of the template field and query flag for templates of the operator's
+    /// own: `is<BRAND>`, `include<BRAND>Templates`.
+    #[arg(long, value_name = "BRAND", env = "GRISTMILL_BRAND", hide_env_values = true, value_parser = brand)]
+    pub brand: Option<String>,
+}
+
+/// The configuration file: the options under their own names.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct ConfigFile {
+    listen: Option<SocketAddr>,
+    data_dir: Option<PathBuf>,
+    json: Option<bool>,
+    lenient_policy: Option<bool>,
+    log: Option<String>,
+    max_running_jobs: Option<u32>,
+    drain_timeout: Option<u64>,
+    brand: Option<String>,
+}
+
+/// What the host runs with. Every bound is checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServeSettings {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Where everything is kept.
+    pub data_dir: PathBuf,
+    /// Whether the ready line and the log are JSON.
+    pub is_json: bool,
+    /// What happens to a policy out of bounds.
+    pub strictness: Strictness,
+    /// A valid filter of what is logged.
+    pub log: String,
+    /// Jobs that may run at one time.
+    pub running_jobs_max: u32,
+    /// How long a drain waits for running jobs.
+    pub drain_timeout: Duration,
+    /// The operator's brand, when one is set.
+    pub brand: Option<String>,
+}
+
+impl ServeArgs {
+    /// Reads the configuration file, if one is named, and joins it with the flags and the
+    /// environment.
+    ///
+    /// # Errors
+    /// When the file cannot be read, has an option that does not exist, or a value out of bounds.
+    pub fn settings(&self) -> anyhow::Result<ServeSettings> {
+        let file = match &self.config {
+            Some(path) => ConfigFile::read(path)
+                .with_context(|| format!("cannot use the configuration file {}", path.display()))?,
+            None => ConfigFile::default(),
+        };
+        Ok(self.over(file))
+    }
+
+    fn over(&self, file: ConfigFile) -> ServeSettings {
+        let is_lenient = self.lenient_policy.or(file.lenient_policy).unwrap_or(false);
+        let running_jobs_max = self.max_running_jobs.or(file.max_running_jobs);
+        let drain_timeout_s = self.drain_timeout.or(file.drain_timeout);
+        ServeSettings {
+            listen: self
+                .listen
+                .or(file.listen)
+                .unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 8080).into()),
+            data_dir: self
+                .data_dir
+                .clone()
+                .or(file.data_dir)
+                .unwrap_or_else(|| PathBuf::from("./gristmill-data")),
+            is_json: self.json.or(file.json).unwrap_or(false),
+            strictness: if is_lenient { Strictness::Clamp } else { Strictness::Refuse },
+            log: self.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
+            running_jobs_max: running_jobs_max
+                .unwrap_or_else(|| u32::try_from(RUNNING_JOBS.default).unwrap_or(u32::MAX)),
+            drain_timeout: Duration::from_secs(drain_timeout_s.unwrap_or(DRAIN_TIMEOUT_S.default)),
+            brand: self.brand.clone().or(file.brand),
+        }
+    }
+}
+
+impl ConfigFile {
+    fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)?;
+        let file: Self = toml::from_str(&text)?;
+        file.check()?;
+        Ok(file)
+    }
+
+    /// The checks that the command line makes of flags.
+    fn check(&self) -> anyhow::Result<()> {
+        let numbers = [
+            ("max-running-jobs", self.max_running_jobs.map(u64::from), RUNNING_JOBS),
+            ("drain-timeout", self.drain_timeout, DRAIN_TIMEOUT_S),
+        ];
+        for (name, value, bounds) in numbers {
+            ensure!(
+                value.is_none_or(|value| bounds.contains(value)),
+                "{name} must be {} to {}",
+                bounds.min,
+                bounds.max
+            );
+        }
+        if let Some(filter) = &self.log {
+            log_filter(filter).map_err(|error| anyhow::anyhow!("log: {error}"))?;
+        }
+        if let Some(text) = &self.brand {
+            brand(text).map_err(|error| anyhow::anyhow!("brand: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn log_filter(text: &str) -> Result<String, String> {
+    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn brand(text: &str) -> Result<String, String> {
+    let is_name = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
+    if is_name { Ok(text.to_owned()) } else { Err("only letters and digits".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from_file(args: &ServeArgs, text: &str) -> anyhow::Result<ServeSettings> {
+        let file: ConfigFile = toml::from_str(text)?;
+        file.check()?;
+        Ok(args.over(file))
+    }
+
+    #[test]
+    fn without_options_the_defaults_hold() {
+        let settings = ServeArgs::default().settings().unwrap();
+        assert_eq!(settings.listen.to_string(), "127.0.0.1:8080");
+        assert_eq!(settings.data_dir, Path::new("./gristmill-data"));
+        assert_eq!(settings.strictness, Strictness::Refuse);
+        assert_eq!((settings.running_jobs_max, settings.drain_timeout.as_secs()), (256, 30));
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_file() {
+        let args = ServeArgs {
+            listen: Some("[::1]:0".parse().unwrap()),
+            lenient_policy: Some(false),
+            ..ServeArgs::default()
+        };
+        let file =
+            "listen = \"0.0.0.0:80\"\nlenient-policy = true\nmax-running-jobs = 8\njson = true";
+        let settings = from_file(&args, file).unwrap();
+        assert_eq!(settings.listen.to_string(), "[::1]:0");
+        assert_eq!(settings.strictness, Strictness::Refuse);
+        assert_eq!(settings.running_jobs_max, 8);
+        assert!(settings.is_json);
+    }
+
+    #[test]
+    fn mistakes_in_the_file_are_named() {
+        let complaint = |text| from_file(&ServeArgs::default(), text).unwrap_err().to_string();
+        assert_eq!(complaint("max-running-jobs = 0"), "max-running-jobs must be 1 to 4096");
+        assert_eq!(complaint("drain-timeout = 3601"), "drain-timeout must be 0 to 3600");
+        assert!(complaint("lissten = \"x\"").contains("unknown field `lissten`"));
+        assert!(complaint("log = \"a=loud\"").starts_with("log: "));
+        let args = ServeArgs { config: Some("/no/such/file".into()), ..ServeArgs::default() };
+        let missing = format!("{:#}", args.settings().unwrap_err());
+        assert!(
+            missing.starts_with("cannot use the configuration file /no/such/file: "),
+            "{missing}"
+        );
+    }
+}

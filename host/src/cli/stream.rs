@@ -1,0 +1,163 @@
+//! `gristmill stream`: follows a job's stream until the job has ended.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::Args;
+use gristmill_core::id::EndpointId;
+use gristmill_core::job::JobStatus;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::connection::ConnectionArgs;
+use super::{job, output, parse};
+use crate::client::{self, Client, ClientError};
+
+/// How often in a row a broken connection is made again, and the pause before.
+const RECONNECTS_MAX: u32 = 10;
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Follow a job's stream.
+///
+/// Prints the output of each chunk as one line of JSON, from the first chunk that was not
+/// delivered yet to the last, and ends with the job: exits with 0 when it is COMPLETED, else
+/// prints why and exits with 1.
+#[derive(Debug, Args)]
+pub(crate) struct StreamArgs {
+    /// The endpoint.
+    endpoint: EndpointId,
+    /// The job's id.
+    #[arg(value_parser = parse::job_id)]
+    job: String,
+    /// Start with this chunk, delivered or not; the first is 0.
+    #[arg(long, value_name = "N")]
+    from: Option<u64>,
+    /// Print each chunk as the host sends it: output and metrics.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// One chunk.
+#[derive(Debug, Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    output: &'a RawValue,
+}
+
+/// The last event.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+struct End {
+    #[serde(deserialize_with = "client::status")]
+    status: JobStatus,
+    error: Option<String>,
+}
+
+pub(crate) async fn stream(args: StreamArgs) -> anyhow::Result<ExitCode> {
+    let client = args.connection.client()?;
+    let mut follower = Follower {
+        client,
+        endpoint: args.endpoint,
+        job: args.job,
+        from: args.from,
+        shows_chunks_whole: args.json,
+    };
+    let mut failed = 0;
+    let end = loop {
+        let from = follower.from;
+        let cause = match follower.follow().await? {
+            Followed::End(end) => break end,
+            Followed::Broken(cause) => cause,
+        };
+        failed = if follower.from == from { failed + 1 } else { 1 };
+        if failed > RECONNECTS_MAX {
+            match cause {
+                Some(cause) => return Err(cause.into()),
+                None => bail!("the host ends the stream again and again before the job's end"),
+            }
+        }
+        tokio::time::sleep(RECONNECT_PAUSE).await;
+    };
+    Ok(job::conclude(end.status, end.error.as_deref()))
+}
+
+struct Follower {
+    client: Client,
+    endpoint: EndpointId,
+    job: String,
+    /// The next chunk, once it is known.
+    from: Option<u64>,
+    shows_chunks_whole: bool,
+}
+
+/// How one connection ended.
+enum Followed {
+    /// The job has ended.
+    End(End),
+    /// The connection did; the stream goes on with another.
+    Broken(Option<ClientError>),
+}
+
+impl Follower {
+    /// Shows what one connection brings.
+    async fn follow(&mut self) -> anyhow::Result<Followed> {
+        let opened = self.client.stream(&self.endpoint, &self.job, self.from).await;
+        let mut events = match opened {
+            Ok(events) => events,
+            Err(error) if error.is_passing() => return Ok(Followed::Broken(Some(error))),
+            Err(error) => return Err(error.into()),
+        };
+        loop {
+            let event = match events.next().await {
+                Ok(Some(event)) => event,
+                Ok(None) => return Ok(Followed::Broken(None)),
+                Err(error) if error.is_passing() => return Ok(Followed::Broken(Some(error))),
+                Err(error) => return Err(error.into()),
+            };
+            match event.kind.as_str() {
+                "end" => return Ok(Followed::End(read(&event.data)?)),
+                "" | "message" => output::result(line(&event.data, self.shows_chunks_whole)?)?,
+                // Kinds of a later version.
+                _ => continue,
+            }
+            if let Some(index) = event.id.and_then(|id| id.parse::<u64>().ok()) {
+                self.from = Some(index.saturating_add(1));
+            }
+        }
+    }
+}
+
+/// What is shown of a chunk.
+fn line(data: &str, is_whole: bool) -> Result<String, ClientError> {
+    let chunk: Chunk<'_> = read(data)?;
+    Ok(output::one_line(if is_whole { data } else { chunk.output.get() }))
+}
+
+fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ClientError> {
+    serde_json::from_str(data).map_err(|error| {
+        ClientError::Garbled(format!("the stream has an event that is none: {error}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_is_one_line() {
+        let data = "{\"output\":{\"t\":\n \"a\"},\"metrics\":{\"stream_index\":0}}";
+        assert_eq!(line(data, false).unwrap(), r#"{"t": "a"}"#);
+        assert_eq!(line(data, true).unwrap(), data.replace('\n', ""));
+        assert!(line("{}", false).is_err());
+    }
+
+    #[test]
+    fn the_end_says_how_the_job_ended() {
+        let end: End = read(r#"{"id":"a","status":"FAILED","error":"boom"}"#).unwrap();
+        assert_eq!(end, End { status: JobStatus::Failed, error: Some("boom".into()) });
+        let end: End = read(r#"{"id":"a","status":"COMPLETED"}"#).unwrap();
+        assert_eq!(end, End { status: JobStatus::Completed, error: None });
+    }
+}

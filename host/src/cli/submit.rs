@@ -1,0 +1,165 @@
+//! `gristmill submit`: submits a job, and with `--wait` waits for its result.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use gristmill_core::id::EndpointId;
+use gristmill_core::job::JobStatus;
+use gristmill_core::limits::{EXECUTION_TIMEOUT_MS, TTL_MS, WAIT_MS};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::connection::ConnectionArgs;
+use super::input::InputSource;
+use super::{job, output, parse, progress};
+use crate::client::{Answer, Client, JobDocument, Submission, SubmissionPolicy};
+
+/// One look at a job that is waited for.
+const LOOK_WAIT: Duration = Duration::from_secs(30);
+
+/// The same while somebody watches the spinner.
+const LOOK_WAIT_WATCHED: Duration = Duration::from_secs(2);
+
+/// How often in a row a look may fail for a passing reason, and how long until the next.
+const LOOKS_FAILED_MAX: u32 = 10;
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// Submit a job.
+///
+/// Prints the job's id. With --wait: waits for the job and prints its output; when the job ends in
+/// any other way than COMPLETED, prints why and exits with 1.
+#[derive(Debug, Args)]
+pub(crate) struct SubmitArgs {
+    /// The endpoint.
+    endpoint: EndpointId,
+    /// The handler's input, a JSON object: as text, in a file (@FILE), or on stdin (-).
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    input: InputSource,
+    /// Wait for the result.
+    #[arg(long)]
+    wait: bool,
+    /// Wait no longer than this, in milliseconds; the job goes on.
+    #[arg(long, value_name = "MS", requires = "wait")]
+    timeout_ms: Option<u64>,
+    /// The URL to call when the job ends.
+    #[arg(long, value_name = "URL")]
+    webhook: Option<String>,
+    /// How long the job may run, in milliseconds [default: the endpoint's].
+    #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(EXECUTION_TIMEOUT_MS))]
+    execution_timeout: Option<u64>,
+    /// How long the job may live, waiting included, in milliseconds [default: 86400000].
+    #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(TTL_MS))]
+    ttl: Option<u64>,
+    /// Start no worker for this job, and let others go first.
+    #[arg(long)]
+    low_priority: bool,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// The answer to a submission.
+#[derive(Debug, Deserialize)]
+struct Accepted {
+    id: String,
+}
+
+pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
+    let input = args.input.read()?;
+    let input: &RawValue = input.read()?;
+    let client = args.connection.client()?;
+    let submission = Submission {
+        input,
+        webhook: args.webhook.as_deref(),
+        policy: SubmissionPolicy {
+            execution_timeout: args.execution_timeout,
+            ttl: args.ttl,
+            low_priority: args.low_priority,
+        },
+    };
+    let answer = client.submit(&args.endpoint, &submission).await?;
+    let id = answer.read::<Accepted>()?.id;
+    if !args.wait {
+        if args.json {
+            output::result(answer.text())?;
+        } else {
+            output::result(id)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::note(format_args!("job {id}"));
+    let timeout = args.timeout_ms.map(Duration::from_millis);
+    let last = wait(&client, &args.endpoint, &id, timeout).await?;
+    let document: JobDocument<'_> = last.read()?;
+    if args.json {
+        output::result(last.text())?;
+    } else if document.status == JobStatus::Completed {
+        output::result(output::one_line(document.output.map_or("null", RawValue::get)))?;
+    }
+    if !document.status.is_final() {
+        output::error(format_args!(
+            "the job is still {}; ask again with `gristmill status {} {id}`",
+            document.status, args.endpoint
+        ));
+    }
+    Ok(job::conclude(document.status, document.error.as_deref()))
+}
+
+/// Waits until the job has ended or `timeout` is over; returns its last status document.
+async fn wait(
+    client: &Client,
+    endpoint: &EndpointId,
+    id: &str,
+    timeout: Option<Duration>,
+) -> anyhow::Result<Answer> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let look = if output::is_terminal() { LOOK_WAIT_WATCHED } else { LOOK_WAIT };
+    let spinner = progress::spinner("submitted");
+    let mut failed = 0;
+    let last = loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let answer = match left {
+            // The long form of the call would wait for at least its lower bound.
+            Some(left) if left.as_millis() < u128::from(WAIT_MS.min) => {
+                tokio::time::sleep(left).await;
+                client.status(endpoint, id).await
+            }
+            Some(left) => client.wait(endpoint, id, look.min(left)).await,
+            None => client.wait(endpoint, id, look).await,
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) if error.is_passing() && failed < LOOKS_FAILED_MAX => {
+                failed += 1;
+                tokio::time::sleep(LOOK_PAUSE).await;
+                continue;
+            }
+            Err(error) => break Err(error.into()),
+        };
+        failed = 0;
+        let document: JobDocument<'_> = answer.read()?;
+        let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if document.status.is_final() || is_over {
+            break Ok(answer);
+        }
+        spinner.set_message(describe(&document));
+    };
+    spinner.finish_and_clear();
+    last
+}
+
+/// What the spinner says about a job that has not ended.
+fn describe(document: &JobDocument<'_>) -> String {
+    let detail = match document.output {
+        Some(progress) => Some(progress.get()),
+        None => document.reason.as_deref(),
+    };
+    match detail {
+        Some(detail) => format!("{}: {}", document.status, output::plain(detail)),
+        None => document.status.to_string(),
+    }
+}

@@ -1,0 +1,234 @@
+//! The management API: handlers, templates, endpoints and keys.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gristmill_core::endpoint::Metering;
+use gristmill_core::id::{EndpointId, KeyId};
+use gristmill_core::key::Scope;
+use reqwest::Method;
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use serde::{Deserialize, Serialize};
+
+use super::{Answer, Client, ClientError};
+
+/// How long an upload may take, the compiling included.
+const UPLOAD_TIME_MAX: Duration = Duration::from_mins(15);
+
+/// An upload is sent in pieces of this size, so that its progress can be shown.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// What the host says about an uploaded handler.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Upload {
+    /// `name:tag`.
+    pub(crate) image: String,
+    /// SHA-256 of the component, in hexadecimal.
+    pub(crate) sha256: String,
+    /// Size of the component.
+    pub(crate) size_in_bytes: u64,
+    /// Milliseconds that compiling took.
+    pub(crate) compile_ms: u64,
+}
+
+/// A template to create, or the fields of one to change.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TemplateDocument {
+    /// The uploaded handler.
+    pub(crate) image_name: String,
+    /// The handler's arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) docker_start_cmd: Option<Vec<String>>,
+    /// The handler's environment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) env: Option<BTreeMap<String, String>>,
+    /// Whether its instances are serverless workers.
+    pub(crate) is_serverless: bool,
+}
+
+/// An endpoint to create, or the fields of one to change; what is absent takes its default, or
+/// stays as it is.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EndpointDocument {
+    /// The template.
+    pub(crate) template_id: String,
+    /// Workers that are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) workers_min: Option<u32>,
+    /// Most workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) workers_max: Option<u32>,
+    /// Seconds for which a worker waits for work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) idle_timeout: Option<u32>,
+    /// Milliseconds that a job may run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) execution_timeout_ms: Option<u64>,
+    /// Memory of a job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) memory_mib: Option<u64>,
+    /// Fuel of a job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_fuel: Option<u64>,
+    /// How computing is metered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) metering: Option<Metering>,
+    /// Hosts that a job may call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) allowed_hosts: Option<Vec<String>>,
+}
+
+/// A key to create.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NewKey<'a> {
+    /// A name for people.
+    pub(crate) name: &'a str,
+    /// What it may do.
+    pub(crate) scopes: &'a [Scope],
+    /// The endpoints that it is good for; `None`: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) endpoints: Option<&'a [EndpointId]>,
+    /// Seconds after which it is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_in_seconds: Option<u64>,
+}
+
+/// A key as the host shows it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct KeyDocument {
+    /// The public part of the key.
+    pub(crate) id: String,
+    /// A name for people.
+    pub(crate) name: String,
+    /// What it may do.
+    pub(crate) scopes: Vec<String>,
+    /// The endpoints that it is good for; `None`: all.
+    pub(crate) endpoints: Option<Vec<String>>,
+    /// When it was made.
+    pub(crate) created_at: String,
+    /// From when on it is refused.
+    pub(crate) expires_at: Option<String>,
+    /// The key itself; only in the answer to its making.
+    pub(crate) key: Option<String>,
+}
+
+/// Whether something was there before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deployed {
+    /// It is new.
+    Created,
+    /// It was changed.
+    Updated,
+}
+
+/// What a document needs to be created, beside what changes it.
+#[derive(Serialize)]
+struct Named<'a, T> {
+    id: &'a EndpointId,
+    name: &'a EndpointId,
+    #[serde(flatten)]
+    document: &'a T,
+}
+
+impl Client {
+    /// Uploads a component as `image` (`name:tag`); answers once it is compiled. `on_sent` is told
+    /// how many bytes have been handed to the network.
+    pub(crate) async fn upload(
+        &self,
+        image: &str,
+        component: Bytes,
+        on_sent: Arc<dyn Fn(u64) + Send + Sync>,
+    ) -> Result<Upload, ClientError> {
+        let len = component.len();
+        let pieces = (0..len).step_by(PIECE_BYTES).map(move |start| {
+            let end = (start + PIECE_BYTES).min(len);
+            on_sent(end as u64);
+            Ok::<_, std::convert::Infallible>(component.slice(start..end))
+        });
+        let request = self
+            .request(Method::PUT, self.url(&["v1", "handlers", image]))
+            .timeout(UPLOAD_TIME_MAX)
+            .header(CONTENT_TYPE, "application/wasm")
+            // Told beforehand, so that too large a body is refused before it is sent.
+            .header(CONTENT_LENGTH, len)
+            .body(reqwest::Body::wrap_stream(futures::stream::iter(pieces)));
+        self.send(request).await?.read()
+    }
+
+    /// Creates the template `id`, or changes it.
+    pub(crate) async fn deploy_template(
+        &self,
+        id: &EndpointId,
+        document: &TemplateDocument,
+    ) -> Result<Deployed, ClientError> {
+        self.put_document("templates", id, document).await
+    }
+
+    /// Creates the endpoint `id`, or changes it.
+    pub(crate) async fn deploy_endpoint(
+        &self,
+        id: &EndpointId,
+        document: &EndpointDocument,
+    ) -> Result<Deployed, ClientError> {
+        self.put_document("endpoints", id, document).await
+    }
+
+    async fn put_document<T: Serialize + Sync>(
+        &self,
+        kind: &str,
+        id: &EndpointId,
+        document: &T,
+    ) -> Result<Deployed, ClientError> {
+        let url = self.url(&["v1", kind, id.as_str()]);
+        match self.send(self.request(Method::PATCH, url).json(document)).await {
+            Err(error) if error.is_not_found() => {}
+            other => return other.map(|_| Deployed::Updated),
+        }
+        let new = Named { id, name: id, document };
+        let request = self.request(Method::POST, self.url(&["v1", kind])).json(&new);
+        self.send(request).await.map(|_| Deployed::Created)
+    }
+
+    /// Makes a key.
+    pub(crate) async fn create_key(&self, new: &NewKey<'_>) -> Result<Answer, ClientError> {
+        self.send(self.request(Method::POST, self.url(&["v1", "keys"])).json(new)).await
+    }
+
+    /// All keys, without their secrets.
+    pub(crate) async fn keys(&self) -> Result<Answer, ClientError> {
+        self.get(&["v1", "keys"]).await
+    }
+
+    /// Revokes a key; it is refused from then on.
+    pub(crate) async fn revoke_key(&self, id: &KeyId) -> Result<(), ClientError> {
+        let url = self.url(&["v1", "keys", id.as_str()]);
+        self.send(self.request(Method::DELETE, url)).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_endpoint_is_named_and_says_only_what_was_given() {
+        let id = EndpointId::new("echo").unwrap();
+        let document = EndpointDocument {
+            template_id: "echo".into(),
+            workers_max: Some(4),
+            metering: Some(Metering::Epoch),
+            ..EndpointDocument::default()
+        };
+        let text = serde_json::to_string(&Named { id: &id, name: &id, document: &document });
+        let expected =
+            r#"{"id":"echo","name":"echo","templateId":"echo","workersMax":4,"metering":"epoch"}"#;
+        assert_eq!(text.unwrap(), expected);
+    }
+}

@@ -1,0 +1,213 @@
+//! A client of a Gristmill host's two HTTP APIs, for the command line.
+//!
+//! Documents are carried as the text that the host sent ([`Answer`]), so that `--json` shows
+//! exactly that, and read into types where a command needs a field.
+//!
+//! **Bounds.** An answer is read up to [`ANSWER_BYTES_MAX`], a server-sent event up to
+//! [`EVENT_BYTES_MAX`](events::EVENT_BYTES_MAX); every call has a time limit. Redirects are not
+//! followed: they would carry the key elsewhere.
+
+mod error;
+mod events;
+mod management;
+mod queue;
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use reqwest::header::{AUTHORIZATION, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, redirect};
+use serde::Deserialize;
+use url::{Host, Url};
+
+pub(crate) use error::ClientError;
+pub(crate) use events::EventStream;
+pub(crate) use management::{
+    Deployed, EndpointDocument, KeyDocument, NewKey, TemplateDocument, Upload,
+};
+pub(crate) use queue::{HealthReport, JobDocument, Submission, SubmissionPolicy, status};
+
+/// Largest answer that is read, in bytes (64 MiB): three times the largest output.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// How long a connection may take to come about.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How long an ordinary call may take.
+const CALL_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// A host, and the key to it.
+#[derive(Clone)]
+pub(crate) struct Client {
+    http: reqwest::Client,
+    base: Url,
+    authorization: Option<HeaderValue>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("base", &self.base.as_str()).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client of the host at `base`, which sends `key` with every call.
+    ///
+    /// # Errors
+    /// When the key cannot stand in a header, or TLS cannot be set up.
+    pub(crate) fn new(base: Url, key: Option<&str>) -> anyhow::Result<Self> {
+        let authorization = key
+            .map(|key| {
+                let mut value = HeaderValue::from_str(&format!("Bearer {key}"))?;
+                value.set_sensitive(true);
+                anyhow::Ok(value)
+            })
+            .transpose()
+            .context("the API key has characters that no key has")?;
+        let builder = reqwest::Client::builder()
+            .user_agent(concat!("gristmill/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIME_MAX)
+            .redirect(redirect::Policy::none());
+        // No proxy leads back to this machine.
+        let builder = if is_loopback(&base) { builder.no_proxy() } else { builder };
+        let http = builder.build().context("cannot set up HTTP")?;
+        Ok(Self { http, base, authorization })
+    }
+
+    /// Whether calls carry a key.
+    pub(crate) fn has_key(&self) -> bool {
+        self.authorization.is_some()
+    }
+
+    /// The URL of a path below the host's.
+    pub(crate) fn url(&self, segments: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        // Only `data:` and its like have no path; the command line takes http and https alone.
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(segments);
+        }
+        url
+    }
+
+    fn request(&self, method: Method, url: Url) -> RequestBuilder {
+        let request = self.http.request(method, url).timeout(CALL_TIME_MAX);
+        match &self.authorization {
+            Some(value) => request.header(AUTHORIZATION, value.clone()),
+            None => request,
+        }
+    }
+
+    async fn get(&self, segments: &[&str]) -> Result<Answer, ClientError> {
+        self.send(self.request(Method::GET, self.url(segments))).await
+    }
+
+    async fn post(&self, segments: &[&str]) -> Result<Answer, ClientError> {
+        self.send(self.request(Method::POST, self.url(segments))).await
+    }
+
+    /// Sends a call and reads its answer.
+    async fn send(&self, request: RequestBuilder) -> Result<Answer, ClientError> {
+        let response = self.open(request).await?;
+        self.read(response).await.map(Answer)
+    }
+
+    /// Sends a call; the body of its answer is still to be read.
+    async fn open(&self, request: RequestBuilder) -> Result<Response, ClientError> {
+        let response = request.send().await.map_err(|error| self.transport(error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = self.read(response).await.unwrap_or_default();
+        Err(ClientError::refused(status.as_u16(), &body, self.has_key(), &self.base))
+    }
+
+    async fn read(&self, mut response: Response) -> Result<Bytes, ClientError> {
+        let mut body = Vec::new();
+        while let Some(part) = response.chunk().await.map_err(|error| self.transport(error))? {
+            if body.len() + part.len() > ANSWER_BYTES_MAX {
+                return Err(ClientError::Garbled("the answer is larger than 64 MiB".to_owned()));
+            }
+            body.extend_from_slice(&part);
+        }
+        Ok(body.into())
+    }
+
+    fn transport(&self, error: reqwest::Error) -> ClientError {
+        ClientError::transport(error, &self.base)
+    }
+}
+
+/// What the host answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer(Bytes);
+
+impl Answer {
+    /// The document as the host sent it.
+    pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+
+    /// Reads the document into a type.
+    pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ClientError> {
+        serde_json::from_slice(&self.0).map_err(|error| {
+            ClientError::Garbled(format!("the answer is not what this command expects: {error}"))
+        })
+    }
+}
+
+/// Whether the URL names this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(base: &str) -> Client {
+        Client::new(base.parse().unwrap(), None).unwrap()
+    }
+
+    #[test]
+    fn urls_are_built_below_the_base() {
+        let cases = [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080/v2/echo/run"),
+            ("http://127.0.0.1:8080/", "http://127.0.0.1:8080/v2/echo/run"),
+            ("https://example.com/mill", "https://example.com/mill/v2/echo/run"),
+            ("https://example.com/mill/", "https://example.com/mill/v2/echo/run"),
+        ];
+        for (base, expected) in cases {
+            assert_eq!(client(base).url(&["v2", "echo", "run"]).as_str(), expected);
+        }
+        let odd = client("http://h").url(&["v1", "handlers", "a/b?c#d:latest"]);
+        assert_eq!(odd.as_str(), "http://h/v1/handlers/a%2Fb%3Fc%23d:latest");
+    }
+
+    #[test]
+    fn this_machine_is_told_from_others() {
+        for url in
+            ["http://127.0.0.1:1", "http://localhost", "http://[::1]:8080", "http://127.9.9.9"]
+        {
+            assert!(is_loopback(&url.parse().unwrap()), "{url}");
+        }
+        for url in ["http://10.0.0.1", "http://localhost.example.com", "https://example.com"] {
+            assert!(!is_loopback(&url.parse().unwrap()), "{url}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_not_in_debug_output() {
+        let client = Client::new("http://h".parse().unwrap(), Some("gm_a_secret")).unwrap();
+        assert!(client.has_key());
+        assert!(!format!("{client:?}").contains("secret"));
+        assert!(Client::new("http://h".parse().unwrap(), Some("a\nb")).is_err());
+    }
+}

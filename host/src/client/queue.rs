@@ -1,0 +1,241 @@
+//! The queue API: submit a job, and ask about it.
+
+use std::time::Duration;
+
+use gristmill_core::id::EndpointId;
+use gristmill_core::job::JobStatus;
+use reqwest::Method;
+use reqwest::header::CONTENT_TYPE;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use super::{Answer, CALL_TIME_MAX, Client, ClientError, EventStream};
+
+/// Where the queue API is mounted.
+const MOUNT: &str = "v2";
+
+/// A job to submit.
+#[derive(Debug, Serialize)]
+pub(crate) struct Submission<'a> {
+    /// The handler's input, as given.
+    pub(crate) input: &'a RawValue,
+    /// The URL to call when the job ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) webhook: Option<&'a str>,
+    /// Timeout, ttl and priority.
+    pub(crate) policy: SubmissionPolicy,
+}
+
+/// The policy of a job to submit; what is absent takes its default.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SubmissionPolicy {
+    /// Milliseconds that the handler may run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) execution_timeout: Option<u64>,
+    /// Milliseconds that the job may live.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ttl: Option<u64>,
+    /// Whether it runs only on workers that exist already.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) low_priority: bool,
+}
+
+/// The status document of a job.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct JobDocument<'a> {
+    /// The job's id.
+    pub(crate) id: String,
+    /// Where it is in its life.
+    #[serde(deserialize_with = "status")]
+    pub(crate) status: JobStatus,
+    /// Milliseconds that it waited.
+    #[serde(default)]
+    pub(crate) delay_time: u64,
+    /// Milliseconds that it ran.
+    #[serde(default)]
+    pub(crate) execution_time: u64,
+    /// The worker that runs or ran it.
+    pub(crate) worker_id: Option<String>,
+    /// How often it was queued again.
+    #[serde(default)]
+    pub(crate) retries: u32,
+    /// The result, or the newest progress value.
+    #[serde(borrow)]
+    pub(crate) output: Option<&'a RawValue>,
+    /// Why it failed.
+    pub(crate) error: Option<String>,
+    /// Why it waits.
+    pub(crate) reason: Option<String>,
+}
+
+/// The health report of an endpoint.
+#[derive(Debug, Deserialize)]
+pub(crate) struct HealthReport {
+    /// Jobs by state.
+    pub(crate) jobs: JobsReport,
+    /// Workers by what they do.
+    pub(crate) workers: WorkersReport,
+}
+
+/// How many jobs there are, or were since the endpoint was created.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct JobsReport {
+    /// Completed ever.
+    pub(crate) completed: u64,
+    /// Failed or timed out ever.
+    pub(crate) failed: u64,
+    /// Running now.
+    pub(crate) in_progress: u64,
+    /// Waiting now.
+    pub(crate) in_queue: u64,
+    /// Queued again ever.
+    pub(crate) retried: u64,
+}
+
+/// How many workers there are.
+#[derive(Debug, Deserialize)]
+pub(crate) struct WorkersReport {
+    /// Wait for a job.
+    pub(crate) idle: u64,
+    /// Run a job.
+    pub(crate) running: u64,
+    /// Load the component.
+    #[serde(default)]
+    pub(crate) initializing: u64,
+    /// Wait for a sandbox.
+    #[serde(default)]
+    pub(crate) throttled: u64,
+    /// Cannot run the component.
+    #[serde(default)]
+    pub(crate) unhealthy: u64,
+}
+
+/// Reads one of the six states.
+pub(crate) fn status<'de, D: Deserializer<'de>>(from: D) -> Result<JobStatus, D::Error> {
+    let text = std::borrow::Cow::<str>::deserialize(from)?;
+    JobStatus::ALL
+        .into_iter()
+        .find(|status| status.as_str() == text)
+        .ok_or_else(|| serde::de::Error::custom(format_args!("unknown job status `{text}`")))
+}
+
+impl Client {
+    /// The URL of an operation of an endpoint.
+    pub(crate) fn queue_url(&self, endpoint: &EndpointId, operation: &[&str]) -> url::Url {
+        self.url(&[&[MOUNT, endpoint.as_str()], operation].concat())
+    }
+
+    /// Submits a job; answers with its id once it is on stable storage.
+    pub(crate) async fn submit(
+        &self,
+        endpoint: &EndpointId,
+        job: &Submission<'_>,
+    ) -> Result<Answer, ClientError> {
+        let body = serde_json::to_vec(job)
+            .map_err(|error| ClientError::Garbled(format!("the job cannot be sent: {error}")))?;
+        let request = self
+            .request(Method::POST, self.queue_url(endpoint, &["run"]))
+            .header(CONTENT_TYPE, "application/json")
+            .body(body);
+        self.send(request).await
+    }
+
+    /// The job's status document.
+    pub(crate) async fn status(
+        &self,
+        endpoint: &EndpointId,
+        job: &str,
+    ) -> Result<Answer, ClientError> {
+        self.get(&[MOUNT, endpoint.as_str(), "status", job]).await
+    }
+
+    /// The job's status document once it has ended, or after `wait`.
+    pub(crate) async fn wait(
+        &self,
+        endpoint: &EndpointId,
+        job: &str,
+        wait: Duration,
+    ) -> Result<Answer, ClientError> {
+        let mut url = self.queue_url(endpoint, &["status-sync", job]);
+        url.query_pairs_mut().append_pair("wait", &wait.as_millis().to_string());
+        self.send(self.request(Method::GET, url).timeout(wait + CALL_TIME_MAX)).await
+    }
+
+    /// Follows the job's stream: from chunk `from` on, or from the first that no call has
+    /// delivered yet.
+    pub(crate) async fn stream(
+        &self,
+        endpoint: &EndpointId,
+        job: &str,
+        from: Option<u64>,
+    ) -> Result<EventStream, ClientError> {
+        let mut url = self.queue_url(endpoint, &["stream", job]);
+        if let Some(from) = from {
+            url.query_pairs_mut().append_pair("from", &from.to_string());
+        }
+        EventStream::open(self, self.request(Method::GET, url)).await
+    }
+
+    /// Cancels the job.
+    pub(crate) async fn cancel(
+        &self,
+        endpoint: &EndpointId,
+        job: &str,
+    ) -> Result<Answer, ClientError> {
+        self.post(&[MOUNT, endpoint.as_str(), "cancel", job]).await
+    }
+
+    /// Queues a job that failed again.
+    pub(crate) async fn retry(
+        &self,
+        endpoint: &EndpointId,
+        job: &str,
+    ) -> Result<Answer, ClientError> {
+        self.post(&[MOUNT, endpoint.as_str(), "retry", job]).await
+    }
+
+    /// Removes all jobs that wait.
+    pub(crate) async fn purge(&self, endpoint: &EndpointId) -> Result<Answer, ClientError> {
+        self.post(&[MOUNT, endpoint.as_str(), "purge-queue"]).await
+    }
+
+    /// The endpoint's health report.
+    pub(crate) async fn health(&self, endpoint: &EndpointId) -> Result<Answer, ClientError> {
+        self.get(&[MOUNT, endpoint.as_str(), "health"]).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_submission_says_only_what_was_given() {
+        let input = serde_json::from_str(r#"{"n": 9007199254740993}"#).unwrap();
+        let plain = Submission { input, webhook: None, policy: SubmissionPolicy::default() };
+        assert_eq!(
+            serde_json::to_string(&plain).unwrap(),
+            r#"{"input":{"n": 9007199254740993},"policy":{}}"#
+        );
+        let policy = SubmissionPolicy {
+            execution_timeout: Some(5_000),
+            ttl: Some(60_000),
+            low_priority: true,
+        };
+        let full = Submission { input, webhook: Some("http://h/x"), policy };
+        let expected = r#"{"input":{"n": 9007199254740993},"webhook":"http://h/x","policy":{"executionTimeout":5000,"ttl":60000,"lowPriority":true}}"#;
+        assert_eq!(serde_json::to_string(&full).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_status_document_is_read_and_its_output_kept_as_text() {
+        let text = r#"{"id":"a-1","status":"COMPLETED","delayTime":3,"executionTime":7,"output":{"n": 9007199254740993}}"#;
+        let document: JobDocument<'_> = serde_json::from_str(text).unwrap();
+        assert_eq!((document.status, document.execution_time), (JobStatus::Completed, 7));
+        assert_eq!(document.output.unwrap().get(), r#"{"n": 9007199254740993}"#);
+        assert!(serde_json::from_str::<JobDocument<'_>>(r#"{"id":"a","status":"DONE"}"#).is_err());
+    }
+}

@@ -1,0 +1,10 @@
+//! The `gristmill` binary: the host's wiring ([`serve`]), the command line ([`cli`]) and the HTTP
+//! client behind its commands.
+
+pub mod cli;
+mod client;
+pub mod serve;
+
+/// The file in the data directory that holds the admin key: written by the host, read by client
+/// commands beside it.
+pub(crate) const ADMIN_KEY_FILE: &str = "admin.key";

@@ -1,0 +1,64 @@
+//! The first key. A new data directory has none, so the first start makes one with every
+//! permission, shows it once and leaves it where its owner alone can read it.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
+use gristmill_core::id::OwnerId;
+use gristmill_core::key::{ApiKey, KeyText, NewKey, Scope};
+use gristmill_core::store::StoreError;
+use gristmill_core::time::Timestamp;
+
+use crate::ADMIN_KEY_FILE;
+
+/// Makes the admin key when there is no key at all.
+///
+/// # Errors
+/// When the key cannot be stored or the file not be written.
+pub(crate) async fn ensure(
+    catalog: &Catalog,
+    data_dir: &Path,
+    now: Timestamp,
+) -> anyhow::Result<Option<KeyText>> {
+    if !catalog.view().keys.is_empty() {
+        return Ok(None);
+    }
+    let (key, text) = ApiKey::generate(
+        NewKey {
+            name: "admin".into(),
+            owner: OwnerId::new("default").context("the default owner")?,
+            scopes: vec![Scope::Admin],
+            endpoints: None,
+            expires_at: None,
+        },
+        now,
+    );
+    // The file first: a key that is stored but shown nowhere would lock everybody out.
+    write_private(&data_dir.join(ADMIN_KEY_FILE), text.reveal())?;
+    catalog
+        .change(|_| Ok::<_, StoreError>((vec![CatalogChange::Put(CatalogEntry::Key(key))], ())))
+        .await?;
+    Ok(Some(text))
+}
+
+fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
+    let context = || format!("cannot write the admin key to {}", path.display());
+    // A file that an earlier start left without storing its key is replaced, mode and all.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(context);
+        }
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .with_context(context)?;
+    writeln!(file, "{text}").and_then(|()| file.sync_all()).with_context(context)
+}

@@ -1,0 +1,172 @@
+//! The host: opens the data directory, puts the parts together, serves until it is told to stop,
+//! and leaves in order. Read [`run`] as the index of the whole program.
+
+mod admin_key;
+mod guests;
+mod listener;
+mod ready;
+mod telemetry;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use gristmill_api::{ApiState, router};
+use gristmill_core::catalog::Catalog;
+use gristmill_core::jobs::Jobs;
+use gristmill_core::signals::Signals;
+use gristmill_core::store::JobStore;
+use gristmill_core::time::{Clock, SystemClock};
+use gristmill_dispatch::{Dispatcher, Drained, Parts};
+use gristmill_runtime::{Compiler, Sandbox, SandboxSettings};
+use gristmill_store::SqliteStore;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::cli::serve::{ServeArgs, ServeSettings};
+
+/// The brand whose clients are the most: their Rust SDK insists on its field.
+const DEFAULT_BRAND: &str = "Runpod";
+
+/// How long answers that are being written may take once everything else has stopped.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// Runs the host until SIGTERM or SIGINT.
+///
+/// # Errors
+/// Whatever keeps the host from starting, in one sentence; nothing has been bound then.
+pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    let settings = args.settings()?;
+    telemetry::start(&settings)?;
+    let api = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("api")
+        .enable_all()
+        .build()
+        .context("cannot start the threads that serve HTTP")?;
+    let guests = guests::runtime()?;
+    let outcome = api.block_on(serve(&settings, guests.handle().clone()));
+    // What still runs has been handed back to the queue, or hangs in a host call.
+    guests.shutdown_background();
+    api.shutdown_background();
+    outcome
+}
+
+async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyhow::Result<()> {
+    let started = std::time::Instant::now();
+    let listener = TcpListener::bind(settings.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", settings.listen))?;
+    let mut stop_signals = StopSignals::new()?;
+
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let signals = Arc::new(Signals::default());
+    let (store, recovery) = SqliteStore::open(
+        &settings.data_dir,
+        clock.clone(),
+        signals.clone(),
+        gristmill_store::Settings::default(),
+    )?;
+    let store = Arc::new(store);
+    let catalog = Arc::new(Catalog::open(store.clone()).await?);
+    let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
+    let sandbox = Arc::new(sandbox(settings, catalog.clone())?);
+    let dispatcher = Dispatcher::start(Parts {
+        store: store.clone(),
+        catalog: catalog.clone(),
+        runtime: sandbox.clone(),
+        signals: signals.clone(),
+        clock,
+        guests,
+    });
+    let jobs = Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), settings.strictness));
+    let state = ApiState::new(
+        jobs.clone(),
+        catalog,
+        dispatcher.clone(),
+        sandbox.clone(),
+        store.clone(),
+        settings.brand.as_deref().unwrap_or(DEFAULT_BRAND),
+    );
+
+    ready::announce(&ready::Ready {
+        addr: listener.local_addr().context("cannot read the address that was bound")?,
+        data_dir: &settings.data_dir,
+        pool: sandbox.pool(),
+        recovery,
+        started_in: started.elapsed(),
+        admin_key: new_key.as_ref().map(|key| key.reveal()),
+        as_json: settings.is_json,
+    })?;
+
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(listener::serve(listener, router(state), stop.clone()));
+    stop_signals.next().await;
+    stop.cancel();
+    tokio::select! {
+        () = leave(settings, &dispatcher, &jobs, &*store, serving) => Ok(()),
+        () = stop_signals.next() => {
+            warn!("stopped at once; what was running is run again by the next start");
+            Ok(())
+        }
+    }
+}
+
+/// The sandbox, with compiles in child processes of this same program.
+fn sandbox(settings: &ServeSettings, catalog: Arc<Catalog>) -> anyhow::Result<Sandbox> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let compiler = Compiler::child(program, vec![crate::cli::COMPILE_COMMAND.into()]);
+    let settings = SandboxSettings {
+        running_jobs_max: settings.running_jobs_max,
+        ..SandboxSettings::new(settings.data_dir.clone(), compiler)
+    };
+    Ok(Sandbox::open(settings, catalog)?)
+}
+
+/// Stops in order: no new connections and jobs, running jobs end or wait again, parked calls are
+/// answered, the store is closed last.
+async fn leave(
+    settings: &ServeSettings,
+    dispatcher: &Dispatcher,
+    jobs: &Jobs,
+    store: &dyn JobStore,
+    serving: tokio::task::JoinHandle<hyper_util::server::graceful::GracefulShutdown>,
+) {
+    info!("stopping: running jobs have {} s", settings.drain_timeout.as_secs());
+    jobs.stop_accepting();
+    let drained = dispatcher.drain(settings.drain_timeout).await;
+    jobs.stop_waiting();
+    if let Ok(connections) = serving.await {
+        // Whoever does not take his answer by then is left alone.
+        let _ = tokio::time::timeout(LAST_ANSWERS, connections.shutdown()).await;
+    }
+    store.close().await;
+    match drained {
+        Drained::Finished => info!("stopped; every running job had ended"),
+        Drained::Requeued => info!("stopped; some jobs were still running and wait again"),
+    }
+}
+
+/// SIGTERM and SIGINT: the first asks to leave in order, the second to leave at once.
+struct StopSignals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl StopSignals {
+    fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

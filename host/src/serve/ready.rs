@@ -1,0 +1,86 @@
+//! The line that says that the host can be used: one line on standard output, for people or, with
+//! `--json`, for scripts.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use gristmill_runtime::PoolChoice;
+use gristmill_store::Recovery;
+use serde_json::json;
+
+/// What there is to say.
+#[derive(Debug)]
+pub(crate) struct Ready<'a> {
+    /// The address that was bound.
+    pub(crate) addr: SocketAddr,
+    pub(crate) data_dir: &'a Path,
+    /// How sandboxes get their memory.
+    pub(crate) pool: PoolChoice,
+    /// What was found in the store.
+    pub(crate) recovery: Recovery,
+    pub(crate) started_in: Duration,
+    /// The admin key's text, on the first start only.
+    pub(crate) admin_key: Option<&'a str>,
+    pub(crate) as_json: bool,
+}
+
+/// Prints the line.
+///
+/// # Errors
+/// When standard output is closed.
+pub(crate) fn announce(ready: &Ready<'_>) -> anyhow::Result<()> {
+    let text = if ready.as_json { as_json(ready) } else { as_text(ready) };
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot print the ready line")
+}
+
+fn as_json(ready: &Ready<'_>) -> String {
+    let Ready { addr, recovery, .. } = ready;
+    let mut line = json!({
+        "addr": addr.to_string(),
+        "url": format!("http://{addr}"),
+        "pid": std::process::id(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "dataDir": ready.data_dir,
+        "pool": ready.pool.to_string(),
+        "startedInMs": ready.started_in.as_millis(),
+        "jobs": {
+            "waiting": recovery.waiting,
+            "requeued": recovery.requeued,
+            "givenUp": recovery.given_up,
+            "expired": recovery.expired,
+        },
+        "wasClean": recovery.was_clean,
+    });
+    if let (Some(key), Some(fields)) = (ready.admin_key, line.as_object_mut()) {
+        fields.insert("adminKey".into(), key.into());
+    }
+    json!({ "ready": line }).to_string()
+}
+
+fn as_text(ready: &Ready<'_>) -> String {
+    let Ready { addr, recovery, .. } = ready;
+    let mut line = format!(
+        "gristmill is ready on http://{addr} in {} ms (data: {}, sandboxes: {}",
+        ready.started_in.as_millis(),
+        ready.data_dir.display(),
+        ready.pool
+    );
+    if recovery.waiting + recovery.requeued + recovery.given_up > 0 {
+        line += &format!(
+            ", jobs: {} waiting, {} of them to run again, {} given up",
+            recovery.waiting, recovery.requeued, recovery.given_up
+        );
+    }
+    line.push(')');
+    if let Some(key) = ready.admin_key {
+        line += &format!(
+            "\nadmin key, shown this once and kept in {}: {key}",
+            ready.data_dir.join(crate::ADMIN_KEY_FILE).display()
+        );
+    }
+    line
+}
