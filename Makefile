@@ -1,0 +1,48 @@
+# Everything that people and CI do with this repository. `make help` lists it.
+
+CARGO ?= cargo
+LOCKED := --locked
+GUESTS := handlers/target/wasm32-wasip2/release
+
+.PHONY: help setup demo test check docs unit clients guests bench clean
+
+help: ## what there is to make
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
+
+setup: # the one thing that a plain rustup lacks
+	@rustup target list --installed | grep -qx wasm32-wasip2 || rustup target add wasm32-wasip2
+
+demo: setup ## build, start a host, deploy the samples, run real jobs
+	$(CARGO) build $(LOCKED) -p gristmill
+	$(MAKE) --no-print-directory guests
+	@sh tests/demo.sh target/debug/gristmill $(GUESTS)
+
+test: setup check docs unit ## formatting, lints, docs and every test
+
+check: ## formatting and lints, host and handlers
+	$(CARGO) fmt --all --check
+	cd handlers && $(CARGO) fmt --check
+	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
+	cd handlers && $(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
+
+docs: ## the API docs of every crate, warnings denied
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(LOCKED) --workspace --no-deps --document-private-items
+
+unit: guests ## all tests: crates, handlers, and the whole through the real binary
+	cd handlers && $(CARGO) test $(LOCKED)
+	$(CARGO) test $(LOCKED) --workspace
+
+clients: guests ## the official SDKs, unmodified, against a real host; needs python3 and node
+	$(CARGO) build $(LOCKED) -p gristmill
+	sh tests/clients/run.sh target/debug/gristmill $(GUESTS)
+
+guests: setup ## the sample handlers as components
+	cd handlers && $(CARGO) build $(LOCKED) --release --target wasm32-wasip2
+
+bench: setup guests ## speed of the release binary on this machine
+	$(CARGO) build $(LOCKED) --release -p gristmill -p gristmill-tests
+	target/release/load --host target/release/gristmill --handlers $(GUESTS)
+
+clean: ## remove what was built
+	$(CARGO) clean
+	cd handlers && $(CARGO) clean

@@ -1,0 +1,85 @@
+//! Runs one command and looks at what it left.
+
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+
+use gristmill_tests::{PATIENCE, TestHost, binary, command};
+use serde_json::Value;
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Finished {
+    pub(crate) fn succeeded(self) -> Self {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+
+    /// Asserts that it failed with this code, said why in words for people, and printed no result.
+    pub(crate) fn failed(self, code: i32, words: &[&str]) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        assert!(!self.stderr.contains("panicked"), "{self:?}");
+        let said = self.stderr.to_lowercase();
+        assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {self:?}");
+        self
+    }
+
+    /// The same where both 1 and 2 are right: the mistake may be seen before anything is done.
+    pub(crate) fn failed_with_any_code(self, words: &[&str]) -> Self {
+        let code = self.code;
+        assert!(matches!(code, 1 | 2), "{self:?}");
+        self.failed(code, words)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(self.stdout.trim()).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    pub(crate) fn line(&self) -> &str {
+        let mut lines = self.stdout.lines();
+        let line = lines.next().unwrap_or_else(|| panic!("no line: {self:?}"));
+        assert_eq!(lines.next(), None, "{self:?}");
+        line
+    }
+}
+
+/// A command that talks to this host with its admin key.
+pub(crate) fn on(host: &TestHost) -> Command {
+    let mut command = command();
+    command.env("GRISTMILL_URL", host.url()).env("GRISTMILL_API_KEY", host.admin_key());
+    command
+}
+
+/// Runs a command with words divided by blanks.
+pub(crate) fn run(command: Command, words: &str) -> Finished {
+    run_args(command, words.split_whitespace(), "")
+}
+
+/// Runs a command with these arguments and this standard input.
+pub(crate) fn run_args<A: AsRef<OsStr>>(
+    mut command: Command,
+    arguments: impl IntoIterator<Item = A>,
+    stdin: &str,
+) -> Finished {
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child =
+        command.spawn().unwrap_or_else(|error| panic!("{}: {error}", binary().display()));
+    // The command may end without having read anything.
+    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || send.send(child.wait_with_output()));
+    let output = receive.recv_timeout(PATIENCE).expect("the command ends").unwrap();
+    Finished {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}

@@ -1,0 +1,63 @@
+//! `gristmill deploy`.
+
+use gristmill_tests::{guests, shared_host};
+use serde_json::json;
+
+use crate::command::{on, run, run_args};
+
+#[tokio::test]
+async fn deploy_makes_an_endpoint_and_updates_it() {
+    let host = shared_host();
+    let playground = guests::playground().display().to_string();
+    let words =
+        format!("deploy {playground} --name cli-deploy --env GRAIN=rye --workers-max 3 --json");
+    let first = run(on(&host), &words).succeeded().json();
+    assert!(first.to_string().contains("/v2/cli-deploy/run"), "the URLs are shown: {first}");
+    let endpoint = host.client.get("/v1/endpoints/cli-deploy").await.ok();
+    assert_eq!(endpoint["workersMax"], 3, "{endpoint}");
+    let read = json!({ "op": "env", "name": "GRAIN" });
+    let document = host.client.finish("cli-deploy", read.clone()).await;
+    assert_eq!(document["output"], json!({ "env": "rye" }), "{document}");
+
+    // A second time it changes what is given, and runs the new component.
+    let words = format!("deploy {playground} --name cli-deploy --env GRAIN=oat --json");
+    run(on(&host), &words).succeeded().json();
+    let endpoint = host.client.get("/v1/endpoints/cli-deploy").await.ok();
+    assert_eq!(endpoint["workersMax"], 3, "{endpoint}");
+    let document = host.client.finish("cli-deploy", read).await;
+    assert_eq!(document["output"], json!({ "env": "oat" }), "{document}");
+    let echo = guests::echo().display().to_string();
+    run(on(&host), &format!("deploy {echo} --name cli-deploy")).succeeded();
+    let document = host.client.finish("cli-deploy", json!({ "a": 1 })).await;
+    assert_eq!(document["output"], json!({ "a": 1 }), "{document}");
+}
+
+#[tokio::test]
+async fn deploy_prints_the_urls_for_people_and_no_colours_into_a_pipe() {
+    let host = shared_host();
+    let echo = guests::echo().display().to_string();
+    let shown = run(on(&host), &format!("deploy {echo} --name cli-people")).succeeded();
+    let url = format!("{}/v2/cli-people/run", host.url());
+    assert!(format!("{}{}", shown.stdout, shown.stderr).contains(&url), "{shown:?}");
+    assert!(!shown.stdout.contains('\u{1b}') && !shown.stderr.contains('\u{1b}'), "{shown:?}");
+}
+
+#[tokio::test]
+async fn deploy_refuses_what_is_no_handler() {
+    let host = shared_host();
+    let missing = host.scratch().join("not-there.wasm");
+    let text = host.scratch().join("text.wasm");
+    let core = host.scratch().join("core.wasm");
+    std::fs::write(&text, "fn main() {}").unwrap();
+    std::fs::write(&core, wat::parse_str("(module)").unwrap()).unwrap();
+    for (file, word) in [(missing, "not-there.wasm"), (text, "webassembly"), (core, "component")] {
+        let file = file.display().to_string();
+        let arguments = ["deploy", &file, "--name", "cli-refused"];
+        let shown = run_args(on(&host), arguments, "").failed(1, &[word]);
+        assert!(shown.stdout.is_empty(), "{shown:?}");
+    }
+    host.client.get("/v1/endpoints/cli-refused").await.refused(404);
+    let echo = guests::echo().display().to_string();
+    run(on(&host), &format!("deploy {echo} --name bad/name")).failed(2, &["bad/name"]);
+    run(on(&host), &format!("deploy {echo}")).failed(2, &["--name"]);
+}

@@ -1,0 +1,96 @@
+//! `gristmill submit`, `status`, `stream`, `cancel`, `retry`, `purge` and `health`.
+
+use gristmill_tests::{guests, shared_host};
+use serde_json::json;
+
+use crate::command::{on, run, run_args};
+
+#[tokio::test]
+async fn submit_prints_an_id_and_with_wait_the_output() {
+    let host = shared_host();
+    host.deploy(&guests::playground(), "cli-submit", json!({})).await;
+    let input = r#"{"op":"echo","value":9007199254740993}"#;
+    let shown = run_args(on(&host), ["submit", "cli-submit", "--input", input], "").succeeded();
+    let job = shown.line().to_owned();
+    host.client.until("cli-submit", &job, "COMPLETED").await;
+
+    let arguments = ["submit", "cli-submit", "--wait", "--input", input];
+    let shown = run_args(on(&host), arguments, "").succeeded();
+    assert_eq!(shown.line(), r#"{"echo":9007199254740993}"#);
+    let arguments = ["submit", "cli-submit", "--wait", "--json", "--input", input];
+    let document = run_args(on(&host), arguments, "").succeeded();
+    assert!(document.stdout.contains("9007199254740993"), "{document:?}");
+    assert_eq!(document.json()["status"], "COMPLETED");
+
+    // The input may come from a file and from standard input.
+    let file = host.scratch().join("input.json");
+    std::fs::write(&file, input).unwrap();
+    let from_file = format!("@{}", file.display());
+    for (source, stdin) in [(from_file.as_str(), ""), ("-", input)] {
+        let arguments = ["submit", "cli-submit", "--wait", "--input", source];
+        let shown = run_args(on(&host), arguments, stdin).succeeded();
+        assert_eq!(shown.line(), r#"{"echo":9007199254740993}"#);
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_fails_makes_submit_and_stream_fail() {
+    let host = shared_host();
+    host.deploy(&guests::playground(), "cli-fails", json!({})).await;
+    let input = r#"{"op":"fail","message":"no flour"}"#;
+    let arguments = ["submit", "cli-fails", "--wait", "--input", input];
+    let shown = run_args(on(&host), arguments, "").failed(1, &["failed", "no flour"]);
+    assert!(shown.stdout.is_empty(), "{shown:?}");
+    let job = host.client.submit("cli-fails", serde_json::from_str(input).unwrap()).await;
+    run(on(&host), &format!("stream cli-fails {job}")).failed(1, &["failed", "no flour"]);
+    // Asking about it is another thing: the question was answered.
+    let shown = run(on(&host), &format!("status cli-fails {job}")).succeeded();
+    assert!(shown.stdout.contains("FAILED") && shown.stdout.contains("no flour"), "{shown:?}");
+}
+
+#[tokio::test]
+async fn status_and_stream_show_a_job() {
+    let host = shared_host();
+    host.deploy(&guests::playground(), "cli-stream", json!({})).await;
+    let input = json!({ "op": "stream", "count": 3, "delay_ms": 150 });
+    let job = host.client.submit("cli-stream", input).await;
+    let shown = run(on(&host), &format!("stream cli-stream {job}")).succeeded();
+    assert_eq!(shown.stdout, "{\"i\":0}\n{\"i\":1}\n{\"i\":2}\n");
+    let shown = run(on(&host), &format!("stream cli-stream {job} --from 1 --json")).succeeded();
+    let chunks: Vec<serde_json::Value> =
+        shown.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(chunks[0], json!({ "output": { "i": 1 }, "metrics": { "stream_index": 1 } }));
+    assert_eq!(chunks.len(), 2);
+
+    let document = run(on(&host), &format!("status cli-stream {job} --json")).succeeded().json();
+    assert_eq!(document, host.client.status("cli-stream", &job).await.ok());
+    let shown = run(on(&host), &format!("status cli-stream {job}")).succeeded();
+    assert!(shown.stdout.contains(&job) && shown.stdout.contains("COMPLETED"), "{shown:?}");
+}
+
+#[tokio::test]
+async fn cancel_retry_purge_and_health_do_what_they_say() {
+    let host = shared_host();
+    host.deploy(&guests::playground(), "cli-calls", json!({ "workersMax": 1 })).await;
+    let running = host.client.submit("cli-calls", json!({ "op": "sleep_forever" })).await;
+    host.client.until("cli-calls", &running, "IN_PROGRESS").await;
+    for _ in 0..2 {
+        host.client.submit("cli-calls", json!({ "op": "echo" })).await;
+    }
+    let health = run(on(&host), "health cli-calls --json").succeeded().json();
+    assert_eq!((&health["jobs"]["inQueue"], &health["jobs"]["inProgress"]), (&json!(2), &json!(1)));
+    let shown = run(on(&host), "health cli-calls").succeeded();
+    assert!(shown.stdout.contains("2 waiting, 1 running"), "{shown:?}");
+
+    let purged = run(on(&host), "purge cli-calls --json").succeeded().json();
+    assert_eq!(purged, json!({ "removed": 2, "status": "completed" }));
+    let cancelled =
+        run(on(&host), &format!("cancel cli-calls {running} --json")).succeeded().json();
+    assert_eq!(cancelled, json!({ "id": running, "status": "CANCELLED" }));
+    run(on(&host), &format!("retry cli-calls {running}")).failed(1, &["only failed or timed_out"]);
+
+    let failed = host.client.finish("cli-calls", json!({ "op": "fail" })).await;
+    let job = failed["id"].as_str().unwrap();
+    let retried = run(on(&host), &format!("retry cli-calls {job} --json")).succeeded().json();
+    assert_eq!(retried, json!({ "id": job, "status": "IN_QUEUE" }));
+}

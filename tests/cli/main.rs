@@ -1,0 +1,17 @@
+//! The command line, as a shell sees it: results on standard output, everything else on standard
+//! error, and an exit code that tells whether what was asked for happened.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "all of this is test code: a broken assumption must stop the test"
+)]
+
+mod command;
+mod deploy;
+mod jobs;
+mod keys;
+mod local_run;
+mod mistakes;

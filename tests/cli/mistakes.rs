@@ -1,0 +1,59 @@
+//! Wrong input: a clear message, and never a result.
+
+use gristmill_tests::{command, guests, shared_host};
+use serde_json::json;
+
+use crate::command::{on, run, run_args};
+
+#[tokio::test]
+async fn what_the_host_refuses_is_said_in_its_words() {
+    let host = shared_host();
+    host.deploy(&guests::playground(), "cli-mistakes", json!({})).await;
+    let input = "--input {\"op\":\"echo\"}";
+    for words in [
+        format!("submit no-such-endpoint {input}"),
+        "health no-such-endpoint".to_owned(),
+        "purge no-such-endpoint".to_owned(),
+        "status cli-mistakes 0192f3a0-0000-7000-8000-000000000000-0000".to_owned(),
+        "stream cli-mistakes 0192f3a0-0000-7000-8000-000000000000-0000".to_owned(),
+        "cancel cli-mistakes 0192f3a0-0000-7000-8000-000000000000-0000".to_owned(),
+    ] {
+        let shown = run(on(&host), &words).failed(1, &["not found"]);
+        assert!(shown.stdout.is_empty(), "{shown:?}");
+    }
+    run(on(&host), "submit cli-mistakes --input [1]").failed(1, &["object"]);
+}
+
+#[tokio::test]
+async fn input_that_is_no_json_or_cannot_be_read_is_refused() {
+    let host = shared_host();
+    host.deploy(&guests::playground(), "cli-input", json!({})).await;
+    for (input, words) in [("{\"op\":", vec!["json"]), ("@not-there.json", vec!["not-there.json"])]
+    {
+        let shown = run_args(on(&host), ["submit", "cli-input", "--input", input], "");
+        assert!(shown.stdout.is_empty(), "{shown:?}");
+        shown.failed_with_any_code(&words);
+    }
+    assert_eq!(host.client.health("cli-input").await["jobs"]["inQueue"], 0);
+}
+
+#[test]
+fn a_host_that_does_not_run_is_named() {
+    let mut nobody = command();
+    nobody.env("GRISTMILL_URL", "http://127.0.0.1:9").env("GRISTMILL_API_KEY", "gm_a_b");
+    run(nobody, "health anything").failed(1, &["127.0.0.1:9"]);
+}
+
+#[test]
+fn a_wrong_command_line_is_a_2_and_help_a_0() {
+    run(command(), "").failed(2, &["usage"]);
+    run(command(), "no-such-command").failed(2, &["no-such-command"]);
+    run(command(), "submit").failed(2, &["--input"]);
+    run(command(), "serve --listen nowhere").failed(2, &["nowhere"]);
+    let help = run(command(), "--help").succeeded();
+    for name in ["serve", "deploy", "run", "submit", "status", "stream", "cancel", "retry", "purge"]
+    {
+        assert!(help.stdout.contains(name), "{name}: {help:?}");
+    }
+    assert!(run(command(), "--version").succeeded().stdout.starts_with("gristmill "), "a version");
+}

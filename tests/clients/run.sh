@@ -1,0 +1,116 @@
+#!/bin/sh
+# Real clients, unmodified and pinned, against a real host.
+# Usage: run.sh GRISTMILL_BINARY DIRECTORY_OF_COMPONENTS
+set -eu
+
+[ $# -eq 2 ] || { sed -n 3s/..//p "$0" >&2; exit 2; }
+gristmill=$1
+guests=$2
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+
+# need COMMAND VERSION TEST...: fails when COMMAND is missing or the test of its version fails.
+need() {
+  tool=$1 version=$2
+  shift 2
+  if ! command -v "$tool" >/dev/null || ! "$@" >/dev/null 2>&1; then
+    echo "the client tests need $tool $version" >&2
+    missing=1
+  fi
+}
+missing=
+need python3 "3.10 or newer, with venv" python3 -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 10))'
+need node "20.11 or newer" node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 11) ? 0 : 1)'
+need npm "with node" npm --version
+need cargo "as in rust-toolchain.toml" cargo --version
+[ -x "$gristmill" ] || { echo "no such program: $gristmill" >&2; missing=1; }
+[ -z "$missing" ] || exit 1
+
+temp=$(mktemp -d)
+host_pid=
+stop_host() {
+  [ -n "$host_pid" ] || return 0
+  kill "$host_pid" 2>/dev/null || true
+  wait "$host_pid" 2>/dev/null || true
+  host_pid=
+}
+trap 'stop_host; rm -rf "$temp"' EXIT
+trap 'exit 130' INT TERM
+
+# logged NAME COMMAND...: the command's output goes to a file, which is shown when the command fails.
+logged() {
+  log=$temp/$1.log
+  shift
+  "$@" >"$log" 2>&1 || { cat "$log"; return 1; }
+}
+
+# What is installed already, and still as the lock files say, stays.
+echo "installing the clients"
+if ! cat "$here"/python/*.txt | cmp -s - "$here/.venv/installed"; then
+  rm -rf "$here/.venv"
+  python3 -m venv "$here/.venv"
+  logged pip "$here/.venv/bin/pip" install -r "$here/python/requirements.txt" -c "$here/python/constraints.txt"
+  cat "$here"/python/*.txt >"$here/.venv/installed"
+fi
+if ! cmp -s "$here/javascript/package-lock.json" "$here/javascript/node_modules/installed"; then
+  logged npm npm --prefix "$here/javascript" ci --no-audit --no-fund
+  cp "$here/javascript/package-lock.json" "$here/javascript/node_modules/installed"
+fi
+logged cargo cargo build --locked --tests --manifest-path "$here/rust/Cargo.toml" --target-dir "$here/rust/target"
+
+echo "starting a host"
+ready=$temp/ready.json
+host_log=$temp/host.log
+"$gristmill" serve --listen 127.0.0.1:0 --data-dir "$temp/data" --json >"$ready" 2>"$host_log" &
+host_pid=$!
+tries=0
+until grep -q '"ready"' "$ready"; do
+  tries=$((tries + 1))
+  if [ $tries -gt 300 ] || ! kill -0 "$host_pid" 2>/dev/null; then
+    echo "the host did not start:" >&2
+    cat "$host_log" >&2
+    exit 1
+  fi
+  sleep 0.1
+done
+GRISTMILL_URL=http://$(sed 's/.*"addr":"\([^"]*\)".*/\1/' "$ready")
+export GRISTMILL_URL GRISTMILL_DATA_DIR="$temp/data" NO_PROXY=127.0.0.1 no_proxy=127.0.0.1
+
+deploy() { file=$1; shift; logged deploy "$gristmill" deploy "$guests/$file.wasm" --name "$@"; }
+deploy echo echo
+deploy token_stream token-stream
+deploy playground playground
+deploy playground hasty --execution-timeout 5000
+# Without workers a job waits for as long as a test needs it to. One for each suite, so that none
+# purges the queue of another.
+for suite in python javascript rust; do deploy echo "paused-$suite" --workers-max 0; done
+
+# The first three are the clients' own settings.
+export RUNPOD_ENDPOINT_BASE_URL="$GRISTMILL_URL/sdk/v2"
+export RUNPOD_API_URL="$GRISTMILL_URL/sdk/v2"
+export RUNPOD_REST_URL="$GRISTMILL_URL/v1"
+key() {
+  "$gristmill" keys create --name "$1" --scope "$1" 2>"$temp/key.log" || { cat "$temp/key.log" >&2; return 1; }
+}
+RUNPOD_API_KEY=$(key submit)
+GRISTMILL_MANAGE_KEY=$(key manage)
+export RUNPOD_API_KEY GRISTMILL_MANAGE_KEY
+
+failed=
+# suite NAME CLOSING COMMAND...: runs a suite and shows the lines of its output that match CLOSING.
+suite() {
+  name=$1 closing=$2
+  shift 2
+  if logged "$name" "$@"; then :; else failed="$failed $name"; fi
+  grep -E "$closing" "$log" | sed "s/^/$name: /"
+}
+suite python '^[0-9]+ (passed|failed)' \
+  "$here/.venv/bin/python" -m pytest -q -p no:cacheprovider "$here/python"
+suite javascript '^# (tests|pass|fail) ' \
+  node --test --test-reporter=tap --test-timeout=120000 "$here/javascript/sdk.test.js"
+suite rust '^test result' \
+  cargo test --locked --manifest-path "$here/rust/Cargo.toml" --target-dir "$here/rust/target"
+
+[ -n "$failed" ] || exit 0
+echo "failed:$failed"
+[ ! -s "$host_log" ] || { echo "the host's log ends with:"; tail -n 50 "$host_log"; }
+exit 1

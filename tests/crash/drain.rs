@@ -1,0 +1,79 @@
+//! SIGTERM: running jobs end or wait for the next start, nobody is left without an answer.
+
+use std::time::{Duration, Instant};
+
+use gristmill_tests::{TestHost, eventually, guests};
+use reqwest::Method;
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_is_asked_to_end_drains() {
+    let mut host = TestHost::start_with(&["--drain-timeout", "3"]);
+    let client = host.client();
+    let settings = json!({ "workersMax": 2 });
+    let endpoint = host.deploy(&guests::playground(), "drained", settings).await;
+    let brief = client.submit(&endpoint, json!({ "op": "sleep", "ms": 1200, "value": 1 })).await;
+    client.until(&endpoint, &brief, "IN_PROGRESS").await;
+    let parked = tokio::spawn({
+        let (client, endpoint) = (client.clone(), endpoint.clone());
+        async move {
+            let input = json!({ "op": "sleep_forever" });
+            client.run_sync(&endpoint, "?wait=60000", input).await
+        }
+    });
+    eventually("both to run", async || {
+        (client.health(&endpoint).await["jobs"]["inProgress"] == 2).then_some(())
+    })
+    .await;
+    let waiting = client.submit(&endpoint, json!({ "op": "echo", "value": 2 })).await;
+
+    let begun = Instant::now();
+    host.ask_to_end();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    // A client is told to come back later, or finds nobody.
+    let body = json!({ "input": { "op": "echo" } });
+    let request = client.request(Method::POST, &client.path(&endpoint, "run")).json(&body);
+    let late = client.try_send(request).await;
+    println!("a submission during the drain: {late:?}");
+    if let Ok(answer) = late {
+        answer.refused(503);
+        assert!(answer.header("retry-after").is_some(), "{answer:?}");
+    }
+    let parked = parked.await.unwrap();
+    println!("the parked runsync was answered {} after {:?}", parked.status, begun.elapsed());
+    let status = host.wait(Duration::from_secs(20));
+    println!("the host ended with {status} after {:?}", begun.elapsed());
+    assert_eq!(status.code(), Some(0), "{status}");
+    let parked = parked.ok();
+    assert!(matches!(parked["status"].as_str(), Some("IN_PROGRESS" | "IN_QUEUE")), "{parked}");
+
+    host.start_again();
+    assert_eq!(host.ready()["wasClean"], true, "{}", host.ready());
+    let client = host.client();
+    let document = client.until(&endpoint, &brief, "COMPLETED").await;
+    assert_eq!(document["output"], json!({ "slept": 1200, "echo": 1 }), "{document}");
+    assert!(document.get("retries").is_none(), "it ended before its host: {document}");
+    client.until(&endpoint, &waiting, "COMPLETED").await;
+    // The one that would not end waits, or runs, again.
+    let forever = parked["id"].as_str().unwrap();
+    client.until(&endpoint, forever, "IN_PROGRESS").await;
+    client.cancel(&endpoint, forever).await.ok();
+}
+
+#[tokio::test]
+async fn an_idle_host_ends_at_once_and_all_waits_for_the_next_start() {
+    let mut host = TestHost::start();
+    let settings = json!({ "workersMax": 0 });
+    let endpoint = host.deploy(&guests::playground(), "idle", settings).await;
+    let job = host.client().submit(&endpoint, json!({ "op": "echo", "value": 3 })).await;
+    let begun = Instant::now();
+    host.ask_to_end();
+    assert_eq!(host.wait(Duration::from_secs(10)).code(), Some(0));
+    println!("an idle host ended {:?} after SIGTERM", begun.elapsed());
+    host.start_again();
+    let client = host.client();
+    client.patch(&format!("/v1/endpoints/{endpoint}"), &json!({ "workersMax": 1 })).await.ok();
+    let document = client.until(&endpoint, &job, "COMPLETED").await;
+    assert_eq!(document["output"], json!({ "echo": 3 }));
+    assert!(document.get("retries").is_none(), "{document}");
+}

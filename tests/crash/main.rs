@@ -1,0 +1,17 @@
+//! The promises about crashes: what was acknowledged survives `kill -9` at any instant, and a host
+//! that is asked to end does so in order.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "all of this is test code: a broken assumption must stop the test"
+)]
+
+mod drain;
+mod ledger;
+mod lock;
+mod recovery;
+mod torture;

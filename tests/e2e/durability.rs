@@ -1,0 +1,38 @@
+//! Submissions share their fsync: that is what makes an acknowledged job cheap.
+
+use futures::future::join_all;
+use gristmill_tests::{Client, TestHost, guests};
+use serde_json::json;
+
+async fn metric(client: &Client, name: &str) -> f64 {
+    let answer = client.get("/metrics").await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let value = answer.text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.unwrap_or_else(|| panic!("no {name}: {answer:?}")).parse().unwrap()
+}
+
+#[tokio::test]
+async fn concurrent_submissions_are_committed_in_groups() {
+    const SUBMITTERS: u32 = 64;
+    const EACH: u32 = 12; // in all below the rate limit of /run
+    let host = TestHost::start();
+    let client = host.client();
+    let endpoint = host.deploy(&guests::echo(), "grouped", json!({ "workersMax": 0 })).await;
+    let before = metric(&client, "gristmill_store_commits_total").await;
+    let begun = std::time::Instant::now();
+    let submitter = async || {
+        for i in 0..EACH {
+            client.submit(&endpoint, json!({ "i": i })).await;
+        }
+    };
+    join_all((0..SUBMITTERS).map(|_| submitter())).await;
+    let took = begun.elapsed();
+    let commits = metric(&client, "gristmill_store_commits_total").await - before;
+    let jobs = f64::from(SUBMITTERS * EACH);
+    println!(
+        "{jobs} jobs in {took:?} took {commits} commits; fsyncs per job: {:.3}",
+        commits / jobs
+    );
+    assert!(commits / jobs < 0.5, "{commits} commits for {jobs} jobs");
+    assert_eq!(client.health(&endpoint).await["jobs"]["inQueue"], SUBMITTERS * EACH);
+}

@@ -1,0 +1,91 @@
+//! `/health`: jobs and workers in numbers.
+
+use gristmill_tests::{eventually, guests, shared_host};
+use serde_json::{Value, json};
+
+fn workers(health: &Value, state: &str) -> u64 {
+    health["workers"][state].as_u64().unwrap_or_else(|| panic!("no {state}: {health}"))
+}
+
+#[tokio::test]
+async fn health_counts_the_jobs_of_this_endpoint_by_their_state() {
+    let host = shared_host();
+    let settings = json!({ "workersMax": 1 });
+    let endpoint = host.deploy(&guests::playground(), "health-jobs", settings).await;
+    let fresh = host.client.health(&endpoint).await;
+    let none = json!({ "completed": 0, "failed": 0, "inProgress": 0, "inQueue": 0, "retried": 0 });
+    assert_eq!(fresh["jobs"], none);
+    assert_eq!(fresh.as_object().unwrap().len(), 2, "{fresh}");
+    let states: Vec<_> = fresh["workers"].as_object().unwrap().keys().collect();
+    assert_eq!(states, ["idle", "initializing", "ready", "running", "throttled", "unhealthy"]);
+
+    for op in ["echo", "fail", "echo", "trap"] {
+        host.client.finish(&endpoint, json!({ "op": op })).await;
+    }
+    let running = host.client.submit(&endpoint, json!({ "op": "sleep_forever" })).await;
+    host.client.until(&endpoint, &running, "IN_PROGRESS").await;
+    for _ in 0..3 {
+        host.client.submit(&endpoint, json!({ "op": "echo" })).await;
+    }
+    let health = host.client.health(&endpoint).await;
+    let expected =
+        json!({ "completed": 2, "failed": 2, "inProgress": 1, "inQueue": 3, "retried": 0 });
+    assert_eq!(health["jobs"], expected, "{health}");
+    assert_eq!(workers(&health, "running"), 1, "{health}");
+    assert_eq!(workers(&health, "idle"), workers(&health, "ready"), "{health}");
+    host.client.cancel(&endpoint, &running).await.ok();
+    eventually("the rest to complete", async || {
+        (host.client.health(&endpoint).await["jobs"]["completed"] == 5).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn workers_grow_with_the_queue_up_to_the_maximum_and_shrink_when_idle() {
+    let host = shared_host();
+    let settings = json!({ "workersMax": 3, "idleTimeout": 1 });
+    let endpoint = host.deploy(&guests::playground(), "health-scale", settings).await;
+    let nothing = host.client.health(&endpoint).await;
+    assert_eq!(workers(&nothing, "idle") + workers(&nothing, "running"), 0, "{nothing}");
+    let mut jobs = vec![];
+    for _ in 0..5 {
+        jobs.push(host.client.submit(&endpoint, json!({ "op": "sleep", "ms": 800 })).await);
+    }
+    let mut most = 0;
+    eventually("all five to complete", async || {
+        let health = host.client.health(&endpoint).await;
+        most = most.max(workers(&health, "running"));
+        assert!(workers(&health, "running") <= 3, "{health}");
+        (health["jobs"]["completed"] == 5).then_some(())
+    })
+    .await;
+    assert_eq!(most, 3, "as many as there may be");
+    let begun = std::time::Instant::now();
+    eventually("the workers to leave", async || {
+        let health = host.client.health(&endpoint).await;
+        (workers(&health, "idle") + workers(&health, "running") == 0).then_some(())
+    })
+    .await;
+    println!("with an idleTimeout of 1 s the last worker left after {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn the_least_number_of_workers_stays() {
+    let host = shared_host();
+    let settings = json!({ "workersMin": 2, "workersMax": 4, "idleTimeout": 1 });
+    let endpoint = host.deploy(&guests::playground(), "health-least", settings).await;
+    let is_warm = async || {
+        let health = host.client.health(&endpoint).await;
+        (workers(&health, "idle") == 2).then_some(())
+    };
+    eventually("two workers without any job", is_warm).await;
+    for _ in 0..6 {
+        host.client.submit(&endpoint, json!({ "op": "sleep", "ms": 100 })).await;
+    }
+    eventually("all six to complete", async || {
+        (host.client.health(&endpoint).await["jobs"]["completed"] == 6).then_some(())
+    })
+    .await;
+    tokio::time::sleep(std::time::Duration::from_millis(1_300)).await;
+    eventually("two workers to be left", is_warm).await;
+}

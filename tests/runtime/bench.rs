@@ -1,0 +1,190 @@
+//! A sandbox with one component, and runs of it.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use gristmill_core::catalog::Component;
+use gristmill_core::egress::AllowedHosts;
+use gristmill_core::endpoint::{Deployment, Endpoint, SandboxLimits, Scaling};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
+use gristmill_core::payload::Json;
+use gristmill_core::record::Chunk;
+use gristmill_core::runtime::{
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, Components as _, LogLevel, Runtime as _,
+    SinkClosed,
+};
+use gristmill_core::template::Template;
+use gristmill_core::time::Timestamp;
+use gristmill_runtime::{Compiler, MemoryRecords, Sandbox, SandboxSettings};
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) struct Bench {
+    sandbox: Sandbox,
+    pub(crate) component: Component,
+    _directory: TempDir,
+}
+
+impl Bench {
+    pub(crate) async fn open(guest: &Path) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut settings =
+            SandboxSettings::new(directory.path().to_owned(), Compiler::in_process());
+        settings.running_jobs_max = 4;
+        let records = MemoryRecords::new();
+        let sandbox = Sandbox::open(settings, records.clone()).unwrap();
+        let bytes = std::fs::read(guest).unwrap();
+        let component = sandbox.add_component(bytes.into()).await.unwrap();
+        records.put(component.clone());
+        Self { sandbox, component, _directory: directory }
+    }
+
+    /// A run with this input; change what is not right for the test.
+    pub(crate) fn run(&self, input: &str) -> Run<'_> {
+        Run {
+            bench: self,
+            input: Json::parse(input.to_owned()).unwrap(),
+            endpoint: endpoint(),
+            timeout: Duration::from_secs(60),
+            stop: CancellationToken::new(),
+            sink: Arc::default(),
+        }
+    }
+
+    /// Attempts that hold a place now.
+    pub(crate) fn running(&self) -> u64 {
+        self.sandbox.load().running
+    }
+}
+
+pub(crate) struct Run<'a> {
+    bench: &'a Bench,
+    input: Json,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) timeout: Duration,
+    pub(crate) stop: CancellationToken,
+    pub(crate) sink: Arc<Sink>,
+}
+
+impl Run<'_> {
+    pub(crate) fn allow(&mut self, host: &str) {
+        self.endpoint.allowed_hosts = AllowedHosts::new(vec![host.parse().unwrap()]);
+    }
+
+    pub(crate) async fn perform(&self) -> Report {
+        let deployment = Deployment {
+            endpoint: Arc::new(self.endpoint.clone()),
+            template: Arc::new(template(&self.endpoint)),
+            component: Some(self.bench.component.digest),
+        };
+        let attempt = Attempt {
+            job: JobId::generate(Submission::Async, NodeId(0)),
+            number: 1,
+            deployment: Arc::new(deployment),
+            input: self.input.clone(),
+            s3_config: None,
+            timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap(),
+            deadline: Instant::now() + self.timeout,
+            stop: self.stop.clone(),
+        };
+        Report(self.bench.sandbox.perform(attempt, self.sink.clone()).await)
+    }
+}
+
+pub(crate) struct Report(AttemptReport);
+
+impl Report {
+    pub(crate) fn output(&self) -> String {
+        match &self.end {
+            AttemptEnd::Returned(output) => output.as_str().to_owned(),
+            end => panic!("not returned: {end:?}"),
+        }
+    }
+
+    pub(crate) fn error(&self) -> String {
+        match &self.end {
+            AttemptEnd::Failed(error) => error.clone(),
+            end => panic!("not failed: {end:?}"),
+        }
+    }
+}
+
+impl Deref for Report {
+    type Target = AttemptReport;
+    fn deref(&self) -> &AttemptReport {
+        &self.0
+    }
+}
+
+/// Remembers what an attempt hands out.
+#[derive(Default)]
+pub(crate) struct Sink {
+    chunks: Mutex<Vec<Chunk>>,
+    lines: Mutex<Vec<(LogLevel, String)>>,
+}
+
+impl Sink {
+    pub(crate) fn chunks(&self) -> Vec<Chunk> {
+        self.chunks.lock().clone()
+    }
+
+    pub(crate) fn lines(&self) -> Vec<(LogLevel, String)> {
+        self.lines.lock().clone()
+    }
+}
+
+#[async_trait]
+impl AttemptSink for Sink {
+    async fn emit(&self, chunks: Vec<Chunk>) -> Result<(), SinkClosed> {
+        self.chunks.lock().extend(chunks);
+        Ok(())
+    }
+
+    fn progress(&self, _: Json) {}
+
+    fn log(&self, level: LogLevel, line: &str) {
+        self.lines.lock().push((level, line.to_owned()));
+    }
+}
+
+fn endpoint() -> Endpoint {
+    Endpoint {
+        id: EndpointId::new("bench").unwrap(),
+        name: "bench".into(),
+        owner: OwnerId::new("owner").unwrap(),
+        template: TemplateId::new("bench").unwrap(),
+        version: 1,
+        created_at: Timestamp::from_millis(0),
+        scaling: Scaling::default(),
+        execution_timeout_ms: 60_000,
+        limits: SandboxLimits::default(),
+        allowed_hosts: AllowedHosts::default(),
+        env: BTreeMap::new(),
+    }
+}
+
+fn template(endpoint: &Endpoint) -> Template {
+    Template {
+        id: endpoint.template.clone(),
+        owner: endpoint.owner.clone(),
+        name: "bench".into(),
+        image: "bench:latest".into(),
+        container_disk_gb: 0,
+        volume_gb: 0,
+        volume_mount_path: String::new(),
+        registry_auth: String::new(),
+        entrypoint: vec![],
+        start_command: vec![],
+        env: BTreeMap::new(),
+        ports: vec![],
+        readme: String::new(),
+        is_public: false,
+        is_platform: false,
+        is_serverless: true,
+    }
+}

@@ -1,0 +1,62 @@
+//! What the host answered, and the assertions that hold for every answer.
+
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+/// An answer, read to its end.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// What was called, for messages.
+    pub call: String,
+    /// The status code.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub text: String,
+}
+
+impl Answer {
+    /// A header's text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        let media_type = self.header("content-type").unwrap_or_default();
+        assert!(media_type.starts_with("application/json"), "{self:?}");
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The body of a success. The queue API's one success code is 200.
+    pub fn ok(&self) -> Value {
+        assert_eq!(self.status, 200, "{self:?}");
+        self.json()
+    }
+
+    /// Asserts the refusal's status code and shape, and returns its sentence: exactly
+    /// `{"error","code"}`, on the management API with the sentence as `message` too; never a key
+    /// `status`, on which a client would poll for ever.
+    pub fn refused(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{self:?}");
+        let body = self.json();
+        let fields = body.as_object().unwrap_or_else(|| panic!("no object: {self:?}"));
+        let mut names: Vec<_> = fields.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        let is_management = self.call.contains(" /v1/");
+        let expected: &[&str] =
+            if is_management { &["code", "error", "message"] } else { &["code", "error"] };
+        assert_eq!(names, expected, "{self:?}");
+        let sentence = body["error"].as_str().unwrap_or_default().to_owned();
+        assert!(!sentence.is_empty(), "{self:?}");
+        if is_management {
+            assert_eq!(body["message"], body["error"], "{self:?}");
+        }
+        let code = body["code"].as_str().unwrap_or_default();
+        let is_snake_case =
+            !code.is_empty() && code.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        assert!(is_snake_case, "{self:?}");
+        sentence
+    }
+}

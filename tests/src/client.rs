@@ -1,0 +1,197 @@
+//! A thin client of both APIs: one method for each operation, no opinion about the answers.
+
+use std::time::Duration;
+
+use reqwest::header::AUTHORIZATION;
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::Answer;
+use crate::wait::eventually;
+
+/// Longer than any call of the tests may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Calls one host with one key. Belongs to the tokio runtime, and so to the test, that made it.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    url: String,
+    authorization: Option<String>,
+    mount: &'static str,
+}
+
+impl Client {
+    /// A client that sends `Authorization: Bearer KEY`.
+    pub fn new(url: &str, key: &str) -> Self {
+        let http = reqwest::Client::builder().no_proxy().timeout(CALL_TIMEOUT).build().unwrap();
+        let authorization = Some(format!("Bearer {key}"));
+        Self { http, url: url.to_owned(), authorization, mount: "/v2" }
+    }
+
+    /// The same with another key.
+    #[must_use]
+    pub fn with_key(&self, key: &str) -> Self {
+        self.with_authorization(Some(&format!("Bearer {key}")))
+    }
+
+    /// The same with another Authorization header, or none.
+    #[must_use]
+    pub fn with_authorization(&self, value: Option<&str>) -> Self {
+        Self { authorization: value.map(str::to_owned), ..self.clone() }
+    }
+
+    /// The same on the mount whose `/stream` answers the object that the SDKs read.
+    #[must_use]
+    pub fn sdk(&self) -> Self {
+        Self { mount: "/sdk/v2", ..self.clone() }
+    }
+
+    /// Where the host listens.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A call that is not sent yet. `path` starts with `/` and is sent as it is.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.http.request(method, format!("{}{path}", self.url));
+        match &self.authorization {
+            Some(value) => request.header(AUTHORIZATION, value),
+            None => request,
+        }
+    }
+
+    /// Sends a call; an error here means that there was no answer at all.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub async fn try_send(&self, request: RequestBuilder) -> reqwest::Result<Answer> {
+        let request = request.build()?;
+        let call = format!("{} {}", request.method(), request.url().path());
+        let response = self.http.execute(request).await?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        Ok(Answer { call, status, headers, text: response.text().await? })
+    }
+
+    /// Sends a call and reads the answer.
+    pub async fn send(&self, request: RequestBuilder) -> Answer {
+        self.try_send(request).await.unwrap_or_else(|error| panic!("no answer: {error:?}"))
+    }
+
+    /// `GET path`.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(self.request(Method::GET, path)).await
+    }
+
+    /// `POST path` without a body.
+    pub async fn post_empty(&self, path: &str) -> Answer {
+        self.send(self.request(Method::POST, path)).await
+    }
+
+    /// `POST path` with a JSON body.
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send(self.request(Method::POST, path).json(body)).await
+    }
+
+    /// `POST path` with a body that need not be JSON.
+    pub async fn post_text(&self, path: &str, body: impl Into<String>) -> Answer {
+        let request = self.request(Method::POST, path).header("content-type", "application/json");
+        self.send(request.body(body.into())).await
+    }
+
+    /// `PATCH path` with a JSON body.
+    pub async fn patch(&self, path: &str, body: &Value) -> Answer {
+        self.send(self.request(Method::PATCH, path).json(body)).await
+    }
+
+    /// `DELETE path`.
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send(self.request(Method::DELETE, path)).await
+    }
+
+    /// The path of an operation on this client's mount.
+    pub fn path(&self, endpoint: &str, rest: &str) -> String {
+        format!("{}/{endpoint}/{rest}", self.mount)
+    }
+
+    /// `/run` with this input.
+    pub async fn run(&self, endpoint: &str, input: Value) -> Answer {
+        self.post(&self.path(endpoint, "run"), &json!({ "input": input })).await
+    }
+
+    /// `/run` with this input and policy; returns the job's id.
+    pub async fn submit_with(&self, endpoint: &str, input: Value, policy: Value) -> String {
+        let body = json!({ "input": input, "policy": policy });
+        let answer = self.post(&self.path(endpoint, "run"), &body).await.ok();
+        answer["id"].as_str().unwrap().to_owned()
+    }
+
+    /// `/run` with this input; returns the job's id.
+    pub async fn submit(&self, endpoint: &str, input: Value) -> String {
+        self.submit_with(endpoint, input, json!({})).await
+    }
+
+    /// `/runsync` with this input. `query` is empty or starts with `?`.
+    pub async fn run_sync(&self, endpoint: &str, query: &str, input: Value) -> Answer {
+        let path = self.path(endpoint, &format!("runsync{query}"));
+        self.post(&path, &json!({ "input": input })).await
+    }
+
+    /// `/status`; `job` may carry a query.
+    pub async fn status(&self, endpoint: &str, job: &str) -> Answer {
+        self.get(&self.path(endpoint, &format!("status/{job}"))).await
+    }
+
+    /// `/stream`; `job` may carry a query.
+    pub async fn stream(&self, endpoint: &str, job: &str) -> Answer {
+        self.get(&self.path(endpoint, &format!("stream/{job}"))).await
+    }
+
+    /// `/cancel`.
+    pub async fn cancel(&self, endpoint: &str, job: &str) -> Answer {
+        self.post_empty(&self.path(endpoint, &format!("cancel/{job}"))).await
+    }
+
+    /// `/retry`.
+    pub async fn retry(&self, endpoint: &str, job: &str) -> Answer {
+        self.post_empty(&self.path(endpoint, &format!("retry/{job}"))).await
+    }
+
+    /// `/purge-queue`.
+    pub async fn purge(&self, endpoint: &str) -> Answer {
+        self.post_empty(&self.path(endpoint, "purge-queue")).await
+    }
+
+    /// The health report.
+    pub async fn health(&self, endpoint: &str) -> Value {
+        self.get(&self.path(endpoint, "health")).await.ok()
+    }
+
+    /// Waits until the job has this status, and returns its document.
+    pub async fn until(&self, endpoint: &str, job: &str, status: &str) -> Value {
+        eventually(&format!("job {job} to be {status}"), async || {
+            let document = self.status(endpoint, job).await.ok();
+            let is_final = !matches!(document["status"].as_str(), Some("IN_QUEUE" | "IN_PROGRESS"));
+            let is_wanted = document["status"] == status;
+            assert!(is_wanted || !is_final, "instead of {status}: {document}");
+            is_wanted.then_some(document)
+        })
+        .await
+    }
+
+    /// Waits until the job has ended, however, and returns its document.
+    pub async fn finished(&self, endpoint: &str, job: &str) -> Value {
+        eventually(&format!("job {job} to end"), async || {
+            let document = self.status(endpoint, job).await.ok();
+            let waits = matches!(document["status"].as_str(), Some("IN_QUEUE" | "IN_PROGRESS"));
+            (!waits).then_some(document)
+        })
+        .await
+    }
+
+    /// Submits a job, waits until it has ended, and returns its document.
+    pub async fn finish(&self, endpoint: &str, input: Value) -> Value {
+        let job = self.submit(endpoint, input).await;
+        self.finished(endpoint, &job).await
+    }
+}

@@ -1,0 +1,43 @@
+//! The handlers that the build script has built.
+
+use std::path::PathBuf;
+
+/// Returns its input, byte for byte.
+pub fn echo() -> PathBuf {
+    component("echo")
+}
+
+/// Does what the input's `op` says, good or bad; see its README.
+pub fn playground() -> PathBuf {
+    component("playground")
+}
+
+/// Streams a prompt's tokens with metrics.
+pub fn token_stream() -> PathBuf {
+    component("token_stream")
+}
+
+/// Counts lines and words.
+pub fn word_count() -> PathBuf {
+    component("word_count")
+}
+
+/// Scales an image down.
+pub fn thumbnail() -> PathBuf {
+    component("thumbnail")
+}
+
+/// Fetches a URL.
+pub fn fetch() -> PathBuf {
+    component("fetch")
+}
+
+fn component(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("GRISTMILL_GUESTS_DIR")).join(name).with_extension("wasm");
+    assert!(
+        path.is_file(),
+        "{} is missing: run `cargo build --release --target wasm32-wasip2` in handlers/",
+        path.display()
+    );
+    path
+}

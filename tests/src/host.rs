@@ -1,0 +1,213 @@
+//! A host with a data directory of its own, and what tests put on it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::Mutex;
+
+use crate::process::HostProcess;
+use crate::{Answer, Client};
+
+/// Fields of a deployment that belong to its template; all others are the endpoint's.
+const TEMPLATE_FIELDS: [&str; 9] = [
+    "containerDiskInGb",
+    "dockerEntrypoint",
+    "dockerStartCmd",
+    "isPublic",
+    "ports",
+    "readme",
+    "templateEnv",
+    "volumeInGb",
+    "volumeMountPath",
+];
+
+/// The real binary, running on a directory that goes with it.
+#[derive(Debug)]
+pub struct TestHost {
+    process: HostProcess,
+    folder: TempDir,
+    arguments: Vec<&'static str>,
+    admin_key: String,
+    uploaded: Mutex<HashSet<PathBuf>>,
+}
+
+impl TestHost {
+    /// Starts one.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts one with further arguments of `serve`.
+    pub fn start_with(arguments: &[&'static str]) -> Self {
+        let folder = tempfile::Builder::new().prefix("gristmill-test-").tempdir().unwrap();
+        let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+        let process = HostProcess::start(&data, &log, arguments);
+        let admin_key = fs::read_to_string(data.join("admin.key")).unwrap().trim().to_owned();
+        let arguments = arguments.to_vec();
+        Self { process, folder, arguments, admin_key, uploaded: Mutex::default() }
+    }
+
+    /// Ends it as a power cut would.
+    pub fn kill9(&mut self) {
+        self.process.kill9();
+    }
+
+    /// Sends SIGTERM.
+    pub fn ask_to_end(&self) {
+        self.process.ask_to_end();
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self, patience: Duration) -> ExitStatus {
+        self.process.wait(patience)
+    }
+
+    /// Starts it again on the same data; it listens on another port then.
+    pub fn start_again(&mut self) {
+        self.process.kill9();
+        self.process = HostProcess::start(&self.data_dir(), &self.log_path(), &self.arguments);
+    }
+
+    /// What it said when it was ready.
+    pub fn ready(&self) -> &Value {
+        &self.process.ready
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Where it listens.
+    pub fn url(&self) -> &str {
+        self.ready()["url"].as_str().unwrap().trim_end_matches('/')
+    }
+
+    /// The `127.0.0.1:PORT` where it listens.
+    pub fn address(&self) -> &str {
+        self.ready()["addr"].as_str().unwrap()
+    }
+
+    /// The key that its first start made.
+    pub fn admin_key(&self) -> &str {
+        &self.admin_key
+    }
+
+    /// Where its data are.
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// A directory for whatever a test needs, gone with the host.
+    pub fn scratch(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    /// All that it has written to standard error.
+    pub fn log(&self) -> String {
+        fs::read(self.log_path())
+            .map(|log| String::from_utf8_lossy(&log).into())
+            .unwrap_or_default()
+    }
+
+    /// A client with the admin key.
+    pub fn client(&self) -> Client {
+        Client::new(self.url(), &self.admin_key)
+    }
+
+    /// Uploads a component as `reference`.
+    pub async fn upload(&self, reference: &str, component: impl Into<Vec<u8>>) -> Answer {
+        let client = self.client();
+        let request = client.request(Method::PUT, &format!("/v1/handlers/{reference}"));
+        client.send(request.header("content-type", "application/wasm").body(component.into())).await
+    }
+
+    /// Puts a handler on an endpoint of its own, with the id `name`. `settings` are fields of the
+    /// endpoint or its template; `templateEnv` is the template's `env`.
+    pub async fn deploy(&self, component: &Path, name: &str, settings: Value) -> String {
+        let image = component.file_stem().unwrap().to_str().unwrap();
+        {
+            let mut uploaded = self.uploaded.lock().await;
+            if uploaded.insert(component.to_owned()) {
+                let bytes = fs::read(component).unwrap();
+                self.upload(&format!("{image}:latest"), bytes).await.ok();
+            }
+        }
+        self.deploy_image(&format!("{image}:latest"), name, settings).await
+    }
+
+    /// The same with a handler that is uploaded already.
+    pub async fn deploy_image(&self, image: &str, name: &str, settings: Value) -> String {
+        let mut template = json!({ "id": name, "name": name, "imageName": image });
+        let mut endpoint = json!({ "id": name, "templateId": name });
+        for (field, value) in settings.as_object().unwrap() {
+            if TEMPLATE_FIELDS.contains(&field.as_str()) {
+                let field = if field == "templateEnv" { "env" } else { field };
+                template[field] = value.clone();
+            } else {
+                endpoint[field] = value.clone();
+            }
+        }
+        let client = self.client();
+        client.post("/v1/templates", &template).await.ok();
+        client.post("/v1/endpoints", &endpoint).await.ok();
+        name.to_owned()
+    }
+
+    fn show_log_when_panicking(&self) {
+        if thread::panicking() {
+            let log = self.log();
+            let skipped = log.lines().count().saturating_sub(40);
+            let tail: Vec<_> = log.lines().skip(skipped).collect();
+            eprintln!("--- the end of the host's log ---\n{}\n---", tail.join("\n"));
+        }
+    }
+}
+
+impl Drop for TestHost {
+    fn drop(&mut self) {
+        self.show_log_when_panicking();
+    }
+}
+
+/// The one host of a test binary, for tests that neither stop it nor look at its totals. Each of
+/// them deploys endpoints of its own.
+#[derive(Debug)]
+pub struct Shared {
+    host: &'static TestHost,
+    /// With the admin key; made for the test that asked.
+    pub client: Client,
+}
+
+impl Deref for Shared {
+    type Target = TestHost;
+    fn deref(&self) -> &TestHost {
+        self.host
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.host.show_log_when_panicking();
+    }
+}
+
+/// The host that all tests of this binary share.
+pub fn shared_host() -> Shared {
+    static HOST: OnceLock<TestHost> = OnceLock::new();
+    let host = HOST.get_or_init(TestHost::start);
+    Shared { host, client: host.client() }
+}

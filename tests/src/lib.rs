@@ -1,0 +1,29 @@
+//! Whole-system tests: they drive the real binary over HTTP.
+//!
+//! [`TestHost`] starts and stops it, [`Client`] calls it, [`guests`] has the handlers to run on it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::missing_panics_doc,
+    reason = "all of this is test code: a broken assumption must stop the test"
+)]
+
+mod answer;
+mod client;
+pub mod guests;
+mod host;
+mod local_server;
+mod process;
+mod sse;
+mod wait;
+
+pub use answer::Answer;
+pub use client::Client;
+pub use host::{Shared, TestHost, shared_host};
+pub use local_server::LocalServer;
+pub use process::{binary, command};
+pub use sse::{SseEvent, parse_events};
+pub use wait::{PATIENCE, eventually, percentile};

@@ -1,0 +1,132 @@
+//! One run of the real binary: started on a free port, read until it is ready, always ended.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A start compiles nothing and reads a small store.
+const READY_WAIT: Duration = Duration::from_secs(60);
+
+/// The binary under test.
+pub fn binary() -> PathBuf {
+    // The build puts test binaries into `deps/`, next to the binary's own place.
+    let name = format!("gristmill-under-test{}", std::env::consts::EXE_SUFFIX);
+    let test = std::env::current_exe().unwrap();
+    let found = test.ancestors().skip(1).map(|folder| folder.join(&name)).find(|p| p.is_file());
+    found
+        .unwrap_or_else(|| panic!("no {name} near {}; build gristmill-tests first", test.display()))
+}
+
+/// A command of the binary, without the settings that this process may have inherited.
+pub fn command() -> Command {
+    let mut command = Command::new(binary());
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("GRISTMILL_")) {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+/// The running binary. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct HostProcess {
+    child: Child,
+    /// What the binary said when it was ready: the value of `ready`.
+    pub(crate) ready: Value,
+    /// Tells the guard process that it is not needed; its end without a word kills the host.
+    guard: ChildStdin,
+}
+
+impl HostProcess {
+    /// Starts the binary on `data_dir`; its standard error is appended to `log`.
+    pub(crate) fn start(data_dir: &Path, log: &Path, arguments: &[&str]) -> Self {
+        let log_file = File::options().create(true).append(true).open(log).unwrap();
+        let mut child = command()
+            .args(["serve", "--listen", "127.0.0.1:0", "--json", "--data-dir"])
+            .arg(data_dir)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log_file)
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let guard = guard(child.id(), data_dir.parent().unwrap());
+        let (send, receive) = mpsc::channel();
+        thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                let line: Option<Value> = serde_json::from_str(&line).ok();
+                if let Some(ready) = line.as_ref().and_then(|line| line.get("ready")) {
+                    // The test may have given up; the pipe is read on, so that it never fills.
+                    let _ = send.send(ready.clone());
+                }
+            }
+        });
+        let Ok(ready) = receive.recv_timeout(READY_WAIT) else {
+            let _ = child.kill();
+            let status = child.wait();
+            let log = std::fs::read_to_string(log).unwrap_or_default();
+            panic!("the host printed no ready line and ended with {status:?}; it said:\n{log}");
+        };
+        Self { child, ready, guard }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it as a power cut would.
+    pub(crate) fn kill9(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Asks it to end (SIGTERM).
+    pub(crate) fn ask_to_end(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self, patience: Duration) -> ExitStatus {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the host did not end within {patience:?}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for HostProcess {
+    fn drop(&mut self) {
+        self.kill9();
+        let _ = self.guard.write_all(b"done\n");
+    }
+}
+
+/// A process that kills the host and removes its folder when this one ends without dropping it:
+/// statics are never dropped, and a test run may be interrupted.
+fn guard(host: u32, folder: &Path) -> ChildStdin {
+    let mut guard = Command::new("sh")
+        .args(["-c", "read -r done || { kill -9 \"$0\"; sleep 1; rm -rf -- \"$1\"; }"])
+        .arg(host.to_string())
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pipe = guard.stdin.take().unwrap();
+    thread::spawn(move || guard.wait());
+    pipe
+}
