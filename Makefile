@@ -3,6 +3,10 @@
 CARGO ?= cargo
 LOCKED := --locked
 GUESTS := handlers/target/wasm32-wasip2/release
+# The binary that the tests drive: `gristmill`, built with what the tests need, so that the demo
+# and the tests compile the heavy crates once.
+UNDER_TEST := target/debug/gristmill-under-test
+BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
 .PHONY: help setup demo test check docs unit clients guests bench clean
 
@@ -12,10 +16,9 @@ help: ## what there is to make
 setup: # the one thing that a plain rustup lacks
 	@rustup target list --installed | grep -qx wasm32-wasip2 || rustup target add wasm32-wasip2
 
-demo: setup ## build, start a host, deploy the samples, run real jobs
-	$(CARGO) build $(LOCKED) -p gristmill
-	$(MAKE) --no-print-directory guests
-	@sh tests/demo.sh target/debug/gristmill $(GUESTS)
+demo: guests ## build, start a host, deploy the samples, run real jobs
+	$(BUILD_UNDER_TEST)
+	@sh tests/demo.sh $(UNDER_TEST) $(GUESTS)
 
 test: setup check docs unit ## formatting, lints, docs and every test
 
@@ -33,15 +36,16 @@ unit: guests ## all tests: crates, handlers, and the whole through the real bina
 	$(CARGO) test $(LOCKED) --workspace
 
 clients: guests ## the official SDKs, unmodified, against a real host; needs python3 and node
-	$(CARGO) build $(LOCKED) -p gristmill
-	sh tests/clients/run.sh target/debug/gristmill $(GUESTS)
+	$(BUILD_UNDER_TEST)
+	sh tests/clients/run.sh $(UNDER_TEST) $(GUESTS)
 
 guests: setup ## the sample handlers as components
 	cd handlers && $(CARGO) build $(LOCKED) --release --target wasm32-wasip2
 
-bench: setup guests ## speed of the release binary on this machine
-	$(CARGO) build $(LOCKED) --release -p gristmill -p gristmill-tests
-	target/release/load --host target/release/gristmill --handlers $(GUESTS)
+bench: guests ## speed of the release binary on this machine, and of the sandbox alone
+	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
+	$(CARGO) bench $(LOCKED) --workspace --bench instantiate
+	target/release/load --host target/release/gristmill-under-test --handlers $(GUESTS)
 
 clean: ## remove what was built
 	$(CARGO) clean
