@@ -23,6 +23,7 @@ mod policy;
 mod priority;
 mod progress;
 mod purge;
+mod rate_limits;
 mod retry;
 mod sandbox;
 mod sandbox_network;

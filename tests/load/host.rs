@@ -23,9 +23,16 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn start(binary: &Path) -> anyhow::Result<Self> {
         let data = tempfile::tempdir()?;
+        // Every call is still counted and compared; the limit is only out of reach.
+        let config = data.path().join("load.toml");
+        let out_of_reach = "calls-per-10s = 100000000\ncalls-per-worker = 0\n";
+        let limits = ["run", "runsync"].map(|name| format!("[rate-limits.{name}]\n{out_of_reach}"));
+        fs::write(&config, limits.concat())?;
         let mut process = Command::new(binary)
             .args(["serve", "--listen", "127.0.0.1:0", "--json", "--data-dir"])
             .arg(data.path())
+            .arg("--config")
+            .arg(&config)
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()

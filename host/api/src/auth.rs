@@ -1,10 +1,10 @@
-//! Who calls. A key is looked up in memory; nothing here waits.
+//! Who calls, and whether he may. A key is looked up in memory; nothing here waits.
 
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use axum::http::header;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
 use gristmill_core::id::EndpointId;
 use gristmill_core::key::{ApiKey, Scope};
 
@@ -13,27 +13,16 @@ use crate::state::ApiState;
 
 /// How a key may be written in the Authorization header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+pub(crate) enum Form {
     /// `Bearer KEY`, the scheme in any case, or the bare key.
     BearerOrBare,
     /// `Bearer KEY` only.
     Bearer,
 }
 
-/// The caller of the queue API.
-#[derive(Debug)]
-pub(crate) struct QueueCaller(pub(crate) Arc<ApiKey>);
-
 /// The caller of the management API.
 #[derive(Debug)]
 pub(crate) struct ManagementCaller(pub(crate) Arc<ApiKey>);
-
-impl QueueCaller {
-    /// Refuses the call unless the key may do `needed` on `endpoint`.
-    pub(crate) fn require(&self, needed: Scope, endpoint: &EndpointId) -> Result<(), ApiError> {
-        require(&self.0, needed, Some(endpoint))
-    }
-}
 
 impl ManagementCaller {
     /// Refuses the call unless the key may do `needed`.
@@ -42,7 +31,12 @@ impl ManagementCaller {
     }
 }
 
-fn require(key: &ApiKey, needed: Scope, endpoint: Option<&EndpointId>) -> Result<(), ApiError> {
+/// Refuses the call unless the key may do `needed`: on `endpoint`, or on no endpoint at all.
+pub(crate) fn require(
+    key: &ApiKey,
+    needed: Scope,
+    endpoint: Option<&EndpointId>,
+) -> Result<(), ApiError> {
     if key.allows(needed, endpoint) {
         return Ok(());
     }
@@ -53,24 +47,21 @@ fn require(key: &ApiKey, needed: Scope, endpoint: Option<&EndpointId>) -> Result
     Err(unauthorized(format!("this API key lacks the scope `{}`{place}", needed.as_str())))
 }
 
-impl FromRequestParts<ApiState> for QueueCaller {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        identify(parts, state, Form::BearerOrBare).map(Self)
-    }
-}
-
 impl FromRequestParts<ApiState> for ManagementCaller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        identify(parts, state, Form::Bearer).map(Self)
+        identify(&parts.headers, state, Form::Bearer).map(Self)
     }
 }
 
-fn identify(parts: &Parts, state: &ApiState, form: Form) -> Result<Arc<ApiKey>, ApiError> {
-    let header = parts.headers.get(header::AUTHORIZATION).ok_or_else(|| {
+/// The key that the call carries.
+pub(crate) fn identify(
+    headers: &HeaderMap,
+    state: &ApiState,
+    form: Form,
+) -> Result<Arc<ApiKey>, ApiError> {
+    let header = headers.get(header::AUTHORIZATION).ok_or_else(|| {
         unauthorized("no API key: send the header `Authorization: Bearer <API key>`")
     })?;
     let header = header.to_str().unwrap_or_default().trim();

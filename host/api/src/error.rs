@@ -7,12 +7,16 @@ use gristmill_core::jobs::SubmitError;
 use gristmill_core::store::StoreError;
 use serde::Serialize;
 
+use crate::rate_limit::Refusal;
+
 /// Why a call was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiError {
     code: ErrorCode,
     /// For the client: what was wrong and what is allowed.
     sentence: String,
+    /// For a call beyond its rate limit.
+    refusal: Option<Refusal>,
 }
 
 /// The kinds of refusal.
@@ -26,6 +30,8 @@ pub(crate) enum ErrorCode {
     RequestTimeout,
     Conflict,
     QueueFull,
+    RateLimited,
+    ConcurrencyLimited,
     Internal,
     Unavailable,
 }
@@ -39,7 +45,9 @@ impl ErrorCode {
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::QueueFull => StatusCode::TOO_MANY_REQUESTS,
+            Self::QueueFull | Self::RateLimited | Self::ConcurrencyLimited => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -55,6 +63,8 @@ impl ErrorCode {
             Self::RequestTimeout => "request_timeout",
             Self::Conflict => "conflict",
             Self::QueueFull => "queue_full",
+            Self::RateLimited => "rate_limited",
+            Self::ConcurrencyLimited => "concurrency_limited",
             Self::Internal => "internal",
             Self::Unavailable => "unavailable",
         }
@@ -65,6 +75,7 @@ impl ErrorCode {
         match self {
             Self::QueueFull => Some(5),
             Self::Unavailable => Some(2),
+            Self::ConcurrencyLimited => Some(1),
             Self::BadRequest
             | Self::Unauthorized
             | Self::NotFound
@@ -72,6 +83,8 @@ impl ErrorCode {
             | Self::PayloadTooLarge
             | Self::RequestTimeout
             | Self::Conflict
+            // The limiter knows better.
+            | Self::RateLimited
             | Self::Internal => None,
         }
     }
@@ -79,7 +92,12 @@ impl ErrorCode {
 
 impl ApiError {
     pub(crate) fn new(code: ErrorCode, sentence: impl Into<String>) -> Self {
-        Self { code, sentence: sentence.into() }
+        Self { code, sentence: sentence.into(), refusal: None }
+    }
+
+    /// Adds what the headers of a rate-limited call say.
+    pub(crate) fn with_refusal(self, refusal: Refusal) -> Self {
+        Self { refusal: Some(refusal), ..self }
     }
 
     pub(crate) fn bad_request(sentence: impl Into<String>) -> Self {
@@ -134,6 +152,9 @@ impl IntoResponse for ApiError {
         }
         if self.code == ErrorCode::Unauthorized {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(refusal) = self.refusal {
+            refusal.write(headers);
         }
         response.extensions_mut().insert(self);
         response

@@ -11,12 +11,15 @@
 mod auth;
 mod body;
 mod error;
+mod front_door;
 mod management;
 mod metrics;
 mod paths;
 mod queue;
+mod rate_limit;
 mod router;
 mod state;
 
+pub use rate_limit::RateLimits;
 pub use router::router;
 pub use state::ApiState;

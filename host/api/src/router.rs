@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::DefaultBodyLimit;
 use axum::http::{Request, Response};
-use axum::middleware::map_response;
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::routing::{MethodRouter, get, post, put};
 use axum::{Extension, Router};
 use tower::ServiceBuilder;
@@ -14,14 +14,15 @@ use tracing::{Span, debug, debug_span};
 
 use crate::error::{ApiError, ErrorCode};
 use crate::queue::StreamShape;
+use crate::rate_limit::Operation;
 use crate::state::ApiState;
-use crate::{management, metrics, paths, queue};
+use crate::{front_door, management, metrics, paths, queue};
 
 /// Both APIs.
 pub fn router(state: ApiState) -> Router {
     let routes = Router::new()
-        .nest("/v2", queue_api(StreamShape::Array))
-        .nest("/sdk/v2", queue_api(StreamShape::Object))
+        .nest("/v2", queue_api(&state, StreamShape::Array))
+        .nest("/sdk/v2", queue_api(&state, StreamShape::Object))
         .nest("/v1", management_api())
         .route("/metrics", get(metrics::metrics))
         .method_not_allowed_fallback(method_not_allowed)
@@ -52,18 +53,23 @@ pub fn router(state: ApiState) -> Router {
     )
 }
 
-fn queue_api(shape: StreamShape) -> Router<ApiState> {
+fn queue_api(state: &ApiState, shape: StreamShape) -> Router<ApiState> {
+    use Operation as On;
     use queue::routes;
+    // Each route lies behind the front door, with the operation that its calls count as.
+    let behind = |operation, route: MethodRouter<ApiState>| {
+        route.route_layer(from_fn_with_state((state.clone(), operation), front_door::enter))
+    };
     Router::new()
-        .route("/{endpoint}/run", post(routes::run))
-        .route("/{endpoint}/runsync", post(routes::run_sync))
-        .route("/{endpoint}/status/{job}", read(routes::status))
-        .route("/{endpoint}/status-sync/{job}", read(routes::status_sync))
-        .route("/{endpoint}/stream/{job}", read(routes::stream))
-        .route("/{endpoint}/cancel/{job}", post(routes::cancel))
-        .route("/{endpoint}/retry/{job}", post(routes::retry))
-        .route("/{endpoint}/purge-queue", post(routes::purge_queue))
-        .route("/{endpoint}/health", get(routes::health))
+        .route("/{endpoint}/run", behind(On::Run, post(routes::run)))
+        .route("/{endpoint}/runsync", behind(On::RunSync, post(routes::run_sync)))
+        .route("/{endpoint}/status/{job}", behind(On::Status, read(routes::status)))
+        .route("/{endpoint}/status-sync/{job}", behind(On::Status, read(routes::status_sync)))
+        .route("/{endpoint}/stream/{job}", behind(On::Stream, read(routes::stream)))
+        .route("/{endpoint}/cancel/{job}", behind(On::Cancel, post(routes::cancel)))
+        .route("/{endpoint}/retry/{job}", behind(On::Retry, post(routes::retry)))
+        .route("/{endpoint}/purge-queue", behind(On::PurgeQueue, post(routes::purge_queue)))
+        .route("/{endpoint}/health", behind(On::Health, get(routes::health)))
         .layer(Extension(shape))
 }
 

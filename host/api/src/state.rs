@@ -9,6 +9,7 @@ use gristmill_core::store::JobStore;
 use gristmill_core::workers::Workers;
 
 use crate::body::BodyReader;
+use crate::rate_limit::{RateLimiter, RateLimits};
 
 /// What the routes work on.
 #[derive(Debug, Clone)]
@@ -20,6 +21,7 @@ pub struct ApiState {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) store: Arc<dyn JobStore>,
     pub(crate) bodies: BodyReader,
+    pub(crate) limiter: Arc<RateLimiter>,
     pub(crate) brand: Arc<str>,
 }
 
@@ -32,6 +34,7 @@ impl ApiState {
         workers: Arc<dyn Workers>,
         sandbox: Arc<impl Components + Runtime + 'static>,
         store: Arc<dyn JobStore>,
+        limits: RateLimits,
         brand: &str,
     ) -> Self {
         Self {
@@ -42,6 +45,7 @@ impl ApiState {
             runtime: sandbox,
             store,
             bodies: BodyReader::new(),
+            limiter: Arc::new(RateLimiter::new(limits)),
             brand: brand.into(),
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use clap::builder::BoolishValueParser;
+use gristmill_api::RateLimits;
 use gristmill_core::limits::Bounds;
 use gristmill_core::policy::Strictness;
 use serde::Deserialize;
@@ -107,6 +108,9 @@ struct ConfigFile {
     max_running_jobs: Option<u32>,
     drain_timeout: Option<u64>,
     brand: Option<String>,
+    /// Table `rate-limits`, with a table for each operation.
+    #[serde(default)]
+    rate_limits: RateLimits,
 }
 
 /// What the host runs with. Every bound is checked.
@@ -128,6 +132,8 @@ pub struct ServeSettings {
     pub drain_timeout: Duration,
     /// The operator's brand, when one is set.
     pub brand: Option<String>,
+    /// Limits of the queue API; only the configuration file can change them.
+    pub rate_limits: RateLimits,
 }
 
 impl ServeArgs {
@@ -166,6 +172,7 @@ impl ServeArgs {
                 .unwrap_or_else(|| u32::try_from(RUNNING_JOBS.default).unwrap_or(u32::MAX)),
             drain_timeout: Duration::from_secs(drain_timeout_s.unwrap_or(DRAIN_TIMEOUT_S.default)),
             brand: self.brand.clone().or(file.brand),
+            rate_limits: file.rate_limits,
         }
     }
 }
@@ -243,7 +250,16 @@ mod tests {
         assert_eq!(settings.listen.to_string(), "[::1]:0");
         assert_eq!(settings.strictness, Strictness::Refuse);
         assert_eq!(settings.running_jobs_max, 8);
+        assert_eq!(settings.rate_limits, RateLimits::default());
         assert!(settings.is_json);
+    }
+
+    #[test]
+    fn one_operation_can_be_given_another_limit() {
+        let file = "[rate-limits.run]\ncalls-per-10s = 7\nconcurrent = 3\ncalls-per-worker = 0";
+        let limits = from_file(&ServeArgs::default(), file).unwrap().rate_limits;
+        assert_eq!((limits.run.calls_per_10s, limits.run.concurrent), (7, Some(3)));
+        assert_eq!(limits.status, RateLimits::default().status);
     }
 
     #[test]

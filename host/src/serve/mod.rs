@@ -87,6 +87,7 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
         dispatcher.clone(),
         sandbox.clone(),
         store.clone(),
+        settings.rate_limits.clone(),
         settings.brand.as_deref().unwrap_or(DEFAULT_BRAND),
     );
 

@@ -5,7 +5,6 @@ mod pieces;
 mod query;
 mod sse;
 mod submission;
-mod target;
 
 /// The routes, one per file.
 pub(crate) mod routes {

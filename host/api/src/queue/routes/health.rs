@@ -1,20 +1,18 @@
 //! `GET /{endpoint}/health`: the endpoint's jobs and workers.
 
+use axum::Extension;
 use axum::Json;
-use axum::extract::{Path, State};
-use gristmill_core::key::Scope;
+use axum::extract::State;
 
-use crate::auth::QueueCaller;
 use crate::error::ApiError;
-use crate::queue::{dto::HealthReport, target};
+use crate::front_door::Call;
+use crate::queue::dto::HealthReport;
 use crate::state::ApiState;
 
 /// Read from memory; costs the same with any number of jobs.
 pub(crate) async fn health(
     State(state): State<ApiState>,
-    caller: QueueCaller,
-    Path(endpoint): Path<String>,
+    Extension(call): Extension<Call>,
 ) -> Result<Json<HealthReport>, ApiError> {
-    let deployment = target::endpoint(&state, &caller, Scope::Read, &endpoint)?;
-    Ok(Json(state.jobs.health(&deployment.endpoint.id).await?.into()))
+    Ok(Json(state.jobs.health(&call.deployment.endpoint.id).await?.into()))
 }

@@ -1,21 +1,19 @@
 //! `POST /{endpoint}/purge-queue`: removes all jobs that wait.
 
+use axum::Extension;
 use axum::Json;
-use axum::extract::{Path, State};
-use gristmill_core::key::Scope;
+use axum::extract::State;
 
-use crate::auth::QueueCaller;
 use crate::error::ApiError;
-use crate::queue::{dto::Purged, target};
+use crate::front_door::Call;
+use crate::queue::dto::Purged;
 use crate::state::ApiState;
 
 /// Jobs in progress keep running.
 pub(crate) async fn purge_queue(
     State(state): State<ApiState>,
-    caller: QueueCaller,
-    Path(endpoint): Path<String>,
+    Extension(call): Extension<Call>,
 ) -> Result<Json<Purged>, ApiError> {
-    let deployment = target::endpoint(&state, &caller, Scope::Submit, &endpoint)?;
-    let removed = state.jobs.purge(&deployment.endpoint.id).await?;
+    let removed = state.jobs.purge(&call.deployment.endpoint.id).await?;
     Ok(Json(Purged { removed, status: "completed" }))
 }

@@ -1,24 +1,24 @@
 //! `POST /{endpoint}/retry/{job}`: queues a FAILED or TIMED_OUT job again.
 
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use gristmill_core::job::JobStatus;
-use gristmill_core::key::Scope;
 use gristmill_core::store::RetryAnswer;
 
-use crate::auth::QueueCaller;
 use crate::error::ApiError;
-use crate::queue::{dto::Accepted, target};
+use crate::front_door::Call;
+use crate::queue::dto::Accepted;
 use crate::state::ApiState;
 
 /// Keeps the job's id and input; what the last attempt left is removed.
 pub(crate) async fn retry(
     State(state): State<ApiState>,
-    caller: QueueCaller,
-    Path(path): Path<(String, String)>,
+    Extension(call): Extension<Call>,
+    Path((_, job)): Path<(String, String)>,
 ) -> Result<impl IntoResponse, ApiError> {
-    let (deployment, id) = target::job(&state, &caller, Scope::Submit, &path)?;
-    match state.jobs.retry(&deployment.endpoint.id, id).await? {
+    let id = call.job(&job)?;
+    match state.jobs.retry(&call.deployment.endpoint.id, id).await? {
         RetryAnswer::Queued => Ok(Accepted::new(id, JobStatus::InQueue)),
         RetryAnswer::WrongStatus(status) => Err(ApiError::bad_request(format!(
             "only FAILED or TIMED_OUT jobs can be retried; job is {status}"

@@ -1,42 +1,40 @@
 //! `POST /{endpoint}/runsync?wait=ms`: accepts a job and waits for its result.
 
-use axum::extract::{Path, RawQuery, Request, State};
+use axum::Extension;
+use axum::extract::{RawQuery, Request, State};
 use axum::http::HeaderValue;
 use axum::response::Response;
 use gristmill_core::jobs::{SubmitMode, SubmitRequest};
-use gristmill_core::key::Scope;
 use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
 
-use crate::auth::QueueCaller;
 use crate::error::ApiError;
+use crate::front_door::Call;
 use crate::queue::query::Query;
-use crate::queue::{dto, submission, target};
+use crate::queue::{dto, submission};
 use crate::state::ApiState;
 
 /// Answers with the result, or with the job's status when `wait` is over; the job goes on.
 pub(crate) async fn run_sync(
     State(state): State<ApiState>,
-    caller: QueueCaller,
-    Path(endpoint): Path<String>,
+    Extension(call): Extension<Call>,
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let deployment = target::endpoint(&state, &caller, Scope::Submit, &endpoint)?;
     let wait = Query(query.as_deref().unwrap_or_default()).wait(WAIT_MS)?;
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&parts.headers, body, RUN_SYNC_BODY_BYTES_MAX).await?;
     let submission = submission::parse(&body.bytes)?;
     let request = SubmitRequest {
-        owner: caller.0.owner.clone(),
+        owner: call.key.owner.clone(),
         input: submission.input,
         policy: submission.policy,
         webhook: submission.webhook,
         s3_config: submission.s3_config,
         mode: SubmitMode::Sync { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) },
     };
-    let id = state.jobs.submit(&deployment, request).await?;
+    let id = state.jobs.submit(&call.deployment, request).await?;
     drop(body); // the job is stored; its body is no longer in flight
-    let document = state.jobs.wait_until_final(&deployment.endpoint.id, id, wait).await?;
+    let document = state.jobs.wait_until_final(&call.deployment.endpoint.id, id, wait).await?;
     let mut response = match document {
         Some(document) => dto::status_document(&document),
         None => {

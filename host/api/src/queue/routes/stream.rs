@@ -6,28 +6,27 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use futures::FutureExt as _;
 use gristmill_core::id::JobId;
-use gristmill_core::key::Scope;
 use gristmill_core::limits::STREAM_WAIT_MS;
 use gristmill_core::stream::{Position, StreamPage};
 
-use crate::auth::QueueCaller;
 use crate::error::ApiError;
+use crate::front_door::Call;
 use crate::queue::pieces::Pieces;
 use crate::queue::query::Query;
-use crate::queue::{StreamShape, dto, sse, target};
+use crate::queue::{StreamShape, dto, sse};
 use crate::state::ApiState;
 
 /// One page, or with `Accept: text/event-stream` all pages as they come.
 pub(crate) async fn stream(
     State(state): State<ApiState>,
     Extension(shape): Extension<StreamShape>,
-    caller: QueueCaller,
-    Path(path): Path<(String, String)>,
+    Extension(call): Extension<Call>,
+    Path((_, job)): Path<(String, String)>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let (deployment, id) = target::job(&state, &caller, Scope::Read, &path)?;
-    let endpoint = &deployment.endpoint.id;
+    let id = call.job(&job)?;
+    let endpoint = &call.deployment.endpoint.id;
     let query = Query(query.as_deref().unwrap_or_default());
     let wait = query.wait(STREAM_WAIT_MS)?;
     let position = query.unsigned("from")?.map_or(Position::Undelivered, Position::From);
