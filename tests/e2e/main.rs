@@ -34,3 +34,4 @@ mod templates;
 mod timeouts;
 mod ttl;
 mod uploads;
+mod webhooks;

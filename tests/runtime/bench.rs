@@ -19,6 +19,7 @@ use gristmill_core::runtime::{
 };
 use gristmill_core::template::Template;
 use gristmill_core::time::Timestamp;
+use gristmill_core::webhook::WebhookSecrets;
 use gristmill_runtime::{Compiler, MemoryRecords, Sandbox, SandboxSettings};
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -165,6 +166,7 @@ fn endpoint() -> Endpoint {
         limits: SandboxLimits::default(),
         allowed_hosts: AllowedHosts::default(),
         env: BTreeMap::new(),
+        webhook_secrets: WebhookSecrets::generate(),
     }
 }
 

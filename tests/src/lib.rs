@@ -17,6 +17,7 @@ pub mod guests;
 mod host;
 mod local_server;
 mod process;
+mod receiver;
 mod sse;
 mod wait;
 
@@ -25,5 +26,6 @@ pub use client::Client;
 pub use host::{Shared, TestHost, shared_host};
 pub use local_server::LocalServer;
 pub use process::{binary, command};
+pub use receiver::{ReceivedCall, Receiver};
 pub use sse::{SseEvent, parse_events};
 pub use wait::{PATIENCE, eventually, percentile};

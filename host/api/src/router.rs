@@ -74,7 +74,7 @@ fn queue_api(state: &ApiState, shape: StreamShape) -> Router<ApiState> {
 }
 
 fn management_api() -> Router<ApiState> {
-    use management::{endpoints, handlers, keys, templates};
+    use management::{endpoints, handlers, keys, templates, webhooks};
     Router::new()
         .route("/templates", get(templates::list).post(templates::create))
         .route(
@@ -86,6 +86,8 @@ fn management_api() -> Router<ApiState> {
             "/endpoints/{id}",
             get(endpoints::get).patch(endpoints::update).delete(endpoints::delete),
         )
+        .route("/endpoints/{id}/rotate-webhook-secret", post(webhooks::rotate_secret))
+        .route("/endpoints/{id}/deliveries", get(webhooks::deliveries))
         .route("/handlers", get(handlers::list))
         .route("/handlers/{reference}", put(handlers::upload))
         .route("/keys", get(keys::list).post(keys::create))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gristmill_core::catalog::Catalog;
+use gristmill_core::delivery::DeliveryStore;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::runtime::{Components, Runtime};
 use gristmill_core::store::JobStore;
@@ -20,6 +21,7 @@ pub struct ApiState {
     pub(crate) components: Arc<dyn Components>,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) store: Arc<dyn JobStore>,
+    pub(crate) deliveries: Arc<dyn DeliveryStore>,
     pub(crate) bodies: BodyReader,
     pub(crate) limiter: Arc<RateLimiter>,
     pub(crate) brand: Arc<str>,
@@ -33,7 +35,7 @@ impl ApiState {
         catalog: Arc<Catalog>,
         workers: Arc<dyn Workers>,
         sandbox: Arc<impl Components + Runtime + 'static>,
-        store: Arc<dyn JobStore>,
+        store: Arc<impl JobStore + DeliveryStore + 'static>,
         limits: RateLimits,
         brand: &str,
     ) -> Self {
@@ -43,7 +45,8 @@ impl ApiState {
             workers,
             components: sandbox.clone(),
             runtime: sandbox,
-            store,
+            store: store.clone(),
+            deliveries: store,
             bodies: BodyReader::new(),
             limiter: Arc::new(RateLimiter::new(limits)),
             brand: brand.into(),

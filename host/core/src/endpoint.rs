@@ -12,6 +12,7 @@ use crate::id::{EndpointId, OwnerId, TemplateId};
 use crate::limits::Bounds;
 use crate::template::Template;
 use crate::time::Timestamp;
+use crate::webhook::WebhookSecrets;
 
 /// A serverless endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +39,8 @@ pub struct Endpoint {
     pub allowed_hosts: AllowedHosts,
     /// Environment variables, over those of the template.
     pub env: BTreeMap<String, String>,
+    /// What its webhooks are signed with.
+    pub webhook_secrets: WebhookSecrets,
 }
 
 /// How many workers an endpoint has.

@@ -6,6 +6,8 @@
 //! [`job::JobState::apply`] and by nothing else.
 
 pub mod catalog;
+pub mod delivery;
+pub mod document;
 pub mod egress;
 pub mod endpoint;
 pub mod id;
@@ -23,4 +25,5 @@ pub mod store;
 pub mod stream;
 pub mod template;
 pub mod time;
+pub mod webhook;
 pub mod workers;

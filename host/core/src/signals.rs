@@ -23,6 +23,7 @@ pub trait ReadyListener: Send + Sync {
 #[derive(Default)]
 pub struct Signals {
     ready: OnceLock<Arc<dyn ReadyListener>>,
+    deliveries: Notify,
     // Sharded by job, so that two cores rarely meet at one lock.
     watchers: [Mutex<HashMap<JobId, Watchers>>; SHARDS],
 }
@@ -60,6 +61,16 @@ impl Signals {
         if let Some(watchers) = self.shard(id).lock().get(&id) {
             watchers.notify.notify_waiters();
         }
+    }
+
+    /// Called by the store after a webhook was added to its outbox.
+    pub fn delivery_added(&self) {
+        self.deliveries.notify_one();
+    }
+
+    /// Completes when a webhook was added since the last call completed. There is one listener.
+    pub async fn delivery_to_send(&self) {
+        self.deliveries.notified().await;
     }
 
     /// Listens to one job until the returned value is dropped.

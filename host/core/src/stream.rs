@@ -41,24 +41,57 @@ pub async fn list_of_outputs(
     id: JobId,
     chunk_count: u64,
 ) -> Result<Option<Json>, StoreError> {
-    let mut list = BytesMut::from(&b"["[..]);
-    let mut next = 0;
-    while next < chunk_count {
-        let page = store.chunks(id, next, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX).await?;
-        if page.chunks.is_empty() {
-            break; // deleted meanwhile
-        }
-        next = page.next();
+    let mut list = OutputList::default();
+    while let Some(from) = list.wants(chunk_count) {
+        list.add(store.chunks(id, from, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX).await?);
+    }
+    Ok(list.finish())
+}
+
+/// The outputs of all chunks as one JSON list, made page by page.
+#[derive(Debug)]
+pub struct OutputList {
+    items: BytesMut,
+    next: u64,
+    is_over: bool,
+    is_too_large: bool,
+}
+
+impl Default for OutputList {
+    fn default() -> Self {
+        let items = BytesMut::from(&b"["[..]);
+        Self { items, next: 0, is_over: false, is_too_large: false }
+    }
+}
+
+impl OutputList {
+    /// The chunk that the next page begins with; `None` when no page is wanted any more.
+    pub fn wants(&self, chunk_count: u64) -> Option<u64> {
+        (self.next < chunk_count && !self.is_over).then_some(self.next)
+    }
+
+    /// Adds the page that was wanted. An empty one ends the list: the job was deleted meanwhile.
+    pub fn add(&mut self, page: ChunkPage) {
+        self.is_over = page.chunks.is_empty();
+        self.next = page.next();
         for chunk in page.chunks {
-            if list.len() > 1 {
-                list.put_u8(b',');
+            if self.items.len() > 1 {
+                self.items.put_u8(b',');
             }
-            list.put_slice(chunk.output.as_bytes());
-            if list.len() >= OUTPUT_BYTES_MAX {
-                return Ok(None);
+            self.items.put_slice(chunk.output.as_bytes());
+            if self.items.len() >= OUTPUT_BYTES_MAX {
+                (self.is_over, self.is_too_large) = (true, true);
+                return;
             }
         }
     }
-    list.put_u8(b']');
-    Ok(Some(Json::from_stored(list.freeze())))
+
+    /// The list; `None` when it would be larger than an output may be.
+    pub fn finish(mut self) -> Option<Json> {
+        if self.is_too_large {
+            return None;
+        }
+        self.items.put_u8(b']');
+        Some(Json::from_stored(self.items.freeze()))
+    }
 }

@@ -3,7 +3,7 @@
 //! Each endpoint has a [set of workers](worker_set) that grows with its queue and shrinks when
 //! there is nothing to do. A [`worker`] claims one job after the other; an
 //! [`attempt`] runs it and stores its result under the claim's fence. Beside them one task
-//! [deletes what has expired](expiry).
+//! [deletes what has expired](expiry), and one [calls webhooks](delivery).
 //!
 //! **Invariants.** Only `attempt.rs` finishes a job, and only with its lease. Nothing here decides
 //! a job's state, reads a payload, or knows wasmtime. Every task runs under one tracker and is
@@ -13,10 +13,12 @@
 //! way to the disk: [`RESULTS_IN_FLIGHT_MAX`](shared::RESULTS_IN_FLIGHT_MAX) in all.
 
 mod attempt;
+mod delivery;
 mod dispatcher;
 mod expiry;
 mod shared;
 mod worker;
 mod worker_set;
 
+pub use delivery::{CallEnd, Deliverer, DeliveryParts, HttpSender, WebhookCall, WebhookSender};
 pub use dispatcher::{Dispatcher, Drained, Parts};

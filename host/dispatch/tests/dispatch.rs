@@ -29,6 +29,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError};
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::webhook::WebhookSecrets;
 use gristmill_core::workers::Workers;
 use gristmill_dispatch::{Dispatcher, Drained, Parts};
 use gristmill_store::MemoryStore;
@@ -182,6 +183,7 @@ async fn deploy(catalog: &Catalog, scaling: Scaling) {
         limits: SandboxLimits::default(),
         allowed_hosts: AllowedHosts::default(),
         env: BTreeMap::new(),
+        webhook_secrets: WebhookSecrets::generate(),
     };
     let changes = [CatalogEntry::Template(template), CatalogEntry::Endpoint(endpoint)];
     catalog

@@ -26,6 +26,7 @@ use gristmill_core::runtime::{
 };
 use gristmill_core::template::Template;
 use gristmill_core::time::Timestamp;
+use gristmill_core::webhook::WebhookSecrets;
 use gristmill_runtime::{Compiler, MemoryRecords, Sandbox, SandboxSettings};
 use tokio_util::sync::CancellationToken;
 
@@ -138,6 +139,7 @@ fn deployment(component: ComponentDigest, metering: Metering) -> Deployment {
         limits: SandboxLimits { metering, ..SandboxLimits::default() },
         allowed_hosts: AllowedHosts::default(),
         env: BTreeMap::new(),
+        webhook_secrets: WebhookSecrets::generate(),
     };
     let template = Template {
         id: endpoint.template.clone(),

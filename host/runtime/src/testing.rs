@@ -20,6 +20,7 @@ use gristmill_core::runtime::{
 };
 use gristmill_core::template::Template;
 use gristmill_core::time::Timestamp;
+use gristmill_core::webhook::WebhookSecrets;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -235,6 +236,7 @@ pub(crate) fn endpoint() -> Endpoint {
         limits: SandboxLimits::default(),
         allowed_hosts: AllowedHosts::default(),
         env: BTreeMap::new(),
+        webhook_secrets: WebhookSecrets::generate(),
     }
 }
 

@@ -9,6 +9,7 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use gristmill_api::RateLimits;
+use gristmill_core::egress::{AllowedHosts, HostPattern};
 use gristmill_core::limits::Bounds;
 use gristmill_core::policy::Strictness;
 use serde::Deserialize;
@@ -21,6 +22,9 @@ const RUNNING_JOBS: Bounds = Bounds { min: 1, default: 256, max: 4_096 };
 
 /// Seconds for which a drain waits for running jobs.
 const DRAIN_TIMEOUT_S: Bounds = Bounds { min: 0, default: 30, max: 3_600 };
+
+/// Milliseconds between two attempts to call a webhook.
+const WEBHOOK_RETRY_INTERVAL_MS: u64 = 10_000;
 
 /// Run the host.
 ///
@@ -94,6 +98,21 @@ pub struct ServeArgs {
     /// own: `is<BRAND>`, `include<BRAND>Templates`.
     #[arg(long, value_name = "BRAND", env = "GRISTMILL_BRAND", hide_env_values = true, value_parser = brand)]
     pub brand: Option<String>,
+
+    /// A receiver of webhooks that may have an address which is not public: `HOST`, `HOST:PORT` or
+    /// `*.DOMAIN`. Can be given more than once; the environment separates with commas.
+    #[arg(
+        long,
+        value_name = "HOST",
+        env = "GRISTMILL_WEBHOOK_ALLOW",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    pub webhook_allow: Vec<HostPattern>,
+
+    /// Milliseconds between two attempts to call a webhook; for tests.
+    #[arg(long, hide = true, value_name = "MS")]
+    pub webhook_retry_interval_ms: Option<u64>,
 }
 
 /// The configuration file: the options under their own names.
@@ -111,6 +130,8 @@ struct ConfigFile {
     /// Table `rate-limits`, with a table for each operation.
     #[serde(default)]
     rate_limits: RateLimits,
+    webhook_allow: Option<Vec<HostPattern>>,
+    webhook_retry_interval_ms: Option<u64>,
 }
 
 /// What the host runs with. Every bound is checked.
@@ -134,6 +155,10 @@ pub struct ServeSettings {
     pub brand: Option<String>,
     /// Limits of the queue API; only the configuration file can change them.
     pub rate_limits: RateLimits,
+    /// Receivers of webhooks whose addresses need not be public.
+    pub webhook_allow: AllowedHosts,
+    /// Wait between two attempts to call a webhook.
+    pub webhook_retry_interval: Duration,
 }
 
 impl ServeArgs {
@@ -154,6 +179,7 @@ impl ServeArgs {
     fn over(&self, file: ConfigFile) -> ServeSettings {
         let is_lenient = self.lenient_policy.or(file.lenient_policy).unwrap_or(false);
         let running_jobs_max = self.max_running_jobs.or(file.max_running_jobs);
+        let retry_interval_ms = self.webhook_retry_interval_ms.or(file.webhook_retry_interval_ms);
         let drain_timeout_s = self.drain_timeout.or(file.drain_timeout);
         ServeSettings {
             listen: self
@@ -173,6 +199,14 @@ impl ServeArgs {
             drain_timeout: Duration::from_secs(drain_timeout_s.unwrap_or(DRAIN_TIMEOUT_S.default)),
             brand: self.brand.clone().or(file.brand),
             rate_limits: file.rate_limits,
+            webhook_allow: AllowedHosts::new(if self.webhook_allow.is_empty() {
+                file.webhook_allow.unwrap_or_default()
+            } else {
+                self.webhook_allow.clone()
+            }),
+            webhook_retry_interval: Duration::from_millis(
+                retry_interval_ms.unwrap_or(WEBHOOK_RETRY_INTERVAL_MS),
+            ),
         }
     }
 }
@@ -234,6 +268,7 @@ mod tests {
         assert_eq!(settings.listen.to_string(), "127.0.0.1:8080");
         assert_eq!(settings.data_dir, Path::new("./gristmill-data"));
         assert_eq!(settings.strictness, Strictness::Refuse);
+        assert_eq!(settings.webhook_retry_interval.as_secs(), 10);
         assert_eq!((settings.running_jobs_max, settings.drain_timeout.as_secs()), (256, 30));
     }
 
@@ -244,13 +279,17 @@ mod tests {
             lenient_policy: Some(false),
             ..ServeArgs::default()
         };
-        let file =
-            "listen = \"0.0.0.0:80\"\nlenient-policy = true\nmax-running-jobs = 8\njson = true";
+        let file = "listen = \"0.0.0.0:80\"\nlenient-policy = true\nmax-running-jobs = 8\n\
+            json = true\nwebhook-allow = [\"10.0.0.1:80\", \"a.lan\"]";
         let settings = from_file(&args, file).unwrap();
         assert_eq!(settings.listen.to_string(), "[::1]:0");
         assert_eq!(settings.strictness, Strictness::Refuse);
         assert_eq!(settings.running_jobs_max, 8);
         assert_eq!(settings.rate_limits, RateLimits::default());
+        assert_eq!(settings.webhook_allow.patterns().collect::<Vec<_>>(), ["10.0.0.1:80", "a.lan"]);
+        let args = ServeArgs { webhook_allow: vec!["b.lan".parse().unwrap()], ..args };
+        let settings = from_file(&args, file).unwrap();
+        assert_eq!(settings.webhook_allow.patterns().collect::<Vec<_>>(), ["b.lan"]);
         assert!(settings.is_json);
     }
 

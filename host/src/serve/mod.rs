@@ -17,7 +17,7 @@ use gristmill_core::jobs::Jobs;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::{Clock, SystemClock};
-use gristmill_dispatch::{Dispatcher, Drained, Parts};
+use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
 use gristmill_runtime::{Compiler, Sandbox, SandboxSettings};
 use gristmill_store::SqliteStore;
 use tokio::net::TcpListener;
@@ -77,8 +77,16 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
         catalog: catalog.clone(),
         runtime: sandbox.clone(),
         signals: signals.clone(),
-        clock,
+        clock: clock.clone(),
         guests,
+    });
+    let deliverer = Deliverer::start(DeliveryParts {
+        store: store.clone(),
+        catalog: catalog.clone(),
+        signals: signals.clone(),
+        clock,
+        sender: Arc::new(HttpSender::new(settings.webhook_allow.clone())),
+        retry_interval: settings.webhook_retry_interval,
     });
     let jobs = Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), settings.strictness));
     let state = ApiState::new(
@@ -106,7 +114,7 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
     stop_signals.next().await;
     stop.cancel();
     tokio::select! {
-        () = leave(settings, &dispatcher, &jobs, &*store, serving) => Ok(()),
+        () = leave(settings, &dispatcher, &deliverer, &jobs, &*store, serving) => Ok(()),
         () = stop_signals.next() => {
             warn!("stopped at once; what was running is run again by the next start");
             Ok(())
@@ -126,10 +134,11 @@ fn sandbox(settings: &ServeSettings, catalog: Arc<Catalog>) -> anyhow::Result<Sa
 }
 
 /// Stops in order: no new connections and jobs, running jobs end or wait again, parked calls are
-/// answered, the store is closed last.
+/// answered, the store is closed last. Webhooks that are on their way get a few seconds.
 async fn leave(
     settings: &ServeSettings,
     dispatcher: &Dispatcher,
+    deliverer: &Deliverer,
     jobs: &Jobs,
     store: &dyn JobStore,
     serving: tokio::task::JoinHandle<hyper_util::server::graceful::GracefulShutdown>,
@@ -137,6 +146,7 @@ async fn leave(
     info!("stopping: running jobs have {} s", settings.drain_timeout.as_secs());
     jobs.stop_accepting();
     let drained = dispatcher.drain(settings.drain_timeout).await;
+    deliverer.drain().await;
     jobs.stop_waiting();
     if let Ok(connections) = serving.await {
         // Whoever does not take his answer by then is left alone.

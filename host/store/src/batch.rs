@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use gristmill_core::delivery::{Delivery, DeliveryId};
 use gristmill_core::id::JobId;
 use gristmill_core::job::{JobState, JobStatus};
 use gristmill_core::payload::Json;
 
 use crate::chunks::{ChunkCache, Page, paginate};
+use crate::delivery::NewDelivery;
 use crate::entry::{Ack, EndpointKey, Job, Lifetime, NewRow, Row};
 use crate::index::{Endpoint, Index};
 use crate::payloads::PayloadCache;
@@ -25,6 +27,10 @@ pub(crate) struct Batch {
     /// What to add to the endpoints' counts.
     pub(crate) counts: BTreeMap<EndpointKey, Lifetime>,
     pub(crate) catalog: Vec<CatalogRow>,
+    /// Deliveries after an attempt.
+    pub(crate) deliveries: Vec<Delivery>,
+    /// Deliveries that go.
+    pub(crate) dropped_deliveries: Vec<DeliveryId>,
     pub(crate) forgotten: Vec<EndpointKey>,
     /// Those who wait for the batch as a whole.
     pub(crate) acks: Vec<Ack>,
@@ -47,6 +53,7 @@ pub(crate) struct JobWrite {
     pub(crate) output: Option<Json>,
     pub(crate) clear_chunks: bool,
     pub(crate) pages: Vec<Page>,
+    pub(crate) delivery: Option<NewDelivery>,
     rewind: bool,
     counts: Lifetime,
     acks: Vec<Ack>,
@@ -69,6 +76,7 @@ pub(crate) enum RowWrite {
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     pub(crate) changed: Vec<JobId>,
+    pub(crate) has_deliveries: bool,
     pub(crate) acks: Vec<Ack>,
 }
 
@@ -86,6 +94,8 @@ impl Batch {
             && self.counts.is_empty()
             && self.endpoints.is_empty()
             && self.catalog.is_empty()
+            && self.deliveries.is_empty()
+            && self.dropped_deliveries.is_empty()
             && self.forgotten.is_empty()
     }
 }
@@ -93,7 +103,8 @@ impl Batch {
 impl Index {
     /// Takes what was decided first, up to the bounds. Cost: some 100 ns for each job.
     pub(crate) fn take_batch(&mut self, max: BatchMax) -> Batch {
-        let mut batch = Batch::default();
+        let dropped_deliveries = std::mem::take(&mut self.dropped_deliveries);
+        let mut batch = Batch { dropped_deliveries, ..Batch::default() };
         while batch.jobs.len() < max.jobs && batch.reserved < max.bytes {
             let Some(task) = self.tasks.pop_front() else { break };
             match task {
@@ -105,8 +116,15 @@ impl Index {
                     batch.reserved += reserved;
                     batch.acks.push(ack);
                 }
+                Task::Delivery(delivery, reserved, ack) => {
+                    batch.operations += 1;
+                    batch.deliveries.push(*delivery);
+                    batch.reserved += reserved;
+                    batch.acks.push(ack);
+                }
                 Task::Forget(endpoint, ack) => {
                     batch.operations += 1;
+                    batch.dropped_deliveries.extend(self.outbox.forget(&endpoint));
                     batch.forgotten.push(endpoint);
                     batch.acks.push(ack);
                 }
@@ -144,6 +162,13 @@ impl Index {
             None => RowWrite::Update,
         };
         let chunks = if is_gone { Vec::new() } else { change.chunks };
+        let name = self.endpoints.get(&job.endpoint).map(|endpoint| &endpoint.name);
+        // What ended and waits again was taken back before anybody saw it.
+        let is_final = job.row.state.status().is_some_and(JobStatus::is_final);
+        let delivery = name.filter(|_| change.sends_webhook && is_final).and_then(|name| {
+            let record = job.record_of(&job.row, name)?;
+            Some(NewDelivery { id: self.outbox.next_id(), record })
+        });
         let write = JobWrite {
             key,
             fixed: fixed(job),
@@ -152,6 +177,7 @@ impl Index {
             output: change.output.filter(|_| !is_gone),
             clear_chunks: change.clear_chunks && !is_gone,
             pages: paginate(change.chunks_first, chunks),
+            delivery,
             rewind: change.rewind,
             counts: change.counts,
             acks: change.acks,
@@ -171,10 +197,12 @@ impl Index {
     pub(crate) fn publish(
         &mut self,
         batch: Batch,
+        added: Vec<(EndpointKey, Delivery)>,
         payloads: &PayloadCache,
         chunks: &ChunkCache,
     ) -> Published {
-        let mut published = Published { changed: Vec::new(), acks: batch.acks };
+        let mut published =
+            Published { changed: Vec::new(), has_deliveries: !added.is_empty(), acks: batch.acks };
         published.changed.reserve(batch.jobs.len());
         for write in batch.jobs {
             published.changed.push(write.fixed.id);
@@ -185,6 +213,12 @@ impl Index {
                 payloads.remove(write.fixed.seq);
             }
             self.publish_job(write, &mut published.acks);
+        }
+        for (endpoint, delivery) in added {
+            self.dropped_deliveries.extend(self.outbox.add(endpoint, delivery));
+        }
+        for delivery in batch.deliveries {
+            self.dropped_deliveries.extend(self.outbox.replace(delivery));
         }
         for key in batch.forgotten {
             self.endpoints.remove(&key);

@@ -6,16 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gristmill_core::delivery::Delivery;
 use gristmill_core::id::NodeId;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, params};
 use uuid::Uuid;
 
 use crate::batch::{Batch, RowWrite};
+use crate::entry::EndpointKey;
 use crate::error::OpenError;
 use crate::payloads::{Kind, Payload};
-use crate::row::integer;
-use crate::{chunks, payloads, row, schema};
+use crate::row::{Fixed, integer};
+use crate::{chunks, delivery, payloads, row, schema};
 
 /// Pages of 8 KiB in the write-ahead log after which they are moved into the database (32 MiB).
 /// More makes the move rarer, and a start after a crash longer.
@@ -82,8 +84,12 @@ impl Db {
         &self.connection
     }
 
-    /// Writes a batch as one transaction; it is on stable storage when this returns `Ok`.
-    pub(crate) fn write(&mut self, batch: &Batch) -> rusqlite::Result<()> {
+    /// Writes a batch as one transaction; it is on stable storage when this returns `Ok`. Answers
+    /// with the deliveries that it has added.
+    pub(crate) fn write(
+        &mut self,
+        batch: &Batch,
+    ) -> rusqlite::Result<Vec<(EndpointKey, Delivery)>> {
         let db = &self.connection;
         let transaction = db.unchecked_transaction()?;
         write_endpoints(db, batch)?;
@@ -115,12 +121,14 @@ impl Db {
                 chunks::put(db, seq, page)?;
             }
         }
+        let added = write_deliveries(db, batch)?;
         write_catalog(db, batch)?;
         #[cfg(test)]
         if batch.is_broken {
             return Err(rusqlite::Error::ExecuteReturnedResults);
         }
-        transaction.commit()
+        transaction.commit()?;
+        Ok(added)
     }
 
     /// Moves pages from the write-ahead log into the database, if there are many.
@@ -188,6 +196,28 @@ fn write_endpoints(db: &Connection, batch: &Batch) -> rusqlite::Result<()> {
         db.prepare_cached("DELETE FROM endpoint WHERE seq = ?1")?.execute([integer(key.0)])?;
     }
     Ok(())
+}
+
+/// Comes after the jobs' rows, which it reads.
+fn write_deliveries(
+    db: &Connection,
+    batch: &Batch,
+) -> rusqlite::Result<Vec<(EndpointKey, Delivery)>> {
+    let mut added = Vec::new();
+    for job in &batch.jobs {
+        if let Some(new) = &job.delivery {
+            let Fixed { seq, endpoint, .. } = job.fixed;
+            let delivery = delivery::add(db, seq, endpoint, new)?;
+            added.extend(delivery.map(|delivery| (endpoint, delivery)));
+        }
+    }
+    for delivery in &batch.deliveries {
+        delivery::update(db, delivery)?;
+    }
+    for id in &batch.dropped_deliveries {
+        delivery::delete(db, *id)?;
+    }
+    Ok(added)
 }
 
 fn write_catalog(db: &Connection, batch: &Batch) -> rusqlite::Result<()> {

@@ -179,8 +179,11 @@ fn carry_out(
                 lifetime(job).retried += 1;
                 job.row.retries += 1;
             }
-            // A row of `delivery` goes into the pending change here, once there are any.
-            Effect::SendWebhook => {}
+            // The batch makes a delivery of it, if the job does not go or wait again before.
+            Effect::SendWebhook => {
+                let has_webhook = job.has_webhook;
+                change(job).sends_webhook = has_webhook;
+            }
             // The batch deletes the rows of a job that is REMOVED.
             Effect::Delete => {}
             // The attempt sees that its lease is stale when the change is published.
@@ -207,9 +210,13 @@ fn touch<'a>(job: &'a mut Job, key: JobKey, tasks: &mut VecDeque<Task>) -> &'a m
     pending
 }
 
-fn lifetime(job: &mut Job) -> &mut Lifetime {
+fn change(job: &mut Job) -> &mut Change {
     let pending = job.pending.as_mut().expect("a job that is being changed has a pending change");
-    &mut pending.change.counts
+    &mut pending.change
+}
+
+fn lifetime(job: &mut Job) -> &mut Lifetime {
+    &mut change(job).counts
 }
 
 /// Forgets what the last attempt left. A COMPLETED job is never queued again, so there is no

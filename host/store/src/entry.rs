@@ -27,6 +27,8 @@ pub(crate) struct Job {
     pub(crate) seq: u64,
     pub(crate) endpoint: EndpointKey,
     pub(crate) low_priority: bool,
+    /// Whether to tell somebody when it ends; the address is in its row on disk only.
+    pub(crate) has_webhook: bool,
     /// Which rows exist, or will once the batch on its way is committed.
     pub(crate) stored: Stored,
     pub(crate) created_at: Timestamp,
@@ -105,6 +107,8 @@ pub(crate) struct Change {
     pub(crate) chunks_first: u64,
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) counts: Lifetime,
+    /// The job has ended with this change, and has a webhook.
+    pub(crate) sends_webhook: bool,
     /// How many decisions this change is made of.
     pub(crate) operations: u64,
     /// Bytes reserved in the write buffer.
@@ -182,7 +186,11 @@ impl Job {
 
     /// The record of a job that is visible at `now`.
     pub(crate) fn record(&self, endpoint: &EndpointId, now: Timestamp) -> Option<JobRecord> {
-        let row = self.visible_at(now)?;
+        self.record_of(self.visible_at(now)?, endpoint)
+    }
+
+    /// The record of a row of this job.
+    pub(crate) fn record_of(&self, row: &Row, endpoint: &EndpointId) -> Option<JobRecord> {
         let status = row.state.status()?;
         let attempt = row.attempt.as_deref();
         let progress = self.live.as_ref().and_then(|live| live.progress.clone());

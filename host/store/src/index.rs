@@ -9,6 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use gristmill_core::delivery::DeliveryId;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::{Claim, JobState};
 use gristmill_core::record::{JobCounts, NewJob};
@@ -18,6 +19,7 @@ use gristmill_core::time::Timestamp;
 use crate::chunks::Query;
 use crate::entry::{Ack, Change, EndpointKey, Job, NewRow, Pending, Row, Stored};
 use crate::expiry::Expiry;
+use crate::outbox::Outbox;
 use crate::payloads::Payload;
 use crate::ready::Ready;
 use crate::slab::{JobKey, Slab};
@@ -53,6 +55,10 @@ pub(crate) struct Index {
     pub(crate) sweeps: VecDeque<Sweep>,
     /// Endpoints that are being deleted.
     pub(crate) leaving: Vec<EndpointKey>,
+    /// Webhooks on their way, as they are on disk.
+    pub(crate) outbox: Outbox<EndpointKey>,
+    /// Deliveries that the next batch removes. Nobody waits for that.
+    pub(crate) dropped_deliveries: Vec<DeliveryId>,
     /// Dropped when the store has ended, which tells those who wait for that.
     pub(crate) closers: Vec<Ack>,
     pub(crate) last_seq: u64,
@@ -101,6 +107,8 @@ impl Index {
             reads: Vec::new(),
             sweeps: VecDeque::new(),
             leaving: Vec::new(),
+            outbox: Outbox::default(),
+            dropped_deliveries: Vec::new(),
             closers: Vec::new(),
             last_seq: 0,
             last_place: 0,
@@ -166,6 +174,7 @@ impl Index {
             webhook: job.webhook,
             input: input.clone(),
         };
+        let has_webhook = insert.webhook.is_some();
         let change = Change {
             insert: Some(Box::new(insert)),
             operations: 1,
@@ -180,6 +189,7 @@ impl Index {
             seq: self.last_seq,
             endpoint,
             low_priority,
+            has_webhook,
             stored: Stored::default(),
             created_at: now,
             retention_ms: job.retention_ms,

@@ -16,9 +16,9 @@
 //! * When the store is opened, one scan fills the memory, and what the end of the last process
 //!   has left behind is repaired ([`recover`]).
 //!
-//! **Invariants.** `db.rs`, `row.rs`, `payloads.rs`, `chunks.rs` and `catalog.rs` are the only
-//! files that speak SQL. A job's state changes in `decide.rs` only. Nothing here starts a tokio
-//! task. After a failed commit nothing in memory is believed any more.
+//! **Invariants.** `db.rs`, `row.rs`, `payloads.rs`, `chunks.rs`, `delivery.rs` and `catalog.rs`
+//! are the only files that speak SQL. A job's state changes in `decide.rs` only. Nothing here
+//! starts a tokio task. After a failed commit nothing in memory is believed any more.
 
 mod batch;
 mod catalog;
@@ -26,11 +26,13 @@ mod chunks;
 mod claim;
 mod db;
 mod decide;
+mod delivery;
 mod entry;
 mod error;
 mod expiry;
 mod index;
 mod memory;
+mod outbox;
 mod payloads;
 mod ready;
 mod recover;

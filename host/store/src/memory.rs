@@ -8,6 +8,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
+use gristmill_core::delivery::{
+    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryState, DeliveryStore, DueDeliveries,
+};
+use gristmill_core::document::webhook_body;
 use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
 use gristmill_core::job::{Claim, Effect, JobEvent, JobState, JobStatus};
 use gristmill_core::limits::{CRASHES_MAX, QUEUE_JOBS_MAX};
@@ -17,8 +21,11 @@ use gristmill_core::record::{
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats};
+use gristmill_core::stream::OutputList;
 use gristmill_core::time::{Clock, Timestamp};
 use parking_lot::Mutex;
+
+use crate::outbox::Outbox;
 
 /// Most jobs that one call of `expire` deletes.
 const EXPIRE_JOBS_MAX: usize = 500;
@@ -43,6 +50,9 @@ struct State {
     lifetime: BTreeMap<EndpointId, Lifetime>,
     catalog: BTreeMap<(&'static str, String), CatalogEntry>,
     operations: u64,
+    outbox: Outbox<EndpointId>,
+    /// What pending deliveries send.
+    bodies: BTreeMap<DeliveryId, Json>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -106,6 +116,7 @@ impl Job {
 struct News {
     changed: Vec<JobId>,
     ready: Option<(EndpointId, bool)>,
+    has_deliveries: bool,
 }
 
 impl State {
@@ -173,7 +184,13 @@ impl State {
                     job.retries += 1;
                 }
                 // The attempt sees that its lease is stale.
-                Effect::StopAttempt | Effect::SendWebhook => {}
+                Effect::StopAttempt => {}
+                Effect::SendWebhook => {
+                    if let Some(delivery) = deliver(job, &mut self.outbox, &mut self.bodies) {
+                        self.outbox.add(job.new.endpoint.clone(), delivery);
+                        news.has_deliveries = true;
+                    }
+                }
                 Effect::WakeWaiters => news.changed.push(id),
             }
         }
@@ -278,6 +295,9 @@ impl MemoryStore {
         if let Some((endpoint, may_start_worker)) = news.ready {
             self.signals.job_ready(&endpoint, may_start_worker);
         }
+        if news.has_deliveries {
+            self.signals.delivery_added();
+        }
         for id in news.changed {
             self.signals.changed(id);
         }
@@ -291,6 +311,41 @@ impl MemoryStore {
         }
         Ok(read(&state, self.clock.now()))
     }
+}
+
+/// The delivery of a job that has just ended, if it has a webhook.
+fn deliver(
+    job: &Job,
+    outbox: &mut Outbox<EndpointId>,
+    bodies: &mut BTreeMap<DeliveryId, Json>,
+) -> Option<Delivery> {
+    let url = job.new.webhook.clone()?;
+    let record = job.record(job.state.status()?);
+    let output = match &job.output {
+        Some(value) if value.is_null() && !job.chunks.is_empty() => {
+            let mut list = OutputList::default();
+            list.add(ChunkPage { first: 0, chunks: job.chunks.clone() });
+            list.finish()
+        }
+        other => other.clone(),
+    };
+    let body = webhook_body(&record, output.as_ref(), &job.new.input, &url);
+    let (id, created_at) = (outbox.next_id(), job.finished_at?);
+    let delivery = Delivery {
+        id,
+        endpoint: record.endpoint,
+        job: record.id,
+        job_status: record.status,
+        job_retries: record.retries,
+        url,
+        body_bytes: body.len() as u64,
+        created_at,
+        state: DeliveryState::Pending { due_at: created_at },
+        attempts: 0,
+        last: AttemptReport::default(),
+    };
+    bodies.insert(id, Json::from_stored(body));
+    Some(delivery)
 }
 
 fn fenced(is_applied: bool) -> Fenced {
@@ -555,6 +610,9 @@ impl JobStore for MemoryStore {
                 state.apply(id, JobEvent::TtlElapsed, now, news);
             }
             state.lifetime.remove(endpoint);
+            for id in state.outbox.forget(endpoint) {
+                state.bodies.remove(&id);
+            }
         })
     }
 
@@ -592,5 +650,47 @@ impl CatalogStore for MemoryStore {
                 }
             }
         })
+    }
+}
+
+#[async_trait]
+impl DeliveryStore for MemoryStore {
+    async fn due_deliveries(
+        &self,
+        per_target: usize,
+        count_max: usize,
+    ) -> Result<DueDeliveries, StoreError> {
+        self.read(|state, now| state.outbox.due(now, per_target, count_max))
+    }
+
+    async fn delivery_body(&self, id: DeliveryId) -> Result<Option<Json>, StoreError> {
+        self.read(|state, _| state.bodies.get(&id).cloned())
+    }
+
+    async fn record_attempt(
+        &self,
+        id: DeliveryId,
+        report: AttemptReport,
+        next: AfterAttempt,
+    ) -> Result<(), StoreError> {
+        self.change(|state, now, _| {
+            let Some(delivery) = state.outbox.get(id) else { return };
+            let after = delivery.after(report, next, now);
+            state.outbox.replace(after);
+            match next {
+                AfterAttempt::TryAgain { .. } => {}
+                AfterAttempt::Delivered | AfterAttempt::GiveUp => {
+                    state.bodies.remove(&id);
+                }
+            }
+        })
+    }
+
+    async fn deliveries(
+        &self,
+        endpoint: &EndpointId,
+        count_max: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.read(|state, _| state.outbox.list(endpoint, count_max))
     }
 }

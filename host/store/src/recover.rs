@@ -18,7 +18,7 @@ use crate::entry::EndpointKey;
 use crate::error::{OpenError, Recovery};
 use crate::index::{Endpoint, Index};
 use crate::sweep::Sweep;
-use crate::{catalog, row};
+use crate::{catalog, delivery, row};
 
 /// Reads everything but the payloads. Cost: about a microsecond for each job.
 pub(crate) fn load(db: &Db) -> Result<Index, OpenError> {
@@ -33,6 +33,7 @@ pub(crate) fn load(db: &Db) -> Result<Index, OpenError> {
     };
     load_endpoints(db.connection(), &mut index).map_err(damaged)?;
     load_jobs(db.connection(), &mut index).map_err(damaged)?;
+    load_deliveries(db.connection(), &mut index).map_err(damaged)?;
     for body in catalog::read(db.connection())? {
         catalog::parse(&body).map_err(|error| OpenError::Damaged {
             file: db.file.clone(),
@@ -83,6 +84,14 @@ fn load_jobs(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
         index.restore(row::read(row)?);
     }
     Ok(())
+}
+
+fn load_deliveries(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
+    let Index { endpoints, outbox, dropped_deliveries, .. } = index;
+    let name = |key| endpoints.get(&key).map(|endpoint| endpoint.name.clone());
+    delivery::load(db, name, |endpoint, delivery| {
+        dropped_deliveries.extend(outbox.add(endpoint, delivery));
+    })
 }
 
 /// Decides what becomes of jobs past their time and of jobs that ran.

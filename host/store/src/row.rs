@@ -13,7 +13,7 @@ use crate::entry::{Attempt, EndpointKey, Job, NewRow, Row, Stored};
 /// The columns of the table `job`, in the order in which [`read`] takes them.
 pub(crate) const SELECT_JOBS: &str = "SELECT seq, id, endpoint, low_priority, \
      execution_timeout_ms, retention_ms, created_at, state, claim, crashes, retries, place, \
-     ttl_at, started_at, finished_at, worker, error, chunk_count FROM job ORDER BY seq";
+     ttl_at, started_at, finished_at, worker, error, chunk_count, webhook IS NOT NULL FROM job ORDER BY seq";
 
 const INSERT: &str = "INSERT INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
      started_at, finished_at, worker, error, chunk_count, id, endpoint, owner, low_priority, \
@@ -127,6 +127,7 @@ pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Job> {
         seq: number(0)?,
         endpoint: EndpointKey(number(2)?),
         low_priority: row.get(3)?,
+        has_webhook: row.get(18)?,
         stored: Stored {
             job: true,
             output: state == JobState::Completed,
@@ -149,7 +150,8 @@ pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Job> {
     })
 }
 
-fn invalid(
+/// A column whose value makes no sense.
+pub(crate) fn invalid(
     column: usize,
     kind: Type,
     error: impl Into<Box<dyn std::error::Error + Send + Sync>>,

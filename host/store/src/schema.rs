@@ -8,9 +8,9 @@
 pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
 
 /// Changes with the tables. A file with another number is refused.
-pub(crate) const VERSION: i64 = 1;
+pub(crate) const VERSION: i64 = 2;
 
-/// The tables of version 1.
+/// The tables of version 2.
 ///
 /// * `meta`: one row. `is_clean` is 1 only between an orderly close and the next start.
 /// * `endpoint`: endpoints that had jobs, with their counts over all their life.
@@ -19,9 +19,10 @@ pub(crate) const VERSION: i64 = 1;
 /// * `input`, `output`: payloads, apart from `job` so that a change of state stays small.
 /// * `chunk`: pages of stream chunks, by job and index of the page's first chunk.
 /// * `catalog`: templates, endpoints, components, images and keys, as JSON.
-///
-/// Webhook deliveries will be rows of a table `delivery` (job, url, due time), written in the
-/// transaction that ends the job; see `Effect::SendWebhook` in `decide.rs`.
+/// * `delivery`: webhooks on their way, and the newest that have ended; written in the transaction
+///   that ends the job. State codes are in `delivery.rs`; `at` is when the next attempt is due, or
+///   when it ended.
+/// * `delivery_body`: what a webhook on its way sends; apart, and independent of the job's rows.
 pub(crate) const TABLES: &str = "
 CREATE TABLE meta (
   id INTEGER PRIMARY KEY CHECK (id = 1), node INTEGER NOT NULL, is_clean INTEGER NOT NULL
@@ -43,6 +44,13 @@ CREATE TABLE output (seq INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
 CREATE TABLE chunk (
   seq INTEGER NOT NULL, first INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (seq, first)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE delivery (
+  seq INTEGER PRIMARY KEY, endpoint INTEGER NOT NULL, job BLOB NOT NULL, job_status TEXT NOT NULL,
+  job_retries INTEGER NOT NULL, url TEXT NOT NULL, body_bytes INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, state INTEGER NOT NULL, at INTEGER NOT NULL,
+  attempts INTEGER NOT NULL, last_status INTEGER, last_error TEXT
+) STRICT;
+CREATE TABLE delivery_body (seq INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
 CREATE TABLE catalog (
   kind TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID;

@@ -8,6 +8,9 @@ use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
+use gristmill_core::delivery::{
+    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries,
+};
 use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::payload::Json;
@@ -493,6 +496,54 @@ impl CatalogStore for SqliteStore {
             reserved.hand_over();
         })?;
         answer(on_disk).await
+    }
+}
+
+#[async_trait]
+impl DeliveryStore for SqliteStore {
+    async fn due_deliveries(
+        &self,
+        per_target: usize,
+        count_max: usize,
+    ) -> Result<DueDeliveries, StoreError> {
+        self.shared.read(|index, now| index.outbox.due(now, per_target, count_max))
+    }
+
+    async fn delivery_body(&self, id: DeliveryId) -> Result<Option<Json>, StoreError> {
+        let (sender, receiver) = oneshot::channel();
+        let read = Read::DeliveryBody { id, answer: sender };
+        self.shared.change(|index, _| index.reads.push(read))?;
+        answer(receiver).await
+    }
+
+    async fn record_attempt(
+        &self,
+        id: DeliveryId,
+        report: AttemptReport,
+        next: AfterAttempt,
+    ) -> Result<(), StoreError> {
+        let reserved = self.shared.reserve(report.error.as_ref().map_or(0, String::len)).await?;
+        let (ack, on_disk) = oneshot::channel();
+        self.shared.change(|index, now| match index.outbox.get(id) {
+            Some(delivery) => {
+                let after = Box::new(delivery.after(report, next, now));
+                index.tasks.push_back(Task::Delivery(after, reserved.bytes(), ack));
+                reserved.hand_over();
+            }
+            None => index.ack_all(ack),
+        })?;
+        answer(on_disk).await
+    }
+
+    async fn deliveries(
+        &self,
+        endpoint: &EndpointId,
+        count_max: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.shared.read(|index, _| {
+            let key = index.endpoint(endpoint).map(|(key, _)| key);
+            key.map(|key| index.outbox.list(&key, count_max)).unwrap_or_default()
+        })
     }
 }
 

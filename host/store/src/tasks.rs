@@ -1,6 +1,8 @@
 //! What callers ask of the writer thread.
 
+use gristmill_core::delivery::{Delivery, DeliveryId};
 use gristmill_core::id::JobId;
+use gristmill_core::payload::Json;
 use gristmill_core::record::ChunkPage;
 use tokio::sync::oneshot;
 
@@ -15,6 +17,8 @@ pub(crate) enum Task {
     Job(JobKey),
     /// Nothing; resolves when all before it is on disk and visible.
     Barrier(Ack),
+    /// A delivery after an attempt.
+    Delivery(Box<Delivery>, usize, Ack),
     /// Changes of the catalog, as one.
     Catalog(Vec<CatalogRow>, usize, Ack),
     /// Remove the row of an endpoint whose jobs are all removed.
@@ -42,6 +46,8 @@ pub(crate) enum Read {
     Payloads { seqs: Vec<u64>, kind: Kind, answer: oneshot::Sender<Vec<Option<Payload>>> },
     /// Visible chunks of a job.
     Chunks { ask: ChunkQuestion, answer: oneshot::Sender<ChunkPage> },
+    /// What a delivery sends.
+    DeliveryBody { id: DeliveryId, answer: oneshot::Sender<Option<Json>> },
     /// The bodies of all catalog rows.
     Catalog { answer: oneshot::Sender<Vec<String>> },
     /// How many rows were written since the file was opened.

@@ -19,7 +19,7 @@ use crate::index::{Index, Phase};
 use crate::payloads::{Kind, Payload};
 use crate::shared::{Shared, Waited};
 use crate::tasks::{ChunkQuestion, Read};
-use crate::{catalog, chunks, payloads};
+use crate::{catalog, chunks, delivery, payloads};
 
 /// After this time without work the writer tidies the file up, a step at a time.
 const IDLE: Duration = Duration::from_secs(1);
@@ -137,13 +137,17 @@ impl Writer {
             let _ = hold.recv();
         }
         let reserved = batch.reserved;
+        let mut added = Vec::new();
         if !batch.is_empty() {
-            self.db.write(&batch)?;
+            added = self.db.write(&batch)?;
             self.shared.count_commit(batch.operations);
         }
         let shared = &self.shared;
-        let published = shared.index().publish(batch, &shared.payloads, &shared.chunks);
+        let published = shared.index().publish(batch, added, &shared.payloads, &shared.chunks);
         shared.tell_changed(&published.changed);
+        if published.has_deliveries {
+            shared.signals.delivery_added();
+        }
         for ack in published.acks {
             // A caller that went away does not want to know.
             let _ = ack.send(());
@@ -163,6 +167,9 @@ impl Writer {
             }
             Read::Chunks { ask, answer } => {
                 let _ = answer.send(self.chunks(&ask)?);
+            }
+            Read::DeliveryBody { id, answer } => {
+                let _ = answer.send(delivery::body(db, id)?);
             }
             Read::Catalog { answer } => {
                 let _ = answer.send(catalog::read(db)?);

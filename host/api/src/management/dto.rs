@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use gristmill_core::catalog::{Component, Image};
+use gristmill_core::delivery::{Delivery, DeliveryState};
 use gristmill_core::egress::HostPattern;
 use gristmill_core::endpoint::{Endpoint, Metering};
 use gristmill_core::id::{EndpointId, KeyId, TemplateId};
@@ -107,6 +108,34 @@ pub(crate) fn endpoint(endpoint: &Endpoint) -> Value {
         "env": endpoint.env,
     });
     with_optional(document, "maxFuel", endpoint.limits.fuel_max.map(Value::from))
+}
+
+/// An endpoint with the secret of its webhooks: shown when it is made, and when it is rotated.
+pub(crate) fn endpoint_with_secret(endpoint: &Endpoint) -> Value {
+    let secret = endpoint.webhook_secrets.current().reveal();
+    with_optional(self::endpoint(endpoint), "webhookSecret", Some(secret.into()))
+}
+
+/// A webhook's delivery as it is shown.
+pub(crate) fn delivery(delivery: &Delivery) -> Value {
+    let (state, time_field, at) = match delivery.state {
+        DeliveryState::Pending { due_at } => ("PENDING", "nextAttemptAt", due_at),
+        DeliveryState::Delivered { at } => ("DELIVERED", "endedAt", at),
+        DeliveryState::GivenUp { at } => ("GIVEN_UP", "endedAt", at),
+    };
+    let document = json!({
+        "id": delivery.webhook_id(),
+        "jobId": delivery.job,
+        "jobStatus": delivery.job_status.as_str(),
+        "url": delivery.url,
+        "state": state,
+        "attempts": delivery.attempts,
+        "createdAt": rfc3339(delivery.created_at),
+        (time_field): rfc3339(at),
+    });
+    let last = &delivery.last;
+    let document = with_optional(document, "lastStatus", last.status.map(Value::from));
+    with_optional(document, "lastError", last.error.clone().map(Value::from))
 }
 
 /// An uploaded handler as it is shown.

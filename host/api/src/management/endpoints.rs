@@ -9,6 +9,7 @@ use gristmill_core::endpoint::{Endpoint, SandboxLimits, Scaling};
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::key::Scope;
 use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS, NAME_BYTES_MAX};
+use gristmill_core::webhook::WebhookSecrets;
 use serde_json::Value;
 
 use super::dto::{self, EndpointInput};
@@ -73,6 +74,7 @@ pub(crate) async fn create(
         limits: SandboxLimits::default(),
         allowed_hosts: AllowedHosts::default(),
         env: std::collections::BTreeMap::new(),
+        webhook_secrets: WebhookSecrets::generate(),
     };
     let endpoint = state
         .catalog
@@ -85,7 +87,7 @@ pub(crate) async fn create(
         })
         .await?;
     state.workers.refresh(&endpoint.id);
-    Ok(Json(dto::endpoint(&endpoint)))
+    Ok(Json(dto::endpoint_with_secret(&endpoint)))
 }
 
 /// Changes the fields that are given. Running jobs end as they began; waiting ones start with
@@ -130,7 +132,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn own(view: &View, owner: &OwnerId, id: &str) -> Result<Endpoint, ApiError> {
+pub(super) fn own(view: &View, owner: &OwnerId, id: &str) -> Result<Endpoint, ApiError> {
     let id = EndpointId::new(id).map_err(|error| ApiError::bad_request(error.to_string()))?;
     let found = view.deployments.get(&id).filter(|found| found.endpoint.owner == *owner);
     found
@@ -138,7 +140,7 @@ fn own(view: &View, owner: &OwnerId, id: &str) -> Result<Endpoint, ApiError> {
         .ok_or_else(|| ApiError::not_found(format!("endpoint `{id}` not found")))
 }
 
-fn put(endpoint: &Endpoint) -> Vec<CatalogChange> {
+pub(super) fn put(endpoint: &Endpoint) -> Vec<CatalogChange> {
     vec![CatalogChange::Put(CatalogEntry::Endpoint(endpoint.clone()))]
 }
 
@@ -181,6 +183,7 @@ fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoin
         limits,
         allowed_hosts: input.allowed_hosts.map_or(current.allowed_hosts, AllowedHosts::new),
         env: input.env.unwrap_or(current.env),
+        webhook_secrets: current.webhook_secrets,
     })
 }
 

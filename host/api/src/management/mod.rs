@@ -1,4 +1,4 @@
-//! The management API: handlers, templates, endpoints and keys.
+//! The management API: handlers, templates, endpoints with their webhooks, and keys.
 
 mod dto;
 mod input;
@@ -7,3 +7,4 @@ pub(crate) mod endpoints;
 pub(crate) mod handlers;
 pub(crate) mod keys;
 pub(crate) mod templates;
+pub(crate) mod webhooks;

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use gristmill_core::document::open_document;
 use gristmill_core::id::JobId;
 use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::{Health, JobDocument};
@@ -27,45 +28,14 @@ impl Accepted {
     }
 }
 
-/// The status document without its output, which follows as it is stored.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct StatusHead<'a> {
-    id: JobId,
-    status: &'static str,
-    delay_time: u64,
-    execution_time: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    worker_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "is_zero")]
-    retries: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
 /// The status document.
 pub(crate) fn status_document(document: &JobDocument) -> Response {
-    let record = &document.record;
-    let head = StatusHead {
-        id: record.id,
-        status: record.status.as_str(),
-        delay_time: record.delay_ms(document.read_at),
-        execution_time: record.execution_ms(document.read_at),
-        worker_id: record.worker.as_ref().map(|worker| worker.as_str()),
-        retries: record.retries,
-        error: record.error.as_deref(),
-        reason: document.waiting_reason.as_deref(),
+    let reason = document.waiting_reason.as_deref();
+    let mut head = open_document(&document.record, document.read_at, reason);
+    let Some(output) = &document.output else {
+        head.push(b'}');
+        return json_response(Body::from(head));
     };
-    let mut head = serde_json::to_vec(&head).expect("the head is plain data");
-    let Some(output) = &document.output else { return json_response(Body::from(head)) };
-    head.pop(); // the closing brace
     head.extend_from_slice(b",\"output\":");
     /// Below this an output is copied behind the head: one write instead of three.
     const COPY_BYTES_MAX: usize = 16 << 10;

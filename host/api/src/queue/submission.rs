@@ -101,12 +101,16 @@ fn optional<'a, T: Deserialize<'a>>(
 }
 
 fn check_webhook(text: String) -> Result<String, ApiError> {
-    let is_usable = url::Url::parse(&text)
-        .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    let is_usable = url::Url::parse(&text).is_ok_and(|url| {
+        let has_credentials = !url.username().is_empty() || url.password().is_some();
+        matches!(url.scheme(), "http" | "https") && url.has_host() && !has_credentials
+    });
     if is_usable {
         Ok(text)
     } else {
-        Err(ApiError::bad_request("`webhook` must be an absolute http or https URL"))
+        Err(ApiError::bad_request(
+            "`webhook` must be an absolute http or https URL without user name and password",
+        ))
     }
 }
 
@@ -165,6 +169,7 @@ mod tests {
             (r#"{"input":7}"#, "`input` must be a JSON object"),
             (r#"{"input":{},"input":{}}"#, "duplicate field `input`"),
             (r#"{"input":{},"webhook":"ftp://x"}"#, "`webhook` must be an absolute"),
+            (r#"{"input":{},"webhook":"http://u:p@x/"}"#, "`webhook` must be an absolute"),
             (r#"{"input":{},"webhook":1}"#, "`webhook` must be a string"),
             (r#"{"input":{},"policy":[]}"#, "`policy` must be an object"),
             (r#"{"input":{},"policy":{"ttl":"1"}}"#, "`policy.ttl` must be an integer"),

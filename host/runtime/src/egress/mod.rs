@@ -4,21 +4,20 @@
 //! that another job has used.
 
 mod client;
-mod resolver;
 mod wasi_http;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gristmill_core::egress::{Permission, is_public};
+use gristmill_core::egress::Permission;
 use gristmill_core::endpoint::Deployment;
+use gristmill_egress::{Destination, NotPublic, Reach, innermost_cause, not_public};
 use http::{HeaderMap, Method};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use url::{Host, Url};
+use url::Url;
 
 pub(crate) use client::Egress;
-use client::{Reach, without_hop_headers};
-use resolver::NoPublicAddress;
+use client::without_hop_headers;
 
 /// Largest body of a request or a response, in bytes (16 MiB). A larger one fails the request.
 pub(crate) const HTTP_BODY_BYTES_MAX: usize = 16 << 20;
@@ -34,8 +33,8 @@ pub(crate) enum EgressError {
     #[error("endpoint `{endpoint}` does not allow requests to `{host}:{port}`")]
     NotAllowed { endpoint: String, host: String, port: u16 },
     /// The host is on the list, but it is an address of the host's own network.
-    #[error("`{host}` has an address that is not public")]
-    NotPublic { host: String },
+    #[error(transparent)]
+    NotPublic(#[from] NotPublic),
     /// Not a request that can be made.
     #[error("{0}")]
     Invalid(String),
@@ -119,32 +118,21 @@ impl JobEgress {
 
     /// What a request to this URL may reach.
     fn reach(&self, method: &Method, url: &Url) -> Result<Reach, EgressError> {
-        let default_port = match url.scheme() {
-            "http" => 80,
-            "https" => 443,
-            other => return Err(EgressError::Invalid(format!("`{other}` is not http or https"))),
-        };
+        let destination =
+            Destination::of(url).map_err(|error| EgressError::Invalid(error.to_string()))?;
         if *method == Method::CONNECT {
             return Err(EgressError::Invalid("CONNECT is not supported".to_owned()));
         }
-        let Some(host) = url.host() else {
-            return Err(EgressError::Invalid("the URL has no host".to_owned()));
-        };
-        let port = url.port().unwrap_or(default_port);
-        let name = host.to_string();
         let endpoint = &self.deployment.endpoint;
-        // An address in the URL is never resolved, so it is looked at here.
-        let is_inner_address = match host {
-            Host::Ipv4(address) => !is_public(address.into()),
-            Host::Ipv6(address) => !is_public(address.into()),
-            Host::Domain(_) => false,
-        };
-        match endpoint.allowed_hosts.permission(&name, port, default_port) {
+        match destination.permission(&endpoint.allowed_hosts) {
             Permission::AnyAddress => Ok(Reach::AnyAddress),
-            Permission::Public if is_inner_address => Err(EgressError::NotPublic { host: name }),
-            Permission::Public => Ok(Reach::PublicAddresses),
+            Permission::Public => {
+                destination.require_public()?;
+                Ok(Reach::PublicAddresses)
+            }
             Permission::Denied => {
-                Err(EgressError::NotAllowed { endpoint: endpoint.id.to_string(), host: name, port })
+                let Destination { host, port, .. } = destination;
+                Err(EgressError::NotAllowed { endpoint: endpoint.id.to_string(), host, port })
             }
         }
     }
@@ -152,12 +140,10 @@ impl JobEgress {
 
 impl From<reqwest::Error> for EgressError {
     fn from(error: reqwest::Error) -> Self {
-        let chain = || std::iter::successors(std::error::Error::source(&error), |e| e.source());
-        if let Some(refused) = chain().find_map(|cause| cause.downcast_ref::<NoPublicAddress>()) {
-            return Self::NotPublic { host: refused.host.clone() };
+        if let Some(refused) = not_public(&error) {
+            return refused.clone().into();
         }
-        // The innermost cause is what a person can act on, such as "connection refused".
-        let cause = chain().last().map_or_else(|| error.to_string(), ToString::to_string);
+        let cause = innermost_cause(&error);
         if error.is_timeout() {
             Self::Timeout
         } else if error.is_connect() {

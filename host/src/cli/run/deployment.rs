@@ -8,6 +8,7 @@ use gristmill_core::endpoint::{ComponentDigest, Deployment, Endpoint, SandboxLim
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::template::Template;
 use gristmill_core::time::{Clock as _, SystemClock};
+use gristmill_core::webhook::WebhookSecrets;
 
 use super::RunArgs;
 use crate::cli::parse;
@@ -35,6 +36,7 @@ pub(super) fn local(args: RunArgs, component: ComponentDigest) -> Deployment {
         },
         allowed_hosts: AllowedHosts::new(args.allowed_hosts),
         env: BTreeMap::new(),
+        webhook_secrets: WebhookSecrets::generate(),
     };
     let template = Template {
         id: template,

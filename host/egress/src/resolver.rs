@@ -8,14 +8,14 @@ use gristmill_core::egress::is_public;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::Semaphore;
 
-use super::client::Reach;
+use crate::Reach;
 
 /// Lookups that run at one time; each holds a thread. More wait.
 const LOOKUPS_MAX: usize = 32;
 
 /// The turns for looking names up. A clone shares them.
 #[derive(Debug, Clone)]
-pub(super) struct Lookups(Arc<Semaphore>);
+pub(crate) struct Lookups(Arc<Semaphore>);
 
 impl Default for Lookups {
     fn default() -> Self {
@@ -25,17 +25,25 @@ impl Default for Lookups {
 
 /// Resolves names for one client.
 #[derive(Debug)]
-pub(super) struct Resolver {
-    pub(super) reach: Reach,
-    pub(super) lookups: Lookups,
+pub(crate) struct Resolver {
+    pub(crate) reach: Reach,
+    pub(crate) lookups: Lookups,
 }
 
 /// The name has an address that is not public. One such address is enough: a name that mixes them
 /// is an attempt at something.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{host}` has an address that is not public")]
-pub(super) struct NoPublicAddress {
-    pub(super) host: String,
+pub struct NotPublic {
+    /// The name, or the address itself.
+    pub host: String,
+}
+
+/// Whether a request failed because its host has an address that is not public. Then nothing was
+/// connected to.
+pub fn not_public(error: &reqwest::Error) -> Option<&NotPublic> {
+    let first = std::error::Error::source(error);
+    std::iter::successors(first, |cause| cause.source()).find_map(|cause| cause.downcast_ref())
 }
 
 impl Resolve for Resolver {
@@ -55,7 +63,7 @@ impl Resolve for Resolver {
                 Reach::AnyAddress => true,
             };
             if !is_reachable {
-                return Err(NoPublicAddress { host }.into());
+                return Err(NotPublic { host }.into());
             }
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })

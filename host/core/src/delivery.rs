@@ -1,0 +1,165 @@
+//! Webhooks on their way: the trait behind which the outbox is kept, and what it says of each
+//! delivery.
+
+use async_trait::async_trait;
+
+use crate::id::{EndpointId, JobId};
+use crate::job::JobStatus;
+use crate::payload::Json;
+use crate::store::StoreError;
+use crate::time::Timestamp;
+
+/// Ended deliveries that an endpoint's log keeps, the newest.
+pub const DELIVERY_LOG_MAX: usize = 1_000;
+
+/// Keeps webhooks until they have reached their receivers, or are given up.
+///
+/// **Promise.** The delivery of a job with a webhook that ends is on stable storage together with
+/// that end, and what it will send with it: neither the job's deletion nor a restart takes it
+/// back. A job whose time ends, or that is purged, has none. Deleting an endpoint deletes its
+/// deliveries.
+///
+/// **Signals.** When a delivery is added the store calls
+/// [`Signals::delivery_added`](crate::signals::Signals::delivery_added).
+///
+/// **Time** is the store's.
+#[async_trait]
+pub trait DeliveryStore: Send + Sync + std::fmt::Debug {
+    /// Deliveries whose next attempt is due: for each target the `per_target` that are due
+    /// longest, and `count_max` in all. An attempt takes nothing away: until
+    /// [`record_attempt`](Self::record_attempt) the delivery stays due.
+    async fn due_deliveries(
+        &self,
+        per_target: usize,
+        count_max: usize,
+    ) -> Result<DueDeliveries, StoreError>;
+
+    /// The bytes to send, the same for each attempt; `None` when the delivery has ended.
+    async fn delivery_body(&self, id: DeliveryId) -> Result<Option<Json>, StoreError>;
+
+    /// Counts an attempt and remembers how it went. On stable storage when the future resolves.
+    /// Without effect when the delivery has ended or its endpoint is gone.
+    async fn record_attempt(
+        &self,
+        id: DeliveryId,
+        report: AttemptReport,
+        next: AfterAttempt,
+    ) -> Result<(), StoreError>;
+
+    /// The newest deliveries of the endpoint, newest first, up to `count_max`.
+    async fn deliveries(
+        &self,
+        endpoint: &EndpointId,
+        count_max: usize,
+    ) -> Result<Vec<Delivery>, StoreError>;
+}
+
+/// The number of a delivery in its store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeliveryId(pub u64);
+
+/// What is known of a delivery, without its body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its number.
+    pub id: DeliveryId,
+    /// The endpoint whose secret signs it.
+    pub endpoint: EndpointId,
+    /// The job that ended.
+    pub job: JobId,
+    /// How the job ended.
+    pub job_status: JobStatus,
+    /// How often the job had been queued again.
+    pub job_retries: u32,
+    /// Where to.
+    pub url: String,
+    /// Size of the body.
+    pub body_bytes: u64,
+    /// When the job ended.
+    pub created_at: Timestamp,
+    /// How far it is.
+    pub state: DeliveryState,
+    /// Attempts that were made.
+    pub attempts: u32,
+    /// What the last one was answered with, or why it was not.
+    pub last: AttemptReport,
+}
+
+impl Delivery {
+    /// The `webhook-id`: the same for each attempt, and another one for each end of a job.
+    pub fn webhook_id(&self) -> String {
+        format!("msg_{}_{}", self.job, self.job_retries)
+    }
+
+    /// The delivery after an attempt that ended at `now`.
+    #[must_use]
+    pub fn after(&self, report: AttemptReport, next: AfterAttempt, now: Timestamp) -> Self {
+        let state = match next {
+            AfterAttempt::Delivered => DeliveryState::Delivered { at: now },
+            AfterAttempt::TryAgain { after_ms } => {
+                DeliveryState::Pending { due_at: now.plus_millis(after_ms) }
+            }
+            AfterAttempt::GiveUp => DeliveryState::GivenUp { at: now },
+        };
+        Self { state, attempts: self.attempts + 1, last: report, ..self.clone() }
+    }
+
+    /// Who is called: the host and port of the URL. Empty when it is none.
+    pub fn target(&self) -> String {
+        let Ok(url) = url::Url::parse(&self.url) else { return String::new() };
+        let port = url.port_or_known_default().unwrap_or_default();
+        format!("{}:{port}", url.host_str().unwrap_or_default())
+    }
+}
+
+/// How far a delivery is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryState {
+    /// There will be an attempt.
+    Pending {
+        /// Not before this.
+        due_at: Timestamp,
+    },
+    /// It was received.
+    Delivered {
+        /// When.
+        at: Timestamp,
+    },
+    /// There will be no more attempts.
+    GivenUp {
+        /// Since when.
+        at: Timestamp,
+    },
+}
+
+/// How one attempt went; empty before the first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AttemptReport {
+    /// The status code of the answer, if there was one.
+    pub status: Option<u16>,
+    /// Why it does not count as received.
+    pub error: Option<String>,
+}
+
+/// What follows an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterAttempt {
+    /// Nothing: it was received.
+    Delivered,
+    /// Another attempt, after this time.
+    TryAgain {
+        /// In milliseconds from now.
+        after_ms: u64,
+    },
+    /// Nothing: it is not worth another attempt.
+    GiveUp,
+}
+
+/// What is to be sent now.
+#[derive(Debug, Clone)]
+pub struct DueDeliveries {
+    /// Those that are due, longest first.
+    pub due: Vec<Delivery>,
+    /// When one that is not due yet will be.
+    pub next: Timestamp,
+}

@@ -1,0 +1,124 @@
+//! One attempt: reads what to send, signs and sends it, and records how it went.
+
+use std::sync::Arc;
+
+use gristmill_core::delivery::{AfterAttempt, AttemptReport, Delivery};
+use gristmill_core::store::StoreError;
+use tokio::sync::Semaphore;
+use tracing::{debug, info, warn};
+
+use super::sender::{CallEnd, WebhookCall};
+use super::{BODY_KIB_MAX, DeliveryParts};
+
+/// Attempts for one delivery: the first, and two more.
+const ATTEMPTS: u32 = 3;
+
+/// Makes an attempt. When it is dropped on its way it has not been made: the delivery stays due.
+pub(super) async fn run(parts: Arc<DeliveryParts>, delivery: Delivery, bodies: Arc<Semaphore>) {
+    let id = delivery.id;
+    let result = match attempt(&parts, &delivery, &bodies).await {
+        Ok(Some(end)) => {
+            let (report, next) = judge(end, delivery.attempts + 1, parts.retry_interval);
+            tell(&delivery, &report, next);
+            parts.store.record_attempt(id, report, next).await
+        }
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
+    };
+    match result {
+        Ok(()) | Err(StoreError::Closed) => {}
+        Err(error) => warn!(%error, "an attempt of a webhook cannot be recorded: {error}"),
+    }
+}
+
+/// `None` when the delivery has ended meanwhile.
+async fn attempt(
+    parts: &DeliveryParts,
+    delivery: &Delivery,
+    bodies: &Semaphore,
+) -> Result<Option<CallEnd>, StoreError> {
+    let kib = usize::try_from(delivery.body_bytes.div_ceil(1 << 10)).unwrap_or(BODY_KIB_MAX);
+    let kib = u32::try_from(kib.clamp(1, BODY_KIB_MAX)).unwrap_or(u32::MAX);
+    let _room = bodies.acquire_many(kib).await.map_err(|_| StoreError::Closed)?;
+    let Some(body) = parts.store.delivery_body(delivery.id).await? else { return Ok(None) };
+    let Some(deployment) = parts.catalog.deployment(&delivery.endpoint) else {
+        return Ok(Some(CallEnd::Refused("the endpoint was deleted".to_owned())));
+    };
+    let (now, id) = (parts.clock.now(), delivery.webhook_id());
+    let call = WebhookCall {
+        url: delivery.url.clone(),
+        timestamp_s: now.as_millis() / 1_000,
+        signature: deployment.endpoint.webhook_secrets.sign(&id, now, body.as_bytes()),
+        body: body.as_bytes().clone(),
+        id,
+    };
+    Ok(Some(parts.sender.send(call).await))
+}
+
+/// What an end means after so many attempts.
+fn judge(
+    end: CallEnd,
+    attempts: u32,
+    retry_interval: std::time::Duration,
+) -> (AttemptReport, AfterAttempt) {
+    let after_ms = u64::try_from(retry_interval.as_millis()).unwrap_or(u64::MAX);
+    let failed = if attempts < ATTEMPTS {
+        AfterAttempt::TryAgain { after_ms }
+    } else {
+        AfterAttempt::GiveUp
+    };
+    match end {
+        CallEnd::Answered(status @ 200..=299) => {
+            (AttemptReport { status: Some(status), error: None }, AfterAttempt::Delivered)
+        }
+        CallEnd::Answered(status) => {
+            let error = match status {
+                300..=399 => format!("answered {status}; redirects are not followed"),
+                _ => format!("answered {status}"),
+            };
+            (AttemptReport { status: Some(status), error: Some(error) }, failed)
+        }
+        CallEnd::Failed(error) => (AttemptReport { status: None, error: Some(error) }, failed),
+        CallEnd::Refused(error) => {
+            (AttemptReport { status: None, error: Some(error) }, AfterAttempt::GiveUp)
+        }
+    }
+}
+
+/// The URL may hold secrets, so the log has its host only.
+fn tell(delivery: &Delivery, report: &AttemptReport, next: AfterAttempt) {
+    let (job, target) = (delivery.job, delivery.target());
+    let error = report.error.as_deref().unwrap_or_default();
+    match next {
+        AfterAttempt::Delivered => debug!(%job, target, "webhook of job {job} delivered"),
+        AfterAttempt::TryAgain { .. } => {
+            debug!(%job, target, error, "webhook of job {job} to {target} failed: {error}");
+        }
+        AfterAttempt::GiveUp => {
+            info!(%job, target, error, "webhook of job {job} to {target} given up: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn only_200_to_299_counts_and_only_the_third_failure_is_the_last() {
+        let next = |end, attempts| judge(end, attempts, Duration::from_secs(10)).1;
+        let again = AfterAttempt::TryAgain { after_ms: 10_000 };
+        for status in [200, 204, 299] {
+            assert_eq!(next(CallEnd::Answered(status), 3), AfterAttempt::Delivered);
+        }
+        for status in [100, 199, 300, 302, 404, 410, 500] {
+            assert_eq!(next(CallEnd::Answered(status), 1), again);
+            assert_eq!(next(CallEnd::Answered(status), 2), again);
+            assert_eq!(next(CallEnd::Answered(status), 3), AfterAttempt::GiveUp);
+        }
+        assert_eq!(next(CallEnd::Failed(String::new()), 2), again);
+        assert_eq!(next(CallEnd::Refused(String::new()), 1), AfterAttempt::GiveUp);
+    }
+}

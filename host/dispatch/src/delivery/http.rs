@@ -1,0 +1,135 @@
+//! The calls over HTTP. Public addresses only, unless the operator named the receiver; redirects
+//! are not followed, and nothing is taken from the environment.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gristmill_core::egress::{AllowedHosts, Permission};
+use gristmill_egress::{Clients, Destination, Reach, innermost_cause, not_public};
+use reqwest::Response;
+use reqwest::header::{CONTENT_TYPE, USER_AGENT};
+use url::Url;
+
+use super::sender::{CallEnd, WebhookCall, WebhookSender};
+
+/// Time for one call, from the name's lookup to the answer's last byte.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes of an answer that are read; the rest is not waited for.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// How the platform calls itself.
+const AGENT: &str = concat!("gristmill/", env!("CARGO_PKG_VERSION"));
+
+/// Calls receivers over HTTP.
+#[derive(Debug)]
+pub struct HttpSender {
+    clients: Clients,
+    allowed: AllowedHosts,
+}
+
+impl HttpSender {
+    /// A sender for receivers with public addresses, and for those on the list with any.
+    pub fn new(allowed: AllowedHosts) -> Self {
+        Self { clients: Clients::default(), allowed }
+    }
+
+    /// The URL, and what a call of it may reach.
+    fn check(&self, url: &str) -> Result<(Url, Reach), String> {
+        let url = Url::parse(url).map_err(|error| error.to_string())?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("the URL has a user name or a password".to_owned());
+        }
+        let destination = Destination::of(&url).map_err(|error| error.to_string())?;
+        let reach = match destination.permission(&self.allowed) {
+            // Whoever names a receiver means it, wherever it is.
+            Permission::AnyAddress | Permission::Public => Reach::AnyAddress,
+            Permission::Denied => {
+                destination.require_public().map_err(|error| error.to_string())?;
+                Reach::PublicAddresses
+            }
+        };
+        Ok((url, reach))
+    }
+}
+
+#[async_trait]
+impl WebhookSender for HttpSender {
+    async fn send(&self, call: WebhookCall) -> CallEnd {
+        let (url, reach) = match self.check(&call.url) {
+            Ok(checked) => checked,
+            Err(reason) => return CallEnd::Refused(reason),
+        };
+        let client = match self.clients.get(reach) {
+            Ok(client) => client,
+            Err(error) => return CallEnd::Failed(error),
+        };
+        let answer = client
+            .post(url)
+            .timeout(CALL_TIMEOUT)
+            .header(CONTENT_TYPE, "application/json")
+            .header(USER_AGENT, AGENT)
+            .header("webhook-id", call.id)
+            .header("webhook-timestamp", call.timestamp_s)
+            .header("webhook-signature", call.signature)
+            .body(call.body)
+            .send()
+            .await;
+        match answer {
+            Ok(answer) => {
+                let status = answer.status().as_u16();
+                read(answer).await;
+                CallEnd::Answered(status)
+            }
+            Err(error) => match not_public(&error) {
+                Some(refused) => CallEnd::Refused(refused.to_string()),
+                None if error.is_timeout() => {
+                    CallEnd::Failed(format!("no answer within {} s", CALL_TIMEOUT.as_secs()))
+                }
+                None if error.is_connect() => {
+                    CallEnd::Failed(format!("cannot connect: {}", innermost_cause(&error)))
+                }
+                None => CallEnd::Failed(innermost_cause(&error)),
+            },
+        }
+    }
+}
+
+/// Lets the receiver finish its answer. The status has been told, so nothing depends on the rest.
+async fn read(mut answer: Response) {
+    let mut bytes = 0;
+    while let Ok(Some(piece)) = answer.chunk().await {
+        bytes += piece.len();
+        if bytes >= ANSWER_BYTES_MAX {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_operator_names_may_be_inside() {
+        let allowed = ["127.0.0.1:9000", "hooks.lan"].map(|host| host.parse().unwrap());
+        let sender = HttpSender::new(AllowedHosts::new(allowed.into()));
+        let reach = |url: &str| sender.check(url).map(|(_, reach)| reach);
+        assert_eq!(reach("http://127.0.0.1:9000/x"), Ok(Reach::AnyAddress));
+        assert_eq!(reach("https://hooks.lan/"), Ok(Reach::AnyAddress));
+        assert_eq!(reach("https://example.com/"), Ok(Reach::PublicAddresses));
+        assert_eq!(reach("http://localhost/"), Ok(Reach::PublicAddresses), "seen when resolved");
+        for refused in [
+            "http://127.0.0.1:9001/",
+            "http://169.254.169.254/latest",
+            "http://[::1]/",
+            "http://2130706433/",
+            "http://user@example.com/",
+            "http://:word@127.0.0.1:9000/",
+            "ftp://example.com/",
+            "nonsense",
+        ] {
+            assert!(reach(refused).is_err(), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What every store promises about webhooks: one delivery for each end of a job that has one, and
+//! none for a job that goes without an end.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that meets the unexpected has failed"
+)]
+
+mod support;
+
+use std::sync::Arc;
+
+use gristmill_core::delivery::{
+    AfterAttempt, AttemptReport, Delivery, DeliveryState, DeliveryStore,
+};
+use gristmill_core::id::{JobId, NodeId};
+use gristmill_core::job::JobStatus;
+use gristmill_core::limits::CRASHES_MAX;
+use gristmill_core::record::{Lease, NewJob, Outcome};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{JobStore, RetryAnswer};
+use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_store::{MemoryStore, SqliteStore};
+use serde_json::{Value, json};
+use support::{START, TTL_MS, chunk, endpoint, job, open, with_ttl, worker};
+use tempfile::TempDir;
+
+const URL: &str = "https://hooks.example/x?token=1";
+
+trait Store: JobStore + DeliveryStore {}
+impl<T: JobStore + DeliveryStore> Store for T {}
+
+enum Kind {
+    Memory(Arc<MemoryStore>),
+    Sqlite(Option<Arc<SqliteStore>>, TempDir),
+}
+
+/// A store that can end without being closed, and go on.
+struct Fixture {
+    kind: Kind,
+    clock: Arc<ManualClock>,
+    signals: Arc<Signals>,
+}
+
+impl Fixture {
+    fn memory() -> Self {
+        let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
+        let store = MemoryStore::new(NodeId(7), clock.clone(), signals.clone());
+        Self { kind: Kind::Memory(Arc::new(store)), clock, signals }
+    }
+
+    fn sqlite() -> Self {
+        let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(open(dir.path(), &clock, &signals).0);
+        Self { kind: Kind::Sqlite(Some(store), dir), clock, signals }
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        match &self.kind {
+            Kind::Memory(store) => store.clone(),
+            Kind::Sqlite(store, _) => store.clone().unwrap(),
+        }
+    }
+
+    fn crash(&mut self) {
+        match &mut self.kind {
+            Kind::Memory(store) => store.restart(),
+            Kind::Sqlite(store, dir) => {
+                *store = None;
+                *store = Some(Arc::new(open(dir.path(), &self.clock, &self.signals).0));
+            }
+        }
+    }
+
+    async fn submit(&self, webhook: Option<&str>) -> JobId {
+        self.submit_job(NewJob { webhook: webhook.map(str::to_owned), ..job("a") }).await
+    }
+
+    async fn submit_job(&self, job: NewJob) -> JobId {
+        let id = job.id;
+        self.store().submit(job).await.unwrap();
+        id
+    }
+
+    async fn claim(&self) -> Lease {
+        self.store().claim(&endpoint("a"), &[worker("w")]).await.unwrap().remove(0).lease
+    }
+
+    async fn finish(&self, outcome: Outcome) {
+        let _ = self.store().finish(self.claim().await, outcome).await.unwrap();
+    }
+
+    async fn log(&self) -> Vec<Delivery> {
+        self.store().deliveries(&endpoint("a"), 100).await.unwrap()
+    }
+
+    async fn due(&self) -> Vec<Delivery> {
+        self.store().due_deliveries(4, 100).await.unwrap().due
+    }
+
+    async fn body(&self, delivery: &Delivery) -> Value {
+        let body = self.store().delivery_body(delivery.id).await.unwrap().unwrap();
+        assert_eq!(body.len() as u64, delivery.body_bytes);
+        body.read().unwrap()
+    }
+}
+
+macro_rules! contract {
+    ($($name:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() { super::$name(super::Fixture::memory()).await })*
+        }
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() { super::$name(super::Fixture::sqlite()).await })*
+        }
+    };
+}
+
+contract!(
+    each_end_has_a_delivery_with_the_document,
+    what_was_streamed_is_the_output,
+    a_job_without_a_webhook_has_none,
+    a_job_that_goes_without_an_end_has_none,
+    a_retry_has_another_delivery_at_its_end,
+    attempts_are_counted_and_delivered_later,
+    a_delivery_outlives_its_job_and_a_crash,
+    a_job_given_up_after_crashes_has_one,
+    a_deleted_endpoint_takes_its_deliveries_along,
+    the_deliverer_is_told,
+);
+
+async fn each_end_has_a_delivery_with_the_document(t: Fixture) {
+    let failed = Outcome::Failed("no".to_owned());
+    let ends = [
+        (Outcome::Completed(support::json("[9007199254740993]")), JobStatus::Completed),
+        (failed, JobStatus::Failed),
+        (Outcome::TimedOut, JobStatus::TimedOut),
+    ];
+    for (outcome, status) in ends {
+        let id = t.submit(Some(URL)).await;
+        let lease = t.claim().await;
+        t.clock.advance(20);
+        let _ = t.store().finish(lease, outcome).await.unwrap();
+        let newest = t.log().await.remove(0);
+        assert_eq!((newest.job, newest.job_status, newest.attempts), (id, status, 0));
+        assert_eq!((newest.url.as_str(), newest.target().as_str()), (URL, "hooks.example:443"));
+        let body = t.body(&newest).await;
+        let fields: Vec<_> = body.as_object().unwrap().keys().map(String::as_str).collect();
+        assert!(fields.contains(&"delayTime") && fields.contains(&"workerId"), "{body}");
+        assert_eq!(body["id"], id.to_string());
+        assert_eq!(body["status"], status.as_str());
+        assert_eq!(body["executionTime"], 20);
+        assert_eq!(body["input"], json!({ "n": 1 }));
+        assert_eq!(body["webhook"], URL);
+        assert_eq!(body.get("output").is_some(), status == JobStatus::Completed);
+        assert_eq!(body.get("error").is_some(), status != JobStatus::Completed);
+    }
+    for is_running in [false, true] {
+        let id = t.submit(Some(URL)).await;
+        if is_running {
+            t.claim().await;
+        }
+        t.store().cancel(&endpoint("a"), id).await.unwrap();
+        // Cancelling again is no second end.
+        t.store().cancel(&endpoint("a"), id).await.unwrap();
+        assert_eq!(t.body(&t.log().await[0]).await["status"], "CANCELLED");
+    }
+    assert_eq!(t.log().await.len(), 5);
+    assert_eq!(t.due().await.len(), 4, "one target");
+}
+
+async fn what_was_streamed_is_the_output(t: Fixture) {
+    t.submit(Some(URL)).await;
+    let lease = t.claim().await;
+    let _ = t.store().append_chunks(lease, vec![chunk("1"), chunk("\"b\"")]).await.unwrap();
+    t.store().shorten_ttl(&endpoint("a"), lease.job, TTL_MS).await.unwrap();
+    let _ = t.store().append_chunks(lease, vec![chunk("3")]).await.unwrap();
+    let _ = t.store().finish(lease, Outcome::Completed(support::json("null"))).await.unwrap();
+    assert_eq!(t.body(&t.log().await[0]).await["output"], json!([1, "b", 3]));
+}
+
+async fn a_job_without_a_webhook_has_none(t: Fixture) {
+    t.submit(None).await;
+    t.finish(Outcome::TimedOut).await;
+    assert!(t.log().await.is_empty());
+}
+
+async fn a_job_that_goes_without_an_end_has_none(mut t: Fixture) {
+    t.submit(Some(URL)).await;
+    t.store().purge(&endpoint("a")).await.unwrap();
+    let hook = Some(URL.to_owned());
+    t.submit_job(with_ttl(NewJob { webhook: hook.clone(), ..job("a") }, 10_000)).await;
+    t.claim().await;
+    t.submit_job(with_ttl(NewJob { webhook: hook, ..job("a") }, 10_000)).await;
+    t.clock.advance(10_000);
+    t.store().expire().await.unwrap();
+    assert!(t.log().await.is_empty());
+    t.crash();
+    assert!(t.log().await.is_empty());
+}
+
+async fn a_retry_has_another_delivery_at_its_end(t: Fixture) {
+    let id = t.submit(Some(URL)).await;
+    t.finish(Outcome::Failed("no".to_owned())).await;
+    let first = t.log().await.remove(0);
+    assert_eq!(t.store().retry(&endpoint("a"), id).await.unwrap(), RetryAnswer::Queued);
+    assert_eq!(t.log().await.len(), 1, "not before its new end");
+    t.finish(Outcome::Completed(support::json("1"))).await;
+    let log = t.log().await;
+    assert_eq!(log.len(), 2);
+    assert_ne!(log[0].webhook_id(), log[1].webhook_id());
+    assert_eq!(t.body(&log[0]).await["status"], "COMPLETED");
+    assert_eq!(t.body(&first).await["status"], "FAILED", "what is told is what was");
+}
+
+async fn attempts_are_counted_and_delivered_later(mut t: Fixture) {
+    t.submit(Some(URL)).await;
+    t.finish(Outcome::TimedOut).await;
+    let first = t.due().await.remove(0);
+    let body = t.body(&first).await;
+    let report = AttemptReport { status: Some(500), error: Some("answered 500".to_owned()) };
+    let again = AfterAttempt::TryAgain { after_ms: 10_000 };
+    t.store().record_attempt(first.id, report.clone(), again).await.unwrap();
+    for _ in 0..2 {
+        assert!(t.due().await.is_empty());
+        let next = t.store().due_deliveries(4, 100).await.unwrap().next;
+        assert_eq!(next, START.plus_millis(10_000));
+        t.crash();
+    }
+    t.clock.advance(10_000);
+    let second = t.due().await.remove(0);
+    assert_eq!((second.attempts, &second.last), (1, &report));
+    assert_eq!(second.webhook_id(), first.webhook_id());
+    assert_eq!(t.body(&second).await, body);
+    let report = AttemptReport { status: Some(204), error: None };
+    t.store().record_attempt(first.id, report.clone(), AfterAttempt::Delivered).await.unwrap();
+    t.crash();
+    assert!(t.due().await.is_empty());
+    assert_eq!(t.store().due_deliveries(4, 100).await.unwrap().next, Timestamp::NEVER);
+    let ended = t.log().await.remove(0);
+    assert_eq!((ended.attempts, ended.last), (2, report));
+    assert_eq!(ended.state, DeliveryState::Delivered { at: START.plus_millis(10_000) });
+    assert_eq!(t.store().delivery_body(first.id).await.unwrap(), None);
+    t.submit(Some(URL)).await;
+    t.finish(Outcome::TimedOut).await;
+    assert_ne!(t.due().await[0].id, first.id);
+}
+
+async fn a_delivery_outlives_its_job_and_a_crash(mut t: Fixture) {
+    let id = t.submit(Some(URL)).await;
+    t.finish(Outcome::Completed(support::json("\"out\""))).await;
+    t.clock.advance(TTL_MS);
+    t.store().expire().await.unwrap();
+    t.crash();
+    assert!(t.store().job(&endpoint("a"), id).await.unwrap().is_none());
+    let body = t.body(&t.due().await[0]).await;
+    assert_eq!((&body["output"], &body["input"]), (&json!("out"), &json!({ "n": 1 })));
+}
+
+async fn a_job_given_up_after_crashes_has_one(mut t: Fixture) {
+    t.submit(Some(URL)).await;
+    for _ in 0..CRASHES_MAX {
+        t.claim().await;
+        t.store().expire().await.unwrap(); // the claim is on disk
+        assert!(t.log().await.is_empty());
+        t.crash();
+    }
+    let body = t.body(&t.log().await[0]).await;
+    assert_eq!(body["status"], "FAILED");
+    assert!(body["error"].as_str().unwrap().contains("host died"), "{body}");
+}
+
+async fn a_deleted_endpoint_takes_its_deliveries_along(mut t: Fixture) {
+    t.submit(Some(URL)).await;
+    t.finish(Outcome::TimedOut).await;
+    let id = t.due().await[0].id;
+    t.store().delete_endpoint(&endpoint("a")).await.unwrap();
+    for _ in 0..2 {
+        assert!(t.log().await.is_empty() && t.due().await.is_empty());
+        assert_eq!(t.store().delivery_body(id).await.unwrap(), None);
+        t.crash();
+    }
+    t.store().record_attempt(id, AttemptReport::default(), AfterAttempt::GiveUp).await.unwrap();
+}
+
+async fn the_deliverer_is_told(t: Fixture) {
+    t.submit(Some(URL)).await;
+    t.finish(Outcome::TimedOut).await;
+    t.signals.delivery_to_send().await;
+    assert_eq!(t.due().await.len(), 1);
+}

@@ -1,0 +1,196 @@
+//! A job's webhook is called when it has ended, signed, up to three times, and never at the cost of
+//! anything else.
+
+use std::time::{Duration, Instant};
+
+use gristmill_core::webhook::WebhookSecret;
+use gristmill_tests::{Client, ReceivedCall, Receiver, TestHost, eventually, guests};
+use serde_json::{Value, json};
+
+/// A host that may call these receivers, with its tries this many milliseconds apart.
+fn host(receivers: &[&Receiver], interval_ms: u64) -> TestHost {
+    let mut arguments = vec!["--webhook-retry-interval-ms".to_owned(), interval_ms.to_string()];
+    for receiver in receivers {
+        arguments.extend(["--webhook-allow".to_owned(), receiver.host()]);
+    }
+    // A few bytes for each test, for as long as its process lives.
+    let arguments: Vec<&'static str> =
+        arguments.into_iter().map(|argument| &*argument.leak()).collect();
+    TestHost::start_with(&arguments)
+}
+
+/// Deploys the playground, and a secret that is known.
+async fn deploy(host: &TestHost, name: &str) -> WebhookSecret {
+    host.deploy(&guests::playground(), name, json!({})).await;
+    rotate(&host.client(), name).await
+}
+
+async fn rotate(client: &Client, endpoint: &str) -> WebhookSecret {
+    let path = format!("/v1/endpoints/{endpoint}/rotate-webhook-secret");
+    let document = client.post_empty(&path).await.ok();
+    document["webhookSecret"].as_str().unwrap().to_owned().try_into().unwrap()
+}
+
+async fn submit(client: &Client, endpoint: &str, input: Value, webhook: &str) -> String {
+    let body = json!({ "input": input, "webhook": webhook });
+    let answer = client.post(&client.path(endpoint, "run"), &body).await.ok();
+    answer["id"].as_str().unwrap().to_owned()
+}
+
+/// The endpoint's newest delivery, once it is in this state.
+async fn delivery(client: &Client, endpoint: &str, state: &str) -> Value {
+    eventually(&format!("the delivery to be {state}"), async || {
+        let log = client.get(&format!("/v1/endpoints/{endpoint}/deliveries")).await.ok();
+        (log[0]["state"] == state).then(|| log[0].clone())
+    })
+    .await
+}
+
+/// Whether a signature of the call is this secret's.
+fn is_signed(call: &ReceivedCall, secret: &WebhookSecret) -> bool {
+    let timestamp = call.header("webhook-timestamp").parse().unwrap();
+    let expected = secret.sign(call.header("webhook-id"), timestamp, &call.body);
+    call.header("webhook-signature").split(' ').any(|signature| signature == expected)
+}
+
+#[tokio::test]
+async fn a_webhook_is_called_once_with_the_document_and_signatures() {
+    let receiver = Receiver::start(&["204 No Content"]).await;
+    let host = host(&[&receiver], 100);
+    let client = host.client();
+    let old = deploy(&host, "hooked").await;
+    let new = rotate(&client, "hooked").await;
+    let shown = client.get("/v1/endpoints/hooked").await.ok();
+    assert_eq!(shown.get("webhookSecret"), None);
+    let url = receiver.url("/done?job=1");
+    let input = r#"{"op":"echo", "value":9007199254740993}"#;
+    let body = format!(r#"{{"input":{input},"webhook":"{url}"}}"#);
+    let answer = client.post_text(&client.path("hooked", "run"), body).await.ok();
+    let job = answer["id"].as_str().unwrap();
+    let call = receiver.until(1).await.remove(0);
+    assert_eq!(call.line, "POST /done?job=1");
+    assert_eq!(call.header("content-type"), "application/json");
+    assert!(call.header("user-agent").starts_with("gristmill/"));
+    let signatures: Vec<_> = call.header("webhook-signature").split(' ').collect();
+    assert!(signatures.len() == 2 && is_signed(&call, &old) && is_signed(&call, &new), "{call:?}");
+    let text = String::from_utf8(call.body.clone()).unwrap();
+    assert!(text.contains(&format!(r#""input":{input},"webhook":"{url}"}}"#)), "{text}");
+    // Without the two fields it is the status document, byte for byte.
+    let status = client.status("hooked", job).await.text;
+    assert!(text.starts_with(status.trim_end_matches('}')), "{text}\n{status}");
+    let log = delivery(&client, "hooked", "DELIVERED").await;
+    assert_eq!(
+        (&log["jobId"], &log["lastStatus"], &log["attempts"]),
+        (&json!(job), &json!(204), &json!(1))
+    );
+    assert_eq!(log["id"], call.header("webhook-id"));
+    // Every end is told.
+    for (input, status) in
+        [(json!({ "op": "fail" }), "FAILED"), (json!({ "op": "sleep_forever" }), "CANCELLED")]
+    {
+        let count = receiver.calls().len();
+        let job = submit(&client, "hooked", input, &url).await;
+        if status == "CANCELLED" {
+            client.until("hooked", &job, "IN_PROGRESS").await;
+            client.cancel("hooked", &job).await.ok();
+        }
+        let call = receiver.until(count + 1).await.remove(count);
+        assert_eq!((&call.json()["id"], &call.json()["status"]), (&json!(job), &json!(status)));
+    }
+    assert_eq!(receiver.calls().len(), 3);
+}
+
+#[tokio::test]
+async fn a_receiver_that_recovers_gets_the_same_call_again() {
+    let answers = ["500 Internal Server Error", "302 Found\r\nlocation: /elsewhere", "200 OK"];
+    let receiver = Receiver::start(&answers).await;
+    let host = host(&[&receiver], 200);
+    let client = host.client();
+    let secret = deploy(&host, "again").await;
+    let begun = Instant::now();
+    submit(&client, "again", json!({ "op": "echo" }), &receiver.url("/")).await;
+    let calls = receiver.until(3).await;
+    assert!(begun.elapsed() >= Duration::from_millis(400));
+    for call in &calls {
+        assert_eq!(call.line, "POST /", "no redirect is followed");
+        assert_eq!(call.body, calls[0].body);
+        assert_eq!(call.header("webhook-id"), calls[0].header("webhook-id"));
+        assert!(is_signed(call, &secret));
+    }
+    let log = delivery(&client, "again", "DELIVERED").await;
+    assert_eq!((&log["attempts"], &log["lastStatus"]), (&json!(3), &json!(200)));
+    assert_eq!(receiver.calls().len(), 3);
+}
+
+#[tokio::test]
+async fn an_address_inside_is_not_connected_to_and_harms_no_job() {
+    let receiver = Receiver::start(&["200 OK"]).await;
+    let host = host(&[], 50);
+    let client = host.client();
+    deploy(&host, "inside").await;
+    let port = receiver.host().rsplit_once(':').unwrap().1.to_owned();
+    for name in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"] {
+        let url = format!("http://{name}:{port}/");
+        let job = submit(&client, "inside", json!({ "op": "echo" }), &url).await;
+        client.until("inside", &job, "COMPLETED").await;
+        let log = delivery(&client, "inside", "GIVEN_UP").await;
+        assert_eq!((&log["jobId"], &log["attempts"]), (&json!(job), &json!(1)), "{log}");
+        assert!(log["lastError"].as_str().unwrap().contains("not public"), "{log}");
+    }
+    assert_eq!(receiver.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_host_that_is_killed_between_two_attempts_goes_on() {
+    let receiver = Receiver::start(&["503 Service Unavailable", "200 OK"]).await;
+    let mut host = host(&[&receiver], 1_500);
+    let secret = deploy(&host, "killed").await;
+    submit(&host.client(), "killed", json!({ "op": "echo" }), &receiver.url("/")).await;
+    let pending = eventually("the first attempt", async || {
+        let log = host.client().get("/v1/endpoints/killed/deliveries").await.ok();
+        (log[0]["attempts"] == 1).then(|| log[0].clone())
+    })
+    .await;
+    assert_eq!((&pending["state"], &pending["lastStatus"]), (&json!("PENDING"), &json!(503)));
+    host.kill9();
+    host.start_again();
+    let calls = receiver.until(2).await;
+    assert_eq!(calls[0].body, calls[1].body);
+    assert_eq!(calls[0].header("webhook-id"), calls[1].header("webhook-id"));
+    assert!(is_signed(&calls[1], &secret));
+    let log = delivery(&host.client(), "killed", "DELIVERED").await;
+    assert_eq!(log["attempts"], 2);
+}
+
+#[tokio::test]
+async fn a_dead_receiver_does_not_delay_another() {
+    let (dead, alive) = (Receiver::start(&[""]).await, Receiver::start(&["200 OK"]).await);
+    let host = host(&[&dead, &alive], 100);
+    let client = host.client();
+    deploy(&host, "crowd").await;
+    for _ in 0..8 {
+        submit(&client, "crowd", json!({ "op": "echo" }), &dead.url("/")).await;
+    }
+    dead.until(4).await;
+    let begun = Instant::now();
+    submit(&client, "crowd", json!({ "op": "echo" }), &alive.url("/")).await;
+    alive.until(1).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "took {:?}", begun.elapsed());
+    assert_eq!(dead.connections(), 4, "at most four at one time");
+}
+
+#[tokio::test]
+async fn a_job_that_goes_without_an_end_tells_nobody() {
+    let receiver = Receiver::start(&["200 OK"]).await;
+    let host = host(&[&receiver], 100);
+    let client = host.client();
+    host.deploy(&guests::playground(), "silent", json!({ "workersMax": 0 })).await;
+    submit(&client, "silent", json!({ "op": "echo" }), &receiver.url("/purged")).await;
+    client.purge("silent").await.ok();
+    let job = submit(&client, "silent", json!({ "op": "echo" }), &receiver.url("/told")).await;
+    client.cancel("silent", &job).await.ok();
+    let calls = receiver.until(1).await;
+    assert_eq!(calls[0].line, "POST /told");
+    let log = client.get("/v1/endpoints/silent/deliveries").await.ok();
+    assert_eq!(log.as_array().unwrap().len(), 1, "{log}");
+}
