@@ -1,6 +1,5 @@
 //! A sandbox with one component, and runs of it.
 
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use gristmill_core::catalog::Component;
 use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{Deployment, Endpoint, SandboxLimits, Scaling};
+use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
@@ -19,7 +18,6 @@ use gristmill_core::runtime::{
 };
 use gristmill_core::template::Template;
 use gristmill_core::time::Timestamp;
-use gristmill_core::webhook::WebhookSecrets;
 use gristmill_runtime::{Compiler, MemoryRecords, Sandbox, SandboxSettings};
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -155,38 +153,16 @@ impl AttemptSink for Sink {
 
 fn endpoint() -> Endpoint {
     Endpoint {
-        id: EndpointId::new("bench").unwrap(),
-        name: "bench".into(),
-        owner: OwnerId::new("owner").unwrap(),
-        template: TemplateId::new("bench").unwrap(),
-        version: 1,
-        created_at: Timestamp::from_millis(0),
-        scaling: Scaling::default(),
         execution_timeout_ms: 60_000,
-        limits: SandboxLimits::default(),
-        allowed_hosts: AllowedHosts::default(),
-        env: BTreeMap::new(),
-        webhook_secrets: WebhookSecrets::generate(),
+        ..Endpoint::new(
+            EndpointId::new("bench").unwrap(),
+            OwnerId::new("owner").unwrap(),
+            TemplateId::new("bench").unwrap(),
+            Timestamp::from_millis(0),
+        )
     }
 }
 
 fn template(endpoint: &Endpoint) -> Template {
-    Template {
-        id: endpoint.template.clone(),
-        owner: endpoint.owner.clone(),
-        name: "bench".into(),
-        image: "bench:latest".into(),
-        container_disk_gb: 0,
-        volume_gb: 0,
-        volume_mount_path: String::new(),
-        registry_auth: String::new(),
-        entrypoint: vec![],
-        start_command: vec![],
-        env: BTreeMap::new(),
-        ports: vec![],
-        readme: String::new(),
-        is_public: false,
-        is_platform: false,
-        is_serverless: true,
-    }
+    Template::new(endpoint.template.clone(), endpoint.owner.clone(), "bench:latest")
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::egress::AllowedHosts;
 use crate::id::{EndpointId, OwnerId, TemplateId};
-use crate::limits::Bounds;
+use crate::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use crate::template::Template;
 use crate::time::Timestamp;
 use crate::webhook::WebhookSecrets;
@@ -41,6 +41,31 @@ pub struct Endpoint {
     pub env: BTreeMap<String, String>,
     /// What its webhooks are signed with.
     pub webhook_secrets: WebhookSecrets,
+}
+
+impl Endpoint {
+    /// The first version of an endpoint, named like its id and with the default of every setting.
+    pub fn new(
+        id: EndpointId,
+        owner: OwnerId,
+        template: TemplateId,
+        created_at: Timestamp,
+    ) -> Self {
+        Self {
+            name: id.to_string(),
+            id,
+            owner,
+            template,
+            version: 1,
+            created_at,
+            scaling: Scaling::default(),
+            execution_timeout_ms: EXECUTION_TIMEOUT_MS.default,
+            limits: SandboxLimits::default(),
+            allowed_hosts: AllowedHosts::default(),
+            env: BTreeMap::new(),
+            webhook_secrets: WebhookSecrets::generate(),
+        }
+    }
 }
 
 /// How many workers an endpoint has.

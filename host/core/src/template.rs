@@ -55,6 +55,28 @@ pub struct TemplateFilter {
 }
 
 impl Template {
+    /// A serverless template that runs `image`, named like its id and with nothing else set.
+    pub fn new(id: TemplateId, owner: OwnerId, image: &str) -> Self {
+        Self {
+            name: id.to_string(),
+            id,
+            owner,
+            image: image.to_owned(),
+            container_disk_gb: 0,
+            volume_gb: 0,
+            volume_mount_path: String::new(),
+            registry_auth: String::new(),
+            entrypoint: Vec::new(),
+            start_command: Vec::new(),
+            env: BTreeMap::new(),
+            ports: Vec::new(),
+            readme: String::new(),
+            is_public: false,
+            is_platform: false,
+            is_serverless: true,
+        }
+    }
+
     /// Whether `reader` finds this template with `filter`. One's own unbound template is always
     /// found; a bound, a public foreign and a platform one only with its flag.
     pub fn is_visible_to(&self, reader: &OwnerId, is_bound: bool, filter: TemplateFilter) -> bool {
@@ -103,23 +125,6 @@ mod tests {
     }
 
     fn sample(owner: OwnerId) -> Template {
-        Template {
-            id: TemplateId::new("t").unwrap(),
-            owner,
-            name: "t".into(),
-            image: "t:latest".into(),
-            container_disk_gb: 0,
-            volume_gb: 0,
-            volume_mount_path: String::new(),
-            registry_auth: String::new(),
-            entrypoint: vec![],
-            start_command: vec![],
-            env: BTreeMap::new(),
-            ports: vec![],
-            readme: String::new(),
-            is_public: false,
-            is_platform: false,
-            is_serverless: true,
-        }
+        Template::new(TemplateId::new("t").unwrap(), owner, "t:latest")
     }
 }

@@ -3,15 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
 use gristmill_core::delivery::{Delivery, DeliveryState, DeliveryStore};
-use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{Endpoint, SandboxLimits, Scaling};
+use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
@@ -132,38 +131,17 @@ fn endpoint() -> EndpointId {
 }
 
 async fn catalog(store: Arc<MemoryStore>) -> (Arc<Catalog>, WebhookSecrets) {
-    let template = Template {
-        id: TemplateId::new("t").unwrap(),
-        owner: OwnerId::new("o").unwrap(),
-        name: "t".into(),
-        image: "t:latest".into(),
-        container_disk_gb: 0,
-        volume_gb: 0,
-        volume_mount_path: String::new(),
-        registry_auth: String::new(),
-        entrypoint: vec![],
-        start_command: vec![],
-        env: BTreeMap::new(),
-        ports: vec![],
-        readme: String::new(),
-        is_public: false,
-        is_platform: false,
-        is_serverless: true,
-    };
+    let template =
+        Template::new(TemplateId::new("t").unwrap(), OwnerId::new("o").unwrap(), "t:latest");
     let secrets = WebhookSecrets::generate();
     let endpoint = Endpoint {
-        id: endpoint(),
-        name: "e".into(),
-        owner: OwnerId::new("o").unwrap(),
-        template: template.id.clone(),
-        version: 1,
-        created_at: Timestamp::from_millis(0),
-        scaling: Scaling::default(),
-        execution_timeout_ms: 600_000,
-        limits: SandboxLimits::default(),
-        allowed_hosts: AllowedHosts::default(),
-        env: BTreeMap::new(),
         webhook_secrets: secrets.clone(),
+        ..Endpoint::new(
+            endpoint(),
+            OwnerId::new("o").unwrap(),
+            template.id.clone(),
+            Timestamp::from_millis(0),
+        )
     };
     let catalog = Arc::new(Catalog::open(store).await.unwrap());
     let changes = [CatalogEntry::Template(template), CatalogEntry::Endpoint(endpoint)];

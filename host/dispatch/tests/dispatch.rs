@@ -8,15 +8,13 @@
     reason = "a test stops at the first surprise"
 )]
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
-use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{Deployment, Endpoint, SandboxLimits, Scaling};
+use gristmill_core::endpoint::{Deployment, Endpoint, Scaling};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
@@ -29,7 +27,6 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError};
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
-use gristmill_core::webhook::WebhookSecrets;
 use gristmill_core::workers::Workers;
 use gristmill_dispatch::{Dispatcher, Drained, Parts};
 use gristmill_store::MemoryStore;
@@ -153,37 +150,16 @@ impl Bench {
 }
 
 async fn deploy(catalog: &Catalog, scaling: Scaling) {
-    let template = Template {
-        id: TemplateId::new("t").unwrap(),
-        owner: OwnerId::new("o").unwrap(),
-        name: "t".into(),
-        image: "i:latest".into(),
-        container_disk_gb: 0,
-        volume_gb: 0,
-        volume_mount_path: String::new(),
-        registry_auth: String::new(),
-        entrypoint: vec![],
-        start_command: vec![],
-        env: BTreeMap::new(),
-        ports: vec![],
-        readme: String::new(),
-        is_public: false,
-        is_platform: false,
-        is_serverless: true,
-    };
+    let template =
+        Template::new(TemplateId::new("t").unwrap(), OwnerId::new("o").unwrap(), "i:latest");
     let endpoint = Endpoint {
-        id: EndpointId::new("e").unwrap(),
-        name: "e".into(),
-        owner: OwnerId::new("o").unwrap(),
-        template: template.id.clone(),
-        version: 1,
-        created_at: Timestamp::from_millis(0),
         scaling,
-        execution_timeout_ms: 600_000,
-        limits: SandboxLimits::default(),
-        allowed_hosts: AllowedHosts::default(),
-        env: BTreeMap::new(),
-        webhook_secrets: WebhookSecrets::generate(),
+        ..Endpoint::new(
+            EndpointId::new("e").unwrap(),
+            OwnerId::new("o").unwrap(),
+            template.id.clone(),
+            Timestamp::from_millis(0),
+        )
     };
     let changes = [CatalogEntry::Template(template), CatalogEntry::Endpoint(endpoint)];
     catalog

@@ -9,15 +9,13 @@
     reason = "a benchmark has nobody to report an error to but its terminal"
 )]
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use gristmill_core::egress::AllowedHosts;
+use gristmill_core::endpoint::SandboxLimits;
 use gristmill_core::endpoint::{ComponentDigest, Deployment, Endpoint, Metering};
-use gristmill_core::endpoint::{SandboxLimits, Scaling};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
@@ -26,7 +24,6 @@ use gristmill_core::runtime::{
 };
 use gristmill_core::template::Template;
 use gristmill_core::time::Timestamp;
-use gristmill_core::webhook::WebhookSecrets;
 use gristmill_runtime::{Compiler, MemoryRecords, Sandbox, SandboxSettings};
 use tokio_util::sync::CancellationToken;
 
@@ -128,37 +125,16 @@ fn attempt(deployment: &Arc<Deployment>) -> Attempt {
 
 fn deployment(component: ComponentDigest, metering: Metering) -> Deployment {
     let endpoint = Endpoint {
-        id: EndpointId::new("bench").unwrap(),
-        name: "bench".into(),
-        owner: OwnerId::new("bench").unwrap(),
-        template: TemplateId::new("bench").unwrap(),
-        version: 1,
-        created_at: Timestamp::from_millis(0),
-        scaling: Scaling::default(),
         execution_timeout_ms: 60_000,
         limits: SandboxLimits { metering, ..SandboxLimits::default() },
-        allowed_hosts: AllowedHosts::default(),
-        env: BTreeMap::new(),
-        webhook_secrets: WebhookSecrets::generate(),
+        ..Endpoint::new(
+            EndpointId::new("bench").unwrap(),
+            OwnerId::new("bench").unwrap(),
+            TemplateId::new("bench").unwrap(),
+            Timestamp::from_millis(0),
+        )
     };
-    let template = Template {
-        id: endpoint.template.clone(),
-        owner: endpoint.owner.clone(),
-        name: "bench".into(),
-        image: "bench:latest".into(),
-        container_disk_gb: 0,
-        volume_gb: 0,
-        volume_mount_path: String::new(),
-        registry_auth: String::new(),
-        entrypoint: vec![],
-        start_command: vec![],
-        env: BTreeMap::new(),
-        ports: vec![],
-        readme: String::new(),
-        is_public: false,
-        is_platform: false,
-        is_serverless: true,
-    };
+    let template = Template::new(endpoint.template.clone(), endpoint.owner.clone(), "bench:latest");
     Deployment {
         endpoint: Arc::new(endpoint),
         template: Arc::new(template),

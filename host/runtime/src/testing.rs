@@ -1,7 +1,6 @@
 //! What the tests of this crate share: guests written as text, a sink that remembers, a sandbox in
 //! a directory that goes away, and attempts to run in it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +9,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use gristmill_core::catalog::Component;
-use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{Deployment, Endpoint, SandboxLimits, Scaling};
+use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
@@ -20,7 +18,6 @@ use gristmill_core::runtime::{
 };
 use gristmill_core::template::Template;
 use gristmill_core::time::Timestamp;
-use gristmill_core::webhook::WebhookSecrets;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -225,40 +222,18 @@ impl Run {
 
 pub(crate) fn endpoint() -> Endpoint {
     Endpoint {
-        id: EndpointId::new("e").unwrap(),
-        name: "e".into(),
-        owner: OwnerId::new("o").unwrap(),
-        template: TemplateId::new("t").unwrap(),
-        version: 1,
-        created_at: Timestamp::from_millis(0),
-        scaling: Scaling::default(),
         execution_timeout_ms: 60_000,
-        limits: SandboxLimits::default(),
-        allowed_hosts: AllowedHosts::default(),
-        env: BTreeMap::new(),
-        webhook_secrets: WebhookSecrets::generate(),
+        ..Endpoint::new(
+            EndpointId::new("e").unwrap(),
+            OwnerId::new("o").unwrap(),
+            TemplateId::new("t").unwrap(),
+            Timestamp::from_millis(0),
+        )
     }
 }
 
 fn deployment(endpoint: &Endpoint, component: &Component) -> Deployment {
-    let template = Template {
-        id: endpoint.template.clone(),
-        owner: endpoint.owner.clone(),
-        name: "t".into(),
-        image: "t:latest".into(),
-        container_disk_gb: 0,
-        volume_gb: 0,
-        volume_mount_path: String::new(),
-        registry_auth: String::new(),
-        entrypoint: vec![],
-        start_command: vec![],
-        env: BTreeMap::new(),
-        ports: vec![],
-        readme: String::new(),
-        is_public: false,
-        is_platform: false,
-        is_serverless: true,
-    };
+    let template = Template::new(endpoint.template.clone(), endpoint.owner.clone(), "t:latest");
     Deployment {
         endpoint: Arc::new(endpoint.clone()),
         template: Arc::new(template),

@@ -9,7 +9,6 @@ use gristmill_core::endpoint::{Endpoint, SandboxLimits, Scaling};
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::key::Scope;
 use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS, NAME_BYTES_MAX};
-use gristmill_core::webhook::WebhookSecrets;
 use serde_json::Value;
 
 use super::dto::{self, EndpointInput};
@@ -63,18 +62,8 @@ pub(crate) async fn create(
         None => EndpointId::new(&random_id()).expect("hexadecimal digits are an id"),
     };
     let blank = Endpoint {
-        id: id.clone(),
-        name: id.to_string(),
-        owner: caller.0.owner.clone(),
-        template,
         version: 0,
-        created_at: state.jobs.now(),
-        scaling: Scaling::default(),
-        execution_timeout_ms: EXECUTION_TIMEOUT_MS.default,
-        limits: SandboxLimits::default(),
-        allowed_hosts: AllowedHosts::default(),
-        env: std::collections::BTreeMap::new(),
-        webhook_secrets: WebhookSecrets::generate(),
+        ..Endpoint::new(id.clone(), caller.0.owner.clone(), template, state.jobs.now())
     };
     let endpoint = state
         .catalog

@@ -167,24 +167,7 @@ fn filter(state: &ApiState, query: &str) -> Result<TemplateFilter, ApiError> {
 }
 
 fn blank(id: TemplateId, owner: OwnerId) -> Template {
-    Template {
-        id,
-        owner,
-        name: String::new(),
-        image: String::new(),
-        container_disk_gb: 0,
-        volume_gb: 0,
-        volume_mount_path: String::new(),
-        registry_auth: String::new(),
-        entrypoint: vec![],
-        start_command: vec![],
-        env: std::collections::BTreeMap::new(),
-        ports: vec![],
-        readme: String::new(),
-        is_public: false,
-        is_platform: false,
-        is_serverless: true,
-    }
+    Template { name: String::new(), ..Template::new(id, owner, "") }
 }
 
 /// The template with the given fields changed, when the result is a template that may exist.

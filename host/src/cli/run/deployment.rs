@@ -1,14 +1,12 @@
 //! What a host would have stored about the handler of a local run.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{ComponentDigest, Deployment, Endpoint, SandboxLimits, Scaling};
+use gristmill_core::endpoint::{ComponentDigest, Deployment, Endpoint, SandboxLimits};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::template::Template;
 use gristmill_core::time::{Clock as _, SystemClock};
-use gristmill_core::webhook::WebhookSecrets;
 
 use super::RunArgs;
 use crate::cli::parse;
@@ -21,13 +19,6 @@ pub(super) fn local(args: RunArgs, component: ComponentDigest) -> Deployment {
     let owner = OwnerId::new(NAME).expect("the name is an id");
     let template = TemplateId::new(NAME).expect("the name is an id");
     let endpoint = Endpoint {
-        id: EndpointId::new(NAME).expect("the name is an id, and not reserved"),
-        name: NAME.to_owned(),
-        owner: owner.clone(),
-        template: template.clone(),
-        version: 1,
-        created_at: SystemClock.now(),
-        scaling: Scaling::default(),
         execution_timeout_ms: args.timeout_ms,
         limits: SandboxLimits {
             memory_bytes_max: args.memory_mib << 20,
@@ -35,26 +26,17 @@ pub(super) fn local(args: RunArgs, component: ComponentDigest) -> Deployment {
             metering: args.metering,
         },
         allowed_hosts: AllowedHosts::new(args.allowed_hosts),
-        env: BTreeMap::new(),
-        webhook_secrets: WebhookSecrets::generate(),
+        ..Endpoint::new(
+            EndpointId::new(NAME).expect("the name is an id, and not reserved"),
+            owner.clone(),
+            template.clone(),
+            SystemClock.now(),
+        )
     };
     let template = Template {
-        id: template,
-        owner,
-        name: NAME.to_owned(),
-        image: format!("{NAME}:latest"),
-        container_disk_gb: 0,
-        volume_gb: 0,
-        volume_mount_path: String::new(),
-        registry_auth: String::new(),
-        entrypoint: Vec::new(),
         start_command: args.args,
         env: parse::environment(args.env),
-        ports: Vec::new(),
-        readme: String::new(),
-        is_public: false,
-        is_platform: false,
-        is_serverless: true,
+        ..Template::new(template, owner, &format!("{NAME}:latest"))
     };
     Deployment {
         endpoint: Arc::new(endpoint),
