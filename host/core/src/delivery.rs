@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use crate::id::{EndpointId, JobId};
 use crate::job::JobStatus;
 use crate::payload::Json;
+use crate::record::JobRecord;
 use crate::store::StoreError;
 use crate::time::Timestamp;
 
@@ -86,6 +87,24 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// The delivery that tells `url` how the job ended, due at once.
+    pub fn pending(id: DeliveryId, record: &JobRecord, url: String, body_bytes: u64) -> Self {
+        let created_at = record.finished_at.unwrap_or(record.created_at);
+        Self {
+            id,
+            endpoint: record.endpoint.clone(),
+            job: record.id,
+            job_status: record.status,
+            job_retries: record.retries,
+            url,
+            body_bytes,
+            created_at,
+            state: DeliveryState::Pending { due_at: created_at },
+            attempts: 0,
+            last: AttemptReport::default(),
+        }
+    }
+
     /// The `webhook-id`: the same for each attempt, and another one for each end of a job.
     pub fn webhook_id(&self) -> String {
         format!("msg_{}_{}", self.job, self.job_retries)

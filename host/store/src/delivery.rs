@@ -49,20 +49,7 @@ pub(crate) fn add(
         | JobStatus::TimedOut => None,
     };
     let body = webhook_body(record, output.as_ref(), &input.body, &url);
-    let created_at = record.finished_at.unwrap_or(record.created_at);
-    let delivery = Delivery {
-        id: new.id,
-        endpoint: record.endpoint.clone(),
-        job: record.id,
-        job_status: record.status,
-        job_retries: record.retries,
-        url,
-        body_bytes: body.len() as u64,
-        created_at,
-        state: DeliveryState::Pending { due_at: created_at },
-        attempts: 0,
-        last: AttemptReport::default(),
-    };
+    let delivery = Delivery::pending(new.id, record, url, body.len() as u64);
     insert(db, endpoint, &delivery)?;
     db.prepare_cached("INSERT INTO delivery_body (seq, body) VALUES (?1, ?2)")?
         .execute(params![integer(new.id.0), body])?;

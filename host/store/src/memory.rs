@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
 use gristmill_core::delivery::{
-    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryState, DeliveryStore, DueDeliveries,
+    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries,
 };
 use gristmill_core::document::webhook_body;
 use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
@@ -330,20 +330,8 @@ fn deliver(
         other => other.clone(),
     };
     let body = webhook_body(&record, output.as_ref(), &job.new.input, &url);
-    let (id, created_at) = (outbox.next_id(), job.finished_at?);
-    let delivery = Delivery {
-        id,
-        endpoint: record.endpoint,
-        job: record.id,
-        job_status: record.status,
-        job_retries: record.retries,
-        url,
-        body_bytes: body.len() as u64,
-        created_at,
-        state: DeliveryState::Pending { due_at: created_at },
-        attempts: 0,
-        last: AttemptReport::default(),
-    };
+    let delivery = Delivery::pending(outbox.next_id(), &record, url, body.len() as u64);
+    let id = delivery.id;
     bodies.insert(id, Json::from_stored(body));
     Some(delivery)
 }

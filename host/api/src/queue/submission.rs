@@ -2,6 +2,8 @@
 //! that we do not know, and values that are null, are as if they were not there.
 
 use bytes::Bytes;
+use gristmill_core::id::OwnerId;
+use gristmill_core::jobs::{SubmitMode, SubmitRequest};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::PolicyRequest;
 use gristmill_core::record::S3Config;
@@ -13,10 +15,18 @@ use crate::error::ApiError;
 /// What a client submitted.
 #[derive(Debug)]
 pub(crate) struct Submission {
-    pub(crate) input: Json,
-    pub(crate) webhook: Option<String>,
-    pub(crate) policy: PolicyRequest,
-    pub(crate) s3_config: Option<S3Config>,
+    input: Json,
+    webhook: Option<String>,
+    policy: PolicyRequest,
+    s3_config: Option<S3Config>,
+}
+
+impl Submission {
+    /// What `owner` asks for with this body.
+    pub(crate) fn into_request(self, owner: OwnerId, mode: SubmitMode) -> SubmitRequest {
+        let Self { input, webhook, policy, s3_config } = self;
+        SubmitRequest { owner, input, policy, webhook, s3_config, mode }
+    }
 }
 
 #[derive(Deserialize)]

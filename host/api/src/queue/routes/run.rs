@@ -4,7 +4,7 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::IntoResponse;
 use gristmill_core::job::JobStatus;
-use gristmill_core::jobs::{SubmitMode, SubmitRequest};
+use gristmill_core::jobs::SubmitMode;
 use gristmill_core::limits::RUN_BODY_BYTES_MAX;
 
 use crate::error::ApiError;
@@ -21,14 +21,7 @@ pub(crate) async fn run(
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&parts.headers, body, RUN_BODY_BYTES_MAX).await?;
     let submission = submission::parse(&body.bytes)?;
-    let request = SubmitRequest {
-        owner: call.key.owner.clone(),
-        input: submission.input,
-        policy: submission.policy,
-        webhook: submission.webhook,
-        s3_config: submission.s3_config,
-        mode: SubmitMode::Async,
-    };
+    let request = submission.into_request(call.key.owner.clone(), SubmitMode::Async);
     let id = state.jobs.submit(&call.deployment, request).await?;
     Ok(Accepted::new(id, JobStatus::InQueue))
 }

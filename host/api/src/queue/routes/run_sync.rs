@@ -4,7 +4,7 @@ use axum::Extension;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::HeaderValue;
 use axum::response::Response;
-use gristmill_core::jobs::{SubmitMode, SubmitRequest};
+use gristmill_core::jobs::SubmitMode;
 use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
 
 use crate::error::ApiError;
@@ -24,14 +24,8 @@ pub(crate) async fn run_sync(
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&parts.headers, body, RUN_SYNC_BODY_BYTES_MAX).await?;
     let submission = submission::parse(&body.bytes)?;
-    let request = SubmitRequest {
-        owner: call.key.owner.clone(),
-        input: submission.input,
-        policy: submission.policy,
-        webhook: submission.webhook,
-        s3_config: submission.s3_config,
-        mode: SubmitMode::Sync { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) },
-    };
+    let mode = SubmitMode::Sync { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) };
+    let request = submission.into_request(call.key.owner.clone(), mode);
     let id = state.jobs.submit(&call.deployment, request).await?;
     drop(body); // the job is stored; its body is no longer in flight
     let document = state.jobs.wait_until_final(&call.deployment.endpoint.id, id, wait).await?;
