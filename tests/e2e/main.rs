@@ -11,12 +11,14 @@
 )]
 
 mod auth;
+mod big_streams;
 mod bounds;
 mod cancel;
 mod deploy;
 mod durability;
 mod errors;
 mod health;
+mod idempotency;
 mod isolation;
 mod lifecycle;
 mod policy;
@@ -24,9 +26,11 @@ mod priority;
 mod progress;
 mod purge;
 mod rate_limits;
+mod requests;
 mod retry;
 mod sandbox;
 mod sandbox_network;
+mod secrets;
 mod stream;
 mod stream_events;
 mod stream_sizes;

@@ -1,7 +1,7 @@
 //! Rate limits: at most N calls of an operation in ten seconds, for each endpoint and key owner.
 
 use futures::future::join_all;
-use gristmill_tests::{Client, guests, shared_host};
+use gristmill_tests::{Client, TestHost, guests, shared_host};
 use serde_json::{Value, json};
 
 /// The documented limit of `/run`, in calls per ten seconds.
@@ -79,4 +79,31 @@ async fn the_third_purge_in_ten_seconds_is_refused() {
     let refused = host.client.purge(&endpoint).await;
     assert_eq!(refused.header("ratelimit-policy"), Some("\"purge-queue\";q=2;w=10"));
     refused.refused(429);
+}
+
+#[tokio::test]
+async fn callers_without_a_key_are_limited_by_their_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.toml");
+    let limit = "[rate-limits.unauthenticated]\ncalls-per-10s = 20\n";
+    std::fs::write(&config, limit).unwrap();
+    let host = TestHost::start_with(&["--config", config.to_str().unwrap()]);
+    let client = host.client();
+    let strangers = [client.with_authorization(None), client.with_key("gm_0000_wrong")];
+    let mut statuses = vec![];
+    for n in 0..30 {
+        // Each of these asks for something without a key that opens it.
+        let stranger = &strangers[n % 2];
+        let path = ["/v1/templates", "/v2/x/health", "/nowhere"][n % 3];
+        statuses.push(stranger.get(path).await.status);
+    }
+    let let_in = statuses.iter().filter(|status| matches!(status, 401 | 404)).count();
+    assert!((20..30).contains(&let_in), "{statuses:?}");
+    assert!(statuses[29] == 429, "{statuses:?}");
+    let refused = strangers[0].get("/v1/templates").await;
+    let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=10).contains(&wait), "{wait}");
+    assert!(refused.refused(429).contains("without a valid API key"), "{refused:?}");
+    // A valid key from the same address is not affected.
+    client.get("/v1/templates").await.ok();
 }

@@ -13,9 +13,6 @@ fn host(receivers: &[&Receiver], interval_ms: u64) -> TestHost {
     for receiver in receivers {
         arguments.extend(["--webhook-allow".to_owned(), receiver.host()]);
     }
-    // A few bytes for each test, for as long as its process lives.
-    let arguments: Vec<&'static str> =
-        arguments.into_iter().map(|argument| &*argument.leak()).collect();
     TestHost::start_with(&arguments)
 }
 

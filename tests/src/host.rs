@@ -35,7 +35,7 @@ const TEMPLATE_FIELDS: [&str; 9] = [
 pub struct TestHost {
     process: HostProcess,
     folder: TempDir,
-    arguments: Vec<&'static str>,
+    arguments: Vec<String>,
     admin_key: String,
     uploaded: Mutex<HashSet<PathBuf>>,
 }
@@ -43,16 +43,16 @@ pub struct TestHost {
 impl TestHost {
     /// Starts one.
     pub fn start() -> Self {
-        Self::start_with(&[])
+        Self::start_with::<&str>(&[])
     }
 
     /// Starts one with further arguments of `serve`.
-    pub fn start_with(arguments: &[&'static str]) -> Self {
+    pub fn start_with<S: AsRef<str>>(arguments: &[S]) -> Self {
         let folder = tempfile::Builder::new().prefix("gristmill-test-").tempdir().unwrap();
         let (data, log) = (folder.path().join("data"), folder.path().join("log"));
-        let process = HostProcess::start(&data, &log, arguments);
+        let arguments: Vec<_> = arguments.iter().map(|text| text.as_ref().to_owned()).collect();
+        let process = HostProcess::start(&data, &log, &arguments);
         let admin_key = fs::read_to_string(data.join("admin.key")).unwrap().trim().to_owned();
-        let arguments = arguments.to_vec();
         Self { process, folder, arguments, admin_key, uploaded: Mutex::default() }
     }
 

@@ -47,7 +47,7 @@ pub(crate) struct HostProcess {
 
 impl HostProcess {
     /// Starts the binary on `data_dir`; its standard error is appended to `log`.
-    pub(crate) fn start(data_dir: &Path, log: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn start(data_dir: &Path, log: &Path, arguments: &[String]) -> Self {
         let log_file = File::options().create(true).append(true).open(log).unwrap();
         let mut child = command()
             .args(["serve", "--listen", "127.0.0.1:0", "--json", "--data-dir"])

@@ -49,6 +49,7 @@ enum Op {
     Sha256,
     Fetch,
     Remember,
+    S3,
 }
 
 #[derive(Serialize)]
@@ -65,6 +66,7 @@ enum Output {
     Args { args: Vec<String> },
     Sha256 { sha256: String },
     Fetched { status: u16, length: usize, body: Option<String> },
+    S3 { s3: Option<String> },
     Remembered { remembered: Option<Box<RawValue>> },
 }
 
@@ -78,13 +80,14 @@ fn play(ctx: &Context, input: Input) -> Result<Output, Error> {
         Op::Stream => ops::stream(ctx, input.count.unwrap_or(3), delay),
         Op::Progress => Ok(ops::progress(ctx, input.steps.unwrap_or(3), delay)),
         Op::Output => Ok(Output::Text("x".repeat(bytes))),
-        Op::Chunk => ops::chunk(ctx, bytes),
+        Op::Chunk => ops::chunks(ctx, input.count.unwrap_or(1), bytes),
         Op::Stdout => ops::stdout(bytes),
         Op::Env => Ok(ops::env(&required("name", input.name)?)),
         Op::Args => Ok(Output::Args { args: std::env::args().collect() }),
         Op::Sha256 => Ok(ops::sha256(input.rounds.unwrap_or(1))),
         Op::Fetch => ops::fetch(ctx, required("url", input.url)?),
         Op::Remember => Ok(ops::remember(input.value)),
+        Op::S3 => Ok(ops::s3(ctx)),
 
         Op::Spin => limits::spin(),
         Op::SleepForever => limits::sleep_forever(),

@@ -43,8 +43,12 @@ pub fn progress(ctx: &Context, steps: u64, delay: Duration) -> Output {
     Output::Done { done: steps }
 }
 
-pub fn chunk(ctx: &Context, bytes: usize) -> Result<Output, Error> {
-    ctx.emit(&"x".repeat(bytes))?;
+/// Emits `count` strings of this size.
+pub fn chunks(ctx: &Context, count: u64, bytes: usize) -> Result<Output, Error> {
+    let chunk = "x".repeat(bytes);
+    for _ in 0..count {
+        ctx.emit(&chunk)?;
+    }
     Ok(Output::Nothing)
 }
 
@@ -72,7 +76,21 @@ pub fn sha256(rounds: u64) -> Output {
     for _ in 0..rounds {
         digest = Sha256::digest(&digest).to_vec();
     }
-    Output::Sha256 { sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect() }
+    Output::Sha256 { sha256: hex(&digest) }
+}
+
+/// Proves that the `s3Config` has arrived without telling it: the SHA-256 of its four fields, each
+/// on a line of its own.
+pub fn s3(ctx: &Context) -> Output {
+    let digest = ctx.s3_config().map(|s3| {
+        let lines = [s3.access_id, s3.access_secret, s3.bucket_name, s3.endpoint_url].join("\n");
+        hex(&Sha256::digest(lines))
+    });
+    Output::S3 { s3: digest }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub fn fetch(ctx: &Context, url: String) -> Result<Output, Error> {

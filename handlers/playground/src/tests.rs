@@ -1,4 +1,4 @@
-use gristmill_sdk::Error;
+use gristmill_sdk::{Error, S3Config};
 use gristmill_sdk::http::Response;
 use gristmill_sdk::testing::TestContext;
 use serde_json::json;
@@ -31,6 +31,9 @@ fn stream_and_chunk_emit_and_return_nothing() {
     assert_eq!(ctx.run_json(play, r#"{"op":"stream","count":2}"#).unwrap(), "null");
     assert_eq!(ctx.run_json(play, r#"{"op":"chunk","bytes":3}"#).unwrap(), "null");
     assert_eq!(ctx.outputs(), [json!({ "i": 0 }), json!({ "i": 1 }), json!("xxx")]);
+    let ctx = TestContext::new();
+    assert_eq!(ctx.run_json(play, r#"{"op":"chunk","bytes":1,"count":2}"#).unwrap(), "null");
+    assert_eq!(ctx.outputs(), [json!("x"), json!("x")]);
 }
 
 #[test]
@@ -99,4 +102,21 @@ fn an_unknown_op_lists_the_known_ones() {
         "{message}"
     );
     assert!(message.contains("`remember`"), "{message}");
+}
+
+#[test]
+fn s3_settings_are_proven_and_not_told() {
+    assert_eq!(run(r#"{"op":"s3"}"#), r#"{"s3":null}"#);
+    let config = S3Config {
+        access_id: "a".into(),
+        access_secret: "b".into(),
+        bucket_name: "c".into(),
+        endpoint_url: "d".into(),
+    };
+    let ctx = TestContext::new().with_s3_config(config);
+    assert_eq!(
+        ctx.run_json(play, r#"{"op":"s3"}"#).unwrap(),
+        // printf 'a\nb\nc\nd' | sha256sum
+        r#"{"s3":"f729ae0cbcc8241ebb6918af712a88d5ca2c13f7fbe08f809aa297bfdf99fbe4"}"#
+    );
 }

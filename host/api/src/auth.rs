@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{Extensions, HeaderMap, header};
 use gristmill_core::id::EndpointId;
 use gristmill_core::key::{ApiKey, Scope};
 
@@ -51,16 +51,27 @@ impl FromRequestParts<ApiState> for ManagementCaller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        identify(&parts.headers, state, Form::Bearer).map(Self)
+        identify(&parts.headers, &parts.extensions, state, Form::Bearer).map(Self)
     }
 }
 
 /// The key that the call carries.
+///
+/// # Errors
+/// 401 without a valid key; 429 when too many such calls come from one address.
 pub(crate) fn identify(
     headers: &HeaderMap,
+    extensions: &Extensions,
     state: &ApiState,
     form: Form,
 ) -> Result<Arc<ApiKey>, ApiError> {
+    valid_key(headers, state, form).or_else(|refusal| {
+        state.strangers.admit(extensions)?;
+        Err(refusal)
+    })
+}
+
+fn valid_key(headers: &HeaderMap, state: &ApiState, form: Form) -> Result<Arc<ApiKey>, ApiError> {
     let header = headers.get(header::AUTHORIZATION).ok_or_else(|| {
         unauthorized("no API key: send the header `Authorization: Bearer <API key>`")
     })?;

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{ApiError, ErrorCode};
 
@@ -24,6 +24,9 @@ const TURN_WAIT: Duration = Duration::from_secs(10);
 
 /// A body whose next bytes do not come for this long is given up: 408.
 const IDLE_WAIT: Duration = Duration::from_secs(30);
+
+/// And so is one that comes slower than this once [`IDLE_WAIT`] is over.
+const BYTES_PER_SECOND_MIN: usize = 16 << 10;
 
 /// Reads bodies within one common bound.
 #[derive(Debug, Clone)]
@@ -69,7 +72,12 @@ impl BodyReader {
         // The usual body is one frame, which is kept as it is; more frames are gathered.
         let mut bytes = Bytes::new();
         let mut gathered = BytesMut::new();
-        while let Some(data) = next_data(&mut body).await? {
+        let started = Instant::now();
+        let deadline = |bytes: usize| {
+            let seconds = (bytes / BYTES_PER_SECOND_MIN) as u64;
+            (started + IDLE_WAIT + Duration::from_secs(seconds)).min(Instant::now() + IDLE_WAIT)
+        };
+        while let Some(data) = next_data(&mut body, deadline(bytes.len() + gathered.len())).await? {
             if bytes.len() + gathered.len() + data.len() > bytes_max {
                 return Err(too_large(bytes_max));
             }
@@ -103,13 +111,13 @@ impl BodyReader {
 }
 
 /// The next bytes of a body; `None` at its end.
-async fn next_data(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
+async fn next_data(body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
     loop {
-        let frame = timeout(IDLE_WAIT, body.frame()).await.map_err(|_| {
-            let seconds = IDLE_WAIT.as_secs();
+        let frame = timeout_at(deadline, body.frame()).await.map_err(|_| {
+            let (seconds, kib) = (IDLE_WAIT.as_secs(), BYTES_PER_SECOND_MIN >> 10);
             ApiError::new(
                 ErrorCode::RequestTimeout,
-                format!("the body stopped: no byte came for {seconds} s"),
+                format!("the body stopped for {seconds} s, or came slower than {kib} KiB/s"),
             )
         })?;
         let Some(frame) = frame else { return Ok(None) };

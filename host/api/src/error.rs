@@ -29,6 +29,7 @@ pub(crate) enum ErrorCode {
     PayloadTooLarge,
     RequestTimeout,
     Conflict,
+    IdempotencyMismatch,
     QueueFull,
     RateLimited,
     ConcurrencyLimited,
@@ -45,6 +46,7 @@ impl ErrorCode {
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
             Self::QueueFull | Self::RateLimited | Self::ConcurrencyLimited => {
                 StatusCode::TOO_MANY_REQUESTS
             }
@@ -62,6 +64,7 @@ impl ErrorCode {
             Self::PayloadTooLarge => "payload_too_large",
             Self::RequestTimeout => "request_timeout",
             Self::Conflict => "conflict",
+            Self::IdempotencyMismatch => "idempotency_mismatch",
             Self::QueueFull => "queue_full",
             Self::RateLimited => "rate_limited",
             Self::ConcurrencyLimited => "concurrency_limited",
@@ -83,6 +86,7 @@ impl ErrorCode {
             | Self::PayloadTooLarge
             | Self::RequestTimeout
             | Self::Conflict
+            | Self::IdempotencyMismatch
             // The limiter knows better.
             | Self::RateLimited
             | Self::Internal => None,
@@ -177,6 +181,7 @@ impl From<SubmitError> for ApiError {
         match error {
             SubmitError::Policy(error) => Self::bad_request(error.to_string()),
             SubmitError::Store(error) => error.into(),
+            SubmitError::KeyReused => Self::new(ErrorCode::IdempotencyMismatch, error.to_string()),
         }
     }
 }

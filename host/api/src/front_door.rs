@@ -46,7 +46,7 @@ pub(crate) async fn enter(
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let key = auth::identify(request.headers(), &state, Form::BearerOrBare)?;
+    let key = auth::identify(request.headers(), request.extensions(), &state, Form::BearerOrBare)?;
     let text = path.iter().find_map(|(name, value)| (name == "endpoint").then_some(value));
     let text = text.unwrap_or_default();
     let not_found = || ApiError::not_found(format!("endpoint `{text}` not found"));

@@ -19,7 +19,10 @@ mod queue;
 mod rate_limit;
 mod router;
 mod state;
+mod strangers;
+mod wire_time;
 
 pub use rate_limit::RateLimits;
 pub use router::router;
 pub use state::ApiState;
+pub use strangers::{AddressLimit, PeerAddress};

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ApiError, ErrorCode};
+use crate::strangers::AddressLimit;
 
 /// Most entries at one time.
 const ENTRIES_MAX: usize = 100_000;
@@ -37,6 +38,7 @@ pub(crate) enum Operation {
     Retry,
     PurgeQueue,
     Health,
+    Requests,
 }
 
 impl Operation {
@@ -46,7 +48,7 @@ impl Operation {
             Self::Run | Self::RunSync | Self::Cancel | Self::Retry | Self::PurgeQueue => {
                 Scope::Submit
             }
-            Self::Status | Self::Stream | Self::Health => Scope::Read,
+            Self::Status | Self::Stream | Self::Health | Self::Requests => Scope::Read,
         }
     }
 
@@ -60,6 +62,7 @@ impl Operation {
             Self::Retry => "retry",
             Self::PurgeQueue => "purge-queue",
             Self::Health => "health",
+            Self::Requests => "requests",
         }
     }
 }
@@ -80,6 +83,10 @@ pub struct RateLimits {
     pub cancel: OperationLimit,
     /// `/purge-queue`.
     pub purge_queue: OperationLimit,
+    /// `/requests`.
+    pub requests: OperationLimit,
+    /// Calls without a valid key, for each address.
+    pub unauthenticated: AddressLimit,
 }
 
 impl Default for RateLimits {
@@ -96,6 +103,8 @@ impl Default for RateLimits {
             stream: limit(2_000, Some(400), 400),
             cancel: limit(100, Some(20), 20),
             purge_queue: limit(2, None, 0),
+            requests: limit(10, Some(2), 0),
+            unauthenticated: AddressLimit::default(),
         }
     }
 }
@@ -110,6 +119,7 @@ impl RateLimits {
             Operation::Stream => Some(&self.stream),
             Operation::Cancel => Some(&self.cancel),
             Operation::PurgeQueue => Some(&self.purge_queue),
+            Operation::Requests => Some(&self.requests),
             // The documented service names no limit for these, and both are cheap.
             Operation::Retry | Operation::Health => None,
         }
@@ -242,12 +252,8 @@ impl Entry {
 fn too_many(operation: Operation, calls: u32, retry_after: Duration) -> ApiError {
     let name = operation.as_str();
     let sentence = format!("too many calls of {name}: at most {calls} in 10 seconds");
-    let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
-    ApiError::new(ErrorCode::RateLimited, sentence).with_refusal(Refusal {
-        operation: name,
-        calls,
-        retry_after_s: seconds.max(1),
-    })
+    let refusal = Refusal::new(name, calls, retry_after);
+    ApiError::new(ErrorCode::RateLimited, sentence).with_refusal(refusal)
 }
 
 fn too_many_at_once(operation: Operation, cap: u32) -> ApiError {
@@ -266,6 +272,12 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
+    /// Of a call beyond the `calls` of `operation`; after `wait` one is admitted.
+    pub(crate) fn new(operation: &'static str, calls: u32, wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self { operation, calls, retry_after_s: seconds.max(1) }
+    }
+
     /// `Retry-After`, and the fields of the IETF draft on rate limit headers.
     pub(crate) fn write(self, headers: &mut HeaderMap) {
         let Self { operation, calls, retry_after_s } = self;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use axum::extract::DefaultBodyLimit;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{Request, Response};
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::routing::{MethodRouter, get, post, put};
@@ -69,6 +70,7 @@ fn queue_api(state: &ApiState, shape: StreamShape) -> Router<ApiState> {
         .route("/{endpoint}/cancel/{job}", behind(On::Cancel, post(routes::cancel)))
         .route("/{endpoint}/retry/{job}", behind(On::Retry, post(routes::retry)))
         .route("/{endpoint}/purge-queue", behind(On::PurgeQueue, post(routes::purge_queue)))
+        .route("/{endpoint}/requests", behind(On::Requests, get(routes::requests)))
         .route("/{endpoint}/health", behind(On::Health, get(routes::health)))
         .layer(Extension(shape))
 }
@@ -107,13 +109,18 @@ where
     get(handler.clone()).post(handler)
 }
 
-async fn unknown_route(uri: axum::http::Uri) -> ApiError {
-    ApiError::not_found(format!("there is no route `{}`", uri.path()))
+async fn unknown_route(State(state): State<ApiState>, request: Request<Body>) -> ApiError {
+    let unknown = ApiError::not_found(format!("there is no route `{}`", request.uri().path()));
+    state.strangers.admit(request.extensions()).err().unwrap_or(unknown)
 }
 
 /// Here the path has lost its prefix.
-async fn unknown_management_route(uri: axum::http::Uri) -> ApiError {
-    ApiError::not_found(format!("there is no route `/v1{}`", uri.path()))
+async fn unknown_management_route(
+    State(state): State<ApiState>,
+    request: Request<Body>,
+) -> ApiError {
+    let unknown = ApiError::not_found(format!("there is no route `/v1{}`", request.uri().path()));
+    state.strangers.admit(request.extensions()).err().unwrap_or(unknown)
 }
 
 async fn method_not_allowed(method: axum::http::Method) -> ApiError {
@@ -124,7 +131,7 @@ async fn method_not_allowed(method: axum::http::Method) -> ApiError {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the layer's signature")]
-fn panicked(cause: Box<dyn std::any::Any + Send>) -> Response<axum::body::Body> {
+fn panicked(cause: Box<dyn std::any::Any + Send>) -> Response<Body> {
     use axum::response::IntoResponse as _;
     let message = cause
         .downcast_ref::<String>()

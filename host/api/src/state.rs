@@ -11,6 +11,7 @@ use gristmill_core::workers::Workers;
 
 use crate::body::BodyReader;
 use crate::rate_limit::{RateLimiter, RateLimits};
+use crate::strangers::Strangers;
 
 /// What the routes work on.
 #[derive(Debug, Clone)]
@@ -24,6 +25,7 @@ pub struct ApiState {
     pub(crate) deliveries: Arc<dyn DeliveryStore>,
     pub(crate) bodies: BodyReader,
     pub(crate) limiter: Arc<RateLimiter>,
+    pub(crate) strangers: Arc<Strangers>,
     pub(crate) brand: Arc<str>,
 }
 
@@ -48,6 +50,7 @@ impl ApiState {
             store: store.clone(),
             deliveries: store,
             bodies: BodyReader::new(),
+            strangers: Arc::new(Strangers::new(limits.unauthenticated)),
             limiter: Arc::new(RateLimiter::new(limits)),
             brand: brand.into(),
         }

@@ -8,15 +8,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::endpoint::Deployment;
 use crate::id::{EndpointId, JobId, OwnerId, Submission};
+use crate::idempotency::Idempotency;
 use crate::job::JobStatus;
 use crate::limits::{
     RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX,
 };
+use crate::listing::{JobPage, JobQuery};
 use crate::payload::Json;
 use crate::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
 use crate::record::{JobCounts, JobRecord, NewJob, S3Config};
 use crate::signals::Signals;
-use crate::store::{JobStore, RetryAnswer, StoreError};
+use crate::store::{JobStore, RetryAnswer, StoreError, SubmitAnswer};
 use crate::stream::{Position, StreamPage, list_of_outputs};
 use crate::time::Timestamp;
 use crate::workers::{WorkerCounts, Workers};
@@ -36,6 +38,17 @@ pub struct SubmitRequest {
     pub s3_config: Option<S3Config>,
     /// By which operation, and for how long its result shall be kept.
     pub mode: SubmitMode,
+    /// What makes the submission recognisable when it comes again.
+    pub idempotency: Option<Idempotency>,
+}
+
+/// A submission that was accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Submitted {
+    /// Its job.
+    pub id: JobId,
+    /// Whether it came before; its job may be gone by now.
+    pub is_repeat: bool,
 }
 
 /// By which operation a job is submitted.
@@ -59,6 +72,9 @@ pub enum SubmitError {
     /// The store did not take the job.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The submission's key belongs to another one.
+    #[error("this Idempotency-Key was sent before with another operation or body")]
+    KeyReused,
 }
 
 /// A job as a client sees it.
@@ -107,6 +123,7 @@ impl Jobs {
     }
 
     /// Stores a job and returns its id; then the job is on stable storage, and may already run.
+    /// A submission that came before is the job that it became then.
     ///
     /// # Errors
     /// [`SubmitError`]; nothing was stored.
@@ -114,7 +131,7 @@ impl Jobs {
         &self,
         deployment: &Deployment,
         request: SubmitRequest,
-    ) -> Result<JobId, SubmitError> {
+    ) -> Result<Submitted, SubmitError> {
         if self.draining.is_cancelled() {
             return Err(StoreError::Closed.into());
         }
@@ -125,7 +142,8 @@ impl Jobs {
             SubmitMode::Sync { wait_ms } => (Submission::Sync, wait_ms.max(RETENTION_SYNC_MS_MIN)),
         };
         let id = JobId::generate(submission, self.store.node());
-        self.store
+        let answer = self
+            .store
             .submit(NewJob {
                 id,
                 endpoint: deployment.endpoint.id.clone(),
@@ -135,9 +153,14 @@ impl Jobs {
                 retention_ms,
                 webhook: request.webhook,
                 s3_config: request.s3_config,
+                idempotency: request.idempotency,
             })
             .await?;
-        Ok(id)
+        match answer {
+            SubmitAnswer::Queued => Ok(Submitted { id, is_repeat: false }),
+            SubmitAnswer::Repeated(id) => Ok(Submitted { id, is_repeat: true }),
+            SubmitAnswer::KeyReused => Err(SubmitError::KeyReused),
+        }
     }
 
     /// The job, with its output when it has one. `None`: unknown, or gone.
@@ -301,6 +324,19 @@ impl Jobs {
         ttl_ms: u64,
     ) -> Result<(), StoreError> {
         self.store.shorten_ttl(endpoint, id, ttl_ms).await
+    }
+
+    /// The endpoint's jobs, newest first, and the time at which they were read.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn list(
+        &self,
+        endpoint: &EndpointId,
+        query: &JobQuery,
+    ) -> Result<(JobPage, Timestamp), StoreError> {
+        let page = self.store.list(endpoint, query).await?;
+        Ok((page, self.store.now()))
     }
 
     /// The endpoint's jobs and workers.

@@ -14,6 +14,13 @@ pub const RUN_BODY_BYTES_MAX: usize = 10 * MIB;
 /// Largest body of `/runsync`, in bytes (20 MiB). Enforced like [`RUN_BODY_BYTES_MAX`].
 pub const RUN_SYNC_BODY_BYTES_MAX: usize = 20 * MIB;
 
+/// Deepest nesting of objects and lists in an input. Deeper ones are refused with 400: common JSON
+/// readers, that of the Rust SDK among them, give up there or run out of stack later.
+pub const JSON_NESTING_MAX: usize = 128;
+
+/// `limit` of `/requests`; a number outside is refused with 400.
+pub const LIST_JOBS: Bounds = Bounds { min: 1, default: 100, max: 1_000 };
+
 /// Largest `output` of a job, in bytes (20 MiB). A handler that returns more fails its job.
 pub const OUTPUT_BYTES_MAX: usize = 20 * MIB;
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::{EndpointId, JobId, OwnerId, WorkerId};
+use crate::idempotency::Idempotency;
 use crate::job::{Claim, JobStatus, Verdict};
 use crate::payload::Json;
 use crate::policy::Policy;
@@ -27,6 +28,8 @@ pub struct NewJob {
     pub webhook: Option<String>,
     /// The submission's object-storage settings, for the handler only.
     pub s3_config: Option<S3Config>,
+    /// What makes the submission recognisable when it comes again.
+    pub idempotency: Option<Idempotency>,
 }
 
 /// Object-storage settings, handed to the handler as given. Secret: never logged.

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use crate::id::{EndpointId, JobId, NodeId, WorkerId};
 use crate::job::JobStatus;
+use crate::listing::{JobPage, JobQuery};
 use crate::payload::Json;
 use crate::record::{Chunk, ChunkPage, ClaimedJob, JobCounts, JobRecord, Lease, NewJob, Outcome};
 use crate::time::Timestamp;
@@ -36,11 +37,14 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// The store's time.
     fn now(&self) -> Timestamp;
 
-    /// Adds a job to its endpoint's queue.
+    /// Adds a job to its endpoint's queue, unless it was added before: a submission with an
+    /// [`Idempotency`](crate::idempotency::Idempotency) is remembered for
+    /// [`KEY_LIFE_MS`](crate::idempotency::KEY_LIFE_MS), whatever becomes of its job, as long as
+    /// its endpoint exists.
     ///
     /// # Errors
     /// [`StoreError::QueueFull`] at the bound of the endpoint's queue.
-    async fn submit(&self, job: NewJob) -> Result<(), StoreError>;
+    async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError>;
 
     /// Takes up to one job for each of `workers`, oldest first, low priority after the others.
     /// Does not wait for the disk; the claim is written no later than its result. A job whose
@@ -93,6 +97,9 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// What is known of a job; `None` when it is unknown, gone, or another endpoint's.
     async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError>;
 
+    /// The endpoint's jobs, newest first.
+    async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError>;
+
     /// The input of a job that still exists.
     async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError>;
 
@@ -128,6 +135,18 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
 
     /// Waits until all that was asked for is on disk, then refuses everything.
     async fn close(&self);
+}
+
+/// What became of a submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum SubmitAnswer {
+    /// The job waits.
+    Queued,
+    /// It came before, and became this job, which may be gone by now. Nothing was added.
+    Repeated(JobId),
+    /// Its key came before with something else. Nothing was added.
+    KeyReused,
 }
 
 /// Whether a change that carried a lease was applied.

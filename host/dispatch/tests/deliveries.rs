@@ -16,7 +16,7 @@ use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{NewJob, Outcome};
 use gristmill_core::signals::Signals;
-use gristmill_core::store::{JobStore, StoreError};
+use gristmill_core::store::{JobStore, StoreError, SubmitAnswer};
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::webhook::WebhookSecrets;
@@ -103,8 +103,9 @@ impl Fixture {
             retention_ms: 60_000,
             webhook: Some(webhook.to_owned()),
             s3_config: None,
+            idempotency: None,
         };
-        self.store.submit(job).await.unwrap();
+        assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
         let worker = WorkerId::new("w").unwrap();
         let claimed = self.store.claim(&endpoint(), &[worker]).await.unwrap();
         for job in claimed {

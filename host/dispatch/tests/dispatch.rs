@@ -24,7 +24,7 @@ use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, Runtime, RuntimeLoad, Usage,
 };
 use gristmill_core::signals::Signals;
-use gristmill_core::store::{JobStore, StoreError};
+use gristmill_core::store::{JobStore, StoreError, SubmitAnswer};
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::workers::Workers;
@@ -124,8 +124,9 @@ impl Bench {
             retention_ms: 60_000,
             webhook: None,
             s3_config: None,
+            idempotency: None,
         };
-        self.store.submit(job).await.unwrap();
+        assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
         id
     }
 

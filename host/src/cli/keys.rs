@@ -110,33 +110,19 @@ async fn list(args: ListArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The keys in columns, under their headings.
 fn table(keys: &[KeyDocument]) -> Vec<String> {
-    let headings = ["ID", "SCOPES", "ENDPOINTS", "CREATED", "EXPIRES", "NAME"].map(str::to_owned);
-    let rows: Vec<[String; 6]> = std::iter::once(headings)
-        .chain(keys.iter().map(|key| {
-            [
-                key.id.clone(),
-                key.scopes.join(","),
-                key.endpoints.as_ref().map_or_else(|| "all".to_owned(), |list| list.join(",")),
-                key.created_at.clone(),
-                key.expires_at.clone().unwrap_or_else(|| "never".to_owned()),
-                output::plain(&key.name),
-            ]
-        }))
-        .collect();
-    let widths = rows.iter().fold([0; 6], |mut widths, row| {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-        widths
+    let headings = ["ID", "SCOPES", "ENDPOINTS", "CREATED", "EXPIRES", "NAME"];
+    let rows = keys.iter().map(|key| {
+        [
+            key.id.clone(),
+            key.scopes.join(","),
+            key.endpoints.as_ref().map_or_else(|| "all".to_owned(), |list| list.join(",")),
+            key.created_at.clone(),
+            key.expires_at.clone().unwrap_or_else(|| "never".to_owned()),
+            output::plain(&key.name),
+        ]
     });
-    rows.iter()
-        .map(|row| {
-            let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
-            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-        })
-        .collect()
+    output::table(headings, rows)
 }
 
 async fn revoke(args: RevokeArgs) -> anyhow::Result<()> {

@@ -14,6 +14,7 @@ mod keys;
 mod output;
 mod parse;
 mod progress;
+mod requests;
 mod run;
 pub mod serve;
 mod stream;
@@ -61,6 +62,7 @@ enum Command {
     Purge(health::EndpointArgs),
     /// Count an endpoint's jobs and workers.
     Health(health::EndpointArgs),
+    Requests(requests::RequestsArgs),
     Keys(keys::KeysArgs),
     /// The compiling process of `serve` and `run`.
     #[command(name = COMPILE_COMMAND, hide = true)]
@@ -95,6 +97,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Retry(args) => block_on(job::retry(args)),
         Command::Purge(args) => block_on(health::purge(args)),
         Command::Health(args) => block_on(health::health(args)),
+        Command::Requests(args) => block_on(requests::requests(args)),
         Command::Keys(args) => block_on(keys::keys(args)),
     }
 }
@@ -129,6 +132,7 @@ mod tests {
             "retry a j --json",
             "purge a",
             "health a --json",
+            "requests a --status failed --limit 3 --cursor 9",
             "keys create --name n --scope submit,read --endpoint a --endpoint b",
             "keys list",
             "keys revoke k",
@@ -155,6 +159,8 @@ mod tests {
             "submit a --input {} --timeout-ms 5",
             "status a ../x",
             "health a --url ftp://x",
+            "requests a --limit 0",
+            "requests a --status DONE",
             "keys create --name n --scope root",
             "serve --listen nowhere",
             "serve --max-running-jobs 0",

@@ -55,6 +55,26 @@ pub(crate) fn one_line(json: &str) -> String {
     json.chars().filter(|c| !matches!(c, '\n' | '\r')).collect()
 }
 
+/// Rows in columns, under their headings.
+pub(crate) fn table<const N: usize>(
+    headings: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> Vec<String> {
+    let rows: Vec<_> = std::iter::once(headings.map(str::to_owned)).chain(rows).collect();
+    let widths = rows.iter().fold([0; N], |mut widths, row| {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+        widths
+    });
+    rows.iter()
+        .map(|row| {
+            let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        })
+        .collect()
+}
+
 /// A size as people read it.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];

@@ -41,6 +41,11 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DIR", env = "GRISTMILL_DATA_DIR", hide_env_values = true)]
     pub data_dir: Option<PathBuf>,
 
+    /// The file with the key that stored secrets are encrypted with; made with a new data directory
+    /// [default: secrets.key in it].
+    #[arg(long, value_name = "FILE", env = "GRISTMILL_SECRETS_KEY", hide_env_values = true)]
+    pub secrets_key: Option<PathBuf>,
+
     /// A TOML file with any of these options, without the leading dashes.
     #[arg(long, value_name = "FILE", env = "GRISTMILL_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
@@ -121,6 +126,7 @@ pub struct ServeArgs {
 struct ConfigFile {
     listen: Option<SocketAddr>,
     data_dir: Option<PathBuf>,
+    secrets_key: Option<PathBuf>,
     json: Option<bool>,
     lenient_policy: Option<bool>,
     log: Option<String>,
@@ -141,6 +147,8 @@ pub struct ServeSettings {
     pub listen: SocketAddr,
     /// Where everything is kept.
     pub data_dir: PathBuf,
+    /// Where the key of stored secrets is, unless it is in the data directory.
+    pub secrets_key: Option<PathBuf>,
     /// Whether the ready line and the log are JSON.
     pub is_json: bool,
     /// What happens to a policy out of bounds.
@@ -191,6 +199,7 @@ impl ServeArgs {
                 .clone()
                 .or(file.data_dir)
                 .unwrap_or_else(|| PathBuf::from("./gristmill-data")),
+            secrets_key: self.secrets_key.clone().or(file.secrets_key),
             is_json: self.json.or(file.json).unwrap_or(false),
             strictness: if is_lenient { Strictness::Clamp } else { Strictness::Refuse },
             log: self.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),

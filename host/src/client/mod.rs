@@ -27,7 +27,9 @@ pub(crate) use events::EventStream;
 pub(crate) use management::{
     Deployed, EndpointDocument, KeyDocument, NewKey, TemplateDocument, Upload,
 };
-pub(crate) use queue::{HealthReport, JobDocument, Submission, SubmissionPolicy, status};
+pub(crate) use queue::{
+    HealthReport, JobDocument, RequestList, RequestSummary, Submission, SubmissionPolicy, status,
+};
 
 /// Largest answer that is read, in bytes (64 MiB): three times the largest output.
 const ANSWER_BYTES_MAX: usize = 64 << 20;

@@ -113,6 +113,34 @@ pub(crate) struct WorkersReport {
     pub(crate) unhealthy: u64,
 }
 
+/// A page of an endpoint's jobs.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RequestList {
+    /// The jobs, newest first.
+    pub(crate) requests: Vec<RequestSummary>,
+    /// Where the next page begins.
+    pub(crate) cursor: Option<String>,
+}
+
+/// A job of such a page.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RequestSummary {
+    /// The job's id.
+    pub(crate) id: String,
+    /// Where it is in its life.
+    #[serde(deserialize_with = "status")]
+    pub(crate) status: JobStatus,
+    /// When it was submitted.
+    pub(crate) created_at: String,
+    /// Milliseconds that it waited.
+    pub(crate) delay_time: u64,
+    /// Milliseconds that it ran.
+    pub(crate) execution_time: u64,
+    /// The worker that runs or ran it.
+    pub(crate) worker_id: Option<String>,
+}
+
 /// Reads one of the six states.
 pub(crate) fn status<'de, D: Deserializer<'de>>(from: D) -> Result<JobStatus, D::Error> {
     let text = std::borrow::Cow::<str>::deserialize(from)?;
@@ -200,6 +228,28 @@ impl Client {
     /// Removes all jobs that wait.
     pub(crate) async fn purge(&self, endpoint: &EndpointId) -> Result<Answer, ClientError> {
         self.post(&[MOUNT, endpoint.as_str(), "purge-queue"]).await
+    }
+
+    /// A page of the endpoint's jobs: those with `status`, `limit` of them, after `cursor`.
+    pub(crate) async fn requests(
+        &self,
+        endpoint: &EndpointId,
+        status: Option<JobStatus>,
+        limit: Option<u64>,
+        cursor: Option<&str>,
+    ) -> Result<Answer, ClientError> {
+        let mut url = self.queue_url(endpoint, &["requests"]);
+        let parameters = [
+            ("status", status.map(|status| status.as_str().to_owned())),
+            ("limit", limit.map(|limit| limit.to_string())),
+            ("cursor", cursor.map(str::to_owned)),
+        ];
+        for (name, value) in parameters {
+            if let Some(value) = value {
+                url.query_pairs_mut().append_pair(name, &value);
+            }
+        }
+        self.send(self.request(Method::GET, url)).await
     }
 
     /// The endpoint's health report.

@@ -2,17 +2,20 @@
 //! needs: how many connections there may be, and how long a client may take over its headers.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use gristmill_api::PeerAddress;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tower_http::add_extension::AddExtension;
 use tracing::{debug, warn};
 
 /// Most connections at one time. More wait in the kernel's backlog.
@@ -43,7 +46,7 @@ pub(crate) async fn serve(
             () = stop.cancelled() => break,
             accepted = accept(&listener, &slots) => accepted,
         };
-        let (stream, slot) = match accepted {
+        let (stream, peer, slot) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of file descriptors, usually: give the others time to end.
@@ -52,7 +55,8 @@ pub(crate) async fn serve(
                 continue;
             }
         };
-        let service = TowerToHyperService::new(router.clone());
+        let peer = AddExtension::new(router.clone(), PeerAddress(peer.ip()));
+        let service = TowerToHyperService::new(peer);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let connection = connections.watch(connection.into_owned());
         tokio::spawn(async move {
@@ -68,13 +72,13 @@ pub(crate) async fn serve(
 async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     let slot = slots.clone().acquire_owned().await.expect("the semaphore is never closed");
-    let (stream, _) = listener.accept().await?;
+    let (stream, peer) = listener.accept().await?;
     // Answers are small and complete when they are written; waiting for more would cost up to
     // 40 ms with a client that delays its acknowledgements.
     stream.set_nodelay(true)?;
-    Ok((stream, slot))
+    Ok((stream, peer, slot))
 }
 
 fn builder() -> Builder<TokioExecutor> {

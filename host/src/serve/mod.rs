@@ -66,7 +66,10 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
         &settings.data_dir,
         clock.clone(),
         signals.clone(),
-        gristmill_store::Settings::default(),
+        gristmill_store::Settings {
+            secrets_key: settings.secrets_key.clone(),
+            ..gristmill_store::Settings::default()
+        },
     )?;
     let store = Arc::new(store);
     let catalog = Arc::new(Catalog::open(store.clone()).await?);

@@ -90,7 +90,9 @@ async fn run(dir: &std::path::Path, work: Work, payload_bytes: usize, submitters
             while started.elapsed() < RUN {
                 let job_started = Instant::now();
                 match work {
-                    Work::Submit => store.submit(new_job(&store, &payload)).await.unwrap(),
+                    Work::Submit => {
+                        let _ = store.submit(new_job(&store, &payload)).await.unwrap();
+                    }
                     Work::Life => life(&store, &worker, &payload).await,
                 }
                 latencies_us.push(job_started.elapsed().as_micros());
@@ -114,7 +116,7 @@ async fn life(store: &SqliteStore, worker: &[WorkerId], payload: &Json) {
         let _ = store.finish(job.lease, Outcome::Completed(job.input)).await.unwrap();
     };
     let (submitted, ()) = tokio::join!(submit, perform);
-    submitted.unwrap();
+    let _ = submitted.unwrap();
 }
 
 fn new_job(store: &SqliteStore, payload: &Json) -> NewJob {
@@ -127,6 +129,7 @@ fn new_job(store: &SqliteStore, payload: &Json) -> NewJob {
         retention_ms: 60_000,
         webhook: None,
         s3_config: None,
+        idempotency: None,
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use gristmill_core::delivery::{Delivery, DeliveryId};
 use gristmill_core::id::JobId;
+use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{JobState, JobStatus};
 use gristmill_core::payload::Json;
 
@@ -32,6 +33,8 @@ pub(crate) struct Batch {
     /// Deliveries that go.
     pub(crate) dropped_deliveries: Vec<DeliveryId>,
     pub(crate) forgotten: Vec<EndpointKey>,
+    /// The marks of submissions up to this number go.
+    pub(crate) forgotten_repeats: Option<u64>,
     /// Those who wait for the batch as a whole.
     pub(crate) acks: Vec<Ack>,
     pub(crate) operations: u64,
@@ -50,6 +53,8 @@ pub(crate) struct JobWrite {
     pub(crate) fixed: Fixed,
     pub(crate) row: Row,
     pub(crate) kind: RowWrite,
+    /// Of a new job, also when it has come and gone without a row.
+    pub(crate) idempotency: Option<Idempotency>,
     pub(crate) output: Option<Json>,
     pub(crate) clear_chunks: bool,
     pub(crate) pages: Vec<Page>,
@@ -90,13 +95,16 @@ pub(crate) struct BatchMax {
 impl Batch {
     /// Whether there is nothing to write; there may still be somebody to answer.
     pub(crate) fn is_empty(&self) -> bool {
-        self.jobs.iter().all(|job| matches!(job.kind, RowWrite::NeverWas))
+        let leaves_nothing =
+            |job: &JobWrite| matches!(job.kind, RowWrite::NeverWas) && job.idempotency.is_none();
+        self.jobs.iter().all(leaves_nothing)
             && self.counts.is_empty()
             && self.endpoints.is_empty()
             && self.catalog.is_empty()
             && self.deliveries.is_empty()
             && self.dropped_deliveries.is_empty()
             && self.forgotten.is_empty()
+            && self.forgotten_repeats.is_none()
     }
 }
 
@@ -104,7 +112,8 @@ impl Index {
     /// Takes what was decided first, up to the bounds. Cost: some 100 ns for each job.
     pub(crate) fn take_batch(&mut self, max: BatchMax) -> Batch {
         let dropped_deliveries = std::mem::take(&mut self.dropped_deliveries);
-        let mut batch = Batch { dropped_deliveries, ..Batch::default() };
+        let forgotten_repeats = self.forgotten_repeats.take();
+        let mut batch = Batch { dropped_deliveries, forgotten_repeats, ..Batch::default() };
         while batch.jobs.len() < max.jobs && batch.reserved < max.bytes {
             let Some(task) = self.tasks.pop_front() else { break };
             match task {
@@ -152,6 +161,7 @@ impl Index {
             batch.endpoints.push((job.endpoint, endpoint.name.to_string()));
         }
         let is_gone = job.row.state == JobState::Removed;
+        let idempotency = change.insert.as_ref().and_then(|new| new.idempotency);
         let kind = match change.insert {
             Some(_) if is_gone => RowWrite::NeverWas,
             Some(new) => RowWrite::Insert(new),
@@ -174,6 +184,7 @@ impl Index {
             fixed: fixed(job),
             row: job.row.clone(),
             kind,
+            idempotency,
             output: change.output.filter(|_| !is_gone),
             clear_chunks: change.clear_chunks && !is_gone,
             pages: paginate(change.chunks_first, chunks),
@@ -258,6 +269,9 @@ impl Index {
             None => {}
         }
         if after.is_none() {
+            if let Some(endpoint) = self.endpoints.get_mut(&write.fixed.endpoint) {
+                endpoint.history.remove(&write.fixed.seq);
+            }
             self.by_id.remove(&write.fixed.id);
             self.jobs.remove(write.key);
         }

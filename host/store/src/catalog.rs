@@ -1,8 +1,11 @@
-//! The catalog on disk: one row for each entry, with the entry as JSON.
+//! The catalog on disk: one row for each entry, with the entry as JSON under the seal.
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry};
 use rusqlite::Connection;
+use rusqlite::types::Type;
 
+use crate::row::invalid;
+use crate::seal::Seal;
 use crate::tasks::CatalogRow;
 
 /// The change as a row to write.
@@ -17,10 +20,25 @@ pub(crate) fn row(change: CatalogChange) -> CatalogRow {
     }
 }
 
+/// The body of an entry as it goes to the disk: entries hold secrets.
+pub(crate) fn seal(seal: &Seal, entry: &CatalogRow, body: &str) -> Vec<u8> {
+    seal.seal(body.as_bytes(), &place(entry.kind, &entry.name))
+}
+
+fn place(kind: &str, name: &str) -> String {
+    format!("catalog {kind} {name}")
+}
+
 /// The bodies of all rows.
-pub(crate) fn read(db: &Connection) -> rusqlite::Result<Vec<String>> {
-    let mut statement = db.prepare_cached("SELECT body FROM catalog ORDER BY kind, name")?;
-    let bodies = statement.query_map((), |row| row.get(0))?;
+pub(crate) fn read(db: &Connection, seal: &Seal) -> rusqlite::Result<Vec<String>> {
+    let mut statement =
+        db.prepare_cached("SELECT kind, name, body FROM catalog ORDER BY kind, name")?;
+    let bodies = statement.query_map((), |row| {
+        let place = place(row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+        let body = seal.open_text(row.get_ref(2)?.as_blob()?, &place);
+        let body = body.and_then(|body| String::from_utf8(body).ok());
+        body.ok_or_else(|| invalid(2, Type::Blob, "the seal is broken"))
+    })?;
     bodies.collect()
 }
 

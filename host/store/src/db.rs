@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gristmill_core::delivery::Delivery;
 use gristmill_core::id::NodeId;
+use gristmill_core::idempotency::Idempotency;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, params};
 use uuid::Uuid;
@@ -17,7 +18,8 @@ use crate::entry::EndpointKey;
 use crate::error::OpenError;
 use crate::payloads::{Kind, Payload};
 use crate::row::{Fixed, integer};
-use crate::{chunks, delivery, payloads, row, schema};
+use crate::seal::Seal;
+use crate::{catalog, chunks, delivery, payloads, row, schema};
 
 /// Pages of 8 KiB in the write-ahead log after which they are moved into the database (32 MiB).
 /// More makes the move rarer, and a start after a crash longer.
@@ -29,12 +31,16 @@ const VACUUM_PAGES: i64 = 1_024;
 /// Oldest SQLite without a known way to lose data in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
+/// Where the word stands that only the right key opens.
+const SEALED_WORD_PLACE: &str = "meta";
+
 /// The one connection to the one file.
 #[derive(Debug)]
 pub(crate) struct Db {
     connection: Connection,
     /// Pages in the write-ahead log.
     wal_pages: Arc<AtomicU64>,
+    pub(crate) seal: Seal,
     pub(crate) node: NodeId,
     /// Whether the file was closed in order the last time.
     pub(crate) was_clean: bool,
@@ -44,8 +50,9 @@ pub(crate) struct Db {
 }
 
 impl Db {
-    /// Opens the directory's database, or makes a new one.
-    pub(crate) fn open(dir: &Path) -> Result<Self, OpenError> {
+    /// Opens the directory's database, or makes a new one. `secrets_key` is the file with the key of
+    /// the seal, unless that is in the directory.
+    pub(crate) fn open(dir: &Path, secrets_key: Option<&Path>) -> Result<Self, OpenError> {
         if rusqlite::version_number() < SQLITE_VERSION_MIN {
             return Err(OpenError::SqliteTooOld { found: rusqlite::version() });
         }
@@ -63,20 +70,29 @@ impl Db {
             counter.store(u64::from(pages.unsigned_abs()), Ordering::Relaxed);
             Ok(())
         }))?;
+        let in_dir_key = dir.join("secrets.key");
+        let key_file = secrets_key.unwrap_or(&in_dir_key);
+        let seal = Seal::open(key_file, is_new)?;
         if is_new {
-            create(&mut connection)?;
+            create(&mut connection, &seal)?;
         }
         // The names of the files are to survive as well as what is in them.
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(in_dir)?;
-        let (node, was_clean): (NodeId, bool) =
-            connection.query_row("SELECT node, is_clean FROM meta", (), |row| {
-                Ok((NodeId(row.get(0)?), row.get(1)?))
+        let (node, was_clean, sealed): (NodeId, bool, Vec<u8>) =
+            connection.query_row("SELECT node, is_clean, sealed FROM meta", (), |row| {
+                Ok((NodeId(row.get(0)?), row.get(1)?, row.get(2)?))
             })?;
+        if seal.open_text(&sealed, SEALED_WORD_PLACE).is_none() {
+            return Err(OpenError::SecretsKey {
+                file: key_file.to_owned(),
+                details: "it is not the key that this store's secrets were encrypted with".into(),
+            });
+        }
         if !was_clean {
             quick_check(&connection, &file)?;
         }
         connection.execute("UPDATE meta SET is_clean = 0", ())?;
-        Ok(Self { connection, wal_pages, node, was_clean, file, _lock: lock })
+        Ok(Self { connection, wal_pages, seal, node, was_clean, file, _lock: lock })
     }
 
     /// The connection, to read.
@@ -105,13 +121,15 @@ impl Db {
         for job in &batch.jobs {
             let seq = job.fixed.seq;
             match &job.kind {
-                RowWrite::Insert(new) => payloads::put(db, seq, Kind::Input, &new.input)?,
+                RowWrite::Insert(new) => {
+                    payloads::put(db, &self.seal, seq, Kind::Input, &new.input)?
+                }
                 RowWrite::Delete { has_output, .. } => payloads::delete(db, seq, *has_output)?,
                 RowWrite::Update | RowWrite::NeverWas => {}
             }
             if let Some(body) = job.output.clone() {
                 let output = Payload { body, s3_config: None };
-                payloads::put(db, seq, Kind::Output, &output)?;
+                payloads::put(db, &self.seal, seq, Kind::Output, &output)?;
             }
             let is_gone_with_chunks = matches!(job.kind, RowWrite::Delete { has_chunks: true, .. });
             if job.clear_chunks || is_gone_with_chunks {
@@ -121,8 +139,9 @@ impl Db {
                 chunks::put(db, seq, page)?;
             }
         }
-        let added = write_deliveries(db, batch)?;
-        write_catalog(db, batch)?;
+        write_repeats(db, batch)?;
+        let added = write_deliveries(db, &self.seal, batch)?;
+        write_catalog(db, &self.seal, batch)?;
         #[cfg(test)]
         if batch.is_broken {
             return Err(rusqlite::Error::ExecuteReturnedResults);
@@ -198,16 +217,41 @@ fn write_endpoints(db: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     Ok(())
 }
 
+fn write_repeats(db: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+    for job in &batch.jobs {
+        if let Some(Idempotency { key, content }) = job.idempotency {
+            let Fixed { seq, endpoint, id, created_at, .. } = job.fixed;
+            db.prepare_cached(
+                "INSERT INTO repeat (seq, endpoint, key, content, job, at) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?
+            .execute(params![
+                integer(seq),
+                integer(endpoint.0),
+                key,
+                content,
+                &id.to_bytes()[..],
+                integer(created_at.as_millis())
+            ])?;
+        }
+    }
+    if let Some(last) = batch.forgotten_repeats {
+        db.prepare_cached("DELETE FROM repeat WHERE seq <= ?1")?.execute([integer(last)])?;
+    }
+    Ok(())
+}
+
 /// Comes after the jobs' rows, which it reads.
 fn write_deliveries(
     db: &Connection,
+    seal: &Seal,
     batch: &Batch,
 ) -> rusqlite::Result<Vec<(EndpointKey, Delivery)>> {
     let mut added = Vec::new();
     for job in &batch.jobs {
         if let Some(new) = &job.delivery {
             let Fixed { seq, endpoint, .. } = job.fixed;
-            let delivery = delivery::add(db, seq, endpoint, new)?;
+            let delivery = delivery::add(db, seal, seq, endpoint, new)?;
             added.extend(delivery.map(|delivery| (endpoint, delivery)));
         }
     }
@@ -220,14 +264,14 @@ fn write_deliveries(
     Ok(added)
 }
 
-fn write_catalog(db: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+fn write_catalog(db: &Connection, seal: &Seal, batch: &Batch) -> rusqlite::Result<()> {
     for entry in &batch.catalog {
         match &entry.body {
             Some(body) => db
                 .prepare_cached(
                     "INSERT OR REPLACE INTO catalog (kind, name, body) VALUES (?1, ?2, ?3)",
                 )?
-                .execute(params![entry.kind, entry.name, body])?,
+                .execute(params![entry.kind, entry.name, catalog::seal(seal, entry, body)])?,
             None => db
                 .prepare_cached("DELETE FROM catalog WHERE kind = ?1 AND name = ?2")?
                 .execute(params![entry.kind, entry.name])?,
@@ -315,14 +359,14 @@ fn configure(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn create(db: &mut Connection) -> rusqlite::Result<()> {
+fn create(db: &mut Connection, seal: &Seal) -> rusqlite::Result<()> {
     // The last bytes of a UUIDv7 are random.
     let [.., high, low] = *Uuid::now_v7().as_bytes();
     let transaction = db.transaction()?;
     transaction.execute_batch(schema::TABLES)?;
     transaction.execute(
-        "INSERT INTO meta (id, node, is_clean) VALUES (1, ?1, 1)",
-        [u16::from_be_bytes([high, low])],
+        "INSERT INTO meta (id, node, is_clean, sealed) VALUES (1, ?1, 1, ?2)",
+        params![u16::from_be_bytes([high, low]), seal.seal(b"gristmill", SEALED_WORD_PLACE)],
     )?;
     transaction.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", schema::VERSION)?;
@@ -344,7 +388,7 @@ mod tests {
     #[test]
     fn unused_space_is_given_back_step_by_step() {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path()).unwrap();
+        let db = Db::open(dir.path(), None).unwrap();
         let fill = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 4000)
             INSERT INTO input (body) SELECT zeroblob(8000) FROM n";
         db.connection.execute(fill, ()).unwrap();

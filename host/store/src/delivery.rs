@@ -18,6 +18,7 @@ use crate::chunks::{self, Query};
 use crate::entry::EndpointKey;
 use crate::payloads::{self, Kind};
 use crate::row::{integer, invalid};
+use crate::seal::Seal;
 
 /// A delivery to add when the job's end is written.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ pub(crate) struct NewDelivery {
 /// Adds a delivery for a job whose rows are written. `None` when they are not there after all.
 pub(crate) fn add(
     db: &Connection,
+    seal: &Seal,
     seq: u64,
     endpoint: EndpointKey,
     new: &NewDelivery,
@@ -37,11 +39,11 @@ pub(crate) fn add(
     let url: Option<String> = db
         .prepare_cached("SELECT webhook FROM job WHERE seq = ?1")?
         .query_row(params![integer(seq)], |row| row.get(0))?;
-    let input = payloads::get(db, seq, Kind::Input)?;
+    let input = payloads::get(db, seal, seq, Kind::Input)?;
     let (Some(url), Some(input)) = (url, input) else { return Ok(None) };
     let record = &new.record;
     let output = match record.status {
-        JobStatus::Completed => output(db, seq, record.chunk_count)?,
+        JobStatus::Completed => output(db, seal, seq, record.chunk_count)?,
         JobStatus::InQueue
         | JobStatus::InProgress
         | JobStatus::Failed
@@ -57,8 +59,13 @@ pub(crate) fn add(
 }
 
 /// The output as clients read it: a handler that only streamed has the list of its chunks.
-fn output(db: &Connection, seq: u64, chunk_count: u64) -> rusqlite::Result<Option<Json>> {
-    let returned = payloads::get(db, seq, Kind::Output)?.map(|output| output.body);
+fn output(
+    db: &Connection,
+    seal: &Seal,
+    seq: u64,
+    chunk_count: u64,
+) -> rusqlite::Result<Option<Json>> {
+    let returned = payloads::get(db, seal, seq, Kind::Output)?.map(|output| output.body);
     if chunk_count == 0 || !returned.as_ref().is_some_and(Json::is_null) {
         return Ok(returned);
     }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use gristmill_core::id::{EndpointId, JobId, OwnerId, WorkerId};
+use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobState, JobStatus};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, JobRecord};
@@ -123,6 +124,7 @@ pub(crate) struct NewRow {
     pub(crate) ttl_ms: u64,
     pub(crate) webhook: Option<String>,
     pub(crate) input: Payload,
+    pub(crate) idempotency: Option<Idempotency>,
 }
 
 /// Counts over an endpoint's life.

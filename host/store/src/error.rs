@@ -42,6 +42,15 @@ pub enum OpenError {
         /// The version that this program reads and writes.
         expected: i64,
     },
+    /// The key that secrets are encrypted with is not there, or not the one that they were
+    /// encrypted with.
+    #[error("key of the stored secrets `{}`: {details}", file.display())]
+    SecretsKey {
+        /// The file of the key.
+        file: PathBuf,
+        /// What is wrong with it.
+        details: String,
+    },
     /// The file does not hold what was written to it. Restore it from a backup.
     #[error("job store `{}` is damaged: {details}", file.display())]
     Damaged {

@@ -7,13 +7,16 @@
 //! exactly one task in `tasks`. The writer takes tasks in order, so that what was decided first is
 //! on disk no later than what was decided after it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::ControlFlow;
 
 use gristmill_core::delivery::DeliveryId;
 use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobState};
+use gristmill_core::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::record::{JobCounts, NewJob};
-use gristmill_core::store::StoreError;
+use gristmill_core::store::{StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 
 use crate::chunks::Query;
@@ -22,9 +25,13 @@ use crate::expiry::Expiry;
 use crate::outbox::Outbox;
 use crate::payloads::Payload;
 use crate::ready::Ready;
+use crate::repeats::{First, Repeats};
 use crate::slab::{JobKey, Slab};
 use crate::sweep::Sweep;
 use crate::tasks::{ChunkQuestion, Read, Task};
+
+/// Most jobs that are looked at for a list under one hold of the lock: 50 µs.
+const LOOKS_MAX: usize = 1_000;
 
 /// Whether the store takes work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +66,10 @@ pub(crate) struct Index {
     pub(crate) outbox: Outbox<EndpointKey>,
     /// Deliveries that the next batch removes. Nobody waits for that.
     pub(crate) dropped_deliveries: Vec<DeliveryId>,
+    /// Submissions that are recognised when they come again.
+    pub(crate) repeats: Repeats<EndpointKey>,
+    /// The next batch removes the rows of `repeats` up to this number. Nobody waits for that.
+    pub(crate) forgotten_repeats: Option<u64>,
     /// Dropped when the store has ended, which tells those who wait for that.
     pub(crate) closers: Vec<Ack>,
     pub(crate) last_seq: u64,
@@ -73,6 +84,8 @@ pub(crate) struct Index {
 pub(crate) struct Endpoint {
     pub(crate) name: EndpointId,
     pub(crate) ready: Ready,
+    /// All its jobs, in the order of their submission. About 25 bytes for each.
+    pub(crate) history: BTreeMap<u64, JobKey>,
     /// What clients see.
     pub(crate) counts: JobCounts,
     /// Whether it has a row, or will have once the batch on its way is committed.
@@ -81,8 +94,8 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(name: EndpointId) -> Self {
-        let ready = Ready::default();
-        Self { name, ready, counts: JobCounts::default(), is_stored: false }
+        let (ready, history) = (Ready::default(), BTreeMap::new());
+        Self { name, ready, history, counts: JobCounts::default(), is_stored: false }
     }
 }
 
@@ -92,6 +105,14 @@ impl Endpoint {
 pub(crate) struct ReadyNotice {
     pub(crate) endpoint: EndpointId,
     pub(crate) may_start_worker: bool,
+}
+
+/// What a submission came to.
+#[derive(Debug)]
+pub(crate) enum Decided {
+    Queued(ReadyNotice),
+    /// It came before.
+    Repeat(SubmitAnswer),
 }
 
 impl Index {
@@ -109,6 +130,8 @@ impl Index {
             leaving: Vec::new(),
             outbox: Outbox::default(),
             dropped_deliveries: Vec::new(),
+            repeats: Repeats::default(),
+            forgotten_repeats: None,
             closers: Vec::new(),
             last_seq: 0,
             last_place: 0,
@@ -152,27 +175,42 @@ impl Index {
         key
     }
 
-    /// Adds a job to its queue.
+    /// Adds a job to its queue, unless it came before. `ack` resolves when it, or the one that came
+    /// before, is on disk.
     pub(crate) fn submit(
         &mut self,
         new: Submitted,
         now: Timestamp,
         queue_jobs_max: usize,
         ack: Ack,
-    ) -> Result<ReadyNotice, StoreError> {
+    ) -> Result<Decided, StoreError> {
         let Submitted { job, input, reserved } = new;
         let endpoint = self.endpoint_or_new(&job.endpoint);
-        let ready = &mut self.endpoints.get_mut(&endpoint).expect("it has just been made").ready;
+        if let Some(answer) = job.idempotency.and_then(|mark| self.repeats.find(&endpoint, mark)) {
+            match answer {
+                SubmitAnswer::Repeated(first) => self.ack_id(first, ack),
+                SubmitAnswer::Queued | SubmitAnswer::KeyReused => drop(ack.send(())),
+            }
+            return Ok(Decided::Repeat(answer));
+        }
+        let Endpoint { ready, history, .. } =
+            self.endpoints.get_mut(&endpoint).expect("it has just been made");
         if ready.len() >= queue_jobs_max {
             return Err(StoreError::QueueFull { limit: queue_jobs_max });
         }
         self.last_seq += 1;
         self.last_place += 1;
+        if let Some(Idempotency { key, content }) = job.idempotency {
+            let first = First { seq: self.last_seq, job: job.id, content, at: now };
+            let forgotten = self.repeats.remember(endpoint, key, first);
+            self.forgotten_repeats = forgotten.or(self.forgotten_repeats);
+        }
         let insert = NewRow {
             owner: job.owner,
             ttl_ms: job.policy.ttl_ms,
             webhook: job.webhook,
             input: input.clone(),
+            idempotency: job.idempotency,
         };
         let has_webhook = insert.webhook.is_some();
         let change = Change {
@@ -211,9 +249,11 @@ impl Index {
         let replaced = self.by_id.insert(job.id, key);
         debug_assert!(replaced.is_none(), "job ids are unique");
         ready.insert(low_priority, self.last_place, key);
+        history.insert(self.last_seq, key);
         self.expiry.insert(ttl_at, key);
         self.tasks.push_back(Task::Job(key));
-        Ok(ReadyNotice { endpoint: job.endpoint, may_start_worker: !low_priority })
+        let notice = ReadyNotice { endpoint: job.endpoint, may_start_worker: !low_priority };
+        Ok(Decided::Queued(notice))
     }
 
     /// Takes in a job that is on disk.
@@ -221,13 +261,14 @@ impl Index {
         self.last_seq = self.last_seq.max(job.seq);
         self.last_place = self.last_place.max(job.row.place);
         self.visible_jobs += 1;
-        let (id, purge_at, state) = (job.id, job.purge_at(), job.row.state);
+        let (id, seq, purge_at, state) = (job.id, job.seq, job.purge_at(), job.row.state);
         let (low_priority, place, endpoint) = (job.low_priority, job.row.place, job.endpoint);
         let key = self.jobs.insert(job);
         self.by_id.insert(id, key);
         self.expiry.insert(purge_at, key);
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
             endpoint.count_status(None, state.status());
+            endpoint.history.insert(seq, key);
             if state == JobState::InQueue {
                 endpoint.ready.insert(low_priority, place, key);
             }
@@ -290,10 +331,38 @@ impl Index {
         sum
     }
 
+    /// Adds to `page` what of the next `LOOKS_MAX` jobs it wants. Answers whether there may be more.
+    pub(crate) fn list(
+        &self,
+        name: &EndpointId,
+        query: &JobQuery,
+        page: &mut JobPage,
+        now: Timestamp,
+    ) -> ControlFlow<()> {
+        let Some((_, endpoint)) = self.endpoint(name) else { return ControlFlow::Break(()) };
+        let before = page.next.take().map_or(u64::MAX, |Cursor(seq)| seq);
+        let mut last = None;
+        for (looks, (&seq, &key)) in endpoint.history.range(..before).rev().enumerate() {
+            let is_full = page.jobs.len() >= query.count_max;
+            if is_full || looks == LOOKS_MAX {
+                page.next = last.map(Cursor);
+                return if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            }
+            last = Some(seq);
+            let Some(job) = self.jobs.get(key) else { continue };
+            let status = job.visible_at(now).and_then(|row| row.state.status());
+            if status.is_some() && query.status.is_none_or(|wanted| status == Some(wanted)) {
+                page.jobs.extend(job.record(name, now));
+            }
+        }
+        ControlFlow::Break(())
+    }
+
     /// Begins to delete an endpoint. Jobs submitted from now on belong to a new one of the name.
     pub(crate) fn forget(&mut self, endpoint: &EndpointId, ack: Ack) {
         match self.names.remove(endpoint) {
             Some(key) => {
+                self.repeats.forget_endpoint(&key);
                 self.leaving.push(key);
                 self.sweeps.push_back(Sweep::Forget { endpoint: key, from: 0, ack });
             }

@@ -13,19 +13,24 @@ use gristmill_core::delivery::{
 };
 use gristmill_core::document::webhook_body;
 use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
+use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, Effect, JobEvent, JobState, JobStatus};
 use gristmill_core::limits::{CRASHES_MAX, QUEUE_JOBS_MAX};
+use gristmill_core::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
     Chunk, ChunkPage, ClaimedJob, JobCounts, JobRecord, Lease, NewJob, Outcome, TIMED_OUT_ERROR,
 };
 use gristmill_core::signals::Signals;
-use gristmill_core::store::{Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats};
+use gristmill_core::store::{
+    Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
+};
 use gristmill_core::stream::OutputList;
 use gristmill_core::time::{Clock, Timestamp};
 use parking_lot::Mutex;
 
 use crate::outbox::Outbox;
+use crate::repeats::{First, Repeats};
 
 /// Most jobs that one call of `expire` deletes.
 const EXPIRE_JOBS_MAX: usize = 500;
@@ -47,6 +52,8 @@ struct State {
     /// Jobs that wait: normal before low priority, then by place.
     ready: BTreeMap<(EndpointId, bool, u64), JobId>,
     last_place: u64,
+    last_seq: u64,
+    repeats: Repeats<EndpointId>,
     lifetime: BTreeMap<EndpointId, Lifetime>,
     catalog: BTreeMap<(&'static str, String), CatalogEntry>,
     operations: u64,
@@ -65,6 +72,8 @@ struct Lifetime {
 #[derive(Debug)]
 struct Job {
     new: NewJob,
+    /// Grows from submission to submission.
+    seq: u64,
     state: JobState,
     place: u64,
     last_claim: Claim,
@@ -350,17 +359,29 @@ impl JobStore for MemoryStore {
         self.clock.now()
     }
 
-    async fn submit(&self, new: NewJob) -> Result<(), StoreError> {
+    async fn submit(&self, new: NewJob) -> Result<SubmitAnswer, StoreError> {
         let limit = self.queue_jobs_max;
         self.change(|state, now, news| {
+            let mark = new.idempotency;
+            let repeat = mark.and_then(|mark| state.repeats.find(&new.endpoint, mark));
+            if let Some(repeat) = repeat {
+                return Ok(repeat);
+            }
             let from = (new.endpoint.clone(), false, 0);
             let to = (new.endpoint.clone(), true, u64::MAX);
             if state.ready.range(from..=to).count() >= limit {
                 return Err(StoreError::QueueFull { limit });
             }
             state.last_place += 1;
+            state.last_seq += 1;
             state.operations += 1;
+            let seq = state.last_seq;
+            if let Some(Idempotency { key, content }) = mark {
+                let first = First { seq, job: new.id, content, at: now };
+                state.repeats.remember(new.endpoint.clone(), key, first);
+            }
             let job = Job {
+                seq,
                 state: JobState::InQueue,
                 place: state.last_place,
                 last_claim: Claim::default(),
@@ -384,7 +405,7 @@ impl JobStore for MemoryStore {
             state.ready.insert(job.ready_key(), id);
             let replaced = state.jobs.insert(id, job);
             debug_assert!(replaced.is_none(), "job ids are unique");
-            Ok(())
+            Ok(SubmitAnswer::Queued)
         })?
     }
 
@@ -500,7 +521,9 @@ impl JobStore for MemoryStore {
             for (id, event) in due {
                 state.apply(id, event, now, news);
             }
-            NextExpiry(state.jobs.values().map(Job::purge_at).min().unwrap_or(Timestamp::NEVER))
+            state.repeats.forget(now);
+            let next = state.jobs.values().map(Job::purge_at).min().unwrap_or(Timestamp::NEVER);
+            NextExpiry(next.min(state.repeats.next()))
         })
     }
 
@@ -508,6 +531,30 @@ impl JobStore for MemoryStore {
         self.read(|state, now| {
             let job = state.live(Some(endpoint), id, now)?;
             Some(job.record(job.state.status()?))
+        })
+    }
+
+    async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError> {
+        self.read(|state, now| {
+            let before = query.after.map_or(u64::MAX, |Cursor(seq)| seq);
+            let is_asked_for = |job: &&Job| {
+                job.new.endpoint == *endpoint && job.seq < before && job.purge_at() > now
+            };
+            let mut jobs: Vec<_> = state.jobs.values().filter(is_asked_for).collect();
+            jobs.sort_by_key(|job| std::cmp::Reverse(job.seq));
+            let mut page = JobPage::default();
+            let mut last = None;
+            for job in jobs {
+                if page.jobs.len() >= query.count_max {
+                    page.next = last.map(Cursor);
+                    break;
+                }
+                last = Some(job.seq);
+                let status = job.state.status();
+                let is_wanted = query.status.is_none() || query.status == status;
+                page.jobs.extend(status.filter(|_| is_wanted).map(|status| job.record(status)));
+            }
+            page
         })
     }
 
@@ -598,6 +645,7 @@ impl JobStore for MemoryStore {
                 state.apply(id, JobEvent::TtlElapsed, now, news);
             }
             state.lifetime.remove(endpoint);
+            state.repeats.forget_endpoint(endpoint);
             for id in state.outbox.forget(endpoint) {
                 state.bodies.remove(&id);
             }

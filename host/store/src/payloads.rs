@@ -8,9 +8,11 @@ use gristmill_core::payload::Json;
 use gristmill_core::record::S3Config;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::row::integer;
+use crate::row::{integer, invalid};
+use crate::seal::Seal;
 
 /// The input of a job with what belongs to it, or an output.
 #[derive(Debug, Clone)]
@@ -82,6 +84,7 @@ impl PayloadCache {
 /// Writes the payload of a job that has none of the kind yet.
 pub(crate) fn put(
     db: &Connection,
+    seal: &Seal,
     seq: u64,
     kind: Kind,
     payload: &Payload,
@@ -89,10 +92,10 @@ pub(crate) fn put(
     let body = payload.body.as_str().as_bytes();
     match kind {
         Kind::Input => {
-            let s3 = payload
-                .s3_config
-                .as_ref()
-                .map(|s3| serde_json::to_string(s3.as_ref()).expect("a struct of strings is JSON"));
+            let s3 = payload.s3_config.as_ref().map(|s3| {
+                let text = serde_json::to_vec(s3.as_ref()).expect("a struct of strings is JSON");
+                seal.seal(&text, &s3_place(seq))
+            });
             db.prepare_cached("INSERT INTO input (seq, body, s3) VALUES (?1, ?2, ?3)")?
                 .execute(params![integer(seq), body, s3])?
         }
@@ -103,28 +106,35 @@ pub(crate) fn put(
     Ok(())
 }
 
+/// Where the object-storage settings of a job stand.
+fn s3_place(seq: u64) -> String {
+    format!("input.s3 {seq}")
+}
+
 /// Reads a payload; `None` when the job has none of the kind.
-pub(crate) fn get(db: &Connection, seq: u64, kind: Kind) -> rusqlite::Result<Option<Payload>> {
+pub(crate) fn get(
+    db: &Connection,
+    seal: &Seal,
+    seq: u64,
+    kind: Kind,
+) -> rusqlite::Result<Option<Payload>> {
     let sql = match kind {
         Kind::Input => "SELECT body, s3 FROM input WHERE seq = ?1",
         Kind::Output => "SELECT body, NULL FROM output WHERE seq = ?1",
     };
     db.prepare_cached(sql)?
         .query_row(params![integer(seq)], |row| {
-            let s3: Option<S3Config> = match row.get_ref(1)?.as_str_or_null()? {
-                Some(text) => Some(serde_json::from_str(text).map_err(|error| {
-                    rusqlite::Error::FromSqlConversionFailure(
-                        1,
-                        rusqlite::types::Type::Text,
-                        Box::new(error),
-                    )
-                })?),
+            let s3_config = match row.get_ref(1)?.as_blob_or_null()? {
+                Some(sealed) => {
+                    let text = seal.open_text(sealed, &s3_place(seq));
+                    let text = text.ok_or_else(|| invalid(1, Type::Blob, "the seal is broken"))?;
+                    let s3: S3Config = serde_json::from_slice(&text)
+                        .map_err(|error| invalid(1, Type::Blob, error))?;
+                    Some(Arc::new(s3))
+                }
                 None => None,
             };
-            Ok(Payload {
-                body: Json::from_stored(row.get::<_, Vec<u8>>(0)?),
-                s3_config: s3.map(Arc::new),
-            })
+            Ok(Payload { body: Json::from_stored(row.get::<_, Vec<u8>>(0)?), s3_config })
         })
         .optional()
 }

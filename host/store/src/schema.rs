@@ -8,24 +8,29 @@
 pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
 
 /// Changes with the tables. A file with another number is refused.
-pub(crate) const VERSION: i64 = 2;
+pub(crate) const VERSION: i64 = 3;
 
-/// The tables of version 2.
+/// The tables of version 3.
 ///
-/// * `meta`: one row. `is_clean` is 1 only between an orderly close and the next start.
+/// * `meta`: one row. `is_clean` is 1 only between an orderly close and the next start; `sealed`
+///   is a word that only the right key of the seal opens.
 /// * `endpoint`: endpoints that had jobs, with their counts over all their life.
 /// * `job`: one row for each job. State codes are in `row.rs`; times are milliseconds since the
 ///   Unix epoch. The columns up to `webhook` never change.
-/// * `input`, `output`: payloads, apart from `job` so that a change of state stays small.
+/// * `input`, `output`: payloads, apart from `job` so that a change of state stays small. `s3` is
+///   JSON under the seal.
 /// * `chunk`: pages of stream chunks, by job and index of the page's first chunk.
-/// * `catalog`: templates, endpoints, components, images and keys, as JSON.
+/// * `repeat`: submissions that are recognised when they come again, by the number of their job,
+///   which may be gone.
+/// * `catalog`: templates, endpoints, components, images and keys, as JSON under the seal.
 /// * `delivery`: webhooks on their way, and the newest that have ended; written in the transaction
 ///   that ends the job. State codes are in `delivery.rs`; `at` is when the next attempt is due, or
 ///   when it ended.
 /// * `delivery_body`: what a webhook on its way sends; apart, and independent of the job's rows.
 pub(crate) const TABLES: &str = "
 CREATE TABLE meta (
-  id INTEGER PRIMARY KEY CHECK (id = 1), node INTEGER NOT NULL, is_clean INTEGER NOT NULL
+  id INTEGER PRIMARY KEY CHECK (id = 1), node INTEGER NOT NULL, is_clean INTEGER NOT NULL,
+  sealed BLOB NOT NULL
 ) STRICT;
 CREATE TABLE endpoint (
   seq INTEGER PRIMARY KEY, name TEXT NOT NULL,
@@ -39,7 +44,7 @@ CREATE TABLE job (
   retries INTEGER NOT NULL, place INTEGER NOT NULL, ttl_at INTEGER NOT NULL,
   started_at INTEGER, finished_at INTEGER, worker TEXT, error TEXT, chunk_count INTEGER NOT NULL
 ) STRICT;
-CREATE TABLE input (seq INTEGER PRIMARY KEY, body BLOB NOT NULL, s3 TEXT) STRICT;
+CREATE TABLE input (seq INTEGER PRIMARY KEY, body BLOB NOT NULL, s3 BLOB) STRICT;
 CREATE TABLE output (seq INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
 CREATE TABLE chunk (
   seq INTEGER NOT NULL, first INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (seq, first)
@@ -51,7 +56,11 @@ CREATE TABLE delivery (
   attempts INTEGER NOT NULL, last_status INTEGER, last_error TEXT
 ) STRICT;
 CREATE TABLE delivery_body (seq INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+CREATE TABLE repeat (
+  seq INTEGER PRIMARY KEY, endpoint INTEGER NOT NULL, key BLOB NOT NULL, content BLOB NOT NULL,
+  job BLOB NOT NULL, at INTEGER NOT NULL
+) STRICT;
 CREATE TABLE catalog (
-  kind TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (kind, name)
+  kind TEXT NOT NULL, name TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID;
 ";

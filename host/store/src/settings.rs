@@ -1,5 +1,6 @@
 //! What an operator may move.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use gristmill_core::limits::QUEUE_JOBS_MAX;
@@ -24,6 +25,9 @@ pub struct Settings {
     pub payload_cache_bytes: u64,
     /// Bytes of newest chunks kept in memory for those who follow a stream.
     pub chunk_cache_bytes: u64,
+    /// The file with the key that secrets are encrypted with; made together with a new store.
+    /// `None`: `secrets.key` in the data directory.
+    pub secrets_key: Option<PathBuf>,
     /// What to do when a commit fails. The default logs the reason and ends the process: what is
     /// on disk is true then, and what is in memory may not be. When the hook returns, the store
     /// refuses everything, and no operation that was not committed is ever answered with `Ok`.
@@ -39,6 +43,7 @@ impl Default for Settings {
             batch_bytes_max: 4 << 20,
             payload_cache_bytes: 64 << 20,
             chunk_cache_bytes: 32 << 20,
+            secrets_key: None,
             on_fatal: Arc::new(|reason| {
                 tracing::error!(reason, "the store failed, the process ends now: {reason}");
                 std::process::abort();
@@ -56,6 +61,7 @@ impl std::fmt::Debug for Settings {
             .field("batch_bytes_max", &self.batch_bytes_max)
             .field("payload_cache_bytes", &self.payload_cache_bytes)
             .field("chunk_cache_bytes", &self.chunk_cache_bytes)
+            .field("secrets_key", &self.secrets_key)
             .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,7 @@
 //! The store as its callers see it: decide in memory, leave the rest to the writer, answer when
 //! the disk has it.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,12 +14,15 @@ use gristmill_core::delivery::{
 };
 use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
 use gristmill_core::job::{JobEvent, JobStatus};
+use gristmill_core::listing::{JobPage, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
     Chunk, ChunkPage, ClaimedJob, JobCounts, JobRecord, Lease, NewJob, Outcome,
 };
 use gristmill_core::signals::Signals;
-use gristmill_core::store::{Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats};
+use gristmill_core::store::{
+    Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
+};
 use gristmill_core::time::{Clock, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -26,7 +30,7 @@ use tokio::sync::oneshot;
 use crate::claim::Progress;
 use crate::db::Db;
 use crate::error::{OpenError, Recovery};
-use crate::index::{Phase, Submitted};
+use crate::index::{Decided, Phase, Submitted};
 use crate::payloads::{Kind, Payload};
 use crate::settings::Settings;
 use crate::shared::{Shared, answer};
@@ -37,6 +41,9 @@ use crate::{catalog, recover};
 
 /// Most jobs that one call of `expire` deletes.
 const EXPIRE_JOBS_MAX: usize = 500;
+
+/// Looks at the index, of a thousand jobs each, that one page of a list may take.
+const LIST_LOOKS_MAX: usize = 20;
 
 /// Keeps jobs and the catalog in one SQLite file of a data directory.
 ///
@@ -62,7 +69,7 @@ impl SqliteStore {
         signals: Arc<Signals>,
         settings: Settings,
     ) -> Result<(Self, Recovery), OpenError> {
-        let db = Db::open(dir)?;
+        let db = Db::open(dir, settings.secrets_key.as_deref())?;
         let mut index = recover::load(&db)?;
         let mut recovery = Recovery { was_clean: db.was_clean, ..Recovery::default() };
         recover::repair(&mut index, clock.now(), &mut recovery);
@@ -165,22 +172,29 @@ impl JobStore for SqliteStore {
         self.shared.clock.now()
     }
 
-    async fn submit(&self, mut job: NewJob) -> Result<(), StoreError> {
+    async fn submit(&self, mut job: NewJob) -> Result<SubmitAnswer, StoreError> {
         let shared = &self.shared;
         let body = std::mem::replace(&mut job.input, Json::null());
         let input = Payload { body, s3_config: job.s3_config.take().map(Arc::new) };
         let reserved = shared.reserve(input.len()).await?;
         let (ack, on_disk) = oneshot::channel();
         let limit = shared.settings.queue_jobs_max;
-        let notice = {
+        let decided = {
             let mut index = shared.open_index()?;
             let new = Submitted { job, input, reserved: reserved.bytes() };
             index.submit(new, shared.clock.now(), limit, ack)?
         };
-        reserved.hand_over();
-        shared.wake_writer();
-        shared.tell_ready(Some(notice));
-        answer(on_disk).await
+        let submitted = match decided {
+            Decided::Queued(notice) => {
+                reserved.hand_over();
+                shared.wake_writer();
+                shared.tell_ready(Some(notice));
+                SubmitAnswer::Queued
+            }
+            Decided::Repeat(answer) => answer,
+        };
+        answer(on_disk).await?;
+        Ok(submitted)
     }
 
     async fn claim(
@@ -353,8 +367,9 @@ impl JobStore for SqliteStore {
             for key in index.expiry.due(now, EXPIRE_JOBS_MAX) {
                 index.expire(key, now);
             }
+            index.forgotten_repeats = index.repeats.forget(now).or(index.forgotten_repeats);
             index.ack_all(ack);
-            index.expiry.next()
+            index.expiry.next().min(index.repeats.next())
         })?;
         answer(on_disk).await?;
         Ok(NextExpiry(next))
@@ -366,6 +381,17 @@ impl JobStore for SqliteStore {
             let name = &index.endpoints.get(&job.endpoint)?.name;
             if name == endpoint { job.record(name, now) } else { None }
         })
+    }
+
+    async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError> {
+        let mut page = JobPage { next: query.after, ..JobPage::default() };
+        for _ in 0..LIST_LOOKS_MAX {
+            match self.shared.read(|index, now| index.list(endpoint, query, &mut page, now))? {
+                ControlFlow::Break(()) => break,
+                ControlFlow::Continue(()) => tokio::task::yield_now().await,
+            }
+        }
+        Ok(page)
     }
 
     async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError> {

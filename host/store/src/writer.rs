@@ -172,7 +172,7 @@ impl Writer {
                 let _ = answer.send(delivery::body(db, id)?);
             }
             Read::Catalog { answer } => {
-                let _ = answer.send(catalog::read(db)?);
+                let _ = answer.send(catalog::read(db, &self.db.seal)?);
             }
             #[cfg(test)]
             Read::RowsWritten { answer } => {
@@ -188,7 +188,7 @@ impl Writer {
         if let Some(payload) = cache.get(seq, kind) {
             return Ok(Some(payload));
         }
-        let payload = payloads::get(self.db.connection(), seq, kind)?;
+        let payload = payloads::get(self.db.connection(), &self.db.seal, seq, kind)?;
         if let Some(payload) = &payload {
             cache.insert(seq, kind, payload.clone());
         }

@@ -9,7 +9,7 @@ use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{Chunk, NewJob, Outcome};
 use gristmill_core::signals::Signals;
-use gristmill_core::store::{Fenced, JobStore, StoreError};
+use gristmill_core::store::{Fenced, JobStore, StoreError, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -52,7 +52,7 @@ impl Held {
     }
 
     /// Submits without waiting for the disk.
-    async fn submit(&self, job: &NewJob) -> JoinHandle<Result<(), StoreError>> {
+    async fn submit(&self, job: &NewJob) -> JoinHandle<Result<SubmitAnswer, StoreError>> {
         let (store, job) = (self.store.clone(), job.clone());
         start(async move { store.submit(job).await }).await
     }
@@ -96,6 +96,7 @@ fn job() -> NewJob {
         retention_ms: 60_000,
         webhook: None,
         s3_config: None,
+        idempotency: None,
     }
 }
 
@@ -121,7 +122,7 @@ async fn nothing_is_visible_before_it_is_on_disk_but_it_can_be_claimed() {
     assert!(t.store.chunks(new.id, 0, 9, 9).await.unwrap().chunks.is_empty());
     assert!(!submitted.is_finished());
     drop(held);
-    assert_eq!(submitted.await.unwrap(), Ok(()));
+    assert_eq!(submitted.await.unwrap(), Ok(SubmitAnswer::Queued));
     assert_eq!(t.status(new.id).await, Some(JobStatus::InProgress));
     assert_eq!(t.store.chunks(new.id, 0, 9, 9).await.unwrap().chunks.len(), 1);
 }
@@ -138,7 +139,7 @@ async fn a_life_within_one_commit_is_one_row() {
     let finished =
         start(async move { store.finish(lease, Outcome::Completed(Json::null())).await }).await;
     drop(held);
-    assert_eq!(submitted.await.unwrap(), Ok(()));
+    assert_eq!(submitted.await.unwrap(), Ok(SubmitAnswer::Queued));
     assert_eq!(finished.await.unwrap(), Ok(Fenced::Applied));
     assert_eq!(t.status(new.id).await, Some(JobStatus::Completed));
     let after = (t.store.stats(), t.rows_written().await);
@@ -158,7 +159,7 @@ async fn a_job_that_came_and_went_within_one_commit_leaves_no_row() {
     let store = t.store.clone();
     let forgotten = start(async move { store.delete_endpoint(&endpoint()).await }).await;
     drop(held);
-    assert_eq!(submitted.await.unwrap(), Ok(()));
+    assert_eq!(submitted.await.unwrap(), Ok(SubmitAnswer::Queued));
     assert_eq!(forgotten.await.unwrap(), Ok(()));
     assert_eq!(t.status(new.id).await, None);
     // At most the endpoint, and its end.
@@ -170,7 +171,7 @@ async fn a_job_that_came_and_went_within_one_commit_leaves_no_row() {
 async fn who_loses_a_race_waits_for_the_winner() {
     let t = open(Settings::default());
     let new = job();
-    t.store.submit(new.clone()).await.unwrap();
+    assert_eq!(t.store.submit(new.clone()).await, Ok(SubmitAnswer::Queued));
     let lease = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
     let held = t.hold().await;
     let (store, id) = (t.store.clone(), new.id);
@@ -206,7 +207,7 @@ async fn a_change_during_a_commit_is_part_of_the_next() {
     let cancelled = start(async move { store.cancel(&endpoint(), id).await }).await;
     assert_eq!(t.status(id).await, None);
     drop(release);
-    assert_eq!(submitted.await.unwrap(), Ok(()));
+    assert_eq!(submitted.await.unwrap(), Ok(SubmitAnswer::Queued));
     assert_eq!(cancelled.await.unwrap(), Ok(Some(JobStatus::Cancelled)));
     assert_eq!(t.status(id).await, Some(JobStatus::Cancelled));
     assert_eq!(t.store.counts(&endpoint()).await.unwrap().in_queue, 0);
@@ -215,7 +216,7 @@ async fn a_change_during_a_commit_is_part_of_the_next() {
 #[tokio::test]
 async fn chunks_wait_for_room_and_not_for_the_disk() {
     let t = open(Settings { write_buffer_bytes: 4_096, ..Settings::default() });
-    t.store.submit(job()).await.unwrap();
+    assert_eq!(t.store.submit(job()).await, Ok(SubmitAnswer::Queued));
     let lease = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
     let held = t.hold().await;
     let first = t.store.append_chunks(lease, vec![chunk(1_000)]).await;
@@ -235,7 +236,7 @@ async fn a_failed_commit_is_fatal_and_nothing_of_it_is_acknowledged() {
     let on_fatal = Arc::new(move |reason: &str| seen.lock().push(reason.to_owned()));
     let t = open(Settings { on_fatal, ..Settings::default() });
     let kept = job();
-    t.store.submit(kept.clone()).await.unwrap();
+    assert_eq!(t.store.submit(kept.clone()).await, Ok(SubmitAnswer::Queued));
     let held = t.hold().await;
     let lost = job();
     let submitted = t.submit(&lost).await;

@@ -12,97 +12,21 @@ mod support;
 
 use std::sync::Arc;
 
-use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore, Image};
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, Image};
 use gristmill_core::endpoint::ComponentDigest;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission};
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
-use gristmill_core::record::{
-    ClaimedJob, JobRecord, Lease, NewJob, Outcome, Part, S3Config, TIMED_OUT_ERROR,
-};
-use gristmill_core::signals::{ReadyListener, Signals};
-use gristmill_core::store::{Fenced, JobStore, NextExpiry, RetryAnswer, StoreError};
-use gristmill_core::time::{ManualClock, Timestamp};
-use gristmill_store::MemoryStore;
+use gristmill_core::record::{Lease, NewJob, Outcome, Part, S3Config, TIMED_OUT_ERROR};
+use gristmill_core::signals::ReadyListener;
+use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError};
+use gristmill_core::time::Timestamp;
 use parking_lot::Mutex;
+use support::fixture::{Fixture, contract};
 use support::{
-    QUEUE_JOBS_MAX, START, TIMEOUT_MS, TTL_MS, chunk, endpoint, job, json, low_priority, open,
-    sync_job, with_ttl, worker,
+    QUEUE_JOBS_MAX, START, TIMEOUT_MS, TTL_MS, chunk, endpoint, job, json, low_priority, sync_job,
+    with_ttl, worker,
 };
-use tempfile::TempDir;
-
-trait Store: JobStore + CatalogStore {}
-impl<T: JobStore + CatalogStore> Store for T {}
-
-/// A store with what it stands on.
-struct Fixture {
-    store: Arc<dyn Store>,
-    clock: Arc<ManualClock>,
-    signals: Arc<Signals>,
-    _dir: Option<TempDir>,
-}
-
-impl Fixture {
-    fn memory() -> Self {
-        let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
-        let store = MemoryStore::new(NodeId(7), clock.clone(), signals.clone())
-            .with_queue_jobs_max(QUEUE_JOBS_MAX);
-        Self { store: Arc::new(store), clock, signals, _dir: None }
-    }
-
-    fn sqlite() -> Self {
-        let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
-        let dir = tempfile::tempdir().unwrap();
-        let (store, _) = open(dir.path(), &clock, &signals);
-        Self { store: Arc::new(store), clock, signals, _dir: Some(dir) }
-    }
-
-    /// Submits a job with the defaults and waits until it is durable.
-    async fn submit(&self, endpoint: &str) -> JobId {
-        self.submit_job(job(endpoint)).await
-    }
-
-    async fn submit_job(&self, job: NewJob) -> JobId {
-        let id = job.id;
-        self.store.submit(job).await.unwrap();
-        id
-    }
-
-    /// Claims up to `count` jobs.
-    async fn claim_many(&self, name: &str, count: usize) -> Vec<ClaimedJob> {
-        let workers: Vec<_> = (0..count).map(|n| worker(&format!("w{n}"))).collect();
-        self.store.claim(&endpoint(name), &workers).await.unwrap()
-    }
-
-    /// Claims the one job that is expected next.
-    async fn claim(&self, endpoint: &str) -> ClaimedJob {
-        let mut claimed = self.claim_many(endpoint, 1).await;
-        claimed.pop().expect("a job waits")
-    }
-
-    async fn record(&self, name: &str, id: JobId) -> Option<JobRecord> {
-        self.flush().await;
-        self.store.job(&endpoint(name), id).await.unwrap()
-    }
-
-    /// Waits until everything asked for so far is visible, claims and chunks included.
-    async fn flush(&self) {
-        self.store.write_catalog(Vec::new()).await.unwrap();
-    }
-}
-
-macro_rules! contract {
-    ($($name:ident),* $(,)?) => {
-        mod memory {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() { super::$name(super::Fixture::memory()).await })*
-        }
-        mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() { super::$name(super::Fixture::sqlite()).await })*
-        }
-    };
-}
 
 contract!(
     a_submitted_job_waits,
@@ -666,7 +590,7 @@ async fn whoever_watches_is_told(t: Fixture) {
     let (id, a) = (new.id, endpoint("a"));
     let watch = t.signals.watch(id);
     let changed = watch.changed();
-    t.store.submit(new).await.unwrap();
+    t.submit_job(new).await;
     changed.await;
     let changed = watch.changed();
     let lease = t.claim("a").await.lease;

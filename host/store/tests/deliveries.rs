@@ -80,9 +80,7 @@ impl Fixture {
     }
 
     async fn submit_job(&self, job: NewJob) -> JobId {
-        let id = job.id;
-        self.store().submit(job).await.unwrap();
-        id
+        support::submit(&*self.store(), job).await
     }
 
     async fn claim(&self) -> Lease {

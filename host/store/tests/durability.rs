@@ -13,22 +13,26 @@
 
 mod support;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gristmill_core::catalog::CatalogStore;
-use gristmill_core::id::JobId;
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore, Image};
+use gristmill_core::endpoint::ComponentDigest;
+use gristmill_core::id::{JobId, OwnerId};
+use gristmill_core::idempotency::{Idempotency, KEY_LIFE_MS};
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::limits::RETENTION_ASYNC_MS;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Lease, NewJob, Outcome, S3Config};
 use gristmill_core::signals::Signals;
-use gristmill_core::store::{Fenced, JobStore, RetryAnswer};
+use gristmill_core::store::{Fenced, JobStore, RetryAnswer, SubmitAnswer};
 use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Recovery, Settings, SqliteStore};
 use parking_lot::Mutex;
 use support::{
-    START, TTL_MS, chunk, endpoint, job, json, low_priority, open, settings, with_ttl, worker,
+    START, TTL_MS, chunk, endpoint, job, json, low_priority, open, settings, submit, with_ttl,
+    worker,
 };
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -64,9 +68,7 @@ impl Disk {
     }
 
     async fn submit(&self, job: NewJob) -> JobId {
-        let id = job.id;
-        self.store().submit(job).await.unwrap();
-        id
+        submit(self.store(), job).await
     }
 
     /// Claims the next job, and waits until the claim is on disk.
@@ -285,7 +287,7 @@ fn foreign_files_and_versions_are_refused_and_left_alone() {
     db.pragma_update(None, "user_version", 99).unwrap();
     drop(db);
     let error = open(&dir).unwrap();
-    assert!(matches!(error, OpenError::UnknownSchema { found: 99, expected: 2, .. }), "{error}");
+    assert!(matches!(error, OpenError::UnknownSchema { found: 99, expected: 3, .. }), "{error}");
 }
 
 /// Writes `count` jobs as fast as the store takes them.
@@ -295,7 +297,7 @@ async fn submit_many(store: &Arc<SqliteStore>, count: usize, submitters: usize) 
         let store = store.clone();
         tasks.spawn(async move {
             for _ in 0..count / submitters {
-                store.submit(job("a")).await.unwrap();
+                submit(&*store, job("a")).await;
             }
         });
     }
@@ -349,8 +351,8 @@ async fn a_start_with_many_jobs_is_quick() {
         (removed, started.elapsed())
     };
     let submit = async {
-        store.submit(job("b")).await.unwrap();
-        store.submit(job("a")).await.unwrap();
+        submit(&store, job("b")).await;
+        submit(&store, job("a")).await;
         started.elapsed()
     };
     let ((removed, purged), submitted) = tokio::join!(purge, submit);
@@ -381,7 +383,7 @@ async fn every_copy_of_the_log_has_what_was_acknowledged_before() {
             for _ in 0..40 {
                 let new = job("a");
                 let id = new.id;
-                store.submit(new).await.unwrap();
+                submit(&*store, new).await;
                 acknowledged.lock().push((id, false));
                 let claimed = store.claim(&endpoint("a"), &[worker(&n.to_string())]).await.unwrap();
                 let lease = claimed[0].lease;
@@ -398,7 +400,7 @@ async fn every_copy_of_the_log_has_what_was_acknowledged_before() {
         let before = acknowledged.lock().clone();
         let copy = disk.dir.path().join(format!("copy{round}"));
         std::fs::create_dir(&copy).unwrap();
-        for file in ["store.db", "store.db-wal"] {
+        for file in ["store.db", "store.db-wal", "secrets.key"] {
             std::fs::copy(dir.join(file), copy.join(file)).unwrap();
         }
         let (copy, recovery) = open(&copy, &disk.clock, &disk.signals);
@@ -462,7 +464,7 @@ async fn inputs_beyond_the_cache_come_from_the_disk() {
         SqliteStore::open(dir.path(), clock, Arc::new(Signals::default()), settings).unwrap();
     let inputs: Vec<_> = (0..20).map(|n| json(&format!("[{n}]"))).collect();
     for input in &inputs {
-        store.submit(NewJob { input: input.clone(), ..job("a") }).await.unwrap();
+        submit(&store, NewJob { input: input.clone(), ..job("a") }).await;
     }
     let workers: Vec<_> = (0..20).map(|n| worker(&n.to_string())).collect();
     let claimed = store.claim(&endpoint("a"), &workers).await.unwrap();
@@ -484,7 +486,7 @@ async fn a_claim_that_is_given_up_half_way_hands_its_jobs_back() {
     let settings = Settings { payload_cache_bytes: 0, ..settings() };
     let (store, _) =
         SqliteStore::open(dir.path(), clock, Arc::new(Signals::default()), settings).unwrap();
-    store.submit(job("a")).await.unwrap();
+    submit(&store, job("a")).await;
     let (a, workers) = (endpoint("a"), [worker("w")]);
     {
         let mut claim = store.claim(&a, &workers);
@@ -494,4 +496,76 @@ async fn a_claim_that_is_given_up_half_way_hands_its_jobs_back() {
     }
     let claimed = store.claim(&a, &workers).await.unwrap();
     assert_eq!(claimed[0].lease.claim, Claim(2));
+}
+
+#[tokio::test]
+async fn a_repeated_submission_is_known_after_a_crash_too() {
+    let mut disk = Disk::new();
+    let mark = Some(Idempotency { key: [1; 16], content: [2; 16] });
+    let marked = || NewJob { idempotency: mark, ..job("a") };
+    let first = disk.submit(marked()).await;
+    disk.store().purge(&endpoint("a")).await.unwrap();
+    disk.reopen();
+    assert_eq!(disk.store().submit(marked()).await, Ok(SubmitAnswer::Repeated(first)));
+    // The rows of the job are gone, and their number is not used again.
+    disk.submit(NewJob { idempotency: None, ..job("a") }).await;
+    disk.reopen();
+    disk.clock.advance(KEY_LIFE_MS);
+    disk.store().expire().await.unwrap();
+    disk.flush().await;
+    disk.reopen();
+    disk.submit(marked()).await;
+}
+
+/// All that is in the files of the data directory, but the key.
+fn bytes_on_disk(dir: &Path) -> Vec<u8> {
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.file_name().unwrap() != "secrets.key");
+    files.flat_map(|path| std::fs::read(path).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn secrets_are_not_on_disk_in_clear() {
+    let mut disk = Disk::new();
+    let access_secret = "wJalrXUtnFEMI-in-clear".to_owned();
+    let s3_config = Some(S3Config { access_secret: access_secret.clone(), ..S3Config::default() });
+    disk.submit(NewJob { s3_config: s3_config.clone(), ..job("a") }).await;
+    let entry = CatalogEntry::Image(Image {
+        name: "image".to_owned(),
+        tag: "tag-in-clear".to_owned(),
+        digest: ComponentDigest::of(b"component"),
+        owner: OwnerId::new("owner").unwrap(),
+        updated_at: START,
+    });
+    disk.store().write_catalog(vec![CatalogChange::Put(entry.clone())]).await.unwrap();
+    disk.reopen();
+    let bytes = bytes_on_disk(disk.dir.path());
+    let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(holds("owner"), "the rows are there");
+    assert!(!holds(&access_secret) && !holds("updated_at"));
+    let claimed = disk.store().claim(&endpoint("a"), &[worker("w")]).await.unwrap();
+    assert_eq!(claimed[0].s3_config, s3_config);
+    assert_eq!(disk.store().load_catalog().await.unwrap(), [entry]);
+}
+
+#[tokio::test]
+async fn a_store_opens_with_its_own_key_only() {
+    let mut disk = Disk::new();
+    disk.submit(job("a")).await;
+    disk.store = None;
+    let key = disk.dir.path().join("secrets.key");
+    let kept = disk.dir.path().join("elsewhere");
+    std::fs::rename(&key, &kept).unwrap();
+    let open = |settings: Settings| {
+        SqliteStore::open(disk.dir.path(), disk.clock.clone(), disk.signals.clone(), settings)
+    };
+    let refused = open(settings()).unwrap_err();
+    assert!(matches!(refused, OpenError::SecretsKey { .. }), "{refused}");
+    assert!(!key.exists(), "a new key would open nothing");
+    std::fs::write(&key, "00".repeat(32)).unwrap();
+    let refused = open(settings()).unwrap_err().to_string();
+    assert!(refused.contains("not the key"), "{refused}");
+    let (store, recovery) = open(Settings { secrets_key: Some(kept), ..settings() }).unwrap();
+    assert_eq!(recovery.waiting, 1);
+    drop(store);
 }

@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::id::{EndpointId, JobId, NodeId};
+use gristmill_core::idempotency::{Idempotency, KEY_LIFE_MS};
+use gristmill_core::listing::JobQuery;
 use gristmill_core::record::{Lease, NewJob, Outcome};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
@@ -28,7 +30,7 @@ const ENDPOINTS: [&str; 2] = ["a", "b"];
 
 #[derive(Debug, Clone)]
 enum Op {
-    Submit { endpoint: usize, is_low: bool, is_sync: bool, ttl_ms: u64 },
+    Submit { endpoint: usize, is_low: bool, is_sync: bool, ttl_ms: u64, mark: Option<(u8, u8)> },
     Claim { endpoint: usize, count: usize },
     Append { lease: usize, count: usize },
     Progress { lease: usize },
@@ -50,9 +52,12 @@ fn op() -> impl Strategy<Value = Op> {
     let endpoint = 0..ENDPOINTS.len();
     let (lease, job) = (0..64_usize, 0..64_usize);
     let ttl_ms = prop_oneof![Just(86_400_000), 10_000..100_000_u64];
+    let mark = prop::option::of((0..3_u8, 0..2_u8));
     prop_oneof![
-        6 => (endpoint.clone(), any::<bool>(), any::<bool>(), ttl_ms).prop_map(
-            |(endpoint, is_low, is_sync, ttl_ms)| Op::Submit { endpoint, is_low, is_sync, ttl_ms }
+        6 => (endpoint.clone(), any::<bool>(), any::<bool>(), ttl_ms, mark).prop_map(
+            |(endpoint, is_low, is_sync, ttl_ms, mark)| {
+                Op::Submit { endpoint, is_low, is_sync, ttl_ms, mark }
+            }
         ),
         6 => (endpoint.clone(), 0..4_usize)
             .prop_map(|(endpoint, count)| Op::Claim { endpoint, count }),
@@ -68,7 +73,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(job, ttl_ms)| Op::ShortenTtl { job, ttl_ms }),
         2 => (job, 0..6_u64).prop_map(|(job, next)| Op::MarkDelivered { job, next }),
         2 => Just(Op::Expire),
-        3 => prop_oneof![1..5_000_u64, Just(60_000), Just(1_800_000)]
+        3 => prop_oneof![1..5_000_u64, Just(60_000), Just(1_800_000), Just(KEY_LIFE_MS)]
             .prop_map(|ms| Op::Advance { ms }),
         1 => endpoint.prop_map(|endpoint| Op::DeleteEndpoint { endpoint }),
         3 => Just(Op::Crash),
@@ -140,12 +145,14 @@ impl Pair {
                 self.clock.advance(*ms);
                 return;
             }
-            Op::Submit { endpoint, is_low, is_sync, ttl_ms } => {
+            Op::Submit { endpoint, is_low, is_sync, ttl_ms, mark } => {
                 let name = ENDPOINTS[*endpoint];
                 let job = if *is_sync { sync_job(name) } else { job(name) };
                 let job = if *is_low { low_priority(job) } else { job };
                 let input = json(&format!("{}", self.jobs.len()));
-                let job = with_ttl(NewJob { input, ..job }, *ttl_ms);
+                let idempotency = mark
+                    .map(|(key, content)| Idempotency { key: [key; 16], content: [content; 16] });
+                let job = with_ttl(NewJob { input, idempotency, ..job }, *ttl_ms);
                 self.jobs.push((job.endpoint.clone(), job.id));
                 both(self, async |store| format!("{:?}", store.submit(job.clone()).await)).await
             }
@@ -229,6 +236,8 @@ impl Pair {
             let endpoint = endpoint(name);
             let expected = self.memory.counts(&endpoint).await;
             assert_eq!(self.sqlite().counts(&endpoint).await, expected, "{name}");
+            let (expected, found) = both(self, async |store| list(store, &endpoint).await).await;
+            assert_eq!(expected, found, "{name}");
         }
         assert_eq!(self.sqlite().stats().jobs, self.memory.stats().jobs);
         for (endpoint, id) in &self.jobs {
@@ -241,6 +250,20 @@ impl Pair {
             })
             .await;
             assert_eq!(expected, found);
+        }
+    }
+}
+
+/// All jobs of the endpoint, as its pages have them.
+async fn list(store: &dyn JobStore, endpoint: &EndpointId) -> String {
+    let mut query = JobQuery { count_max: 3, ..JobQuery::default() };
+    let mut jobs = Vec::new();
+    loop {
+        let page = store.list(endpoint, &query).await.unwrap();
+        jobs.extend(page.jobs);
+        query.after = page.next;
+        if page.next.is_none() {
+            return format!("{jobs:?}");
         }
     }
 }

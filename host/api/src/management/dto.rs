@@ -9,15 +9,10 @@ use gristmill_core::endpoint::{Endpoint, Metering};
 use gristmill_core::id::{EndpointId, KeyId, TemplateId};
 use gristmill_core::key::{ApiKey, Scope};
 use gristmill_core::template::Template;
-use gristmill_core::time::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// A time as people and programs read it: RFC 3339, in UTC.
-fn rfc3339(at: Timestamp) -> String {
-    let ms = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::MAX).to_string()
-}
+use crate::wire_time::rfc3339;
 
 /// A template to create, or the fields of one to change.
 #[derive(Debug, Default, Deserialize)]

@@ -5,15 +5,18 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use gristmill_core::document::open_document;
-use gristmill_core::id::JobId;
+use gristmill_core::id::{JobId, WorkerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::{Health, JobDocument};
+use gristmill_core::listing::{Cursor, JobPage};
 use gristmill_core::payload::Json;
-use gristmill_core::record::Chunk;
+use gristmill_core::record::{Chunk, JobRecord};
+use gristmill_core::time::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::queue::pieces::Pieces;
+use crate::wire_time::rfc3339;
 
 /// The answer of `/run`, `/cancel` and `/retry`.
 #[derive(Debug, Serialize)]
@@ -136,6 +139,44 @@ impl From<Health> for HealthReport {
                 throttled: workers.throttled,
                 unhealthy: workers.unhealthy,
             },
+        }
+    }
+}
+
+/// A page of `/requests`.
+#[derive(Debug, Serialize)]
+pub(crate) struct RequestList {
+    requests: Vec<RequestSummary>,
+    /// Where the next page begins; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RequestSummary {
+    id: JobId,
+    status: &'static str,
+    created_at: String,
+    delay_time: u64,
+    execution_time: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_id: Option<WorkerId>,
+}
+
+impl RequestList {
+    pub(crate) fn new(page: &JobPage, read_at: Timestamp) -> Self {
+        let summary = |job: &JobRecord| RequestSummary {
+            id: job.id,
+            status: job.status.as_str(),
+            created_at: rfc3339(job.created_at),
+            delay_time: job.delay_ms(read_at),
+            execution_time: job.execution_ms(read_at),
+            worker_id: job.worker.clone(),
+        };
+        Self {
+            requests: page.jobs.iter().map(summary).collect(),
+            cursor: page.next.map(|Cursor(place)| place.to_string()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The queue API of an endpoint: one route per file, wire shapes in [`dto`].
 
 pub(crate) mod dto;
+mod idempotency;
 mod pieces;
 mod query;
 mod sse;
@@ -11,6 +12,7 @@ pub(crate) mod routes {
     mod cancel;
     mod health;
     mod purge_queue;
+    mod requests;
     mod retry;
     mod run;
     mod run_sync;
@@ -20,6 +22,7 @@ pub(crate) mod routes {
     pub(crate) use cancel::cancel;
     pub(crate) use health::health;
     pub(crate) use purge_queue::purge_queue;
+    pub(crate) use requests::requests;
     pub(crate) use retry::retry;
     pub(crate) use run::run;
     pub(crate) use run_sync::run_sync;

@@ -1,4 +1,4 @@
-//! Numbers in query strings.
+//! Numbers and texts in query strings.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::error::ApiError;
 pub(crate) struct Query<'a>(pub(crate) &'a str);
 
 impl<'a> Query<'a> {
-    fn get(self, name: &str) -> Option<std::borrow::Cow<'a, str>> {
+    /// A text as it came.
+    pub(crate) fn text(self, name: &str) -> Option<std::borrow::Cow<'a, str>> {
         url::form_urlencoded::parse(self.0.as_bytes())
             .find_map(|(key, value)| (key == name).then_some(value))
     }
@@ -33,8 +34,20 @@ impl<'a> Query<'a> {
         })
     }
 
+    /// A number inside its bounds, or its default.
+    pub(crate) fn bounded(self, name: &str, bounds: Bounds) -> Result<usize, ApiError> {
+        let Some(value) = self.integer(name)? else { return Ok(to_usize(bounds.default)) };
+        match u64::try_from(value) {
+            Ok(value) if bounds.contains(value) => Ok(to_usize(value)),
+            Ok(_) | Err(_) => Err(ApiError::bad_request(format!(
+                "query `{name}` must be {} to {}, not {value}",
+                bounds.min, bounds.max
+            ))),
+        }
+    }
+
     fn integer(self, name: &str) -> Result<Option<i64>, ApiError> {
-        let Some(text) = self.get(name) else { return Ok(None) };
+        let Some(text) = self.text(name) else { return Ok(None) };
         let digits = text.strip_prefix('-').unwrap_or(&text);
         if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return Err(ApiError::bad_request(format!(
@@ -45,6 +58,10 @@ impl<'a> Query<'a> {
         let limit = if text.starts_with('-') { i64::MIN } else { i64::MAX };
         Ok(Some(text.parse().unwrap_or(limit)))
     }
+}
+
+fn to_usize(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
@@ -77,5 +94,21 @@ mod tests {
         assert_eq!(Query("").unsigned("ttl").ok(), Some(None));
         assert!(Query("ttl=-1").unsigned("ttl").is_err());
         assert!(Query("ttl=x").unsigned("ttl").is_err());
+    }
+
+    #[test]
+    fn numbers_out_of_bounds_are_refused() {
+        let cases = [
+            ("", Some(90_000)),
+            ("n=1000", Some(1_000)),
+            ("n=300000", Some(300_000)),
+            ("n=999", None),
+            ("n=300001", None),
+            ("n=-1", None),
+            ("n=", None),
+        ];
+        for (query, expected) in cases {
+            assert_eq!(Query(query).bounded("n", BOUNDS).ok(), expected, "{query}");
+        }
     }
 }

@@ -3,8 +3,10 @@
 
 use bytes::Bytes;
 use gristmill_core::id::OwnerId;
+use gristmill_core::idempotency::Idempotency;
 use gristmill_core::jobs::{SubmitMode, SubmitRequest};
-use gristmill_core::payload::Json;
+use gristmill_core::limits::JSON_NESTING_MAX;
+use gristmill_core::payload::{Json, is_nested_deeper};
 use gristmill_core::policy::PolicyRequest;
 use gristmill_core::record::S3Config;
 use serde::Deserialize;
@@ -23,9 +25,14 @@ pub(crate) struct Submission {
 
 impl Submission {
     /// What `owner` asks for with this body.
-    pub(crate) fn into_request(self, owner: OwnerId, mode: SubmitMode) -> SubmitRequest {
+    pub(crate) fn into_request(
+        self,
+        owner: OwnerId,
+        mode: SubmitMode,
+        idempotency: Option<Idempotency>,
+    ) -> SubmitRequest {
         let Self { input, webhook, policy, s3_config } = self;
-        SubmitRequest { owner, input, policy, webhook, s3_config, mode }
+        SubmitRequest { owner, input, policy, webhook, s3_config, mode, idempotency }
     }
 }
 
@@ -86,6 +93,11 @@ pub(crate) fn parse(body: &Bytes) -> Result<Submission, ApiError> {
     })?;
     if !input.get().starts_with('{') {
         return Err(ApiError::bad_request("`input` must be a JSON object"));
+    }
+    if is_nested_deeper(input.get(), JSON_NESTING_MAX) {
+        return Err(ApiError::bad_request(format!(
+            "`input` must not be nested deeper than {JSON_NESTING_MAX} levels"
+        )));
     }
     let webhook = optional(fields.webhook, "webhook", "a string")?;
     Ok(Submission {
@@ -202,5 +214,17 @@ mod tests {
         assert_eq!(submission.webhook, None);
         assert_eq!(submission.policy, PolicyRequest::default());
         assert_eq!(submission.s3_config.unwrap().bucket_name, "b");
+    }
+
+    #[tokio::test]
+    async fn nesting_is_bounded() {
+        let nested = |levels: usize| {
+            let (open, close) = ("[".repeat(levels - 1), "]".repeat(levels - 1));
+            format!(r#"{{"input":{{"a":{open}{close}}}}}"#)
+        };
+        assert!(parse(&Bytes::from(nested(128))).is_ok());
+        for levels in [129, 1_000_000] {
+            assert!(complaint(&nested(levels)).await.contains("deeper than 128 levels"));
+        }
     }
 }

@@ -1,5 +1,14 @@
 //! Stores on a clock that stands still, and short ways to use them.
 
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "not every test binary uses all of the support"
+)]
+
+pub(crate) mod fixture;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,28 +18,32 @@ use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{Chunk, NewJob};
 use gristmill_core::signals::Signals;
+use gristmill_core::store::{JobStore, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::{Recovery, Settings, SqliteStore};
 
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-#[allow(dead_code, reason = "not every test binary uses all of the support")]
 pub(crate) const TTL_MS: u64 = 86_400_000;
 pub(crate) const TIMEOUT_MS: u64 = 600_000;
-#[allow(dead_code, reason = "not every test binary uses all of the support")]
 pub(crate) const QUEUE_JOBS_MAX: usize = 1_500;
 
-#[allow(dead_code, reason = "not every test binary uses all of the support")]
 pub(crate) fn settings() -> Settings {
     Settings { queue_jobs_max: QUEUE_JOBS_MAX, ..Settings::default() }
 }
 
-#[allow(dead_code, reason = "not every test binary uses all of the support")]
 pub(crate) fn open(
     dir: &Path,
     clock: &Arc<ManualClock>,
     signals: &Arc<Signals>,
 ) -> (SqliteStore, Recovery) {
     SqliteStore::open(dir, clock.clone(), signals.clone(), settings()).unwrap()
+}
+
+/// Submits a job that did not come before, and waits until it is durable.
+pub(crate) async fn submit(store: &dyn JobStore, job: NewJob) -> JobId {
+    let id = job.id;
+    assert_eq!(store.submit(job).await, Ok(SubmitAnswer::Queued));
+    id
 }
 
 pub(crate) fn endpoint(name: &str) -> EndpointId {
@@ -59,22 +72,20 @@ pub(crate) fn job(endpoint: &str) -> NewJob {
         retention_ms: RETENTION_ASYNC_MS,
         webhook: None,
         s3_config: None,
+        idempotency: None,
     }
 }
 
-#[allow(dead_code, reason = "not every test binary uses all of the support")]
 pub(crate) fn sync_job(endpoint: &str) -> NewJob {
     let id = JobId::generate(Submission::Sync, NodeId(7));
     NewJob { id, retention_ms: RETENTION_SYNC_MS_MIN, ..job(endpoint) }
 }
 
-#[allow(dead_code, reason = "not every test binary uses all of the support")]
 pub(crate) fn low_priority(mut job: NewJob) -> NewJob {
     job.policy.low_priority = true;
     job
 }
 
-#[allow(dead_code, reason = "not every test binary uses all of the support")]
 pub(crate) fn with_ttl(mut job: NewJob, ttl_ms: u64) -> NewJob {
     job.policy.ttl_ms = ttl_ms;
     job

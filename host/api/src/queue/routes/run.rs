@@ -2,14 +2,15 @@
 
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse as _, Response};
 use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::SubmitMode;
 use gristmill_core::limits::RUN_BODY_BYTES_MAX;
 
 use crate::error::ApiError;
 use crate::front_door::Call;
-use crate::queue::{dto::Accepted, submission};
+use crate::queue::dto::Accepted;
+use crate::queue::{idempotency, submission};
 use crate::state::ApiState;
 
 /// Answers once the job is on stable storage.
@@ -17,11 +18,15 @@ pub(crate) async fn run(
     State(state): State<ApiState>,
     Extension(call): Extension<Call>,
     request: Request,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&parts.headers, body, RUN_BODY_BYTES_MAX).await?;
     let submission = submission::parse(&body.bytes)?;
-    let request = submission.into_request(call.key.owner.clone(), SubmitMode::Async);
-    let id = state.jobs.submit(&call.deployment, request).await?;
-    Ok(Accepted::new(id, JobStatus::InQueue))
+    let owner = call.key.owner.clone();
+    let mark = idempotency::mark(&parts.headers, &owner, "run", &body.bytes)?;
+    let request = submission.into_request(owner, SubmitMode::Async, mark);
+    let submitted = state.jobs.submit(&call.deployment, request).await?;
+    let mut response = Accepted::new(submitted.id, JobStatus::InQueue).into_response();
+    idempotency::tell(submitted, &mut response);
+    Ok(response)
 }

@@ -10,7 +10,7 @@ use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
 use crate::error::ApiError;
 use crate::front_door::Call;
 use crate::queue::query::Query;
-use crate::queue::{dto, submission};
+use crate::queue::{dto, idempotency, submission};
 use crate::state::ApiState;
 
 /// Answers with the result, or with the job's status when `wait` is over; the job goes on.
@@ -25,18 +25,22 @@ pub(crate) async fn run_sync(
     let body = state.bodies.read(&parts.headers, body, RUN_SYNC_BODY_BYTES_MAX).await?;
     let submission = submission::parse(&body.bytes)?;
     let mode = SubmitMode::Sync { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) };
-    let request = submission.into_request(call.key.owner.clone(), mode);
-    let id = state.jobs.submit(&call.deployment, request).await?;
+    let owner = call.key.owner.clone();
+    let mark = idempotency::mark(&parts.headers, &owner, "runsync", &body.bytes)?;
+    let request = submission.into_request(owner, mode, mark);
+    let submitted = state.jobs.submit(&call.deployment, request).await?;
+    let id = submitted.id;
     drop(body); // the job is stored; its body is no longer in flight
     let document = state.jobs.wait_until_final(&call.deployment.endpoint.id, id, wait).await?;
     let mut response = match document {
         Some(document) => dto::status_document(&document),
         None => {
             return Err(ApiError::not_found(format!(
-                "job `{id}` was removed by purge-queue, or its ttl is over"
+                "job `{id}` was removed by purge-queue, or its ttl or retention is over"
             )));
         }
     };
+    idempotency::tell(submitted, &mut response);
     let id = HeaderValue::from_str(&id.to_string()).expect("a job id is a header value");
     response.headers_mut().insert("x-job-id", id);
     Ok(response)

@@ -1,0 +1,42 @@
+//! The header `Idempotency-Key`: a submission that is sent again is the job that it became first.
+
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Response;
+use gristmill_core::id::OwnerId;
+use gristmill_core::idempotency::Idempotency;
+use gristmill_core::jobs::Submitted;
+
+use crate::error::ApiError;
+
+/// Longest key, in characters.
+const KEY_CHARS_MAX: usize = 255;
+
+/// What makes the submission recognisable; `None` without the header.
+///
+/// # Errors
+/// 400 when the key is empty, too long, or not printable ASCII.
+pub(crate) fn mark(
+    headers: &HeaderMap,
+    owner: &OwnerId,
+    operation: &str,
+    body: &[u8],
+) -> Result<Option<Idempotency>, ApiError> {
+    let mut keys = headers.get_all("idempotency-key").iter();
+    let Some(key) = keys.next() else { return Ok(None) };
+    let text = key.to_str().ok().filter(|text| (1..=KEY_CHARS_MAX).contains(&text.len()));
+    match (text, keys.next()) {
+        (Some(text), None) => Ok(Some(Idempotency::new(owner, text, operation, body))),
+        (_, _) => Err(ApiError::bad_request(format!(
+            "the header Idempotency-Key must come once, with 1 to {KEY_CHARS_MAX} printable ASCII \
+             characters"
+        ))),
+    }
+}
+
+/// Tells the client when its submission had come before.
+pub(crate) fn tell(submitted: Submitted, response: &mut Response) {
+    if submitted.is_repeat {
+        let headers = response.headers_mut();
+        headers.insert("idempotent-replayed", HeaderValue::from_static("true"));
+    }
+}

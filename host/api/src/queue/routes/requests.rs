@@ -1,0 +1,48 @@
+//! `GET /{endpoint}/requests`: the endpoint's jobs, newest first, page by page.
+
+use axum::Extension;
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use gristmill_core::job::JobStatus;
+use gristmill_core::limits::LIST_JOBS;
+use gristmill_core::listing::{Cursor, JobQuery};
+
+use crate::error::ApiError;
+use crate::front_door::Call;
+use crate::queue::dto::RequestList;
+use crate::queue::query::Query;
+use crate::state::ApiState;
+
+/// `?status=` shows one status only, `?limit=` is the size of a page, `?cursor=` goes on after one.
+pub(crate) async fn requests(
+    State(state): State<ApiState>,
+    Extension(call): Extension<Call>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<RequestList>, ApiError> {
+    let query = Query(query.as_deref().unwrap_or_default());
+    let query = JobQuery {
+        status: status(query)?,
+        after: cursor(query)?,
+        count_max: query.bounded("limit", LIST_JOBS)?,
+    };
+    let (page, now) = state.jobs.list(&call.deployment.endpoint.id, &query).await?;
+    Ok(Json(RequestList::new(&page, now)))
+}
+
+fn status(query: Query<'_>) -> Result<Option<JobStatus>, ApiError> {
+    let Some(text) = query.text("status") else { return Ok(None) };
+    let found = JobStatus::ALL.into_iter().find(|status| status.as_str() == text);
+    found.map(Some).ok_or_else(|| {
+        let known = JobStatus::ALL.map(JobStatus::as_str).join(", ");
+        ApiError::bad_request(format!("query `status` must be one of {known}, not `{text}`"))
+    })
+}
+
+/// Means nothing to a client, who gives back what a page has given him.
+fn cursor(query: Query<'_>) -> Result<Option<Cursor>, ApiError> {
+    let Some(text) = query.text("cursor") else { return Ok(None) };
+    match text.parse() {
+        Ok(place) => Ok(Some(Cursor(place))),
+        Err(_) => Err(ApiError::bad_request("query `cursor` must be the `cursor` of a page")),
+    }
+}

@@ -1,0 +1,125 @@
+//! Calls without a valid key: at most so many from one address, so that guessing keys and asking
+//! for what needs none cannot keep the host busy. Callers with a key never come here.
+//!
+//! **Bounds.** [`ADDRESSES_MAX`] addresses of about 100 bytes, forgotten once they have been quiet;
+//! at the bound new ones are refused. An IPv6 caller is known by his /64, which he has to himself.
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use axum::http::Extensions;
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use gristmill_core::rate::WINDOW;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{ApiError, ErrorCode};
+use crate::rate_limit::Refusal;
+
+/// Most addresses at one time.
+const ADDRESSES_MAX: usize = 100_000;
+
+/// Where a call comes from; the listener puts it into each request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAddress(pub IpAddr);
+
+/// The limit of each address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct AddressLimit {
+    /// Calls in ten seconds; as many may come at once.
+    #[serde(rename = "calls-per-10s")]
+    pub calls_per_10s: NonZeroU32,
+}
+
+impl Default for AddressLimit {
+    fn default() -> Self {
+        const { Self { calls_per_10s: NonZeroU32::new(1_000).expect("it is not zero") } }
+    }
+}
+
+/// Counts the calls of each address.
+pub(crate) struct Strangers {
+    calls: NonZeroU32,
+    clock: DefaultClock,
+    limiter: DefaultKeyedRateLimiter<IpAddr>,
+}
+
+impl std::fmt::Debug for Strangers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Strangers").field("calls", &self.calls).finish_non_exhaustive()
+    }
+}
+
+impl Strangers {
+    pub(crate) fn new(limit: AddressLimit) -> Self {
+        let calls = limit.calls_per_10s;
+        let quota = Quota::with_period(WINDOW / calls.get())
+            .expect("ten seconds over 2^32 is more than a nanosecond");
+        let limiter = RateLimiter::keyed(quota.allow_burst(calls));
+        Self { calls, clock: DefaultClock::default(), limiter }
+    }
+
+    /// Counts a call without a valid key.
+    ///
+    /// # Errors
+    /// 429 beyond the limit of its address.
+    pub(crate) fn admit(&self, request: &Extensions) -> Result<(), ApiError> {
+        // Without a listener in front there is no address, and nobody to keep out.
+        let Some(PeerAddress(address)) = request.get() else { return Ok(()) };
+        if self.limiter.len() >= ADDRESSES_MAX {
+            self.limiter.retain_recent();
+            if self.limiter.len() >= ADDRESSES_MAX {
+                return Err(self.refuse(WINDOW));
+            }
+        }
+        let refused = self.limiter.check_key(&known_as(*address)).err();
+        match refused.map(|until| until.wait_time_from(self.clock.now())) {
+            Some(wait) => Err(self.refuse(wait)),
+            None => Ok(()),
+        }
+    }
+
+    fn refuse(&self, wait: Duration) -> ApiError {
+        let calls = self.calls.get();
+        let sentence = format!(
+            "too many calls without a valid API key from this address: at most {calls} in 10 seconds"
+        );
+        let refusal = Refusal::new("unauthenticated", calls, wait);
+        ApiError::new(ErrorCode::RateLimited, sentence).with_refusal(refusal)
+    }
+}
+
+fn known_as(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(address: &str) -> Extensions {
+        let mut request = Extensions::new();
+        request.insert(PeerAddress(address.parse().unwrap()));
+        request
+    }
+
+    #[test]
+    fn each_address_has_a_limit_of_its_own() {
+        let limit = AddressLimit { calls_per_10s: NonZeroU32::new(3).unwrap() };
+        let strangers = Strangers::new(limit);
+        for address in ["192.0.2.1", "192.0.2.2", "2001:db8::1"] {
+            for _ in 0..3 {
+                assert!(strangers.admit(&from(address)).is_ok());
+            }
+            assert!(strangers.admit(&from(address)).is_err());
+        }
+        assert!(strangers.admit(&from("2001:db8::2")).is_err(), "it is the same /64");
+        assert!(strangers.admit(&from("::ffff:192.0.2.1")).is_err(), "it is the same address");
+        assert!(strangers.admit(&from("2001:db8:0:1::1")).is_ok());
+    }
+}

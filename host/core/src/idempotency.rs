@@ -1,0 +1,62 @@
+//! Submissions that a client may send twice: the same `Idempotency-Key` with the same content is
+//! the same job, however often it comes.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::id::OwnerId;
+
+/// How long a key is remembered after its first submission, in milliseconds (24 hours).
+pub const KEY_LIFE_MS: u64 = 86_400_000;
+
+/// Most keys that a store remembers, of about 110 bytes each. Beyond it the oldest is forgotten.
+pub const KEYS_MAX: usize = 1_000_000;
+
+/// What makes a submission recognisable on its endpoint. Hashes, so that what is remembered is
+/// small and tells nothing; their first half is enough to make an accident impossible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Idempotency {
+    /// Of the owner and the key that he has chosen.
+    pub key: [u8; 16],
+    /// Of the operation and the body.
+    pub content: [u8; 16],
+}
+
+impl Idempotency {
+    /// The mark of `owner`'s submission of `body` by `operation`, under the key `text`.
+    pub fn new(owner: &OwnerId, text: &str, operation: &str, body: &[u8]) -> Self {
+        Self {
+            key: digest(owner.as_str().as_bytes(), text.as_bytes()),
+            content: digest(operation.as_bytes(), body),
+        }
+    }
+}
+
+/// The length keeps the two parts apart.
+fn digest(first: &[u8], second: &[u8]) -> [u8; 16] {
+    let hash = Sha256::new()
+        .chain_update((first.len() as u64).to_be_bytes())
+        .chain_update(first)
+        .chain_update(second)
+        .finalize();
+    let mut half = [0; 16];
+    half.copy_from_slice(hash.split_at(16).0);
+    half
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owner_key_operation_and_body_each_count() {
+        let mark = |owner, key, operation, body: &str| {
+            Idempotency::new(&OwnerId::new(owner).unwrap(), key, operation, body.as_bytes())
+        };
+        let first = mark("ab", "c", "run", "{}");
+        assert_eq!(first, mark("ab", "c", "run", "{}"));
+        assert_ne!(first.key, mark("a", "bc", "run", "{}").key);
+        assert_ne!(first.key, mark("ab", "d", "run", "{}").key);
+        assert_ne!(first.content, mark("ab", "c", "runsync", "{}").content);
+        assert_ne!(first.content, mark("ab", "c", "run", "{ }").content);
+    }
+}

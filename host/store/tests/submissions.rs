@@ -1,0 +1,153 @@
+//! What both stores promise of submissions that come again, and of lists. Nothing here sleeps.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets the unexpected has failed"
+)]
+
+mod support;
+
+use gristmill_core::id::{JobId, OwnerId};
+use gristmill_core::idempotency::{Idempotency, KEY_LIFE_MS};
+use gristmill_core::job::JobStatus;
+use gristmill_core::listing::JobQuery;
+use gristmill_core::record::{NewJob, Outcome};
+use gristmill_core::store::{StoreError, SubmitAnswer};
+use support::fixture::{Fixture, contract};
+use support::{QUEUE_JOBS_MAX, TTL_MS, endpoint, job};
+
+contract!(
+    a_submission_that_comes_again_is_the_same_job,
+    a_key_belongs_to_one_submission,
+    a_key_is_remembered_when_its_job_is_gone,
+    a_key_is_forgotten_after_its_time_and_with_its_endpoint,
+    a_full_queue_answers_what_came_before,
+    submissions_at_one_time_make_one_job,
+    jobs_are_listed_newest_first_in_pages,
+    a_list_shows_one_status_of_one_endpoint,
+);
+
+fn marked(key: &str, body: &str) -> NewJob {
+    let owner = OwnerId::new("owner").unwrap();
+    let idempotency = Some(Idempotency::new(&owner, key, "run", body.as_bytes()));
+    NewJob { idempotency, ..job("a") }
+}
+
+async fn list(t: &Fixture, query: JobQuery) -> (Vec<JobId>, Option<JobQuery>) {
+    t.flush().await;
+    let page = t.store.list(&endpoint("a"), &query).await.unwrap();
+    let next = page.next.map(|after| JobQuery { after: Some(after), ..query });
+    (page.jobs.iter().map(|job| job.id).collect(), next)
+}
+
+async fn a_submission_that_comes_again_is_the_same_job(t: Fixture) {
+    let first = marked("k", "{}");
+    assert_eq!(t.store.submit(first.clone()).await, Ok(SubmitAnswer::Queued));
+    assert_eq!(t.store.submit(marked("k", "{}")).await, Ok(SubmitAnswer::Repeated(first.id)));
+    let lease = t.claim("a").await.lease;
+    let _ = t.store.finish(lease, Outcome::Failed("no".into())).await.unwrap();
+    assert_eq!(t.store.submit(marked("k", "{}")).await, Ok(SubmitAnswer::Repeated(first.id)));
+    assert!(t.claim_many("a", 9).await.is_empty());
+}
+
+async fn a_key_belongs_to_one_submission(t: Fixture) {
+    t.submit_job(marked("k", "{}")).await;
+    assert_eq!(t.store.submit(marked("k", "{ }")).await, Ok(SubmitAnswer::KeyReused));
+    t.submit_job(marked("l", "{ }")).await;
+    // Another endpoint has keys of its own.
+    t.submit_job(NewJob { endpoint: endpoint("b"), ..marked("k", "{ }") }).await;
+    assert_eq!(t.claim_many("a", 9).await.len(), 2);
+}
+
+async fn a_key_is_remembered_when_its_job_is_gone(t: Fixture) {
+    let id = t.submit_job(marked("k", "{}")).await;
+    assert_eq!(t.store.purge(&endpoint("a")).await, Ok(1));
+    assert_eq!(t.store.submit(marked("k", "{}")).await, Ok(SubmitAnswer::Repeated(id)));
+    assert_eq!(t.store.counts(&endpoint("a")).await.unwrap().in_queue, 0);
+}
+
+async fn a_key_is_forgotten_after_its_time_and_with_its_endpoint(t: Fixture) {
+    let first = t.submit_job(marked("k", "{}")).await;
+    t.clock.advance(KEY_LIFE_MS - 1);
+    let next = t.store.expire().await.unwrap().0;
+    assert_eq!(next, t.store.now().plus_millis(1));
+    assert_eq!(t.store.submit(marked("k", "{}")).await, Ok(SubmitAnswer::Repeated(first)));
+    t.clock.advance(1);
+    t.store.expire().await.unwrap();
+    let second = t.submit_job(marked("k", "{ }")).await;
+    assert_eq!(t.store.submit(marked("k", "{ }")).await, Ok(SubmitAnswer::Repeated(second)));
+    t.store.delete_endpoint(&endpoint("a")).await.unwrap();
+    t.submit_job(marked("k", "{}")).await;
+}
+
+async fn a_full_queue_answers_what_came_before(t: Fixture) {
+    let first = t.submit_job(marked("k", "{}")).await;
+    for _ in 1..QUEUE_JOBS_MAX {
+        t.submit("a").await;
+    }
+    let full = Err(StoreError::QueueFull { limit: QUEUE_JOBS_MAX });
+    assert_eq!(t.store.submit(marked("l", "{}")).await, full);
+    assert_eq!(t.store.submit(marked("k", "{}")).await, Ok(SubmitAnswer::Repeated(first)));
+    t.store.purge(&endpoint("a")).await.unwrap();
+    // What was refused is not remembered.
+    t.submit_job(marked("l", "{ }")).await;
+}
+
+async fn submissions_at_one_time_make_one_job(t: Fixture) {
+    for n in 0..20 {
+        let submit = |_| {
+            let (store, job) = (t.store.clone(), marked(&n.to_string(), "{}"));
+            tokio::spawn(async move {
+                let id = job.id;
+                match store.submit(job).await.unwrap() {
+                    SubmitAnswer::Queued => id,
+                    SubmitAnswer::Repeated(first) => {
+                        // Whoever is told of it finds it.
+                        assert!(store.job(&endpoint("a"), first).await.unwrap().is_some());
+                        first
+                    }
+                    SubmitAnswer::KeyReused => unreachable!("the bodies are the same"),
+                }
+            })
+        };
+        let answers = futures::future::join_all((0..8).map(submit)).await;
+        let ids: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
+        assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+        assert_eq!(t.claim_many("a", 9).await.len(), 1);
+    }
+}
+
+async fn jobs_are_listed_newest_first_in_pages(t: Fixture) {
+    let query = JobQuery { count_max: 2, ..JobQuery::default() };
+    assert_eq!(list(&t, query).await, (vec![], None));
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(t.submit("a").await);
+    }
+    let (page, next) = list(&t, query).await;
+    assert_eq!(page, [ids[4], ids[3]]);
+    // What comes meanwhile is on none of the pages to come; what goes is gone.
+    t.submit("a").await;
+    t.store.shorten_ttl(&endpoint("a"), ids[1], 0).await.unwrap();
+    t.clock.advance(1);
+    let (page, next) = list(&t, next.unwrap()).await;
+    assert_eq!(page, [ids[2], ids[0]]);
+    assert_eq!(next, None);
+    t.clock.advance(TTL_MS);
+    assert_eq!(list(&t, query).await.0, []);
+}
+
+async fn a_list_shows_one_status_of_one_endpoint(t: Fixture) {
+    let (done, waiting) = (t.submit("a").await, t.submit("a").await);
+    t.submit("b").await;
+    let lease = t.claim("a").await.lease;
+    let _ = t.store.finish(lease, Outcome::TimedOut).await.unwrap();
+    let of = async |status| list(&t, JobQuery { status, after: None, count_max: 9 }).await.0;
+    assert_eq!(of(None).await, [waiting, done]);
+    assert_eq!(of(Some(JobStatus::TimedOut)).await, [done]);
+    assert_eq!(of(Some(JobStatus::InQueue)).await, [waiting]);
+    assert_eq!(of(Some(JobStatus::Completed)).await, []);
+    t.store.retry(&endpoint("a"), done).await.unwrap();
+    assert_eq!(of(None).await, [waiting, done], "the order is that of the submissions");
+}

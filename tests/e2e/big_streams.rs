@@ -1,0 +1,141 @@
+//! Streams far larger than the host's memory should ever be: the handler waits for the disk, readers
+//! come at their own pace, and neither costs the host more than its buffers.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use gristmill_tests::{Client, TestHost, eventually, guests};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// What the buffers and caches may add up to: 64 MiB on their way to the disk, 96 MiB of caches,
+/// SQLite's 64 MiB, some answers of 8 MiB, and what the allocator keeps.
+const HOST_BYTES_MAX: u64 = 600 << 20;
+
+/// The most memory that the process has had.
+fn peak_memory(host: &TestHost) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", host.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// Reads the whole stream page by page. Answers with the number of chunks and of the letters `x` in
+/// them.
+async fn read_all(client: &Client, endpoint: &str, job: &str, query: &str) -> (u64, u64) {
+    let (mut next, mut letters) = (0, 0);
+    loop {
+        let from = if query.is_empty() { String::new() } else { format!("?{query}={next}") };
+        let answer = client.stream(endpoint, &format!("{job}{from}")).await;
+        assert_eq!(answer.status, 200, "after {next} chunks");
+        let upto: u64 = answer.header("x-stream-next").unwrap().parse().unwrap();
+        let found = answer.text.bytes().filter(|byte| *byte == b'x').count() as u64;
+        // The key `stream_index` of each chunk has one, too.
+        letters += found - (upto - next);
+        next = upto;
+        match answer.header("x-job-status") {
+            Some("COMPLETED") => return (next, letters),
+            Some("IN_QUEUE" | "IN_PROGRESS") => {}
+            other => panic!("{other:?} after {next} chunks"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gigabyte_passes_through_a_bounded_host() {
+    const CHUNKS: u64 = 1_024;
+    const BYTES: u64 = (1 << 20) - 2;
+    let host = TestHost::start();
+    let endpoint = host.deploy(&guests::playground(), "big", json!({})).await;
+    let client = host.client();
+    let started = Instant::now();
+    let input = json!({ "op": "chunk", "count": CHUNKS, "bytes": BYTES });
+    let job = client.submit(&endpoint, input).await;
+    // One that reads as fast as it can, one that reads it again, and one that asks and never takes
+    // a byte of its answer.
+    let mut idle = TcpStream::connect(host.address()).await.unwrap();
+    let head = format!(
+        "GET /v2/big/stream/{job}?from=0 HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {}\r\n\
+         Accept: text/event-stream\r\n\r\n",
+        host.admin_key()
+    );
+    idle.write_all(head.as_bytes()).await.unwrap();
+    let (drained, replayed) = tokio::join!(
+        read_all(&client, &endpoint, &job, ""),
+        read_all(&client, &endpoint, &job, "from"),
+    );
+    assert_eq!(drained, (CHUNKS, CHUNKS * BYTES));
+    assert_eq!(replayed, (CHUNKS, CHUNKS * BYTES));
+    let peak = peak_memory(&host);
+    println!("1 GiB read twice in {:.1?}; peak memory {} MiB", started.elapsed(), peak >> 20);
+    assert!(peak < HOST_BYTES_MAX, "{} MiB", peak >> 20);
+    let mut first = [0; 15];
+    idle.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    // The list of all chunks would be too large an output; they can still be read.
+    assert!(client.status(&endpoint, &job).await.ok().get("output").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_thousand_chunks_arrive_in_order_with_and_without_a_reader() {
+    const CHUNKS: u64 = 100_000;
+    let host = TestHost::start();
+    let endpoint = host.deploy(&guests::playground(), "many", json!({})).await;
+    let client = host.client();
+    let started = Instant::now();
+    let job = client.submit(&endpoint, json!({ "op": "stream", "count": CHUNKS })).await;
+    // Nobody reads: the handler does not wait for anybody.
+    let done = eventually("the job to end", async || {
+        let document = client.status(&endpoint, &job).await.ok();
+        (document["status"] == "COMPLETED").then_some(document)
+    })
+    .await;
+    println!("{CHUNKS} chunks written in {} ms", done["executionTime"]);
+    let readers = (0..4).map(|_| {
+        let (client, endpoint, job) = (client.clone(), endpoint.clone(), job.clone());
+        async move {
+            let mut next = 0;
+            while next < CHUNKS {
+                let page = client.stream(&endpoint, &format!("{job}?from={next}")).await.ok();
+                for chunk in page.as_array().unwrap() {
+                    assert_eq!(
+                        (&chunk["output"]["i"], &chunk["metrics"]["stream_index"]),
+                        (&json!(next), &json!(next))
+                    );
+                    next += 1;
+                }
+            }
+        }
+    });
+    futures::future::join_all(readers).await;
+    println!("and read four times after {:.1?}", started.elapsed());
+    assert_eq!(done["output"].as_array().map(Vec::len), Some(100_000));
+    assert!(peak_memory(&host) < HOST_BYTES_MAX, "{} MiB", peak_memory(&host) >> 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_stops_holds_nobody_up() {
+    let host = TestHost::start();
+    let endpoint = host.deploy(&guests::playground(), "slow", json!({})).await;
+    let client = host.client();
+    let input = json!({ "op": "chunk", "count": 64, "bytes": 1_000_000 });
+    let job = client.submit(&endpoint, input).await;
+    let mut slow = TcpStream::connect(host.address()).await.unwrap();
+    let head = format!(
+        "GET /v2/slow/stream/{job} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {}\r\n\
+         Accept: text/event-stream\r\nConnection: close\r\n\r\n",
+        host.admin_key()
+    );
+    slow.write_all(head.as_bytes()).await.unwrap();
+    let mut text = vec![0; 100_000];
+    slow.read_exact(&mut text).await.unwrap();
+    // It takes no more for now; the job ends all the same, and others are served.
+    client.until(&endpoint, &job, "COMPLETED").await;
+    client.finish(&endpoint, json!({ "op": "echo" })).await;
+    tokio::time::timeout(Duration::from_secs(60), slow.read_to_end(&mut text))
+        .await
+        .unwrap()
+        .unwrap();
+    let events = text.windows(10).filter(|window| window == b"\ndata: {\"o").count();
+    assert_eq!(events, 64, "it gets all of them when it goes on");
+}
