@@ -13,12 +13,16 @@ use crate::time::Timestamp;
 /// Ended deliveries that an endpoint's log keeps, the newest.
 pub const DELIVERY_LOG_MAX: usize = 1_000;
 
+/// Deliveries of an endpoint that may be on their way at one time. One more is given up before its
+/// first attempt: its receivers have been dead or slow for long.
+pub const DELIVERIES_PENDING_MAX: usize = 100_000;
+
 /// Keeps webhooks until they have reached their receivers, or are given up.
 ///
 /// **Promise.** The delivery of a job with a webhook that ends is on stable storage together with
 /// that end, and what it will send with it: neither the job's deletion nor a restart takes it
 /// back. A job whose time ends, or that is purged, has none. Deleting an endpoint deletes its
-/// deliveries.
+/// deliveries. At most [`DELIVERIES_PENDING_MAX`] of an endpoint are on their way.
 ///
 /// **Signals.** When a delivery is added the store calls
 /// [`Signals::delivery_added`](crate::signals::Signals::delivery_added).
@@ -103,6 +107,14 @@ impl Delivery {
             attempts: 0,
             last: AttemptReport::default(),
         }
+    }
+
+    /// The same without any attempt: the outbox of its endpoint is full.
+    #[must_use]
+    pub fn refused(self) -> Self {
+        let error = format!("not sent: {DELIVERIES_PENDING_MAX} webhooks of this endpoint wait");
+        let last = AttemptReport { status: None, error: Some(error) };
+        Self { state: DeliveryState::GivenUp { at: self.created_at }, last, ..self }
     }
 
     /// The `webhook-id`: the same for each attempt, and another one for each end of a job.

@@ -177,7 +177,8 @@ impl Index {
         let is_final = job.row.state.status().is_some_and(JobStatus::is_final);
         let delivery = name.filter(|_| change.sends_webhook && is_final).and_then(|name| {
             let record = job.record_of(&job.row, name)?;
-            Some(NewDelivery { id: self.outbox.next_id(), record })
+            let is_refused = self.outbox.is_full(&job.endpoint);
+            Some(NewDelivery { id: self.outbox.next_id(), record, is_refused })
         });
         let write = JobWrite {
             key,

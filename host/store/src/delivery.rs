@@ -26,6 +26,8 @@ pub(crate) struct NewDelivery {
     pub(crate) id: DeliveryId,
     /// The job as it ended.
     pub(crate) record: JobRecord,
+    /// Whether it is given up at once: too many are on their way.
+    pub(crate) is_refused: bool,
 }
 
 /// Adds a delivery for a job whose rows are written. `None` when they are not there after all.
@@ -52,6 +54,11 @@ pub(crate) fn add(
     };
     let body = webhook_body(record, output.as_ref(), &input.body, &url);
     let delivery = Delivery::pending(new.id, record, url, body.len() as u64);
+    if new.is_refused {
+        let refused = delivery.refused();
+        insert(db, endpoint, &refused)?;
+        return Ok(Some(refused));
+    }
     insert(db, endpoint, &delivery)?;
     db.prepare_cached("INSERT INTO delivery_body (seq, body) VALUES (?1, ?2)")?
         .execute(params![integer(new.id.0), body])?;
@@ -86,7 +93,8 @@ fn insert(db: &Connection, endpoint: EndpointKey, delivery: &Delivery) -> rusqli
     let (state, at) = state_columns(delivery.state);
     db.prepare_cached(
         "INSERT INTO delivery (seq, endpoint, job, job_status, job_retries, url, body_bytes, \
-         created_at, state, at, attempts) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0)",
+         created_at, state, at, attempts, last_error) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11)",
     )?
     .execute(params![
         integer(delivery.id.0),
@@ -99,6 +107,7 @@ fn insert(db: &Connection, endpoint: EndpointKey, delivery: &Delivery) -> rusqli
         integer(delivery.created_at.as_millis()),
         state,
         integer(at.as_millis()),
+        delivery.last.error,
     ])?;
     Ok(())
 }

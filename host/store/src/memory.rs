@@ -340,6 +340,9 @@ fn deliver(
     };
     let body = webhook_body(&record, output.as_ref(), &job.new.input, &url);
     let delivery = Delivery::pending(outbox.next_id(), &record, url, body.len() as u64);
+    if outbox.is_full(&job.new.endpoint) {
+        return Some(delivery.refused());
+    }
     let id = delivery.id;
     bodies.insert(id, Json::from_stored(body));
     Some(delivery)

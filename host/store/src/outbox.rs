@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gristmill_core::delivery::{
-    DELIVERY_LOG_MAX, Delivery, DeliveryId, DeliveryState, DueDeliveries,
+    DELIVERIES_PENDING_MAX, DELIVERY_LOG_MAX, Delivery, DeliveryId, DeliveryState, DueDeliveries,
 };
 use gristmill_core::time::Timestamp;
 
@@ -16,6 +16,8 @@ pub(crate) struct Outbox<K> {
     pending: BTreeMap<String, BTreeSet<(Timestamp, DeliveryId)>>,
     logs: BTreeMap<K, Log>,
     last_id: u64,
+    /// For each endpoint.
+    pub(crate) pending_max: usize,
 }
 
 #[derive(Debug)]
@@ -35,7 +37,7 @@ struct Log {
 impl<K> Default for Outbox<K> {
     fn default() -> Self {
         let (rows, pending, logs) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { rows, pending, logs, last_id: 0 }
+        Self { rows, pending, logs, last_id: 0, pending_max: DELIVERIES_PENDING_MAX }
     }
 }
 
@@ -44,6 +46,12 @@ impl<K: Ord + Clone> Outbox<K> {
     pub(crate) fn next_id(&mut self) -> DeliveryId {
         self.last_id += 1;
         DeliveryId(self.last_id)
+    }
+
+    /// Whether no more deliveries of the endpoint may be on their way.
+    pub(crate) fn is_full(&self, endpoint: &K) -> bool {
+        let pending = |log: &Log| log.all.len() - log.ended.len();
+        self.logs.get(endpoint).is_some_and(|log| pending(log) >= self.pending_max)
     }
 
     pub(crate) fn get(&self, id: DeliveryId) -> Option<&Delivery> {
@@ -198,5 +206,21 @@ mod tests {
         assert_eq!(log.len(), DELIVERY_LOG_MAX + 1);
         assert_eq!(log.last().unwrap().id, waiting);
         assert_eq!(due(&outbox, 10), (vec![waiting.0], Timestamp::NEVER));
+    }
+
+    #[test]
+    fn an_endpoint_is_full_while_too_many_are_on_their_way() {
+        let mut outbox = Outbox { pending_max: 2, ..Outbox::default() };
+        add(&mut outbox, 1, "http://a/", 10);
+        let refused = delivery(&mut outbox, "http://a/", 10).refused();
+        outbox.add(1, refused);
+        assert!(!outbox.is_full(&1), "one is on its way");
+        let id = add(&mut outbox, 1, "http://a/", 10);
+        assert!(outbox.is_full(&1) && !outbox.is_full(&2));
+        let now = Timestamp::from_millis(10);
+        let ended =
+            outbox.get(id).unwrap().after(AttemptReport::default(), AfterAttempt::GiveUp, now);
+        outbox.replace(ended);
+        assert!(!outbox.is_full(&1));
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc;
 
+use gristmill_core::delivery::{DeliveryState, DeliveryStore};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, WorkerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
@@ -256,4 +257,22 @@ async fn a_failed_commit_is_fatal_and_nothing_of_it_is_acknowledged() {
     let record = store.job(&endpoint(), kept.id).await.unwrap().unwrap();
     assert_eq!(record.status, JobStatus::InQueue);
     assert!(store.job(&endpoint(), lost.id).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_delivery_beyond_the_bound_is_given_up_at_once() {
+    let t = open(Settings::default());
+    t.store.shared.index().outbox.pending_max = 1;
+    for _ in 0..2 {
+        let new = NewJob { webhook: Some("https://example.com/".to_owned()), ..job() };
+        assert_eq!(t.store.submit(new).await, Ok(SubmitAnswer::Queued));
+        let claimed = t.store.claim(&endpoint(), &workers()).await.unwrap();
+        let finished = t.store.finish(claimed[0].lease, Outcome::TimedOut).await;
+        assert_eq!(finished, Ok(Fenced::Applied));
+    }
+    let log = t.store.deliveries(&endpoint(), 9).await.unwrap();
+    assert!(matches!(log[0].state, DeliveryState::GivenUp { .. }), "{log:?}");
+    assert!(log[0].last.error.as_ref().unwrap().starts_with("not sent: "), "{log:?}");
+    assert!(matches!(log[1].state, DeliveryState::Pending { .. }), "{log:?}");
+    assert_eq!(t.store.delivery_body(log[0].id).await, Ok(None));
 }
