@@ -21,6 +21,7 @@ mod health;
 mod idempotency;
 mod isolation;
 mod lifecycle;
+mod openapi;
 mod policy;
 mod priority;
 mod progress;

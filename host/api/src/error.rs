@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use gristmill_core::jobs::SubmitError;
 use gristmill_core::store::StoreError;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::rate_limit::Refusal;
 
@@ -20,7 +21,8 @@ pub(crate) struct ApiError {
 }
 
 /// The kinds of refusal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum ErrorCode {
     BadRequest,
     Unauthorized,
@@ -38,7 +40,25 @@ pub(crate) enum ErrorCode {
 }
 
 impl ErrorCode {
-    fn status(self) -> StatusCode {
+    /// All of them.
+    pub(crate) const ALL: [Self; 13] = [
+        Self::BadRequest,
+        Self::Unauthorized,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::PayloadTooLarge,
+        Self::RequestTimeout,
+        Self::Conflict,
+        Self::IdempotencyMismatch,
+        Self::QueueFull,
+        Self::RateLimited,
+        Self::ConcurrencyLimited,
+        Self::Internal,
+        Self::Unavailable,
+    ];
+
+    /// The status code of the answer.
+    pub(crate) fn status(self) -> StatusCode {
         match self {
             Self::BadRequest | Self::Conflict => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
@@ -52,24 +72,6 @@ impl ErrorCode {
             }
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::BadRequest => "bad_request",
-            Self::Unauthorized => "unauthorized",
-            Self::NotFound => "not_found",
-            Self::MethodNotAllowed => "method_not_allowed",
-            Self::PayloadTooLarge => "payload_too_large",
-            Self::RequestTimeout => "request_timeout",
-            Self::Conflict => "conflict",
-            Self::IdempotencyMismatch => "idempotency_mismatch",
-            Self::QueueFull => "queue_full",
-            Self::RateLimited => "rate_limited",
-            Self::ConcurrencyLimited => "concurrency_limited",
-            Self::Internal => "internal",
-            Self::Unavailable => "unavailable",
         }
     }
 
@@ -118,24 +120,28 @@ impl ApiError {
     }
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
+/// The body of every answer that is not 2xx.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Error)]
+pub(crate) struct Body<'a> {
+    /// What was wrong, and what is allowed.
     error: &'a str,
-    code: &'static str,
+    code: ErrorCode,
+    /// The sentence again; always there on the management API.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     message: Option<&'a str>,
 }
 
 impl ApiError {
-    fn body(&self, message: Option<&str>) -> axum::Json<serde_json::Value> {
-        let body = Body { error: &self.sentence, code: self.code.as_str(), message };
-        axum::Json(serde_json::to_value(body).expect("the body is plain data"))
+    fn body(&self, message: Option<&str>) -> Response {
+        axum::Json(Body { error: &self.sentence, code: self.code, message }).into_response()
     }
 
     /// On the management API the sentence is also there as `message`, its documented name.
     pub(crate) async fn add_message(mut response: Response) -> Response {
         if let Some(error) = response.extensions_mut().remove::<Self>() {
-            let body = error.body(Some(&error.sentence)).into_response().into_body();
+            let body = error.body(Some(&error.sentence)).into_body();
             response.headers_mut().remove(header::CONTENT_LENGTH);
             *response.body_mut() = body;
         }
@@ -145,7 +151,8 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = (self.code.status(), self.body(None)).into_response();
+        let mut response = self.body(None);
+        *response.status_mut() = self.code.status();
         let headers = response.headers_mut();
         if let Some(seconds) = self.code.retry_after_s() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -30,32 +31,36 @@ pub(crate) struct Call {
     pub(crate) key: Arc<ApiKey>,
     /// The endpoint in the path.
     pub(crate) deployment: Arc<Deployment>,
+    /// The job in the path, if the text there is a job's id.
+    job: Option<JobId>,
 }
 
 impl Call {
     /// The job named in the path. Ids are opaque to clients, so a text that is none is not found.
-    pub(crate) fn job(&self, text: &str) -> Result<JobId, ApiError> {
-        text.parse().map_err(|_| ApiError::job_not_found())
+    pub(crate) fn job(&self) -> Result<JobId, ApiError> {
+        self.job.ok_or_else(ApiError::job_not_found)
     }
 }
 
 /// Lets a call of `operation` in, or answers for the route.
 pub(crate) async fn enter(
     State((state, operation)): State<(ApiState, Operation)>,
-    path: RawPathParams,
+    path: Result<RawPathParams, RawPathParamsRejection>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
     let key = auth::identify(request.headers(), request.extensions(), &state, Form::BearerOrBare)?;
-    let text = path.iter().find_map(|(name, value)| (name == "endpoint").then_some(value));
-    let text = text.unwrap_or_default();
+    let path = path.map_err(|_| ApiError::not_found("the path is not UTF-8"))?;
+    let part = |wanted| path.iter().find_map(|(name, value)| (name == wanted).then_some(value));
+    let text = part("endpoint").unwrap_or_default();
     let not_found = || ApiError::not_found(format!("endpoint `{text}` not found"));
     let id = EndpointId::new(text).map_err(|_| not_found())?;
     auth::require(&key, operation.scope(), Some(&id))?;
     let deployment = state.catalog.deployment(&id).ok_or_else(not_found)?;
     let running = || state.workers.counts(&id).running;
     let place = state.limiter.enter(&key.owner, &id, operation, running)?;
-    request.extensions_mut().insert(Call { key, deployment });
+    let job = part("job").and_then(|text| text.parse().ok());
+    request.extensions_mut().insert(Call { key, deployment, job });
     let response = next.run(request).await;
     Ok(match place {
         Some(place) => response.map(|body| Body::new(HeldBody { body, _place: place })),

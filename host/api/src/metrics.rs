@@ -9,8 +9,14 @@ use gristmill_core::key::Scope;
 
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
+use crate::openapi::tag;
 use crate::state::ApiState;
 
+/// The host's counters as Prometheus text.
+#[utoipa::path(
+    get, path = "/metrics", operation_id = "GetMetrics", tag = tag::HOST,
+    responses((status = 200, description = "Counters and gauges", body = String, content_type = "text/plain; version=0.0.4")),
+)]
 pub(crate) async fn metrics(
     State(state): State<ApiState>,
     caller: ManagementCaller,

@@ -6,26 +6,32 @@ use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{Request, Response};
 use axum::middleware::{from_fn_with_state, map_response};
-use axum::routing::{MethodRouter, get, post, put};
+use axum::routing::get;
 use axum::{Extension, Router};
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::trace::TraceLayer;
 use tracing::{Span, debug, debug_span};
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt as _};
+use utoipa_axum::routes;
 
 use crate::error::{ApiError, ErrorCode};
 use crate::queue::StreamShape;
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
-use crate::{front_door, management, metrics, paths, queue};
+use crate::{front_door, management, metrics, openapi, paths, queue};
 
-/// Both APIs.
+/// Both APIs, and the document that describes them.
 pub fn router(state: ApiState) -> Router {
-    let routes = Router::new()
+    let (routes, document) = OpenApiRouter::with_openapi(openapi::base())
         .nest("/v2", queue_api(&state, StreamShape::Array))
         .nest("/sdk/v2", queue_api(&state, StreamShape::Object))
         .nest("/v1", management_api())
-        .route("/metrics", get(metrics::metrics))
+        .merge(behind_bearer(OpenApiRouter::new().routes(routes!(metrics::metrics))))
+        .split_for_parts();
+    let document = openapi::finish(document, &state.brand);
+    let routes = routes
+        .route("/openapi.json", get(openapi::get).layer(Extension(document)))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(unknown_route)
         .layer(DefaultBodyLimit::disable()) // each route reads its body with its own limit
@@ -54,59 +60,62 @@ pub fn router(state: ApiState) -> Router {
     )
 }
 
-fn queue_api(state: &ApiState, shape: StreamShape) -> Router<ApiState> {
+fn queue_api(state: &ApiState, shape: StreamShape) -> OpenApiRouter<ApiState> {
     use Operation as On;
-    use queue::routes;
-    // Each route lies behind the front door, with the operation that its calls count as.
-    let behind = |operation, route: MethodRouter<ApiState>| {
-        route.route_layer(from_fn_with_state((state.clone(), operation), front_door::enter))
+    use queue::routes::{
+        cancel, health, purge_queue, requests, retry, run, run_sync, status, stream,
     };
-    Router::new()
-        .route("/{endpoint}/run", behind(On::Run, post(routes::run)))
-        .route("/{endpoint}/runsync", behind(On::RunSync, post(routes::run_sync)))
-        .route("/{endpoint}/status/{job}", behind(On::Status, read(routes::status)))
-        .route("/{endpoint}/status-sync/{job}", behind(On::Status, read(routes::status_sync)))
-        .route("/{endpoint}/stream/{job}", behind(On::Stream, read(routes::stream)))
-        .route("/{endpoint}/cancel/{job}", behind(On::Cancel, post(routes::cancel)))
-        .route("/{endpoint}/retry/{job}", behind(On::Retry, post(routes::retry)))
-        .route("/{endpoint}/purge-queue", behind(On::PurgeQueue, post(routes::purge_queue)))
-        .route("/{endpoint}/requests", behind(On::Requests, get(routes::requests)))
-        .route("/{endpoint}/health", behind(On::Health, get(routes::health)))
-        .layer(Extension(shape))
+    // Each route lies behind the front door, with the operation that its calls count as.
+    let behind = |operation, mut route: UtoipaMethodRouter<ApiState>| {
+        openapi::behind_front_door(&mut route.1);
+        route.map(|route| {
+            route.route_layer(from_fn_with_state((state.clone(), operation), front_door::enter))
+        })
+    };
+    let mut router = OpenApiRouter::new()
+        .routes(behind(On::Run, routes!(run::run)))
+        .routes(behind(On::RunSync, routes!(run_sync::run_sync)))
+        .routes(behind(On::Status, routes!(status::status)))
+        .routes(behind(On::Status, routes!(status::status_sync)))
+        .routes(behind(On::Stream, routes!(stream::stream)))
+        .routes(behind(On::Cancel, routes!(cancel::cancel)))
+        .routes(behind(On::Retry, routes!(retry::retry)))
+        .routes(behind(On::PurgeQueue, routes!(purge_queue::purge_queue)))
+        .routes(behind(On::Requests, routes!(requests::requests)))
+        .routes(behind(On::Health, routes!(health::health)))
+        .layer(Extension(shape));
+    openapi::show_shape(router.get_openapi_mut(), shape);
+    router
 }
 
-fn management_api() -> Router<ApiState> {
+fn management_api() -> OpenApiRouter<ApiState> {
     use management::{endpoints, handlers, keys, templates, webhooks};
-    Router::new()
-        .route("/templates", get(templates::list).post(templates::create))
-        .route(
-            "/templates/{id}",
-            get(templates::get).patch(templates::update).delete(templates::delete),
-        )
-        .route("/endpoints", get(endpoints::list).post(endpoints::create))
-        .route(
-            "/endpoints/{id}",
-            get(endpoints::get).patch(endpoints::update).delete(endpoints::delete),
-        )
-        .route("/endpoints/{id}/rotate-webhook-secret", post(webhooks::rotate_secret))
-        .route("/endpoints/{id}/deliveries", get(webhooks::deliveries))
-        .route("/handlers", get(handlers::list))
-        .route("/handlers/{reference}", put(handlers::upload))
-        .route("/keys", get(keys::list).post(keys::create))
-        .route("/keys/{id}", axum::routing::delete(keys::revoke))
+    let (routes, document) = OpenApiRouter::new()
+        .routes(routes!(templates::list, templates::create))
+        .routes(routes!(templates::get, templates::update, templates::delete))
+        .routes(routes!(endpoints::list, endpoints::create))
+        .routes(routes!(endpoints::get, endpoints::update, endpoints::delete))
+        .routes(routes!(webhooks::rotate_secret))
+        .routes(routes!(webhooks::deliveries))
+        .routes(routes!(handlers::list))
+        .routes(routes!(handlers::upload))
+        .routes(routes!(keys::list, keys::create))
+        .routes(routes!(keys::revoke))
+        .split_for_parts();
+    let routes = routes
         // Own fallbacks, so that their refusals have a `message` too.
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(unknown_management_route)
-        .layer(map_response(ApiError::add_message))
+        .layer(map_response(ApiError::add_message));
+    let mut router = OpenApiRouter::from(routes);
+    *router.get_openapi_mut() = document;
+    behind_bearer(router)
 }
 
-/// Some clients POST what others GET.
-fn read<H, T>(handler: H) -> MethodRouter<ApiState>
-where
-    H: axum::handler::Handler<T, ApiState>,
-    T: 'static,
-{
-    get(handler.clone()).post(handler)
+/// Documents that all of these routes need the key as `Bearer KEY`.
+fn behind_bearer(mut router: OpenApiRouter<ApiState>) -> OpenApiRouter<ApiState> {
+    openapi::behind_bearer(&mut router.get_openapi_mut().paths);
+    router
 }
 
 async fn unknown_route(State(state): State<ApiState>, request: Request<Body>) -> ApiError {

@@ -131,6 +131,9 @@ pub enum Metering {
 }
 
 impl Metering {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Fuel, Self::Epoch];
+
     /// The metering's name in settings.
     pub fn as_str(self) -> &'static str {
         match self {

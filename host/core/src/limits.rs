@@ -4,8 +4,11 @@
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// Longest id or name, in bytes. Longer ones are refused with 400.
+/// Longest id, or part of an image's name, in bytes. Longer ones are refused with 400.
 pub const NAME_BYTES_MAX: usize = 128;
+
+/// Longest name for people, in characters. Longer ones are refused with 400.
+pub const NAME_CHARS_MAX: usize = 128;
 
 /// Largest body of `/run`, in bytes (10 MiB). Enforced on Content-Length before a byte is read,
 /// and again while reading: 413.

@@ -1,39 +1,49 @@
 //! `/v1/endpoints`: handlers with their workers, limits and permissions.
 
 use axum::Json;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Endpoint, SandboxLimits, Scaling};
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::key::Scope;
-use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS, NAME_BYTES_MAX};
-use serde_json::Value;
+use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 
-use super::dto::{self, EndpointInput};
+use super::dto::{self, EndpointInput, EndpointWithSecret, NewEndpoint};
 use super::input::{self, bounded, bounded_u32};
 use super::templates::{conflict, random_id};
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
+use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
+use crate::openapi::tag;
+use crate::paths::Named;
 use crate::state::ApiState;
 
 /// One endpoint.
+#[utoipa::path(
+    get, path = "/endpoints/{id}", operation_id = "GetEndpoint", tag = tag::ENDPOINTS,
+    responses((status = 200, description = "The endpoint", body = dto::Endpoint), Mistaken, Missing),
+)]
 pub(crate) async fn get(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-    Path(id): Path<String>,
-) -> Result<Json<Value>, ApiError> {
+    Named(id): Named,
+) -> Result<Json<dto::Endpoint>, ApiError> {
     caller.require(Scope::Manage)?;
     let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?;
-    Ok(Json(dto::endpoint(&endpoint)))
+    Ok(Json((&endpoint).into()))
 }
 
 /// All endpoints of the caller, by id.
+#[utoipa::path(
+    get, path = "/endpoints", operation_id = "ListEndpoints", tag = tag::ENDPOINTS,
+    responses((status = 200, description = "By id", body = Vec<dto::Endpoint>)),
+)]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-) -> Result<Json<Vec<Value>>, ApiError> {
+) -> Result<Json<Vec<dto::Endpoint>>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
     let mut endpoints: Vec<_> = view
@@ -43,15 +53,20 @@ pub(crate) async fn list(
         .filter(|endpoint| endpoint.owner == caller.0.owner)
         .collect();
     endpoints.sort_by(|a, b| a.id.cmp(&b.id));
-    Ok(Json(endpoints.into_iter().map(|endpoint| dto::endpoint(endpoint)).collect()))
+    Ok(Json(endpoints.into_iter().map(|endpoint| (&**endpoint).into()).collect()))
 }
 
 /// A new endpoint; it takes jobs at once.
+#[utoipa::path(
+    post, path = "/endpoints", operation_id = "CreateEndpoint", tag = tag::ENDPOINTS,
+    request_body = NewEndpoint,
+    responses((status = 200, description = "The new endpoint", body = EndpointWithSecret), BodyRefused),
+)]
 pub(crate) async fn create(
     State(state): State<ApiState>,
     caller: ManagementCaller,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<EndpointWithSecret>, ApiError> {
     caller.require(Scope::Manage)?;
     let input: EndpointInput = input::json(&state, request).await?;
     let template = input.template_id.clone().ok_or_else(|| {
@@ -76,17 +91,23 @@ pub(crate) async fn create(
         })
         .await?;
     state.workers.refresh(&endpoint.id);
-    Ok(Json(dto::endpoint_with_secret(&endpoint)))
+    Ok(Json((&endpoint).into()))
 }
 
-/// Changes the fields that are given. Running jobs end as they began; waiting ones start with
-/// the new settings.
+/// Changes the fields that are given.
+///
+/// Running jobs end as they began; waiting ones start with the new settings.
+#[utoipa::path(
+    patch, path = "/endpoints/{id}", operation_id = "UpdateEndpoint", tag = tag::ENDPOINTS,
+    request_body = EndpointInput,
+    responses((status = 200, description = "The changed endpoint", body = dto::Endpoint), BodyRefused, Missing),
+)]
 pub(crate) async fn update(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-    Path(id): Path<String>,
+    Named(id): Named,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<dto::Endpoint>, ApiError> {
     caller.require(Scope::Manage)?;
     let input: EndpointInput = input::json(&state, request).await?;
     let endpoint = state
@@ -97,15 +118,20 @@ pub(crate) async fn update(
         })
         .await?;
     state.workers.refresh(&endpoint.id);
-    Ok(Json(dto::endpoint(&endpoint)))
+    Ok(Json((&endpoint).into()))
 }
 
-/// Deletes the endpoint with all its jobs: those that wait are removed, those that run are
-/// stopped.
+/// Deletes the endpoint with all its jobs.
+///
+/// Those that wait are removed, those that run are stopped.
+#[utoipa::path(
+    delete, path = "/endpoints/{id}", operation_id = "DeleteEndpoint", tag = tag::ENDPOINTS,
+    responses((status = 204, description = "It is gone"), Mistaken, Missing),
+)]
 pub(crate) async fn delete(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-    Path(id): Path<String>,
+    Named(id): Named,
 ) -> Result<StatusCode, ApiError> {
     caller.require(Scope::Manage)?;
     let endpoint = state
@@ -142,9 +168,7 @@ fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoin
         )));
     }
     let name = input.name.unwrap_or(current.name);
-    if name.is_empty() || name.len() > NAME_BYTES_MAX {
-        return Err(ApiError::bad_request(format!("`name` has 1 to {NAME_BYTES_MAX} bytes")));
-    }
+    input::check_name(&name)?;
     let scaling =
         scaling(current.scaling, [input.workers_min, input.workers_max, input.idle_timeout])?;
     let execution_timeout_ms = match input.execution_timeout_ms {

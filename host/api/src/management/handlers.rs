@@ -1,23 +1,30 @@
 //! `/v1/handlers`: uploaded components and the names by which templates find them.
 
 use axum::Json;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, Image};
 use gristmill_core::key::Scope;
 use gristmill_core::limits::{COMPONENT_BYTES_MAX, NAME_BYTES_MAX};
 use gristmill_core::runtime::AddComponentError;
-use serde_json::Value;
 
-use super::dto;
+use super::dto::Handler;
 use crate::auth::ManagementCaller;
 use crate::error::{ApiError, ErrorCode};
+use crate::openapi::refusals::BodyRefused;
+use crate::openapi::schema::ComponentBytes;
+use crate::openapi::tag;
+use crate::paths::Named;
 use crate::state::ApiState;
 
 /// All image names, with what they name.
+#[utoipa::path(
+    get, path = "/handlers", operation_id = "ListHandlers", tag = tag::HANDLERS,
+    responses((status = 200, description = "By image", body = Vec<Handler>)),
+)]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-) -> Result<Json<Vec<Value>>, ApiError> {
+) -> Result<Json<Vec<Handler>>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
     let mut images: Vec<_> =
@@ -25,19 +32,25 @@ pub(crate) async fn list(
     images.sort_by_key(|image| image.reference());
     let documents = images
         .into_iter()
-        .filter_map(|image| Some(dto::handler(image, view.components.get(&image.digest)?)))
+        .filter_map(|image| Some(Handler::new(image, view.components.get(&image.digest)?)))
         .collect();
     Ok(Json(documents))
 }
 
-/// Takes a component in and lets `name:tag` name it. Endpoints that run this image run the new
-/// component from their next job on.
+/// Takes a component in and lets `name:tag` name it.
+///
+/// Endpoints that run this image run the new component from their next job on.
+#[utoipa::path(
+    put, path = "/handlers/{reference}", operation_id = "UploadHandler", tag = tag::HANDLERS,
+    request_body(content = ComponentBytes, content_type = "application/wasm", description = "The component"),
+    responses((status = 200, description = "What the name now names", body = Handler), BodyRefused),
+)]
 pub(crate) async fn upload(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-    Path(reference): Path<String>,
+    Named(reference): Named,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<Handler>, ApiError> {
     caller.require(Scope::Manage)?;
     let (name, tag) = parse_reference(&reference)?;
     let (parts, body) = request.into_parts();
@@ -61,7 +74,7 @@ pub(crate) async fn upload(
             if current.is_some_and(|current| current.owner != image.owner) {
                 return Err(unusable(format!("the name `{reference}` belongs to another owner")));
             }
-            let document = dto::handler(&image, &component);
+            let document = Handler::new(&image, &component);
             let changes = [CatalogEntry::Component(component), CatalogEntry::Image(image)];
             Ok((changes.map(CatalogChange::Put).into(), document))
         })

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Request;
-use gristmill_core::limits::{Bounds, MANAGEMENT_BODY_BYTES_MAX};
+use gristmill_core::limits::{Bounds, MANAGEMENT_BODY_BYTES_MAX, NAME_CHARS_MAX};
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
@@ -28,6 +28,16 @@ pub(crate) async fn json<T: DeserializeOwned>(
         .end()
         .map_err(|error| ApiError::bad_request(format!("the body is not valid JSON: {error}")))?;
     Ok(value)
+}
+
+/// Refuses what cannot be a name for people.
+pub(crate) fn check_name(name: &str) -> Result<(), ApiError> {
+    if name.is_empty() || name.chars().nth(NAME_CHARS_MAX).is_some() {
+        return Err(ApiError::bad_request(format!(
+            "`name` is required and has 1 to {NAME_CHARS_MAX} characters"
+        )));
+    }
+    Ok(())
 }
 
 /// The number, when it is inside its bounds.

@@ -1,45 +1,55 @@
 //! `/v1/keys`: API keys. Only a key with the scope `admin` may make, list or revoke them.
 
 use axum::Json;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey};
+use gristmill_core::id::KeyId;
 use gristmill_core::key::{ApiKey, NewKey, Scope};
-use gristmill_core::limits::{Bounds, NAME_BYTES_MAX};
-use serde_json::Value;
+use gristmill_core::limits::Bounds;
 
-use super::dto::{self, KeyInput};
+use super::dto::{Key, KeyInput, KeyWithText};
 use super::input;
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
+use crate::openapi::refusals::{BodyRefused, Missing};
+use crate::openapi::tag;
+use crate::paths::Named;
 use crate::state::ApiState;
 
 /// Most seconds that a key may live when it is to expire: ten years.
-const LIFE_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000 };
+pub(crate) const LIFE_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000 };
 
 /// All keys, without their secrets.
+#[utoipa::path(
+    get, path = "/keys", operation_id = "ListKeys", tag = tag::KEYS,
+    responses((status = 200, description = "Oldest first", body = Vec<Key>)),
+)]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-) -> Result<Json<Vec<Value>>, ApiError> {
+) -> Result<Json<Vec<Key>>, ApiError> {
     caller.require(Scope::Admin)?;
     let view = state.catalog.view();
     let mut keys: Vec<_> = view.keys.values().collect();
     keys.sort_by_key(|key| (key.created_at, key.id.clone()));
-    Ok(Json(keys.into_iter().map(|key| dto::key(key, None)).collect()))
+    Ok(Json(keys.into_iter().map(|key| (&**key).into()).collect()))
 }
 
 /// A new key; its text is shown in this answer and never again.
+#[utoipa::path(
+    post, path = "/keys", operation_id = "CreateKey", tag = tag::KEYS,
+    request_body = KeyInput,
+    responses((status = 200, description = "The new key", body = KeyWithText), BodyRefused),
+)]
 pub(crate) async fn create(
     State(state): State<ApiState>,
     caller: ManagementCaller,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<KeyWithText>, ApiError> {
     caller.require(Scope::Admin)?;
     let input: KeyInput = input::json(&state, request).await?;
-    if input.name.is_empty() || input.name.len() > NAME_BYTES_MAX {
-        return Err(ApiError::bad_request(format!("`name` has 1 to {NAME_BYTES_MAX} bytes")));
-    }
+    input::check_name(&input.name)?;
     if input.scopes.is_empty() {
         return Err(ApiError::bad_request(
             "`scopes` must have at least one of admin, manage, submit, read",
@@ -61,7 +71,7 @@ pub(crate) async fn create(
         expires_at,
     };
     let (key, text) = ApiKey::generate(new, now);
-    let document = dto::key(&key, Some(text.reveal()));
+    let document = KeyWithText::new(&key, &text);
     state
         .catalog
         .change(|_| Ok::<_, ApiError>((vec![CatalogChange::Put(CatalogEntry::Key(key))], ())))
@@ -70,16 +80,20 @@ pub(crate) async fn create(
 }
 
 /// Revokes a key: from now on it is refused.
+#[utoipa::path(
+    delete, path = "/keys/{id}", operation_id = "RevokeKey", tag = tag::KEYS,
+    responses((status = 204, description = "It is refused from now on"), Missing),
+)]
 pub(crate) async fn revoke(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-    Path(id): Path<String>,
+    Named(id): Named,
 ) -> Result<StatusCode, ApiError> {
     caller.require(Scope::Admin)?;
     state
         .catalog
         .change(|view| {
-            let key = dto::key_id(&id).and_then(|id| view.keys.get(&id));
+            let key = KeyId::new(&id).ok().and_then(|id| view.keys.get(&id));
             let key = key.ok_or_else(|| ApiError::not_found(format!("key `{id}` not found")))?;
             Ok((vec![CatalogChange::Delete(CatalogKey::Key(key.id.clone()))], ()))
         })

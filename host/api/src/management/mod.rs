@@ -1,6 +1,6 @@
 //! The management API: handlers, templates, endpoints with their webhooks, and keys.
 
-mod dto;
+pub(crate) mod dto;
 mod input;
 
 pub(crate) mod endpoints;

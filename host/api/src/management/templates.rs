@@ -1,28 +1,36 @@
 //! `/v1/templates`: reusable definitions of what a worker runs.
 
 use axum::Json;
-use axum::extract::{Path, RawQuery, Request, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{OwnerId, TemplateId};
 use gristmill_core::key::Scope;
-use gristmill_core::limits::NAME_BYTES_MAX;
 use gristmill_core::template::{Template, TemplateFilter};
-use serde_json::Value;
 
-use super::dto::{self, TemplateInput};
+use super::dto::template::{PLATFORM_FLAG, branded_flag};
+use super::dto::{self, NewTemplate, TemplateInput};
 use super::input;
 use crate::auth::ManagementCaller;
 use crate::error::{ApiError, ErrorCode};
+use crate::openapi::parameters::TemplateFlags;
+use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
+use crate::openapi::tag;
+use crate::paths::Named;
 use crate::state::ApiState;
 
 /// A single template, when the caller may see it with the flags given.
+#[utoipa::path(
+    get, path = "/templates/{templateId}", operation_id = "GetTemplate", tag = tag::TEMPLATES,
+    params(TemplateFlags),
+    responses((status = 200, description = "Successful operation", body = dto::Template), Mistaken, Missing),
+)]
 pub(crate) async fn get(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-    Path(id): Path<String>,
+    Named(id): Named,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<dto::Template>, ApiError> {
     caller.require(Scope::Manage)?;
     let id = template_id(&id)?;
     let filter = filter(&state, query.as_deref().unwrap_or_default())?;
@@ -31,15 +39,20 @@ pub(crate) async fn get(
         t.is_visible_to(&caller.0.owner, view.is_bound(&id), filter)
     };
     let template = view.templates.get(&id).filter(is_visible).ok_or_else(|| not_found(&id))?;
-    Ok(Json(dto::template(template, &state.brand)))
+    Ok(Json(dto::Template::new(template, &state.brand)))
 }
 
 /// All templates that the caller may see with the flags given, by name.
+#[utoipa::path(
+    get, path = "/templates", operation_id = "ListTemplates", tag = tag::TEMPLATES,
+    params(TemplateFlags),
+    responses((status = 200, description = "By name", body = Vec<dto::Template>), Mistaken),
+)]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: ManagementCaller,
     RawQuery(query): RawQuery,
-) -> Result<Json<Vec<Value>>, ApiError> {
+) -> Result<Json<Vec<dto::Template>>, ApiError> {
     caller.require(Scope::Manage)?;
     let filter = filter(&state, query.as_deref().unwrap_or_default())?;
     let view = state.catalog.view();
@@ -49,15 +62,20 @@ pub(crate) async fn list(
         .filter(|t| t.is_visible_to(&caller.0.owner, view.is_bound(&t.id), filter))
         .collect();
     templates.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Json(templates.into_iter().map(|t| dto::template(t, &state.brand)).collect()))
+    Ok(Json(templates.into_iter().map(|t| dto::Template::new(t, &state.brand)).collect()))
 }
 
 /// A new template.
+#[utoipa::path(
+    post, path = "/templates", operation_id = "CreateTemplate", tag = tag::TEMPLATES,
+    request_body = NewTemplate,
+    responses((status = 200, description = "The new template", body = dto::Template), BodyRefused),
+)]
 pub(crate) async fn create(
     State(state): State<ApiState>,
     caller: ManagementCaller,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<dto::Template>, ApiError> {
     caller.require(Scope::Manage)?;
     let input: TemplateInput = input::json(&state, request).await?;
     let id = match &input.id {
@@ -75,17 +93,23 @@ pub(crate) async fn create(
             Ok((put(&template), template))
         })
         .await?;
-    Ok(Json(dto::template(&template, &state.brand)))
+    Ok(Json(dto::Template::new(&template, &state.brand)))
 }
 
-/// Changes the fields that are given. Endpoints bound to the template run the new version from
-/// their next job on.
+/// Changes the fields that are given.
+///
+/// Endpoints bound to the template run the new version from their next job on.
+#[utoipa::path(
+    patch, path = "/templates/{templateId}", operation_id = "UpdateTemplate", tag = tag::TEMPLATES,
+    request_body = TemplateInput,
+    responses((status = 200, description = "The changed template", body = dto::Template), BodyRefused, Missing),
+)]
 pub(crate) async fn update(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-    Path(id): Path<String>,
+    Named(id): Named,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<dto::Template>, ApiError> {
     caller.require(Scope::Manage)?;
     let id = template_id(&id)?;
     let input: TemplateInput = input::json(&state, request).await?;
@@ -98,14 +122,18 @@ pub(crate) async fn update(
         })
         .await?;
     refresh_bound(&state, &id);
-    Ok(Json(dto::template(&template, &state.brand)))
+    Ok(Json(dto::Template::new(&template, &state.brand)))
 }
 
 /// Deletes a template that no endpoint uses.
+#[utoipa::path(
+    delete, path = "/templates/{templateId}", operation_id = "DeleteTemplate", tag = tag::TEMPLATES,
+    responses((status = 204, description = "It is gone"), Mistaken, Missing),
+)]
 pub(crate) async fn delete(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-    Path(id): Path<String>,
+    Named(id): Named,
 ) -> Result<StatusCode, ApiError> {
     caller.require(Scope::Manage)?;
     let id = template_id(&id)?;
@@ -158,11 +186,11 @@ fn put(template: &Template) -> Vec<CatalogChange> {
 }
 
 fn filter(state: &ApiState, query: &str) -> Result<TemplateFilter, ApiError> {
-    let branded = format!("include{}Templates", state.brand);
+    let branded = branded_flag(&state.brand);
     Ok(TemplateFilter {
         endpoint_bound: input::flag(query, &["includeEndpointBoundTemplates"])?,
         public: input::flag(query, &["includePublicTemplates"])?,
-        platform: input::flag(query, &["includePlatformTemplates", &branded])?,
+        platform: input::flag(query, &[PLATFORM_FLAG, &branded])?,
     })
 }
 
@@ -190,11 +218,7 @@ fn apply(view: &View, current: Template, input: TemplateInput) -> Result<Templat
         owner: current.owner,
         is_platform: current.is_platform,
     };
-    if template.name.is_empty() || template.name.len() > NAME_BYTES_MAX {
-        return Err(ApiError::bad_request(format!(
-            "`name` is required and has 1 to {NAME_BYTES_MAX} bytes"
-        )));
-    }
+    input::check_name(&template.name)?;
     if template.image.is_empty() {
         return Err(ApiError::bad_request(
             "`imageName` is required; it names an uploaded handler as `name:tag` or `name@sha256:…`",
@@ -216,6 +240,8 @@ fn apply(view: &View, current: Template, input: TemplateInput) -> Result<Templat
 
 fn is_port(text: &str) -> bool {
     text.split_once('/').is_some_and(|(number, protocol)| {
-        number.parse::<u16>().is_ok_and(|n| n > 0) && matches!(protocol, "http" | "tcp")
+        // Only as a number is usually written: no sign, no leading zero.
+        let is_number = number.starts_with(|digit| matches!(digit, '1'..='9'));
+        is_number && number.parse::<u16>().is_ok() && matches!(protocol, "http" | "tcp")
     })
 }

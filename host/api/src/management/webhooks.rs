@@ -1,23 +1,29 @@
 //! `/v1/endpoints/{id}/…` about webhooks: the secret that signs them, and what became of them.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use gristmill_core::delivery::DELIVERY_LOG_MAX;
 use gristmill_core::key::Scope;
-use serde_json::Value;
 
-use super::dto;
+use super::dto::{Delivery, EndpointWithSecret};
 use super::endpoints::{own, put};
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
+use crate::openapi::refusals::{Missing, Mistaken};
+use crate::openapi::tag;
+use crate::paths::Named;
 use crate::state::ApiState;
 
 /// A new secret; webhooks are signed with the one before as well, for a day.
+#[utoipa::path(
+    post, path = "/endpoints/{id}/rotate-webhook-secret", operation_id = "RotateWebhookSecret", tag = tag::ENDPOINTS,
+    responses((status = 200, description = "The endpoint with its new secret", body = EndpointWithSecret), Mistaken, Missing),
+)]
 pub(crate) async fn rotate_secret(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-    Path(id): Path<String>,
-) -> Result<Json<Value>, ApiError> {
+    Named(id): Named,
+) -> Result<Json<EndpointWithSecret>, ApiError> {
     caller.require(Scope::Manage)?;
     let now = state.jobs.now();
     let endpoint = state
@@ -30,17 +36,21 @@ pub(crate) async fn rotate_secret(
         })
         .await?;
     state.workers.refresh(&endpoint.id);
-    Ok(Json(dto::endpoint_with_secret(&endpoint)))
+    Ok(Json((&endpoint).into()))
 }
 
 /// The newest deliveries, newest first.
+#[utoipa::path(
+    get, path = "/endpoints/{id}/deliveries", operation_id = "ListDeliveries", tag = tag::ENDPOINTS,
+    responses((status = 200, description = "Newest first", body = Vec<Delivery>), Mistaken, Missing),
+)]
 pub(crate) async fn deliveries(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-    Path(id): Path<String>,
-) -> Result<Json<Vec<Value>>, ApiError> {
+    Named(id): Named,
+) -> Result<Json<Vec<Delivery>>, ApiError> {
     caller.require(Scope::Manage)?;
     let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?;
     let deliveries = state.deliveries.deliveries(&endpoint.id, DELIVERY_LOG_MAX).await?;
-    Ok(Json(deliveries.iter().map(dto::delivery).collect()))
+    Ok(Json(deliveries.iter().map(Delivery::from).collect()))
 }

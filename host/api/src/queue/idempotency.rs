@@ -9,7 +9,7 @@ use gristmill_core::jobs::Submitted;
 use crate::error::ApiError;
 
 /// Longest key, in characters.
-const KEY_CHARS_MAX: usize = 255;
+pub(crate) const KEY_CHARS_MAX: usize = 255;
 
 /// What makes the submission recognisable; `None` without the header.
 ///

@@ -1,7 +1,7 @@
 //! The queue API of an endpoint: one route per file, wire shapes in [`dto`].
 
 pub(crate) mod dto;
-mod idempotency;
+pub(crate) mod idempotency;
 mod pieces;
 mod query;
 mod sse;
@@ -9,25 +9,15 @@ mod submission;
 
 /// The routes, one per file.
 pub(crate) mod routes {
-    mod cancel;
-    mod health;
-    mod purge_queue;
-    mod requests;
-    mod retry;
-    mod run;
-    mod run_sync;
-    mod status;
-    mod stream;
-
-    pub(crate) use cancel::cancel;
-    pub(crate) use health::health;
-    pub(crate) use purge_queue::purge_queue;
-    pub(crate) use requests::requests;
-    pub(crate) use retry::retry;
-    pub(crate) use run::run;
-    pub(crate) use run_sync::run_sync;
-    pub(crate) use status::{status, status_sync};
-    pub(crate) use stream::stream;
+    pub(crate) mod cancel;
+    pub(crate) mod health;
+    pub(crate) mod purge_queue;
+    pub(crate) mod requests;
+    pub(crate) mod retry;
+    pub(crate) mod run;
+    pub(crate) mod run_sync;
+    pub(crate) mod status;
+    pub(crate) mod stream;
 }
 
 /// How `/stream` answers: the one thing in which the two mounts of the queue API differ.

@@ -11,8 +11,10 @@ use gristmill_core::policy::PolicyRequest;
 use gristmill_core::record::S3Config;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use crate::error::ApiError;
+use crate::openapi::schema;
 
 /// What a client submitted.
 #[derive(Debug)]
@@ -36,40 +38,61 @@ impl Submission {
     }
 }
 
-#[derive(Deserialize)]
+/// A job to run. Other fields are ignored.
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct Body<'a> {
+#[schema(as = Submission)]
+pub(crate) struct Body<'a> {
+    /// For the handler, byte for byte.
     #[serde(borrow)]
+    #[schema(value_type = Object)]
     input: Option<&'a RawValue>,
+    /// Called when the job has ended.
     #[serde(borrow)]
+    #[schema(value_type = Option<schema::WebhookUrl>)]
     webhook: Option<&'a RawValue>,
     #[serde(borrow)]
+    #[schema(value_type = Option<PolicyBody<'_>>)]
     policy: Option<&'a RawValue>,
     #[serde(borrow)]
+    #[schema(value_type = Option<S3Body<'_>>)]
     s3_config: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize, Default)]
+/// How long a job may wait and run.
+#[derive(Deserialize, Default, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Policy)]
 struct PolicyBody<'a> {
+    /// When it is left out: the endpoint's.
     #[serde(borrow)]
+    #[schema(value_type = Option<schema::ExecutionTimeout>)]
     execution_timeout: Option<&'a RawValue>,
     #[serde(borrow)]
+    #[schema(value_type = Option<schema::Ttl>)]
     ttl: Option<&'a RawValue>,
+    /// Runs after the others, and never starts a worker.
     #[serde(borrow)]
+    #[schema(value_type = Option<bool>)]
     low_priority: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize, Default)]
+/// Object-storage settings, for the handler.
+#[derive(Deserialize, Default, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = S3Config)]
 struct S3Body<'a> {
     #[serde(borrow)]
+    #[schema(value_type = Option<String>)]
     access_id: Option<&'a RawValue>,
     #[serde(borrow)]
+    #[schema(value_type = Option<String>)]
     access_secret: Option<&'a RawValue>,
     #[serde(borrow)]
+    #[schema(value_type = Option<String>)]
     bucket_name: Option<&'a RawValue>,
     #[serde(borrow)]
+    #[schema(value_type = Option<String>)]
     endpoint_url: Option<&'a RawValue>,
 }
 

@@ -1,21 +1,27 @@
 //! `POST /{endpoint}/cancel/{job}`: stops a job that runs, removes one that waits.
 
 use axum::Extension;
-use axum::extract::{Path, State};
-use axum::response::IntoResponse;
+use axum::Json;
+use axum::extract::State;
 
 use crate::error::ApiError;
 use crate::front_door::Call;
+use crate::openapi::tag;
 use crate::queue::dto::Accepted;
 use crate::state::ApiState;
 
+/// Stops a job that runs, removes one that waits.
+///
 /// Answers at once; a job that has ended keeps its status, which is told.
+#[utoipa::path(
+    post, path = "/{endpoint}/cancel/{job}", operation_id = "Cancel", tag = tag::JOBS,
+    responses((status = 200, description = "Its status now", body = Accepted)),
+)]
 pub(crate) async fn cancel(
     State(state): State<ApiState>,
     Extension(call): Extension<Call>,
-    Path((_, job)): Path<(String, String)>,
-) -> Result<impl IntoResponse, ApiError> {
-    let id = call.job(&job)?;
+) -> Result<Json<Accepted>, ApiError> {
+    let id = call.job()?;
     let status = state.jobs.cancel(&call.deployment.endpoint.id, id).await?;
     Ok(Accepted::new(id, status.ok_or_else(ApiError::job_not_found)?))
 }

@@ -6,10 +6,17 @@ use axum::extract::State;
 
 use crate::error::ApiError;
 use crate::front_door::Call;
+use crate::openapi::tag;
 use crate::queue::dto::HealthReport;
 use crate::state::ApiState;
 
+/// The endpoint's jobs and workers.
+///
 /// Read from memory; costs the same with any number of jobs.
+#[utoipa::path(
+    get, path = "/{endpoint}/health", operation_id = "GetHealth", tag = tag::JOBS,
+    responses((status = 200, description = "The report", body = HealthReport)),
+)]
 pub(crate) async fn health(
     State(state): State<ApiState>,
     Extension(call): Extension<Call>,

@@ -6,10 +6,17 @@ use axum::extract::State;
 
 use crate::error::ApiError;
 use crate::front_door::Call;
+use crate::openapi::tag;
 use crate::queue::dto::Purged;
 use crate::state::ApiState;
 
+/// Removes all jobs that wait.
+///
 /// Jobs in progress keep running.
+#[utoipa::path(
+    post, path = "/{endpoint}/purge-queue", operation_id = "PurgeQueue", tag = tag::JOBS,
+    responses((status = 200, description = "How many there were", body = Purged)),
+)]
 pub(crate) async fn purge_queue(
     State(state): State<ApiState>,
     Extension(call): Extension<Call>,

@@ -9,11 +9,21 @@ use gristmill_core::listing::{Cursor, JobQuery};
 
 use crate::error::ApiError;
 use crate::front_door::Call;
+use crate::openapi::parameters::RequestFilter;
+use crate::openapi::refusals::Mistaken;
+use crate::openapi::tag;
 use crate::queue::dto::RequestList;
 use crate::queue::query::Query;
 use crate::state::ApiState;
 
+/// The endpoint's jobs, newest first.
+///
 /// `?status=` shows one status only, `?limit=` is the size of a page, `?cursor=` goes on after one.
+#[utoipa::path(
+    get, path = "/{endpoint}/requests", operation_id = "ListRequests", tag = tag::JOBS,
+    params(RequestFilter),
+    responses((status = 200, description = "A page of them", body = RequestList), Mistaken),
+)]
 pub(crate) async fn requests(
     State(state): State<ApiState>,
     Extension(call): Extension<Call>,
@@ -41,8 +51,9 @@ fn status(query: Query<'_>) -> Result<Option<JobStatus>, ApiError> {
 /// Means nothing to a client, who gives back what a page has given him.
 fn cursor(query: Query<'_>) -> Result<Option<Cursor>, ApiError> {
     let Some(text) = query.text("cursor") else { return Ok(None) };
-    match text.parse() {
-        Ok(place) => Ok(Some(Cursor(place))),
-        Err(_) => Err(ApiError::bad_request("query `cursor` must be the `cursor` of a page")),
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse().ok().filter(|_| is_number && text.len() < 20) {
+        Some(place) => Ok(Some(Cursor(place))),
+        None => Err(ApiError::bad_request("query `cursor` must be the `cursor` of a page")),
     }
 }

@@ -1,23 +1,30 @@
 //! `POST /{endpoint}/retry/{job}`: queues a FAILED or TIMED_OUT job again.
 
 use axum::Extension;
-use axum::extract::{Path, State};
-use axum::response::IntoResponse;
+use axum::Json;
+use axum::extract::State;
 use gristmill_core::job::JobStatus;
 use gristmill_core::store::RetryAnswer;
 
 use crate::error::ApiError;
 use crate::front_door::Call;
+use crate::openapi::refusals::Mistaken;
+use crate::openapi::tag;
 use crate::queue::dto::Accepted;
 use crate::state::ApiState;
 
+/// Queues a FAILED or TIMED_OUT job again.
+///
 /// Keeps the job's id and input; what the last attempt left is removed.
+#[utoipa::path(
+    post, path = "/{endpoint}/retry/{job}", operation_id = "Retry", tag = tag::JOBS,
+    responses((status = 200, description = "It waits again", body = Accepted), Mistaken),
+)]
 pub(crate) async fn retry(
     State(state): State<ApiState>,
     Extension(call): Extension<Call>,
-    Path((_, job)): Path<(String, String)>,
-) -> Result<impl IntoResponse, ApiError> {
-    let id = call.job(&job)?;
+) -> Result<Json<Accepted>, ApiError> {
+    let id = call.job()?;
     match state.jobs.retry(&call.deployment.endpoint.id, id).await? {
         RetryAnswer::Queued => Ok(Accepted::new(id, JobStatus::InQueue)),
         RetryAnswer::WrongStatus(status) => Err(ApiError::bad_request(format!(

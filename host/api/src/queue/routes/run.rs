@@ -9,11 +9,25 @@ use gristmill_core::limits::RUN_BODY_BYTES_MAX;
 
 use crate::error::ApiError;
 use crate::front_door::Call;
+use crate::openapi::parameters::IdempotencyKey;
+use crate::openapi::refusals::{BodyRefused, KeyReused, QueueRefused};
+use crate::openapi::tag;
 use crate::queue::dto::Accepted;
 use crate::queue::{idempotency, submission};
 use crate::state::ApiState;
 
+/// Submits a job; the client comes back for its result.
+///
 /// Answers once the job is on stable storage.
+#[utoipa::path(
+    post, path = "/{endpoint}/run", operation_id = "Run", tag = tag::JOBS,
+    params(IdempotencyKey), request_body = submission::Body,
+    responses(
+        (status = 200, description = "It is on stable storage", body = Accepted,
+            headers(("Idempotent-Replayed" = bool, description = "It was sent before"))),
+        BodyRefused, QueueRefused, KeyReused,
+    ),
+)]
 pub(crate) async fn run(
     State(state): State<ApiState>,
     Extension(call): Extension<Call>,

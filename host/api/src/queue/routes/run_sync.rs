@@ -9,11 +9,28 @@ use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
 
 use crate::error::ApiError;
 use crate::front_door::Call;
+use crate::openapi::parameters::{IdempotencyKey, Wait};
+use crate::openapi::refusals::{BodyRefused, KeyReused, QueueRefused};
+use crate::openapi::tag;
 use crate::queue::query::Query;
 use crate::queue::{dto, idempotency, submission};
 use crate::state::ApiState;
 
+/// Submits a job and waits for its result.
+///
 /// Answers with the result, or with the job's status when `wait` is over; the job goes on.
+#[utoipa::path(
+    post, path = "/{endpoint}/runsync", operation_id = "RunSync", tag = tag::JOBS,
+    params(Wait, IdempotencyKey), request_body = submission::Body,
+    responses(
+        (status = 200, description = "The job as it is then", body = dto::StatusDocument,
+            headers(
+                ("X-Job-Id" = String, description = "The job's id"),
+                ("Idempotent-Replayed" = bool, description = "It was sent before"),
+            )),
+        BodyRefused, QueueRefused, KeyReused,
+    ),
+)]
 pub(crate) async fn run_sync(
     State(state): State<ApiState>,
     Extension(call): Extension<Call>,

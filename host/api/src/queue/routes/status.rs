@@ -1,24 +1,33 @@
 //! `GET /{endpoint}/status/{job}` and its long form `status-sync`, which waits for the end.
 
 use axum::Extension;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use gristmill_core::limits::WAIT_MS;
 
 use crate::error::ApiError;
 use crate::front_door::Call;
+use crate::openapi::parameters::{ShortenTtl, Wait};
+use crate::openapi::refusals::Mistaken;
+use crate::openapi::tag;
 use crate::queue::dto;
 use crate::queue::query::Query;
 use crate::state::ApiState;
 
-/// The job as it is now. `?ttl=ms` first shortens what remains of its life.
+/// The job as it is now.
+///
+/// `?ttl=ms` first shortens what remains of its life.
+#[utoipa::path(
+    method(get, post), path = "/{endpoint}/status/{job}", operation_id = "GetStatus", tag = tag::JOBS,
+    params(ShortenTtl),
+    responses((status = 200, description = "The job", body = dto::StatusDocument), Mistaken),
+)]
 pub(crate) async fn status(
     State(state): State<ApiState>,
     Extension(call): Extension<Call>,
-    Path((_, job)): Path<(String, String)>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
-    let id = call.job(&job)?;
+    let id = call.job()?;
     let endpoint = &call.deployment.endpoint.id;
     let ttl_ms = Query(query.as_deref().unwrap_or_default()).unsigned("ttl")?;
     let document = state.jobs.document(endpoint, id).await?.ok_or_else(ApiError::job_not_found)?;
@@ -29,13 +38,17 @@ pub(crate) async fn status(
 }
 
 /// The job once it has ended, or as it is after `?wait=ms`.
+#[utoipa::path(
+    method(get, post), path = "/{endpoint}/status-sync/{job}", operation_id = "GetStatusSync", tag = tag::JOBS,
+    params(Wait),
+    responses((status = 200, description = "The job", body = dto::StatusDocument), Mistaken),
+)]
 pub(crate) async fn status_sync(
     State(state): State<ApiState>,
     Extension(call): Extension<Call>,
-    Path((_, job)): Path<(String, String)>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
-    let id = call.job(&job)?;
+    let id = call.job()?;
     let wait = Query(query.as_deref().unwrap_or_default()).wait(WAIT_MS)?;
     let document = state.jobs.wait_until_final(&call.deployment.endpoint.id, id, wait).await?;
     Ok(dto::status_document(&document.ok_or_else(ApiError::job_not_found)?))

@@ -1,7 +1,7 @@
 //! `GET /{endpoint}/stream/{job}`: what the handler emitted and no call has delivered yet.
 
 use axum::Extension;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use futures::FutureExt as _;
@@ -11,21 +11,29 @@ use gristmill_core::stream::{Position, StreamPage};
 
 use crate::error::ApiError;
 use crate::front_door::Call;
+use crate::openapi::parameters::StreamPlace;
+use crate::openapi::refusals::Mistaken;
+use crate::openapi::tag;
 use crate::queue::pieces::Pieces;
 use crate::queue::query::Query;
 use crate::queue::{StreamShape, dto, sse};
 use crate::state::ApiState;
 
+/// What the handler emitted and no call has delivered yet.
+///
 /// One page, or with `Accept: text/event-stream` all pages as they come.
+#[utoipa::path(
+    method(get, post), path = "/{endpoint}/stream/{job}", operation_id = "GetStream",
+    tag = tag::JOBS, params(StreamPlace), responses(dto::StreamAnswer, Mistaken),
+)]
 pub(crate) async fn stream(
     State(state): State<ApiState>,
     Extension(shape): Extension<StreamShape>,
     Extension(call): Extension<Call>,
-    Path((_, job)): Path<(String, String)>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let id = call.job(&job)?;
+    let id = call.job()?;
     let endpoint = &call.deployment.endpoint.id;
     let query = Query(query.as_deref().unwrap_or_default());
     let wait = query.wait(STREAM_WAIT_MS)?;
@@ -58,23 +66,7 @@ fn page_body(
     position: Position,
     page: &StreamPage,
 ) -> axum::body::Body {
-    let mut text =
-        Vec::with_capacity(64 + page.page.chunks.iter().map(|c| c.len() + 64).sum::<usize>());
-    if shape == StreamShape::Object {
-        text.extend_from_slice(format!("{{\"status\":\"{}\",\"stream\":", page.status).as_bytes());
-    }
-    text.push(b'[');
-    for (index, chunk) in (page.page.first..).zip(&page.page.chunks) {
-        if index > page.page.first {
-            text.push(b',');
-        }
-        dto::write_chunk(&mut text, index, chunk);
-    }
-    text.push(b']');
-    if shape == StreamShape::Object {
-        text.push(b'}');
-    }
-    let body = Pieces::new([text.into()]);
+    let body = Pieces::new([dto::stream_page(shape, page).into()]);
     // A replay leaves the read position of the others alone.
     if position != Position::Undelivered || page.page.chunks.is_empty() {
         return body.into_body();

@@ -1,0 +1,75 @@
+//! API keys.
+
+use gristmill_core::id::{EndpointId, KeyId};
+use gristmill_core::key::{ApiKey, KeyText, Scope};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::openapi::schema;
+use crate::wire_time::rfc3339;
+
+/// A key to create.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = NewKey)]
+pub(crate) struct KeyInput {
+    #[schema(value_type = schema::Name)]
+    pub(crate) name: String,
+    #[schema(value_type = Vec<schema::Scope>, min_items = 1)]
+    pub(crate) scopes: Vec<Scope>,
+    /// The endpoints that it is good for; all, when it is left out.
+    #[schema(value_type = Option<Vec<schema::EndpointId>>)]
+    pub(crate) endpoints: Option<Vec<EndpointId>>,
+    #[schema(value_type = Option<schema::KeyLife>)]
+    pub(crate) expires_in_seconds: Option<u64>,
+}
+
+/// A key as it is shown, without its secret.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Key {
+    #[schema(value_type = schema::Id)]
+    id: KeyId,
+    name: String,
+    #[schema(value_type = Vec<schema::Scope>)]
+    scopes: Vec<Scope>,
+    #[schema(value_type = schema::Time)]
+    created_at: String,
+    /// Absent: good for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<schema::EndpointId>)]
+    endpoints: Option<Vec<EndpointId>>,
+    /// Absent: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = schema::Time)]
+    expires_at: Option<String>,
+}
+
+impl From<&ApiKey> for Key {
+    fn from(key: &ApiKey) -> Self {
+        Self {
+            id: key.id.clone(),
+            name: key.name.clone(),
+            scopes: key.scopes.clone(),
+            created_at: rfc3339(key.created_at),
+            endpoints: key.endpoints.clone(),
+            expires_at: key.expires_at.map(rfc3339),
+        }
+    }
+}
+
+/// A key when it is made.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct KeyWithText {
+    #[serde(flatten)]
+    key: Key,
+    /// What clients send; shown this once.
+    #[serde(rename = "key")]
+    text: String,
+}
+
+impl KeyWithText {
+    pub(crate) fn new(key: &ApiKey, text: &KeyText) -> Self {
+        Self { key: key.into(), text: text.reveal().to_owned() }
+    }
+}

@@ -1,0 +1,51 @@
+//! The wire shapes of the management API, with their schemas. What is not set is absent.
+
+mod delivery;
+mod endpoint;
+mod handler;
+mod key;
+pub(crate) mod template;
+
+pub(crate) use delivery::Delivery;
+pub(crate) use endpoint::{Endpoint, EndpointInput, EndpointWithSecret, NewEndpoint};
+pub(crate) use handler::Handler;
+pub(crate) use key::{Key, KeyInput, KeyWithText};
+pub(crate) use template::{NewTemplate, Template, TemplateInput};
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// What workers compute on.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+pub(crate) enum ComputeType {
+    #[serde(rename = "CPU")]
+    Cpu,
+}
+
+/// Defines the schema of an input to which a new thing must bring some fields.
+macro_rules! requiring {
+    ($(#[$doc:meta])* $name:ident = $input:ty, $fields:expr) => {
+        $(#[$doc])*
+        pub(crate) struct $name;
+
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                crate::openapi::schema::requiring::<$input>($fields)
+            }
+        }
+
+        impl utoipa::ToSchema for $name {
+            fn name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn schemas(
+                into: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>,
+            ) {
+                into.push((<$input>::name().into(), <$input as utoipa::PartialSchema>::schema()));
+                <$input>::schemas(into);
+            }
+        }
+    };
+}
+use requiring;

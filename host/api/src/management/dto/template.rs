@@ -1,0 +1,129 @@
+//! Templates.
+
+use std::collections::BTreeMap;
+
+use gristmill_core::id::TemplateId;
+use gristmill_core::template;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{ComputeType, requiring};
+use crate::openapi::schema;
+
+/// The brand under whose neutral spelling the fields are always there.
+const NEUTRAL: &str = "Platform";
+
+/// The field that says under `brand` whether a template is the operator's own.
+pub(crate) fn branded_field(brand: &str) -> String {
+    format!("is{brand}")
+}
+
+/// The query that includes the operator's own templates, in its neutral spelling.
+pub(crate) const PLATFORM_FLAG: &str = "includePlatformTemplates";
+
+/// The query that includes the operator's own templates, under `brand`.
+pub(crate) fn branded_flag(brand: &str) -> String {
+    format!("include{brand}Templates")
+}
+
+/// A template to create, or the fields of one to change.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TemplateInput {
+    /// Only for a new one; a random id when it is left out.
+    #[schema(value_type = Option<schema::Id>)]
+    pub(crate) id: Option<TemplateId>,
+    /// Unique among one's own.
+    #[schema(value_type = Option<schema::Name>)]
+    pub(crate) name: Option<String>,
+    #[schema(value_type = Option<schema::ImageName>)]
+    pub(crate) image_name: Option<String>,
+    /// Scratch space, wiped with the worker.
+    #[schema(value_type = Option<schema::Gigabytes>)]
+    pub(crate) container_disk_in_gb: Option<u32>,
+    /// Space that persists.
+    #[schema(value_type = Option<schema::Gigabytes>)]
+    pub(crate) volume_in_gb: Option<u32>,
+    /// Where the persistent space is mounted.
+    pub(crate) volume_mount_path: Option<String>,
+    pub(crate) container_registry_auth_id: Option<String>,
+    /// First part of the handler's arguments.
+    pub(crate) docker_entrypoint: Option<Vec<String>>,
+    /// Second part of the handler's arguments.
+    pub(crate) docker_start_cmd: Option<Vec<String>>,
+    /// The handler's environment.
+    pub(crate) env: Option<BTreeMap<String, String>>,
+    #[schema(value_type = Option<Vec<schema::Port>>)]
+    pub(crate) ports: Option<Vec<String>>,
+    /// Markdown for people.
+    pub(crate) readme: Option<String>,
+    /// Whether others may use it.
+    pub(crate) is_public: Option<bool>,
+    pub(crate) is_serverless: Option<bool>,
+}
+
+requiring! {
+    /// A template to create.
+    NewTemplate = TemplateInput, &["name", "imageName"]
+}
+
+/// A template as it is shown: the 18 documented fields, none of them null, and the one that says
+/// whether it is the platform's own a second time under the operator's brand.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Template {
+    #[schema(value_type = schema::Id)]
+    id: TemplateId,
+    name: String,
+    image_name: String,
+    category: ComputeType,
+    container_disk_in_gb: u32,
+    volume_in_gb: u32,
+    volume_mount_path: String,
+    container_registry_auth_id: String,
+    docker_entrypoint: Vec<String>,
+    docker_start_cmd: Vec<String>,
+    env: BTreeMap<String, String>,
+    ports: Vec<String>,
+    readme: String,
+    is_public: bool,
+    is_platform: bool,
+    is_serverless: bool,
+    /// Nothing is billed here: 0.
+    #[schema(value_type = f64)]
+    earned: u32,
+    /// 0.
+    runtime_in_min: u32,
+    /// One field at most; the document of the API gets it with the brand.
+    #[serde(flatten)]
+    #[schema(ignore)]
+    branded: BTreeMap<String, bool>,
+}
+
+impl Template {
+    pub(crate) fn new(template: &template::Template, brand: &str) -> Self {
+        let template = template.clone();
+        let branded = (brand != NEUTRAL).then(|| (branded_field(brand), template.is_platform));
+        Self {
+            id: template.id,
+            name: template.name,
+            image_name: template.image,
+            category: ComputeType::Cpu,
+            container_disk_in_gb: template.container_disk_gb,
+            volume_in_gb: template.volume_gb,
+            volume_mount_path: template.volume_mount_path,
+            container_registry_auth_id: template.registry_auth,
+            docker_entrypoint: template.entrypoint,
+            docker_start_cmd: template.start_command,
+            env: template.env,
+            ports: template.ports,
+            readme: template.readme,
+            is_public: template.is_public,
+            is_platform: template.is_platform,
+            is_serverless: template.is_serverless,
+            earned: 0,
+            runtime_in_min: 0,
+            branded: branded.into_iter().collect(),
+        }
+    }
+}

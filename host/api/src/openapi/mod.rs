@@ -1,0 +1,210 @@
+//! `GET /openapi.json`: both APIs as an OpenAPI 3.1 document, made from the types that serve them.
+//!
+//! A route is served by being in `routes!(…)`, which takes its `#[utoipa::path]` along: none is
+//! served without being documented. What a handler's attribute says is what is its own; what holds
+//! for all calls of an API is added here: the path's parameters, the key, and the refusals. The
+//! document is built once, when the router is.
+
+pub(crate) mod parameters;
+pub(crate) mod refusals;
+pub(crate) mod schema;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use bytes::Bytes;
+use refusals::StrangerRefused;
+use utoipa::OpenApi as _;
+use utoipa::ToSchema as _;
+use utoipa::openapi::path::{Operation, PathItem, Paths};
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityRequirement, SecurityScheme,
+};
+use utoipa::openapi::{Content, OpenApi, Ref, RefOr};
+
+use crate::error::{ApiError, ErrorCode};
+use crate::management::dto::template;
+use crate::queue::StreamShape;
+use crate::queue::dto::{StreamPage, json_response};
+use crate::state::ApiState;
+
+/// The tags, in the order in which the document shows them.
+pub(crate) mod tag {
+    pub(crate) const JOBS: &str = "jobs";
+    pub(crate) const HANDLERS: &str = "handlers";
+    pub(crate) const TEMPLATES: &str = "templates";
+    pub(crate) const ENDPOINTS: &str = "endpoints";
+    pub(crate) const KEYS: &str = "keys";
+    pub(crate) const HOST: &str = "host";
+}
+
+/// The key as `Bearer KEY`.
+const BEARER: &str = "bearer";
+
+/// The key as the header's whole value.
+const BARE_KEY: &str = "bareKey";
+
+/// The document's text.
+#[derive(Clone)]
+pub(crate) struct Document(Bytes);
+
+/// What the document begins with: everything but the routes.
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(title = "Gristmill", description = "Queue API of the endpoints, and management API."),
+    paths(get),
+    components(schemas(crate::error::Body<'_>, StreamPage)),
+    tags(
+        (name = tag::JOBS, description = "Submit, read, stream and stop an endpoint's jobs"),
+        (name = tag::HANDLERS, description = "Uploaded components"),
+        (name = tag::TEMPLATES, description = "What a worker runs"),
+        (name = tag::ENDPOINTS, description = "Handlers with workers, limits and permissions"),
+        (name = tag::KEYS, description = "API keys"),
+        (name = tag::HOST, description = "The host itself"),
+    ),
+)]
+struct Base;
+
+/// The document without the routes.
+pub(crate) fn base() -> OpenApi {
+    let mut document = Base::openapi();
+    let components = document.components.get_or_insert_default();
+    components.responses = refusals::components();
+    let bearer = Http::new(HttpAuthScheme::Bearer);
+    let bare = ApiKeyValue::with_description("Authorization", "The key alone");
+    components.security_schemes.extend([
+        (BEARER.to_owned(), SecurityScheme::Http(bearer).into()),
+        (BARE_KEY.to_owned(), SecurityScheme::ApiKey(ApiKey::Header(bare)).into()),
+    ]);
+    document
+}
+
+/// Says that the calls need a key as `Bearer KEY`, and how they can be refused for it.
+pub(crate) fn behind_bearer(paths: &mut Paths) {
+    for operation in paths.paths.values_mut().flat_map(operations) {
+        operation.security = Some(vec![requirement(BEARER)]);
+        let refused = [ErrorCode::Unauthorized, ErrorCode::RateLimited, ErrorCode::Unavailable];
+        refusals::add(&mut operation.responses, &refused);
+    }
+}
+
+/// Says that the calls need a key in either form, and how the front door can refuse them.
+pub(crate) fn behind_front_door(paths: &mut Paths) {
+    let refused = [
+        ErrorCode::Unauthorized,
+        ErrorCode::NotFound,
+        ErrorCode::Unavailable,
+        ErrorCode::RateLimited,
+    ];
+    for operation in paths.paths.values_mut().flat_map(operations) {
+        operation.security = Some(vec![requirement(BEARER), requirement(BARE_KEY)]);
+        refusals::add(&mut operation.responses, &refused);
+    }
+}
+
+fn requirement(scheme: &str) -> SecurityRequirement {
+    SecurityRequirement::new(scheme, [] as [&str; 0])
+}
+
+/// Completes the document with what holds for every operation, and with the operator's brand.
+pub(crate) fn finish(mut document: OpenApi, brand: &str) -> Document {
+    for (path, item) in &mut document.paths.paths {
+        for operation in operations(item) {
+            let parameters = operation.parameters.get_or_insert_default();
+            let of_path = parameters::of_path(path).into_iter().map(RefOr::T);
+            parameters.splice(0..0, of_path);
+            let always = [ErrorCode::MethodNotAllowed, ErrorCode::Internal];
+            refusals::add(&mut operation.responses, &always);
+        }
+        // One handler answers both methods; the operations need names of their own.
+        if let (Some(get), Some(post)) = (&item.get, &mut item.post)
+            && get.operation_id == post.operation_id
+        {
+            rename(post, |id| id.replacen("Get", "Post", 1));
+        }
+    }
+    show_brand(&mut document, brand);
+    let text = document.to_json().expect("the document is plain data");
+    Document(text.into())
+}
+
+/// The methods that a path has.
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let PathItem { get, put, post, delete, patch, .. } = item;
+    [get, put, post, delete, patch].into_iter().flatten()
+}
+
+fn rename(operation: &mut Operation, name: impl FnOnce(&str) -> String) {
+    operation.operation_id = operation.operation_id.as_deref().map(name);
+}
+
+/// Completes what one mount of the queue API documents: the two differ in how `/stream` answers,
+/// and the operations of the second need names of their own.
+pub(crate) fn show_shape(document: &mut OpenApi, shape: StreamShape) {
+    for (path, item) in &mut document.paths.paths {
+        for operation in operations(item) {
+            if path.contains("/stream/")
+                && let Some(RefOr::T(answer)) = operation.responses.responses.get_mut("200")
+            {
+                if shape == StreamShape::Object {
+                    let page = Content::new(Some(Ref::from_schema_name(StreamPage::name())));
+                    answer.content.insert("application/json".to_owned(), page.into());
+                }
+                answer.content.insert("text/event-stream".to_owned(), events().into());
+            }
+            if shape == StreamShape::Object {
+                rename(operation, |id| format!("Sdk{id}"));
+            }
+        }
+    }
+}
+
+fn events() -> Content {
+    let text = "An event for each chunk, its index as `id` and a `StreamChunk` as `data`; at last the \
+                event `end` with the job's `id`, `status` and `error`";
+    Content::new(Some(ObjectBuilder::new().schema_type(Type::String).description(Some(text))))
+}
+
+/// Adds the operator's spelling of the fields that carry a brand.
+fn show_brand(document: &mut OpenApi, brand: &str) {
+    let schemas = document.components.iter_mut().flat_map(|all| all.schemas.get_mut("Template"));
+    for schema in schemas {
+        if let RefOr::T(Schema::Object(template)) = schema
+            && let Some(field) = template.properties.get("isPlatform").cloned()
+        {
+            let branded = template::branded_field(brand);
+            template.properties.insert(branded.clone(), field);
+            template.required.push(branded);
+            template.required.dedup();
+        }
+    }
+    for operation in document.paths.paths.values_mut().flat_map(operations) {
+        let parameters = operation.parameters.get_or_insert_default();
+        let flag = parameters.iter().find_map(|parameter| match parameter {
+            RefOr::T(parameter) if parameter.name == template::PLATFORM_FLAG => {
+                Some(parameter.clone())
+            }
+            RefOr::T(_) | RefOr::Ref(_) => None,
+        });
+        parameters.extend(flag.map(|mut flag| {
+            flag.name = template::branded_flag(brand);
+            RefOr::T(flag)
+        }));
+    }
+}
+
+/// The OpenAPI document of this host.
+#[utoipa::path(
+    get, path = "/openapi.json", operation_id = "GetOpenApi", tag = tag::HOST, security(()),
+    responses((status = 200, description = "This document", body = Object), StrangerRefused),
+)]
+pub(crate) async fn get(
+    State(state): State<ApiState>,
+    Extension(Document(text)): Extension<Document>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    state.strangers.admit(request.extensions())?;
+    Ok(json_response(Body::from(text)))
+}

@@ -1,0 +1,122 @@
+//! The parameters of the operations: what the placeholders of paths stand for, and the queries.
+
+use gristmill_core::limits::{Bounds, LIST_JOBS, STREAM_WAIT_MS, WAIT_MS};
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::{RefOr, Required};
+use utoipa::{IntoParams, PartialSchema as _};
+
+use super::schema;
+use crate::management::dto::template::PLATFORM_FLAG;
+
+/// The parameters of a path, one for each `{placeholder}`.
+pub(super) fn of_path(path: &str) -> Vec<Parameter> {
+    path.split('/')
+        .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+        .map(|name| {
+            let (schema, description) = placeholder(name);
+            ParameterBuilder::new()
+                .name(name)
+                .parameter_in(ParameterIn::Path)
+                .required(Required::True)
+                .description(Some(description))
+                .schema(Some(schema))
+                .build()
+        })
+        .collect()
+}
+
+fn placeholder(name: &str) -> (RefOr<Schema>, &'static str) {
+    match name {
+        "endpoint" => (schema::EndpointId::schema(), "The endpoint's id"),
+        "job" => (schema::JobId::schema(), "The job's id, as the submission returned it"),
+        "templateId" => (schema::Id::schema(), "The template's id"),
+        "reference" => (schema::ImageName::schema(), "`name:tag`, or `name` for `name:latest`"),
+        _ => (schema::Id::schema(), "The id"),
+    }
+}
+
+/// Defines parameters for `params(…)`: `Type { name in kind, schema, description; }`.
+macro_rules! parameters {
+    ($($(#[$doc:meta])* $type:ident {
+        $($name:expr, $kind:ident, $schema:expr, $text:expr;)+
+    })*) => {$(
+        $(#[$doc])*
+        pub(crate) struct $type;
+
+        impl IntoParams for $type {
+            fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+                vec![$(
+                    ParameterBuilder::new()
+                        .name($name)
+                        .parameter_in(ParameterIn::$kind)
+                        .required(Required::False)
+                        .description(Some($text))
+                        .schema(Some($schema))
+                        .build()
+                ),+]
+            }
+        }
+    )*};
+}
+
+parameters! {
+    /// Of `runsync` and `status-sync`.
+    Wait {
+        "wait", Query, wait(WAIT_MS), waiting("the job's end", WAIT_MS);
+    }
+    /// Of `status`.
+    ShortenTtl {
+        "ttl", Query, at_least_zero(), "Milliseconds: shortens what remains of the job's life";
+    }
+    /// Of `stream`.
+    StreamPlace {
+        "wait", Query, wait(STREAM_WAIT_MS), waiting("a chunk or the job's end", STREAM_WAIT_MS);
+        "from", Query, at_least_zero(), "Reads from this chunk; what counts as delivered stays";
+        "Last-Event-ID", Header, at_least_zero(), "Server-sent events only: go on after this chunk";
+    }
+    /// Of `requests`.
+    RequestFilter {
+        "status", Query, schema::Status::schema(), "Only jobs with this status";
+        "limit", Query, bounded(LIST_JOBS), "At most so many";
+        "cursor", Query, schema::Cursor::schema(), "Go on where a page ended: its `cursor`";
+    }
+    /// Of `run` and `runsync`.
+    IdempotencyKey {
+        "Idempotency-Key", Header, schema::IdempotencyKey::schema(),
+            "The same key with the same operation and body is the same job, for 24 hours";
+    }
+    /// Of the lookup and the list of templates.
+    TemplateFlags {
+        "includeEndpointBoundTemplates", Query, flag(), "Include templates bound to endpoints";
+        "includePublicTemplates", Query, flag(), "Include public templates of others";
+        PLATFORM_FLAG, Query, flag(), "Include the platform's own templates";
+    }
+}
+
+/// Numbers outside the bounds are allowed: the nearest bound is taken.
+fn wait(bounds: Bounds) -> Schema {
+    integer().default(Some(bounds.default.into())).into()
+}
+
+fn waiting(until: &str, bounds: Bounds) -> String {
+    let Bounds { min, max, .. } = bounds;
+    format!("Milliseconds, {min} to {max}: waits for {until}. Outside, the nearest bound is taken")
+}
+
+fn bounded(bounds: Bounds) -> Schema {
+    let Bounds { min, default, max } = bounds;
+    integer().minimum(Some(min)).maximum(Some(max)).default(Some(default.into())).into()
+}
+
+fn at_least_zero() -> Schema {
+    integer().minimum(Some(0)).into()
+}
+
+fn integer() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::Integer)
+}
+
+fn flag() -> Schema {
+    ObjectBuilder::new().schema_type(Type::Boolean).default(Some(false.into())).into()
+}

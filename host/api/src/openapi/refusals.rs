@@ -1,0 +1,110 @@
+//! How a call can be refused, as the document tells it: one response for each status code, made
+//! from the [`ErrorCode`]s that have it, and the sets of them that a kind of call can get.
+
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use utoipa::openapi::header::{Header, HeaderBuilder};
+use utoipa::openapi::response::{Response, ResponseBuilder, Responses};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{Content, Ref, RefOr};
+use utoipa::{IntoResponses, ToSchema};
+
+use crate::error::{Body, ErrorCode};
+
+/// Defines sets of refusals for `responses(…)`.
+macro_rules! sets {
+    ($($(#[$doc:meta])* $name:ident: $($code:ident)+;)*) => {$(
+        $(#[$doc])*
+        pub(crate) struct $name;
+
+        impl IntoResponses for $name {
+            fn responses() -> BTreeMap<String, RefOr<Response>> {
+                responses(&[$(ErrorCode::$code),+])
+            }
+        }
+    )*};
+}
+
+sets! {
+    /// A value of the call is out of bounds, or what it asks for is not possible now.
+    Mistaken: BadRequest;
+    /// What the path names does not exist.
+    Missing: NotFound;
+    /// A body that is read can be wrong, too large, or stop.
+    BodyRefused: BadRequest PayloadTooLarge RequestTimeout Unavailable;
+    /// A submission's key was sent before with something else.
+    KeyReused: IdempotencyMismatch;
+    /// Too many calls without a key come from one address.
+    StrangerRefused: RateLimited;
+    /// The endpoint's queue is full.
+    QueueRefused: QueueFull;
+}
+
+fn responses(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<Response>> {
+    let reference = |code: &ErrorCode| {
+        let status = code.status();
+        let response = Ref::from_response_name(component_name(status));
+        (status.as_str().to_owned(), response.into())
+    };
+    codes.iter().map(reference).collect()
+}
+
+/// Adds refusals to what an operation documents of its own.
+pub(super) fn add(to: &mut Responses, codes: &[ErrorCode]) {
+    to.responses.extend(responses(codes));
+}
+
+/// `PayloadTooLarge` for 413.
+fn component_name(status: StatusCode) -> String {
+    status.canonical_reason().unwrap_or_default().split(' ').collect()
+}
+
+/// The responses that all operations refer to, by name.
+pub(super) fn components() -> BTreeMap<String, RefOr<Response>> {
+    let mut codes: BTreeMap<StatusCode, Vec<ErrorCode>> = BTreeMap::new();
+    for code in ErrorCode::ALL {
+        codes.entry(code.status()).or_default().push(code);
+    }
+    codes
+        .into_iter()
+        .map(|(status, codes)| (component_name(status), component(status, &codes).into()))
+        .collect()
+}
+
+fn component(status: StatusCode, codes: &[ErrorCode]) -> Response {
+    let names: Vec<_> = codes.iter().map(|code| serde_json::json!(code).to_string()).collect();
+    let title = status.canonical_reason().unwrap_or_default();
+    let description = format!("{title}: {}", names.join(" or "));
+    let response = ResponseBuilder::new()
+        .description(description)
+        .content("application/json", Content::new(Some(Ref::from_schema_name(Body::name()))));
+    headers(status)
+        .into_iter()
+        .fold(response, |response, (name, header)| response.header(name, header))
+        .build()
+}
+
+fn headers(status: StatusCode) -> Vec<(&'static str, Header)> {
+    let header = |kind, text| {
+        let schema = ObjectBuilder::new().schema_type(kind);
+        HeaderBuilder::new().description(Some(text)).schema(Some(schema)).build()
+    };
+    let retry_after =
+        || ("Retry-After", header(Type::Integer, "Seconds after which trying again makes sense"));
+    match status {
+        StatusCode::UNAUTHORIZED => {
+            vec![("WWW-Authenticate", header(Type::String, "The scheme: `Bearer`"))]
+        }
+        StatusCode::METHOD_NOT_ALLOWED => {
+            vec![("Allow", header(Type::String, "The methods that are allowed"))]
+        }
+        StatusCode::TOO_MANY_REQUESTS => vec![
+            retry_after(),
+            ("RateLimit", header(Type::String, "With `rate_limited`: what is left of the limit")),
+            ("RateLimit-Policy", header(Type::String, "With `rate_limited`: the limit")),
+        ],
+        StatusCode::SERVICE_UNAVAILABLE => vec![retry_after()],
+        _ => Vec::new(),
+    }
+}

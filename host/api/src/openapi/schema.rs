@@ -1,0 +1,109 @@
+//! Schemas of texts and numbers that have bounds. The bounds are the constants that the host
+//! checks with; none is repeated here.
+
+use std::borrow::Cow;
+
+use gristmill_core::endpoint::{Metering as CoreMetering, SandboxLimits, Scaling};
+use gristmill_core::job::JobStatus;
+use gristmill_core::key::Scope as KeyScope;
+use gristmill_core::limits::{
+    Bounds, EXECUTION_TIMEOUT_MS, NAME_BYTES_MAX, NAME_CHARS_MAX, TTL_MS,
+};
+use utoipa::openapi::schema::{
+    AllOf, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type,
+};
+use utoipa::openapi::{Ref, RefOr};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::management::keys::LIFE_S;
+use crate::queue::idempotency::KEY_CHARS_MAX;
+
+/// Defines types that stand for a schema: `Name: "description" => object`.
+macro_rules! schemas {
+    ($($name:ident: $description:expr => $object:expr;)*) => {$(
+        #[doc = $description]
+        pub(crate) struct $name;
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let object: ObjectBuilder = $object;
+                object.description(Some($description)).into()
+            }
+        }
+
+        impl ToSchema for $name {
+            fn name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+        }
+    )*};
+}
+
+schemas! {
+    Id: "Names an endpoint, a template or a key" => id();
+    EndpointId: "Names an endpoint: an `Id` that is neither `serverless` nor `templates`" =>
+        id();
+    JobId: "Names a job; opaque" => text().pattern(Some("^[A-Za-z0-9_-]+$"));
+    Name: "A name for people" =>
+        text().min_length(Some(1)).max_length(Some(NAME_CHARS_MAX));
+    ImageName: "Names an uploaded handler: `name:tag` or `name@sha256:…`" =>
+        text().min_length(Some(1));
+    Port: "`<1 to 65535>/http` or `…/tcp`" => text().pattern(Some(concat!(
+        "^([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])",
+        "/(http|tcp)$",
+    )));
+    HostPattern: "`example.com`, `*.example.com`, `example.com:8443` or an address; `!private` at the end permits private addresses" =>
+        text().format(Some(SchemaFormat::Custom("host-pattern".to_owned())));
+    ComponentBytes: "A WebAssembly component" =>
+        text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
+    Digest: "A SHA-256" => text().pattern(Some("^[0-9a-f]{64}$"));
+    Time: "RFC 3339, in UTC" => text().format(Some(SchemaFormat::Custom("date-time".to_owned())));
+    WebhookUrl: "An absolute http or https URL without user name and password" =>
+        text().format(Some(SchemaFormat::Custom("uri".to_owned()))).pattern(Some("^[Hh][Tt][Tt][Pp][Ss]?://"));
+    Cursor: "A place in a list; opaque" => text().pattern(Some("^[0-9]{1,19}$"));
+    IdempotencyKey: "Chosen by the client" =>
+        text().pattern(Some("^[ -~]*$")).min_length(Some(1)).max_length(Some(KEY_CHARS_MAX));
+    Status: "A job's state" => one_of(JobStatus::ALL.map(JobStatus::as_str));
+    Scope: "What a key may do" => one_of(KeyScope::ALL.map(KeyScope::as_str));
+    Metering: "How a handler's computing is metered" =>
+        one_of(CoreMetering::ALL.map(CoreMetering::as_str));
+    ExecutionTimeout: "Time for one attempt, in milliseconds" => integer(EXECUTION_TIMEOUT_MS);
+    Ttl: "Life of a job from its submission, in milliseconds" =>
+        integer(TTL_MS).default(Some(TTL_MS.default.into()));
+    WorkersMax: "Most workers at one time; 0 pauses the endpoint" => integer(Scaling::WORKERS_MAX);
+    WorkersMin: "Workers that are kept when nothing waits; at most `workersMax`" =>
+        integer(Scaling::WORKERS_MAX);
+    IdleTimeout: "Seconds for which a worker beyond `workersMin` waits for work" =>
+        integer(Scaling::IDLE_TIMEOUT_S);
+    MemoryMib: "Memory of one attempt, in MiB" => integer(SandboxLimits::MEMORY_MIB);
+    KeyLife: "Seconds after which the key is refused" => integer(LIFE_S);
+    Gigabytes: "In gigabytes" =>
+        integer(Bounds { min: 0, default: 0, max: u32::MAX.into() });
+    Fuel: "Most instructions of one attempt; 0 derives it from the timeout again" =>
+        integer(Bounds { min: 0, default: 0, max: u64::MAX });
+}
+
+fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+fn id() -> ObjectBuilder {
+    text().pattern(Some("^[A-Za-z0-9_-]+$")).min_length(Some(1)).max_length(Some(NAME_BYTES_MAX))
+}
+
+fn one_of<const N: usize>(words: [&'static str; N]) -> ObjectBuilder {
+    text().enum_values(Some(words))
+}
+
+fn integer(bounds: Bounds) -> ObjectBuilder {
+    let Bounds { min, max, .. } = bounds;
+    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(min)).maximum(Some(max))
+}
+
+/// The schema of `T` where these fields, which are texts, must be there and not be null.
+pub(crate) fn requiring<T: ToSchema>(fields: &[&str]) -> RefOr<Schema> {
+    let required = fields
+        .iter()
+        .fold(Object::builder(), |object, field| object.property(*field, text()).required(*field));
+    AllOf::builder().item(Ref::from_schema_name(T::name())).item(required).into()
+}

@@ -1,0 +1,91 @@
+//! `GET /openapi.json`: the document names every operation, and no other.
+
+use std::collections::HashSet;
+
+use gristmill_tests::{Client, TestHost, shared_host};
+use reqwest::Method;
+use serde_json::Value;
+
+const METHODS: [&str; 5] = ["get", "put", "post", "delete", "patch"];
+
+/// A client without a key.
+fn anonymous(host: &TestHost) -> Client {
+    host.client().with_authorization(None)
+}
+
+async fn document(host: &TestHost) -> Value {
+    anonymous(host).get("/openapi.json").await.ok()
+}
+
+/// All `$ref`s below a value.
+fn references(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(fields.get("$ref").and_then(Value::as_str).map(str::to_owned));
+            fields.values().for_each(|value| references(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn it_needs_no_key_and_is_whole() {
+    let document = document(&shared_host()).await;
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut found = Vec::new();
+    references(&document, &mut found);
+    assert!(!found.is_empty());
+    for reference in found {
+        let pointer = reference.strip_prefix('#').unwrap();
+        assert!(document.pointer(pointer).is_some(), "{reference} is not in the document");
+    }
+    let lookup = &document["paths"]["/v1/templates/{templateId}"]["get"];
+    assert_eq!(
+        (&lookup["operationId"], &lookup["tags"][0]),
+        (&"GetTemplate".into(), &"templates".into())
+    );
+}
+
+#[tokio::test]
+async fn the_brand_is_in_it() {
+    let host = TestHost::start_with(&["--brand", "Mill"]);
+    let document = document(&host).await;
+    let template = &document["components"]["schemas"]["Template"];
+    assert_eq!(template["properties"]["isMill"], template["properties"]["isPlatform"]);
+    assert!(template["required"].as_array().unwrap().contains(&"isMill".into()));
+    let parameters = &document["paths"]["/v1/templates"]["get"]["parameters"];
+    let names = parameters.as_array().unwrap().iter().map(|parameter| &parameter["name"]);
+    assert!(names.into_iter().any(|name| name == "includeMillTemplates"), "{parameters}");
+}
+
+#[tokio::test]
+async fn what_it_names_is_served_and_nothing_else_is() {
+    let host = shared_host();
+    let client = anonymous(&host);
+    let document = document(&host).await;
+    let mut names = HashSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let place = path.replace(['{', '}'], "");
+        for method in METHODS {
+            let request = client
+                .request(Method::from_bytes(method.to_uppercase().as_bytes()).unwrap(), &place);
+            let answer = client.send(request).await;
+            let operation = &item[method];
+            if operation.is_null() {
+                assert_eq!(answer.status, 405, "{method} {path} is served");
+                continue;
+            }
+            assert!(operation["responses"][answer.status.to_string()].is_object(), "{answer:?}");
+            let is_open = operation["security"] == serde_json::json!([{}]);
+            assert_eq!(answer.status, if is_open { 200 } else { 401 }, "{answer:?}");
+            let name = operation["operationId"].as_str().unwrap();
+            assert!(names.insert(name.to_owned()), "two operations are named {name}");
+        }
+    }
+    for path in document["paths"].as_object().unwrap().keys() {
+        if let Some(rest) = path.strip_prefix("/v2/") {
+            assert!(document["paths"][format!("/sdk/v2/{rest}")].is_object(), "{path}");
+        }
+    }
+}
