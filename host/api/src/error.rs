@@ -1,5 +1,5 @@
 //! The one way in which a call is refused: `{"error":"<sentence>","code":"<snake_case>"}`; on the
-//! management API with the sentence as `"message"` too.
+//! management API with the sentence as `"message"` too, and under `/openai` in OpenAI's shape.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -35,13 +35,21 @@ pub(crate) enum ErrorCode {
     QueueFull,
     RateLimited,
     ConcurrencyLimited,
+    /// The job of a call that answers with the handler's bare output is FAILED.
+    JobFailed,
+    /// This job is TIMED_OUT.
+    JobTimedOut,
+    /// This job is CANCELLED.
+    JobCancelled,
+    /// This job did not end in the time that a call may wait.
+    WaitOver,
     Internal,
     Unavailable,
 }
 
 impl ErrorCode {
     /// All of them.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::NotFound,
@@ -53,6 +61,10 @@ impl ErrorCode {
         Self::QueueFull,
         Self::RateLimited,
         Self::ConcurrencyLimited,
+        Self::JobFailed,
+        Self::JobTimedOut,
+        Self::JobCancelled,
+        Self::WaitOver,
         Self::Internal,
         Self::Unavailable,
     ];
@@ -70,8 +82,32 @@ impl ErrorCode {
             Self::QueueFull | Self::RateLimited | Self::ConcurrencyLimited => {
                 StatusCode::TOO_MANY_REQUESTS
             }
-            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::JobCancelled => StatusCode::GONE,
+            Self::JobFailed | Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::JobTimedOut | Self::WaitOver => StatusCode::GATEWAY_TIMEOUT,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::BadRequest => "bad_request",
+            Self::Unauthorized => "unauthorized",
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::PayloadTooLarge => "payload_too_large",
+            Self::RequestTimeout => "request_timeout",
+            Self::Conflict => "conflict",
+            Self::IdempotencyMismatch => "idempotency_mismatch",
+            Self::QueueFull => "queue_full",
+            Self::RateLimited => "rate_limited",
+            Self::ConcurrencyLimited => "concurrency_limited",
+            Self::JobFailed => "job_failed",
+            Self::JobTimedOut => "job_timed_out",
+            Self::JobCancelled => "job_cancelled",
+            Self::WaitOver => "wait_over",
+            Self::Internal => "internal",
+            Self::Unavailable => "unavailable",
         }
     }
 
@@ -91,6 +127,10 @@ impl ErrorCode {
             | Self::IdempotencyMismatch
             // The limiter knows better.
             | Self::RateLimited
+            | Self::JobFailed
+            | Self::JobTimedOut
+            | Self::JobCancelled
+            | Self::WaitOver
             | Self::Internal => None,
         }
     }
@@ -104,6 +144,14 @@ impl ApiError {
     /// Adds what the headers of a rate-limited call say.
     pub(crate) fn with_refusal(self, refusal: Refusal) -> Self {
         Self { refusal: Some(refusal), ..self }
+    }
+
+    pub(crate) fn code(&self) -> ErrorCode {
+        self.code
+    }
+
+    pub(crate) fn sentence(&self) -> &str {
+        &self.sentence
     }
 
     pub(crate) fn bad_request(sentence: impl Into<String>) -> Self {

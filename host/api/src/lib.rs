@@ -2,7 +2,8 @@
 //! `/v1`.
 //!
 //! [`router()`] lists every route on one screen. Wire spellings live in `queue/dto.rs` and
-//! `management/dto/` and nowhere else; every error of both APIs is an [`error::ApiError`].
+//! `management/dto/`, OpenAI's in `queue/openai`, and nowhere else; every error of both APIs is an
+//! [`error::ApiError`].
 //!
 //! **Bounds.** A body is read up to its route's limit and no further; the sum of bodies that are
 //! being read is bounded by [`body::BODIES_IN_FLIGHT_BYTES_MAX`]. A waiting call costs one task and

@@ -31,6 +31,8 @@ const SHARDS: usize = 16;
 pub(crate) enum Operation {
     Run,
     RunSync,
+    /// `openai/*`.
+    OpenAi,
     /// `status` and `status-sync`.
     Status,
     Stream,
@@ -45,9 +47,12 @@ impl Operation {
     /// What a key must be good for.
     pub(crate) fn scope(self) -> Scope {
         match self {
-            Self::Run | Self::RunSync | Self::Cancel | Self::Retry | Self::PurgeQueue => {
-                Scope::Submit
-            }
+            Self::Run
+            | Self::RunSync
+            | Self::OpenAi
+            | Self::Cancel
+            | Self::Retry
+            | Self::PurgeQueue => Scope::Submit,
             Self::Status | Self::Stream | Self::Health | Self::Requests => Scope::Read,
         }
     }
@@ -56,6 +61,7 @@ impl Operation {
         match self {
             Self::Run => "run",
             Self::RunSync => "runsync",
+            Self::OpenAi => "openai",
             Self::Status => "status",
             Self::Stream => "stream",
             Self::Cancel => "cancel",
@@ -75,6 +81,8 @@ pub struct RateLimits {
     pub run: OperationLimit,
     /// `/runsync`.
     pub runsync: OperationLimit,
+    /// `/openai/*`.
+    pub openai: OperationLimit,
     /// `/status` and `/status-sync` together.
     pub status: OperationLimit,
     /// `/stream`.
@@ -99,6 +107,7 @@ impl Default for RateLimits {
         Self {
             run: limit(1_000, Some(200), 200),
             runsync: limit(2_000, Some(400), 400),
+            openai: limit(2_000, Some(400), 400),
             status: limit(2_000, Some(400), 400),
             stream: limit(2_000, Some(400), 400),
             cancel: limit(100, Some(20), 20),
@@ -115,6 +124,7 @@ impl RateLimits {
         match operation {
             Operation::Run => Some(&self.run),
             Operation::RunSync => Some(&self.runsync),
+            Operation::OpenAi => Some(&self.openai),
             Operation::Status => Some(&self.status),
             Operation::Stream => Some(&self.stream),
             Operation::Cancel => Some(&self.cancel),

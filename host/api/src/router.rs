@@ -63,7 +63,7 @@ pub fn router(state: ApiState) -> Router {
 fn queue_api(state: &ApiState, shape: StreamShape) -> OpenApiRouter<ApiState> {
     use Operation as On;
     use queue::routes::{
-        cancel, health, purge_queue, requests, retry, run, run_sync, status, stream,
+        cancel, health, openai, purge_queue, requests, retry, run, run_sync, status, stream,
     };
     // Each route lies behind the front door, with the operation that its calls count as.
     let behind = |operation, mut route: UtoipaMethodRouter<ApiState>| {
@@ -83,8 +83,22 @@ fn queue_api(state: &ApiState, shape: StreamShape) -> OpenApiRouter<ApiState> {
         .routes(behind(On::PurgeQueue, routes!(purge_queue::purge_queue)))
         .routes(behind(On::Requests, routes!(requests::requests)))
         .routes(behind(On::Health, routes!(health::health)))
+        .merge(openai_api(behind(On::OpenAi, routes!(openai::openai))))
         .layer(Extension(shape));
     openapi::show_shape(router.get_openapi_mut(), shape);
+    router
+}
+
+/// What an OpenAI client calls; its refusals have the shape that such a client reads.
+fn openai_api((_, mut paths, route): UtoipaMethodRouter<ApiState>) -> OpenApiRouter<ApiState> {
+    let routes = Router::new()
+        // Documented as one part of a path, which is all that a document can say.
+        .route("/{endpoint}/openai/{*rest}", route)
+        .method_not_allowed_fallback(method_not_allowed)
+        .route_layer(map_response(queue::openai::reshape_refusal));
+    openapi::refused_in_openai_shape(&mut paths);
+    let mut router = OpenApiRouter::from(routes);
+    router.get_openapi_mut().paths = paths;
     router
 }
 

@@ -206,16 +206,38 @@ impl Jobs {
         id: JobId,
         wait: Duration,
     ) -> Result<Option<JobDocument>, StoreError> {
+        self.wait_for_end(endpoint, id, wait).await?;
+        self.document(endpoint, id).await
+    }
+
+    /// Waits until the job has ended or `wait` is over, and returns what is known of it then.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn wait_for_end(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+        wait: Duration,
+    ) -> Result<Option<JobRecord>, StoreError> {
         let deadline = Instant::now() + wait;
         let watch = self.signals.watch(id);
         loop {
             let changed = watch.changed();
-            let is_final =
-                self.store.job(endpoint, id).await?.is_none_or(|record| record.status.is_final());
+            let record = self.store.job(endpoint, id).await?;
+            let is_final = record.as_ref().is_none_or(|record| record.status.is_final());
             if is_final || self.waited_long_enough(deadline, changed).await {
-                return self.document(endpoint, id).await;
+                return Ok(record);
             }
         }
+    }
+
+    /// The value that a COMPLETED job's handler returned, `null` after chunks included.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn returned(&self, id: JobId) -> Result<Option<Json>, StoreError> {
+        self.store.output(id).await
     }
 
     /// Takes no more jobs: the host drains, and somebody else should get them.
@@ -226,6 +248,11 @@ impl Jobs {
     /// Answers every call that waits with what it has, now and from now on: the host closes down.
     pub fn stop_waiting(&self) {
         self.closing.cancel();
+    }
+
+    /// Whether calls are not waited for any more.
+    pub fn is_closing(&self) -> bool {
+        self.closing.is_cancelled()
     }
 
     /// Waits for a change. `true`: there will be no more waiting for this call.

@@ -18,6 +18,7 @@ use refusals::StrangerRefused;
 use utoipa::OpenApi as _;
 use utoipa::ToSchema as _;
 use utoipa::openapi::path::{Operation, PathItem, Paths};
+use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityRequirement, SecurityScheme,
@@ -28,6 +29,7 @@ use crate::error::{ApiError, ErrorCode};
 use crate::management::dto::template;
 use crate::queue::StreamShape;
 use crate::queue::dto::{StreamPage, json_response};
+use crate::queue::openai::OpenAiError;
 use crate::state::ApiState;
 
 /// The tags, in the order in which the document shows them.
@@ -39,6 +41,9 @@ pub(crate) mod tag {
     pub(crate) const KEYS: &str = "keys";
     pub(crate) const HOST: &str = "host";
 }
+
+/// Stands for every status code that is not named.
+const DEFAULT: &str = "default";
 
 /// The key as `Bearer KEY`.
 const BEARER: &str = "bearer";
@@ -55,7 +60,7 @@ pub(crate) struct Document(Bytes);
 #[openapi(
     info(title = "Gristmill", description = "Queue API of the endpoints, and management API."),
     paths(get),
-    components(schemas(crate::error::Body<'_>, StreamPage)),
+    components(schemas(crate::error::Body<'_>, OpenAiError<'_>, StreamPage)),
     tags(
         (name = tag::JOBS, description = "Submit, read, stream and stop an endpoint's jobs"),
         (name = tag::HANDLERS, description = "Uploaded components"),
@@ -104,6 +109,20 @@ pub(crate) fn behind_front_door(paths: &mut Paths) {
     }
 }
 
+/// Says that the calls are refused in OpenAI's shape, whatever the reason.
+pub(crate) fn refused_in_openai_shape(paths: &mut Paths) {
+    let error = Content::new(Some(Ref::from_schema_name(OpenAiError::name())));
+    let refused = ResponseBuilder::new()
+        .description("Any refusal or failure, with its true status code")
+        .content("application/json", error)
+        .build();
+    for operation in paths.paths.values_mut().flat_map(operations) {
+        let responses = &mut operation.responses.responses;
+        responses.retain(|status, _| status == "200");
+        responses.insert(DEFAULT.to_owned(), refused.clone().into());
+    }
+}
+
 fn requirement(scheme: &str) -> SecurityRequirement {
     SecurityRequirement::new(scheme, [] as [&str; 0])
 }
@@ -115,8 +134,10 @@ pub(crate) fn finish(mut document: OpenApi, brand: &str) -> Document {
             let parameters = operation.parameters.get_or_insert_default();
             let of_path = parameters::of_path(path).into_iter().map(RefOr::T);
             parameters.splice(0..0, of_path);
-            let always = [ErrorCode::MethodNotAllowed, ErrorCode::Internal];
-            refusals::add(&mut operation.responses, &always);
+            if !operation.responses.responses.contains_key(DEFAULT) {
+                let always = [ErrorCode::MethodNotAllowed, ErrorCode::Internal];
+                refusals::add(&mut operation.responses, &always);
+            }
         }
         // One handler answers both methods; the operations need names of their own.
         if let (Some(get), Some(post)) = (&item.get, &mut item.post)

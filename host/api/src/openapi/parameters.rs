@@ -30,6 +30,7 @@ fn placeholder(name: &str) -> (RefOr<Schema>, &'static str) {
     match name {
         "endpoint" => (schema::EndpointId::schema(), "The endpoint's id"),
         "job" => (schema::JobId::schema(), "The job's id, as the submission returned it"),
+        "rest" => (schema::OpenAiRoute::schema(), "OpenAI's path, such as `v1/models`"),
         "templateId" => (schema::Id::schema(), "The template's id"),
         "reference" => (schema::ImageName::schema(), "`name:tag`, or `name` for `name:latest`"),
         _ => (schema::Id::schema(), "The id"),

@@ -60,6 +60,7 @@ schemas! {
     Time: "RFC 3339, in UTC" => text().format(Some(SchemaFormat::Custom("date-time".to_owned())));
     WebhookUrl: "An absolute http or https URL without user name and password" =>
         text().format(Some(SchemaFormat::Custom("uri".to_owned()))).pattern(Some("^[Hh][Tt][Tt][Pp][Ss]?://"));
+    OpenAiRoute: "A path; may have slashes" => text().min_length(Some(1));
     Cursor: "A place in a list; opaque" => text().pattern(Some("^[0-9]{1,19}$"));
     IdempotencyKey: "Chosen by the client" =>
         text().pattern(Some("^[ -~]*$")).min_length(Some(1)).max_length(Some(KEY_CHARS_MAX));

@@ -2,6 +2,7 @@
 
 pub(crate) mod dto;
 pub(crate) mod idempotency;
+pub(crate) mod openai;
 mod pieces;
 mod query;
 mod sse;
@@ -11,6 +12,7 @@ mod submission;
 pub(crate) mod routes {
     pub(crate) mod cancel;
     pub(crate) mod health;
+    pub(crate) mod openai;
     pub(crate) mod purge_queue;
     pub(crate) mod requests;
     pub(crate) mod retry;

@@ -1,0 +1,117 @@
+//! The answer to a call that streams: the handler's chunks as server-sent events, closed by
+//! `data: [DONE]`.
+//!
+//! The head is held until there is a chunk or an end, so that a failure before the first chunk has
+//! its true status code. A page of chunks is read once the connection has taken the one before.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use futures::stream;
+use gristmill_core::stream::StreamPage;
+
+use super::answer::respond;
+use super::error::{body as error_body, status_of};
+use super::event_writer::EventWriter;
+use super::job::{OwnedJob, WAIT};
+use crate::error::ApiError;
+
+/// How long a connection is silent before it gets a comment.
+const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Waits for the first chunk and begins with it, or for the end without one: then what the handler
+/// returned is the one event. An error object in this place is the whole answer.
+pub(crate) async fn answer(mut job: OwnedJob) -> Result<Response, ApiError> {
+    let first = job.chunks(0, WAIT).await?;
+    if let Some(chunk) = first.page.chunks.first() {
+        if status_of(&chunk.output) != StatusCode::OK {
+            job.let_go(); // it has said all, and comes to its end by itself
+            return Ok(respond(&chunk.output));
+        }
+        return Ok(events(Body::from_stream(pages(job, first))));
+    }
+    job.check_completed(first.status, first.error).await?;
+    let returned = job.returned().await?;
+    if status_of(&returned) != StatusCode::OK {
+        return Ok(respond(&returned));
+    }
+    let mut writer = EventWriter::default();
+    if !returned.is_null() {
+        writer.event(returned.as_str());
+    }
+    writer.close();
+    Ok(events(Body::from(writer.take())))
+}
+
+fn events(body: Body) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+    ];
+    (headers, body).into_response()
+}
+
+/// All pages from `first` on. Dropped before its end, it drops the job.
+fn pages(
+    job: OwnedJob,
+    first: StreamPage,
+) -> impl futures::Stream<Item = Result<Bytes, Infallible>> {
+    let writer = EventWriter::default();
+    let reader = Reader { job, writer, page: Some(first), next: 0, is_over: false };
+    stream::unfold(reader, |mut reader| async {
+        let text = reader.read().await?;
+        Some((Ok(text), reader))
+    })
+}
+
+struct Reader {
+    job: OwnedJob,
+    writer: EventWriter,
+    /// A page that was read and not shown.
+    page: Option<StreamPage>,
+    /// Index of the chunk after the pages that were read.
+    next: u64,
+    is_over: bool,
+}
+
+impl Reader {
+    /// The next text; `None` when all was said.
+    async fn read(&mut self) -> Option<Bytes> {
+        while !self.is_over {
+            if let Err(error) = self.advance().await {
+                self.writer.event(&error_body(&error));
+                self.is_over = true;
+            }
+            let text = self.writer.take();
+            if !text.is_empty() {
+                return Some(text);
+            }
+        }
+        None
+    }
+
+    /// Writes the next page, and after the last one the close.
+    async fn advance(&mut self) -> Result<(), ApiError> {
+        let StreamPage { status, error, page } = match self.page.take() {
+            Some(page) => page,
+            None => self.job.chunks(self.next, COMMENT_INTERVAL).await?,
+        };
+        for chunk in &page.chunks {
+            self.writer.chunk(chunk);
+        }
+        self.next = page.next();
+        let is_silent = page.chunks.is_empty();
+        if status.is_final() || (is_silent && self.job.is_abandoned()) {
+            self.job.check_completed(status, error).await?;
+            self.writer.close();
+            self.is_over = true;
+        } else if is_silent {
+            self.writer.comment();
+        }
+        Ok(())
+    }
+}

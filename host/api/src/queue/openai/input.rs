@@ -1,0 +1,106 @@
+//! The job's input: `{"openai_route":"/v1/…","openai_input":{…}}`, with the body byte for byte.
+
+use bytes::Bytes;
+use gristmill_core::limits::JSON_NESTING_MAX;
+use gristmill_core::payload::{Json, is_nested_deeper};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::error::ApiError;
+
+/// What a client asks for.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) input: Json,
+    /// Whether it wants events.
+    pub(crate) is_stream: bool,
+}
+
+/// Makes the input of a call's route and body. An empty body, as a GET has it, is left out.
+///
+/// # Errors
+/// 400 for a body that is no JSON object.
+pub(crate) fn parse(route: &str, body: &Bytes) -> Result<Wanted, ApiError> {
+    #[derive(Deserialize)]
+    struct Fields<'a> {
+        #[serde(borrow)]
+        stream: Option<&'a RawValue>,
+    }
+    let route = Json::from_value(&format!("/{route}"));
+    let mut text = Vec::with_capacity(body.len() + route.len() + 40);
+    text.extend_from_slice(b"{\"openai_route\":");
+    text.extend_from_slice(route.as_bytes());
+    let mut is_stream = false;
+    if !body.is_empty() {
+        let invalid = |error| ApiError::bad_request(format!("the body is not valid JSON: {error}"));
+        let body = Json::parse(body.clone()).map_err(invalid)?;
+        if !body.as_str().starts_with('{') {
+            return Err(ApiError::bad_request("the body must be a JSON object"));
+        }
+        let fields: Fields<'_> = body.read().map_err(invalid)?;
+        if is_nested_deeper(body.as_str(), JSON_NESTING_MAX - 1) {
+            let levels = JSON_NESTING_MAX - 1;
+            let sentence = format!("the body must not be nested deeper than {levels} levels");
+            return Err(ApiError::bad_request(sentence));
+        }
+        is_stream = fields.stream.is_some_and(|value| value.get() == "true");
+        text.extend_from_slice(b",\"openai_input\":");
+        text.extend_from_slice(body.as_bytes());
+    }
+    text.push(b'}');
+    Ok(Wanted { input: Json::from_stored(text), is_stream })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(body: &str) -> Result<Wanted, ApiError> {
+        super::parse("v1/a \"b\"", &Bytes::from(body.to_owned()))
+    }
+
+    #[test]
+    fn the_body_is_kept_to_the_byte() {
+        let wanted = parse(" {\"n\": 9007199254740993,\n \"z\":1.0} \n").unwrap();
+        assert_eq!(
+            wanted.input.as_str(),
+            "{\"openai_route\":\"/v1/a \\\"b\\\"\",\"openai_input\":{\"n\": 9007199254740993,\n \"z\":1.0}}"
+        );
+        assert_eq!(parse("").unwrap().input.as_str(), r#"{"openai_route":"/v1/a \"b\""}"#);
+    }
+
+    #[test]
+    fn only_true_asks_for_a_stream() {
+        let cases = [
+            (r#"{"stream": true}"#, true),
+            (r#"{"\u0073tream":true}"#, true),
+            (r#"{"stream":false}"#, false),
+            (r#"{"stream":null}"#, false),
+            (r#"{"stream":"true"}"#, false),
+            (r#"{"a":{"stream":true}}"#, false),
+            ("", false),
+        ];
+        for (body, expected) in cases {
+            assert_eq!(parse(body).unwrap().is_stream, expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        let cases = [
+            ("[]", "must be a JSON object"),
+            ("\"stream\"", "must be a JSON object"),
+            (" ", "not valid JSON: EOF"),
+            ("{\"a\":}", "not valid JSON: expected value"),
+            ("{} {}", "not valid JSON: trailing characters"),
+            (
+                &format!("{{\"a\":{}1{}}}", "[".repeat(127), "]".repeat(127)),
+                "deeper than 127 levels",
+            ),
+        ];
+        for (body, expected) in cases {
+            let error = parse(body).expect_err(body);
+            assert!(error.sentence().contains(expected), "{body}: {error:?}");
+        }
+    }
+}

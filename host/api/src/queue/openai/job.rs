@@ -1,0 +1,147 @@
+//! A job whose only client is the call that submitted it: it is cancelled when that call is over
+//! before the job is, because its client went away or waited long enough.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gristmill_core::endpoint::Deployment;
+use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::job::JobStatus;
+use gristmill_core::jobs::{Jobs, SubmitRequest};
+use gristmill_core::limits::WAIT_MS;
+use gristmill_core::payload::Json;
+use gristmill_core::stream::{Position, StreamPage};
+
+use crate::error::{ApiError, ErrorCode};
+
+/// How long a call waits for the end, or for the first chunk.
+pub(super) const WAIT: Duration = Duration::from_millis(WAIT_MS.max);
+
+/// A job that is cancelled when this value is dropped, unless it has ended or was let go.
+pub(crate) struct OwnedJob {
+    jobs: Arc<Jobs>,
+    endpoint: EndpointId,
+    id: JobId,
+    is_let_go: bool,
+}
+
+impl OwnedJob {
+    /// Submits a job; then it is on stable storage.
+    ///
+    /// # Errors
+    /// Those of a submission.
+    pub(crate) async fn submit(
+        jobs: Arc<Jobs>,
+        deployment: Arc<Deployment>,
+        request: SubmitRequest,
+    ) -> Result<Self, ApiError> {
+        // A submission that has begun cannot be taken back. On a task of its own it goes on when
+        // the client goes away meanwhile, and its result, with the job, is dropped there.
+        let submitting = tokio::spawn(async move {
+            let id = jobs.submit(&deployment, request).await?.id;
+            let endpoint = deployment.endpoint.id.clone();
+            Ok(Self { jobs, endpoint, id, is_let_go: false })
+        });
+        submitting.await.unwrap_or_else(|error| {
+            Err(ApiError::new(ErrorCode::Internal, format!("the submission ended early: {error}")))
+        })
+    }
+
+    pub(crate) fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// Leaves the job to itself.
+    pub(super) fn let_go(&mut self) {
+        self.is_let_go = true;
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// Those of [`OwnedJob::check_completed`].
+    pub(super) async fn wait_until_completed(&mut self) -> Result<(), ApiError> {
+        let record = self.jobs.wait_for_end(&self.endpoint, self.id, WAIT).await?;
+        let record = record.ok_or_else(|| self.gone())?;
+        self.check_completed(record.status, record.error).await
+    }
+
+    /// The chunks from index `from` on. Waits up to `wait` for one of them, or the end.
+    ///
+    /// # Errors
+    /// 404 when the job was removed.
+    pub(super) async fn chunks(&self, from: u64, wait: Duration) -> Result<StreamPage, ApiError> {
+        let page = self.jobs.stream(&self.endpoint, self.id, Position::From(from), wait).await?;
+        page.ok_or_else(|| self.gone())
+    }
+
+    /// What the handler of the COMPLETED job returned.
+    ///
+    /// # Errors
+    /// 404 when the job was removed.
+    pub(super) async fn returned(&self) -> Result<Json, ApiError> {
+        self.jobs.returned(self.id).await?.ok_or_else(|| self.gone())
+    }
+
+    /// Tells how the job has ended. One that has not ended was waited for in vain and is cancelled.
+    ///
+    /// # Errors
+    /// Every other end than COMPLETED.
+    pub(super) async fn check_completed(
+        &mut self,
+        status: JobStatus,
+        error: Option<String>,
+    ) -> Result<(), ApiError> {
+        if status.is_final() {
+            self.let_go();
+        }
+        let (code, sentence) = match status {
+            JobStatus::Completed => return Ok(()),
+            JobStatus::Failed => (ErrorCode::JobFailed, error.unwrap_or_default()),
+            JobStatus::TimedOut => (ErrorCode::JobTimedOut, error.unwrap_or_default()),
+            JobStatus::Cancelled => {
+                (ErrorCode::JobCancelled, format!("job `{}` was cancelled", self.id))
+            }
+            JobStatus::InQueue | JobStatus::InProgress => return Err(self.give_up(status).await),
+        };
+        Err(ApiError::new(code, sentence))
+    }
+
+    /// Whether the host closes down and nobody is waited for any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.jobs.is_closing()
+    }
+
+    async fn give_up(&mut self, status: JobStatus) -> ApiError {
+        self.let_go();
+        if let Err(error) = self.jobs.cancel(&self.endpoint, self.id).await {
+            return error.into();
+        }
+        if self.is_abandoned() {
+            let sentence = "the host is shutting down; try again shortly";
+            return ApiError::new(ErrorCode::Unavailable, sentence);
+        }
+        let seconds = WAIT.as_secs();
+        let sentence = format!("the job was {status} after {seconds} s and has been cancelled");
+        ApiError::new(ErrorCode::WaitOver, sentence)
+    }
+
+    /// What a client reads when the job was removed.
+    pub(super) fn gone(&self) -> ApiError {
+        let id = self.id;
+        ApiError::not_found(format!("job `{id}` was removed by purge-queue, or its ttl is over"))
+    }
+}
+
+impl Drop for OwnedJob {
+    fn drop(&mut self) {
+        if self.is_let_go {
+            return;
+        }
+        let (jobs, endpoint, id) = (self.jobs.clone(), self.endpoint.clone(), self.id);
+        tokio::spawn(async move {
+            // The store is closing: then the job runs again after the next start.
+            let _ = jobs.cancel(&endpoint, id).await;
+        });
+    }
+}

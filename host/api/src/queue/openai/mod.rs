@@ -1,0 +1,16 @@
+//! What `/openai/*` is made of. A call becomes a job with the route and the body as its input; the
+//! handler speaks OpenAI's format, and its bare output is the answer.
+//!
+//! The call owns its job: whoever goes away before the end has it cancelled.
+
+pub(crate) mod answer;
+mod error;
+mod event_writer;
+pub(crate) mod events;
+pub(crate) mod input;
+pub(crate) mod job;
+
+pub(crate) use error::{OpenAiError, reshape_refusal};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! `GET|POST /{endpoint}/openai/{*rest}`: one call of an OpenAI client, as a job.
+
+use axum::Extension;
+use axum::extract::{Path, Request, State};
+use axum::http::HeaderValue;
+use axum::response::{IntoResponse as _, Response};
+use gristmill_core::jobs::{SubmitMode, SubmitRequest};
+use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
+use gristmill_core::policy::PolicyRequest;
+
+use crate::error::ApiError;
+use crate::front_door::Call;
+use crate::openapi::tag;
+use crate::queue::openai::{answer, events, input, job::OwnedJob};
+use crate::state::ApiState;
+
+/// One call of an OpenAI client, as a job.
+///
+/// Answers with the handler's bare output, or with `"stream":true` with its chunks as events.
+#[utoipa::path(
+    method(get, post), path = "/{endpoint}/openai/{rest}", operation_id = "GetOpenAi",
+    tag = tag::JOBS, request_body = Option<Object>,
+    responses((status = 200, description = "What the handler answers", content(
+        (serde_json::Value = "application/json"),
+        (String = "text/event-stream"),
+    ), headers(("X-Job-Id" = String, description = "The job's id")))),
+)]
+pub(crate) async fn openai(
+    State(state): State<ApiState>,
+    Extension(call): Extension<Call>,
+    Path((_, rest)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
+    let body = state.bodies.read(&parts.headers, body, RUN_SYNC_BODY_BYTES_MAX).await?;
+    let wanted = input::parse(&rest, &body.bytes)?;
+    let submission = SubmitRequest {
+        owner: call.key.owner.clone(),
+        input: wanted.input,
+        policy: PolicyRequest::default(),
+        webhook: None,
+        s3_config: None,
+        mode: SubmitMode::Sync { wait_ms: WAIT_MS.max },
+        idempotency: None,
+    };
+    let job = OwnedJob::submit(state.jobs, call.deployment, submission).await?;
+    drop(body); // the job is stored; its body is no longer in flight
+    let id = HeaderValue::from_str(&job.id().to_string()).expect("a job id is a header value");
+    let answer =
+        if wanted.is_stream { events::answer(job).await } else { answer::answer(job).await };
+    let mut response = answer.into_response();
+    response.headers_mut().insert("x-job-id", id);
+    Ok(response)
+}
