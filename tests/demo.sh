@@ -60,7 +60,7 @@ start_host
 echo "$ gristmill serve   (on $GRISTMILL_URL)"
 
 title "Deploy: handlers become endpoints"
-for name in echo word-count token-stream thumbnail playground; do
+for name in echo word-count token-stream chat thumbnail playground; do
   show deploy "$guests/$(echo "$name" | tr - _).wasm" --name "$name" --workers-max 4 --json >"$data/deployed"
   echo "$ gristmill deploy $(echo "$name" | tr - _).wasm --name $name"
 done 2>&1 | grep '^\$'
@@ -80,6 +80,9 @@ show status playground "$job"
 title "A job that streams"
 job=$("$gristmill" submit token-stream --input '{"prompt":"one token after the other","max_tokens":8}')
 show stream token-stream "$job"
+
+title "A chat completion: the input that /openai/* makes of a call of OpenAI's clients"
+show submit chat --wait --input '{"openai_route":"/v1/chat/completions","openai_input":{"model":"gristmill-markov","seed":4,"max_tokens":20,"messages":[{"role":"user","content":"How is bread made?"}]}}'
 
 title "A handler that never ends, cancelled"
 job=$("$gristmill" submit playground --input '{"op":"spin"}')

@@ -21,6 +21,8 @@ mod health;
 mod idempotency;
 mod isolation;
 mod lifecycle;
+mod openai;
+mod openai_stream;
 mod openapi;
 mod policy;
 mod priority;

@@ -35,6 +35,21 @@ impl Answer {
         self.json()
     }
 
+    /// Asserts the status code and shape of a refusal under `/openai`, and returns the `type` and
+    /// `code` of the error: exactly `{"error":{"message","type","param","code"}}`.
+    pub fn refused_as_openai(&self, status: u16) -> (String, String) {
+        assert_eq!(self.status, status, "{self:?}");
+        let body = self.json();
+        let error = body["error"].as_object().unwrap_or_else(|| panic!("no error: {self:?}"));
+        let mut names: Vec<_> = error.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["code", "message", "param", "type"], "{self:?}");
+        assert_eq!(body.as_object().map(serde_json::Map::len), Some(1), "{self:?}");
+        let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+        assert!(!text("message").is_empty(), "{self:?}");
+        (text("type"), text("code"))
+    }
+
     /// Asserts the refusal's status code and shape, and returns its sentence: exactly
     /// `{"error","code"}`, on the management API with the sentence as `message` too; never a key
     /// `status`, on which a client would poll for ever.

@@ -162,6 +162,11 @@ impl Client {
         self.post_empty(&self.path(endpoint, "purge-queue")).await
     }
 
+    /// `POST /openai/…` with this body.
+    pub async fn openai(&self, endpoint: &str, route: &str, body: &Value) -> Answer {
+        self.post(&self.path(endpoint, &format!("openai/{route}")), body).await
+    }
+
     /// The health report.
     pub async fn health(&self, endpoint: &str) -> Value {
         self.get(&self.path(endpoint, "health")).await.ok()

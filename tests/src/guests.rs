@@ -22,6 +22,11 @@ pub fn word_count() -> PathBuf {
     component("word_count")
 }
 
+/// Speaks OpenAI's format.
+pub fn chat() -> PathBuf {
+    component("chat")
+}
+
 /// Scales an image down.
 pub fn thumbnail() -> PathBuf {
     component("thumbnail")

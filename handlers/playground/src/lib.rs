@@ -12,7 +12,10 @@ use serde::{Deserialize, Serialize};
 /// would read better, but serde buffers those, and a buffered value is not raw any more.
 #[derive(Deserialize)]
 struct Input {
-    op: Op,
+    op: Option<Op>,
+    /// What a call of `/openai/*` sent: then this is the input.
+    openai_input: Option<Box<Input>>,
+    values: Option<Vec<Box<RawValue>>>,
     value: Option<Box<RawValue>>,
     message: Option<String>,
     name: Option<String>,
@@ -34,6 +37,7 @@ enum Op {
     Sleep,
     Fail,
     Stream,
+    Emit,
     Progress,
     Spin,
     SleepForever,
@@ -56,6 +60,7 @@ enum Op {
 #[serde(untagged)]
 enum Output {
     Nothing,
+    Bare(Box<RawValue>),
     Echo { echo: Option<Box<RawValue>> },
     Slept { slept: u64, echo: Option<Box<RawValue>> },
     Done { done: u64 },
@@ -70,14 +75,24 @@ enum Output {
     Remembered { remembered: Option<Box<RawValue>> },
 }
 
-fn play(ctx: &Context, input: Input) -> Result<Output, Error> {
+fn play(ctx: &Context, mut input: Input) -> Result<Output, Error> {
+    if let Some(openai_input) = input.openai_input.take() {
+        input = *openai_input;
+    }
     let delay = Duration::from_millis(input.delay_ms.unwrap_or(0));
     let bytes = input.bytes.unwrap_or(1024);
-    match input.op {
+    match required("op", input.op)? {
         Op::Echo => Ok(Output::Echo { echo: input.value }),
         Op::Sleep => Ok(ops::sleep(input.ms.unwrap_or(100), input.value)),
         Op::Fail => Err(Error::failed(input.message.as_deref().unwrap_or("asked to fail"))),
         Op::Stream => ops::stream(ctx, input.count.unwrap_or(3), delay),
+        Op::Emit => {
+            ops::emit(ctx, &input.values.unwrap_or_default(), delay)?;
+            match input.message {
+                Some(message) => Err(Error::failed(message)),
+                None => Ok(input.value.map_or(Output::Nothing, Output::Bare)),
+            }
+        }
         Op::Progress => Ok(ops::progress(ctx, input.steps.unwrap_or(3), delay)),
         Op::Output => Ok(Output::Text("x".repeat(bytes))),
         Op::Chunk => ops::chunks(ctx, input.count.unwrap_or(1), bytes),
@@ -98,7 +113,7 @@ fn play(ctx: &Context, input: Input) -> Result<Output, Error> {
     }
 }
 
-fn required(field: &str, value: Option<String>) -> Result<String, Error> {
+fn required<T>(field: &str, value: Option<T>) -> Result<T, Error> {
     value.ok_or_else(|| Error::invalid_input(format_args!("missing field `{field}`")))
 }
 

@@ -29,6 +29,14 @@ pub fn stream(ctx: &Context, count: u64, delay: Duration) -> Result<Output, Erro
     Ok(Output::Nothing)
 }
 
+pub fn emit(ctx: &Context, values: &[Box<RawValue>], delay: Duration) -> Result<(), Error> {
+    for value in values {
+        std::thread::sleep(delay);
+        ctx.emit(value)?;
+    }
+    Ok(())
+}
+
 #[derive(Serialize)]
 struct Progress {
     progress: u64,

@@ -37,6 +37,19 @@ fn stream_and_chunk_emit_and_return_nothing() {
 }
 
 #[test]
+fn emit_emits_what_it_is_given_and_ends_as_it_is_told() {
+    let ctx = TestContext::new();
+    let input = r#"{"openai_route":"/v1","openai_input":
+        {"op":"emit","values":[{"z":1.0},"a"],"value":{"z":9007199254740993}}}"#;
+    assert_eq!(ctx.run_json(play, input).unwrap(), r#"{"z":9007199254740993}"#);
+    assert_eq!(ctx.chunks()[0].text(), r#"{"z":1.0}"#);
+    assert_eq!(ctx.outputs(), [json!({ "z": 1.0 }), json!("a")]);
+    let error = ctx.run_json(play, r#"{"op":"emit","message":"no flour"}"#).unwrap_err();
+    assert_eq!(error.message(), "no flour");
+    assert_eq!(run(r#"{"op":"emit"}"#), "null");
+}
+
+#[test]
 fn progress_counts_from_one() {
     let ctx = TestContext::new();
     assert_eq!(ctx.run_json(play, r#"{"op":"progress","steps":2}"#).unwrap(), r#"{"done":2}"#);

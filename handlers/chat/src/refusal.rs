@@ -1,0 +1,44 @@
+//! Errors in OpenAI's shape. They are the handler's answer, not its failure: the host gives them the
+//! status code that their type stands for.
+
+use serde::Serialize;
+
+/// Why a request is not answered.
+#[derive(Debug, Serialize)]
+pub struct Refusal {
+    error: Fields,
+}
+
+#[derive(Debug, Serialize)]
+struct Fields {
+    message: String,
+    r#type: &'static str,
+    param: Option<String>,
+    code: Option<&'static str>,
+}
+
+impl Refusal {
+    /// A parameter that is wrong: 400.
+    pub fn invalid(param: &str, message: impl Into<String>) -> Self {
+        let param = Some(param.to_owned());
+        let (message, r#type) = (message.into(), "invalid_request_error");
+        Self { error: Fields { message, r#type, param, code: None } }
+    }
+
+    /// A model that there is not: 404.
+    pub fn unknown_model(name: &str) -> Self {
+        let message = format!("the model `{name}` does not exist; there is `{}`", crate::MODEL);
+        let (param, code) = (Some("model".to_owned()), Some("model_not_found"));
+        Self { error: Fields { message, r#type: "not_found_error", param, code } }
+    }
+
+    /// A route that there is not: 404.
+    pub fn unknown_route(route: &str) -> Self {
+        let message = format!(
+            "there is no route `{route}`; there are /v1/chat/completions, /v1/completions, \
+             /v1/models and /v1/models/{{model}}"
+        );
+        let code = Some("unknown_url");
+        Self { error: Fields { message, r#type: "not_found_error", param: None, code } }
+    }
+}
