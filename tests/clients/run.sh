@@ -76,6 +76,7 @@ GRISTMILL_URL=http://$(sed 's/.*"addr":"\([^"]*\)".*/\1/' "$ready")
 export GRISTMILL_URL GRISTMILL_DATA_DIR="$temp/data" NO_PROXY=127.0.0.1 no_proxy=127.0.0.1
 
 deploy() { file=$1; shift; logged deploy "$gristmill" deploy "$guests/$file.wasm" --name "$@"; }
+deploy chat chat
 deploy echo echo
 deploy token_stream token-stream
 deploy playground playground
@@ -106,7 +107,7 @@ suite() {
 suite python '^[0-9]+ (passed|failed)' \
   "$here/.venv/bin/python" -m pytest -q -p no:cacheprovider "$here/python"
 suite javascript '^# (tests|pass|fail) ' \
-  node --test --test-reporter=tap --test-timeout=120000 "$here/javascript/sdk.test.js"
+  node --test --test-reporter=tap --test-timeout=120000 "$here"/javascript/*.test.js
 suite rust '^test result' \
   cargo test --locked --manifest-path "$here/rust/Cargo.toml" --target-dir "$here/rust/target"
 
