@@ -5,25 +5,6 @@ use std::time::{Duration, Instant};
 use gristmill_tests::{Client, TestHost, eventually, guests, shared_host};
 use serde_json::json;
 
-#[tokio::test]
-async fn a_queued_job_is_cancelled_before_it_starts() {
-    let host = shared_host();
-    let settings = json!({ "workersMax": 0 });
-    let endpoint = host.deploy(&guests::playground(), "cancel-queued", settings).await;
-    let job = host.client.submit(&endpoint, json!({ "op": "echo" })).await;
-    let answer = host.client.cancel(&endpoint, &job).await.ok();
-    assert_eq!(answer, json!({ "id": job, "status": "CANCELLED" }));
-    let document = host.client.status(&endpoint, &job).await.ok();
-    assert_eq!(document["status"], "CANCELLED");
-    assert!(document.get("output").is_none(), "{document}");
-    assert_eq!(host.client.health(&endpoint).await["jobs"]["inQueue"], 0);
-    // It stays so when workers come.
-    host.client.patch(&format!("/v1/endpoints/{endpoint}"), &json!({ "workersMax": 1 })).await.ok();
-    host.client.finish(&endpoint, json!({ "op": "echo" })).await;
-    assert_eq!(host.client.status(&endpoint, &job).await.ok()["status"], "CANCELLED");
-    assert_eq!(host.client.health(&endpoint).await["jobs"]["completed"], 1);
-}
-
 /// Cancels a running job and returns how long it took until no worker ran, as health tells.
 async fn stop_latency(client: &Client, endpoint: &str, input: serde_json::Value) -> Duration {
     let job = client.submit(endpoint, input).await;
@@ -79,28 +60,6 @@ async fn a_job_that_waits_for_ever_is_stopped() {
     let host = shared_host();
     let settings = json!({ "workersMax": 1 });
     check_stop(&host, &host.client, "cancel-sleep", settings, "sleep_forever").await;
-}
-
-#[tokio::test]
-async fn cancelling_a_finished_job_tells_its_true_status() {
-    let host = shared_host();
-    let endpoint = host.deploy(&guests::playground(), "cancel-late", json!({})).await;
-    for (input, status) in [
-        (json!({ "op": "echo", "value": 7 }), "COMPLETED"),
-        (json!({ "op": "fail", "message": "no flour" }), "FAILED"),
-    ] {
-        let document = host.client.finish(&endpoint, input).await;
-        let job = document["id"].as_str().unwrap();
-        let answer = host.client.cancel(&endpoint, job).await.ok();
-        assert_eq!(answer, json!({ "id": job, "status": status }));
-        assert_eq!(host.client.status(&endpoint, job).await.ok(), document);
-    }
-    // A second cancellation answers like the first.
-    let job = host.client.submit(&endpoint, json!({ "op": "sleep_forever" })).await;
-    for _ in 0..2 {
-        let answer = host.client.cancel(&endpoint, &job).await.ok();
-        assert_eq!(answer, json!({ "id": job, "status": "CANCELLED" }));
-    }
 }
 
 #[tokio::test]

@@ -128,13 +128,3 @@ async fn the_environment_is_the_templates_and_the_endpoints_and_nothing_of_the_h
         assert_eq!(document["output"], json!({ "env": expected }), "{name}: {document}");
     }
 }
-
-#[tokio::test]
-async fn the_arguments_are_the_entry_point_and_the_start_command() {
-    let host = shared_host();
-    let settings =
-        json!({ "dockerEntrypoint": ["mill", "--fine"], "dockerStartCmd": ["rye", "a b", ""] });
-    let endpoint = host.deploy(&guests::playground(), "sandbox-args", settings).await;
-    let document = host.client.finish(&endpoint, json!({ "op": "args" })).await;
-    assert_eq!(document["output"], json!({ "args": ["mill", "--fine", "rye", "a b", ""] }));
-}

@@ -46,23 +46,6 @@ async fn events_carry_the_chunks_with_their_index_as_id_and_end_with_the_status(
 }
 
 #[tokio::test]
-async fn a_reader_that_comes_back_goes_on_after_its_last_event() {
-    let host = shared_host();
-    let endpoint = host.deploy(&guests::playground(), "sse-resume", json!({})).await;
-    let done = host.client.finish(&endpoint, json!({ "op": "stream", "count": 5 })).await;
-    let job = done["id"].as_str().unwrap();
-    let path = host.client.path(&endpoint, &format!("stream/{job}"));
-    for (last, expected) in [("1", vec!["2", "3", "4"]), ("4", vec![])] {
-        let request = host.client.request(Method::GET, &path);
-        let request = request.header("accept", "text/event-stream").header("last-event-id", last);
-        let answer = host.client.send(request).await;
-        let events = chunk_events(&answer, job, "COMPLETED");
-        let ids: Vec<_> = events.iter().filter_map(|event| event.id.as_deref()).collect();
-        assert_eq!(ids, expected, "after {last}");
-    }
-}
-
-#[tokio::test]
 async fn events_come_while_the_job_runs() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::playground(), "sse-live", json!({})).await;

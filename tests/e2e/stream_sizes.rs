@@ -1,40 +1,7 @@
-//! How much one chunk, one answer and one stream carry.
+//! How much one answer and one stream carry.
 
 use gristmill_tests::{guests, shared_host};
 use serde_json::json;
-
-const CHUNK_BYTES_MAX: usize = 1 << 20;
-
-#[tokio::test]
-async fn a_chunk_over_one_megabyte_is_split_and_nothing_is_lost() {
-    let host = shared_host();
-    let endpoint = host.deploy(&guests::playground(), "sizes-split", json!({})).await;
-    let bytes = 2_500_000;
-    let done = host.client.finish(&endpoint, json!({ "op": "chunk", "bytes": bytes })).await;
-    assert_eq!(done["status"], "COMPLETED", "{}", done["error"]);
-    let answer = host.client.stream(&endpoint, done["id"].as_str().unwrap()).await;
-    let chunks = answer.ok();
-    let chunks = chunks.as_array().unwrap();
-    assert!(chunks.len() >= 3, "{} chunks", chunks.len());
-    for (index, chunk) in chunks.iter().enumerate() {
-        assert!(chunk["output"].to_string().len() <= CHUNK_BYTES_MAX, "chunk {index}");
-        assert_eq!(chunk["metrics"]["stream_index"], index);
-    }
-    let parts = chunks.iter().map(|chunk| chunk["output"].as_str().unwrap());
-    assert_eq!(parts.clone().map(str::len).sum::<usize>(), bytes);
-    assert_eq!(done["output"], json!(parts.collect::<Vec<_>>()));
-}
-
-#[tokio::test]
-async fn a_chunk_of_just_one_megabyte_is_not_split() {
-    let host = shared_host();
-    let endpoint = host.deploy(&guests::playground(), "sizes-whole", json!({})).await;
-    let bytes = CHUNK_BYTES_MAX - 2; // and its two quotes
-    let done = host.client.finish(&endpoint, json!({ "op": "chunk", "bytes": bytes })).await;
-    let chunks = host.client.stream(&endpoint, done["id"].as_str().unwrap()).await.ok();
-    assert_eq!(chunks.as_array().unwrap().len(), 1);
-    assert_eq!(chunks[0]["output"].as_str().unwrap().len(), bytes);
-}
 
 #[tokio::test]
 async fn a_long_stream_arrives_whole_over_several_answers() {

@@ -5,7 +5,7 @@ use std::fs;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::OnceLock;
+use std::sync::{Mutex as SyncMutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -54,6 +54,19 @@ impl TestHost {
         let process = HostProcess::start(&data, &log, &arguments);
         let admin_key = fs::read_to_string(data.join("admin.key")).unwrap().trim().to_owned();
         Self { process, folder, arguments, admin_key, uploaded: Mutex::default() }
+    }
+
+    /// Starts one whose clock stands still until [`TestHost::advance`] moves it, with further
+    /// arguments of `serve`.
+    pub fn start_with_clock<S: AsRef<str>>(arguments: &[S]) -> Self {
+        let further = arguments.iter().map(AsRef::as_ref);
+        Self::start_with(&std::iter::once("--manual-clock").chain(further).collect::<Vec<_>>())
+    }
+
+    /// Moves the clock by this many milliseconds and returns what it shows then, in milliseconds
+    /// since the Unix epoch. What the host does in the background because of it follows soon.
+    pub fn advance(&self, ms: u64) -> u64 {
+        self.process.advance(ms)
     }
 
     /// Ends it as a power cut would.
@@ -210,4 +223,39 @@ pub fn shared_host() -> Shared {
     static HOST: OnceLock<TestHost> = OnceLock::new();
     let host = HOST.get_or_init(TestHost::start);
     Shared { host, client: host.client() }
+}
+
+/// A host with a clock for one test alone: nobody else moves it meanwhile. Hosts are used again
+/// by later tests, which saves their start and the compilation of handlers; a test that fails
+/// takes its host with it.
+#[derive(Debug)]
+pub struct Clocked {
+    host: Option<TestHost>,
+    /// With the admin key; made for the test that asked.
+    pub client: Client,
+}
+
+static FREE_CLOCKED: SyncMutex<Vec<TestHost>> = SyncMutex::new(vec![]);
+
+/// A host whose clock this test moves.
+pub fn clocked_host() -> Clocked {
+    let free = FREE_CLOCKED.lock().unwrap().pop();
+    let host = free.unwrap_or_else(|| TestHost::start_with_clock::<&str>(&[]));
+    Clocked { client: host.client(), host: Some(host) }
+}
+
+impl Deref for Clocked {
+    type Target = TestHost;
+    fn deref(&self) -> &TestHost {
+        self.host.as_ref().unwrap()
+    }
+}
+
+impl Drop for Clocked {
+    fn drop(&mut self) {
+        let host = self.host.take();
+        if !thread::panicking() {
+            FREE_CLOCKED.lock().unwrap().extend(host);
+        }
+    }
 }

@@ -23,7 +23,7 @@ mod wait;
 
 pub use answer::Answer;
 pub use client::Client;
-pub use host::{Shared, TestHost, shared_host};
+pub use host::{Clocked, Shared, TestHost, clocked_host, shared_host};
 pub use local_server::LocalServer;
 pub use process::{binary, command};
 pub use receiver::{ReceivedCall, Receiver};

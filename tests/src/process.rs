@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,9 @@ use serde_json::Value;
 
 /// A start compiles nothing and reads a small store.
 const READY_WAIT: Duration = Duration::from_secs(60);
+
+/// Moving a clock takes no time at all; a host that was started without one never answers.
+const CLOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// The binary under test.
 pub fn binary() -> PathBuf {
@@ -41,8 +44,17 @@ pub(crate) struct HostProcess {
     child: Child,
     /// What the binary said when it was ready: the value of `ready`.
     pub(crate) ready: Value,
+    /// Moves the clock of a host that was started with `--manual-clock`.
+    clock: Mutex<ClockPipes>,
     /// Tells the guard process that it is not needed; its end without a word kills the host.
     guard: ChildStdin,
+}
+
+/// What moves the host's clock, and what it answers.
+#[derive(Debug)]
+struct ClockPipes {
+    moves: ChildStdin,
+    times: mpsc::Receiver<u64>,
 }
 
 impl HostProcess {
@@ -53,20 +65,25 @@ impl HostProcess {
             .args(["serve", "--listen", "127.0.0.1:0", "--json", "--data-dir"])
             .arg(data_dir)
             .args(arguments)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log_file)
             .spawn()
             .unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let guard = guard(child.id(), data_dir.parent().unwrap());
+        let moves = child.stdin.take().unwrap();
         let (send, receive) = mpsc::channel();
+        let (send_time, times) = mpsc::channel();
         thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                let line: Option<Value> = serde_json::from_str(&line).ok();
-                if let Some(ready) = line.as_ref().and_then(|line| line.get("ready")) {
-                    // The test may have given up; the pipe is read on, so that it never fills.
+                let line: Value = serde_json::from_str(&line).unwrap_or_default();
+                // The test may have given up; the pipe is read on, so that it never fills.
+                if let Some(ready) = line.get("ready") {
                     let _ = send.send(ready.clone());
+                }
+                if let Some(time) = line["clock"].as_u64() {
+                    let _ = send_time.send(time);
                 }
             }
         });
@@ -76,7 +93,15 @@ impl HostProcess {
             let log = std::fs::read_to_string(log).unwrap_or_default();
             panic!("the host printed no ready line and ended with {status:?}; it said:\n{log}");
         };
-        Self { child, ready, guard }
+        let clock = Mutex::new(ClockPipes { moves, times });
+        Self { child, ready, clock, guard }
+    }
+
+    /// Moves the host's clock, and returns what it shows then, in milliseconds since the epoch.
+    pub(crate) fn advance(&self, ms: u64) -> u64 {
+        let mut clock = self.clock.lock().unwrap();
+        writeln!(clock.moves, "{ms}").unwrap();
+        clock.times.recv_timeout(CLOCK_WAIT).expect("a host with --manual-clock answers")
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -1,6 +1,6 @@
-use gristmill_sdk::{Error, S3Config};
 use gristmill_sdk::http::Response;
 use gristmill_sdk::testing::TestContext;
+use gristmill_sdk::{Error, S3Config};
 use serde_json::json;
 
 use super::play;

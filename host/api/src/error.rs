@@ -116,7 +116,6 @@ impl ErrorCode {
         match self {
             Self::QueueFull => Some(5),
             Self::Unavailable => Some(2),
-            Self::ConcurrencyLimited => Some(1),
             Self::BadRequest
             | Self::Unauthorized
             | Self::NotFound
@@ -127,6 +126,7 @@ impl ErrorCode {
             | Self::IdempotencyMismatch
             // The limiter knows better.
             | Self::RateLimited
+            | Self::ConcurrencyLimited
             | Self::JobFailed
             | Self::JobTimedOut
             | Self::JobCancelled

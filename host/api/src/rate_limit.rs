@@ -269,29 +269,47 @@ fn too_many(operation: Operation, calls: u32, retry_after: Duration) -> ApiError
 fn too_many_at_once(operation: Operation, cap: u32) -> ApiError {
     let name = operation.as_str();
     let sentence = format!("too many calls of {name} at one time: at most {cap}");
-    // A place is free when some other call ends; nobody knows when that is.
-    ApiError::new(ErrorCode::ConcurrencyLimited, sentence)
+    ApiError::new(ErrorCode::ConcurrencyLimited, sentence).with_refusal(Refusal {
+        operation: name,
+        quota: Quota::AtOneTime(cap),
+        // A place is free when some other call ends; nobody knows when that is.
+        retry_after_s: 1,
+    })
 }
 
 /// What the headers of a refused call say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refusal {
     operation: &'static str,
-    calls: u32,
+    quota: Quota,
     retry_after_s: u64,
+}
+
+/// What there is no more of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quota {
+    /// Calls in the window.
+    Calls(u32),
+    /// Calls at one time.
+    AtOneTime(u32),
 }
 
 impl Refusal {
     /// Of a call beyond the `calls` of `operation`; after `wait` one is admitted.
     pub(crate) fn new(operation: &'static str, calls: u32, wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        Self { operation, calls, retry_after_s: seconds.max(1) }
+        Self { operation, quota: Quota::Calls(calls), retry_after_s: seconds.max(1) }
     }
 
     /// `Retry-After`, and the fields of the IETF draft on rate limit headers.
     pub(crate) fn write(self, headers: &mut HeaderMap) {
-        let Self { operation, calls, retry_after_s } = self;
-        let policy = format!("\"{operation}\";q={calls};w={}", WINDOW.as_secs());
+        let Self { operation, quota, retry_after_s } = self;
+        let policy = match quota {
+            Quota::Calls(calls) => format!("\"{operation}\";q={calls};w={}", WINDOW.as_secs()),
+            Quota::AtOneTime(cap) => {
+                format!("\"{operation}\";q={cap};qu=\"concurrent-requests\"")
+            }
+        };
         let left = format!("\"{operation}\";r=0;t={retry_after_s}");
         headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after_s));
         for (name, text) in [("ratelimit-policy", policy), ("ratelimit", left)] {

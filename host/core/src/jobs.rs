@@ -56,10 +56,11 @@ pub struct Submitted {
 pub enum SubmitMode {
     /// `/run`.
     Async,
-    /// `/runsync`, whose client waits this many milliseconds.
+    /// `/runsync`.
     Sync {
-        /// The call's `wait`.
-        wait_ms: u64,
+        /// For how long its client wants the result kept, in milliseconds: the `wait` that the
+        /// call names, 0 when it names none.
+        kept_ms: u64,
     },
 }
 
@@ -139,7 +140,7 @@ impl Jobs {
         let policy = request.policy.resolve(default_timeout_ms, self.strictness)?;
         let (submission, retention_ms) = match request.mode {
             SubmitMode::Async => (Submission::Async, RETENTION_ASYNC_MS),
-            SubmitMode::Sync { wait_ms } => (Submission::Sync, wait_ms.max(RETENTION_SYNC_MS_MIN)),
+            SubmitMode::Sync { kept_ms } => (Submission::Sync, kept_ms.max(RETENTION_SYNC_MS_MIN)),
         };
         let id = JobId::generate(submission, self.store.node());
         let answer = self

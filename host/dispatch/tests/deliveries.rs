@@ -24,8 +24,6 @@ use gristmill_dispatch::{CallEnd, Deliverer, DeliveryParts, WebhookCall, Webhook
 use gristmill_store::MemoryStore;
 use parking_lot::Mutex;
 
-const RETRY: Duration = Duration::from_secs(10);
-
 /// `ok` answers 200, `dead` nothing for 10 s, `down` 503, `inner` must not be called.
 #[derive(Debug, Default)]
 struct Receivers {
@@ -87,7 +85,6 @@ impl Fixture {
             signals,
             clock: clock.clone(),
             sender: receivers.clone(),
-            retry_interval: RETRY,
         });
         Self { store, clock, receivers, secrets, deliverer }
     }

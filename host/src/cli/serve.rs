@@ -23,9 +23,6 @@ const RUNNING_JOBS: Bounds = Bounds { min: 1, default: 256, max: 4_096 };
 /// Seconds for which a drain waits for running jobs.
 const DRAIN_TIMEOUT_S: Bounds = Bounds { min: 0, default: 30, max: 3_600 };
 
-/// Milliseconds between two attempts to call a webhook.
-const WEBHOOK_RETRY_INTERVAL_MS: u64 = 10_000;
-
 /// Run the host.
 ///
 /// Prints one line once it answers calls. On SIGTERM or SIGINT it takes no more jobs, waits for
@@ -115,9 +112,9 @@ pub struct ServeArgs {
     )]
     pub webhook_allow: Vec<HostPattern>,
 
-    /// Milliseconds between two attempts to call a webhook; for tests.
-    #[arg(long, hide = true, value_name = "MS")]
-    pub webhook_retry_interval_ms: Option<u64>,
+    /// Let the clock stand still, and move it as standard input says; for tests.
+    #[arg(long, hide = true)]
+    pub manual_clock: bool,
 }
 
 /// The configuration file: the options under their own names.
@@ -137,7 +134,6 @@ struct ConfigFile {
     #[serde(default)]
     rate_limits: RateLimits,
     webhook_allow: Option<Vec<HostPattern>>,
-    webhook_retry_interval_ms: Option<u64>,
 }
 
 /// What the host runs with. Every bound is checked.
@@ -165,8 +161,8 @@ pub struct ServeSettings {
     pub rate_limits: RateLimits,
     /// Receivers of webhooks whose addresses need not be public.
     pub webhook_allow: AllowedHosts,
-    /// Wait between two attempts to call a webhook.
-    pub webhook_retry_interval: Duration,
+    /// Whether standard input moves the clock.
+    pub is_clock_manual: bool,
 }
 
 impl ServeArgs {
@@ -187,7 +183,6 @@ impl ServeArgs {
     fn over(&self, file: ConfigFile) -> ServeSettings {
         let is_lenient = self.lenient_policy.or(file.lenient_policy).unwrap_or(false);
         let running_jobs_max = self.max_running_jobs.or(file.max_running_jobs);
-        let retry_interval_ms = self.webhook_retry_interval_ms.or(file.webhook_retry_interval_ms);
         let drain_timeout_s = self.drain_timeout.or(file.drain_timeout);
         ServeSettings {
             listen: self
@@ -213,9 +208,7 @@ impl ServeArgs {
             } else {
                 self.webhook_allow.clone()
             }),
-            webhook_retry_interval: Duration::from_millis(
-                retry_interval_ms.unwrap_or(WEBHOOK_RETRY_INTERVAL_MS),
-            ),
+            is_clock_manual: self.manual_clock,
         }
     }
 }
@@ -277,7 +270,6 @@ mod tests {
         assert_eq!(settings.listen.to_string(), "127.0.0.1:8080");
         assert_eq!(settings.data_dir, Path::new("./gristmill-data"));
         assert_eq!(settings.strictness, Strictness::Refuse);
-        assert_eq!(settings.webhook_retry_interval.as_secs(), 10);
         assert_eq!((settings.running_jobs_max, settings.drain_timeout.as_secs()), (256, 30));
     }
 

@@ -4,6 +4,7 @@
 mod admin_key;
 mod guests;
 mod listener;
+mod manual_clock;
 mod ready;
 mod telemetry;
 
@@ -60,7 +61,8 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
     let mut stop_signals = StopSignals::new()?;
 
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let clock: Arc<dyn Clock> =
+        if settings.is_clock_manual { manual_clock::start()? } else { Arc::new(SystemClock) };
     let signals = Arc::new(Signals::default());
     let (store, recovery) = SqliteStore::open(
         &settings.data_dir,
@@ -89,7 +91,6 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
         signals: signals.clone(),
         clock,
         sender: Arc::new(HttpSender::new(settings.webhook_allow.clone())),
-        retry_interval: settings.webhook_retry_interval,
     });
     let jobs = Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), settings.strictness));
     let state = ApiState::new(

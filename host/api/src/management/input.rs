@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::error::ApiError;
 use crate::state::ApiState;
 
-/// The body as `T`.
+/// The body, an object, as `T`.
 ///
 /// # Errors
 /// 400 that names the field which does not fit.
@@ -18,6 +18,10 @@ pub(crate) async fn json<T: DeserializeOwned>(
 ) -> Result<T, ApiError> {
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&parts.headers, body, MANAGEMENT_BODY_BYTES_MAX).await?;
+    // Serde alone would take an array of the fields' values in their order.
+    if body.bytes.trim_ascii_start().starts_with(b"[") {
+        return Err(ApiError::bad_request("the body must be a JSON object"));
+    }
     let mut reader = serde_json::Deserializer::from_slice(&body.bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();

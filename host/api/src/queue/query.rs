@@ -17,6 +17,11 @@ impl<'a> Query<'a> {
             .find_map(|(key, value)| (key == name).then_some(value))
     }
 
+    /// Whether the query has this name at all.
+    pub(crate) fn has(self, name: &str) -> bool {
+        self.text(name).is_some()
+    }
+
     /// A time to wait: its default when it is missing, the nearest bound when it is outside.
     pub(crate) fn wait(self, bounds: Bounds) -> Result<Duration, ApiError> {
         let ms = match self.integer("wait")? {

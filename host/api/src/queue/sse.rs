@@ -83,7 +83,9 @@ impl Reader {
     async fn look(&self, from: u64) -> Option<StreamPage> {
         self.delivered(from).await;
         let position = Position::From(from);
-        self.jobs.stream(&self.endpoint, self.id, position, LOOK_WAIT).await.ok()?
+        let page = self.jobs.stream(&self.endpoint, self.id, position, LOOK_WAIT).await.ok()??;
+        let is_silent = page.page.chunks.is_empty() && !page.status.is_final();
+        (!is_silent || !self.jobs.is_closing()).then_some(page)
     }
 
     async fn delivered(&self, next: u64) {

@@ -145,6 +145,17 @@ fn optional<'a, T: Deserialize<'a>>(
         .map_err(|_| ApiError::bad_request(format!("`{field}` must be {expected}")))
 }
 
+/// Like [`optional`], for an object. Serde alone would take an array of the values in their order.
+fn optional_object<'a, T: Deserialize<'a>>(
+    raw: Option<&'a RawValue>,
+    field: &str,
+) -> Result<Option<T>, ApiError> {
+    if raw.is_some_and(|raw| raw.get().starts_with('[')) {
+        return Err(ApiError::bad_request(format!("`{field}` must be an object")));
+    }
+    optional(raw, field, "an object")
+}
+
 fn check_webhook(text: String) -> Result<String, ApiError> {
     let is_usable = url::Url::parse(&text).is_ok_and(|url| {
         let has_credentials = !url.username().is_empty() || url.password().is_some();
@@ -161,7 +172,7 @@ fn check_webhook(text: String) -> Result<String, ApiError> {
 
 fn policy(raw: Option<&RawValue>) -> Result<PolicyRequest, ApiError> {
     const MILLISECONDS: &str = "an integer number of milliseconds";
-    let body: PolicyBody<'_> = optional(raw, "policy", "an object")?.unwrap_or_default();
+    let body: PolicyBody<'_> = optional_object(raw, "policy")?.unwrap_or_default();
     let millis = |raw, field| -> Result<Option<u64>, ApiError> {
         // A negative number is out of bounds like 0; the bounds are checked with the policy.
         let value: Option<i64> = optional(raw, field, MILLISECONDS)?;
@@ -175,7 +186,7 @@ fn policy(raw: Option<&RawValue>) -> Result<PolicyRequest, ApiError> {
 }
 
 fn s3_config(raw: Option<&RawValue>) -> Result<Option<S3Config>, ApiError> {
-    let Some(body) = optional::<S3Body<'_>>(raw, "s3Config", "an object")? else {
+    let Some(body) = optional_object::<S3Body<'_>>(raw, "s3Config")? else {
         return Ok(None);
     };
     let text = |raw, field| -> Result<String, ApiError> {
@@ -217,6 +228,8 @@ mod tests {
             (r#"{"input":{},"webhook":"http://u:p@x/"}"#, "`webhook` must be an absolute"),
             (r#"{"input":{},"webhook":1}"#, "`webhook` must be a string"),
             (r#"{"input":{},"policy":[]}"#, "`policy` must be an object"),
+            (r#"{"input":{},"policy":[9000,10000,false]}"#, "`policy` must be an object"),
+            (r#"{"input":{},"s3Config":["a","b","c","d"]}"#, "`s3Config` must be an object"),
             (r#"{"input":{},"policy":{"ttl":"1"}}"#, "`policy.ttl` must be an integer"),
             (r#"{"input":{},"policy":{"ttl":1.5}}"#, "`policy.ttl` must be an integer"),
             (r#"{"input":{},"policy":{"lowPriority":1}}"#, "`policy.lowPriority` must be true"),

@@ -13,12 +13,15 @@ use super::{BODY_KIB_MAX, DeliveryParts};
 /// Attempts for one delivery: the first, and two more.
 const ATTEMPTS: u32 = 3;
 
+/// Wait between two attempts, in milliseconds.
+const RETRY_INTERVAL_MS: u64 = 10_000;
+
 /// Makes an attempt. When it is dropped on its way it has not been made: the delivery stays due.
 pub(super) async fn run(parts: Arc<DeliveryParts>, delivery: Delivery, bodies: Arc<Semaphore>) {
     let id = delivery.id;
     let result = match attempt(&parts, &delivery, &bodies).await {
         Ok(Some(end)) => {
-            let (report, next) = judge(end, delivery.attempts + 1, parts.retry_interval);
+            let (report, next) = judge(end, delivery.attempts + 1);
             tell(&delivery, &report, next);
             parts.store.record_attempt(id, report, next).await
         }
@@ -56,14 +59,9 @@ async fn attempt(
 }
 
 /// What an end means after so many attempts.
-fn judge(
-    end: CallEnd,
-    attempts: u32,
-    retry_interval: std::time::Duration,
-) -> (AttemptReport, AfterAttempt) {
-    let after_ms = u64::try_from(retry_interval.as_millis()).unwrap_or(u64::MAX);
+fn judge(end: CallEnd, attempts: u32) -> (AttemptReport, AfterAttempt) {
     let failed = if attempts < ATTEMPTS {
-        AfterAttempt::TryAgain { after_ms }
+        AfterAttempt::TryAgain { after_ms: RETRY_INTERVAL_MS }
     } else {
         AfterAttempt::GiveUp
     };
@@ -102,13 +100,11 @@ fn tell(delivery: &Delivery, report: &AttemptReport, next: AfterAttempt) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
     fn only_200_to_299_counts_and_only_the_third_failure_is_the_last() {
-        let next = |end, attempts| judge(end, attempts, Duration::from_secs(10)).1;
+        let next = |end, attempts| judge(end, attempts).1;
         let again = AfterAttempt::TryAgain { after_ms: 10_000 };
         for status in [200, 204, 299] {
             assert_eq!(next(CallEnd::Answered(status), 3), AfterAttempt::Delivered);

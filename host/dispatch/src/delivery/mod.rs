@@ -61,8 +61,6 @@ pub struct DeliveryParts {
     pub clock: Arc<dyn Clock>,
     /// What makes the calls.
     pub sender: Arc<dyn WebhookSender>,
-    /// Wait between two attempts.
-    pub retry_interval: Duration,
 }
 
 /// Delivers webhooks until it is drained.

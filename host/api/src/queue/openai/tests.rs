@@ -74,7 +74,7 @@ impl Bench {
             webhook: None,
             s3_config: None,
             idempotency: None,
-            mode: SubmitMode::Sync { wait_ms: WAIT_MS.max },
+            mode: SubmitMode::Sync { kept_ms: 0 },
         };
         OwnedJob::submit(self.jobs.clone(), self.deployment.clone(), request)
     }

@@ -5,7 +5,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::HeaderValue;
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::jobs::{SubmitMode, SubmitRequest};
-use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
+use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
 use gristmill_core::policy::PolicyRequest;
 
 use crate::error::ApiError;
@@ -40,7 +40,7 @@ pub(crate) async fn openai(
         policy: PolicyRequest::default(),
         webhook: None,
         s3_config: None,
-        mode: SubmitMode::Sync { wait_ms: WAIT_MS.max },
+        mode: SubmitMode::Sync { kept_ms: 0 },
         idempotency: None,
     };
     let job = OwnedJob::submit(state.jobs, call.deployment, submission).await?;

@@ -1,5 +1,7 @@
 //! `POST /{endpoint}/runsync?wait=ms`: accepts a job and waits for its result.
 
+use std::time::Duration;
+
 use axum::Extension;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::HeaderValue;
@@ -37,11 +39,14 @@ pub(crate) async fn run_sync(
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let wait = Query(query.as_deref().unwrap_or_default()).wait(WAIT_MS)?;
+    let query = Query(query.as_deref().unwrap_or_default());
+    let wait = query.wait(WAIT_MS)?;
+    // The default wait is no wish to keep the result longer.
+    let kept = if query.has("wait") { wait } else { Duration::ZERO };
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&parts.headers, body, RUN_SYNC_BODY_BYTES_MAX).await?;
     let submission = submission::parse(&body.bytes)?;
-    let mode = SubmitMode::Sync { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) };
+    let mode = SubmitMode::Sync { kept_ms: u64::try_from(kept.as_millis()).unwrap_or(u64::MAX) };
     let owner = call.key.owner.clone();
     let mark = idempotency::mark(&parts.headers, &owner, "runsync", &body.bytes)?;
     let request = submission.into_request(owner, mode, mark);

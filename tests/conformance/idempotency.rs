@@ -10,7 +10,7 @@ async fn send(client: &Client, endpoint: &str, operation: &str, key: &str, body:
     client.send(request.header("idempotency-key", key).json(body)).await
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_submission_that_is_sent_again_runs_once() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::echo(), "idempotent", json!({})).await;
@@ -36,7 +36,7 @@ async fn a_submission_that_is_sent_again_runs_once() {
     assert_eq!(client.health(&endpoint).await["jobs"]["completed"], 2);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_key_with_something_else_is_refused() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::echo(), "idempotent-other", json!({})).await;
@@ -58,7 +58,7 @@ async fn a_key_with_something_else_is_refused() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn of_many_at_one_time_one_becomes_a_job() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::echo(), "idempotent-race", json!({})).await;
@@ -70,7 +70,7 @@ async fn of_many_at_one_time_one_becomes_a_job() {
     assert_eq!(host.client.health(&endpoint).await["jobs"]["completed"], 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_key_outlives_the_host_and_the_job() {
     let mut host = TestHost::start();
     let endpoint = host.deploy(&guests::echo(), "e", json!({ "workersMax": 0 })).await;

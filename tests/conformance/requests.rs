@@ -8,7 +8,7 @@ fn ids(page: &Value) -> Vec<String> {
     requests.iter().map(|job| job["id"].as_str().unwrap().to_owned()).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn jobs_are_listed_newest_first_page_by_page() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::echo(), "requests-pages", json!({ "workersMax": 0 })).await;
@@ -35,7 +35,7 @@ async fn jobs_are_listed_newest_first_page_by_page() {
     assert!(rest.get("cursor").is_none(), "{rest}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_list_can_be_of_one_status() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::playground(), "requests-status", json!({})).await;
@@ -55,7 +55,7 @@ async fn a_list_can_be_of_one_status() {
     assert_eq!(list("IN_QUEUE").await, json!({ "requests": [] }));
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_query_that_makes_no_sense_is_refused() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::echo(), "requests-wrong", json!({})).await;

@@ -196,7 +196,7 @@ async fn refusals_have_the_shape_that_an_openai_client_reads() {
         assert_eq!(answer.refused_as_openai(400), pair("invalid_request_error", "bad_request"));
     }
     let not_text = client.path(&endpoint, "openai/v1/%ff");
-    client.get(&not_text).await.refused_as_openai(400);
+    client.get(&not_text).await.refused_as_openai(404);
     let too_large = client.request(Method::POST, &path).header("content-length", 21 << 20);
     let answer = client.send(too_large.body("{")).await;
     assert_eq!(answer.refused_as_openai(413), pair("invalid_request_error", "payload_too_large"));

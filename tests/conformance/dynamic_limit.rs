@@ -1,0 +1,102 @@
+//! The dynamic rule: with running workers the limit is the higher of the documented one and
+//! workers x requests per worker.
+
+use futures::future::join_all;
+use gristmill_tests::{Answer, Shared, TestHost, guests};
+use serde_json::json;
+
+use crate::support::{Endpoint, UNKNOWN_JOB, forever, shared};
+
+/// Makes calls until one is refused; returns how many were let in.
+async fn let_in(call: &impl AsyncFn() -> Answer) -> usize {
+    let mut count = 0;
+    loop {
+        let answers = join_all((0..20).map(|_| call())).await;
+        let admitted = answers.iter().filter(|answer| answer.status != 429).count();
+        count += admitted;
+        if admitted < answers.len() {
+            return count;
+        }
+        assert!(count < 5_000, "nobody is refused");
+    }
+}
+
+async fn six_workers(name: &str) -> Endpoint<Shared> {
+    shared(name, json!({ "workersMax": 6 })).await
+}
+
+/// Lets six jobs run for ever.
+async fn run_six(endpoint: &Endpoint<Shared>) {
+    for _ in 0..6 {
+        endpoint.running(forever()).await;
+    }
+    assert_eq!(endpoint.health().await["workers"]["running"], 6);
+}
+
+/// While few workers run the base holds; six of them raise /cancel from 100 to 120 at once, and
+/// what is beyond that is refused.
+#[tokio::test]
+async fn higher_of_base_and_workers() {
+    let endpoint = six_workers("dynamic-rule").await;
+    let cancel = async || endpoint.cancel(UNKNOWN_JOB).await;
+    let running = endpoint.running(forever()).await;
+    assert_eq!(let_in(&cancel).await, 100);
+    for _ in 0..5 {
+        endpoint.running(forever()).await;
+    }
+    assert_eq!(let_in(&cancel).await, 20);
+    let refused = endpoint.cancel(&running).await;
+    assert_eq!(refused.header("ratelimit-policy"), Some("\"cancel\";q=120;w=10"));
+    refused.refused(429);
+}
+
+/// requests_per_worker: run 200, runsync, status and stream 400, cancel 20, purge none.
+#[tokio::test]
+async fn requests_per_worker() {
+    let endpoint = six_workers("dynamic-numbers").await;
+    run_six(&endpoint).await;
+    // The six jobs, and looking at them, have taken some calls of /run and /status.
+    raises(1_200, async || endpoint.post_empty("run").await).await;
+    raises(2_400, async || endpoint.post_empty("runsync").await).await;
+    raises(2_400, async || endpoint.status(UNKNOWN_JOB).await).await;
+    raises(2_400, async || endpoint.stream(UNKNOWN_JOB).await).await;
+    raises(120, async || endpoint.cancel(UNKNOWN_JOB).await).await;
+    raises(2, async || endpoint.purge().await).await;
+}
+
+/// Asserts that about this many calls are let in, and that the refusal then names the number.
+async fn raises(limit: usize, call: impl AsyncFn() -> Answer) {
+    let count = let_in(&call).await;
+    assert!(count + 100 >= limit, "{count} of {limit}");
+    let refused = call().await;
+    let policy = refused.header("ratelimit-policy").unwrap_or_default();
+    assert!(policy.ends_with(&format!(";q={limit};w=10")), "{limit}: {refused:?}");
+}
+
+/// Each of these numbers is a setting.
+#[tokio::test]
+async fn numbers_are_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gristmill.toml");
+    let limit = "calls-per-10s = 1\nconcurrent = 5\ncalls-per-worker = 3\n";
+    std::fs::write(&file, format!("[rate-limits.cancel]\n{limit}[rate-limits.run]\n{limit}"))
+        .unwrap();
+    // A few bytes, for as long as this process lives.
+    let host = TestHost::start_with(&["--config", file.to_str().unwrap().to_owned().leak()]);
+    let name = host.deploy(&guests::playground(), "settings", json!({})).await;
+    let client = host.client();
+    let job = client.submit(&name, forever()).await;
+    client.until(&name, &job, "IN_PROGRESS").await;
+    assert_eq!(let_in_one_by_one(async || client.cancel(&name, UNKNOWN_JOB).await).await, 3);
+    // The job itself was one of the three.
+    assert_eq!(let_in_one_by_one(async || client.run(&name, json!({})).await).await, 2);
+}
+
+async fn let_in_one_by_one(call: impl AsyncFn() -> Answer) -> usize {
+    let mut count = 0;
+    while call().await.status != 429 {
+        count += 1;
+        assert!(count < 100, "nobody is refused");
+    }
+    count
+}

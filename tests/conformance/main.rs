@@ -1,0 +1,57 @@
+//! The documented contract, one test for each of its rows, through the real binary and over HTTP.
+//! docs/CONFORMANCE.md says which test stands for which row, and `table` keeps it true. What goes
+//! beyond the contract is tested in `e2e`.
+//!
+//! Where time matters, a test has a host whose clock it moves; only executionTimeout, the time for
+//! which a call waits, and rate limits take real time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "all of this is test code: a broken assumption must stop the test"
+)]
+
+mod raw;
+mod routes;
+mod support;
+
+mod answers;
+mod authentication;
+mod cancel;
+mod concurrency;
+mod documents;
+mod dynamic_limit;
+mod errors;
+mod events;
+mod health;
+mod idempotency;
+mod job_conditions;
+mod job_ends;
+mod keys;
+mod limits;
+mod malformed;
+mod malformed_http;
+mod openai;
+mod openai_stream;
+mod policy;
+mod purge_queue;
+mod queue_behaviour;
+mod rate_limits;
+mod requests;
+mod result;
+mod retry;
+mod run;
+mod runsync;
+mod s3_config;
+mod states;
+mod status;
+mod stream;
+mod stream_behaviour;
+mod submission;
+mod table;
+mod template_fields;
+mod template_lookup;
+mod templates_and_handlers;
+mod versioning;

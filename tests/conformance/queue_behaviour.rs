@@ -1,0 +1,146 @@
+//! What was decided about the queue's behaviour. (Ends of jobs: `job_ends`; streams:
+//! `stream_behaviour`; webhooks: `events`; limits: `rate_limits`, `dynamic_limit`.)
+
+use std::time::{Duration, Instant};
+
+use gristmill_tests::{TestHost, eventually, guests};
+use serde_json::json;
+
+use crate::support::{
+    MINUTE, SECOND, clocked, echo, failing, forever, id, one_worker, paused, shared,
+};
+
+/// `wait`: a number out of range is clamped, what is no number is refused.
+#[tokio::test]
+async fn wait() {
+    let endpoint = shared("behaviour-wait", json!({})).await;
+    let quick = || json!({ "op": "sleep", "ms": 300 });
+    for query in ["", "?wait=1", "?wait=0", "?wait=-5", "?wait=99999999999999999999"] {
+        let answer = endpoint.run_sync(query, quick()).await.ok();
+        assert_eq!(answer["status"], "COMPLETED", "{query}");
+    }
+    for query in ["?wait=soon", "?wait=1.5", "?wait="] {
+        let sentence = endpoint.run_sync(query, quick()).await.refused(400);
+        assert!(sentence.contains("wait"), "{sentence}");
+    }
+}
+
+/// A policy out of bounds is refused, and taken at its bound by a host that was told to be lenient.
+#[tokio::test]
+async fn policy_out_of_bounds() {
+    let body = json!({ "input": failing(), "policy": { "executionTimeout": 3_000, "ttl": 1 } });
+    let strict = shared("behaviour-strict", json!({})).await;
+    strict.post("run", &body).await.refused(400);
+    let host = TestHost::start_with_clock(&["--lenient-policy"]);
+    let endpoint = host.deploy(&guests::playground(), "lenient", paused()).await;
+    let client = host.client();
+    let job = id(&client.post(&client.path(&endpoint, "run"), &body).await.ok());
+    host.advance(10 * SECOND - 1);
+    client.status(&endpoint, &job).await.ok();
+    host.advance(1);
+    client.status(&endpoint, &job).await.refused(404);
+}
+
+/// A /runsync whose wait is over answers 200 with the id and the true status, and the id in the
+/// header X-Job-Id; the job goes on, and its result is kept from its end on.
+#[tokio::test]
+async fn runsync_past_its_wait() {
+    let endpoint = clocked("behaviour-past", one_worker()).await;
+    let done = endpoint.run_sync("", echo()).await;
+    assert_eq!(done.header("x-job-id"), done.ok()["id"].as_str());
+    let input = json!({ "op": "sleep", "ms": 2_500, "value": "x" });
+    let answer = endpoint.run_sync("?wait=1000", input).await;
+    let document = answer.ok();
+    assert_eq!(document["status"], "IN_PROGRESS");
+    let job = id(&document);
+    assert_eq!(answer.header("x-job-id"), Some(job.as_str()));
+    endpoint.host.advance(10 * MINUTE);
+    let done = endpoint.until(&job, "COMPLETED").await;
+    assert_eq!(done["output"], json!({ "slept": 2_500, "echo": "x" }));
+    endpoint.host.advance(MINUTE - 1);
+    endpoint.status(&job).await.ok();
+    endpoint.host.advance(1);
+    endpoint.assert_gone(&job).await;
+}
+
+/// `/status?ttl=` shortens what remains of a job's life and never lengthens it; what is no number,
+/// or negative, is refused.
+#[tokio::test]
+async fn status_ttl() {
+    let endpoint = clocked("behaviour-ttl", paused()).await;
+    let job = endpoint.submit_with(echo(), json!({ "ttl": 60_000 })).await;
+    endpoint.host.advance(20 * SECOND);
+    endpoint.status(&format!("{job}?ttl=30000")).await.ok();
+    endpoint.status(&format!("{job}?ttl=604800000")).await.ok();
+    for wrong in ["-1", "soon", "1.5", ""] {
+        let sentence = endpoint.status(&format!("{job}?ttl={wrong}")).await.refused(400);
+        assert!(sentence.contains("ttl"), "{sentence}");
+    }
+    endpoint.host.advance(30 * SECOND - 1);
+    endpoint.status(&job).await.ok();
+    endpoint.host.advance(1);
+    endpoint.assert_gone(&job).await;
+    let now = endpoint.submit(echo()).await;
+    endpoint.status(&format!("{now}?ttl=0")).await.ok();
+    endpoint.status(&now).await.refused(404);
+}
+
+/// `/status-sync` waits for the end of the job, or for `wait`; its calls count as those of
+/// `/status`.
+#[tokio::test]
+async fn status_sync() {
+    let endpoint = shared("behaviour-sync", one_worker()).await;
+    let job = endpoint.submit(json!({ "op": "sleep", "ms": 700 })).await;
+    let done = endpoint.get(&format!("status-sync/{job}?wait=30000")).await.ok();
+    assert_eq!(done["status"], "COMPLETED");
+    assert_eq!(endpoint.status(&job).await.ok(), done);
+    let running = endpoint.running(forever()).await;
+    let begun = Instant::now();
+    let answer = endpoint.get(&format!("status-sync/{running}?wait=1")).await.ok();
+    assert_eq!(answer["status"], "IN_PROGRESS");
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
+    endpoint.get(&format!("status-sync/{running}?wait=soon")).await.refused(400);
+    endpoint.cancel(&running).await.ok();
+}
+
+/// Health names six kinds of workers, of which `ready` are the idle ones; completed, failed and
+/// retried count since the endpoint was made, however long ago its jobs went.
+#[tokio::test]
+async fn health() {
+    let settings = json!({ "workersMin": 1, "workersMax": 1 });
+    let endpoint = clocked("behaviour-health", settings).await;
+    let failed = id(&endpoint.finish(failing()).await);
+    endpoint.retry(&failed).await.ok();
+    endpoint.until(&failed, "FAILED").await;
+    endpoint.finish(echo()).await;
+    endpoint.host.advance(60 * MINUTE);
+    endpoint.assert_gone(&failed).await;
+    let report = eventually("the worker to be idle", async || {
+        let report = endpoint.health().await;
+        (report["workers"]["idle"] == 1).then_some(report)
+    })
+    .await;
+    let jobs = json!({ "completed": 1, "failed": 2, "inProgress": 0, "inQueue": 0, "retried": 1 });
+    assert_eq!(report["jobs"], jobs);
+    let workers = json!({
+        "idle": 1, "initializing": 0, "ready": 1, "running": 0, "throttled": 0, "unhealthy": 0,
+    });
+    assert_eq!(report["workers"], workers);
+}
+
+/// A lowPriority job starts no worker, and yields to normal jobs that came later.
+#[tokio::test]
+async fn low_priority() {
+    let endpoint = shared("behaviour-low", one_worker()).await;
+    let first = endpoint.running(forever()).await;
+    let low = endpoint.submit_with(echo(), json!({ "lowPriority": true })).await;
+    let mut normal = vec![];
+    for _ in 0..3 {
+        normal.push(endpoint.submit(json!({ "op": "sleep", "ms": 100 })).await);
+    }
+    endpoint.cancel(&first).await.ok();
+    endpoint.until(&low, "COMPLETED").await;
+    for job in &normal {
+        assert_eq!(endpoint.status(job).await.ok()["status"], "COMPLETED", "before the low one");
+    }
+}

@@ -1,0 +1,148 @@
+//! Rate limits with their documented numbers: calls of an operation in ten seconds, for each
+//! endpoint. The limiter's time is real.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use gristmill_tests::{Answer, Shared};
+use serde_json::json;
+
+use crate::support::{Endpoint, UNKNOWN_JOB, echo, paused, shared};
+
+/// The time over which calls are counted.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Asserts that from cold exactly `limit` calls are let in, `at_once` at one time, and that the next
+/// one is refused.
+async fn assert_limit(
+    name: &str,
+    limit: usize,
+    at_once: usize,
+    call: impl AsyncFn(&Endpoint<Shared>) -> Answer,
+) {
+    // On a machine so busy that ten seconds pass meanwhile, calls leave the window and more are
+    // rightly let in; then there is nothing to be said, and it is tried again.
+    for turn in 0..4 {
+        let endpoint = shared(&format!("{name}-{turn}"), paused()).await;
+        let begun = Instant::now();
+        let mut left = limit;
+        while left > 0 {
+            let batch = left.min(at_once);
+            for answer in join_all((0..batch).map(|_| call(&endpoint))).await {
+                assert_ne!(answer.status, 429, "{left} of {limit} calls are left: {answer:?}");
+            }
+            left -= batch;
+        }
+        let refused = call(&endpoint).await;
+        if begun.elapsed() < WINDOW {
+            assert_eq!(refused.status, 429, "{refused:?}");
+            assert!(refused.header("retry-after").is_some(), "{refused:?}");
+            return;
+        }
+    }
+    panic!("the machine is too slow for {limit} calls in ten seconds");
+}
+
+/// /run: 1000 in 10 seconds.
+#[tokio::test]
+async fn run() {
+    assert_limit("rate-run", 1_000, 40, async |endpoint| {
+        let answer = endpoint.post("run", &json!({ "input": echo() })).await;
+        assert!(matches!(answer.status, 200 | 429), "{answer:?}");
+        answer
+    })
+    .await;
+}
+
+/// /runsync: 2000 in 10 seconds. A call counts whatever comes of it: these have no body.
+#[tokio::test]
+async fn runsync() {
+    assert_limit("rate-runsync", 2_000, 40, async |endpoint| endpoint.post_empty("runsync").await)
+        .await;
+}
+
+/// /status: 2000 in 10 seconds.
+#[tokio::test]
+async fn status() {
+    assert_limit("rate-status", 2_000, 40, async |endpoint| endpoint.status(UNKNOWN_JOB).await)
+        .await;
+}
+
+/// /stream: 2000 in 10 seconds.
+#[tokio::test]
+async fn stream() {
+    assert_limit("rate-stream", 2_000, 40, async |endpoint| endpoint.stream(UNKNOWN_JOB).await)
+        .await;
+}
+
+/// /cancel: 100 in 10 seconds.
+#[tokio::test]
+async fn cancel() {
+    assert_limit("rate-cancel", 100, 10, async |endpoint| endpoint.cancel(UNKNOWN_JOB).await).await;
+}
+
+/// /purge-queue: 2 in 10 seconds.
+#[tokio::test]
+async fn purge_queue() {
+    assert_limit("rate-purge", 2, 1, async |endpoint| endpoint.purge().await).await;
+}
+
+/// /openai/*: 2000 in 10 seconds. A call counts whatever comes of it: these bodies are no objects.
+#[tokio::test]
+async fn openai() {
+    assert_limit("rate-openai", 2_000, 40, async |endpoint| {
+        endpoint.post("openai/v1/models", &json!([])).await
+    })
+    .await;
+}
+
+/// /requests: 10 in 10 seconds.
+#[tokio::test]
+async fn requests() {
+    assert_limit("rate-requests", 10, 1, async |endpoint| endpoint.get("requests").await).await;
+}
+
+/// The limits are counted for each endpoint and operation apart, and for all keys of one owner
+/// together.
+#[tokio::test]
+async fn for_each_endpoint_and_operation() {
+    let endpoint = shared("rate-apart", paused()).await;
+    let other = shared("rate-apart-other", paused()).await;
+    let key = json!({ "name": "second", "scopes": ["submit"] });
+    let made = endpoint.client.post("/v1/keys", &key).await.ok();
+    let second = endpoint.client.with_key(made["key"].as_str().unwrap());
+    endpoint.purge().await.ok();
+    second.sdk().purge(&endpoint.id).await.ok();
+    endpoint.purge().await.refused(429);
+    second.purge(&endpoint.id).await.refused(429);
+    other.purge().await.ok();
+    endpoint.submit(echo()).await;
+    endpoint.health().await;
+}
+
+/// A refusal is a 429 with Retry-After, RateLimit and RateLimit-Policy. Retry-After is true: a
+/// call after that time is let in. And there are never more than N in any ten seconds: the second
+/// of two purges, made 4 s after the first, still counts then.
+#[tokio::test]
+async fn any_ten_seconds_and_a_true_retry_after() {
+    let endpoint = shared("rate-sliding", paused()).await;
+    let begun = Instant::now();
+    endpoint.purge().await.ok();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    endpoint.purge().await.ok();
+    let second = Instant::now();
+    let refused = endpoint.purge().await;
+    refused.refused(429);
+    let seconds: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=11).contains(&seconds), "{refused:?}");
+    assert_eq!(refused.header("ratelimit-policy"), Some("\"purge-queue\";q=2;w=10"));
+    let left = format!("\"purge-queue\";r=0;t={seconds}");
+    assert_eq!(refused.header("ratelimit"), Some(left.as_str()));
+
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    assert!(begun.elapsed() >= WINDOW);
+    endpoint.purge().await.ok();
+    // On a machine so slow that the second purge has left as well, there is nothing to refuse.
+    let fourth = endpoint.purge().await;
+    assert!(second.elapsed() >= WINDOW || fourth.status == 429, "{fourth:?}");
+}

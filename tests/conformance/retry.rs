@@ -1,0 +1,67 @@
+//! `POST /{endpoint}/retry/{job}`, sentence by sentence.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::{echo, failing, forever, id, one_worker, shared};
+
+/// It takes no body; one that comes is not looked at.
+#[tokio::test]
+async fn no_body() {
+    let endpoint = shared("retry-body", json!({})).await;
+    let job = id(&endpoint.finish(failing()).await);
+    let answer = endpoint.with_nonsense_body(Method::POST, &format!("retry/{job}")).await;
+    assert_eq!(answer.ok()["status"], "IN_QUEUE");
+}
+
+/// It works for FAILED and TIMED_OUT jobs only; in any other state the job stays as it is.
+#[tokio::test]
+async fn only_failed_or_timed_out() {
+    let endpoint = shared("retry-states", one_worker()).await;
+    let completed = id(&endpoint.finish(echo()).await);
+    let failed = id(&endpoint.finish(failing()).await);
+    let timed_out = endpoint.timed_out().await;
+    let running = endpoint.running(forever()).await;
+    let queued = endpoint.submit(echo()).await;
+    let cancelled = endpoint.submit(echo()).await;
+    endpoint.cancel(&cancelled).await.ok();
+    for (job, status) in [
+        (&completed, "COMPLETED"),
+        (&running, "IN_PROGRESS"),
+        (&queued, "IN_QUEUE"),
+        (&cancelled, "CANCELLED"),
+    ] {
+        endpoint.retry(job).await.refused(400);
+        assert_eq!(endpoint.status(job).await.ok()["status"], status);
+    }
+    for job in [&failed, &timed_out] {
+        assert_eq!(endpoint.retry(job).await.ok()["status"], "IN_QUEUE");
+        // It waits now, and cannot be retried a second time.
+        endpoint.retry(job).await.refused(400);
+    }
+    endpoint.cancel(&running).await.ok();
+}
+
+/// It keeps the id, queues the job again with its input, and removes what the last attempt left.
+#[tokio::test]
+async fn keeps_the_id_and_input() {
+    let endpoint = shared("retry-keeps", json!({})).await;
+    let failed = endpoint.finish(json!({ "op": "fail", "message": "no rye" })).await;
+    let job = id(&failed);
+    endpoint.set_workers_max(0).await;
+    endpoint.retry(&job).await.ok();
+    let document = endpoint.status(&job).await.ok();
+    assert_eq!((&document["id"], &document["status"]), (&json!(job), &json!("IN_QUEUE")));
+    assert!(document.get("error").is_none() && document.get("output").is_none(), "{document}");
+    endpoint.set_workers_max(1).await;
+    assert_eq!(endpoint.until(&job, "FAILED").await["error"], "no rye");
+}
+
+/// The answer is an object with the id and the status IN_QUEUE.
+#[tokio::test]
+async fn response() {
+    let endpoint = shared("retry-response", json!({})).await;
+    let job = id(&endpoint.finish(failing()).await);
+    let answer = endpoint.retry(&job).await.ok();
+    assert_eq!(answer, json!({ "id": job, "status": "IN_QUEUE" }));
+}

@@ -1,0 +1,95 @@
+//! Every route of both APIs, for what holds on each of them.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// One route, with what a key needs for it.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) scope: &'static str,
+    /// For a route that reads a JSON body: one that it would take.
+    pub(crate) body: Option<Value>,
+}
+
+impl Route {
+    fn new(method: Method, path: String, scope: &'static str, body: Option<Value>) -> Self {
+        Self { method, path, scope, body }
+    }
+}
+
+/// The queue API of an endpoint, on both mounts.
+pub(crate) fn queue_routes(endpoint: &str, job: &str) -> Vec<Route> {
+    let submission = || Some(json!({ "input": { "op": "echo" } }));
+    let mut routes = vec![];
+    for mount in ["/v2", "/sdk/v2"] {
+        let path = |rest: &str| format!("{mount}/{endpoint}/{rest}");
+        for operation in ["run", "runsync"] {
+            routes.push(Route::new(Method::POST, path(operation), "submit", submission()));
+        }
+        for operation in ["status", "status-sync", "stream"] {
+            for method in [Method::GET, Method::POST] {
+                let path = path(&format!("{operation}/{job}"));
+                routes.push(Route::new(method, path, "read", None));
+            }
+        }
+        for operation in ["cancel", "retry"] {
+            let path = path(&format!("{operation}/{job}"));
+            routes.push(Route::new(Method::POST, path, "submit", None));
+        }
+        routes.push(Route::new(Method::POST, path("purge-queue"), "submit", None));
+        routes.push(Route::new(Method::GET, path("requests"), "read", None));
+        routes.push(Route::new(Method::GET, path("health"), "read", None));
+    }
+    routes
+}
+
+/// What OpenAI's clients call. Its refusals have a shape of their own.
+pub(crate) fn openai_route(endpoint: &str) -> Route {
+    let path = format!("/v2/{endpoint}/openai/v1/chat/completions");
+    Route::new(Method::POST, path, "submit", Some(json!({ "op": "echo" })))
+}
+
+/// The management API. What is changed or deleted does not exist.
+pub(crate) fn management_routes() -> Vec<Route> {
+    let manage = |method, path: &str, body| Route::new(method, path.to_owned(), "manage", body);
+    let admin = |method, path: &str, body| Route::new(method, path.to_owned(), "admin", body);
+    let template = || Some(json!({ "name": "n", "imageName": "no-such-image:latest" }));
+    let endpoint = || Some(json!({ "name": "n", "templateId": "no-such-template" }));
+    vec![
+        manage(Method::GET, "/v1/templates", None),
+        manage(Method::POST, "/v1/templates", template()),
+        manage(Method::GET, "/v1/templates/no-such-template", None),
+        manage(Method::PATCH, "/v1/templates/no-such-template", template()),
+        manage(Method::DELETE, "/v1/templates/no-such-template", None),
+        manage(Method::GET, "/v1/endpoints", None),
+        manage(Method::POST, "/v1/endpoints", endpoint()),
+        manage(Method::GET, "/v1/endpoints/no-such-endpoint", None),
+        manage(Method::PATCH, "/v1/endpoints/no-such-endpoint", endpoint()),
+        manage(Method::DELETE, "/v1/endpoints/no-such-endpoint", None),
+        manage(Method::POST, "/v1/endpoints/no-such-endpoint/rotate-webhook-secret", None),
+        manage(Method::GET, "/v1/endpoints/no-such-endpoint/deliveries", None),
+        manage(Method::GET, "/metrics", None),
+        manage(Method::GET, "/v1/handlers", None),
+        manage(Method::PUT, "/v1/handlers/no-handler:latest", None),
+        admin(Method::GET, "/v1/keys", None),
+        admin(Method::POST, "/v1/keys", Some(json!({ "name": "n", "scopes": ["read"] }))),
+        admin(Method::DELETE, "/v1/keys/nosuchkey", None),
+    ]
+}
+
+/// Those that read a body of any kind.
+pub(crate) fn routes_that_read(endpoint: &str) -> Vec<Route> {
+    let mut routes = routes_with_body(endpoint);
+    routes.extend(management_routes().into_iter().filter(|route| route.method == Method::PUT));
+    routes
+}
+
+/// Those that read a JSON body.
+pub(crate) fn routes_with_body(endpoint: &str) -> Vec<Route> {
+    let mut routes = queue_routes(endpoint, crate::support::UNKNOWN_JOB);
+    routes.extend(management_routes());
+    routes.retain(|route| route.body.is_some());
+    routes
+}
