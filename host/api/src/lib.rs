@@ -22,6 +22,7 @@ mod rate_limit;
 mod router;
 mod state;
 mod strangers;
+mod whole;
 mod wire_time;
 
 pub use rate_limit::RateLimits;

@@ -60,15 +60,44 @@ pub(crate) fn bounded_u32(field: &str, bounds: Bounds, value: u64) -> Result<u32
         .map_err(|_| ApiError::bad_request(format!("`{field}` is too large: {value}")))
 }
 
-/// A flag in a query: `true`, `false`, or absent.
+/// A flag in a query: `true`, `false`, or absent. With several names, or given more than once, it
+/// is set when one of them is true.
 pub(crate) fn flag(query: &str, names: &[&str]) -> Result<bool, ApiError> {
-    let found = url::form_urlencoded::parse(query.as_bytes())
-        .find(|(name, _)| names.contains(&name.as_ref()));
-    match found.as_ref().map(|(name, value)| (name, value.as_ref())) {
-        None | Some((_, "false")) => Ok(false),
-        Some((_, "true" | "")) => Ok(true),
-        Some((name, value)) => Err(ApiError::bad_request(format!(
-            "query `{name}` must be true or false, not `{value}`"
-        ))),
+    let given = url::form_urlencoded::parse(query.as_bytes())
+        .filter(|(name, _)| names.contains(&name.as_ref()));
+    let mut is_set = false;
+    for (name, value) in given {
+        is_set |= match value.as_ref() {
+            "false" => false,
+            "true" | "" => true,
+            value => {
+                return Err(ApiError::bad_request(format!(
+                    "query `{name}` must be true or false, not `{value}`"
+                )));
+            }
+        };
+    }
+    Ok(is_set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_of_a_flag_is_checked() {
+        let names = ["includePlatformTemplates", "includeMillTemplates"];
+        let cases = [
+            ("", Some(false)),
+            ("includeMillTemplates=true", Some(true)),
+            ("includePlatformTemplates", Some(true)),
+            ("includePlatformTemplates=false&includeMillTemplates=true", Some(true)),
+            ("includePlatformTemplates=false&other=1", Some(false)),
+            ("includePlatformTemplates=true&includeMillTemplates=1", None),
+            ("includeMillTemplates=true&includeMillTemplates=x", None),
+        ];
+        for (query, expected) in cases {
+            assert_eq!(flag(query, &names).ok(), expected, "{query}");
+        }
     }
 }

@@ -32,7 +32,7 @@ fn placeholder(name: &str) -> (RefOr<Schema>, &'static str) {
         "job" => (schema::JobId::schema(), "The job's id, as the submission returned it"),
         "rest" => (schema::OpenAiRoute::schema(), "OpenAI's path, such as `v1/models`"),
         "templateId" => (schema::Id::schema(), "The template's id"),
-        "reference" => (schema::ImageName::schema(), "`name:tag`, or `name` for `name:latest`"),
+        "reference" => (schema::HandlerName::schema(), "The name that the handler gets"),
         _ => (schema::Id::schema(), "The id"),
     }
 }
@@ -74,7 +74,7 @@ parameters! {
     StreamPlace {
         "wait", Query, wait(STREAM_WAIT_MS), waiting("a chunk or the job's end", STREAM_WAIT_MS);
         "from", Query, at_least_zero(), "Reads from this chunk; what counts as delivered stays";
-        "Last-Event-ID", Header, at_least_zero(), "Server-sent events only: go on after this chunk";
+        "Last-Event-ID", Header, event_id(), "Server-sent events only: go on after this chunk";
     }
     /// Of `requests`.
     RequestFilter {
@@ -112,6 +112,11 @@ fn bounded(bounds: Bounds) -> Schema {
 
 fn at_least_zero() -> Schema {
     integer().minimum(Some(0)).into()
+}
+
+/// An index; to readers of events an id is a text.
+fn event_id() -> Schema {
+    ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]+$")).into()
 }
 
 fn integer() -> ObjectBuilder {

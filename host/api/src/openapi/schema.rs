@@ -46,6 +46,9 @@ schemas! {
     JobId: "Names a job; opaque" => text().pattern(Some("^[A-Za-z0-9_-]+$"));
     Name: "A name for people" =>
         text().min_length(Some(1)).max_length(Some(NAME_CHARS_MAX));
+    HandlerName: "`name:tag`, or `name` for `name:latest`" => text().pattern(Some(format!(
+        "^{part}(:{part})?$", part = format_args!("[A-Za-z0-9._-]{{1,{NAME_BYTES_MAX}}}"),
+    )));
     ImageName: "Names an uploaded handler: `name:tag` or `name@sha256:…`" =>
         text().min_length(Some(1));
     Port: "`<1 to 65535>/http` or `…/tcp`" => text().pattern(Some(concat!(
@@ -59,7 +62,7 @@ schemas! {
     Digest: "A SHA-256" => text().pattern(Some("^[0-9a-f]{64}$"));
     Time: "RFC 3339, in UTC" => text().format(Some(SchemaFormat::Custom("date-time".to_owned())));
     WebhookUrl: "An absolute http or https URL without user name and password" =>
-        text().format(Some(SchemaFormat::Custom("uri".to_owned()))).pattern(Some("^[Hh][Tt][Tt][Pp][Ss]?://"));
+        text().format(Some(SchemaFormat::Custom("uri".to_owned())));
     OpenAiRoute: "A path; may have slashes" => text().min_length(Some(1));
     Cursor: "A place in a list; opaque" => text().pattern(Some("^[0-9]{1,19}$"));
     IdempotencyKey: "Chosen by the client" =>

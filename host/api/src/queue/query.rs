@@ -1,4 +1,4 @@
-//! Numbers and texts in query strings.
+//! Numbers and texts in query strings, and numbers in headers.
 
 use std::time::Duration;
 
@@ -53,16 +53,20 @@ impl<'a> Query<'a> {
 
     fn integer(self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        let digits = text.strip_prefix('-').unwrap_or(&text);
-        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(ApiError::bad_request(format!(
-                "query `{name}` must be an integer, not `{text}`"
-            )));
-        }
-        // Too many digits: as large, or as small, as a number can be.
-        let limit = if text.starts_with('-') { i64::MIN } else { i64::MAX };
-        Ok(Some(text.parse().unwrap_or(limit)))
+        integer(&text).map(Some).ok_or_else(|| {
+            ApiError::bad_request(format!("query `{name}` must be an integer, not `{text}`"))
+        })
     }
+}
+
+/// An integer; with too many digits it is as large, or as small, as a number can be.
+pub(crate) fn integer(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let limit = if text.starts_with('-') { i64::MIN } else { i64::MAX };
+    Some(text.parse().unwrap_or(limit))
 }
 
 fn to_usize(value: u64) -> usize {

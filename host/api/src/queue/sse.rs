@@ -17,6 +17,7 @@ use gristmill_core::stream::{Position, StreamPage};
 
 use crate::error::ApiError;
 use crate::queue::dto;
+use crate::queue::query::integer;
 
 /// How long one look at the job waits for something new.
 const LOOK_WAIT: Duration = Duration::from_secs(60);
@@ -24,8 +25,8 @@ const LOOK_WAIT: Duration = Duration::from_secs(60);
 /// The position that a reader who comes back asks for.
 pub(crate) fn resume(headers: &HeaderMap) -> Result<Option<Position>, ApiError> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
-    let index = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
-    let index = index.ok_or_else(|| {
+    let index = value.to_str().ok().and_then(|text| integer(text.trim())?.try_into().ok());
+    let index: u64 = index.ok_or_else(|| {
         ApiError::bad_request("the header Last-Event-ID must be the index of a chunk")
     })?;
     Ok(Some(Position::From(index.saturating_add(1))))

@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 
 use crate::error::ApiError;
 use crate::openapi::schema;
+use crate::whole::Whole;
 
 /// What a client submitted.
 #[derive(Debug)]
@@ -175,8 +176,8 @@ fn policy(raw: Option<&RawValue>) -> Result<PolicyRequest, ApiError> {
     let body: PolicyBody<'_> = optional_object(raw, "policy")?.unwrap_or_default();
     let millis = |raw, field| -> Result<Option<u64>, ApiError> {
         // A negative number is out of bounds like 0; the bounds are checked with the policy.
-        let value: Option<i64> = optional(raw, field, MILLISECONDS)?;
-        Ok(value.map(|ms| ms.try_into().unwrap_or(0)))
+        let value: Option<Whole> = optional(raw, field, MILLISECONDS)?;
+        Ok(value.map(|Whole(ms)| u64::try_from(ms.max(0)).unwrap_or(u64::MAX)))
     };
     Ok(PolicyRequest {
         execution_timeout_ms: millis(body.execution_timeout, "policy.executionTimeout")?,

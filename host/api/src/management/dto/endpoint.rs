@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::{ComputeType, requiring};
 use crate::openapi::schema;
+use crate::whole;
 use crate::wire_time::rfc3339;
 
 /// An endpoint to create, or the fields of one to change.
@@ -25,16 +26,22 @@ pub(crate) struct EndpointInput {
     #[schema(value_type = Option<schema::Id>)]
     pub(crate) template_id: Option<TemplateId>,
     #[schema(value_type = Option<schema::WorkersMin>)]
+    #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) workers_min: Option<u64>,
     #[schema(value_type = Option<schema::WorkersMax>)]
+    #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) workers_max: Option<u64>,
     #[schema(value_type = Option<schema::IdleTimeout>)]
+    #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) idle_timeout: Option<u64>,
     #[schema(value_type = Option<schema::ExecutionTimeout>)]
+    #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) execution_timeout_ms: Option<u64>,
     #[schema(value_type = Option<schema::MemoryMib>)]
+    #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) memory_mib: Option<u64>,
     #[schema(value_type = Option<schema::Fuel>)]
+    #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) max_fuel: Option<u64>,
     #[schema(value_type = Option<schema::Metering>)]
     pub(crate) metering: Option<Metering>,

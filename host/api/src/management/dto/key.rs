@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::openapi::schema;
+use crate::whole;
 use crate::wire_time::rfc3339;
 
 /// A key to create.
@@ -21,6 +22,7 @@ pub(crate) struct KeyInput {
     #[schema(value_type = Option<Vec<schema::EndpointId>>)]
     pub(crate) endpoints: Option<Vec<EndpointId>>,
     #[schema(value_type = Option<schema::KeyLife>)]
+    #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) expires_in_seconds: Option<u64>,
 }
 

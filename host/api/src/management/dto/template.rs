@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::{ComputeType, requiring};
 use crate::openapi::schema;
+use crate::whole;
 
 /// The brand under whose neutral spelling the fields are always there.
 const NEUTRAL: &str = "Platform";
@@ -40,9 +41,11 @@ pub(crate) struct TemplateInput {
     pub(crate) image_name: Option<String>,
     /// Scratch space, wiped with the worker.
     #[schema(value_type = Option<schema::Gigabytes>)]
+    #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) container_disk_in_gb: Option<u32>,
     /// Space that persists.
     #[schema(value_type = Option<schema::Gigabytes>)]
+    #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) volume_in_gb: Option<u32>,
     /// Where the persistent space is mounted.
     pub(crate) volume_mount_path: Option<String>,

@@ -38,8 +38,9 @@ pub(crate) async fn stream(
     let query = Query(query.as_deref().unwrap_or_default());
     let wait = query.wait(STREAM_WAIT_MS)?;
     let position = query.unsigned("from")?.map_or(Position::Undelivered, Position::From);
+    let resumed = sse::resume(&headers)?;
     if accepts_events(&headers) {
-        let position = sse::resume(&headers)?.unwrap_or(position);
+        let position = resumed.unwrap_or(position);
         return sse::follow(state.jobs.clone(), endpoint.clone(), id, position).await;
     }
     let page = state.jobs.stream(endpoint, id, position, wait).await?;

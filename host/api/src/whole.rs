@@ -1,0 +1,75 @@
+//! Whole numbers in JSON bodies. `2`, `2.0` and `2e0` are one number to JSON, and some clients
+//! know only the middle one.
+
+use serde::de::{self, Deserialize, Deserializer, Unexpected, Visitor};
+
+/// A number without a fraction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Whole(pub(crate) i128);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Number;
+
+        impl Visitor<'_> for Number {
+            type Value = Whole;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a whole number")
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Whole, E> {
+                Ok(Whole(number.into()))
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Whole, E> {
+                Ok(Whole(number.into()))
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Whole, E> {
+                if number.fract() != 0.0 {
+                    return Err(E::invalid_type(Unexpected::Float(number), &self));
+                }
+                #[expect(clippy::cast_possible_truncation, reason = "saturates: out of any bounds")]
+                Ok(Whole(number as i128))
+            }
+        }
+
+        deserializer.deserialize_any(Number)
+    }
+}
+
+/// For `deserialize_with`: a whole number that fits into a field, or null.
+pub(crate) fn optional<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<i128>,
+{
+    let Some(Whole(number)) = Option::deserialize(deserializer)? else { return Ok(None) };
+    let out_of_range = |_| de::Error::custom(format_args!("{number} is out of range"));
+    T::try_from(number).map(Some).map_err(out_of_range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_number_has_many_spellings_and_a_fraction_is_none_of_them() {
+        let cases = [
+            ("2", Some(2)),
+            ("2.0", Some(2)),
+            ("2e0", Some(2)),
+            ("-7.0", Some(-7)),
+            ("18446744073709551615", Some(u64::MAX.into())),
+            ("1e300", Some(i128::MAX)),
+            ("2.5", None),
+            ("\"2\"", None),
+            ("true", None),
+        ];
+        for (text, expected) in cases {
+            let number: Option<Whole> = serde_json::from_str(text).ok();
+            assert_eq!(number.map(|Whole(number)| number), expected, "{text}");
+        }
+    }
+}
