@@ -57,23 +57,31 @@ if ! cmp -s "$here/javascript/package-lock.json" "$here/javascript/node_modules/
 fi
 logged cargo cargo build --locked --tests --manifest-path "$here/rust/Cargo.toml" --target-dir "$here/rust/target"
 
-echo "starting a host"
-ready=$temp/ready.json
+export NO_PROXY=127.0.0.1 no_proxy=127.0.0.1
 host_log=$temp/host.log
-"$gristmill" serve --listen 127.0.0.1:0 --data-dir "$temp/data" --json >"$ready" 2>"$host_log" &
-host_pid=$!
-tries=0
-until grep -q '"ready"' "$ready"; do
-  tries=$((tries + 1))
-  if [ $tries -gt 300 ] || ! kill -0 "$host_pid" 2>/dev/null; then
-    echo "the host did not start:" >&2
-    cat "$host_log" >&2
-    exit 1
-  fi
-  sleep 0.1
-done
-GRISTMILL_URL=http://$(sed 's/.*"addr":"\([^"]*\)".*/\1/' "$ready")
-export GRISTMILL_URL GRISTMILL_DATA_DIR="$temp/data" NO_PROXY=127.0.0.1 no_proxy=127.0.0.1
+# start_host NAME ARGUMENT...: a host on a directory of its own, with these arguments of `serve`.
+start_host() {
+  ready=$temp/$1.json
+  data=$temp/$1
+  shift
+  "$gristmill" serve --listen 127.0.0.1:0 --data-dir "$data" --json "$@" >"$ready" 2>>"$host_log" &
+  host_pid=$!
+  tries=0
+  until grep -q '"ready"' "$ready"; do
+    tries=$((tries + 1))
+    if [ $tries -gt 300 ] || ! kill -0 "$host_pid" 2>/dev/null; then
+      echo "the host did not start:" >&2
+      cat "$host_log" >&2
+      exit 1
+    fi
+    sleep 0.1
+  done
+  GRISTMILL_URL=http://$(sed 's/.*"addr":"\([^"]*\)".*/\1/' "$ready")
+  export GRISTMILL_URL GRISTMILL_DATA_DIR="$data"
+}
+
+echo "starting a host"
+start_host sdks
 
 deploy() { file=$1; shift; logged deploy "$gristmill" deploy "$guests/$file.wasm" --name "$@"; }
 deploy chat chat
@@ -110,6 +118,30 @@ suite javascript '^# (tests|pass|fail) ' \
   node --test --test-reporter=tap --test-timeout=120000 "$here"/javascript/*.test.js
 suite rust '^test result' \
   cargo test --locked --manifest-path "$here/rust/Cargo.toml" --target-dir "$here/rust/target"
+
+# Every operation of the OpenAPI document, with data that fits it and data that does not. That
+# deletes what it finds, so it has a host of its own.
+stop_host
+start_host openapi --config "$here/openapi/host.toml"
+deploy echo echo
+deploy playground playground
+deploy playground paused --workers-max 0
+GRISTMILL_ADMIN_KEY=$(cat "$GRISTMILL_DATA_DIR/admin.key")
+GRISTMILL_ENDPOINTS="echo playground paused"
+GRISTMILL_COMPONENT=$(cd "$guests" && pwd)/echo.wasm
+GRISTMILL_SEED=${GRISTMILL_SEED:-7}
+export GRISTMILL_ADMIN_KEY GRISTMILL_ENDPOINTS GRISTMILL_COMPONENT GRISTMILL_SEED
+document() (
+  python=$here/.venv/bin/python
+  cd "$temp" && # it leaves files where it runs
+    "$python" -c 'import sys, urllib.request; urllib.request.urlretrieve(*sys.argv[1:])' \
+      "$GRISTMILL_URL/openapi.json" openapi.json &&
+    "$python" -m openapi_spec_validator openapi.json &&
+    SCHEMATHESIS_HOOKS=$here/openapi/hooks.py "$here/.venv/bin/st" \
+      --config-file "$here/openapi/schemathesis.toml" run "$GRISTMILL_URL/openapi.json" \
+      --seed "$GRISTMILL_SEED" --no-color
+)
+suite openapi '^(Seed: |  [0-9]+ generated)' document
 
 [ -n "$failed" ] || exit 0
 echo "failed:$failed"

@@ -1,0 +1,103 @@
+"""What a schema cannot tell schemathesis: which things exist, which names are free.
+
+A call whose path is well formed mostly goes to something that exists: to the endpoints that
+`run.sh` deploys, and to what earlier calls made. Else nearly every answer would be 404, and
+nothing behind it be seen. `run.sh` sets the environment.
+"""
+
+import collections
+import itertools
+import os
+import random
+
+import schemathesis
+from hypothesis import strategies as st
+from schemathesis.core.parameters import ParameterLocation
+from schemathesis.generation.meta import TestPhase
+
+with open(os.environ["GRISTMILL_COMPONENT"], "rb") as file:
+    COMPONENT = file.read()
+ENDPOINTS = os.environ["GRISTMILL_ENDPOINTS"].split()
+# Without them the run could not go on.
+PROTECTED = {*ENDPOINTS, os.environ["GRISTMILL_ADMIN_KEY"].split("_")[1]}
+
+# Nobody is ever called: the names do not resolve.
+URLS = ["http://receiver.invalid/a", "HTTPS://receiver.invalid:8443/?q=1", "http://[2001:db8::1]/"]
+HOSTS = ["example.com", "*.example.com:8443", "[::1]:80", "10.0.0.1", "10.0.0.1!private"]
+schemathesis.openapi.format("uri", st.sampled_from(URLS))
+schemathesis.openapi.format("host-pattern", st.sampled_from(HOSTS))
+schemathesis.openapi.media_type("application/wasm", st.just(COMPONENT))
+
+dice = random.Random(int(os.environ["GRISTMILL_SEED"]))
+numbers = itertools.count()
+jobs = {endpoint: collections.deque(maxlen=40) for endpoint in ENDPOINTS}
+made = {kind: collections.deque(maxlen=40) for kind in ("templates", "endpoints", "keys")}
+
+
+def is_well_formed(case, location):
+    component = case.meta.components.get(location) if case.meta else None
+    return component is None or component.mode.is_positive
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    if is_well_formed(case, ParameterLocation.PATH) and case.path_parameters:
+        name_what_exists(case, case.path_parameters)
+    if case.meta and case.meta.generation.mode.is_positive and isinstance(case.body, dict):
+        make_possible(case, case.body)
+    wait_a_moment(case)
+
+
+def name_what_exists(case, path):
+    if "endpoint" in path:
+        if path["endpoint"] not in made["endpoints"] and dice.random() < 0.9:
+            path["endpoint"] = dice.choice(ENDPOINTS)
+        known = jobs.get(path["endpoint"])
+        if "job" in path and known and dice.random() < 0.9:
+            path["job"] = dice.choice(known)
+        return
+    kind = case.path.split("/")[2]
+    name = "templateId" if kind == "templates" else "id"
+    known = made.get(kind) or ["unknown"]
+    # A step of a stateful run goes where the step before it points.
+    is_linked = case.meta and case.meta.phase.name == TestPhase.STATEFUL
+    if name in path and path[name] not in known and not is_linked and dice.random() < 0.7:
+        path[name] = dice.choice(known)
+    if case.method in ("DELETE", "PATCH") and path.get(name) in PROTECTED:
+        path[name] = dice.choice(known)
+
+
+def make_possible(case, body):
+    """Takes a free name, a template that exists, and bounds that agree."""
+    if case.path == "/v1/templates" and isinstance(body.get("name"), str):
+        body["name"] = f"{body['name'][:100]} {next(numbers)}"
+    if case.path.startswith("/v1/templates/"):
+        body.pop("name", None)
+    if case.path in ("/v1/templates", "/v1/endpoints") and body.get("id"):
+        body["id"] = f"{body['id'][:100]}-{next(numbers)}"
+    if case.path.startswith("/v1/endpoints") and body.get("templateId"):
+        body["templateId"] = ENDPOINTS[0]
+    if body.get("workersMin"):
+        body["workersMax"] = 1_000
+
+
+def wait_a_moment(case):
+    """A call may wait for minutes; here it waits for a tenth of a second, or a second."""
+    if case.path.endswith(("/runsync", "/status-sync/{job}", "/stream/{job}")):
+        wait = (case.query or {}).get("wait")
+        if wait is None or (str(wait).isdigit() and int(wait) > 1_000):
+            case.query = {**(case.query or {}), "wait": 100}
+
+
+@schemathesis.hook
+def after_call(context, case, response):
+    if response.status_code != 200 or "json" not in response.headers.get("content-type", [""])[0]:
+        return
+    answer = response.json()
+    if not isinstance(answer, dict) or "id" not in answer:
+        return
+    endpoint = (case.path_parameters or {}).get("endpoint")
+    if endpoint in jobs:
+        jobs[endpoint].append(answer["id"])
+    elif case.method == "POST" and case.path.removeprefix("/v1/") in made:
+        made[case.path.removeprefix("/v1/")].append(answer["id"])
