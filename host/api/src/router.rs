@@ -96,7 +96,7 @@ fn openai_api((_, mut paths, route): UtoipaMethodRouter<ApiState>) -> OpenApiRou
         .route("/{endpoint}/openai/{*rest}", route)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(map_response(queue::openai::reshape_refusal));
-    openapi::refused_in_openai_shape(&mut paths);
+    openapi::in_openai_shape(&mut paths);
     let mut router = OpenApiRouter::from(routes);
     router.get_openapi_mut().paths = paths;
     router

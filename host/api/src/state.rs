@@ -1,5 +1,6 @@
 //! What the routes work on: handles to the parts that the host has put together.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use gristmill_core::catalog::Catalog;
@@ -13,9 +14,13 @@ use crate::body::BodyReader;
 use crate::rate_limit::{RateLimiter, RateLimits};
 use crate::strangers::Strangers;
 
-/// What the routes work on.
+/// What the routes work on. A clone, of which each call makes several, costs one counter.
 #[derive(Debug, Clone)]
-pub struct ApiState {
+pub struct ApiState(Arc<Parts>);
+
+/// The parts.
+#[derive(Debug)]
+pub struct Parts {
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) workers: Arc<dyn Workers>,
@@ -24,9 +29,9 @@ pub struct ApiState {
     pub(crate) store: Arc<dyn JobStore>,
     pub(crate) deliveries: Arc<dyn DeliveryStore>,
     pub(crate) bodies: BodyReader,
-    pub(crate) limiter: Arc<RateLimiter>,
-    pub(crate) strangers: Arc<Strangers>,
-    pub(crate) brand: Arc<str>,
+    pub(crate) limiter: RateLimiter,
+    pub(crate) strangers: Strangers,
+    pub(crate) brand: Box<str>,
 }
 
 impl ApiState {
@@ -41,7 +46,7 @@ impl ApiState {
         limits: RateLimits,
         brand: &str,
     ) -> Self {
-        Self {
+        Self(Arc::new(Parts {
             jobs,
             catalog,
             workers,
@@ -50,9 +55,16 @@ impl ApiState {
             store: store.clone(),
             deliveries: store,
             bodies: BodyReader::new(),
-            strangers: Arc::new(Strangers::new(limits.unauthenticated)),
-            limiter: Arc::new(RateLimiter::new(limits)),
+            strangers: Strangers::new(limits.unauthenticated),
+            limiter: RateLimiter::new(limits),
             brand: brand.into(),
-        }
+        }))
+    }
+}
+
+impl Deref for ApiState {
+    type Target = Parts;
+    fn deref(&self) -> &Parts {
+        &self.0
     }
 }

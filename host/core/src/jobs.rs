@@ -154,6 +154,7 @@ impl Jobs {
                 retention_ms,
                 webhook: request.webhook,
                 s3_config: request.s3_config,
+                may_linger: submission == Submission::Sync,
                 idempotency: request.idempotency,
             })
             .await?;

@@ -28,6 +28,9 @@ pub struct NewJob {
     pub webhook: Option<String>,
     /// The submission's object-storage settings, for the handler only.
     pub s3_config: Option<S3Config>,
+    /// Whether its client waits for the result, and so is told nothing before: the store may write
+    /// it together with what comes next, a few milliseconds later.
+    pub may_linger: bool,
     /// What makes the submission recognisable when it comes again.
     pub idempotency: Option<Idempotency>,
 }

@@ -100,6 +100,7 @@ impl Fixture {
             retention_ms: 60_000,
             webhook: Some(webhook.to_owned()),
             s3_config: None,
+            may_linger: false,
             idempotency: None,
         };
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));

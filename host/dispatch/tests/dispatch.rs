@@ -124,6 +124,7 @@ impl Bench {
             retention_ms: 60_000,
             webhook: None,
             s3_config: None,
+            may_linger: false,
             idempotency: None,
         };
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));

@@ -129,6 +129,7 @@ fn new_job(store: &SqliteStore, payload: &Json) -> NewJob {
         retention_ms: 60_000,
         webhook: None,
         s3_config: None,
+        may_linger: false,
         idempotency: None,
     }
 }

@@ -115,7 +115,7 @@ impl Index {
         let forgotten_repeats = self.forgotten_repeats.take();
         let mut batch = Batch { dropped_deliveries, forgotten_repeats, ..Batch::default() };
         while batch.jobs.len() < max.jobs && batch.reserved < max.bytes {
-            let Some(task) = self.tasks.pop_front() else { break };
+            let Some(task) = self.tasks.pop() else { break };
             match task {
                 Task::Job(key) => self.take_job(key, &mut batch),
                 Task::Barrier(ack) => batch.acks.push(ack),

@@ -1,17 +1,15 @@
 //! Decisions: an event is applied to a job, and the effects are carried out in memory. What has
 //! to reach the disk is left in the job's pending change.
 
-use std::collections::VecDeque;
-
 use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, Lease, Outcome, TIMED_OUT_ERROR};
 use gristmill_core::time::Timestamp;
 
+use crate::backlog::{Backlog, Urgency};
 use crate::entry::{Ack, Change, Job, Lifetime, Pending};
 use crate::index::{Endpoint, Index, ReadyNotice};
 use crate::slab::JobKey;
-use crate::tasks::Task;
 
 impl Index {
     /// Applies an event. This is the only place where a job's state changes.
@@ -33,7 +31,12 @@ impl Index {
         }
 
         let purge_at_before = job.purge_at();
-        let pending = touch(job, key, &mut self.tasks);
+        // A claim is written no later than its result; nobody waits for it alone.
+        let urgency = match event {
+            JobEvent::Claimed { .. } => Urgency::Soon,
+            _ => Urgency::Now,
+        };
+        let pending = touch(job, key, &mut self.tasks, urgency);
         pending.change.operations += 1;
         job.row.state = state;
         match event {
@@ -120,7 +123,7 @@ impl Index {
         let Some((key, _)) = self.leased(lease, now) else { return false };
         let Some(job) = self.jobs.get_mut(key) else { return false };
         let first = job.row.chunk_count();
-        let pending = touch(job, key, &mut self.tasks);
+        let pending = touch(job, key, &mut self.tasks, Urgency::Now);
         let change = &mut pending.change;
         if change.chunks.is_empty() {
             change.chunks_first = first;
@@ -145,7 +148,7 @@ impl Index {
         let Some(job) = self.jobs.get_mut(key) else { return };
         if ttl_at < job.row.ttl_at {
             self.expiry.remove(job.purge_at(), key);
-            let pending = touch(job, key, &mut self.tasks);
+            let pending = touch(job, key, &mut self.tasks, Urgency::Now);
             pending.change.operations += 1;
             job.row.ttl_at = ttl_at;
             self.expiry.insert(job.purge_at(), key);
@@ -197,16 +200,18 @@ fn carry_out(
 
 /// Makes the job's next change part of the next batch, and what is visible now stay so until then.
 /// Must come before the row changes.
-fn touch<'a>(job: &'a mut Job, key: JobKey, tasks: &mut VecDeque<Task>) -> &'a mut Pending {
+fn touch<'a>(
+    job: &'a mut Job,
+    key: JobKey,
+    tasks: &mut Backlog,
+    urgency: Urgency,
+) -> &'a mut Pending {
     let row = &job.row;
     let pending = job.pending.get_or_insert_with(|| {
         let visible = Some(row.clone());
         Box::new(Pending { visible, is_dirty: false, change: Change::default(), input: None })
     });
-    if !pending.is_dirty {
-        pending.is_dirty = true;
-        tasks.push_back(Task::Job(key));
-    }
+    tasks.push_job(key, !std::mem::replace(&mut pending.is_dirty, true), urgency);
     pending
 }
 

@@ -19,6 +19,7 @@ use gristmill_core::record::{JobCounts, NewJob};
 use gristmill_core::store::{StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 
+use crate::backlog::{Backlog, Urgency};
 use crate::chunks::Query;
 use crate::entry::{Ack, Change, EndpointKey, Job, NewRow, Pending, Row, Stored};
 use crate::expiry::Expiry;
@@ -54,8 +55,8 @@ pub(crate) struct Index {
     /// Endpoints by name. One that is being deleted is not here any more.
     pub(crate) names: HashMap<EndpointId, EndpointKey>,
     pub(crate) expiry: Expiry,
-    /// What the writer has to write. Bounded by one entry for each job and one for each caller.
-    pub(crate) tasks: VecDeque<Task>,
+    /// What the writer has to write.
+    pub(crate) tasks: Backlog,
     /// What the writer has to read. Bounded by one entry for each caller.
     pub(crate) reads: Vec<Read>,
     /// What the writer has to remove, slice by slice.
@@ -124,7 +125,7 @@ impl Index {
             endpoints: HashMap::new(),
             names: HashMap::new(),
             expiry: Expiry::default(),
-            tasks: VecDeque::new(),
+            tasks: Backlog::default(),
             reads: Vec::new(),
             sweeps: VecDeque::new(),
             leaving: Vec::new(),
@@ -198,6 +199,7 @@ impl Index {
         if ready.len() >= queue_jobs_max {
             return Err(StoreError::QueueFull { limit: queue_jobs_max });
         }
+        let may_linger = job.may_linger;
         self.last_seq += 1;
         self.last_place += 1;
         if let Some(Idempotency { key, content }) = job.idempotency {
@@ -251,7 +253,8 @@ impl Index {
         ready.insert(low_priority, self.last_place, key);
         history.insert(self.last_seq, key);
         self.expiry.insert(ttl_at, key);
-        self.tasks.push_back(Task::Job(key));
+        let urgency = if may_linger { Urgency::Soon } else { Urgency::Now };
+        self.tasks.push_job(key, true, urgency);
         let notice = ReadyNotice { endpoint: job.endpoint, may_start_worker: !low_priority };
         Ok(Decided::Queued(notice))
     }
@@ -278,7 +281,10 @@ impl Index {
     /// Resolves `ack` once everything decided so far about the job is on disk and visible.
     pub(crate) fn ack_job(&mut self, key: JobKey, ack: Ack) {
         match self.jobs.get_mut(key).and_then(|job| job.pending.as_mut()) {
-            Some(pending) => pending.change.acks.push(ack),
+            Some(pending) => {
+                pending.change.acks.push(ack);
+                self.tasks.hurry();
+            }
             // Nobody waits for it any more, perhaps.
             None => drop(ack.send(())),
         }
@@ -294,7 +300,7 @@ impl Index {
 
     /// Resolves `ack` once everything decided so far is on disk and visible.
     pub(crate) fn ack_all(&mut self, ack: Ack) {
-        self.tasks.push_back(Task::Barrier(ack));
+        self.tasks.push(Task::Barrier(ack));
     }
 
     /// Where the visible chunks are that `ask` wants: the job's rows, its claim, and the query.

@@ -20,6 +20,7 @@
 //! are the only files that speak SQL. A job's state changes in `decide.rs` only. Nothing here
 //! starts a tokio task. After a failed commit nothing in memory is believed any more.
 
+mod backlog;
 mod batch;
 mod catalog;
 mod chunks;

@@ -518,7 +518,7 @@ impl CatalogStore for SqliteStore {
         let reserved = self.shared.reserve(bytes).await?;
         let (ack, on_disk) = oneshot::channel();
         self.shared.change(|index, _| {
-            index.tasks.push_back(Task::Catalog(rows, reserved.bytes(), ack));
+            index.tasks.push(Task::Catalog(rows, reserved.bytes(), ack));
             reserved.hand_over();
         })?;
         answer(on_disk).await
@@ -553,7 +553,7 @@ impl DeliveryStore for SqliteStore {
         self.shared.change(|index, now| match index.outbox.get(id) {
             Some(delivery) => {
                 let after = Box::new(delivery.after(report, next, now));
-                index.tasks.push_back(Task::Delivery(after, reserved.bytes(), ack));
+                index.tasks.push(Task::Delivery(after, reserved.bytes(), ack));
                 reserved.hand_over();
             }
             None => index.ack_all(ack),

@@ -63,7 +63,7 @@ impl Index {
                 if to < self.jobs.end() {
                     self.sweeps.push_front(Sweep::Forget { endpoint, from: to, ack });
                 } else {
-                    self.tasks.push_back(Task::Forget(endpoint, ack));
+                    self.tasks.push(Task::Forget(endpoint, ack));
                 }
             }
             None => {}

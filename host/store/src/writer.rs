@@ -8,10 +8,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gristmill_core::record::ChunkPage;
 
+use crate::backlog::Due;
 use crate::batch::{Batch, BatchMax};
 use crate::db::Db;
 use crate::error::OpenError;
@@ -115,9 +116,13 @@ impl Writer {
             if index.tasks.len() < max.jobs {
                 index.sweep_slice(self.shared.clock.now());
             }
-            let has_work =
-                !(index.tasks.is_empty() && index.reads.is_empty() && index.sweeps.is_empty());
-            if has_work {
+            let due = index.tasks.due();
+            let is_due = match due {
+                Some(Due::Now) => true,
+                Some(Due::By(at)) => index.phase != Phase::Open || at <= Instant::now(),
+                None => false,
+            };
+            if is_due || !(index.reads.is_empty() && index.sweeps.is_empty()) {
                 let reads = std::mem::take(&mut index.reads);
                 let batch = Box::new(index.take_batch(max));
                 return Work::Round { reads, batch };
@@ -125,7 +130,11 @@ impl Writer {
             if index.phase == Phase::Closing {
                 return Work::End(Phase::Closing);
             }
-            if self.shared.wait(&mut index, (!is_tidy).then_some(IDLE)) == Waited::Idle {
+            let wait = match due {
+                Some(Due::By(at)) => Some(at.saturating_duration_since(Instant::now())),
+                Some(Due::Now) | None => (!is_tidy).then_some(IDLE),
+            };
+            if self.shared.wait(&mut index, wait) == Waited::Idle && due.is_none() {
                 return Work::Tidy;
             }
         }

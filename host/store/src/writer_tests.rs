@@ -39,7 +39,7 @@ fn reopen(dir: &TempDir, settings: Settings) -> Arc<SqliteStore> {
 
 impl Held {
     fn push(&self, task: Task) {
-        self.store.shared.change(|index, _| index.tasks.push_back(task)).unwrap();
+        self.store.shared.change(|index, _| index.tasks.push(task)).unwrap();
     }
 
     /// Stops the writer before its next commit, until the returned value is dropped.
@@ -97,6 +97,7 @@ fn job() -> NewJob {
         retention_ms: 60_000,
         webhook: None,
         s3_config: None,
+        may_linger: false,
         idempotency: None,
     }
 }
@@ -275,4 +276,22 @@ async fn a_delivery_beyond_the_bound_is_given_up_at_once() {
     assert!(log[0].last.error.as_ref().unwrap().starts_with("not sent: "), "{log:?}");
     assert!(matches!(log[1].state, DeliveryState::Pending { .. }), "{log:?}");
     assert_eq!(t.store.delivery_body(log[0].id).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_submission_that_may_linger_is_written_with_its_result() {
+    let t = open(Settings::default());
+    let commits = t.store.stats().commits;
+    let new = NewJob { may_linger: true, ..job() };
+    let submitted = t.submit(&new).await;
+    let claimed = t.store.claim(&endpoint(), &workers()).await.unwrap();
+    let finished = t.store.finish(claimed[0].lease, Outcome::Completed(Json::null())).await;
+    assert_eq!(finished, Ok(Fenced::Applied));
+    assert_eq!(submitted.await.unwrap(), Ok(SubmitAnswer::Queued));
+    // On a machine so busy that the job took longer than it may linger, there are two.
+    assert!((1..=2).contains(&(t.store.stats().commits - commits)));
+    // One that nothing follows is written all the same.
+    let alone = NewJob { may_linger: true, ..job() };
+    assert_eq!(t.store.submit(alone.clone()).await, Ok(SubmitAnswer::Queued));
+    assert_eq!(t.status(alone.id).await, Some(JobStatus::InQueue));
 }

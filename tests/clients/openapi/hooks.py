@@ -45,10 +45,17 @@ def before_call(context, case, kwargs):
         name_what_exists(case, case.path_parameters)
     if case.meta and case.meta.generation.mode.is_positive and isinstance(case.body, dict):
         make_possible(case, case.body)
+    if case.meta and case.meta.generation.mode.is_positive and "Idempotency-Key" in case.headers:
+        # A key that came before belongs to another submission.
+        case.headers["Idempotency-Key"] = f"{case.headers['Idempotency-Key'][:200]}-{next(numbers)}"
     wait_a_moment(case)
 
 
 def name_what_exists(case, path):
+    if "rest" in path:
+        # Such a call waits for its job: on an endpoint whose handler answers.
+        path["endpoint"] = ENDPOINTS[0]
+        return
     if "endpoint" in path:
         if path["endpoint"] not in made["endpoints"] and dice.random() < 0.9:
             path["endpoint"] = dice.choice(ENDPOINTS)

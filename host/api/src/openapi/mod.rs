@@ -23,7 +23,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityRequirement, SecurityScheme,
 };
-use utoipa::openapi::{Content, OpenApi, Ref, RefOr};
+use utoipa::openapi::{Content, OpenApi, Ref, RefOr, Required};
 
 use crate::error::{ApiError, ErrorCode};
 use crate::management::dto::template;
@@ -109,14 +109,23 @@ pub(crate) fn behind_front_door(paths: &mut Paths) {
     }
 }
 
-/// Says that the calls are refused in OpenAI's shape, whatever the reason.
-pub(crate) fn refused_in_openai_shape(paths: &mut Paths) {
+/// Completes what OpenAI's clients call: a body is for POST, and may be left out; and the calls are
+/// refused in OpenAI's shape, whatever the reason.
+pub(crate) fn in_openai_shape(paths: &mut Paths) {
     let error = Content::new(Some(Ref::from_schema_name(OpenAiError::name())));
     let refused = ResponseBuilder::new()
         .description("Any refusal or failure, with its true status code")
         .content("application/json", error)
         .build();
+    for item in paths.paths.values_mut() {
+        if let Some(get) = &mut item.get {
+            get.request_body = None;
+        }
+    }
     for operation in paths.paths.values_mut().flat_map(operations) {
+        if let Some(RefOr::T(body)) = &mut operation.request_body {
+            body.required = Some(Required::False);
+        }
         let responses = &mut operation.responses.responses;
         responses.retain(|status, _| status == "200");
         responses.insert(DEFAULT.to_owned(), refused.clone().into());

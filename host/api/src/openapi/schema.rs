@@ -66,7 +66,7 @@ schemas! {
     OpenAiRoute: "A path; may have slashes" => text().min_length(Some(1));
     Cursor: "A place in a list; opaque" => text().pattern(Some("^[0-9]{1,19}$"));
     IdempotencyKey: "Chosen by the client" =>
-        text().pattern(Some("^[ -~]*$")).min_length(Some(1)).max_length(Some(KEY_CHARS_MAX));
+        text().pattern(Some("^[!-~]([ -~]*[!-~])?$")).min_length(Some(1)).max_length(Some(KEY_CHARS_MAX));
     Status: "A job's state" => one_of(JobStatus::ALL.map(JobStatus::as_str));
     Scope: "What a key may do" => one_of(KeyScope::ALL.map(KeyScope::as_str));
     Metering: "How a handler's computing is metered" =>

@@ -72,6 +72,7 @@ pub(crate) fn job(endpoint: &str) -> NewJob {
         retention_ms: RETENTION_ASYNC_MS,
         webhook: None,
         s3_config: None,
+        may_linger: false,
         idempotency: None,
     }
 }

@@ -19,7 +19,7 @@ use crate::state::ApiState;
 /// Answers with the handler's bare output, or with `"stream":true` with its chunks as events.
 #[utoipa::path(
     method(get, post), path = "/{endpoint}/openai/{rest}", operation_id = "GetOpenAi",
-    tag = tag::JOBS, request_body = Option<Object>,
+    tag = tag::JOBS, request_body = Object,
     responses((status = 200, description = "What the handler answers", content(
         (serde_json::Value = "application/json"),
         (String = "text/event-stream"),
@@ -43,7 +43,7 @@ pub(crate) async fn openai(
         mode: SubmitMode::Sync { kept_ms: 0 },
         idempotency: None,
     };
-    let job = OwnedJob::submit(state.jobs, call.deployment, submission).await?;
+    let job = OwnedJob::submit(state.jobs.clone(), call.deployment, submission).await?;
     drop(body); // the job is stored; its body is no longer in flight
     let id = HeaderValue::from_str(&job.id().to_string()).expect("a job id is a header value");
     let answer =

@@ -1,0 +1,90 @@
+//! What the writer has to write, in the order in which it was decided, and by when.
+//!
+//! Some of it is waited for, and goes with the next transaction. The rest may linger for
+//! [`LINGER`]: nobody is told of it before something else is on disk too, so that a transaction of
+//! its own would only be a second fsync for the same job.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::slab::JobKey;
+use crate::tasks::Task;
+
+/// How long a submission whose client waits for the result, or a claim, may stay off the disk.
+/// Longer than most handlers run, and far below what a crash may cost anyway.
+pub(crate) const LINGER: Duration = Duration::from_millis(2);
+
+/// Whether somebody waits for a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// It goes with the next transaction.
+    Now,
+    /// It may linger.
+    Soon,
+}
+
+/// Tasks for the writer. Bounded by one entry for each job and one for each caller.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    tasks: VecDeque<Task>,
+    due: Option<Due>,
+}
+
+/// When the tasks are to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    Now,
+    By(Instant),
+}
+
+impl Backlog {
+    /// Adds a task that goes with the next transaction.
+    pub(crate) fn push(&mut self, task: Task) {
+        self.tasks.push_back(task);
+        self.due = Some(Due::Now);
+    }
+
+    /// Adds the newest state of a job, if `is_new`; else it has a task already.
+    pub(crate) fn push_job(&mut self, key: JobKey, is_new: bool, urgency: Urgency) {
+        if is_new {
+            self.tasks.push_back(Task::Job(key));
+        }
+        match urgency {
+            Urgency::Now => self.due = Some(Due::Now),
+            Urgency::Soon if self.due.is_none() => {
+                self.due = Some(Due::By(Instant::now() + LINGER))
+            }
+            Urgency::Soon => {}
+        }
+    }
+
+    /// Somebody waits for what is there.
+    pub(crate) fn hurry(&mut self) {
+        if !self.tasks.is_empty() {
+            self.due = Some(Due::Now);
+        }
+    }
+
+    /// Takes the task that was decided first.
+    pub(crate) fn pop(&mut self) -> Option<Task> {
+        let task = self.tasks.pop_front();
+        if self.tasks.is_empty() {
+            self.due = None;
+        }
+        task
+    }
+
+    /// When the tasks are to be written; `None` when there are none.
+    pub(crate) fn due(&self) -> Option<Due> {
+        self.due
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+}
