@@ -60,6 +60,16 @@ async fn the_brand_is_in_it() {
 }
 
 #[tokio::test]
+async fn the_neutral_brand_adds_nothing() {
+    let host = TestHost::start_with(&["--brand", "Platform"]);
+    let document = document(&host).await;
+    let parameters = &document["paths"]["/v1/templates"]["get"]["parameters"];
+    let names: Vec<_> = parameters.as_array().unwrap().iter().map(|p| p["name"].clone()).collect();
+    let distinct: HashSet<_> = names.iter().map(Value::to_string).collect();
+    assert_eq!(distinct.len(), names.len(), "{names:?}");
+}
+
+#[tokio::test]
 async fn what_it_names_is_served_and_nothing_else_is() {
     let host = shared_host();
     let client = anonymous(&host);

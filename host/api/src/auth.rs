@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{Extensions, HeaderMap, header};
+use axum::http::{Extensions, HeaderMap, Request, header};
 use gristmill_core::id::EndpointId;
 use gristmill_core::key::{ApiKey, Scope};
 
@@ -69,6 +69,17 @@ pub(crate) fn identify(
         state.strangers.admit(extensions)?;
         Err(refusal)
     })
+}
+
+/// Counts a call of what needs no key, unless it carries a valid one.
+///
+/// # Errors
+/// 429 when too many such calls come from one address.
+pub(crate) fn count_stranger<B>(request: &Request<B>, state: &ApiState) -> Result<(), ApiError> {
+    match valid_key(request.headers(), state, Form::BearerOrBare) {
+        Ok(_) => Ok(()),
+        Err(_) => state.strangers.admit(request.extensions()),
+    }
 }
 
 fn valid_key(headers: &HeaderMap, state: &ApiState, form: Form) -> Result<Arc<ApiKey>, ApiError> {

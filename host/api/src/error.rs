@@ -8,7 +8,7 @@ use gristmill_core::store::StoreError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::rate_limit::Refusal;
+use crate::refusal::Refusal;
 
 /// Why a call was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -237,6 +237,18 @@ impl From<SubmitError> for ApiError {
             SubmitError::Policy(error) => Self::bad_request(error.to_string()),
             SubmitError::Store(error) => error.into(),
             SubmitError::KeyReused => Self::new(ErrorCode::IdempotencyMismatch, error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_written_as_the_document_has_them() {
+        for code in ErrorCode::ALL {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
         }
     }
 }

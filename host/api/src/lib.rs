@@ -19,6 +19,7 @@ mod openapi;
 mod paths;
 mod queue;
 mod rate_limit;
+mod refusal;
 mod router;
 mod state;
 mod strangers;

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use axum::http::{HeaderMap, HeaderValue, header};
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::key::Scope;
-use gristmill_core::rate::{OperationLimit, RateVerdict, RateWindow, WINDOW};
+use gristmill_core::rate::{OperationLimit, RateVerdict, RateWindow};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ApiError, ErrorCode};
+use crate::refusal::Refusal;
 use crate::strangers::AddressLimit;
 
 /// Most entries at one time.
@@ -262,61 +262,15 @@ impl Entry {
 fn too_many(operation: Operation, calls: u32, retry_after: Duration) -> ApiError {
     let name = operation.as_str();
     let sentence = format!("too many calls of {name}: at most {calls} in 10 seconds");
-    let refusal = Refusal::new(name, calls, retry_after);
+    let refusal = Refusal::calls(name, calls, retry_after);
     ApiError::new(ErrorCode::RateLimited, sentence).with_refusal(refusal)
 }
 
 fn too_many_at_once(operation: Operation, cap: u32) -> ApiError {
     let name = operation.as_str();
     let sentence = format!("too many calls of {name} at one time: at most {cap}");
-    ApiError::new(ErrorCode::ConcurrencyLimited, sentence).with_refusal(Refusal {
-        operation: name,
-        quota: Quota::AtOneTime(cap),
-        // A place is free when some other call ends; nobody knows when that is.
-        retry_after_s: 1,
-    })
-}
-
-/// What the headers of a refused call say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    operation: &'static str,
-    quota: Quota,
-    retry_after_s: u64,
-}
-
-/// What there is no more of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Quota {
-    /// Calls in the window.
-    Calls(u32),
-    /// Calls at one time.
-    AtOneTime(u32),
-}
-
-impl Refusal {
-    /// Of a call beyond the `calls` of `operation`; after `wait` one is admitted.
-    pub(crate) fn new(operation: &'static str, calls: u32, wait: Duration) -> Self {
-        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        Self { operation, quota: Quota::Calls(calls), retry_after_s: seconds.max(1) }
-    }
-
-    /// `Retry-After`, and the fields of the IETF draft on rate limit headers.
-    pub(crate) fn write(self, headers: &mut HeaderMap) {
-        let Self { operation, quota, retry_after_s } = self;
-        let policy = match quota {
-            Quota::Calls(calls) => format!("\"{operation}\";q={calls};w={}", WINDOW.as_secs()),
-            Quota::AtOneTime(cap) => {
-                format!("\"{operation}\";q={cap};qu=\"concurrent-requests\"")
-            }
-        };
-        let left = format!("\"{operation}\";r=0;t={retry_after_s}");
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after_s));
-        for (name, text) in [("ratelimit-policy", policy), ("ratelimit", left)] {
-            let value = HeaderValue::from_str(&text).expect("names and digits are a header value");
-            headers.insert(name, value);
-        }
-    }
+    ApiError::new(ErrorCode::ConcurrencyLimited, sentence)
+        .with_refusal(Refusal::at_one_time(name, cap))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::error::{ApiError, ErrorCode};
 use crate::queue::StreamShape;
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
-use crate::{front_door, management, metrics, openapi, paths, queue};
+use crate::{auth, front_door, management, metrics, openapi, paths, queue};
 
 /// Both APIs, and the document that describes them.
 pub fn router(state: ApiState) -> Router {
@@ -134,7 +134,7 @@ fn behind_bearer(mut router: OpenApiRouter<ApiState>) -> OpenApiRouter<ApiState>
 
 async fn unknown_route(State(state): State<ApiState>, request: Request<Body>) -> ApiError {
     let unknown = ApiError::not_found(format!("there is no route `{}`", request.uri().path()));
-    state.strangers.admit(request.extensions()).err().unwrap_or(unknown)
+    auth::count_stranger(&request, &state).err().unwrap_or(unknown)
 }
 
 /// Here the path has lost its prefix.
@@ -143,14 +143,14 @@ async fn unknown_management_route(
     request: Request<Body>,
 ) -> ApiError {
     let unknown = ApiError::not_found(format!("there is no route `/v1{}`", request.uri().path()));
-    state.strangers.admit(request.extensions()).err().unwrap_or(unknown)
+    auth::count_stranger(&request, &state).err().unwrap_or(unknown)
 }
 
-async fn method_not_allowed(method: axum::http::Method) -> ApiError {
-    ApiError::new(
-        ErrorCode::MethodNotAllowed,
-        format!("the method {method} is not allowed here; see the Allow header"),
-    )
+async fn method_not_allowed(State(state): State<ApiState>, request: Request<Body>) -> ApiError {
+    let method = request.method();
+    let sentence = format!("the method {method} is not allowed here; see the Allow header");
+    let wrong = ApiError::new(ErrorCode::MethodNotAllowed, sentence);
+    auth::count_stranger(&request, &state).err().unwrap_or(wrong)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the layer's signature")]

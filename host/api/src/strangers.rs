@@ -1,21 +1,24 @@
 //! Calls without a valid key: at most so many from one address, so that guessing keys and asking
 //! for what needs none cannot keep the host busy. Callers with a key never come here.
 //!
-//! **Bounds.** [`ADDRESSES_MAX`] addresses of about 100 bytes, forgotten once they have been quiet;
-//! at the bound new ones are refused. An IPv6 caller is known by his /64, which he has to himself.
+//! **Bounds.** At most N calls in *any* ten seconds, a little more than half of them at once.
+//! [`ADDRESSES_MAX`] addresses of about 100 bytes, forgotten some seconds after they have become
+//! quiet; at the bound whoever has no key is refused. An IPv6 caller is known by his /64, which he
+//! has to himself.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::Extensions;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use gristmill_core::rate::WINDOW;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ApiError, ErrorCode};
-use crate::rate_limit::Refusal;
+use crate::refusal::Refusal;
 
 /// Most addresses at one time.
 const ADDRESSES_MAX: usize = 100_000;
@@ -28,7 +31,7 @@ pub struct PeerAddress(pub IpAddr);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AddressLimit {
-    /// Calls in ten seconds; as many may come at once.
+    /// Calls in any ten seconds.
     #[serde(rename = "calls-per-10s")]
     pub calls_per_10s: NonZeroU32,
 }
@@ -44,6 +47,8 @@ pub(crate) struct Strangers {
     calls: NonZeroU32,
     clock: DefaultClock,
     limiter: DefaultKeyedRateLimiter<IpAddr>,
+    /// When addresses were forgotten last.
+    swept_at: Mutex<Instant>,
 }
 
 impl std::fmt::Debug for Strangers {
@@ -55,10 +60,14 @@ impl std::fmt::Debug for Strangers {
 impl Strangers {
     pub(crate) fn new(limit: AddressLimit) -> Self {
         let calls = limit.calls_per_10s;
-        let quota = Quota::with_period(WINDOW / calls.get())
-            .expect("ten seconds over 2^32 is more than a nanosecond");
-        let limiter = RateLimiter::keyed(quota.allow_burst(calls));
-        Self { calls, clock: DefaultClock::default(), limiter }
+        // A bucket of B that refills R times in the window lets B + R - 1 calls in within it.
+        let refills = NonZeroU32::new(calls.get() / 2).unwrap_or(NonZeroU32::MIN);
+        let burst = NonZeroU32::new(calls.get() - refills.get() + 1).unwrap_or(NonZeroU32::MIN);
+        let quota = Quota::with_period(WINDOW / refills.get())
+            .expect("ten seconds over 2^31 is more than a nanosecond");
+        let limiter = RateLimiter::keyed(quota.allow_burst(burst));
+        let swept_at = Mutex::new(Instant::now());
+        Self { calls, clock: DefaultClock::default(), limiter, swept_at }
     }
 
     /// Counts a call without a valid key.
@@ -68,11 +77,9 @@ impl Strangers {
     pub(crate) fn admit(&self, request: &Extensions) -> Result<(), ApiError> {
         // Without a listener in front there is no address, and nobody to keep out.
         let Some(PeerAddress(address)) = request.get() else { return Ok(()) };
+        self.sweep();
         if self.limiter.len() >= ADDRESSES_MAX {
-            self.limiter.retain_recent();
-            if self.limiter.len() >= ADDRESSES_MAX {
-                return Err(self.refuse(WINDOW));
-            }
+            return Err(self.refuse(WINDOW));
         }
         let refused = self.limiter.check_key(&known_as(*address)).err();
         match refused.map(|until| until.wait_time_from(self.clock.now())) {
@@ -81,12 +88,22 @@ impl Strangers {
         }
     }
 
+    /// Forgets who has been quiet, once in a window.
+    fn sweep(&self) {
+        let mut swept_at = self.swept_at.lock();
+        if swept_at.elapsed() >= WINDOW {
+            *swept_at = Instant::now();
+            self.limiter.retain_recent();
+            self.limiter.shrink_to_fit();
+        }
+    }
+
     fn refuse(&self, wait: Duration) -> ApiError {
         let calls = self.calls.get();
         let sentence = format!(
             "too many calls without a valid API key from this address: at most {calls} in 10 seconds"
         );
-        let refusal = Refusal::new("unauthenticated", calls, wait);
+        let refusal = Refusal::calls("unauthenticated", calls, wait);
         ApiError::new(ErrorCode::RateLimited, sentence).with_refusal(refusal)
     }
 }
@@ -110,10 +127,11 @@ mod tests {
 
     #[test]
     fn each_address_has_a_limit_of_its_own() {
-        let limit = AddressLimit { calls_per_10s: NonZeroU32::new(3).unwrap() };
+        let limit = AddressLimit { calls_per_10s: NonZeroU32::new(5).unwrap() };
         let strangers = Strangers::new(limit);
         for address in ["192.0.2.1", "192.0.2.2", "2001:db8::1"] {
-            for _ in 0..3 {
+            // Four at once; two more come within ten seconds, the second just at their end.
+            for _ in 0..4 {
                 assert!(strangers.admit(&from(address)).is_ok());
             }
             assert!(strangers.admit(&from(address)).is_err());

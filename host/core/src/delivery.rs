@@ -22,7 +22,8 @@ pub const DELIVERIES_PENDING_MAX: usize = 100_000;
 /// **Promise.** The delivery of a job with a webhook that ends is on stable storage together with
 /// that end, and what it will send with it: neither the job's deletion nor a restart takes it
 /// back. A job whose time ends, or that is purged, has none. Deleting an endpoint deletes its
-/// deliveries. At most [`DELIVERIES_PENDING_MAX`] of an endpoint are on their way.
+/// deliveries. At most [`DELIVERIES_PENDING_MAX`] of an
+/// endpoint are on their way, and those that one transaction adds.
 ///
 /// **Signals.** When a delivery is added the store calls
 /// [`Signals::delivery_added`](crate::signals::Signals::delivery_added).

@@ -3,6 +3,7 @@
 //! docs/ARCHITECTURE.md and is compared with this code by a test.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +60,18 @@ pub enum JobStatus {
     Cancelled,
     /// The attempt ran longer than its executionTimeout.
     TimedOut,
+}
+
+/// A text that names no status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be one of IN_QUEUE, IN_PROGRESS, COMPLETED, FAILED, CANCELLED, TIMED_OUT")]
+pub struct UnknownStatus;
+
+impl FromStr for JobStatus {
+    type Err = UnknownStatus;
+    fn from_str(text: &str) -> Result<Self, UnknownStatus> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text).ok_or(UnknownStatus)
+    }
 }
 
 /// How an attempt ended.

@@ -84,6 +84,9 @@ pub const RETENTION_SYNC_MS_MIN: u64 = 60_000;
 /// A job whose host died this often while it ran is FAILED instead of queued again.
 pub const CRASHES_MAX: u8 = 3;
 
+/// Seconds that a key may live when it is to expire (10 years).
+pub const KEY_LIFE_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000 };
+
 /// How long after a cancel an attempt may go on before it is stopped, in milliseconds, so that a
 /// handler can see `cancelled` and leave in order. The job itself is CANCELLED at once.
 pub const CANCEL_GRACE_MS: u64 = 50;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use gristmill_core::id::EndpointId;
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::{JobStatus, UnknownStatus};
 use gristmill_core::limits::LIST_JOBS;
 
 use super::connection::ConnectionArgs;
@@ -32,9 +32,8 @@ pub(crate) struct RequestsArgs {
     connection: ConnectionArgs,
 }
 
-fn status(text: &str) -> Result<JobStatus, String> {
-    let found = JobStatus::ALL.into_iter().find(|s| s.as_str().eq_ignore_ascii_case(text));
-    found.ok_or_else(|| format!("one of {}", JobStatus::ALL.map(JobStatus::as_str).join(", ")))
+fn status(text: &str) -> Result<JobStatus, UnknownStatus> {
+    text.to_ascii_uppercase().parse()
 }
 
 pub(crate) async fn requests(args: RequestsArgs) -> anyhow::Result<ExitCode> {

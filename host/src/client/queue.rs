@@ -144,10 +144,8 @@ pub(crate) struct RequestSummary {
 /// Reads one of the six states.
 pub(crate) fn status<'de, D: Deserializer<'de>>(from: D) -> Result<JobStatus, D::Error> {
     let text = std::borrow::Cow::<str>::deserialize(from)?;
-    JobStatus::ALL
-        .into_iter()
-        .find(|status| status.as_str() == text)
-        .ok_or_else(|| serde::de::Error::custom(format_args!("unknown job status `{text}`")))
+    text.parse()
+        .map_err(|error| serde::de::Error::custom(format_args!("job status `{text}` {error}")))
 }
 
 impl Client {

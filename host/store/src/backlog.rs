@@ -7,14 +7,14 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::asks::Write;
 use crate::slab::JobKey;
-use crate::tasks::Task;
 
 /// How long a submission whose client waits for the result, or a claim, may stay off the disk.
 /// Longer than most handlers run, and far below what a crash may cost anyway.
 pub(crate) const LINGER: Duration = Duration::from_millis(2);
 
-/// Whether somebody waits for a task.
+/// Whether somebody waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Urgency {
     /// It goes with the next transaction.
@@ -23,14 +23,14 @@ pub(crate) enum Urgency {
     Soon,
 }
 
-/// Tasks for the writer. Bounded by one entry for each job and one for each caller.
+/// Writes for the writer. Bounded by one entry for each job and one for each caller.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    tasks: VecDeque<Task>,
+    writes: VecDeque<Write>,
     due: Option<Due>,
 }
 
-/// When the tasks are to be written.
+/// When the writes are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
     Now,
@@ -38,16 +38,16 @@ pub(crate) enum Due {
 }
 
 impl Backlog {
-    /// Adds a task that goes with the next transaction.
-    pub(crate) fn push(&mut self, task: Task) {
-        self.tasks.push_back(task);
+    /// Adds one that goes with the next transaction.
+    pub(crate) fn push(&mut self, write: Write) {
+        self.writes.push_back(write);
         self.due = Some(Due::Now);
     }
 
-    /// Adds the newest state of a job, if `is_new`; else it has a task already.
+    /// Adds the newest state of a job, if `is_new`; else it is here already.
     pub(crate) fn push_job(&mut self, key: JobKey, is_new: bool, urgency: Urgency) {
         if is_new {
-            self.tasks.push_back(Task::Job(key));
+            self.writes.push_back(Write::Job(key));
         }
         match urgency {
             Urgency::Now => self.due = Some(Due::Now),
@@ -60,31 +60,31 @@ impl Backlog {
 
     /// Somebody waits for what is there.
     pub(crate) fn hurry(&mut self) {
-        if !self.tasks.is_empty() {
+        if !self.writes.is_empty() {
             self.due = Some(Due::Now);
         }
     }
 
-    /// Takes the task that was decided first.
-    pub(crate) fn pop(&mut self) -> Option<Task> {
-        let task = self.tasks.pop_front();
-        if self.tasks.is_empty() {
+    /// Takes the one that was decided first.
+    pub(crate) fn pop(&mut self) -> Option<Write> {
+        let write = self.writes.pop_front();
+        if self.writes.is_empty() {
             self.due = None;
         }
-        task
+        write
     }
 
-    /// When the tasks are to be written; `None` when there are none.
+    /// When the writes are due; `None` when there are none.
     pub(crate) fn due(&self) -> Option<Due> {
         self.due
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.tasks.len()
+        self.writes.len()
     }
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.tasks.is_empty()
+        self.writes.is_empty()
     }
 }

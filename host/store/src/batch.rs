@@ -9,6 +9,7 @@ use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{JobState, JobStatus};
 use gristmill_core::payload::Json;
 
+use crate::asks::{CatalogRow, Write};
 use crate::chunks::{ChunkCache, Page, paginate};
 use crate::delivery::NewDelivery;
 use crate::entry::{Ack, EndpointKey, Job, Lifetime, NewRow, Row};
@@ -16,7 +17,6 @@ use crate::index::{Endpoint, Index};
 use crate::payloads::PayloadCache;
 use crate::row::Fixed;
 use crate::slab::JobKey;
-use crate::tasks::{CatalogRow, Task};
 
 /// What one transaction writes.
 #[derive(Debug, Default)]
@@ -115,32 +115,32 @@ impl Index {
         let forgotten_repeats = self.forgotten_repeats.take();
         let mut batch = Batch { dropped_deliveries, forgotten_repeats, ..Batch::default() };
         while batch.jobs.len() < max.jobs && batch.reserved < max.bytes {
-            let Some(task) = self.tasks.pop() else { break };
-            match task {
-                Task::Job(key) => self.take_job(key, &mut batch),
-                Task::Barrier(ack) => batch.acks.push(ack),
-                Task::Catalog(rows, reserved, ack) => {
+            let Some(write) = self.backlog.pop() else { break };
+            match write {
+                Write::Job(key) => self.take_job(key, &mut batch),
+                Write::Barrier(ack) => batch.acks.push(ack),
+                Write::Catalog(rows, reserved, ack) => {
                     batch.operations += rows.len() as u64;
                     batch.catalog.extend(rows);
                     batch.reserved += reserved;
                     batch.acks.push(ack);
                 }
-                Task::Delivery(delivery, reserved, ack) => {
+                Write::Delivery(delivery, reserved, ack) => {
                     batch.operations += 1;
                     batch.deliveries.push(*delivery);
                     batch.reserved += reserved;
                     batch.acks.push(ack);
                 }
-                Task::Forget(endpoint, ack) => {
+                Write::Forget(endpoint, ack) => {
                     batch.operations += 1;
                     batch.dropped_deliveries.extend(self.outbox.forget(&endpoint));
                     batch.forgotten.push(endpoint);
                     batch.acks.push(ack);
                 }
                 #[cfg(test)]
-                Task::Break => batch.is_broken = true,
+                Write::Break => batch.is_broken = true,
                 #[cfg(test)]
-                Task::Hold(until) => {
+                Write::Hold(until) => {
                     batch.hold = Some(until);
                     break;
                 }
@@ -152,7 +152,7 @@ impl Index {
     fn take_job(&mut self, key: JobKey, batch: &mut Batch) {
         let Some(job) = self.jobs.get_mut(key) else { return };
         let Some(pending) = &mut job.pending else { return };
-        debug_assert!(pending.is_dirty, "a task stands for a dirty change");
+        debug_assert!(pending.is_dirty, "a write stands for a dirty change");
         pending.is_dirty = false;
         let change = std::mem::take(&mut pending.change);
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint)

@@ -4,9 +4,9 @@ use gristmill_core::catalog::{CatalogChange, CatalogEntry};
 use rusqlite::Connection;
 use rusqlite::types::Type;
 
+use crate::asks::CatalogRow;
 use crate::row::invalid;
 use crate::seal::Seal;
-use crate::tasks::CatalogRow;
 
 /// The change as a row to write.
 pub(crate) fn row(change: CatalogChange) -> CatalogRow {

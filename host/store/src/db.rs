@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gristmill_core::delivery::Delivery;
 use gristmill_core::id::NodeId;
-use gristmill_core::idempotency::Idempotency;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, params};
 use uuid::Uuid;
@@ -19,7 +18,7 @@ use crate::error::OpenError;
 use crate::payloads::{Kind, Payload};
 use crate::row::{Fixed, integer};
 use crate::seal::Seal;
-use crate::{catalog, chunks, delivery, payloads, row, schema};
+use crate::{catalog, chunks, delivery, payloads, repeat_rows, row, schema};
 
 /// Pages of 8 KiB in the write-ahead log after which they are moved into the database (32 MiB).
 /// More makes the move rarer, and a start after a crash longer.
@@ -139,7 +138,7 @@ impl Db {
                 chunks::put(db, seq, page)?;
             }
         }
-        write_repeats(db, batch)?;
+        repeat_rows::write(db, batch)?;
         let added = write_deliveries(db, &self.seal, batch)?;
         write_catalog(db, &self.seal, batch)?;
         #[cfg(test)]
@@ -213,30 +212,6 @@ fn write_endpoints(db: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     }
     for key in &batch.forgotten {
         db.prepare_cached("DELETE FROM endpoint WHERE seq = ?1")?.execute([integer(key.0)])?;
-    }
-    Ok(())
-}
-
-fn write_repeats(db: &Connection, batch: &Batch) -> rusqlite::Result<()> {
-    for job in &batch.jobs {
-        if let Some(Idempotency { key, content }) = job.idempotency {
-            let Fixed { seq, endpoint, id, created_at, .. } = job.fixed;
-            db.prepare_cached(
-                "INSERT INTO repeat (seq, endpoint, key, content, job, at) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )?
-            .execute(params![
-                integer(seq),
-                integer(endpoint.0),
-                key,
-                content,
-                &id.to_bytes()[..],
-                integer(created_at.as_millis())
-            ])?;
-        }
-    }
-    if let Some(last) = batch.forgotten_repeats {
-        db.prepare_cached("DELETE FROM repeat WHERE seq <= ?1")?.execute([integer(last)])?;
     }
     Ok(())
 }

@@ -36,7 +36,7 @@ impl Index {
             JobEvent::Claimed { .. } => Urgency::Soon,
             _ => Urgency::Now,
         };
-        let pending = touch(job, key, &mut self.tasks, urgency);
+        let pending = touch(job, key, &mut self.backlog, urgency);
         pending.change.operations += 1;
         job.row.state = state;
         match event {
@@ -123,7 +123,7 @@ impl Index {
         let Some((key, _)) = self.leased(lease, now) else { return false };
         let Some(job) = self.jobs.get_mut(key) else { return false };
         let first = job.row.chunk_count();
-        let pending = touch(job, key, &mut self.tasks, Urgency::Now);
+        let pending = touch(job, key, &mut self.backlog, Urgency::Now);
         let change = &mut pending.change;
         if change.chunks.is_empty() {
             change.chunks_first = first;
@@ -148,7 +148,7 @@ impl Index {
         let Some(job) = self.jobs.get_mut(key) else { return };
         if ttl_at < job.row.ttl_at {
             self.expiry.remove(job.purge_at(), key);
-            let pending = touch(job, key, &mut self.tasks, Urgency::Now);
+            let pending = touch(job, key, &mut self.backlog, Urgency::Now);
             pending.change.operations += 1;
             job.row.ttl_at = ttl_at;
             self.expiry.insert(job.purge_at(), key);
@@ -203,7 +203,7 @@ fn carry_out(
 fn touch<'a>(
     job: &'a mut Job,
     key: JobKey,
-    tasks: &mut Backlog,
+    backlog: &mut Backlog,
     urgency: Urgency,
 ) -> &'a mut Pending {
     let row = &job.row;
@@ -211,7 +211,7 @@ fn touch<'a>(
         let visible = Some(row.clone());
         Box::new(Pending { visible, is_dirty: false, change: Change::default(), input: None })
     });
-    tasks.push_job(key, !std::mem::replace(&mut pending.is_dirty, true), urgency);
+    backlog.push_job(key, !std::mem::replace(&mut pending.is_dirty, true), urgency);
     pending
 }
 

@@ -5,7 +5,7 @@
 use gristmill_core::delivery::{AttemptReport, Delivery, DeliveryId, DeliveryState};
 use gristmill_core::document::webhook_body;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::{JobStatus, UnknownStatus};
 use gristmill_core::limits::{STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX};
 use gristmill_core::payload::Json;
 use gristmill_core::record::JobRecord;
@@ -168,8 +168,7 @@ pub(crate) fn load(
         let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
         let endpoint = EndpointKey(number(1)?);
         let Some(name) = name(endpoint) else { continue };
-        let status = row.get_ref(3)?.as_str()?;
-        let status = JobStatus::ALL.into_iter().find(|known| known.as_str() == status);
+        let status = row.get_ref(3)?.as_str()?.parse();
         let at = Timestamp::from_millis(number(9)?);
         let state = match number(8)? {
             0 => DeliveryState::Pending { due_at: at },
@@ -182,7 +181,7 @@ pub(crate) fn load(
             id: DeliveryId(number(0)?),
             endpoint: name,
             job: job.map_err(|error| invalid(2, Type::Blob, error))?,
-            job_status: status.ok_or_else(|| invalid(3, Type::Text, "unknown job status"))?,
+            job_status: status.map_err(|error: UnknownStatus| invalid(3, Type::Text, error))?,
             job_retries: row.get(4)?,
             url: row.get(5)?,
             body_bytes: number(6)?,

@@ -4,7 +4,7 @@
 //! **Invariants.** Everything here happens under one lock, which is held for microseconds and
 //! never over I/O. A job stands in its endpoint's queue exactly while its decided state is
 //! IN_QUEUE, and in the expiry exactly while that is not REMOVED. A job with a dirty change has
-//! exactly one task in `tasks`. The writer takes tasks in order, so that what was decided first is
+//! exactly one write in `backlog`. The writer takes them in order, so that what was decided first is
 //! on disk no later than what was decided after it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -19,6 +19,7 @@ use gristmill_core::record::{JobCounts, NewJob};
 use gristmill_core::store::{StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 
+use crate::asks::{ChunkQuestion, Read, Write};
 use crate::backlog::{Backlog, Urgency};
 use crate::chunks::Query;
 use crate::entry::{Ack, Change, EndpointKey, Job, NewRow, Pending, Row, Stored};
@@ -29,7 +30,6 @@ use crate::ready::Ready;
 use crate::repeats::{First, Repeats};
 use crate::slab::{JobKey, Slab};
 use crate::sweep::Sweep;
-use crate::tasks::{ChunkQuestion, Read, Task};
 
 /// Most jobs that are looked at for a list under one hold of the lock: 50 µs.
 const LOOKS_MAX: usize = 1_000;
@@ -56,7 +56,7 @@ pub(crate) struct Index {
     pub(crate) names: HashMap<EndpointId, EndpointKey>,
     pub(crate) expiry: Expiry,
     /// What the writer has to write.
-    pub(crate) tasks: Backlog,
+    pub(crate) backlog: Backlog,
     /// What the writer has to read. Bounded by one entry for each caller.
     pub(crate) reads: Vec<Read>,
     /// What the writer has to remove, slice by slice.
@@ -125,7 +125,7 @@ impl Index {
             endpoints: HashMap::new(),
             names: HashMap::new(),
             expiry: Expiry::default(),
-            tasks: Backlog::default(),
+            backlog: Backlog::default(),
             reads: Vec::new(),
             sweeps: VecDeque::new(),
             leaving: Vec::new(),
@@ -254,7 +254,7 @@ impl Index {
         history.insert(self.last_seq, key);
         self.expiry.insert(ttl_at, key);
         let urgency = if may_linger { Urgency::Soon } else { Urgency::Now };
-        self.tasks.push_job(key, true, urgency);
+        self.backlog.push_job(key, true, urgency);
         let notice = ReadyNotice { endpoint: job.endpoint, may_start_worker: !low_priority };
         Ok(Decided::Queued(notice))
     }
@@ -283,7 +283,7 @@ impl Index {
         match self.jobs.get_mut(key).and_then(|job| job.pending.as_mut()) {
             Some(pending) => {
                 pending.change.acks.push(ack);
-                self.tasks.hurry();
+                self.backlog.hurry();
             }
             // Nobody waits for it any more, perhaps.
             None => drop(ack.send(())),
@@ -300,7 +300,7 @@ impl Index {
 
     /// Resolves `ack` once everything decided so far is on disk and visible.
     pub(crate) fn ack_all(&mut self, ack: Ack) {
-        self.tasks.push(Task::Barrier(ack));
+        self.backlog.push(Write::Barrier(ack));
     }
 
     /// Where the visible chunks are that `ask` wants: the job's rows, its claim, and the query.
@@ -368,7 +368,8 @@ impl Index {
     pub(crate) fn forget(&mut self, endpoint: &EndpointId, ack: Ack) {
         match self.names.remove(endpoint) {
             Some(key) => {
-                self.repeats.forget_endpoint(&key);
+                let forgotten = self.repeats.forget_endpoint(&key, self.last_seq);
+                self.forgotten_repeats = Some(forgotten);
                 self.leaving.push(key);
                 self.sweeps.push_back(Sweep::Forget { endpoint: key, from: 0, ack });
             }

@@ -16,10 +16,11 @@
 //! * When the store is opened, one scan fills the memory, and what the end of the last process
 //!   has left behind is repaired ([`recover`]).
 //!
-//! **Invariants.** `db.rs`, `row.rs`, `payloads.rs`, `chunks.rs`, `delivery.rs` and `catalog.rs`
-//! are the only files that speak SQL. A job's state changes in `decide.rs` only. Nothing here
+//! **Invariants.** `schema.rs`, `db.rs`, `row.rs`, `payloads.rs`, `chunks.rs`, `delivery.rs`,
+//! `repeat_rows.rs`, `catalog.rs` and `recover.rs` are the only files that speak SQL. A job's state changes in `decide.rs` only. Nothing here
 //! starts a tokio task. After a failed commit nothing in memory is believed any more.
 
+mod asks;
 mod backlog;
 mod batch;
 mod catalog;
@@ -37,6 +38,7 @@ mod outbox;
 mod payloads;
 mod ready;
 mod recover;
+mod repeat_rows;
 mod repeats;
 mod row;
 mod schema;
@@ -46,7 +48,6 @@ mod shared;
 mod slab;
 mod store;
 mod sweep;
-mod tasks;
 mod writer;
 
 pub use error::{OpenError, Recovery};

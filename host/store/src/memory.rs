@@ -648,7 +648,7 @@ impl JobStore for MemoryStore {
                 state.apply(id, JobEvent::TtlElapsed, now, news);
             }
             state.lifetime.remove(endpoint);
-            state.repeats.forget_endpoint(endpoint);
+            state.repeats.forget_endpoint(endpoint, state.last_seq);
             for id in state.outbox.forget(endpoint) {
                 state.bodies.remove(&id);
             }

@@ -5,7 +5,7 @@
 //! ran are queued again or given up. A job that is queued again keeps its place: it has waited
 //! longer than all that came after it.
 
-use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::id::EndpointId;
 use gristmill_core::job::{JobEvent, JobState};
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::record::JobCounts;
@@ -18,9 +18,8 @@ use crate::db::Db;
 use crate::entry::EndpointKey;
 use crate::error::{OpenError, Recovery};
 use crate::index::{Endpoint, Index};
-use crate::repeats::First;
 use crate::sweep::Sweep;
-use crate::{catalog, delivery, row};
+use crate::{catalog, delivery, repeat_rows, row};
 
 /// Reads everything but the payloads. Cost: about a microsecond for each job.
 pub(crate) fn load(db: &Db) -> Result<Index, OpenError> {
@@ -35,7 +34,7 @@ pub(crate) fn load(db: &Db) -> Result<Index, OpenError> {
     };
     load_endpoints(db.connection(), &mut index).map_err(damaged)?;
     load_jobs(db.connection(), &mut index).map_err(damaged)?;
-    load_repeats(db.connection(), &mut index).map_err(damaged)?;
+    repeat_rows::load(db.connection(), &mut index).map_err(damaged)?;
     load_deliveries(db.connection(), &mut index).map_err(damaged)?;
     for body in catalog::read(db.connection(), &db.seal).map_err(damaged)? {
         catalog::parse(&body).map_err(|error| OpenError::Damaged {
@@ -80,31 +79,6 @@ fn load_jobs(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
         index.restore(row::read(row)?);
-    }
-    Ok(())
-}
-
-fn load_repeats(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
-    let sql = "SELECT seq, endpoint, key, content, job, at FROM repeat ORDER BY seq";
-    let mut statement = db.prepare(sql)?;
-    let mut rows = statement.query(())?;
-    while let Some(row) = rows.next()? {
-        let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-        let (seq, endpoint) = (number(0)?, EndpointKey(number(1)?));
-        // A row outlives its job and its endpoint: their numbers are not used again.
-        index.last_seq = index.last_seq.max(seq);
-        index.last_endpoint = index.last_endpoint.max(endpoint.0);
-        let job = JobId::from_bytes(row.get_ref(4)?.as_blob()?);
-        let first = First {
-            seq,
-            job: job.map_err(|error| row::invalid(4, Type::Blob, error))?,
-            content: row.get(3)?,
-            at: Timestamp::from_millis(number(5)?),
-        };
-        if index.endpoints.contains_key(&endpoint) {
-            let forgotten = index.repeats.remember(endpoint, row.get(2)?, first);
-            index.forgotten_repeats = forgotten.or(index.forgotten_repeats);
-        }
     }
     Ok(())
 }

@@ -72,11 +72,18 @@ impl<E: Clone + Eq + Hash> Repeats<E> {
         oldest.map_or(Timestamp::NEVER, |first| first.at.plus_millis(KEY_LIFE_MS))
     }
 
-    /// Forgets all of an endpoint that is deleted. Looks at everything that is remembered: 20 ms at
-    /// the bound.
-    pub(crate) fn forget_endpoint(&mut self, endpoint: &E) {
+    /// Forgets all of an endpoint that is deleted, and answers with the number up to which nothing
+    /// is remembered any more; `last` is the highest that there is. Looks at everything that is
+    /// remembered: 20 ms at the bound.
+    pub(crate) fn forget_endpoint(&mut self, endpoint: &E, last: u64) -> u64 {
         self.by_key.retain(|(of, _), _| of != endpoint);
         self.order.retain(|(_, of, _)| of != endpoint);
+        self.nothing_up_to(last)
+    }
+
+    /// The number up to which nothing is remembered; `last` is the highest that there is.
+    pub(crate) fn nothing_up_to(&self, last: u64) -> u64 {
+        self.order.front().map_or(last, |(seq, ..)| seq - 1)
     }
 
     fn forget_oldest(&mut self) -> Option<u64> {

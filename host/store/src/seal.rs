@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{Key, KeyInit as _, XChaCha20Poly1305, XNonce};
@@ -65,30 +65,36 @@ impl Seal {
 
 fn parse(text: &str) -> Option<[u8; KEY_BYTES]> {
     let mut key = [0; KEY_BYTES];
-    let is_whole = text.len() == 2 * KEY_BYTES && text.is_ascii();
+    let is_whole = text.len() == 2 * KEY_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     for (index, byte) in key.iter_mut().enumerate() {
         *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
     }
     is_whole.then_some(key)
 }
 
-/// Makes a key and answers with its text. On stable storage when it returns: a database that
-/// cannot be read any more would be worse than none.
+/// Makes a key and answers with its text. The file is there whole or not at all, and on stable
+/// storage when this returns: a database that cannot be read any more would be worse than none.
 fn create(file: &Path) -> io::Result<String> {
     let key: [u8; KEY_BYTES] = rand::random();
     let text = key.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
     });
+    let mut temporary = file.as_os_str().to_owned();
+    temporary.push(".tmp");
     let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
+    options.write(true).create(true).truncate(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut out = options.open(file)?;
+    let mut out = options.open(&temporary)?;
     writeln!(out, "{text}")?;
     out.sync_all()?;
+    // Unlike a renaming, a link never takes the place of a key that is there.
+    let linked = fs::hard_link(&temporary, file);
+    fs::remove_file(&temporary)?;
+    linked?;
     let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
-    fs::File::open(dir.map_or_else(|| PathBuf::from("."), Path::to_owned))?.sync_all()?;
+    fs::File::open(dir.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
     Ok(text)
 }
 
@@ -119,7 +125,7 @@ mod tests {
         let file = dir.path().join("key");
         assert!(Seal::open(&file, false).is_err());
         let too_long = "0".repeat(66);
-        for text in ["", "00", "zz", &too_long, &"é".repeat(32)] {
+        for text in ["", "00", "zz", &too_long, &"é".repeat(32), &"+f".repeat(32)] {
             fs::write(&file, text).unwrap();
             let refused = Seal::open(&file, true).unwrap_err().to_string();
             assert!(refused.contains("64 hexadecimal digits"), "{refused}");

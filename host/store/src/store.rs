@@ -27,6 +27,7 @@ use gristmill_core::time::{Clock, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::asks::{ChunkQuestion, Read, Write};
 use crate::claim::Progress;
 use crate::db::Db;
 use crate::error::{OpenError, Recovery};
@@ -35,7 +36,6 @@ use crate::payloads::{Kind, Payload};
 use crate::settings::Settings;
 use crate::shared::{Shared, answer};
 use crate::sweep::{Purged, Sweep};
-use crate::tasks::{ChunkQuestion, Read, Task};
 use crate::writer::Writer;
 use crate::{catalog, recover};
 
@@ -187,12 +187,12 @@ impl JobStore for SqliteStore {
         let submitted = match decided {
             Decided::Queued(notice) => {
                 reserved.hand_over();
-                shared.wake_writer();
                 shared.tell_ready(Some(notice));
                 SubmitAnswer::Queued
             }
             Decided::Repeat(answer) => answer,
         };
+        shared.wake_writer();
         answer(on_disk).await?;
         Ok(submitted)
     }
@@ -363,15 +363,24 @@ impl JobStore for SqliteStore {
 
     async fn expire(&self) -> Result<NextExpiry, StoreError> {
         let (ack, on_disk) = oneshot::channel();
-        let next = self.shared.change(|index, now| {
-            for key in index.expiry.due(now, EXPIRE_JOBS_MAX) {
+        let (next, is_change) = self.shared.change_live(|index, now| {
+            let due = index.expiry.due(now, EXPIRE_JOBS_MAX);
+            for &key in &due {
                 index.expire(key, now);
             }
-            index.forgotten_repeats = index.repeats.forget(now).or(index.forgotten_repeats);
-            index.ack_all(ack);
-            index.expiry.next().min(index.repeats.next())
+            let forgotten = index.repeats.forget(now);
+            index.forgotten_repeats = forgotten.or(index.forgotten_repeats);
+            let is_change = !due.is_empty() || forgotten.is_some();
+            if is_change {
+                index.ack_all(ack);
+            }
+            (index.expiry.next().min(index.repeats.next()), is_change)
         })?;
-        answer(on_disk).await?;
+        // A look that finds nothing does not wake the writer, which may have gone to tidy up.
+        if is_change {
+            self.shared.wake_writer();
+            answer(on_disk).await?;
+        }
         Ok(NextExpiry(next))
     }
 
@@ -518,7 +527,7 @@ impl CatalogStore for SqliteStore {
         let reserved = self.shared.reserve(bytes).await?;
         let (ack, on_disk) = oneshot::channel();
         self.shared.change(|index, _| {
-            index.tasks.push(Task::Catalog(rows, reserved.bytes(), ack));
+            index.backlog.push(Write::Catalog(rows, reserved.bytes(), ack));
             reserved.hand_over();
         })?;
         answer(on_disk).await
@@ -553,7 +562,7 @@ impl DeliveryStore for SqliteStore {
         self.shared.change(|index, now| match index.outbox.get(id) {
             Some(delivery) => {
                 let after = Box::new(delivery.after(report, next, now));
-                index.tasks.push(Task::Delivery(after, reserved.bytes(), ack));
+                index.backlog.push(Write::Delivery(after, reserved.bytes(), ack));
                 reserved.hand_over();
             }
             None => index.ack_all(ack),

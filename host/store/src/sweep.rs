@@ -6,9 +6,9 @@ use gristmill_core::job::JobEvent;
 use gristmill_core::time::Timestamp;
 use tokio::sync::oneshot;
 
+use crate::asks::Write;
 use crate::entry::{Ack, EndpointKey};
 use crate::index::Index;
-use crate::tasks::Task;
 
 /// Jobs that one slice removes, or looks at.
 pub(crate) const SLICE: usize = 1_000;
@@ -63,7 +63,7 @@ impl Index {
                 if to < self.jobs.end() {
                     self.sweeps.push_front(Sweep::Forget { endpoint, from: to, ack });
                 } else {
-                    self.tasks.push(Task::Forget(endpoint, ack));
+                    self.backlog.push(Write::Forget(endpoint, ack));
                 }
             }
             None => {}

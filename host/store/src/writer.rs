@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use gristmill_core::record::ChunkPage;
 
+use crate::asks::{ChunkQuestion, Read};
 use crate::backlog::Due;
 use crate::batch::{Batch, BatchMax};
 use crate::db::Db;
@@ -19,7 +20,6 @@ use crate::error::OpenError;
 use crate::index::{Index, Phase};
 use crate::payloads::{Kind, Payload};
 use crate::shared::{Shared, Waited};
-use crate::tasks::{ChunkQuestion, Read};
 use crate::{catalog, chunks, delivery, payloads};
 
 /// After this time without work the writer tidies the file up, a step at a time.
@@ -54,7 +54,7 @@ impl Writer {
     pub(crate) fn drain(&mut self) -> rusqlite::Result<()> {
         loop {
             let batch = self.shared.index().take_batch(self.batch_max());
-            if batch.jobs.is_empty() {
+            if batch.is_empty() {
                 return Ok(());
             }
             self.commit(batch)?;
@@ -84,7 +84,7 @@ impl Writer {
         loop {
             match self.next_work(is_tidy) {
                 Work::Round { reads, batch } => {
-                    is_tidy = false;
+                    is_tidy &= batch.is_empty();
                     for read in reads {
                         self.read(read)?;
                     }
@@ -108,15 +108,16 @@ impl Writer {
     /// Waits for something to do.
     fn next_work(&self, is_tidy: bool) -> Work {
         let max = self.batch_max();
+        let idle_at = Instant::now() + IDLE;
         let mut index = self.shared.index();
         loop {
             if index.phase == Phase::Closed {
                 return Work::End(Phase::Closed);
             }
-            if index.tasks.len() < max.jobs {
+            if index.backlog.len() < max.jobs {
                 index.sweep_slice(self.shared.clock.now());
             }
-            let due = index.tasks.due();
+            let due = index.backlog.due();
             let is_due = match due {
                 Some(Due::Now) => true,
                 Some(Due::By(at)) => index.phase != Phase::Open || at <= Instant::now(),
@@ -130,10 +131,11 @@ impl Writer {
             if index.phase == Phase::Closing {
                 return Work::End(Phase::Closing);
             }
-            let wait = match due {
-                Some(Due::By(at)) => Some(at.saturating_duration_since(Instant::now())),
-                Some(Due::Now) | None => (!is_tidy).then_some(IDLE),
+            let until = match due {
+                Some(Due::By(at)) => Some(at),
+                Some(Due::Now) | None => (!is_tidy).then_some(idle_at),
             };
+            let wait = until.map(|at| at.saturating_duration_since(Instant::now()));
             if self.shared.wait(&mut index, wait) == Waited::Idle && due.is_none() {
                 return Work::Tidy;
             }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::tasks::{Read, Task};
+use crate::asks::{Read, Write};
 use crate::{Settings, SqliteStore};
 
 struct Held {
@@ -38,15 +38,15 @@ fn reopen(dir: &TempDir, settings: Settings) -> Arc<SqliteStore> {
 }
 
 impl Held {
-    fn push(&self, task: Task) {
-        self.store.shared.change(|index, _| index.tasks.push(task)).unwrap();
+    fn push(&self, write: Write) {
+        self.store.shared.change(|index, _| index.backlog.push(write)).unwrap();
     }
 
     /// Stops the writer before its next commit, until the returned value is dropped.
     async fn hold(&self) -> mpsc::Sender<()> {
         let (release, until) = mpsc::channel();
-        self.push(Task::Hold(until));
-        while !self.store.shared.index().tasks.is_empty() {
+        self.push(Write::Hold(until));
+        while !self.store.shared.index().backlog.is_empty() {
             tokio::task::yield_now().await;
         }
         release
@@ -199,9 +199,9 @@ async fn a_change_during_a_commit_is_part_of_the_next() {
     let new = job();
     let submitted = t.submit(&new).await;
     let (release, until) = mpsc::channel();
-    t.push(Task::Hold(until));
+    t.push(Write::Hold(until));
     drop(first);
-    while !t.store.shared.index().tasks.is_empty() {
+    while !t.store.shared.index().backlog.is_empty() {
         tokio::task::yield_now().await;
     }
     // The submission is on its way now.
@@ -242,7 +242,7 @@ async fn a_failed_commit_is_fatal_and_nothing_of_it_is_acknowledged() {
     let held = t.hold().await;
     let lost = job();
     let submitted = t.submit(&lost).await;
-    t.push(Task::Break);
+    t.push(Write::Break);
     let store = t.store.clone();
     let cancelled = start(async move { store.cancel(&endpoint(), kept.id).await }).await;
     drop(held);

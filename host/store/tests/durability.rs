@@ -569,3 +569,38 @@ async fn a_store_opens_with_its_own_key_only() {
     assert_eq!(recovery.waiting, 1);
     drop(store);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_file_shrinks_on_a_host_that_only_looks_for_expired_jobs() {
+    let disk = Disk::new();
+    let input = json(&format!("\"{}\"", "x".repeat(4 << 20)));
+    for _ in 0..10 {
+        disk.submit(NewJob { input: input.clone(), ..job("a") }).await;
+    }
+    disk.store().purge(&endpoint("a")).await.unwrap();
+    let files = ["store.db", "store.db-wal"].map(|name| disk.dir.path().join(name));
+    let size = || files.iter().map(|file| std::fs::metadata(file).unwrap().len()).sum::<u64>();
+    let started = Instant::now();
+    while std::fs::metadata(&files[0]).unwrap().len() > 12 << 20 {
+        assert!(started.elapsed().as_secs() < 60, "{} bytes", size());
+        disk.store().expire().await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn keys_of_deleted_endpoints_leave_no_rows() {
+    let mut disk = Disk::new();
+    for round in 0..3 {
+        let mark = Some(Idempotency { key: [round; 16], content: [0; 16] });
+        disk.submit(NewJob { idempotency: mark, ..job("a") }).await;
+        disk.store().delete_endpoint(&endpoint("a")).await.unwrap();
+        disk.submit(job("b")).await;
+        disk.reopen();
+    }
+    disk.flush().await;
+    disk.store = None;
+    let db = rusqlite::Connection::open(disk.dir.path().join("store.db")).unwrap();
+    let rows: i64 = db.query_row("SELECT count(*) FROM repeat", (), |row| row.get(0)).unwrap();
+    assert_eq!(rows, 0);
+}

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey};
 use gristmill_core::id::KeyId;
 use gristmill_core::key::{ApiKey, NewKey, Scope};
-use gristmill_core::limits::Bounds;
+use gristmill_core::limits::KEY_LIFE_S;
 
 use super::dto::{Key, KeyInput, KeyWithText};
 use super::input;
@@ -16,9 +16,6 @@ use crate::openapi::refusals::{BodyRefused, Missing};
 use crate::openapi::tag;
 use crate::paths::Named;
 use crate::state::ApiState;
-
-/// Most seconds that a key may live when it is to expire: ten years.
-pub(crate) const LIFE_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000 };
 
 /// All keys, without their secrets.
 #[utoipa::path(
@@ -58,7 +55,7 @@ pub(crate) async fn create(
     let now = state.jobs.now();
     let expires_at = match input.expires_in_seconds {
         Some(seconds) => {
-            let seconds = input::bounded("expiresInSeconds", LIFE_S, seconds)?;
+            let seconds = input::bounded("expiresInSeconds", KEY_LIFE_S, seconds)?;
             Some(now.plus_millis(seconds * 1_000))
         }
         None => None,

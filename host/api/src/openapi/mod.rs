@@ -8,6 +8,7 @@
 pub(crate) mod parameters;
 pub(crate) mod refusals;
 pub(crate) mod schema;
+pub(crate) mod tag;
 
 use axum::Extension;
 use axum::body::Body;
@@ -25,22 +26,13 @@ use utoipa::openapi::security::{
 };
 use utoipa::openapi::{Content, OpenApi, Ref, RefOr, Required};
 
+use crate::auth;
 use crate::error::{ApiError, ErrorCode};
 use crate::management::dto::template;
 use crate::queue::StreamShape;
 use crate::queue::dto::{StreamPage, json_response};
 use crate::queue::openai::OpenAiError;
 use crate::state::ApiState;
-
-/// The tags, in the order in which the document shows them.
-pub(crate) mod tag {
-    pub(crate) const JOBS: &str = "jobs";
-    pub(crate) const HANDLERS: &str = "handlers";
-    pub(crate) const TEMPLATES: &str = "templates";
-    pub(crate) const ENDPOINTS: &str = "endpoints";
-    pub(crate) const KEYS: &str = "keys";
-    pub(crate) const HOST: &str = "host";
-}
 
 /// Stands for every status code that is not named.
 const DEFAULT: &str = "default";
@@ -199,6 +191,9 @@ fn events() -> Content {
 
 /// Adds the operator's spelling of the fields that carry a brand.
 fn show_brand(document: &mut OpenApi, brand: &str) {
+    if brand == template::NEUTRAL {
+        return;
+    }
     let schemas = document.components.iter_mut().flat_map(|all| all.schemas.get_mut("Template"));
     for schema in schemas {
         if let RefOr::T(Schema::Object(template)) = schema
@@ -207,7 +202,6 @@ fn show_brand(document: &mut OpenApi, brand: &str) {
             let branded = template::branded_field(brand);
             template.properties.insert(branded.clone(), field);
             template.required.push(branded);
-            template.required.dedup();
         }
     }
     for operation in document.paths.paths.values_mut().flat_map(operations) {
@@ -235,6 +229,6 @@ pub(crate) async fn get(
     Extension(Document(text)): Extension<Document>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    state.strangers.admit(request.extensions())?;
+    auth::count_stranger(&request, &state)?;
     Ok(json_response(Body::from(text)))
 }

@@ -101,8 +101,17 @@ fn headers(status: StatusCode) -> Vec<(&'static str, Header)> {
         }
         StatusCode::TOO_MANY_REQUESTS => vec![
             retry_after(),
-            ("RateLimit", header(Type::String, "With `rate_limited`: what is left of the limit")),
-            ("RateLimit-Policy", header(Type::String, "With `rate_limited`: the limit")),
+            (
+                "RateLimit",
+                header(
+                    Type::String,
+                    "With `rate_limited` and `concurrency_limited`: what is left of the limit",
+                ),
+            ),
+            (
+                "RateLimit-Policy",
+                header(Type::String, "With `rate_limited` and `concurrency_limited`: the limit"),
+            ),
         ],
         StatusCode::SERVICE_UNAVAILABLE => vec![retry_after()],
         _ => Vec::new(),

@@ -7,7 +7,7 @@ use gristmill_core::endpoint::{Metering as CoreMetering, SandboxLimits, Scaling}
 use gristmill_core::job::JobStatus;
 use gristmill_core::key::Scope as KeyScope;
 use gristmill_core::limits::{
-    Bounds, EXECUTION_TIMEOUT_MS, NAME_BYTES_MAX, NAME_CHARS_MAX, TTL_MS,
+    Bounds, EXECUTION_TIMEOUT_MS, KEY_LIFE_S, NAME_BYTES_MAX, NAME_CHARS_MAX, TTL_MS,
 };
 use utoipa::openapi::schema::{
     AllOf, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type,
@@ -15,7 +15,6 @@ use utoipa::openapi::schema::{
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::management::keys::LIFE_S;
 use crate::queue::idempotency::KEY_CHARS_MAX;
 
 /// Defines types that stand for a schema: `Name: "description" => object`.
@@ -80,7 +79,7 @@ schemas! {
     IdleTimeout: "Seconds for which a worker beyond `workersMin` waits for work" =>
         integer(Scaling::IDLE_TIMEOUT_S);
     MemoryMib: "Memory of one attempt, in MiB" => integer(SandboxLimits::MEMORY_MIB);
-    KeyLife: "Seconds after which the key is refused" => integer(LIFE_S);
+    KeyLife: "Seconds after which the key is refused" => integer(KEY_LIFE_S);
     Gigabytes: "In gigabytes" =>
         integer(Bounds { min: 0, default: 0, max: u32::MAX.into() });
     Fuel: "Most instructions of one attempt; 0 derives it from the timeout again" =>

@@ -87,6 +87,12 @@ pub(crate) fn status_document(document: &JobDocument) -> Response {
     json_response(Pieces::new(pieces).into_body())
 }
 
+/// Names the job in a header, which is there before the body is.
+pub(crate) fn tell_id(response: &mut Response, id: JobId) {
+    let id = HeaderValue::from_str(&id.to_string()).expect("a job id is a header value");
+    response.headers_mut().insert("x-job-id", id);
+}
+
 /// A 200 with a body that is JSON.
 pub(crate) fn json_response(body: Body) -> Response {
     let json = HeaderValue::from_static("application/json");

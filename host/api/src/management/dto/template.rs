@@ -12,7 +12,7 @@ use crate::openapi::schema;
 use crate::whole;
 
 /// The brand under whose neutral spelling the fields are always there.
-const NEUTRAL: &str = "Platform";
+pub(crate) const NEUTRAL: &str = "Platform";
 
 /// The field that says under `brand` whether a template is the operator's own.
 pub(crate) fn branded_field(brand: &str) -> String {

@@ -2,7 +2,6 @@
 
 use axum::Extension;
 use axum::extract::{Path, Request, State};
-use axum::http::HeaderValue;
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::jobs::{SubmitMode, SubmitRequest};
 use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
@@ -11,6 +10,7 @@ use gristmill_core::policy::PolicyRequest;
 use crate::error::ApiError;
 use crate::front_door::Call;
 use crate::openapi::tag;
+use crate::queue::dto;
 use crate::queue::openai::{answer, events, input, job::OwnedJob};
 use crate::state::ApiState;
 
@@ -45,10 +45,10 @@ pub(crate) async fn openai(
     };
     let job = OwnedJob::submit(state.jobs.clone(), call.deployment, submission).await?;
     drop(body); // the job is stored; its body is no longer in flight
-    let id = HeaderValue::from_str(&job.id().to_string()).expect("a job id is a header value");
+    let id = job.id();
     let answer =
         if wanted.is_stream { events::answer(job).await } else { answer::answer(job).await };
     let mut response = answer.into_response();
-    response.headers_mut().insert("x-job-id", id);
+    dto::tell_id(&mut response, id);
     Ok(response)
 }

@@ -3,7 +3,7 @@
 use axum::Extension;
 use axum::Json;
 use axum::extract::{RawQuery, State};
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::{JobStatus, UnknownStatus};
 use gristmill_core::limits::LIST_JOBS;
 use gristmill_core::listing::{Cursor, JobQuery};
 
@@ -41,10 +41,8 @@ pub(crate) async fn requests(
 
 fn status(query: Query<'_>) -> Result<Option<JobStatus>, ApiError> {
     let Some(text) = query.text("status") else { return Ok(None) };
-    let found = JobStatus::ALL.into_iter().find(|status| status.as_str() == text);
-    found.map(Some).ok_or_else(|| {
-        let known = JobStatus::ALL.map(JobStatus::as_str).join(", ");
-        ApiError::bad_request(format!("query `status` must be one of {known}, not `{text}`"))
+    text.parse().map(Some).map_err(|error: UnknownStatus| {
+        ApiError::bad_request(format!("query `status` {error}, not `{text}`"))
     })
 }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::{RawQuery, Request, State};
-use axum::http::HeaderValue;
 use axum::response::Response;
 use gristmill_core::jobs::SubmitMode;
 use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
@@ -63,7 +62,6 @@ pub(crate) async fn run_sync(
         }
     };
     idempotency::tell(submitted, &mut response);
-    let id = HeaderValue::from_str(&id.to_string()).expect("a job id is a header value");
-    response.headers_mut().insert("x-job-id", id);
+    dto::tell_id(&mut response, id);
     Ok(response)
 }

@@ -12,7 +12,7 @@ use crate::slab::JobKey;
 
 /// Something to write, in the order in which it was decided.
 #[derive(Debug)]
-pub(crate) enum Task {
+pub(crate) enum Write {
     /// The newest state of a job.
     Job(JobKey),
     /// Nothing; resolves when all before it is on disk and visible.
@@ -31,15 +31,20 @@ pub(crate) enum Task {
     Hold(std::sync::mpsc::Receiver<()>),
 }
 
-/// A row of the catalog to write, or to remove when it has no body.
-#[derive(Debug)]
+/// A row of the catalog to write, or to remove when it has no body. The body holds secrets.
 pub(crate) struct CatalogRow {
     pub(crate) kind: &'static str,
     pub(crate) name: String,
     pub(crate) body: Option<String>,
 }
 
-/// Something to read. Readers look at what is pending first, so a read needs no order with tasks.
+impl std::fmt::Debug for CatalogRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CatalogRow({} {})", self.kind, self.name)
+    }
+}
+
+/// Something to read. Readers look at what is pending first, so a read needs no order with writes.
 #[derive(Debug)]
 pub(crate) enum Read {
     /// Payloads of jobs, by row.

@@ -1,0 +1,8 @@
+//! The tags, in the order in which the document shows them.
+
+pub(crate) const JOBS: &str = "jobs";
+pub(crate) const HANDLERS: &str = "handlers";
+pub(crate) const TEMPLATES: &str = "templates";
+pub(crate) const ENDPOINTS: &str = "endpoints";
+pub(crate) const KEYS: &str = "keys";
+pub(crate) const HOST: &str = "host";
