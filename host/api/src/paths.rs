@@ -1,28 +1,9 @@
-//! What paths name, and forgiving paths: clients join URLs as strings, so `//` and a trailing `/` mean nothing.
+//! Forgiving paths: clients join URLs as strings, so `//` and a trailing `/` mean nothing.
 
 use std::borrow::Cow;
 
-use axum::extract::{FromRequestParts, Path};
 use axum::http::Uri;
-use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
-
-use crate::error::ApiError;
-
-/// What the one placeholder of a management path names.
-#[derive(Debug)]
-pub(crate) struct Named(pub(crate) String);
-
-impl<S: Send + Sync> FromRequestParts<S> for Named {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        match Path::from_request_parts(parts, state).await {
-            Ok(Path(text)) => Ok(Self(text)),
-            Err(_) => Err(ApiError::bad_request("the path is not UTF-8")),
-        }
-    }
-}
 
 /// The URI with doubled slashes collapsed and a trailing one removed.
 pub(crate) fn normalize(uri: Uri) -> Uri {

@@ -11,13 +11,13 @@ use gristmill_core::key::Scope;
 use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 
 use super::dto::{self, EndpointInput, EndpointWithSecret, NewEndpoint};
+use super::input::Named;
 use super::input::{self, bounded, bounded_u32};
 use super::templates::{conflict, random_id};
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
-use crate::paths::Named;
 use crate::state::ApiState;
 
 /// One endpoint.

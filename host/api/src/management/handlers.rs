@@ -8,12 +8,12 @@ use gristmill_core::limits::{COMPONENT_BYTES_MAX, NAME_BYTES_MAX};
 use gristmill_core::runtime::AddComponentError;
 
 use super::dto::Handler;
+use super::input::Named;
 use crate::auth::ManagementCaller;
 use crate::error::{ApiError, ErrorCode};
 use crate::openapi::refusals::BodyRefused;
 use crate::openapi::schema::ComponentBytes;
 use crate::openapi::tag;
-use crate::paths::Named;
 use crate::state::ApiState;
 
 /// All image names, with what they name.

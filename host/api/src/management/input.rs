@@ -1,12 +1,29 @@
 //! Reading what a management call brings.
 
 use axum::body::Body;
+use axum::extract::{FromRequestParts, Path};
 use axum::http::Request;
+use axum::http::request::Parts;
 use gristmill_core::limits::{Bounds, MANAGEMENT_BODY_BYTES_MAX, NAME_CHARS_MAX};
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
 use crate::state::ApiState;
+
+/// What the one placeholder of a management path names.
+#[derive(Debug)]
+pub(crate) struct Named(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path(text)) => Ok(Self(text)),
+            Err(_) => Err(ApiError::bad_request("the path is not UTF-8")),
+        }
+    }
+}
 
 /// The body, an object, as `T`.
 ///

@@ -9,12 +9,11 @@ use gristmill_core::key::{ApiKey, NewKey, Scope};
 use gristmill_core::limits::KEY_LIFE_S;
 
 use super::dto::{Key, KeyInput, KeyWithText};
-use super::input;
+use super::input::{self, Named};
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
 use crate::openapi::refusals::{BodyRefused, Missing};
 use crate::openapi::tag;
-use crate::paths::Named;
 use crate::state::ApiState;
 
 /// All keys, without their secrets.

@@ -10,13 +10,12 @@ use gristmill_core::template::{Template, TemplateFilter};
 
 use super::dto::template::{PLATFORM_FLAG, branded_flag};
 use super::dto::{self, NewTemplate, TemplateInput};
-use super::input;
+use super::input::{self, Named};
 use crate::auth::ManagementCaller;
 use crate::error::{ApiError, ErrorCode};
 use crate::openapi::parameters::TemplateFlags;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
-use crate::paths::Named;
 use crate::state::ApiState;
 
 /// A single template, when the caller may see it with the flags given.

@@ -7,11 +7,11 @@ use gristmill_core::key::Scope;
 
 use super::dto::{Delivery, EndpointWithSecret};
 use super::endpoints::{own, put};
+use super::input::Named;
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
 use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
-use crate::paths::Named;
 use crate::state::ApiState;
 
 /// A new secret; webhooks are signed with the one before as well, for a day.
