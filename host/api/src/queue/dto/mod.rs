@@ -1,0 +1,55 @@
+//! The wire shapes of the queue API, with their schemas. What is not set is absent.
+
+mod health;
+mod requests;
+mod status;
+mod stream;
+
+pub(crate) use health::HealthReport;
+pub(crate) use requests::RequestList;
+pub(crate) use status::{StatusDocument, status_document};
+pub(crate) use stream::{StreamAnswer, StreamPage, stream_page, write_chunk};
+
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use gristmill_core::id::JobId;
+use gristmill_core::job::JobStatus;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::openapi::schema;
+
+/// The answer of `/run`, `/cancel` and `/retry`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Accepted {
+    #[schema(value_type = schema::JobId)]
+    id: JobId,
+    #[schema(value_type = schema::Status)]
+    status: &'static str,
+}
+
+impl Accepted {
+    pub(crate) fn new(id: JobId, status: JobStatus) -> axum::Json<Self> {
+        axum::Json(Self { id, status: status.as_str() })
+    }
+}
+
+/// The queue purge result.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Purged {
+    pub(crate) removed: u64,
+    pub(crate) status: &'static str,
+}
+
+/// Names the job in a header, which is there before the body is.
+pub(crate) fn tell_id(response: &mut Response, id: JobId) {
+    let id = HeaderValue::from_str(&id.to_string()).expect("a job id is a header value");
+    response.headers_mut().insert("x-job-id", id);
+}
+
+/// A 200 with a body that is JSON.
+pub(crate) fn json_response(body: Body) -> Response {
+    let json = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, json)], body).into_response()
+}

@@ -1,0 +1,177 @@
+//! Chunks, and the pages in which `/stream` answers with them: written by hand, since a handler's
+//! outputs go into them as they are stored.
+
+use gristmill_core::payload::Json;
+use gristmill_core::record::Chunk;
+use gristmill_core::stream;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::openapi::schema;
+use crate::queue::StreamShape;
+
+/// One element of a stream.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(not(test), expect(dead_code, reason = "the shape of what is written by hand"))]
+pub(crate) struct StreamChunk {
+    /// What the handler emitted.
+    #[schema(value_type = Value)]
+    output: Box<RawValue>,
+    metrics: StreamMetrics,
+    /// Of an output that was split: which of its parts this is.
+    #[schema(value_type = u32, required = false)]
+    part: Option<u32>,
+    /// And of how many.
+    #[schema(value_type = u32, required = false)]
+    parts: Option<u32>,
+}
+
+/// The handler's metrics, with the index of the chunk.
+#[derive(Deserialize, ToSchema)]
+#[cfg_attr(not(test), expect(dead_code, reason = "the shape of what is written by hand"))]
+pub(crate) struct StreamMetrics {
+    /// A number, unless the handler has set it to something else.
+    #[schema(value_type = Value)]
+    stream_index: Box<RawValue>,
+}
+
+/// An answer of `/stream` under `/sdk/v2`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(not(test), expect(dead_code, reason = "the shape of what is written by hand"))]
+pub(crate) struct StreamPage {
+    /// Final only with the last chunk.
+    #[schema(value_type = schema::Status)]
+    status: String,
+    stream: Vec<StreamChunk>,
+}
+
+/// An answer of `/stream` under `/v2`, and as server-sent events.
+#[derive(utoipa::IntoResponses)]
+#[response(
+    status = 200,
+    description = "The chunks",
+    headers(
+        ("X-Job-Status" = schema::Status, description = "Final only with the last chunk"),
+        ("X-Stream-Next" = u64, description = "The index of the next chunk"),
+    ),
+)]
+#[expect(dead_code, reason = "the shape of what is written by hand")]
+pub(crate) struct StreamAnswer(Vec<StreamChunk>);
+
+/// Writes an answer of `/stream`: a list of [`StreamChunk`], or a [`StreamPage`].
+pub(crate) fn stream_page(shape: StreamShape, page: &stream::StreamPage) -> Vec<u8> {
+    let stream::StreamPage { status, page, .. } = page;
+    let bytes = 64 + page.chunks.iter().map(|chunk| chunk.len() + 64).sum::<usize>();
+    let mut text = Vec::with_capacity(bytes);
+    if shape == StreamShape::Object {
+        text.extend_from_slice(format!("{{\"status\":\"{status}\",\"stream\":").as_bytes());
+    }
+    text.push(b'[');
+    for (index, chunk) in (page.first..).zip(&page.chunks) {
+        if index > page.first {
+            text.push(b',');
+        }
+        write_chunk(&mut text, index, chunk);
+    }
+    text.push(b']');
+    if shape == StreamShape::Object {
+        text.push(b'}');
+    }
+    text
+}
+
+/// Writes one element of a stream: `{"output":…,"metrics":{…,"stream_index":n}}`.
+pub(crate) fn write_chunk(into: &mut Vec<u8>, index: u64, chunk: &Chunk) {
+    into.extend_from_slice(b"{\"output\":");
+    into.extend_from_slice(chunk.output.as_bytes());
+    into.extend_from_slice(b",\"metrics\":");
+    write_metrics(into, index, chunk.metrics.as_ref());
+    if let Some(part) = chunk.part {
+        let text = format!(",\"part\":{},\"parts\":{}", part.index, part.count);
+        into.extend_from_slice(text.as_bytes());
+    }
+    into.push(b'}');
+}
+
+/// The handler's metrics with `stream_index` added, unless the handler has set it.
+fn write_metrics(into: &mut Vec<u8>, index: u64, metrics: Option<&Json>) {
+    #[derive(serde::Deserialize)]
+    struct Probe<'a> {
+        #[serde(borrow)]
+        stream_index: Option<&'a RawValue>,
+    }
+    let text = metrics.map_or("{}", Json::as_str);
+    let has_index = text.contains("stream_index")
+        && serde_json::from_str::<Probe<'_>>(text).is_ok_and(|probe| probe.stream_index.is_some());
+    let without_brace = match text.strip_suffix('}') {
+        Some(start) if !has_index => start,
+        Some(_) | None => {
+            into.extend_from_slice(text.as_bytes());
+            return;
+        }
+    };
+    into.extend_from_slice(without_brace.as_bytes());
+    if without_brace.trim_end() != "{" {
+        into.push(b',');
+    }
+    into.extend_from_slice(format!("\"stream_index\":{index}}}").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::job::JobStatus;
+    use gristmill_core::record::{ChunkPage, Part};
+
+    use super::*;
+
+    #[test]
+    fn a_stream_is_what_its_schema_says() {
+        let chunk = |metrics: Option<&str>, part| Chunk {
+            output: Json::parse("{\"a\":1}").unwrap(),
+            metrics: metrics.map(|text| Json::parse(text.to_owned()).unwrap()),
+            part,
+        };
+        let part = Part { index: 1, count: 3 };
+        let chunks = vec![chunk(None, None), chunk(Some("{\"tokens\":4}"), Some(part))];
+        let page = stream::StreamPage {
+            status: JobStatus::InProgress,
+            error: None,
+            page: ChunkPage { first: 7, chunks },
+        };
+        let list = stream_page(StreamShape::Array, &page);
+        let list: Vec<StreamChunk> = serde_json::from_slice(&list).unwrap();
+        let object = stream_page(StreamShape::Object, &page);
+        let object: StreamPage = serde_json::from_slice(&object).unwrap();
+        assert_eq!(object.status, "IN_PROGRESS");
+        for [first, second] in
+            [list, object.stream].map(|list| <[_; 2]>::try_from(list).ok().unwrap())
+        {
+            assert_eq!((first.part, first.parts), (None, None));
+            assert_eq!((second.part, second.parts), (Some(1), Some(3)));
+            assert_eq!(first.metrics.stream_index.get(), "7");
+            assert_eq!(second.metrics.stream_index.get(), "8");
+            assert_eq!([first, second].map(|c| c.output.get().to_owned()), ["{\"a\":1}"; 2]);
+        }
+    }
+
+    #[test]
+    fn the_stream_index_joins_the_handlers_metrics() {
+        let cases = [
+            (None, r#"{"stream_index":4}"#),
+            (Some("{}"), r#"{"stream_index":4}"#),
+            (Some("{ }"), r#"{ "stream_index":4}"#),
+            (Some(r#"{"a":1}"#), r#"{"a":1,"stream_index":4}"#),
+            (Some(r#"{"stream_index":9}"#), r#"{"stream_index":9}"#),
+            (Some(r#"{"a":"stream_index"}"#), r#"{"a":"stream_index","stream_index":4}"#),
+        ];
+        for (metrics, expected) in cases {
+            let metrics = metrics.map(|text| Json::parse(text).unwrap());
+            let mut text = Vec::new();
+            write_metrics(&mut text, 4, metrics.as_ref());
+            assert_eq!(String::from_utf8(text).unwrap(), expected);
+        }
+    }
+}
