@@ -42,7 +42,7 @@ clients: guests ## the official SDKs, unmodified, against a real host; needs pyt
 guests: setup ## the sample handlers as components
 	cd handlers && $(CARGO) build $(LOCKED) --release --target wasm32-wasip2
 
-bench: guests ## speed of the release binary on this machine, and of the sandbox alone
+bench: guests ## speed of the release binary on this machine, and of the sandbox alone; about five minutes
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
 	$(CARGO) bench $(LOCKED) --workspace --bench instantiate
 	target/release/load --host target/release/gristmill-under-test --handlers $(GUESTS)

@@ -1,20 +1,30 @@
 //! One keep-alive HTTP/1.1 connection that costs as little as possible, so that the cores are the
-//! host's. It reads exactly what the host sends: a status line, Content-Length, a body.
+//! host's. It reads what the host and the peers send: a status line, a body with a Content-Length
+//! or in chunks. Bodies are held whole.
 
 use anyhow::{Context as _, bail};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// A connection to the host.
+/// A connection to a server.
 pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
+    /// What was in chunks, without their frames.
+    unchunked: Vec<u8>,
 }
 
 /// What came back.
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
+    head: &'a str,
     pub(crate) body: &'a [u8],
+}
+
+impl Answer<'_> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        header(self.head, name)
+    }
 }
 
 impl Connection {
@@ -22,50 +32,87 @@ impl Connection {
         let stream =
             TcpStream::connect(addr).await.with_context(|| format!("connect to {addr}"))?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: Vec::with_capacity(16 << 10) })
+        Ok(Self { stream, buffer: Vec::with_capacity(16 << 10), unchunked: Vec::new() })
     }
 
     /// Sends a request that was written out by [`request`] and reads its answer.
     pub(crate) async fn call(&mut self, request: &[u8]) -> anyhow::Result<Answer<'_>> {
         self.stream.write_all(request).await?;
         self.buffer.clear();
-        loop {
-            if self.stream.read_buf(&mut self.buffer).await? == 0 {
-                bail!("the host closed the connection");
-            }
-            let Some(head_end) = find(&self.buffer, b"\r\n\r\n") else { continue };
-            let (status, length) = parse_head(&self.buffer[..head_end])?;
-            let body = head_end + 4;
+        let head_end = self.read_until(0, b"\r\n\r\n").await?;
+        let body = head_end + 4;
+        let head = std::str::from_utf8(&self.buffer[..head_end]).context("the head is text")?;
+        let status = head.split(' ').nth(1).context("a status line")?.parse()?;
+        let length = match header(head, "content-length") {
+            Some(length) => Some(length.parse::<usize>()?),
+            None if header(head, "transfer-encoding") == Some("chunked") => None,
+            None => bail!("neither Content-Length nor chunks"),
+        };
+        if let Some(length) = length {
             while self.buffer.len() < body + length {
-                if self.stream.read_buf(&mut self.buffer).await? == 0 {
-                    bail!("the host closed the connection");
-                }
+                self.read().await?;
             }
-            return Ok(Answer { status, body: &self.buffer[body..body + length] });
+        } else {
+            self.read_chunks(body).await?;
         }
+        let body = match length {
+            Some(length) => &self.buffer[body..body + length],
+            None => &self.unchunked,
+        };
+        Ok(Answer { status, head: std::str::from_utf8(&self.buffer[..head_end])?, body })
+    }
+
+    async fn read_chunks(&mut self, mut at: usize) -> anyhow::Result<()> {
+        self.unchunked.clear();
+        loop {
+            let line_end = self.read_until(at, b"\r\n").await?;
+            let line = std::str::from_utf8(&self.buffer[at..line_end])?;
+            let length = usize::from_str_radix(line, 16).context("the length of a chunk")?;
+            let chunk = line_end + 2;
+            while self.buffer.len() < chunk + length + 2 {
+                self.read().await?;
+            }
+            if length == 0 {
+                return Ok(());
+            }
+            self.unchunked.extend_from_slice(&self.buffer[chunk..chunk + length]);
+            at = chunk + length + 2;
+        }
+    }
+
+    /// The place of `what`, which is read for until it is there.
+    async fn read_until(&mut self, from: usize, what: &[u8]) -> anyhow::Result<usize> {
+        loop {
+            if let Some(at) = find(&self.buffer[from..], what) {
+                return Ok(from + at);
+            }
+            self.read().await?;
+        }
+    }
+
+    async fn read(&mut self) -> anyhow::Result<()> {
+        if self.stream.read_buf(&mut self.buffer).await? == 0 {
+            bail!("the server closed the connection");
+        }
+        Ok(())
     }
 }
 
-fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+pub(crate) fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     text.windows(what.len()).position(|window| window == what)
 }
 
-fn parse_head(head: &[u8]) -> anyhow::Result<(u16, usize)> {
-    let head = std::str::from_utf8(head).context("the head is text")?;
-    let mut lines = head.split("\r\n");
-    let status = lines.next().and_then(|line| line.split(' ').nth(1)).context("a status line")?;
-    let length = lines
+fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.split("\r\n")
         .filter_map(|line| line.split_once(':'))
-        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-        .context("a Content-Length")?
-        .1;
-    Ok((status.parse()?, length.trim().parse()?))
+        .find(|(found, _)| found.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.trim())
 }
 
-/// A request, written out.
-pub(crate) fn request(method: &str, path: &str, key: &str, body: &str) -> Vec<u8> {
+/// A request, written out. `headers` are whole lines.
+pub(crate) fn request(method: &str, path: &str, headers: &str, body: &str) -> Vec<u8> {
     format!(
-        "{method} {path} HTTP/1.1\r\nHost: gristmill\r\nAuthorization: Bearer {key}\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )

@@ -2,56 +2,96 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
+use crate::call::JobPaths;
 use crate::connection::{Connection, request};
 
+/// Every call is still counted and compared; the limits are only out of reach.
+const OUT_OF_REACH: &str = "calls-per-10s = 100000000\nconcurrent = 100000\ncalls-per-worker = 0\n";
+
 pub(crate) struct Host {
-    process: Child,
+    process: Process,
     ready: Value,
     pub(crate) addr: String,
-    pub(crate) key: String,
-    binary: std::path::PathBuf,
-    _data: tempfile::TempDir,
+    key: String,
+    /// From the start of the process until it answered calls.
+    pub(crate) ready_after: Duration,
+    start: Start,
 }
 
+/// How it is started.
+struct Start {
+    binary: PathBuf,
+    options: Vec<String>,
+    data: tempfile::TempDir,
+}
+
+/// Killed when it is dropped.
+struct Process(Child);
+
 impl Host {
-    pub(crate) fn start(binary: &Path) -> anyhow::Result<Self> {
-        let data = tempfile::tempdir()?;
-        // Every call is still counted and compared; the limit is only out of reach.
-        let config = data.path().join("load.toml");
-        let out_of_reach = "calls-per-10s = 100000000\ncalls-per-worker = 0\n";
-        let limits = ["run", "runsync"].map(|name| format!("[rate-limits.{name}]\n{out_of_reach}"));
-        fs::write(&config, limits.concat())?;
-        let mut process = Command::new(binary)
-            .args(["serve", "--listen", "127.0.0.1:0", "--json", "--data-dir"])
-            .arg(data.path())
-            .arg("--config")
-            .arg(&config)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .with_context(|| format!("start {}", binary.display()))?;
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().context("stdout")?).read_line(&mut line)?;
-        let ready: Value = serde_json::from_str(&line).context("the ready line is JSON")?;
-        let text = |name: &str| {
-            ready["ready"][name].as_str().map(str::to_owned).with_context(|| format!("`{name}`"))
+    /// Starts the host on an empty directory, with `options` beside the limits.
+    pub(crate) fn start(binary: &Path, options: &[&str]) -> anyhow::Result<Self> {
+        let start = Start {
+            binary: binary.to_owned(),
+            options: options.iter().map(|&option| option.to_owned()).collect(),
+            data: tempfile::tempdir()?,
         };
-        let (addr, key) = (text("addr")?, text("adminKey")?);
-        Ok(Self { process, addr, key, binary: binary.to_owned(), _data: data, ready })
+        let limits = ["run", "runsync", "status", "stream"]
+            .map(|operation| format!("[rate-limits.{operation}]\n{OUT_OF_REACH}"));
+        fs::write(start.data.path().join("load.toml"), limits.concat())?;
+        Self::start_on(start)
     }
 
-    pub(crate) fn deploy(&self, component: &Path, name: &str) -> anyhow::Result<()> {
-        let output = Command::new(&self.binary)
+    /// Kills the host and starts it on the same data.
+    pub(crate) fn restart(self) -> anyhow::Result<Self> {
+        drop(self.process);
+        Self::start_on(self.start)
+    }
+
+    fn start_on(start: Start) -> anyhow::Result<Self> {
+        let started = Instant::now();
+        let data = start.data.path();
+        let mut process = Process(
+            Command::new(&start.binary)
+                .args(["serve", "--listen", "127.0.0.1:0", "--json", "--log", "warn", "--data-dir"])
+                .arg(data)
+                .arg("--config")
+                .arg(data.join("load.toml"))
+                .args(&start.options)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::inherit())
+                .spawn()
+                .with_context(|| format!("start {}", start.binary.display()))?,
+        );
+        let mut line = String::new();
+        BufReader::new(process.0.stdout.take().context("stdout")?).read_line(&mut line)?;
+        let ready_after = started.elapsed();
+        let mut ready: Value = serde_json::from_str(&line).context("the ready line is JSON")?;
+        let ready = ready["ready"].take();
+        let addr = ready["addr"].as_str().context("`addr`")?.to_owned();
+        let key = fs::read_to_string(data.join("admin.key"))?.trim().to_owned();
+        Ok(Self { process, ready, addr, key, ready_after, start })
+    }
+
+    /// Makes or changes the endpoint NAME with the options of `gristmill deploy`.
+    pub(crate) fn deploy(
+        &self,
+        component: &Path,
+        name: &str,
+        options: &[&str],
+    ) -> anyhow::Result<()> {
+        let output = Command::new(&self.start.binary)
             .env("GRISTMILL_URL", format!("http://{}", self.addr))
             .env("GRISTMILL_API_KEY", &self.key)
             .args(["deploy", "--json", "--name", name])
+            .args(options)
             .arg(component)
             .output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -60,56 +100,83 @@ impl Host {
 
     /// The settings that the figures depend on.
     pub(crate) fn describe(&self) -> String {
-        let ready = &self.ready["ready"];
-        format!("gristmill {}, sandboxes: {}", ready["version"], ready["pool"])
+        format!("gristmill {}, sandboxes: {}", self.ready["version"], self.ready["pool"])
     }
 
     /// Processor time that the host has used.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.0.id()))?;
         // The name may have spaces; the fields after it do not. utime and stime are 14 and 15.
         let fields: Vec<_> = stat.rsplit_once(')').context("stat")?.1.split(' ').collect();
         let ticks = fields[12].parse::<u64>()? + fields[13].parse::<u64>()?;
         Ok(Duration::from_millis(ticks * 10)) // 100 ticks a second on every Linux we know
     }
 
-    pub(crate) fn resident_mib(&self) -> anyhow::Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
+    /// Memory that the host holds.
+    pub(crate) fn resident_kib(&self) -> anyhow::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.0.id()))?;
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("VmRSS")?;
-        Ok(line.split_whitespace().nth(1).context("VmRSS")?.parse::<u64>()? / 1024)
+        Ok(line.split_whitespace().nth(1).context("VmRSS")?.parse()?)
     }
 
     /// Transactions that the store has committed.
     pub(crate) async fn commits(&self) -> anyhow::Result<u64> {
-        let text = self.get("/metrics").await?;
+        let text = self.call("GET", "/metrics", "").await?;
         let name = "gristmill_store_commits_total ";
         let value = text.lines().find_map(|line| line.strip_prefix(name)).context(name)?;
         Ok(value.parse()?)
     }
 
+    /// The numbers of the endpoint's jobs.
+    pub(crate) async fn jobs(&self, endpoint: &str) -> anyhow::Result<Value> {
+        let health = self.call("GET", &format!("/v2/{endpoint}/health"), "").await?;
+        Ok(serde_json::from_str::<Value>(&health)?["jobs"].take())
+    }
+
     pub(crate) async fn wait_until_idle(&self, endpoint: &str) -> anyhow::Result<()> {
         loop {
-            let health: Value =
-                serde_json::from_str(&self.get(&format!("/v2/{endpoint}/health")).await?)?;
-            if health["jobs"]["inQueue"] == 0 && health["jobs"]["inProgress"] == 0 {
+            let jobs = self.jobs(endpoint).await?;
+            if jobs["inQueue"] == 0 && jobs["inProgress"] == 0 {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    async fn get(&self, path: &str) -> anyhow::Result<String> {
+    /// One call, which must succeed.
+    pub(crate) async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> anyhow::Result<String> {
         let mut connection = Connection::open(&self.addr).await?;
-        let answer = connection.call(&request("GET", path, &self.key, "")).await?;
-        Ok(String::from_utf8_lossy(answer.body).into_owned())
+        let answer = connection.call(&self.request(method, path, body)).await?;
+        let text = String::from_utf8_lossy(answer.body).into_owned();
+        ensure!(answer.status == 200, "{method} {path}: {} {text}", answer.status);
+        Ok(text)
+    }
+
+    /// A request with the host's key, written out.
+    pub(crate) fn request(&self, method: &str, path: &str, body: &str) -> Vec<u8> {
+        request(method, path, &self.headers(), body)
+    }
+
+    /// How the calls about an endpoint's jobs are made.
+    pub(crate) fn job_paths(&self, endpoint: &str) -> JobPaths {
+        JobPaths { endpoint: endpoint.to_owned(), headers: self.headers() }
+    }
+
+    fn headers(&self) -> String {
+        format!("Authorization: Bearer {}\r\n", self.key)
     }
 }
 
-impl Drop for Host {
+impl Drop for Process {
     fn drop(&mut self) {
         // Nothing to be done about a process that is gone already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

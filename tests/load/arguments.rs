@@ -1,0 +1,95 @@
+//! The command line: the works of `make bench`, or one URL for `make bench-peers`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+
+const USAGE: &str = "usage:
+  load --host GRISTMILL --handlers DIRECTORY [--only WORK]... [--seconds N] [--long]
+  load --url http://HOST:PORT/PATH --body TEXT --expect TEXT [--key KEY] [--connections N]
+       [--warm-up N] [--seconds N]
+With --url, load posts TEXT there and prints one JSON object; it needs no host.";
+
+/// What to do.
+pub(crate) enum Arguments {
+    Bench(BenchArguments),
+    Url(UrlArguments),
+}
+
+pub(crate) struct BenchArguments {
+    pub(crate) host: PathBuf,
+    pub(crate) handlers: PathBuf,
+    /// Names of works; empty means all.
+    pub(crate) only: Vec<String>,
+    /// How long each figure is measured, after a warm-up of a fifth of it.
+    pub(crate) measured: Duration,
+    /// Whether a million jobs are stored too, which takes minutes.
+    pub(crate) is_long: bool,
+}
+
+pub(crate) struct UrlArguments {
+    pub(crate) addr: String,
+    pub(crate) path: String,
+    pub(crate) body: String,
+    pub(crate) expected: String,
+    pub(crate) key: Option<String>,
+    pub(crate) connections: usize,
+    pub(crate) warm_up: Duration,
+    pub(crate) measured: Duration,
+}
+
+impl Arguments {
+    pub(crate) fn parse() -> anyhow::Result<Self> {
+        let (mut host, mut handlers, mut only) = (None, None, Vec::new());
+        let (mut url, mut body, mut expected, mut key) = (None, None, None, None);
+        let (mut connections, mut warm_up, mut seconds, mut is_long) = (64, 1, 5, false);
+        let mut arguments = std::env::args_os().skip(1);
+        while let Some(name) = arguments.next() {
+            if name == "--long" {
+                is_long = true;
+                continue;
+            }
+            let value = arguments.next().context(USAGE)?;
+            let text = || value.clone().into_string().ok().context("an argument is not UTF-8");
+            match name.to_str() {
+                Some("--host") => host = Some(PathBuf::from(value)),
+                Some("--handlers") => handlers = Some(PathBuf::from(value)),
+                Some("--only") => only.push(text()?),
+                Some("--url") => url = Some(text()?),
+                Some("--body") => body = Some(text()?),
+                Some("--expect") => expected = Some(text()?),
+                Some("--key") => key = Some(text()?),
+                Some("--connections") => connections = text()?.parse().context("--connections")?,
+                Some("--warm-up") => warm_up = text()?.parse().context("--warm-up")?,
+                Some("--seconds") => seconds = text()?.parse().context("--seconds")?,
+                _ => bail!(USAGE),
+            }
+        }
+        ensure!(seconds > 0 && connections > 0, "--seconds and --connections are at least 1");
+        let measured = Duration::from_secs(seconds);
+        if let Some(url) = url {
+            let (addr, path) = url
+                .strip_prefix("http://")
+                .and_then(|rest| rest.split_once('/'))
+                .context("--url is http://HOST:PORT/PATH")?;
+            return Ok(Self::Url(UrlArguments {
+                addr: addr.to_owned(),
+                path: format!("/{path}"),
+                body: body.context("--body is missing")?,
+                expected: expected.context("--expect is missing")?,
+                key,
+                connections,
+                warm_up: Duration::from_secs(warm_up),
+                measured,
+            }));
+        }
+        Ok(Self::Bench(BenchArguments {
+            host: host.context(USAGE)?,
+            handlers: handlers.context(USAGE)?,
+            only,
+            measured,
+            is_long,
+        }))
+    }
+}
