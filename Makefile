@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit clients guests bench clean
+.PHONY: help setup demo test check docs unit clients guests bench bench-peers clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -46,6 +46,10 @@ bench: guests ## speed of the release binary on this machine, and of the sandbox
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
 	$(CARGO) bench $(LOCKED) --workspace --bench instantiate
 	target/release/load --host target/release/gristmill-under-test --handlers $(GUESTS)
+
+bench-peers: guests ## the same jobs on what else a user would pick; needs python3 and, for some, node
+	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
+	python3 tests/peers/bench.py target/release/gristmill-under-test target/release/load $(GUESTS)
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -1,0 +1,162 @@
+"""The same echo jobs on Gristmill and on what a user would pick instead: `make bench-peers`.
+
+Every round starts each peer afresh on loopback, with nothing beside it, gives it the work, and stops
+it. The table has medians over the rounds. Needs Python 3.10 and nothing else of its own."""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import peers
+from install import Missing
+from processes import Failed, Processes
+
+# The payload's size as JSON.
+BYTES = 256
+
+# No round takes this long.
+ROUND_SECONDS = 300
+
+
+@dataclasses.dataclass
+class Work:
+    gristmill: pathlib.Path
+    load: pathlib.Path
+    handlers: pathlib.Path
+    seconds: int
+    # Long enough for what compiles and elects while it serves its first jobs.
+    warm_up: int = 2
+    in_flight: int = 64
+    input: dict = dataclasses.field(
+        default_factory=lambda: {"text": "x" * (BYTES - len('{"text":""}'))}
+    )
+
+
+@dataclasses.dataclass
+class Entry:
+    """A peer of this run, and what its rounds gave."""
+
+    peer: peers.Peer
+    needs: object
+    rounds: list = dataclasses.field(default_factory=list)
+
+    def median(self, figure):
+        return statistics.median(one[figure] for one in self.rounds)
+
+
+def main():
+    arguments = parse()
+    # A stop from outside ends it as Ctrl-C does, with everything that it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    work = Work(arguments.gristmill, arguments.load, arguments.handlers, arguments.seconds)
+    running = []
+    for peer in (kind(work) for kind in peers.ALL):
+        if arguments.only and not is_chosen(peer, arguments.only):
+            continue
+        try:
+            running.append(Entry(peer, peer.install()))
+        except Missing as reason:
+            say(f"skipped: {peer.name}: {reason}")
+    for number in range(arguments.rounds):
+        # Each peer is first, second and last in turn.
+        turn = number % len(running)
+        for entry in running[turn:] + running[:turn]:
+            name = entry.peer.name
+            try:
+                entry.rounds.append(one_round(entry))
+            except (Missing, Failed) as reason:
+                say(f"skipped from here on: {name}: {reason}")
+                running.remove(entry)
+                continue
+            one = entry.rounds[-1]
+            say(f"round {number + 1}: {name}: {one['jobsPerS']:.0f} jobs/s, fsync {one['fsyncMs']:.2f} ms")
+    if not isinstance(running[0].peer, peers.Gristmill):
+        raise SystemExit("there are no figures of Gristmill to compare with")
+    show(work, arguments.rounds, running)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gristmill", type=pathlib.Path, help="the binary")
+    parser.add_argument("load", type=pathlib.Path, help="the load generator")
+    parser.add_argument("handlers", type=pathlib.Path, help="the directory of echo.wasm")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=3, help="measured in each round")
+    parser.add_argument("--only", action="append", help="peers with this word in their name")
+    arguments = parser.parse_args()
+    if arguments.rounds < 1 or arguments.seconds < 1:
+        parser.error("--rounds and --seconds are at least 1")
+    return arguments
+
+
+def is_chosen(peer, words):
+    # Gristmill is what the others are compared with.
+    names = type(peer).__name__.lower(), peer.name.lower()
+    chosen = any(word.lower() in name for word in words for name in names)
+    return chosen or isinstance(peer, peers.Gristmill)
+
+
+def one_round(entry):
+    with Processes() as processes:
+        fsync_ms = probe_disk(processes.directory)
+        command = [str(part) for part in entry.peer.start(entry.needs, processes)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=ROUND_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise Failed("jobs are not answered") from None
+        if done.returncode != 0:
+            raise Failed(done.stderr.strip()[-2000:])
+        return {**json.loads(done.stdout), "fsyncMs": fsync_ms}
+
+
+def probe_disk(directory):
+    """Median time of an fdatasync after 4 KiB were written: a disk that others use shows here."""
+    times = []
+    with (directory / "probe").open("wb", buffering=0) as file:
+        for _ in range(50):
+            file.write(bytes(4096))
+            begun = time.perf_counter()
+            os.fdatasync(file.fileno())
+            times.append((time.perf_counter() - begun) * 1e3)
+    return statistics.median(times)
+
+
+def show(work, rounds, entries):
+    fsyncs = [one["fsyncMs"] for entry in entries for one in entry.rounds]
+    print(
+        f"{os.cpu_count()} cores, {platform.system()} {platform.release()}; {BYTES} B payload, "
+        f"{work.in_flight} in flight; medians of {rounds} interleaved rounds of {work.seconds} s after "
+        f"{work.warm_up} s of warm-up; clients on the same cores; an fdatasync of 4 KiB took "
+        f"{statistics.median(fsyncs):.2f} ms ({min(fsyncs):.2f}–{max(fsyncs):.2f}) before the rounds\n"
+    )
+    print("| | jobs/s | min–max | p50 ms | p99 ms | Gristmill is | on disk before the answer |")
+    print("|---|---|---|---|---|---|---|")
+
+    ours = entries[0].median("jobsPerS")
+    for entry in entries:
+        speeds = [one["jobsPerS"] for one in entry.rounds]
+        speed = entry.median("jobsPerS")
+        print(
+            f"| {entry.peer.name} | {speed:,.0f} | {min(speeds):,.0f}–{max(speeds):,.0f} "
+            f"| {entry.median('p50Ms'):.2f} | {entry.median('p99Ms'):.2f} "
+            f"| {ours / speed:.2f} × | {entry.peer.durability} |"
+        )
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

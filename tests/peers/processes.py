@@ -1,0 +1,91 @@
+"""Processes that a peer consists of: each is started here, and stopped here by its own id."""
+
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+START_SECONDS = 60
+
+
+class Failed(Exception):
+    """Why a peer gave no figures."""
+
+
+class Processes:
+    """What one peer has started, with a directory of its own. Both are gone after `with`."""
+
+    def __enter__(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="peer-"))
+        self.running = []
+        return self
+
+    def __exit__(self, *_):
+        # A second Ctrl-C must not leave anything running.
+        signals = signal.SIGINT, signal.SIGTERM
+        handlers = [signal.signal(number, signal.SIG_IGN) for number in signals]
+        try:
+            for process in reversed(self.running):
+                process.terminate()
+            for process in reversed(self.running):
+                stop(process)
+            shutil.rmtree(self.directory, ignore_errors=True)
+        finally:
+            for number, handler in zip(signals, handlers):
+                signal.signal(number, handler)
+
+    def start(self, name, command, until, **options):
+        """Starts a command and waits until `until(log)` is true; `log` is what it has printed."""
+        log = self.directory / f"{name}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [str(part) for part in command],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C is for this script, which stops what it has started.
+                start_new_session=True,
+                **options,
+            )
+        self.running.append(process)
+        deadline = time.monotonic() + START_SECONDS
+        while not until(log.read_text(errors="replace")):
+            if process.poll() is not None or time.monotonic() > deadline:
+                tail = log.read_text(errors="replace")[-2000:]
+                raise Failed(f"{name} did not start:\n{tail}")
+            time.sleep(0.05)
+        return log.read_text(errors="replace")
+
+
+def stop(process):
+    """Ends a process, and what it has forked: `start` has given them a group of their own."""
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def free_port():
+    """A port of the loopback interface that nobody has just now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def accepts(port):
+    """A condition for `start`: something listens on the port."""
+
+    def check(_):
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    return check

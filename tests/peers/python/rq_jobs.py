@@ -1,0 +1,5 @@
+"""What the workers of RQ run."""
+
+
+def echo(value):
+    return value
