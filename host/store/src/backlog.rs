@@ -88,3 +88,32 @@ impl Backlog {
         self.writes.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slab::Slab;
+
+    #[test]
+    fn what_may_linger_waits_for_what_may_not() {
+        let mut slab = Slab::new();
+        let (first, second) = (slab.insert(1), slab.insert(2));
+        let mut backlog = Backlog::default();
+        assert_eq!(backlog.due(), None);
+        backlog.push_job(first, true, Urgency::Soon);
+        let due = backlog.due();
+        assert!(matches!(due, Some(Due::By(_))));
+        backlog.push_job(second, true, Urgency::Soon);
+        assert_eq!(backlog.due(), due, "the first one counts");
+        backlog.push_job(first, false, Urgency::Now);
+        assert_eq!((backlog.due(), backlog.len()), (Some(Due::Now), 2));
+        backlog.push_job(first, false, Urgency::Soon);
+        assert_eq!(backlog.due(), Some(Due::Now));
+        assert!(matches!(backlog.pop(), Some(Write::Job(job)) if job == first));
+        assert_eq!(backlog.due(), Some(Due::Now));
+        assert!(matches!(backlog.pop(), Some(Write::Job(job)) if job == second));
+        assert_eq!(backlog.due(), None);
+        backlog.hurry();
+        assert_eq!(backlog.due(), None, "there is nothing to hurry for");
+    }
+}

@@ -480,25 +480,6 @@ async fn inputs_beyond_the_cache_come_from_the_disk() {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_given_up_half_way_hands_its_jobs_back() {
-    let clock = Arc::new(ManualClock::new(START));
-    let dir = tempfile::tempdir().unwrap();
-    let settings = Settings { payload_cache_bytes: 0, ..settings() };
-    let (store, _) =
-        SqliteStore::open(dir.path(), clock, Arc::new(Signals::default()), settings).unwrap();
-    submit(&store, job("a")).await;
-    let (a, workers) = (endpoint("a"), [worker("w")]);
-    {
-        let mut claim = store.claim(&a, &workers);
-        let waker = std::task::Waker::noop();
-        let polled = claim.as_mut().poll(&mut std::task::Context::from_waker(waker));
-        assert!(polled.is_pending(), "the input is on disk only");
-    }
-    let claimed = store.claim(&a, &workers).await.unwrap();
-    assert_eq!(claimed[0].lease.claim, Claim(2));
-}
-
-#[tokio::test]
 async fn a_repeated_submission_is_known_after_a_crash_too() {
     let mut disk = Disk::new();
     let mark = Some(Idempotency { key: [1; 16], content: [2; 16] });
