@@ -6,36 +6,10 @@ set -eu
 gristmill=$1
 guests=$2
 data=$(mktemp -d)
-ready=$data/ready.json
-log=$data/host.log
-host_pid=
-
-stop_host() {
-  [ -n "$host_pid" ] || return 0
-  kill "$1" "$host_pid" 2>/dev/null || true
-  wait "$host_pid" 2>/dev/null || true
-  host_pid=
-}
-trap 'stop_host -TERM; rm -rf "$data"' EXIT
+host_log=$data/host.log
+. "$(dirname -- "$0")/host.sh"
+trap 'stop_host; rm -rf "$data"' EXIT
 trap 'exit 130' INT TERM
-
-start_host() {
-  : >"$ready"
-  "$gristmill" serve --listen "${1:-127.0.0.1:0}" --data-dir "$data/store" --json >"$ready" 2>>"$log" &
-  host_pid=$!
-  tries=0
-  until grep -q '"ready"' "$ready"; do
-    tries=$((tries + 1))
-    if [ $tries -gt 300 ] || ! kill -0 "$host_pid" 2>/dev/null; then
-      echo "the host did not start:" >&2
-      cat "$log" >&2
-      exit 1
-    fi
-    sleep 0.1
-  done
-  address=$(sed 's/.*"addr":"\([^"]*\)".*/\1/' "$ready")
-  export GRISTMILL_URL="http://$address" GRISTMILL_DATA_DIR="$data/store"
-}
 
 if [ -t 1 ]; then bold=$(printf '\033[1m') plain=$(printf '\033[0m'); else bold='' plain=''; fi
 title() { printf '\n%s%s%s\n' "$bold" "$1" "$plain"; }
@@ -56,7 +30,7 @@ show() {
 show_failure() { if show "$@"; then echo "this should have failed" >&2; exit 1; fi; }
 
 title "A host on an empty directory"
-start_host
+start_host "$data/store" 127.0.0.1:0
 echo "$ gristmill serve   (on $GRISTMILL_URL)"
 
 title "Deploy: handlers become endpoints"
@@ -119,7 +93,7 @@ done
 sleep 0.2
 stop_host -KILL
 echo "$ kill -9 <host>"
-start_host "$address"
+start_host "$data/store" "$address"
 echo "$ gristmill serve   (the same directory)"
 sleep 3.5
 for job in $jobs; do show status playground "$job"; done
@@ -129,5 +103,5 @@ show keys create --name demo --scope submit --endpoint echo
 show health playground
 
 title "Stop: the host drains"
-stop_host -TERM
+stop_host
 echo "done"

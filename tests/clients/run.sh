@@ -26,13 +26,8 @@ need cargo "as in rust-toolchain.toml" cargo --version
 [ -z "$missing" ] || exit 1
 
 temp=$(mktemp -d)
-host_pid=
-stop_host() {
-  [ -n "$host_pid" ] || return 0
-  kill "$host_pid" 2>/dev/null || true
-  wait "$host_pid" 2>/dev/null || true
-  host_pid=
-}
+host_log=$temp/host.log
+. "$here/../host.sh"
 trap 'stop_host; rm -rf "$temp"' EXIT
 trap 'exit 130' INT TERM
 
@@ -58,30 +53,9 @@ fi
 logged cargo cargo build --locked --tests --manifest-path "$here/rust/Cargo.toml" --target-dir "$here/rust/target"
 
 export NO_PROXY=127.0.0.1 no_proxy=127.0.0.1
-host_log=$temp/host.log
-# start_host NAME ARGUMENT...: a host on a directory of its own, with these arguments of `serve`.
-start_host() {
-  ready=$temp/$1.json
-  data=$temp/$1
-  shift
-  "$gristmill" serve --listen 127.0.0.1:0 --data-dir "$data" --json "$@" >"$ready" 2>>"$host_log" &
-  host_pid=$!
-  tries=0
-  until grep -q '"ready"' "$ready"; do
-    tries=$((tries + 1))
-    if [ $tries -gt 300 ] || ! kill -0 "$host_pid" 2>/dev/null; then
-      echo "the host did not start:" >&2
-      cat "$host_log" >&2
-      exit 1
-    fi
-    sleep 0.1
-  done
-  GRISTMILL_URL=http://$(sed 's/.*"addr":"\([^"]*\)".*/\1/' "$ready")
-  export GRISTMILL_URL GRISTMILL_DATA_DIR="$data"
-}
 
 echo "starting a host"
-start_host sdks
+start_host "$temp/sdks" 127.0.0.1:0
 
 deploy() { file=$1; shift; logged deploy "$gristmill" deploy "$guests/$file.wasm" --name "$@"; }
 deploy chat chat
@@ -122,7 +96,7 @@ suite rust '^test result' \
 # Every operation of the OpenAPI document, with data that fits it and data that does not. That
 # deletes what it finds, so it has a host of its own.
 stop_host
-start_host openapi --config "$here/openapi/host.toml"
+start_host "$temp/openapi" 127.0.0.1:0 --config "$here/openapi/host.toml"
 deploy echo echo
 deploy playground playground
 deploy playground paused --workers-max 0

@@ -174,18 +174,25 @@ impl Jobs {
         endpoint: &EndpointId,
         id: JobId,
     ) -> Result<Option<JobDocument>, StoreError> {
-        let Some(record) = self.store.job(endpoint, id).await? else { return Ok(None) };
+        match self.store.job(endpoint, id).await? {
+            Some(record) => self.complete(record).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Adds to a record what else its document has.
+    async fn complete(&self, record: JobRecord) -> Result<JobDocument, StoreError> {
         let mut waiting_reason = None;
         let output = match record.status {
             JobStatus::Completed => self.output(&record).await?,
             JobStatus::InProgress => record.progress.clone(),
             JobStatus::InQueue => {
-                waiting_reason = self.workers.waiting_reason(endpoint);
+                waiting_reason = self.workers.waiting_reason(&record.endpoint);
                 None
             }
             JobStatus::Failed | JobStatus::Cancelled | JobStatus::TimedOut => None,
         };
-        Ok(Some(JobDocument { record, read_at: self.store.now(), output, waiting_reason }))
+        Ok(JobDocument { record, read_at: self.store.now(), output, waiting_reason })
     }
 
     async fn output(&self, record: &JobRecord) -> Result<Option<Json>, StoreError> {
@@ -208,8 +215,12 @@ impl Jobs {
         id: JobId,
         wait: Duration,
     ) -> Result<Option<JobDocument>, StoreError> {
-        self.wait_for_end(endpoint, id, wait).await?;
-        self.document(endpoint, id).await
+        match self.wait_for_end(endpoint, id, wait).await? {
+            Some(record) if record.status.is_final() => self.complete(record).await.map(Some),
+            // It may have changed just when the wait was over.
+            Some(_) => self.document(endpoint, id).await,
+            None => Ok(None),
+        }
     }
 
     /// Waits until the job has ended or `wait` is over, and returns what is known of it then.

@@ -17,7 +17,8 @@
 //!   has left behind is repaired ([`recover`]).
 //!
 //! **Invariants.** `schema.rs`, `db.rs`, `row.rs`, `payloads.rs`, `chunks.rs`, `delivery.rs`,
-//! `repeat_rows.rs`, `catalog.rs` and `recover.rs` are the only files that speak SQL. A job's state changes in `decide.rs` only. Nothing here
+//! `repeat_rows.rs`, `catalog.rs` and `recover.rs` are the only files that speak SQL. A job's state
+//! changes in `decide.rs` only. Nothing here
 //! starts a tokio task. After a failed commit nothing in memory is believed any more.
 
 mod asks;
