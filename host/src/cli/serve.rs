@@ -18,6 +18,8 @@ use tracing_subscriber::EnvFilter;
 use super::parse;
 
 /// Jobs that may run at one time. Each reserves address space, not memory.
+/// The least is four segments that have room for the usual batch.
+const JOURNAL_MIB: Bounds = Bounds { min: 16, default: 1_024, max: 65_536 };
 const RUNNING_JOBS: Bounds = Bounds { min: 1, default: 256, max: 4_096 };
 
 /// Seconds for which a drain waits for running jobs.
@@ -87,6 +89,17 @@ pub struct ServeArgs {
     )]
     pub max_running_jobs: Option<u32>,
 
+    /// How much of the journal waits to be taken over by the database, in MiB; up to twice as much
+    /// when the database is slow. A larger one takes more disk, and spares work: what comes and goes
+    /// within it never reaches the database [default: 1024].
+    #[arg(
+        long,
+        value_name = "MIB",
+        env = "GRISTMILL_JOURNAL_MIB", hide_env_values = true,
+        value_parser = parse::bounded::<u64>(JOURNAL_MIB)
+    )]
+    pub journal_mib: Option<u64>,
+
     /// How long running jobs may go on after SIGTERM, in seconds [default: 30].
     #[arg(
         long,
@@ -128,6 +141,7 @@ struct ConfigFile {
     lenient_policy: Option<bool>,
     log: Option<String>,
     max_running_jobs: Option<u32>,
+    journal_mib: Option<u64>,
     drain_timeout: Option<u64>,
     brand: Option<String>,
     /// Table `rate-limits`, with a table for each operation.
@@ -145,6 +159,8 @@ pub struct ServeSettings {
     pub data_dir: PathBuf,
     /// Where the key of stored secrets is, unless it is in the data directory.
     pub secrets_key: Option<PathBuf>,
+    /// Bytes of the journal that may wait for the database.
+    pub journal_bytes: u64,
     /// Whether the ready line and the log are JSON.
     pub is_json: bool,
     /// What happens to a policy out of bounds.
@@ -195,6 +211,8 @@ impl ServeArgs {
                 .or(file.data_dir)
                 .unwrap_or_else(|| PathBuf::from("./gristmill-data")),
             secrets_key: self.secrets_key.clone().or(file.secrets_key),
+            journal_bytes: self.journal_mib.or(file.journal_mib).unwrap_or(JOURNAL_MIB.default)
+                << 20,
             is_json: self.json.or(file.json).unwrap_or(false),
             strictness: if is_lenient { Strictness::Clamp } else { Strictness::Refuse },
             log: self.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
@@ -225,6 +243,7 @@ impl ConfigFile {
     fn check(&self) -> anyhow::Result<()> {
         let numbers = [
             ("max-running-jobs", self.max_running_jobs.map(u64::from), RUNNING_JOBS),
+            ("journal-mib", self.journal_mib, JOURNAL_MIB),
             ("drain-timeout", self.drain_timeout, DRAIN_TIMEOUT_S),
         ];
         for (name, value, bounds) in numbers {
@@ -270,6 +289,7 @@ mod tests {
         assert_eq!(settings.listen.to_string(), "127.0.0.1:8080");
         assert_eq!(settings.data_dir, Path::new("./gristmill-data"));
         assert_eq!(settings.strictness, Strictness::Refuse);
+        assert_eq!(settings.journal_bytes, 1 << 30);
         assert_eq!((settings.running_jobs_max, settings.drain_timeout.as_secs()), (256, 30));
     }
 
@@ -281,11 +301,11 @@ mod tests {
             ..ServeArgs::default()
         };
         let file = "listen = \"0.0.0.0:80\"\nlenient-policy = true\nmax-running-jobs = 8\n\
-            json = true\nwebhook-allow = [\"10.0.0.1:80\", \"a.lan\"]";
+            journal-mib = 64\njson = true\nwebhook-allow = [\"10.0.0.1:80\", \"a.lan\"]";
         let settings = from_file(&args, file).unwrap();
         assert_eq!(settings.listen.to_string(), "[::1]:0");
         assert_eq!(settings.strictness, Strictness::Refuse);
-        assert_eq!(settings.running_jobs_max, 8);
+        assert_eq!((settings.running_jobs_max, settings.journal_bytes), (8, 64 << 20));
         assert_eq!(settings.rate_limits, RateLimits::default());
         assert_eq!(settings.webhook_allow.patterns().collect::<Vec<_>>(), ["10.0.0.1:80", "a.lan"]);
         let args = ServeArgs { webhook_allow: vec!["b.lan".parse().unwrap()], ..args };
@@ -306,6 +326,7 @@ mod tests {
     fn mistakes_in_the_file_are_named() {
         let complaint = |text| from_file(&ServeArgs::default(), text).unwrap_err().to_string();
         assert_eq!(complaint("max-running-jobs = 0"), "max-running-jobs must be 1 to 4096");
+        assert_eq!(complaint("journal-mib = 1"), "journal-mib must be 16 to 65536");
         assert_eq!(complaint("drain-timeout = 3601"), "drain-timeout must be 0 to 3600");
         assert!(complaint("lissten = \"x\"").contains("unknown field `lissten`"));
         assert!(complaint("log = \"a=loud\"").starts_with("log: "));

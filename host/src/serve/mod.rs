@@ -70,7 +70,7 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
         signals.clone(),
         gristmill_store::Settings {
             secrets_key: settings.secrets_key.clone(),
-            ..gristmill_store::Settings::default()
+            ..gristmill_store::Settings::with_journal(settings.journal_bytes)
         },
     )?;
     let store = Arc::new(store);

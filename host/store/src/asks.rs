@@ -1,4 +1,5 @@
-//! What callers ask of the writer thread.
+//! What callers ask of the store's threads: of the writer what goes into the journal, of the other
+//! what is in the database.
 
 use gristmill_core::delivery::{Delivery, DeliveryId};
 use gristmill_core::id::JobId;
@@ -6,6 +7,7 @@ use gristmill_core::payload::Json;
 use gristmill_core::record::ChunkPage;
 use tokio::sync::oneshot;
 
+use crate::chunks::Query;
 use crate::entry::{Ack, EndpointKey};
 use crate::payloads::{Kind, Payload};
 use crate::slab::JobKey;
@@ -19,8 +21,6 @@ pub(crate) enum Write {
     Barrier(Ack),
     /// A delivery after an attempt.
     Delivery(Box<Delivery>, usize, Ack),
-    /// Changes of the catalog, as one.
-    Catalog(Vec<CatalogRow>, usize, Ack),
     /// Remove the row of an endpoint whose jobs are all removed.
     Forget(EndpointKey, Ack),
     /// Makes the next transaction fail.
@@ -44,17 +44,20 @@ impl std::fmt::Debug for CatalogRow {
     }
 }
 
-/// Something to read. Readers look at what is pending first, so a read needs no order with writes.
+/// Something that only the database has, or takes. Readers look at what is pending and at the
+/// journal first.
 #[derive(Debug)]
-pub(crate) enum Read {
+pub(crate) enum Ask {
     /// Payloads of jobs, by row.
     Payloads { seqs: Vec<u64>, kind: Kind, answer: oneshot::Sender<Vec<Option<Payload>>> },
-    /// Visible chunks of a job.
-    Chunks { ask: ChunkQuestion, answer: oneshot::Sender<ChunkPage> },
+    /// Chunks of a job's rows.
+    Chunks { seq: u64, query: Query, answer: oneshot::Sender<ChunkPage> },
     /// What a delivery sends.
     DeliveryBody { id: DeliveryId, answer: oneshot::Sender<Option<Json>> },
     /// The bodies of all catalog rows.
     Catalog { answer: oneshot::Sender<Vec<String>> },
+    /// Changes of the catalog, as one. They are on stable storage when it resolves.
+    WriteCatalog(Vec<CatalogRow>, Ack),
     /// How many rows were written since the file was opened.
     #[cfg(test)]
     RowsWritten { answer: oneshot::Sender<u64> },

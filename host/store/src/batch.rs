@@ -8,12 +8,15 @@ use gristmill_core::id::JobId;
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{JobState, JobStatus};
 use gristmill_core::payload::Json;
+use gristmill_core::record::JobCounts;
 
-use crate::asks::{CatalogRow, Write};
+use crate::asks::Write;
 use crate::chunks::{ChunkCache, Page, paginate};
-use crate::delivery::NewDelivery;
-use crate::entry::{Ack, EndpointKey, Job, Lifetime, NewRow, Row};
+use crate::compose::{Call, NewDelivery};
+use crate::entry::{Ack, EndpointKey, Job, Lifetime, NewRow, Row, Stored};
 use crate::index::{Endpoint, Index};
+use crate::journal::Journal;
+use crate::journal::image::JobPlaces;
 use crate::payloads::PayloadCache;
 use crate::row::Fixed;
 use crate::slab::JobKey;
@@ -25,11 +28,10 @@ pub(crate) struct Batch {
     pub(crate) endpoints: Vec<(EndpointKey, String)>,
     /// One entry for each job, whatever happened to it.
     pub(crate) jobs: Vec<JobWrite>,
-    /// What to add to the endpoints' counts.
-    pub(crate) counts: BTreeMap<EndpointKey, Lifetime>,
-    pub(crate) catalog: Vec<CatalogRow>,
+    /// The endpoints' counts that have changed, as they will be.
+    pub(crate) totals: BTreeMap<EndpointKey, Lifetime>,
     /// Deliveries after an attempt.
-    pub(crate) deliveries: Vec<Delivery>,
+    pub(crate) deliveries: Vec<(EndpointKey, Delivery)>,
     /// Deliveries that go.
     pub(crate) dropped_deliveries: Vec<DeliveryId>,
     pub(crate) forgotten: Vec<EndpointKey>,
@@ -58,6 +60,8 @@ pub(crate) struct JobWrite {
     pub(crate) output: Option<Json>,
     pub(crate) clear_chunks: bool,
     pub(crate) pages: Vec<Page>,
+    /// Whom to tell of its end, until the delivery is made of it.
+    pub(crate) call: Option<Call>,
     pub(crate) delivery: Option<NewDelivery>,
     rewind: bool,
     counts: Lifetime,
@@ -69,10 +73,8 @@ pub(crate) struct JobWrite {
 pub(crate) enum RowWrite {
     Insert(Box<NewRow>),
     Update,
-    Delete {
-        has_output: bool,
-        has_chunks: bool,
-    },
+    /// Of what the database may have.
+    Delete(Stored),
     /// The job came and went without a row.
     NeverWas,
 }
@@ -83,6 +85,14 @@ pub(crate) struct Published {
     pub(crate) changed: Vec<JobId>,
     pub(crate) has_deliveries: bool,
     pub(crate) acks: Vec<Ack>,
+}
+
+/// What else has to know of what is published.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caches<'a> {
+    pub(crate) payloads: &'a PayloadCache,
+    pub(crate) chunks: &'a ChunkCache,
+    pub(crate) journal: &'a Journal,
 }
 
 /// How much one batch may take.
@@ -98,9 +108,8 @@ impl Batch {
         let leaves_nothing =
             |job: &JobWrite| matches!(job.kind, RowWrite::NeverWas) && job.idempotency.is_none();
         self.jobs.iter().all(leaves_nothing)
-            && self.counts.is_empty()
+            && self.totals.is_empty()
             && self.endpoints.is_empty()
-            && self.catalog.is_empty()
             && self.deliveries.is_empty()
             && self.dropped_deliveries.is_empty()
             && self.forgotten.is_empty()
@@ -119,15 +128,10 @@ impl Index {
             match write {
                 Write::Job(key) => self.take_job(key, &mut batch),
                 Write::Barrier(ack) => batch.acks.push(ack),
-                Write::Catalog(rows, reserved, ack) => {
-                    batch.operations += rows.len() as u64;
-                    batch.catalog.extend(rows);
-                    batch.reserved += reserved;
-                    batch.acks.push(ack);
-                }
                 Write::Delivery(delivery, reserved, ack) => {
                     batch.operations += 1;
-                    batch.deliveries.push(*delivery);
+                    let endpoint = self.outbox.endpoint_of(delivery.id);
+                    batch.deliveries.extend(endpoint.map(|endpoint| (endpoint, *delivery)));
                     batch.reserved += reserved;
                     batch.acks.push(ack);
                 }
@@ -144,6 +148,12 @@ impl Index {
                     batch.hold = Some(until);
                     break;
                 }
+            }
+        }
+        for (key, sum) in &mut batch.totals {
+            if let Some(Endpoint { counts, .. }) = self.endpoints.get(key) {
+                let JobCounts { completed, failed, retried, .. } = *counts;
+                sum.add(Lifetime { completed, failed, retried });
             }
         }
         batch
@@ -165,20 +175,26 @@ impl Index {
         let kind = match change.insert {
             Some(_) if is_gone => RowWrite::NeverWas,
             Some(new) => RowWrite::Insert(new),
-            None if is_gone => RowWrite::Delete {
-                has_output: job.stored.output,
-                has_chunks: job.stored.chunks || change.clear_chunks,
-            },
+            None if is_gone => RowWrite::Delete(job.stored),
             None => RowWrite::Update,
         };
         let chunks = if is_gone { Vec::new() } else { change.chunks };
         let name = self.endpoints.get(&job.endpoint).map(|endpoint| &endpoint.name);
         // What ended and waits again was taken back before anybody saw it.
         let is_final = job.row.state.status().is_some_and(JobStatus::is_final);
-        let delivery = name.filter(|_| change.sends_webhook && is_final).and_then(|name| {
+        let call = name.filter(|_| change.sends_webhook && is_final).and_then(|name| {
             let record = job.record_of(&job.row, name)?;
             let is_refused = self.outbox.is_full(&job.endpoint);
-            Some(NewDelivery { id: self.outbox.next_id(), record, is_refused })
+            let url = job.webhook.clone()?;
+            let id = self.outbox.next_id();
+            Some(Call {
+                id,
+                url,
+                record,
+                is_refused,
+                pages: job.homes.pages().to_vec(),
+                input: job.homes.input,
+            })
         });
         let write = JobWrite {
             key,
@@ -189,16 +205,14 @@ impl Index {
             output: change.output.filter(|_| !is_gone),
             clear_chunks: change.clear_chunks && !is_gone,
             pages: paginate(change.chunks_first, chunks),
-            delivery,
+            call,
+            delivery: None,
             rewind: change.rewind,
             counts: change.counts,
             acks: change.acks,
         };
-        job.stored.job = !is_gone;
-        job.stored.output |= write.output.is_some();
-        job.stored.chunks |= !write.pages.is_empty();
         if write.counts != Lifetime::default() {
-            batch.counts.entry(job.endpoint).or_default().add(write.counts);
+            batch.totals.entry(job.endpoint).or_default().add(write.counts);
         }
         batch.operations += change.operations;
         batch.reserved += change.reserved;
@@ -209,27 +223,29 @@ impl Index {
     pub(crate) fn publish(
         &mut self,
         batch: Batch,
-        added: Vec<(EndpointKey, Delivery)>,
-        payloads: &PayloadCache,
-        chunks: &ChunkCache,
+        places: Vec<JobPlaces>,
+        to: &Caches<'_>,
     ) -> Published {
-        let mut published =
-            Published { changed: Vec::new(), has_deliveries: !added.is_empty(), acks: batch.acks };
+        let mut published = Published { acks: batch.acks, ..Published::default() };
         published.changed.reserve(batch.jobs.len());
-        for write in batch.jobs {
+        for (mut write, places) in batch.jobs.into_iter().zip(places) {
             published.changed.push(write.fixed.id);
             for page in &write.pages {
-                chunks.insert(write.fixed.seq, write.row.last_claim.0, page.clone());
+                to.chunks.insert(write.fixed.seq, write.row.last_claim.0, page.clone());
             }
             if write.row.state == JobState::Removed {
-                payloads.remove(write.fixed.seq);
+                to.payloads.remove(write.fixed.seq);
             }
+            if let Some(NewDelivery { delivery, .. }) = write.delivery.take() {
+                let id = delivery.id;
+                published.has_deliveries = true;
+                self.dropped_deliveries.extend(self.outbox.add(write.fixed.endpoint, delivery));
+                self.outbox.set_body(id, places.body);
+            }
+            self.move_in(&write, places, to.journal);
             self.publish_job(write, &mut published.acks);
         }
-        for (endpoint, delivery) in added {
-            self.dropped_deliveries.extend(self.outbox.add(endpoint, delivery));
-        }
-        for delivery in batch.deliveries {
+        for (_, delivery) in batch.deliveries {
             self.dropped_deliveries.extend(self.outbox.replace(delivery));
         }
         for key in batch.forgotten {
@@ -237,6 +253,24 @@ impl Index {
             self.leaving.retain(|leaving| *leaving != key);
         }
         published
+    }
+
+    /// Notes where the payloads are that came with the batch, and lets those go that are not needed
+    /// any more.
+    fn move_in(&mut self, write: &JobWrite, places: JobPlaces, journal: &Journal) {
+        let Some(job) = self.jobs.get_mut(write.key) else { return };
+        if write.row.state == JobState::Removed {
+            journal.release(job.homes.kept().map(|(_, place)| place));
+            return;
+        }
+        if write.clear_chunks
+            && let Some(results) = &mut job.homes.results
+        {
+            results.pages.clear();
+        }
+        let new = places.input.into_iter().chain(places.output);
+        journal.hold(new.filter(|place| place.stays()));
+        job.homes.add(places);
     }
 
     fn publish_job(&mut self, write: JobWrite, acks: &mut Vec<Ack>) {

@@ -2,6 +2,7 @@
 //! a handler that emits single words costs one row per fsync and not one per word. The newest
 //! pages stay in a cache, so that whoever follows a stream rarely reads the disk.
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -11,6 +12,8 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use rusqlite::{Connection, params};
 
+use crate::journal::Journal;
+use crate::journal::segment::Place;
 use crate::row::integer;
 
 /// Bytes after which a page is closed, so that reading one chunk does not read megabytes.
@@ -27,8 +30,24 @@ pub(crate) struct Page {
 }
 
 impl Page {
+    /// A page whose bytes were read; `None` when they are damaged.
+    pub(crate) fn decode(first: u64, bytes: Bytes) -> Option<Self> {
+        Some(Self { first, chunks: decode(bytes)? })
+    }
+
     fn next(&self) -> u64 {
         self.first + self.chunks.len() as u64
+    }
+
+    /// Whether it has the chunk with this index.
+    pub(crate) fn covers(&self, index: u64) -> bool {
+        (self.first..self.next()).contains(&index)
+    }
+
+    /// Its chunks from an index on that it covers.
+    pub(crate) fn from(&self, index: u64) -> ChunkPage {
+        let skip = usize::try_from(index - self.first).unwrap_or(usize::MAX);
+        ChunkPage { first: index, chunks: self.chunks.iter().skip(skip).cloned().collect() }
     }
 }
 
@@ -150,15 +169,35 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Writes a page.
-pub(crate) fn put(db: &Connection, seq: u64, page: &Page) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO chunk (seq, first, body) VALUES (?1, ?2, ?3)";
-    let body = encode(&page.chunks);
-    db.prepare_cached(sql)?.execute(params![integer(seq), integer(page.first), &body[..]])?;
+/// Adds to `begun` what else `query` asks for, as far as `pages` go, of which the first has the next
+/// chunk. Ends early when one has moved to the database meanwhile.
+pub(crate) fn read(
+    journal: &Journal,
+    pages: &[(u64, Place)],
+    query: &Query,
+    begun: ChunkPage,
+) -> io::Result<ChunkPage> {
+    let bytes = begun.chunks.iter().map(Chunk::len).sum();
+    let mut answer = Answer { query, page: begun, bytes, is_full: false };
+    for (first, place) in pages {
+        if answer.wants().is_none_or(|next| next < *first) {
+            break;
+        }
+        let Some(bytes) = journal.read(*place)? else { break };
+        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "a page of chunks");
+        answer.take(&Page::decode(*first, bytes).ok_or_else(damaged)?);
+    }
+    Ok(answer.page)
+}
+
+/// Puts a page, as it lies in the journal, into its table.
+pub(crate) fn put(db: &Connection, seq: u64, first: u64, bytes: &[u8]) -> rusqlite::Result<()> {
+    let sql = "INSERT OR REPLACE INTO chunk (seq, first, body) VALUES (?1, ?2, ?3)";
+    db.prepare_cached(sql)?.execute(params![integer(seq), integer(first), bytes])?;
     Ok(())
 }
 
-/// Reads what `query` asks for.
+/// Reads what `query` asks for, as far as the table has it.
 pub(crate) fn get(db: &Connection, seq: u64, query: &Query) -> rusqlite::Result<ChunkPage> {
     let mut answer = Answer::new(query);
     let mut statement = db.prepare_cached(
@@ -189,7 +228,7 @@ fn damaged(seq: u64) -> rusqlite::Error {
 
 /// Per chunk: length of the output, length of the metrics plus one (0 for none), part index,
 /// part count (0 for a whole chunk), each as a 32-bit big-endian number; then output and metrics.
-fn encode(chunks: &[Chunk]) -> BytesMut {
+pub(crate) fn encode(chunks: &[Chunk]) -> Bytes {
     let bytes = chunks.iter().map(|chunk| HEADER_BYTES + chunk.len()).sum();
     let mut page = BytesMut::with_capacity(bytes);
     for chunk in chunks {
@@ -202,7 +241,7 @@ fn encode(chunks: &[Chunk]) -> BytesMut {
         page.put_slice(chunk.output.as_bytes());
         page.put_slice(metrics);
     }
-    page
+    page.freeze()
 }
 
 fn length(bytes: usize) -> u32 {
@@ -246,7 +285,7 @@ mod tests {
             Chunk { metrics: Some(Json::parse("{}").unwrap()), ..chunk("[2]") },
             Chunk { part: Some(Part { index: 1, count: 2 }), ..chunk("\"x\"") },
         ];
-        let page = encode(&chunks).freeze();
+        let page = encode(&chunks);
         assert_eq!(*decode(page.clone()).unwrap(), chunks);
         for cut in 1..page.len() {
             // A cut on a chunk's border leaves whole chunks; any other is noticed.

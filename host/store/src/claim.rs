@@ -9,6 +9,7 @@ use gristmill_core::record::{ClaimedJob, Lease};
 use gristmill_core::time::Timestamp;
 
 use crate::index::Index;
+use crate::journal::segment::Place;
 use crate::payloads::Payload;
 use crate::slab::JobKey;
 
@@ -24,6 +25,8 @@ pub(crate) struct Claimed {
     execution_timeout_ms: u64,
     ttl_at: Timestamp,
     pub(crate) input: Option<Payload>,
+    /// Where the input is, when it is in the journal.
+    pub(crate) place: Option<Place>,
 }
 
 impl Claimed {
@@ -89,6 +92,7 @@ impl Index {
             execution_timeout_ms: job.execution_timeout_ms,
             ttl_at: job.row.ttl_at,
             input: job.pending.as_ref().and_then(|pending| pending.input.clone()),
+            place: job.homes.input,
         })
     }
 }

@@ -1,4 +1,7 @@
 //! The database file: how it is opened, checked, written and closed. Used by one thread at a time.
+//!
+//! What it holds of jobs the journal had first, so a commit is synced only where the journal is
+//! about to forget, and for the catalog, which is not in the journal.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -6,19 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gristmill_core::delivery::Delivery;
 use gristmill_core::id::NodeId;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, params};
 use uuid::Uuid;
 
-use crate::batch::{Batch, RowWrite};
-use crate::entry::EndpointKey;
+use crate::asks::CatalogRow;
 use crate::error::OpenError;
-use crate::payloads::{Kind, Payload};
-use crate::row::{Fixed, integer};
+use crate::journal::segment::SegmentId;
 use crate::seal::Seal;
-use crate::{catalog, chunks, delivery, payloads, repeat_rows, row, schema};
+use crate::{catalog, schema};
 
 /// Pages of 8 KiB in the write-ahead log after which they are moved into the database (32 MiB).
 /// More makes the move rarer, and a start after a crash longer.
@@ -33,14 +33,25 @@ const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Where the word stands that only the right key opens.
 const SEALED_WORD_PLACE: &str = "meta";
 
+/// Whether a commit waits for the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sync {
+    /// It is on stable storage when it returns.
+    Now,
+    /// A later one will see to that; until then a crash may take it back.
+    Later,
+}
+
 /// The one connection to the one file.
 #[derive(Debug)]
 pub(crate) struct Db {
     connection: Connection,
     /// Pages in the write-ahead log.
     wal_pages: Arc<AtomicU64>,
-    pub(crate) seal: Seal,
+    pub(crate) seal: Arc<Seal>,
     pub(crate) node: NodeId,
+    /// The last segment of the journal that the tables had taken over when the file was opened.
+    pub(crate) settled: SegmentId,
     /// Whether the file was closed in order the last time.
     pub(crate) was_clean: bool,
     pub(crate) file: PathBuf,
@@ -77,9 +88,11 @@ impl Db {
         }
         // The names of the files are to survive as well as what is in them.
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(in_dir)?;
-        let (node, was_clean, sealed): (NodeId, bool, Vec<u8>) =
-            connection.query_row("SELECT node, is_clean, sealed FROM meta", (), |row| {
-                Ok((NodeId(row.get(0)?), row.get(1)?, row.get(2)?))
+        let sql = "SELECT node, is_clean, sealed, settled FROM meta";
+        let (node, was_clean, sealed, settled): (_, bool, Vec<u8>, _) =
+            connection.query_row(sql, (), |row| {
+                let settled = SegmentId(row.get(3)?);
+                Ok((NodeId(row.get(0)?), row.get(1)?, row.get(2)?, settled))
             })?;
         if seal.open_text(&sealed, SEALED_WORD_PLACE).is_none() {
             return Err(OpenError::SecretsKey {
@@ -91,7 +104,10 @@ impl Db {
             quick_check(&connection, &file)?;
         }
         connection.execute("UPDATE meta SET is_clean = 0", ())?;
-        Ok(Self { connection, wal_pages, seal, node, was_clean, file, _lock: lock })
+        // From here on the journal is what is synced; see `transaction`.
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        let seal = Arc::new(seal);
+        Ok(Self { connection, wal_pages, seal, node, settled, was_clean, file, _lock: lock })
     }
 
     /// The connection, to read.
@@ -99,60 +115,61 @@ impl Db {
         &self.connection
     }
 
-    /// Writes a batch as one transaction; it is on stable storage when this returns `Ok`. Answers
-    /// with the deliveries that it has added.
-    pub(crate) fn write(
-        &mut self,
-        batch: &Batch,
-    ) -> rusqlite::Result<Vec<(EndpointKey, Delivery)>> {
-        let db = &self.connection;
-        let transaction = db.unchecked_transaction()?;
-        write_endpoints(db, batch)?;
-        // Table by table, so that neighbouring pages are written together.
-        for job in &batch.jobs {
-            match &job.kind {
-                RowWrite::Insert(new) => row::insert(db, &job.fixed, new, &job.row)?,
-                RowWrite::Update => row::update(db, job.fixed.seq, &job.row)?,
-                RowWrite::Delete { .. } => row::delete(db, job.fixed.seq)?,
-                RowWrite::NeverWas => {}
-            }
+    /// Carries out `write` as one transaction. When `sync` says so it is on stable storage when this
+    /// returns, and everything that was committed before it too.
+    pub(crate) fn transaction<T>(
+        &self,
+        sync: Sync,
+        write: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        if sync == Sync::Now {
+            self.connection.pragma_update(None, "synchronous", "FULL")?;
         }
-        for job in &batch.jobs {
-            let seq = job.fixed.seq;
-            match &job.kind {
-                RowWrite::Insert(new) => {
-                    payloads::put(db, &self.seal, seq, Kind::Input, &new.input)?
-                }
-                RowWrite::Delete { has_output, .. } => payloads::delete(db, seq, *has_output)?,
-                RowWrite::Update | RowWrite::NeverWas => {}
-            }
-            if let Some(body) = job.output.clone() {
-                let output = Payload { body, s3_config: None };
-                payloads::put(db, &self.seal, seq, Kind::Output, &output)?;
-            }
-            let is_gone_with_chunks = matches!(job.kind, RowWrite::Delete { has_chunks: true, .. });
-            if job.clear_chunks || is_gone_with_chunks {
-                chunks::delete(db, seq)?;
-            }
-            for page in &job.pages {
-                chunks::put(db, seq, page)?;
-            }
-        }
-        repeat_rows::write(db, batch)?;
-        let added = write_deliveries(db, &self.seal, batch)?;
-        write_catalog(db, &self.seal, batch)?;
-        #[cfg(test)]
-        if batch.is_broken {
-            return Err(rusqlite::Error::ExecuteReturnedResults);
-        }
+        let transaction = self.connection.unchecked_transaction()?;
+        let answer = write(&self.connection)?;
         transaction.commit()?;
-        Ok(added)
+        if sync == Sync::Now {
+            self.connection.pragma_update(None, "synchronous", "NORMAL")?;
+        }
+        Ok(answer)
+    }
+
+    /// Notes that the tables have taken over all of the journal up to `segment`. On stable storage
+    /// when this returns, with all that they have taken over.
+    pub(crate) fn set_settled(&self, segment: SegmentId) -> rusqlite::Result<()> {
+        self.transaction(Sync::Now, |db| {
+            db.prepare_cached("UPDATE meta SET settled = ?1")?.execute([segment.0])?;
+            Ok(())
+        })
+    }
+
+    /// Writes changes of the catalog.
+    pub(crate) fn write_catalog(&self, rows: &[CatalogRow]) -> rusqlite::Result<()> {
+        self.transaction(Sync::Now, |db| {
+            for entry in rows {
+                match &entry.body {
+                    Some(body) => db
+                        .prepare_cached(
+                            "INSERT OR REPLACE INTO catalog (kind, name, body) VALUES (?1, ?2, ?3)",
+                        )?
+                        .execute(params![
+                            entry.kind,
+                            entry.name,
+                            catalog::seal(&self.seal, entry, body)
+                        ])?,
+                    None => db
+                        .prepare_cached("DELETE FROM catalog WHERE kind = ?1 AND name = ?2")?
+                        .execute(params![entry.kind, entry.name])?,
+                };
+            }
+            Ok(())
+        })
     }
 
     /// Moves pages from the write-ahead log into the database, if there are many.
-    pub(crate) fn checkpoint(&self) -> rusqlite::Result<()> {
+    pub(crate) fn checkpoint_wal(&self) -> rusqlite::Result<()> {
         if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES {
-            self.checkpoint_now()?;
+            self.checkpoint_wal_now()?;
         }
         Ok(())
     }
@@ -172,12 +189,12 @@ impl Db {
             while rows.next()?.is_some() {}
         }
         if self.wal_pages.load(Ordering::Relaxed) > 0 {
-            self.checkpoint_now()?;
+            self.checkpoint_wal_now()?;
         }
         Ok(is_wasteful)
     }
 
-    fn checkpoint_now(&self) -> rusqlite::Result<()> {
+    fn checkpoint_wal_now(&self) -> rusqlite::Result<()> {
         self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()))?;
         self.wal_pages.store(0, Ordering::Relaxed);
         Ok(())
@@ -185,78 +202,14 @@ impl Db {
 
     /// Marks the file as closed in order.
     pub(crate) fn close(self) -> rusqlite::Result<()> {
-        self.connection.execute("UPDATE meta SET is_clean = 1", ())?;
+        self.transaction(Sync::Now, |db| db.execute("UPDATE meta SET is_clean = 1", ()))?;
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
         self.connection.close().map_err(|(_, error)| error)
     }
 }
 
-fn write_endpoints(db: &Connection, batch: &Batch) -> rusqlite::Result<()> {
-    for (key, name) in &batch.endpoints {
-        db.prepare_cached(
-            "INSERT INTO endpoint (seq, name, completed, failed, retried) VALUES (?1, ?2, 0, 0, 0)",
-        )?
-        .execute(params![integer(key.0), name])?;
-    }
-    for (key, counts) in &batch.counts {
-        db.prepare_cached(
-            "UPDATE endpoint SET completed = completed + ?2, failed = failed + ?3, \
-             retried = retried + ?4 WHERE seq = ?1",
-        )?
-        .execute(params![
-            integer(key.0),
-            integer(counts.completed),
-            integer(counts.failed),
-            integer(counts.retried)
-        ])?;
-    }
-    for key in &batch.forgotten {
-        db.prepare_cached("DELETE FROM endpoint WHERE seq = ?1")?.execute([integer(key.0)])?;
-    }
-    Ok(())
-}
-
-/// Comes after the jobs' rows, which it reads.
-fn write_deliveries(
-    db: &Connection,
-    seal: &Seal,
-    batch: &Batch,
-) -> rusqlite::Result<Vec<(EndpointKey, Delivery)>> {
-    let mut added = Vec::new();
-    for job in &batch.jobs {
-        if let Some(new) = &job.delivery {
-            let Fixed { seq, endpoint, .. } = job.fixed;
-            let delivery = delivery::add(db, seal, seq, endpoint, new)?;
-            added.extend(delivery.map(|delivery| (endpoint, delivery)));
-        }
-    }
-    for delivery in &batch.deliveries {
-        delivery::update(db, delivery)?;
-    }
-    for id in &batch.dropped_deliveries {
-        delivery::delete(db, *id)?;
-    }
-    Ok(added)
-}
-
-fn write_catalog(db: &Connection, seal: &Seal, batch: &Batch) -> rusqlite::Result<()> {
-    for entry in &batch.catalog {
-        match &entry.body {
-            Some(body) => db
-                .prepare_cached(
-                    "INSERT OR REPLACE INTO catalog (kind, name, body) VALUES (?1, ?2, ?3)",
-                )?
-                .execute(params![entry.kind, entry.name, catalog::seal(seal, entry, body)])?,
-            None => db
-                .prepare_cached("DELETE FROM catalog WHERE kind = ?1 AND name = ?2")?
-                .execute(params![entry.kind, entry.name])?,
-        };
-    }
-    Ok(())
-}
-
 /// The directory holds secrets: submissions may carry credentials.
-fn make_private_dir(dir: &Path) -> io::Result<()> {
+pub(crate) fn make_private_dir(dir: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -340,7 +293,7 @@ fn create(db: &mut Connection, seal: &Seal) -> rusqlite::Result<()> {
     let transaction = db.transaction()?;
     transaction.execute_batch(schema::TABLES)?;
     transaction.execute(
-        "INSERT INTO meta (id, node, is_clean, sealed) VALUES (1, ?1, 1, ?2)",
+        "INSERT INTO meta (id, node, is_clean, sealed, settled) VALUES (1, ?1, 1, ?2, 0)",
         params![u16::from_be_bytes([high, low]), seal.seal(b"gristmill", SEALED_WORD_PLACE)],
     )?;
     transaction.pragma_update(None, "application_id", schema::APPLICATION_ID)?;

@@ -184,7 +184,7 @@ fn carry_out(
             }
             // The batch makes a delivery of it, if the job does not go or wait again before.
             Effect::SendWebhook => {
-                let has_webhook = job.has_webhook;
+                let has_webhook = job.webhook.is_some();
                 change(job).sends_webhook = has_webhook;
             }
             // The batch deletes the rows of a job that is REMOVED.
@@ -227,11 +227,11 @@ fn lifetime(job: &mut Job) -> &mut Lifetime {
 /// Forgets what the last attempt left. A COMPLETED job is never queued again, so there is no
 /// output to forget.
 fn clear_result(job: &mut Job) {
+    let had_chunks = job.row.chunk_count() > 0;
     job.row.attempt = None;
-    let chunks_on_disk = std::mem::take(&mut job.stored.chunks);
     if let Some(pending) = &mut job.pending {
         pending.change.chunks.clear();
-        pending.change.clear_chunks |= chunks_on_disk;
+        pending.change.clear_chunks |= had_chunks;
         pending.change.rewind = true;
     }
 }

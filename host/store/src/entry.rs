@@ -1,6 +1,7 @@
 //! One job in memory: what has been decided about it, what clients may see of it, and what is on
 //! its way to the disk.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use gristmill_core::id::{EndpointId, JobId, OwnerId, WorkerId};
@@ -11,7 +12,9 @@ use gristmill_core::record::{Chunk, JobRecord};
 use gristmill_core::time::Timestamp;
 use tokio::sync::oneshot;
 
-use crate::payloads::Payload;
+use crate::journal::image::JobPlaces;
+use crate::journal::segment::Place;
+use crate::payloads::{Kind, Payload};
 
 /// The number of an endpoint in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,10 +31,12 @@ pub(crate) struct Job {
     pub(crate) seq: u64,
     pub(crate) endpoint: EndpointKey,
     pub(crate) low_priority: bool,
-    /// Whether to tell somebody when it ends; the address is in its row on disk only.
-    pub(crate) has_webhook: bool,
-    /// Which rows exist, or will once the batch on its way is committed.
+    /// Whom to tell when it ends.
+    pub(crate) webhook: Option<Arc<str>>,
+    /// Which rows the database may have.
     pub(crate) stored: Stored,
+    /// Which of its visible payloads are in the journal.
+    pub(crate) homes: Homes,
     pub(crate) created_at: Timestamp,
     pub(crate) retention_ms: u64,
     pub(crate) execution_timeout_ms: u64,
@@ -43,12 +48,82 @@ pub(crate) struct Job {
     pub(crate) pending: Option<Box<Pending>>,
 }
 
-/// Which rows of a job exist.
+/// Which rows the database may have of a job: all that it has, and perhaps more.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Stored {
+    /// The job's and its input's.
     pub(crate) job: bool,
     pub(crate) output: bool,
     pub(crate) chunks: bool,
+}
+
+/// The visible payloads of a job that are in the journal. What is not here is in the database.
+#[derive(Debug, Default)]
+pub(crate) struct Homes {
+    pub(crate) input: Option<Place>,
+    pub(crate) results: Option<Box<ResultHomes>>,
+}
+
+/// What attempts have left in the journal.
+#[derive(Debug, Default)]
+pub(crate) struct ResultHomes {
+    pub(crate) output: Option<Place>,
+    /// Pages of chunks by the index of their first, ascending; those in the database come before.
+    pub(crate) pages: Vec<(u64, Place)>,
+}
+
+impl Homes {
+    pub(crate) fn output(&self) -> Option<Place> {
+        self.results.as_ref()?.output
+    }
+
+    pub(crate) fn pages(&self) -> &[(u64, Place)] {
+        self.results.as_ref().map_or(&[], |results| &results.pages)
+    }
+
+    pub(crate) fn results_mut(&mut self) -> &mut ResultHomes {
+        self.results.get_or_insert_default()
+    }
+
+    /// Adds what came with a batch.
+    pub(crate) fn add(&mut self, places: JobPlaces) {
+        self.input = places.input.or(self.input);
+        if places.output.is_some() || !places.pages.is_empty() {
+            let results = self.results_mut();
+            results.output = places.output.or(results.output);
+            results.pages.extend(places.pages);
+        }
+    }
+
+    /// Takes back that a payload is at `place`. False when it is not.
+    pub(crate) fn leave(&mut self, kind: Kind, place: Place) -> bool {
+        let home = match (kind, &mut self.results) {
+            (Kind::Input, _) => &mut self.input,
+            (Kind::Output, Some(results)) => &mut results.output,
+            (Kind::Output, None) => return false,
+        };
+        home.take_if(|home| *home == place).is_some()
+    }
+
+    /// Gives memory back that is not needed any more.
+    pub(crate) fn tidy(&mut self) {
+        self.results.take_if(|results| results.output.is_none() && results.pages.is_empty());
+    }
+
+    /// Where `some`, the pages of one batch, stand among the pages.
+    pub(crate) fn find_pages(&self, some: &[(u64, Place)]) -> Option<Range<usize>> {
+        let (first, _) = some.first()?;
+        let at = self.pages().partition_point(|(index, _)| index < first);
+        let range = at..at + some.len();
+        (self.pages().get(range.clone())? == some).then_some(range)
+    }
+
+    /// Those that stay in the journal, and are held there.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (Kind, Place)> {
+        let input = self.input.map(|place| (Kind::Input, place));
+        let output = self.output().map(|place| (Kind::Output, place));
+        input.into_iter().chain(output).filter(|(_, place)| place.stays())
+    }
 }
 
 /// What may change in a job's row.
@@ -101,7 +176,7 @@ pub(crate) struct Change {
     /// The columns that never change again, when the row is new.
     pub(crate) insert: Option<Box<NewRow>>,
     pub(crate) output: Option<Json>,
-    /// Delete the chunks on disk, before `chunks` are written.
+    /// The chunks of an earlier attempt go, before `chunks` are written.
     pub(crate) clear_chunks: bool,
     /// The stream's read position starts again with this change.
     pub(crate) rewind: bool,
@@ -122,7 +197,7 @@ pub(crate) struct Change {
 pub(crate) struct NewRow {
     pub(crate) owner: OwnerId,
     pub(crate) ttl_ms: u64,
-    pub(crate) webhook: Option<String>,
+    pub(crate) webhook: Option<Arc<str>>,
     pub(crate) input: Payload,
     pub(crate) idempotency: Option<Idempotency>,
 }
@@ -176,6 +251,12 @@ impl Job {
     /// Like [`visible`](Self::visible), and `None` once the job's time is over.
     pub(crate) fn visible_at(&self, now: Timestamp) -> Option<&Row> {
         self.visible().filter(|row| row.purge_at(self.retention_ms) > now)
+    }
+
+    /// Whether its removal is on its way to the journal.
+    pub(crate) fn is_being_removed(&self) -> bool {
+        let is_taken = self.pending.as_ref().is_some_and(|pending| !pending.is_dirty);
+        self.row.state == JobState::Removed && is_taken
     }
 
     pub(crate) fn purge_at(&self) -> Timestamp {

@@ -62,9 +62,29 @@ pub enum OpenError {
     /// The database refused a statement.
     #[error("job store: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// The writer thread cannot be started.
-    #[error("start the store's writer thread: {0}")]
+    /// The journal cannot be opened, or is damaged.
+    #[error("journal: {0}")]
+    Journal(#[from] io::Error),
+    /// A write failed while the store was being repaired.
+    #[error("job store: {0}")]
+    Repair(String),
+    /// The store's threads cannot be started.
+    #[error("start the store's threads: {0}")]
     Thread(io::Error),
+}
+
+/// Why the store cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The journal cannot be read or written.
+    #[error("journal: {0}")]
+    Journal(#[from] io::Error),
+    /// The database refused a statement.
+    #[error("database: {0}")]
+    Database(#[from] rusqlite::Error),
+    /// The other thread of the store has ended.
+    #[error("the store has ended")]
+    Ended,
 }
 
 /// What opening a data directory found.

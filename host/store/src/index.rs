@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use gristmill_core::delivery::DeliveryId;
 use gristmill_core::id::{EndpointId, JobId};
@@ -19,11 +20,12 @@ use gristmill_core::record::{JobCounts, NewJob};
 use gristmill_core::store::{StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 
-use crate::asks::{ChunkQuestion, Read, Write};
+use crate::asks::{Ask, ChunkQuestion, Write};
 use crate::backlog::{Backlog, Urgency};
 use crate::chunks::Query;
-use crate::entry::{Ack, Change, EndpointKey, Job, NewRow, Pending, Row, Stored};
+use crate::entry::{Ack, Change, EndpointKey, Homes, Job, NewRow, Pending, Row, Stored};
 use crate::expiry::Expiry;
+use crate::journal::segment::Place;
 use crate::outbox::Outbox;
 use crate::payloads::Payload;
 use crate::ready::Ready;
@@ -34,6 +36,9 @@ use crate::sweep::Sweep;
 /// Most jobs that are looked at for a list under one hold of the lock: 50 µs.
 const LOOKS_MAX: usize = 1_000;
 
+/// Most pages of chunks that are read for one answer.
+const PAGES_MAX: usize = 256;
+
 /// Whether the store takes work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -41,6 +46,8 @@ pub(crate) enum Phase {
     Open,
     /// No; what was asked for is still done.
     Closing,
+    /// No; all that was asked for is in the journal.
+    Drained,
     /// No, and what was asked for is not done either.
     Closed,
 }
@@ -57,8 +64,10 @@ pub(crate) struct Index {
     pub(crate) expiry: Expiry,
     /// What the writer has to write.
     pub(crate) backlog: Backlog,
-    /// What the writer has to read. Bounded by one entry for each caller.
-    pub(crate) reads: Vec<Read>,
+    /// What the database is asked for. Bounded by one entry for each caller.
+    pub(crate) asks: Vec<Ask>,
+    /// Whether the database's thread waits for the batch that is on its way.
+    pub(crate) is_commit_awaited: bool,
     /// What the writer has to remove, slice by slice.
     pub(crate) sweeps: VecDeque<Sweep>,
     /// Endpoints that are being deleted.
@@ -100,6 +109,19 @@ impl Endpoint {
     }
 }
 
+/// Where chunks are.
+#[derive(Debug)]
+pub(crate) struct FoundChunks {
+    /// The number of the job's rows.
+    pub(crate) seq: u64,
+    pub(crate) claim: u32,
+    pub(crate) query: Query,
+    /// Whether the first of them is in the database, or nowhere.
+    pub(crate) begins_in_database: bool,
+    /// The pages in the journal that have what is not in the database.
+    pub(crate) pages: Vec<(u64, Place)>,
+}
+
 /// Tell the dispatcher, once the lock is released.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
@@ -126,7 +148,8 @@ impl Index {
             names: HashMap::new(),
             expiry: Expiry::default(),
             backlog: Backlog::default(),
-            reads: Vec::new(),
+            asks: Vec::new(),
+            is_commit_awaited: false,
             sweeps: VecDeque::new(),
             leaving: Vec::new(),
             outbox: Outbox::default(),
@@ -207,14 +230,14 @@ impl Index {
             let forgotten = self.repeats.remember(endpoint, key, first);
             self.forgotten_repeats = forgotten.or(self.forgotten_repeats);
         }
+        let webhook: Option<Arc<str>> = job.webhook.map(Into::into);
         let insert = NewRow {
             owner: job.owner,
             ttl_ms: job.policy.ttl_ms,
-            webhook: job.webhook,
+            webhook: webhook.clone(),
             input: input.clone(),
             idempotency: job.idempotency,
         };
-        let has_webhook = insert.webhook.is_some();
         let change = Change {
             insert: Some(Box::new(insert)),
             operations: 1,
@@ -229,8 +252,9 @@ impl Index {
             seq: self.last_seq,
             endpoint,
             low_priority,
-            has_webhook,
+            webhook,
             stored: Stored::default(),
+            homes: Homes::default(),
             created_at: now,
             retention_ms: job.retention_ms,
             execution_timeout_ms: job.policy.execution_timeout_ms,
@@ -278,6 +302,22 @@ impl Index {
         }
     }
 
+    /// Takes a job out again, as if it had never been restored.
+    pub(crate) fn unrestore(&mut self, id: JobId) -> Option<Job> {
+        let key = self.by_id.remove(&id)?;
+        let job = self.jobs.remove(key)?;
+        self.visible_jobs -= 1;
+        self.expiry.remove(job.purge_at(), key);
+        if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
+            endpoint.count_status(job.row.state.status(), None);
+            endpoint.history.remove(&job.seq);
+            if job.row.state == JobState::InQueue {
+                endpoint.ready.remove(job.low_priority, job.row.place);
+            }
+        }
+        Some(job)
+    }
+
     /// Resolves `ack` once everything decided so far about the job is on disk and visible.
     pub(crate) fn ack_job(&mut self, key: JobKey, ack: Ack) {
         match self.jobs.get_mut(key).and_then(|job| job.pending.as_mut()) {
@@ -304,11 +344,7 @@ impl Index {
     }
 
     /// Where the visible chunks are that `ask` wants: the job's rows, its claim, and the query.
-    pub(crate) fn chunk_query(
-        &self,
-        ask: &ChunkQuestion,
-        now: Timestamp,
-    ) -> Option<(u64, u32, Query)> {
+    pub(crate) fn chunk_query(&self, ask: &ChunkQuestion, now: Timestamp) -> Option<FoundChunks> {
         let (_, job) = self.find(ask.id)?;
         let row = job.visible_at(now)?;
         let query = Query {
@@ -317,7 +353,16 @@ impl Index {
             bytes_max: ask.bytes_max,
             count_max: ask.count_max,
         };
-        Some((job.seq, row.last_claim.0, query))
+        let pages = job.homes.pages();
+        let before = pages.partition_point(|(first, _)| *first <= ask.from);
+        let pages = pages.iter().skip(before.saturating_sub(1)).take(PAGES_MAX).copied();
+        Some(FoundChunks {
+            seq: job.seq,
+            claim: row.last_claim.0,
+            query,
+            begins_in_database: before == 0,
+            pages: pages.collect(),
+        })
     }
 
     /// What clients see of an endpoint's counts, those of a half-deleted one of the name included.

@@ -1,32 +1,44 @@
-//! The durable job store of Gristmill, on SQLite.
+//! The durable job store of Gristmill: a journal in front of SQLite.
 //!
-//! [`SqliteStore`] keeps jobs and the catalog in one file that one thread writes, with group
-//! commit. [`MemoryStore`] keeps the same promises without a disk, for tests.
+//! [`SqliteStore`] keeps jobs and the catalog in one data directory, with group commit.
+//! [`MemoryStore`] keeps the same promises without a disk, for tests.
 //!
 //! # How it works
 //! * Every call decides at once, in memory, under one lock ([`index`], [`decide`], [`claim`]): by
 //!   `JobState::apply`, on the state that has been decided, on disk or not.
 //! * The writer thread ([`writer`]) takes the newest state of each job that has changed since the
-//!   last commit ([`batch`]), so that a job that came, ran and ended meanwhile is one row. It
-//!   writes them as one transaction ([`db`]), makes them visible, and answers those who wait.
+//!   last commit ([`batch`]), so that a job that came, ran and ended meanwhile is one entry. It
+//!   writes them into the [`journal`], as one frame with one sync, makes them visible, and answers
+//!   those who wait.
 //! * What was decided first is on disk no later than what was decided after it. Whoever loses a
 //!   race is answered once the winner's change is on disk.
+//! * The journal's files are used again and again. Before that, the database's thread ([`database`])
+//!   takes over what is still needed of the oldest ([`checkpoint`]); most jobs are gone by then.
+//!   Large payloads stay in the journal's files as long as their job ([`compaction`] sees to it
+//!   that they do not keep too many).
 //! * Everything that waits is bounded: payloads by [`Settings::write_buffer_bytes`], changes of
-//!   jobs by one for each job, the rest by one for each caller.
-//! * When the store is opened, one scan fills the memory, and what the end of the last process
-//!   has left behind is repaired ([`recover`]).
+//!   jobs by one for each job, the rest by one for each caller, the journal by
+//!   [`Settings::journal_bytes`].
+//! * When the store is opened, a scan of the tables fills the memory, the rest of the journal is
+//!   played over it, and what the end of the last process has left behind is repaired
+//!   ([`recover`]).
 //!
-//! **Invariants.** `schema.rs`, `db.rs`, `row.rs`, `payloads.rs`, `chunks.rs`, `delivery.rs`,
-//! `repeat_rows.rs`, `catalog.rs` and `recover.rs` are the only files that speak SQL. A job's state
-//! changes in `decide.rs` only. Nothing here
-//! starts a tokio task. After a failed commit nothing in memory is believed any more.
+//! **Invariants.** The tables, and over them the journal from the last settled segment on, are the
+//! truth. `schema.rs`, `db.rs`, `row.rs`, `payloads.rs`, `chunks.rs`, `delivery.rs`,
+//! `repeat_rows.rs`, `catalog.rs`, `checkpoint.rs` and `recover.rs` are the only files that speak
+//! SQL. A job's state changes in `decide.rs` only. Nothing here starts a tokio task, but to read a
+//! large payload. After a failed commit nothing in memory is believed any more.
 
 mod asks;
 mod backlog;
 mod batch;
 mod catalog;
+mod checkpoint;
 mod chunks;
 mod claim;
+mod compaction;
+mod compose;
+mod database;
 mod db;
 mod decide;
 mod delivery;
@@ -34,6 +46,7 @@ mod entry;
 mod error;
 mod expiry;
 mod index;
+mod journal;
 mod memory;
 mod outbox;
 mod payloads;

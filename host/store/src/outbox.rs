@@ -8,6 +8,8 @@ use gristmill_core::delivery::{
 };
 use gristmill_core::time::Timestamp;
 
+use crate::journal::segment::Place;
+
 /// The deliveries of all endpoints; `K` is what tells endpoints apart.
 #[derive(Debug)]
 pub(crate) struct Outbox<K> {
@@ -24,6 +26,8 @@ pub(crate) struct Outbox<K> {
 struct Row<K> {
     endpoint: K,
     delivery: Delivery,
+    /// Where the body is, while it is in the journal.
+    body: Option<Place>,
 }
 
 /// The deliveries of one endpoint.
@@ -80,8 +84,26 @@ impl<K: Ord + Clone> Outbox<K> {
             log.all.remove(id);
             self.rows.remove(id);
         }
-        self.rows.insert(id, Row { endpoint, delivery });
+        self.rows.insert(id, Row { endpoint, delivery, body: None });
         dropped
+    }
+
+    /// Notes where the delivery's body is; `None`: in the database.
+    pub(crate) fn set_body(&mut self, id: DeliveryId, place: Option<Place>) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.body = place;
+        }
+    }
+
+    /// Where the body of a delivery is that is on its way; the inner `None`: in the database.
+    pub(crate) fn body(&self, id: DeliveryId) -> Option<Option<Place>> {
+        let row = self.rows.get(&id)?;
+        matches!(row.delivery.state, DeliveryState::Pending { .. }).then_some(row.body)
+    }
+
+    /// Whose delivery it is.
+    pub(crate) fn endpoint_of(&self, id: DeliveryId) -> Option<K> {
+        self.rows.get(&id).map(|row| row.endpoint.clone())
     }
 
     /// Puts the delivery in the place of the pending one with its number, if there is one. Returns
@@ -89,7 +111,10 @@ impl<K: Ord + Clone> Outbox<K> {
     pub(crate) fn replace(&mut self, delivery: Delivery) -> Vec<DeliveryId> {
         let Some(row) = self.rows.remove(&delivery.id) else { return Vec::new() };
         self.unschedule(&row.delivery);
-        self.add(row.endpoint, delivery)
+        let (id, body) = (delivery.id, row.body);
+        let dropped = self.add(row.endpoint, delivery);
+        self.set_body(id, body);
+        dropped
     }
 
     /// Forgets what belongs to an endpoint. Returns what there was.

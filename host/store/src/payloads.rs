@@ -1,9 +1,10 @@
-//! Inputs and outputs: rows of their own, so that a change of state does not rewrite them, and a
-//! cache in front. Everything else in this crate handles payloads through this file only; large
-//! ones can move out of the database without being noticed.
+//! Inputs and outputs: first in the journal, where large ones stay. Small ones that outlive their
+//! segment become rows of their own, so that a change of state does not rewrite them. A cache is in
+//! front of the rows.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use gristmill_core::payload::Json;
 use gristmill_core::record::S3Config;
 use quick_cache::Weighter;
@@ -11,6 +12,7 @@ use quick_cache::sync::Cache;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::journal::segment::{Place, SegmentId};
 use crate::row::{integer, invalid};
 use crate::seal::Seal;
 
@@ -40,8 +42,22 @@ pub(crate) enum Kind {
     Output,
 }
 
-/// The payloads that were written or read last, up to a number of bytes. Misses cost a wait for
-/// the writer thread.
+impl Kind {
+    /// Codes are on disk and stay as they are.
+    fn code(self) -> u8 {
+        match self {
+            Self::Input => 0,
+            Self::Output => 1,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        [Self::Input, Self::Output].into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+/// The payloads that were written or read last, up to a number of bytes. Misses cost a
+/// system call for what is in the journal, else a wait for the database.
 pub(crate) struct PayloadCache(Cache<(u64, Kind), Payload, Size>);
 
 #[derive(Debug, Clone)]
@@ -81,29 +97,56 @@ impl PayloadCache {
     }
 }
 
-/// Writes the payload of a job that has none of the kind yet.
-pub(crate) fn put(
-    db: &Connection,
-    seal: &Seal,
-    seq: u64,
-    kind: Kind,
-    payload: &Payload,
-) -> rusqlite::Result<()> {
-    let body = payload.body.as_str().as_bytes();
-    match kind {
-        Kind::Input => {
-            let s3 = payload.s3_config.as_ref().map(|s3| {
-                let text = serde_json::to_vec(s3.as_ref()).expect("a struct of strings is JSON");
-                seal.seal(&text, &s3_place(seq))
-            });
-            db.prepare_cached("INSERT INTO input (seq, body, s3) VALUES (?1, ?2, ?3)")?
-                .execute(params![integer(seq), body, s3])?
-        }
-        Kind::Output => db
-            .prepare_cached("INSERT INTO output (seq, body) VALUES (?1, ?2)")?
-            .execute(params![integer(seq), body])?,
-    };
-    Ok(())
+/// An input as it lies in the journal: the body, then the object-storage settings under the seal,
+/// then the length of these. One place names all of it, and the body is not copied.
+#[derive(Debug)]
+pub(crate) struct InputBytes {
+    pub(crate) body: Bytes,
+    pub(crate) rest: Bytes,
+}
+
+/// Bytes of the length at the end of an input.
+const LENGTH_BYTES: usize = 4;
+
+impl InputBytes {
+    pub(crate) fn of(input: &Payload, seal: &Seal, seq: u64) -> Self {
+        let sealed = input.s3_config.as_ref().map_or_else(Vec::new, |s3| {
+            let text = serde_json::to_vec(s3.as_ref()).expect("a struct of strings is JSON");
+            seal.seal(&text, &s3_place(seq))
+        });
+        let length = u32::try_from(sealed.len()).expect("settings are smaller than a submission");
+        let rest = [&sealed[..], &length.to_le_bytes()].concat().into();
+        Self { body: input.body.as_bytes().clone(), rest }
+    }
+
+    /// The body and the sealed settings, if there are any.
+    pub(crate) fn split(bytes: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+        let (bytes, length) = bytes.split_last_chunk::<LENGTH_BYTES>()?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+        let (body, sealed) = bytes.split_at_checked(bytes.len().checked_sub(length)?)?;
+        Some((body, (!sealed.is_empty()).then_some(sealed)))
+    }
+
+    /// The body alone.
+    pub(crate) fn read_body(bytes: &Bytes) -> Option<Json> {
+        let (body, _) = Self::split(bytes)?;
+        Some(Json::from_stored(bytes.slice_ref(body)))
+    }
+
+    /// The way back; `None` when the bytes are not what was written.
+    pub(crate) fn read(bytes: &Bytes, seal: &Seal, seq: u64) -> Option<Payload> {
+        let (body, sealed) = Self::split(bytes)?;
+        let s3_config = match sealed {
+            Some(sealed) => Some(open_s3(sealed, seal, seq)?),
+            None => None,
+        };
+        Some(Payload { body: Json::from_stored(bytes.slice_ref(body)), s3_config })
+    }
+}
+
+fn open_s3(sealed: &[u8], seal: &Seal, seq: u64) -> Option<Arc<S3Config>> {
+    let text = seal.open_text(sealed, &s3_place(seq))?;
+    serde_json::from_slice(&text).ok().map(Arc::new)
 }
 
 /// Where the object-storage settings of a job stand.
@@ -111,7 +154,56 @@ fn s3_place(seq: u64) -> String {
     format!("input.s3 {seq}")
 }
 
-/// Reads a payload; `None` when the job has none of the kind.
+/// Puts an input or output, as it lies in the journal, into its table.
+pub(crate) fn put(db: &Connection, seq: u64, kind: Kind, bytes: &[u8]) -> rusqlite::Result<()> {
+    match kind {
+        Kind::Input => {
+            let broken = || invalid(1, Type::Blob, "an input in the journal has no end");
+            let (body, s3) = InputBytes::split(bytes).ok_or_else(broken)?;
+            db.prepare_cached("INSERT OR REPLACE INTO input (seq, body, s3) VALUES (?1, ?2, ?3)")?
+                .execute(params![integer(seq), body, s3])?
+        }
+        Kind::Output => db
+            .prepare_cached("INSERT OR REPLACE INTO output (seq, body) VALUES (?1, ?2)")?
+            .execute(params![integer(seq), bytes])?,
+    };
+    Ok(())
+}
+
+/// Notes where in the journal an input or output stays.
+pub(crate) fn keep(db: &Connection, seq: u64, kind: Kind, place: Place) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO kept (seq, kind, segment, at, len) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .execute(params![integer(seq), kind.code(), place.segment.0, place.at, place.len])?;
+    Ok(())
+}
+
+/// Forgets where it was.
+pub(crate) fn unkeep(db: &Connection, seq: u64, kind: Kind) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM kept WHERE seq = ?1 AND kind = ?2")?
+        .execute(params![integer(seq), kind.code()])?;
+    Ok(())
+}
+
+/// Hands the number of the job and the place of each payload that stays in the journal to `take`.
+pub(crate) fn load_kept(
+    db: &Connection,
+    mut take: impl FnMut(u64, Kind, Place),
+) -> rusqlite::Result<()> {
+    let mut statement = db.prepare("SELECT seq, kind, segment, at, len FROM kept")?;
+    let mut rows = statement.query(())?;
+    while let Some(row) = rows.next()? {
+        let seq = row.get::<_, i64>(0)?.unsigned_abs();
+        let kind = Kind::from_code(row.get(1)?);
+        let kind = kind.ok_or_else(|| invalid(1, Type::Integer, "unknown kind of payload"))?;
+        let place = Place { segment: SegmentId(row.get(2)?), at: row.get(3)?, len: row.get(4)? };
+        take(seq, kind, place);
+    }
+    Ok(())
+}
+
+/// Reads a payload from its table; `None` when it is not there.
 pub(crate) fn get(
     db: &Connection,
     seal: &Seal,
@@ -124,14 +216,9 @@ pub(crate) fn get(
     };
     db.prepare_cached(sql)?
         .query_row(params![integer(seq)], |row| {
+            let broken = || invalid(1, Type::Blob, "the seal is broken");
             let s3_config = match row.get_ref(1)?.as_blob_or_null()? {
-                Some(sealed) => {
-                    let text = seal.open_text(sealed, &s3_place(seq));
-                    let text = text.ok_or_else(|| invalid(1, Type::Blob, "the seal is broken"))?;
-                    let s3: S3Config = serde_json::from_slice(&text)
-                        .map_err(|error| invalid(1, Type::Blob, error))?;
-                    Some(Arc::new(s3))
-                }
+                Some(sealed) => Some(open_s3(sealed, seal, seq).ok_or_else(broken)?),
                 None => None,
             };
             Ok(Payload { body: Json::from_stored(row.get::<_, Vec<u8>>(0)?), s3_config })
@@ -139,9 +226,10 @@ pub(crate) fn get(
         .optional()
 }
 
-/// Deletes what was put for the job.
+/// Deletes what the tables may have of the job.
 pub(crate) fn delete(db: &Connection, seq: u64, has_output: bool) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM input WHERE seq = ?1")?.execute(params![integer(seq)])?;
+    db.prepare_cached("DELETE FROM kept WHERE seq = ?1")?.execute(params![integer(seq)])?;
     if has_output {
         db.prepare_cached("DELETE FROM output WHERE seq = ?1")?.execute(params![integer(seq)])?;
     }

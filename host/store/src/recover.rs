@@ -1,9 +1,13 @@
 //! From the disk to the index, when a store is opened.
 //!
-//! One scan fills the index. Then what the end of the last process left behind is decided like
+//! A scan of the tables fills the index, and the part of the journal that they have not taken over
+//! is played over it. Then what the end of the last process left behind is decided like
 //! any other event, and written before anybody is served: jobs past their time go, and jobs that
 //! ran are queued again or given up. A job that is queued again keeps its place: it has waited
 //! longer than all that came after it.
+
+use std::collections::HashMap;
+use std::io;
 
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::{JobEvent, JobState};
@@ -14,35 +18,116 @@ use rusqlite::Connection;
 use rusqlite::types::Type;
 use tokio::sync::oneshot;
 
-use crate::db::Db;
-use crate::entry::EndpointKey;
-use crate::error::{OpenError, Recovery};
+use crate::db::{Db, Sync};
+use crate::entry::{EndpointKey, Homes, Job};
+use crate::error::{Failure, OpenError, Recovery};
 use crate::index::{Endpoint, Index};
+use crate::journal::image::{JobImage, JobPlaces, StateImage};
+use crate::journal::{self, Journal, Segment};
+use crate::payloads::Kind;
 use crate::sweep::Sweep;
-use crate::{catalog, delivery, repeat_rows, row};
+use crate::{catalog, checkpoint, delivery, payloads, repeat_rows, row};
 
-/// Reads everything but the payloads. Cost: about a microsecond for each job.
-pub(crate) fn load(db: &Db) -> Result<Index, OpenError> {
+/// Reads everything but the payloads: the tables, and over them the journal from where they end.
+/// Answers also with the journal's end. Cost: about a microsecond for each job.
+pub(crate) fn load(
+    db: &Db,
+    journal: &Journal,
+    unsettled: &[Segment],
+) -> Result<(Index, u32), OpenError> {
     let mut index = Index::new();
-    let damaged = |error: rusqlite::Error| match error {
+    let damaged = |details: String| OpenError::Damaged { file: db.file.clone(), details };
+    let of_journal = |error: Failure| match error {
+        Failure::Journal(error) if error.kind() != io::ErrorKind::InvalidData => {
+            OpenError::Directory { dir: journal.dir().to_owned(), source: error }
+        }
+        Failure::Database(error) => error.into(),
+        error => OpenError::Damaged { file: journal.dir().to_owned(), details: error.to_string() },
+    };
+    let of_tables = |error: rusqlite::Error| match error {
         rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::InvalidColumnType(..)
-        | rusqlite::Error::IntegralValueOutOfRange(..) => {
-            OpenError::Damaged { file: db.file.clone(), details: error.to_string() }
-        }
+        | rusqlite::Error::IntegralValueOutOfRange(..) => damaged(error.to_string()),
         error => error.into(),
     };
-    load_endpoints(db.connection(), &mut index).map_err(damaged)?;
-    load_jobs(db.connection(), &mut index).map_err(damaged)?;
-    repeat_rows::load(db.connection(), &mut index).map_err(damaged)?;
-    load_deliveries(db.connection(), &mut index).map_err(damaged)?;
-    for body in catalog::read(db.connection(), &db.seal).map_err(damaged)? {
-        catalog::parse(&body).map_err(|error| OpenError::Damaged {
-            file: db.file.clone(),
-            details: format!("a catalog entry cannot be read: {error}"),
-        })?;
+    // What is no job's is brought into the tables first, and read from there.
+    let end = db
+        .transaction(Sync::Later, |db| {
+            Ok(journal::replay(unsettled, |id, frame| {
+                let image = checkpoint::image(frame)?;
+                let places = checkpoint::places(&image, id, frame);
+                Ok(checkpoint::write_rest(db, &image, &places, frame)?)
+            }))
+        })?
+        .map_err(of_journal)?;
+    load_endpoints(db.connection(), &mut index).map_err(of_tables)?;
+    load_jobs(db.connection(), &mut index).map_err(of_tables)?;
+    load_kept(db.connection(), &mut index).map_err(of_tables)?;
+    repeat_rows::load(db.connection(), &mut index).map_err(of_tables)?;
+    load_deliveries(db.connection(), &mut index).map_err(of_tables)?;
+    for body in catalog::read(db.connection(), &db.seal).map_err(of_tables)? {
+        catalog::parse(&body)
+            .map_err(|error| damaged(format!("a catalog entry cannot be read: {error}")))?;
     }
-    Ok(index)
+    journal::replay(unsettled, |id, frame| {
+        let image = checkpoint::image(frame)?;
+        let places = checkpoint::places(&image, id, frame);
+        for (job, places) in image.jobs.iter().zip(places) {
+            replay_job(&mut index, job, places).ok_or_else(|| checkpoint::damaged("a job"))?;
+        }
+        Ok(())
+    })
+    .map_err(of_journal)?;
+    for (_, job) in index.jobs.range(0..index.jobs.end()) {
+        let kept = || job.homes.kept().map(|(_, place)| place);
+        if let Some(place) = kept().find(|place| !journal.has(*place)) {
+            return Err(damaged(format!(
+                "a payload of job `{}` is missing: segment {} of the journal",
+                job.id, place.segment.0
+            )));
+        }
+        journal.hold(kept());
+    }
+    journal.free_unheld();
+    Ok((index, end))
+}
+
+/// Brings what a frame says of a job into the index. `None` when it makes no sense.
+fn replay_job(index: &mut Index, image: &JobImage<'_>, places: JobPlaces) -> Option<()> {
+    let id = image.job_id()?;
+    index.last_seq = index.last_seq.max(image.seq);
+    let before = index.unrestore(id);
+    let mut job = match (&image.state, before) {
+        (StateImage::Gone { .. }, _) => return Some(()),
+        (StateImage::New { fixed, row, .. }, before) => Job {
+            id,
+            seq: image.seq,
+            endpoint: EndpointKey(image.endpoint),
+            low_priority: fixed.low_priority,
+            webhook: fixed.webhook.map(Into::into),
+            stored: before.map(|before| before.stored).unwrap_or_default(),
+            homes: Homes::default(),
+            created_at: Timestamp::from_millis(fixed.created_at),
+            retention_ms: fixed.retention_ms,
+            execution_timeout_ms: fixed.execution_timeout_ms,
+            row: row.to_row()?,
+            live: None,
+            pending: None,
+        },
+        (StateImage::Changed(row), Some(before)) => Job { row: row.to_row()?, ..before },
+        // The endpoint is gone, and all its jobs with it.
+        (StateImage::Changed(_), None) => return Some(()),
+    };
+    if image.clears_chunks
+        && let Some(results) = &mut job.homes.results
+    {
+        results.pages.clear();
+    }
+    job.homes.add(places);
+    if index.endpoints.contains_key(&job.endpoint) {
+        index.restore(job);
+    }
+    Some(())
 }
 
 fn load_endpoints(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
@@ -79,6 +164,25 @@ fn load_jobs(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
         index.restore(row::read(row)?);
+    }
+    Ok(())
+}
+
+fn load_kept(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
+    let mut kept: HashMap<u64, JobPlaces> = HashMap::new();
+    payloads::load_kept(db, |seq, kind, place| {
+        let places = kept.entry(seq).or_default();
+        match kind {
+            Kind::Input => places.input = Some(place),
+            Kind::Output => places.output = Some(place),
+        }
+    })?;
+    let jobs = index.jobs.range(0..index.jobs.end());
+    let found = jobs.filter_map(|(key, job)| Some((key, kept.remove(&job.seq)?)));
+    for (key, places) in found.collect::<Vec<_>>() {
+        if let Some(job) = index.jobs.get_mut(key) {
+            job.homes.add(places);
+        }
     }
     Ok(())
 }

@@ -1,40 +1,42 @@
-//! Repeatable submissions on disk: a row for each, written in the transaction of its job, which it
-//! outlives.
+//! Repeatable submissions in the database: a row for each, which outlives its job.
 
 use gristmill_core::id::JobId;
-use gristmill_core::idempotency::Idempotency;
 use gristmill_core::time::Timestamp;
 use rusqlite::types::Type;
 use rusqlite::{Connection, params};
 
-use crate::batch::Batch;
 use crate::entry::EndpointKey;
 use crate::index::Index;
+use crate::journal::image::{IdBytes, RepeatImage};
 use crate::repeats::First;
-use crate::row::{Fixed, integer, invalid};
+use crate::row::{integer, invalid};
 
-/// Adds the rows of new jobs, and removes those that are forgotten.
-pub(crate) fn write(db: &Connection, batch: &Batch) -> rusqlite::Result<()> {
-    for job in &batch.jobs {
-        if let Some(Idempotency { key, content }) = job.idempotency {
-            let Fixed { seq, endpoint, id, created_at, .. } = job.fixed;
-            db.prepare_cached(
-                "INSERT INTO repeat (seq, endpoint, key, content, job, at) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )?
-            .execute(params![
-                integer(seq),
-                integer(endpoint.0),
-                key,
-                content,
-                &id.to_bytes()[..],
-                integer(created_at.as_millis())
-            ])?;
-        }
-    }
-    if let Some(last) = batch.forgotten_repeats {
-        db.prepare_cached("DELETE FROM repeat WHERE seq <= ?1")?.execute([integer(last)])?;
-    }
+/// Adds the row of a job.
+pub(crate) fn put(
+    db: &Connection,
+    seq: u64,
+    endpoint: u64,
+    id: &IdBytes,
+    repeat: &RepeatImage,
+) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO repeat (seq, endpoint, key, content, job, at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?
+    .execute(params![
+        integer(seq),
+        integer(endpoint),
+        repeat.key,
+        repeat.content,
+        &id[..],
+        integer(repeat.at)
+    ])?;
+    Ok(())
+}
+
+/// Removes the rows up to a number.
+pub(crate) fn forget(db: &Connection, last: u64) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM repeat WHERE seq <= ?1")?.execute([integer(last)])?;
     Ok(())
 }
 

@@ -8,14 +8,15 @@ use gristmill_core::time::Timestamp;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Statement, params};
 
-use crate::entry::{Attempt, EndpointKey, Job, NewRow, Row, Stored};
+use crate::entry::{Attempt, EndpointKey, Homes, Job, Row, Stored};
+use crate::journal::image::{FixedImage, JobImage};
 
 /// The columns of the table `job`, in the order in which [`read`] takes them.
 pub(crate) const SELECT_JOBS: &str = "SELECT seq, id, endpoint, low_priority, \
      execution_timeout_ms, retention_ms, created_at, state, claim, crashes, retries, place, \
-     ttl_at, started_at, finished_at, worker, error, chunk_count, webhook IS NOT NULL FROM job ORDER BY seq";
+     ttl_at, started_at, finished_at, worker, error, chunk_count, webhook FROM job ORDER BY seq";
 
-const INSERT: &str = "INSERT INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
+const INSERT: &str = "INSERT OR REPLACE INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
      started_at, finished_at, worker, error, chunk_count, id, endpoint, owner, low_priority, \
      execution_timeout_ms, ttl_ms, retention_ms, created_at, webhook) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
@@ -45,21 +46,21 @@ pub(crate) fn integer(number: u64) -> i64 {
 /// Adds a row.
 pub(crate) fn insert(
     db: &Connection,
-    fixed: &Fixed,
-    new: &NewRow,
+    job: &JobImage<'_>,
+    fixed: &FixedImage<'_>,
     row: &Row,
 ) -> rusqlite::Result<()> {
     let mut statement = db.prepare_cached(INSERT)?;
-    bind_changing(&mut statement, fixed.seq, row)?;
-    statement.raw_bind_parameter(13, &fixed.id.to_bytes()[..])?;
-    statement.raw_bind_parameter(14, integer(fixed.endpoint.0))?;
-    statement.raw_bind_parameter(15, new.owner.as_str())?;
+    bind_changing(&mut statement, job.seq, row)?;
+    statement.raw_bind_parameter(13, &job.id[..])?;
+    statement.raw_bind_parameter(14, integer(job.endpoint))?;
+    statement.raw_bind_parameter(15, fixed.owner)?;
     statement.raw_bind_parameter(16, fixed.low_priority)?;
     statement.raw_bind_parameter(17, integer(fixed.execution_timeout_ms))?;
-    statement.raw_bind_parameter(18, integer(new.ttl_ms))?;
+    statement.raw_bind_parameter(18, integer(fixed.ttl_ms))?;
     statement.raw_bind_parameter(19, integer(fixed.retention_ms))?;
-    statement.raw_bind_parameter(20, integer(fixed.created_at.as_millis()))?;
-    statement.raw_bind_parameter(21, new.webhook.as_deref())?;
+    statement.raw_bind_parameter(20, integer(fixed.created_at))?;
+    statement.raw_bind_parameter(21, fixed.webhook)?;
     statement.raw_execute()?;
     Ok(())
 }
@@ -73,11 +74,9 @@ pub(crate) fn update(db: &Connection, seq: u64, row: &Row) -> rusqlite::Result<(
     Ok(())
 }
 
-/// Removes a row.
+/// Removes a row, if it is there.
 pub(crate) fn delete(db: &Connection, seq: u64) -> rusqlite::Result<()> {
-    let rows =
-        db.prepare_cached("DELETE FROM job WHERE seq = ?1")?.execute(params![integer(seq)])?;
-    debug_assert_eq!(rows, 1, "a row that is deleted exists");
+    db.prepare_cached("DELETE FROM job WHERE seq = ?1")?.execute(params![integer(seq)])?;
     Ok(())
 }
 
@@ -127,7 +126,8 @@ pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Job> {
         seq: number(0)?,
         endpoint: EndpointKey(number(2)?),
         low_priority: row.get(3)?,
-        has_webhook: row.get(18)?,
+        webhook: row.get::<_, Option<String>>(18)?.map(Into::into),
+        homes: Homes::default(),
         stored: Stored {
             job: true,
             output: state == JobState::Completed,
@@ -160,7 +160,7 @@ pub(crate) fn invalid(
 }
 
 /// Codes are on disk and stay as they are.
-fn state_code(state: JobState) -> u8 {
+pub(crate) fn state_code(state: JobState) -> u8 {
     match state {
         JobState::InQueue => 0,
         JobState::InProgress { .. } => 1,
@@ -172,7 +172,7 @@ fn state_code(state: JobState) -> u8 {
     }
 }
 
-fn state_from(code: u8, claim: Claim) -> Option<JobState> {
+pub(crate) fn state_from(code: u8, claim: Claim) -> Option<JobState> {
     Some(match code {
         0 => JobState::InQueue,
         1 => JobState::InProgress { claim },

@@ -8,29 +8,31 @@
 pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
 
 /// Changes with the tables. A file with another number is refused.
-pub(crate) const VERSION: i64 = 3;
+pub(crate) const VERSION: i64 = 4;
 
-/// The tables of version 3.
+/// The tables of version 4.
 ///
 /// * `meta`: one row. `is_clean` is 1 only between an orderly close and the next start; `sealed`
-///   is a word that only the right key of the seal opens.
+///   is a word that only the right key of the seal opens; `settled` is the last segment of the
+///   journal that the tables have taken over.
 /// * `endpoint`: endpoints that had jobs, with their counts over all their life.
 /// * `job`: one row for each job. State codes are in `row.rs`; times are milliseconds since the
 ///   Unix epoch. The columns up to `webhook` never change.
 /// * `input`, `output`: payloads, apart from `job` so that a change of state stays small. `s3` is
 ///   JSON under the seal.
+/// * `kept`: inputs and outputs that stay in the journal: where. Codes of kinds are in
+///   `payloads.rs`.
 /// * `chunk`: pages of stream chunks, by job and index of the page's first chunk.
 /// * `repeat`: submissions that are recognised when they come again, by the number of their job,
 ///   which may be gone.
 /// * `catalog`: templates, endpoints, components, images and keys, as JSON under the seal.
-/// * `delivery`: webhooks on their way, and the newest that have ended; written in the transaction
-///   that ends the job. State codes are in `delivery.rs`; `at` is when the next attempt is due, or
+/// * `delivery`: webhooks on their way, and the newest that have ended. State codes are in `delivery.rs`; `at` is when the next attempt is due, or
 ///   when it ended.
 /// * `delivery_body`: what a webhook on its way sends; apart, and independent of the job's rows.
 pub(crate) const TABLES: &str = "
 CREATE TABLE meta (
   id INTEGER PRIMARY KEY CHECK (id = 1), node INTEGER NOT NULL, is_clean INTEGER NOT NULL,
-  sealed BLOB NOT NULL
+  sealed BLOB NOT NULL, settled INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE endpoint (
   seq INTEGER PRIMARY KEY, name TEXT NOT NULL,
@@ -46,6 +48,10 @@ CREATE TABLE job (
 ) STRICT;
 CREATE TABLE input (seq INTEGER PRIMARY KEY, body BLOB NOT NULL, s3 BLOB) STRICT;
 CREATE TABLE output (seq INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+CREATE TABLE kept (
+  seq INTEGER NOT NULL, kind INTEGER NOT NULL, segment INTEGER NOT NULL, at INTEGER NOT NULL,
+  len INTEGER NOT NULL, PRIMARY KEY (seq, kind)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE chunk (
   seq INTEGER NOT NULL, first INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (seq, first)
 ) STRICT, WITHOUT ROWID;

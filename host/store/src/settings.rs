@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use gristmill_core::limits::QUEUE_JOBS_MAX;
 
+use crate::journal::Bounds;
+
 /// Called with the reason when the store cannot go on. Runs on the writer thread.
 pub type OnFatal = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -21,6 +23,12 @@ pub struct Settings {
     pub batch_jobs_max: usize,
     /// Bytes of payload after which a transaction takes no further job.
     pub batch_bytes_max: usize,
+    /// Bytes of the journal that may wait to be taken over by the database. What comes and goes
+    /// within as much never reaches the database; a start reads at most twice as much.
+    pub journal_bytes: u64,
+    /// Bytes of one file of the journal, of which at least one waits; 512 B to 1 GiB. A larger batch
+    /// has a file of its own.
+    pub segment_bytes: u32,
     /// Bytes of inputs and outputs kept in memory for those who ask next.
     pub payload_cache_bytes: u64,
     /// Bytes of newest chunks kept in memory for those who follow a stream.
@@ -41,6 +49,8 @@ impl Default for Settings {
             write_buffer_bytes: 64 << 20,
             batch_jobs_max: 1_024,
             batch_bytes_max: 4 << 20,
+            journal_bytes: 1 << 30,
+            segment_bytes: 64 << 20,
             payload_cache_bytes: 64 << 20,
             chunk_cache_bytes: 32 << 20,
             secrets_key: None,
@@ -52,6 +62,23 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// The default, with a journal of this many bytes in segments that suit it.
+    pub fn with_journal(journal_bytes: u64) -> Self {
+        let usual = Self::default();
+        let quarter = u32::try_from(journal_bytes / 4).unwrap_or(u32::MAX);
+        Self { journal_bytes, segment_bytes: usual.segment_bytes.min(quarter), ..usual }
+    }
+
+    /// How large the journal may grow. A file of it must have room for its header.
+    pub(crate) fn journal_bounds(&self) -> Bounds {
+        let segment_bytes = self.segment_bytes.clamp(512, 1 << 30);
+        let unsettled_max = self.journal_bytes / u64::from(segment_bytes);
+        let unsettled_max = usize::try_from(unsettled_max).unwrap_or(usize::MAX).max(1);
+        Bounds { segment_bytes, unsettled_max }
+    }
+}
+
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settings")
@@ -59,6 +86,8 @@ impl std::fmt::Debug for Settings {
             .field("write_buffer_bytes", &self.write_buffer_bytes)
             .field("batch_jobs_max", &self.batch_jobs_max)
             .field("batch_bytes_max", &self.batch_bytes_max)
+            .field("journal_bytes", &self.journal_bytes)
+            .field("segment_bytes", &self.segment_bytes)
             .field("payload_cache_bytes", &self.payload_cache_bytes)
             .field("chunk_cache_bytes", &self.chunk_cache_bytes)
             .field("secrets_key", &self.secrets_key)

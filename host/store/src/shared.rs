@@ -1,8 +1,10 @@
-//! What callers and the writer thread share.
+//! What callers and the store's threads share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use bytes::Bytes;
 use gristmill_core::id::{JobId, NodeId};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::StoreError;
@@ -10,16 +12,25 @@ use gristmill_core::time::{Clock, Timestamp};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
+use crate::asks::Ask;
+use crate::batch::Caches;
 use crate::chunks::ChunkCache;
 use crate::index::{Index, Phase, ReadyNotice};
+use crate::journal::Journal;
+use crate::journal::segment::Place;
 use crate::payloads::PayloadCache;
+use crate::seal::Seal;
 use crate::settings::Settings;
 
 /// Bytes that an operation occupies in the write buffer besides its payload: about what it takes
 /// in memory until it is on disk.
 const OPERATION_BYTES: usize = 512;
 
-/// The store's memory, and the way to its writer.
+/// Bytes of a payload that a caller reads from the journal himself. More goes to a thread that may
+/// block.
+const READ_HERE_BYTES_MAX: u32 = 64 << 10;
+
+/// The store's memory, and the way to its threads.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) node: NodeId,
@@ -28,11 +39,15 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) payloads: PayloadCache,
     pub(crate) chunks: ChunkCache,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) seal: Arc<Seal>,
     pub(crate) commits: AtomicU64,
     pub(crate) operations: AtomicU64,
     index: Mutex<Index>,
     /// The writer waits here while there is nothing to do.
     wake: Condvar,
+    /// The database's thread waits here.
+    wake_database: Condvar,
     /// Free bytes in the write buffer.
     space: Semaphore,
 }
@@ -63,6 +78,7 @@ impl Shared {
         signals: Arc<Signals>,
         settings: Settings,
         index: Index,
+        (journal, seal): (Arc<Journal>, Arc<Seal>),
     ) -> Self {
         Self {
             node,
@@ -70,10 +86,13 @@ impl Shared {
             signals,
             payloads: PayloadCache::new(settings.payload_cache_bytes),
             chunks: ChunkCache::new(settings.chunk_cache_bytes),
+            journal,
+            seal,
             commits: AtomicU64::new(0),
             operations: AtomicU64::new(0),
             index: Mutex::new(index),
             wake: Condvar::new(),
+            wake_database: Condvar::new(),
             space: Semaphore::new(settings.write_buffer_bytes),
             settings,
         }
@@ -125,20 +144,70 @@ impl Shared {
         self.wake.notify_one();
     }
 
-    /// Waits until the writer is woken, or `idle` is over. Only the writer waits here.
-    pub(crate) fn wait(
+    /// Waits until the writer is woken, or `time` is over. Only the writer waits here.
+    pub(crate) fn wait(&self, index: &mut MutexGuard<'_, Index>, time: Option<Duration>) {
+        wait(&self.wake, index, time);
+    }
+
+    /// Waits until the database's thread is woken, or `time` is over. Only that one waits here.
+    pub(crate) fn wait_database(
         &self,
         index: &mut MutexGuard<'_, Index>,
-        idle: Option<std::time::Duration>,
+        time: Option<Duration>,
     ) -> Waited {
-        match idle {
-            Some(idle) if self.wake.wait_for(index, idle).timed_out() => Waited::Idle,
-            Some(_) => Waited::Woken,
-            None => {
-                self.wake.wait(index);
-                Waited::Woken
-            }
+        wait(&self.wake_database, index, time)
+    }
+
+    pub(crate) fn wake_database(&self) {
+        self.wake_database.notify_one();
+    }
+
+    /// Asks the database. The answer is in the receiver that `ask` was made with.
+    pub(crate) fn ask(&self, ask: Ask) -> Result<(), StoreError> {
+        self.open_index()?.asks.push(ask);
+        self.wake_database();
+        Ok(())
+    }
+
+    /// The bytes at a place of the journal; `None` when they have moved to the database.
+    pub(crate) async fn read_journal(&self, place: Place) -> Result<Option<Bytes>, StoreError> {
+        let read = if place.len <= READ_HERE_BYTES_MAX {
+            self.journal.read(place)
+        } else {
+            let journal = self.journal.clone();
+            let reading = tokio::task::spawn_blocking(move || journal.read(place));
+            reading.await.map_err(|_| StoreError::Closed)?
+        };
+        read.map_err(|error| self.fail(&error))
+    }
+
+    /// The journal cannot be read: the store ends.
+    pub(crate) fn fail(&self, error: &std::io::Error) -> StoreError {
+        self.end(Some(format!("journal: {error}")));
+        StoreError::Closed
+    }
+
+    /// What else has to know of what is published.
+    pub(crate) fn caches(&self) -> Caches<'_> {
+        Caches { payloads: &self.payloads, chunks: &self.chunks, journal: &self.journal }
+    }
+
+    /// The store is over, for a `reason` unless it was asked to end. Whoever still waits is told by
+    /// the loss of his channel.
+    pub(crate) fn end(&self, reason: Option<String>) {
+        if let Some(reason) = reason {
+            // A disk that failed once may have lost pages that it claims to have. Only what a new
+            // process reads back is true.
+            (self.settings.on_fatal)(&reason);
         }
+        let mut closed = Index::new();
+        closed.phase = Phase::Closed;
+        let rest = std::mem::replace(&mut *self.index(), closed);
+        self.space.close();
+        self.journal.close();
+        self.wake_writer();
+        self.wake_database();
+        drop(rest);
     }
 
     /// Takes room for an operation with a payload of `bytes`; waits while there is none. Whoever
@@ -154,11 +223,6 @@ impl Shared {
     /// Gives back what a batch occupied.
     pub(crate) fn free(&self, bytes: usize) {
         self.space.add_permits(bytes);
-    }
-
-    /// Lets nobody in any more who waits for room.
-    pub(crate) fn close_space(&self) {
-        self.space.close();
     }
 
     /// Counts a committed transaction.
@@ -180,14 +244,25 @@ impl Shared {
     }
 }
 
-/// Why the writer goes on.
+fn wait(on: &Condvar, index: &mut MutexGuard<'_, Index>, time: Option<Duration>) -> Waited {
+    match time {
+        Some(time) if on.wait_for(index, time).timed_out() => Waited::Idle,
+        Some(_) => Waited::Woken,
+        None => {
+            on.wait(index);
+            Waited::Woken
+        }
+    }
+}
+
+/// Why a thread goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waited {
     Woken,
     Idle,
 }
 
-/// Waits for an answer of the writer. It gives none when the store ends first.
+/// Waits for an answer of one of the threads. It gives none when the store ends first.
 pub(crate) async fn answer<T>(receiver: oneshot::Receiver<T>) -> Result<T, StoreError> {
     receiver.await.map_err(|_| StoreError::Closed)
 }

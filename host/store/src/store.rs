@@ -1,11 +1,11 @@
 //! The store as its callers see it: decide in memory, leave the rest to the writer, answer when
-//! the disk has it.
+//! the journal has it.
 
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
@@ -27,17 +27,20 @@ use gristmill_core::time::{Clock, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::asks::{ChunkQuestion, Read, Write};
+use crate::asks::{Ask, ChunkQuestion, Write};
 use crate::claim::Progress;
+use crate::database::Database;
 use crate::db::Db;
 use crate::error::{OpenError, Recovery};
-use crate::index::{Decided, Phase, Submitted};
-use crate::payloads::{Kind, Payload};
+use crate::index::{Decided, FoundChunks, Phase, Submitted};
+use crate::journal::segment::Place;
+use crate::journal::{Appender, Journal};
+use crate::payloads::{InputBytes, Kind, Payload};
 use crate::settings::Settings;
 use crate::shared::{Shared, answer};
 use crate::sweep::{Purged, Sweep};
 use crate::writer::Writer;
-use crate::{catalog, recover};
+use crate::{catalog, chunks, recover};
 
 /// Most jobs that one call of `expire` deletes.
 const EXPIRE_JOBS_MAX: usize = 500;
@@ -45,21 +48,21 @@ const EXPIRE_JOBS_MAX: usize = 500;
 /// Looks at the index, of a thousand jobs each, that one page of a list may take.
 const LIST_LOOKS_MAX: usize = 20;
 
-/// Keeps jobs and the catalog in one SQLite file of a data directory.
+/// Keeps jobs and the catalog in a data directory: a journal in front of an SQLite file.
 ///
 /// Dropping it without [`close`](JobStore::close) is like a crash: what was acknowledged is on
-/// disk, the rest may not be, and the next start repairs. The drop waits for the writer thread,
-/// for at most one transaction.
+/// disk, the rest may not be, and the next start repairs. The drop waits for the store's threads,
+/// for at most one batch and a part of a checkpoint.
 #[derive(Debug)]
 pub struct SqliteStore {
     pub(crate) shared: Arc<Shared>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl SqliteStore {
     /// Opens the store in `dir`, which is made when it does not exist, and repairs what an end
     /// without [`close`](JobStore::close) has left. Blocks; takes about two seconds for a
-    /// million jobs, and reads the whole file after such an end.
+    /// million jobs, and reads the whole database after such an end.
     ///
     /// # Errors
     /// [`OpenError`] says why not, such as that another process uses the directory.
@@ -70,30 +73,72 @@ impl SqliteStore {
         settings: Settings,
     ) -> Result<(Self, Recovery), OpenError> {
         let db = Db::open(dir, settings.secrets_key.as_deref())?;
-        let mut index = recover::load(&db)?;
+        let (journal, unsettled) =
+            Journal::open(&dir.join("journal"), db.settled, settings.journal_bounds())?;
+        let (mut index, end) = recover::load(&db, &journal, &unsettled)?;
+        drop(unsettled);
         let mut recovery = Recovery { was_clean: db.was_clean, ..Recovery::default() };
         recover::repair(&mut index, clock.now(), &mut recovery);
-        let node = db.node;
-        let shared = Arc::new(Shared::new(node, clock, signals, settings, index));
-        let mut writer = Writer::new(shared.clone(), db);
-        writer.drain()?;
-        let writer = Mutex::new(Some(writer.start()?));
-        Ok((Self { shared, writer }, recovery))
+        let (node, disk) = (db.node, (Arc::new(journal), db.seal.clone()));
+        let shared = Arc::new(Shared::new(node, clock, signals, settings, index, disk));
+        let store = Self { shared: shared.clone(), threads: Mutex::default() };
+        let database = Database::new(shared.clone(), db).start()?;
+        store.threads.lock().push(database);
+        let mut writer = Writer::new(shared.clone(), Appender::new(shared.journal.clone(), end));
+        // On a thread of its own: the writer may wait for the database, which a thread of an
+        // asynchronous runtime must not.
+        let drained = thread::scope(|scope| scope.spawn(|| writer.drain()).join());
+        match drained {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(OpenError::Repair(error.to_string())),
+            Err(_) => return Err(OpenError::Repair("the writer panicked".to_owned())),
+        }
+        let writer = writer.start()?;
+        store.threads.lock().push(writer);
+        Ok((store, recovery))
     }
 
-    /// Payloads by row, through the writer thread.
+    /// Payloads by row, of the database.
     async fn read_payloads(
         &self,
         seqs: Vec<u64>,
         kind: Kind,
     ) -> Result<Vec<Option<Payload>>, StoreError> {
         let (sender, receiver) = oneshot::channel();
-        let read = Read::Payloads { seqs, kind, answer: sender };
-        self.shared.change(|index, _| index.reads.push(read))?;
+        self.shared.ask(Ask::Payloads { seqs, kind, answer: sender })?;
         answer(receiver).await
     }
 
-    async fn read_payload(&self, seq: u64, kind: Kind) -> Result<Option<Json>, StoreError> {
+    /// A payload that is in the journal; `None` when it has moved to the database.
+    async fn read_place(
+        &self,
+        seq: u64,
+        kind: Kind,
+        place: Place,
+    ) -> Result<Option<Payload>, StoreError> {
+        let Some(bytes) = self.shared.read_journal(place).await? else { return Ok(None) };
+        let payload = match kind {
+            Kind::Input => InputBytes::read(&bytes, &self.shared.seal, seq),
+            Kind::Output => Some(Payload { body: Json::from_stored(bytes), s3_config: None }),
+        };
+        let damaged = || std::io::Error::new(std::io::ErrorKind::InvalidData, "an input");
+        payload.map(Some).ok_or_else(|| self.shared.fail(&damaged()))
+    }
+
+    async fn read_payload(
+        &self,
+        seq: u64,
+        kind: Kind,
+        place: Option<Place>,
+    ) -> Result<Option<Json>, StoreError> {
+        if let Some(payload) = self.shared.payloads.get(seq, kind) {
+            return Ok(Some(payload.body));
+        }
+        if let Some(place) = place
+            && let Some(payload) = self.read_place(seq, kind, place).await?
+        {
+            return Ok(Some(payload.body));
+        }
         let mut found = self.read_payloads(vec![seq], kind).await?;
         Ok(found.pop().flatten().map(|payload| payload.body))
     }
@@ -104,24 +149,17 @@ impl SqliteStore {
         answer(on_disk).await?;
         Ok(fenced(is_applied))
     }
-
-    fn join_writer(&self) {
-        if let Some(writer) = self.writer.lock().take() {
-            // A panic of the thread was reported as fatal.
-            let _ = writer.join();
-        }
-    }
 }
 
 type FencedAnswer = Result<Fenced, StoreError>;
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        let mut index = self.shared.index();
-        index.phase = Phase::Closed;
-        drop(index);
-        self.shared.wake_writer();
-        self.join_writer();
+        self.shared.end(None);
+        for thread in self.threads.lock().drain(..) {
+            // A panic of the thread was reported as fatal.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -211,13 +249,20 @@ impl JobStore for SqliteStore {
         for job in claimed.iter_mut().filter(|job| job.input.is_none()) {
             job.input = self.shared.payloads.get(job.seq, Kind::Input);
         }
-        let away: Vec<_> =
-            claimed.iter().filter(|job| job.input.is_none()).map(|job| job.seq).collect();
         let mut read = Vec::new();
-        if !away.is_empty() {
+        if claimed.iter().any(|job| job.input.is_none()) {
             let leases = claimed.iter().map(|job| job.lease).collect();
             let mut unclaimed = Unclaimed { store: self, leases };
-            read = self.read_payloads(away, Kind::Input).await?;
+            for job in claimed.iter_mut().filter(|job| job.input.is_none()) {
+                if let Some(place) = job.place {
+                    job.input = self.read_place(job.seq, Kind::Input, place).await?;
+                }
+            }
+            let away = claimed.iter().filter(|job| job.input.is_none()).map(|job| job.seq);
+            let away: Vec<_> = away.collect();
+            if !away.is_empty() {
+                read = self.read_payloads(away, Kind::Input).await?;
+            }
             unclaimed.leases.clear();
         }
         let mut read = read.into_iter();
@@ -407,12 +452,13 @@ impl JobStore for SqliteStore {
         let found = self.shared.read(|index, now| {
             let (_, job) = index.find(id)?;
             job.visible_at(now)?;
-            Some((job.seq, job.pending.as_ref().and_then(|pending| pending.input.clone())))
+            let pending = job.pending.as_ref().and_then(|pending| pending.input.clone());
+            Some((job.seq, pending, job.homes.input))
         })?;
-        let Some((seq, pending)) = found else { return Ok(None) };
-        match pending.or_else(|| self.shared.payloads.get(seq, Kind::Input)) {
-            Some(input) => Ok(Some(input.body)),
-            None => self.read_payload(seq, Kind::Input).await,
+        match found {
+            Some((_, Some(pending), _)) => Ok(Some(pending.body)),
+            Some((seq, None, place)) => self.read_payload(seq, Kind::Input, place).await,
+            None => Ok(None),
         }
     }
 
@@ -420,12 +466,11 @@ impl JobStore for SqliteStore {
         let found = self.shared.read(|index, now| {
             let (_, job) = index.find(id)?;
             let status = job.visible_at(now)?.state.status()?;
-            (status == JobStatus::Completed).then_some(job.seq)
+            (status == JobStatus::Completed).then_some((job.seq, job.homes.output()))
         })?;
-        let Some(seq) = found else { return Ok(None) };
-        match self.shared.payloads.get(seq, Kind::Output) {
-            Some(output) => Ok(Some(output.body)),
-            None => self.read_payload(seq, Kind::Output).await,
+        match found {
+            Some((seq, place)) => self.read_payload(seq, Kind::Output, place).await,
+            None => Ok(None),
         }
     }
 
@@ -437,18 +482,27 @@ impl JobStore for SqliteStore {
         count_max: usize,
     ) -> Result<ChunkPage, StoreError> {
         let ask = ChunkQuestion { id, from, bytes_max, count_max };
-        let Some((seq, claim, query)) =
-            self.shared.read(|index, now| index.chunk_query(&ask, now))?
-        else {
-            return Ok(ChunkPage { first: from, chunks: Vec::new() });
-        };
+        let found = self.shared.read(|index, now| index.chunk_query(&ask, now))?;
+        let none = ChunkPage { first: from, chunks: Vec::new() };
+        let Some(found) = found.filter(|found| from < found.query.end) else { return Ok(none) };
+        let FoundChunks { seq, claim, query, begins_in_database, pages } = found;
         if let Some(page) = self.shared.chunks.read(seq, claim, &query) {
             return Ok(page);
         }
+        let read_on = |begun| {
+            let read = chunks::read(&self.shared.journal, &pages, &query, begun);
+            read.map_err(|error| self.shared.fail(&error))
+        };
+        if !begins_in_database {
+            let page = read_on(none)?;
+            if !page.chunks.is_empty() {
+                return Ok(page);
+            }
+        }
         let (sender, receiver) = oneshot::channel();
-        let read = Read::Chunks { ask, answer: sender };
-        self.shared.change(|index, _| index.reads.push(read))?;
-        answer(receiver).await
+        self.shared.ask(Ask::Chunks { seq, query, answer: sender })?;
+        let page = answer(receiver).await?;
+        if page.chunks.is_empty() { Ok(page) } else { read_on(page) }
     }
 
     async fn mark_delivered(&self, id: JobId, next: u64) -> Result<(), StoreError> {
@@ -494,10 +548,11 @@ impl JobStore for SqliteStore {
         {
             let mut index = self.shared.index();
             match index.phase {
-                Phase::Open | Phase::Closing => {
+                Phase::Open => {
                     index.phase = Phase::Closing;
                     index.closers.push(ended);
                 }
+                Phase::Closing | Phase::Drained => index.closers.push(ended),
                 Phase::Closed => return,
             }
         }
@@ -511,7 +566,7 @@ impl JobStore for SqliteStore {
 impl CatalogStore for SqliteStore {
     async fn load_catalog(&self) -> Result<Vec<CatalogEntry>, StoreError> {
         let (sender, receiver) = oneshot::channel();
-        self.shared.change(|index, _| index.reads.push(Read::Catalog { answer: sender }))?;
+        self.shared.ask(Ask::Catalog { answer: sender })?;
         let bodies = answer(receiver).await?;
         let parse = |body: &String| catalog::parse(body);
         Ok(bodies
@@ -523,13 +578,12 @@ impl CatalogStore for SqliteStore {
 
     async fn write_catalog(&self, changes: Vec<CatalogChange>) -> Result<(), StoreError> {
         let rows: Vec<_> = changes.into_iter().map(catalog::row).collect();
-        let bytes = rows.iter().map(|row| row.body.as_ref().map_or(0, String::len)).sum();
-        let reserved = self.shared.reserve(bytes).await?;
+        // What was decided before is on disk before.
         let (ack, on_disk) = oneshot::channel();
-        self.shared.change(|index, _| {
-            index.backlog.push(Write::Catalog(rows, reserved.bytes(), ack));
-            reserved.hand_over();
-        })?;
+        self.shared.change(|index, _| index.ack_all(ack))?;
+        answer(on_disk).await?;
+        let (ack, on_disk) = oneshot::channel();
+        self.shared.ask(Ask::WriteCatalog(rows, ack))?;
         answer(on_disk).await
     }
 }
@@ -545,9 +599,15 @@ impl DeliveryStore for SqliteStore {
     }
 
     async fn delivery_body(&self, id: DeliveryId) -> Result<Option<Json>, StoreError> {
+        let found = self.shared.read(|index, _| index.outbox.body(id))?;
+        let Some(place) = found else { return Ok(None) };
+        if let Some(place) = place
+            && let Some(bytes) = self.shared.read_journal(place).await?
+        {
+            return Ok(Some(Json::from_stored(bytes)));
+        }
         let (sender, receiver) = oneshot::channel();
-        let read = Read::DeliveryBody { id, answer: sender };
-        self.shared.change(|index, _| index.reads.push(read))?;
+        self.shared.ask(Ask::DeliveryBody { id, answer: sender })?;
         answer(receiver).await
     }
 

@@ -1,57 +1,50 @@
-//! The one thread that touches the disk.
+//! The one thread that writes the journal.
 //!
-//! Group commit without a timer: while a transaction is being synced others queue up, and all of
-//! them form the next one. An idle store answers after one fsync, a busy one shares each fsync
-//! among many. Per round: serve reads, write a batch, commit, publish, acknowledge, and only then
-//! tidy the write-ahead log.
+//! Group commit without a timer: while a batch is being synced others queue up, and all of them
+//! form the next one. An idle store answers after one fsync, a busy one shares each fsync among
+//! many. Per round: write a batch, sync, publish, acknowledge. The database is left to its own
+//! thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use gristmill_core::record::ChunkPage;
-
-use crate::asks::{ChunkQuestion, Read};
 use crate::backlog::Due;
 use crate::batch::{Batch, BatchMax};
-use crate::db::Db;
-use crate::error::OpenError;
-use crate::index::{Index, Phase};
-use crate::payloads::{Kind, Payload};
-use crate::shared::{Shared, Waited};
-use crate::{catalog, chunks, delivery, payloads};
-
-/// After this time without work the writer tidies the file up, a step at a time.
-const IDLE: Duration = Duration::from_secs(1);
+use crate::compose::compose;
+use crate::error::{Failure, OpenError};
+use crate::index::Phase;
+use crate::journal::Appender;
+use crate::journal::image::{BatchImage, JobPlaces};
+use crate::shared::Shared;
 
 /// Writes what the index has decided.
 #[derive(Debug)]
 pub(crate) struct Writer {
     shared: Arc<Shared>,
-    db: Db,
+    appender: Appender,
 }
 
 /// What the writer found to do.
 enum Work {
-    Round { reads: Vec<Read>, batch: Box<Batch> },
-    Tidy,
-    End(Phase),
+    Commit(Box<Batch>),
+    End,
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>, db: Db) -> Self {
-        Self { shared, db }
+    pub(crate) fn new(shared: Arc<Shared>, appender: Appender) -> Self {
+        Self { shared, appender }
     }
 
-    /// Starts the thread. It ends when the index is closed.
+    /// Starts the thread. It ends when the index is closed, or closing and all is written.
     pub(crate) fn start(self) -> Result<JoinHandle<()>, OpenError> {
         let builder = Builder::new().name("store-writer".to_owned());
         builder.spawn(move || self.run()).map_err(OpenError::Thread)
     }
 
     /// Writes everything that is queued now.
-    pub(crate) fn drain(&mut self) -> rusqlite::Result<()> {
+    pub(crate) fn drain(&mut self) -> Result<(), Failure> {
         loop {
             let batch = self.shared.index().take_batch(self.batch_max());
             if batch.is_empty() {
@@ -61,41 +54,24 @@ impl Writer {
         }
     }
 
-    fn run(self) {
+    fn run(mut self) {
         let shared = self.shared.clone();
-        let reason = match catch_unwind(AssertUnwindSafe(|| self.serve())) {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some("the writer thread panicked".to_owned()),
-        };
-        if let Some(reason) = reason {
-            // A disk that failed once may have lost pages that it claims to have. Only what a new
-            // process reads back is true.
-            (shared.settings.on_fatal)(&reason);
+        match catch_unwind(AssertUnwindSafe(|| self.serve())) {
+            Ok(Ok(())) => {}
+            // Whoever ended first has said why.
+            Ok(Err(Failure::Ended)) => shared.end(None),
+            Ok(Err(error)) => shared.end(Some(error.to_string())),
+            Err(_) => shared.end(Some("the writer thread panicked".to_owned())),
         }
-        // Whoever still waits is told by the loss of his channel.
-        let rest = std::mem::replace(&mut *shared.index(), closed());
-        shared.close_space();
-        drop(rest);
     }
 
-    fn serve(mut self) -> rusqlite::Result<()> {
-        let mut is_tidy = false;
+    fn serve(&mut self) -> Result<(), Failure> {
         loop {
-            match self.next_work(is_tidy) {
-                Work::Round { reads, batch } => {
-                    is_tidy &= batch.is_empty();
-                    for read in reads {
-                        self.read(read)?;
-                    }
-                    self.commit(*batch)?;
-                    self.db.checkpoint()?;
-                }
-                Work::Tidy => {
-                    is_tidy = !self.db.tidy()?;
-                }
-                Work::End(Phase::Closing) => return self.db.close(),
-                Work::End(Phase::Open | Phase::Closed) => return Ok(()),
+            // Without a batch in hand: the database may wait for one.
+            self.shared.journal.wait_for_room();
+            match self.next_work() {
+                Work::Commit(batch) => self.commit(*batch)?,
+                Work::End => return Ok(()),
             }
         }
     }
@@ -106,13 +82,12 @@ impl Writer {
     }
 
     /// Waits for something to do.
-    fn next_work(&self, is_tidy: bool) -> Work {
+    fn next_work(&self) -> Work {
         let max = self.batch_max();
-        let idle_at = Instant::now() + IDLE;
         let mut index = self.shared.index();
         loop {
             if index.phase == Phase::Closed {
-                return Work::End(Phase::Closed);
+                return Work::End;
             }
             if index.backlog.len() < max.jobs {
                 index.sweep_slice(self.shared.clock.now());
@@ -123,38 +98,52 @@ impl Writer {
                 Some(Due::By(at)) => index.phase != Phase::Open || at <= Instant::now(),
                 None => false,
             };
-            if is_due || !(index.reads.is_empty() && index.sweeps.is_empty()) {
-                let reads = std::mem::take(&mut index.reads);
-                let batch = Box::new(index.take_batch(max));
-                return Work::Round { reads, batch };
+            if is_due || !index.sweeps.is_empty() {
+                return Work::Commit(Box::new(index.take_batch(max)));
             }
             if index.phase == Phase::Closing {
-                return Work::End(Phase::Closing);
+                index.phase = Phase::Drained;
+                self.shared.wake_database();
+                return Work::End;
             }
-            let until = match due {
-                Some(Due::By(at)) => Some(at),
-                Some(Due::Now) | None => (!is_tidy).then_some(idle_at),
+            let time = match due {
+                Some(Due::By(at)) => Some(at.saturating_duration_since(Instant::now())),
+                Some(Due::Now) | None => None,
             };
-            let wait = until.map(|at| at.saturating_duration_since(Instant::now()));
-            if self.shared.wait(&mut index, wait) == Waited::Idle && due.is_none() {
-                return Work::Tidy;
-            }
+            self.shared.wait(&mut index, time);
         }
     }
 
-    fn commit(&mut self, batch: Batch) -> rusqlite::Result<()> {
+    fn commit(&mut self, mut batch: Batch) -> Result<(), Failure> {
         #[cfg(test)]
         if let Some(hold) = &batch.hold {
             let _ = hold.recv();
         }
-        let reserved = batch.reserved;
-        let mut added = Vec::new();
-        if !batch.is_empty() {
-            added = self.db.write(&batch)?;
-            self.shared.count_commit(batch.operations);
-        }
         let shared = &self.shared;
-        let published = shared.index().publish(batch, added, &shared.payloads, &shared.chunks);
+        let reserved = batch.reserved;
+        let mut has_sealed = false;
+        let places = if batch.is_empty() {
+            batch.jobs.iter().map(|_| JobPlaces::default()).collect()
+        } else {
+            compose(&mut batch, shared)?;
+            #[cfg(test)]
+            if batch.is_broken {
+                return Err(std::io::Error::other("broken by a test").into());
+            }
+            let (image, payloads) = BatchImage::of(&batch, &shared.seal);
+            let appended = self.appender.append(&image.encode(), &payloads)?;
+            shared.count_commit(batch.operations);
+            has_sealed = appended.is_first;
+            image.places(appended.payloads).collect()
+        };
+        let (published, is_awaited) = {
+            let mut index = shared.index();
+            let published = index.publish(batch, places, &shared.caches());
+            (published, std::mem::take(&mut index.is_commit_awaited))
+        };
+        if has_sealed || is_awaited {
+            shared.wake_database();
+        }
         shared.tell_changed(&published.changed);
         if published.has_deliveries {
             shared.signals.delivery_added();
@@ -166,60 +155,6 @@ impl Writer {
         shared.free(reserved);
         Ok(())
     }
-
-    fn read(&self, read: Read) -> rusqlite::Result<()> {
-        let db = self.db.connection();
-        // A reader that went away does not want to know.
-        match read {
-            Read::Payloads { seqs, kind, answer } => {
-                let found: rusqlite::Result<_> =
-                    seqs.iter().map(|&seq| self.payload(seq, kind)).collect();
-                let _ = answer.send(found?);
-            }
-            Read::Chunks { ask, answer } => {
-                let _ = answer.send(self.chunks(&ask)?);
-            }
-            Read::DeliveryBody { id, answer } => {
-                let _ = answer.send(delivery::body(db, id)?);
-            }
-            Read::Catalog { answer } => {
-                let _ = answer.send(catalog::read(db, &self.db.seal)?);
-            }
-            #[cfg(test)]
-            Read::RowsWritten { answer } => {
-                let _ = answer.send(db.total_changes());
-            }
-        }
-        Ok(())
-    }
-
-    fn payload(&self, seq: u64, kind: Kind) -> rusqlite::Result<Option<Payload>> {
-        // Another reader may have brought it meanwhile.
-        let cache = &self.shared.payloads;
-        if let Some(payload) = cache.get(seq, kind) {
-            return Ok(Some(payload));
-        }
-        let payload = payloads::get(self.db.connection(), &self.db.seal, seq, kind)?;
-        if let Some(payload) = &payload {
-            cache.insert(seq, kind, payload.clone());
-        }
-        Ok(payload)
-    }
-
-    /// Between two batches, what is visible is what is on disk.
-    fn chunks(&self, ask: &ChunkQuestion) -> rusqlite::Result<ChunkPage> {
-        let found = self.shared.index().chunk_query(ask, self.shared.clock.now());
-        match found {
-            Some((seq, _, query)) => chunks::get(self.db.connection(), seq, &query),
-            None => Ok(ChunkPage { first: ask.from, chunks: Vec::new() }),
-        }
-    }
-}
-
-fn closed() -> Index {
-    let mut index = Index::new();
-    index.phase = Phase::Closed;
-    index
 }
 
 #[cfg(test)]

@@ -22,9 +22,9 @@ use gristmill_core::record::{Lease, NewJob, Outcome};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, RetryAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
-use gristmill_store::{MemoryStore, SqliteStore};
+use gristmill_store::{MemoryStore, Settings, SqliteStore};
 use serde_json::{Value, json};
-use support::{START, TTL_MS, chunk, endpoint, job, open, with_ttl, worker};
+use support::{START, TTL_MS, chunk, endpoint, job, open_with, with_ttl, worker};
 use tempfile::TempDir;
 
 const URL: &str = "https://hooks.example/x?token=1";
@@ -34,7 +34,7 @@ impl<T: JobStore + DeliveryStore> Store for T {}
 
 enum Kind {
     Memory(Arc<MemoryStore>),
-    Sqlite(Option<Arc<SqliteStore>>, TempDir),
+    Sqlite(Option<Arc<SqliteStore>>, TempDir, Settings),
 }
 
 /// A store that can end without being closed, and go on.
@@ -52,25 +52,35 @@ impl Fixture {
     }
 
     fn sqlite() -> Self {
+        Self::sqlite_with(support::settings())
+    }
+
+    fn restless() -> Self {
+        Self::sqlite_with(support::restless())
+    }
+
+    fn sqlite_with(settings: Settings) -> Self {
         let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
         let dir = tempfile::tempdir().unwrap();
-        let store = Arc::new(open(dir.path(), &clock, &signals).0);
-        Self { kind: Kind::Sqlite(Some(store), dir), clock, signals }
+        let store = Arc::new(open_with(settings.clone(), dir.path(), &clock, &signals).0);
+        Self { kind: Kind::Sqlite(Some(store), dir, settings), clock, signals }
     }
 
     fn store(&self) -> Arc<dyn Store> {
         match &self.kind {
             Kind::Memory(store) => store.clone(),
-            Kind::Sqlite(store, _) => store.clone().unwrap(),
+            Kind::Sqlite(store, ..) => store.clone().unwrap(),
         }
     }
 
     fn crash(&mut self) {
         match &mut self.kind {
             Kind::Memory(store) => store.restart(),
-            Kind::Sqlite(store, dir) => {
+            Kind::Sqlite(store, dir, settings) => {
                 *store = None;
-                *store = Some(Arc::new(open(dir.path(), &self.clock, &self.signals).0));
+                let settings = settings.clone();
+                let opened = open_with(settings, dir.path(), &self.clock, &self.signals);
+                *store = Some(Arc::new(opened.0));
             }
         }
     }
@@ -115,6 +125,10 @@ macro_rules! contract {
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() { super::$name(super::Fixture::sqlite()).await })*
+        }
+        mod restless {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() { super::$name(super::Fixture::restless()).await })*
         }
     };
 }
@@ -264,7 +278,7 @@ async fn a_job_given_up_after_crashes_has_one(mut t: Fixture) {
     t.submit(Some(URL)).await;
     for _ in 0..CRASHES_MAX {
         t.claim().await;
-        t.store().expire().await.unwrap(); // the claim is on disk
+        t.store().purge(&endpoint("none")).await.unwrap(); // the claim is on disk
         assert!(t.log().await.is_empty());
         t.crash();
     }

@@ -287,7 +287,7 @@ fn foreign_files_and_versions_are_refused_and_left_alone() {
     db.pragma_update(None, "user_version", 99).unwrap();
     drop(db);
     let error = open(&dir).unwrap();
-    assert!(matches!(error, OpenError::UnknownSchema { found: 99, expected: 3, .. }), "{error}");
+    assert!(matches!(error, OpenError::UnknownSchema { found: 99, expected: 4, .. }), "{error}");
 }
 
 /// Writes `count` jobs as fast as the store takes them.
@@ -368,10 +368,10 @@ async fn a_start_with_many_jobs_is_quick() {
     assert_eq!(store.stats().jobs, 0);
 }
 
-/// The log only grows until it is moved into the database, so a copy of it, taken at any moment,
-/// is what a crash at that moment would have left, a half-written transaction at its end included.
+/// A segment is written from front to back, so a copy of it, taken at any moment, is what a crash at
+/// that moment would have left, a half-written frame at its end included.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_copy_of_the_log_has_what_was_acknowledged_before() {
+async fn every_copy_of_the_journal_has_what_was_acknowledged_before() {
     let disk = Disk::new();
     let dir = disk.dir.path().join("own");
     let store = Arc::new(open(&dir, &disk.clock, &disk.signals).0);
@@ -400,7 +400,8 @@ async fn every_copy_of_the_log_has_what_was_acknowledged_before() {
         let before = acknowledged.lock().clone();
         let copy = disk.dir.path().join(format!("copy{round}"));
         std::fs::create_dir(&copy).unwrap();
-        for file in ["store.db", "store.db-wal", "secrets.key"] {
+        std::fs::create_dir(copy.join("journal")).unwrap();
+        for file in ["journal/000001.seg", "store.db", "store.db-wal", "secrets.key"] {
             std::fs::copy(dir.join(file), copy.join(file)).unwrap();
         }
         let (copy, recovery) = open(&copy, &disk.clock, &disk.signals);
@@ -500,7 +501,9 @@ async fn a_repeated_submission_is_known_after_a_crash_too() {
 
 /// All that is in the files of the data directory, but the key.
 fn bytes_on_disk(dir: &Path) -> Vec<u8> {
-    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let files = [dir.to_owned(), dir.join("journal")];
+    let files = files.iter().flat_map(|dir| std::fs::read_dir(dir).unwrap());
+    let files = files.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
     let files = files.filter(|path| path.file_name().unwrap() != "secrets.key");
     files.flat_map(|path| std::fs::read(path).unwrap()).collect()
 }

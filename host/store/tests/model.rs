@@ -26,24 +26,63 @@ use proptest::prelude::*;
 use support::{START, chunk, endpoint, job, json, low_priority, sync_job, with_ttl, worker};
 
 const QUEUE_JOBS_MAX: usize = 6;
+/// Large enough to stay in the journal.
+const LARGE_BYTES: usize = 20_000;
 const ENDPOINTS: [&str; 2] = ["a", "b"];
 
 #[derive(Debug, Clone)]
 enum Op {
-    Submit { endpoint: usize, is_low: bool, is_sync: bool, ttl_ms: u64, mark: Option<(u8, u8)> },
-    Claim { endpoint: usize, count: usize },
-    Append { lease: usize, count: usize },
-    Progress { lease: usize },
-    Finish { lease: usize, outcome: u8 },
-    Release { lease: usize },
-    Cancel { job: usize, endpoint: usize },
-    Retry { job: usize },
-    Purge { endpoint: usize },
-    ShortenTtl { job: usize, ttl_ms: u64 },
-    MarkDelivered { job: usize, next: u64 },
+    Submit {
+        endpoint: usize,
+        is_low: bool,
+        is_sync: bool,
+        ttl_ms: u64,
+        mark: Option<(u8, u8)>,
+        is_large: bool,
+    },
+    Claim {
+        endpoint: usize,
+        count: usize,
+    },
+    Append {
+        lease: usize,
+        count: usize,
+    },
+    Progress {
+        lease: usize,
+    },
+    Finish {
+        lease: usize,
+        outcome: u8,
+    },
+    Release {
+        lease: usize,
+    },
+    Cancel {
+        job: usize,
+        endpoint: usize,
+    },
+    Retry {
+        job: usize,
+    },
+    Purge {
+        endpoint: usize,
+    },
+    ShortenTtl {
+        job: usize,
+        ttl_ms: u64,
+    },
+    MarkDelivered {
+        job: usize,
+        next: u64,
+    },
     Expire,
-    Advance { ms: u64 },
-    DeleteEndpoint { endpoint: usize },
+    Advance {
+        ms: u64,
+    },
+    DeleteEndpoint {
+        endpoint: usize,
+    },
     Crash,
     Close,
 }
@@ -54,16 +93,16 @@ fn op() -> impl Strategy<Value = Op> {
     let ttl_ms = prop_oneof![Just(86_400_000), 10_000..100_000_u64];
     let mark = prop::option::of((0..3_u8, 0..2_u8));
     prop_oneof![
-        6 => (endpoint.clone(), any::<bool>(), any::<bool>(), ttl_ms, mark).prop_map(
-            |(endpoint, is_low, is_sync, ttl_ms, mark)| {
-                Op::Submit { endpoint, is_low, is_sync, ttl_ms, mark }
+        6 => (endpoint.clone(), any::<bool>(), any::<bool>(), ttl_ms, mark, any::<bool>()).prop_map(
+            |(endpoint, is_low, is_sync, ttl_ms, mark, is_large)| {
+                Op::Submit { endpoint, is_low, is_sync, ttl_ms, mark, is_large }
             }
         ),
         6 => (endpoint.clone(), 0..4_usize)
             .prop_map(|(endpoint, count)| Op::Claim { endpoint, count }),
         4 => (lease.clone(), 0..4_usize).prop_map(|(lease, count)| Op::Append { lease, count }),
         1 => lease.clone().prop_map(|lease| Op::Progress { lease }),
-        6 => (lease.clone(), 0..3_u8).prop_map(|(lease, outcome)| Op::Finish { lease, outcome }),
+        6 => (lease.clone(), 0..4_u8).prop_map(|(lease, outcome)| Op::Finish { lease, outcome }),
         2 => lease.prop_map(|lease| Op::Release { lease }),
         2 => (job.clone(), endpoint.clone())
             .prop_map(|(job, endpoint)| Op::Cancel { job, endpoint }),
@@ -114,6 +153,8 @@ impl Pair {
             settings.payload_cache_bytes = 0;
             settings.chunk_cache_bytes = 0;
             settings.write_buffer_bytes = 600;
+            settings.journal_bytes = 0;
+            settings.segment_bytes = 512;
         }
         let signals = Arc::new(Signals::default());
         let opened = SqliteStore::open(self.dir.path(), self.clock.clone(), signals, settings);
@@ -145,11 +186,12 @@ impl Pair {
                 self.clock.advance(*ms);
                 return;
             }
-            Op::Submit { endpoint, is_low, is_sync, ttl_ms, mark } => {
+            Op::Submit { endpoint, is_low, is_sync, ttl_ms, mark, is_large } => {
                 let name = ENDPOINTS[*endpoint];
                 let job = if *is_sync { sync_job(name) } else { job(name) };
                 let job = if *is_low { low_priority(job) } else { job };
-                let input = json(&format!("{}", self.jobs.len()));
+                let length = if *is_large { LARGE_BYTES } else { 1 };
+                let input = json(&format!("[{:length$}]", self.jobs.len()));
                 let idempotency = mark
                     .map(|(key, content)| Idempotency { key: [key; 16], content: [content; 16] });
                 let job = with_ttl(NewJob { input, idempotency, ..job }, *ttl_ms);
@@ -189,6 +231,7 @@ impl Pair {
                 let Some(lease) = lease_at(lease) else { return String::new() };
                 let outcome = match outcome {
                     0 => Outcome::Completed(json("[3]")),
+                    3 => Outcome::Completed(json(&format!("[{:LARGE_BYTES$}]", 3))),
                     1 => Outcome::Failed("no".into()),
                     _ => Outcome::TimedOut,
                 };

@@ -8,10 +8,10 @@ use gristmill_core::record::{ClaimedJob, JobRecord, NewJob};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
-use gristmill_store::MemoryStore;
+use gristmill_store::{MemoryStore, Settings};
 use tempfile::TempDir;
 
-use super::{QUEUE_JOBS_MAX, START, endpoint, job, open, submit, worker};
+use super::{QUEUE_JOBS_MAX, START, endpoint, job, open_with, submit, worker};
 
 pub(crate) trait Store: JobStore + CatalogStore {}
 impl<T: JobStore + CatalogStore> Store for T {}
@@ -33,9 +33,17 @@ impl Fixture {
     }
 
     pub(crate) fn sqlite() -> Self {
+        Self::sqlite_with(super::settings())
+    }
+
+    pub(crate) fn restless() -> Self {
+        Self::sqlite_with(super::restless())
+    }
+
+    fn sqlite_with(settings: Settings) -> Self {
         let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
         let dir = tempfile::tempdir().unwrap();
-        let (store, _) = open(dir.path(), &clock, &signals);
+        let (store, _) = open_with(settings, dir.path(), &clock, &signals);
         Self { store: Arc::new(store), clock, signals, _dir: Some(dir) }
     }
 
@@ -71,7 +79,8 @@ impl Fixture {
     }
 }
 
-/// Makes of each function that takes a [`Fixture`] a test on either store.
+/// Makes of each function that takes a [`Fixture`] a test on either store, and on one whose journal
+/// is taken over all the time.
 macro_rules! contract {
     ($($name:ident),* $(,)?) => {
         mod memory {
@@ -81,6 +90,10 @@ macro_rules! contract {
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() { super::$name(crate::support::fixture::Fixture::sqlite()).await })*
+        }
+        mod restless {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() { super::$name(crate::support::fixture::Fixture::restless()).await })*
         }
     };
 }

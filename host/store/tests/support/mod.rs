@@ -31,12 +31,32 @@ pub(crate) fn settings() -> Settings {
     Settings { queue_jobs_max: QUEUE_JOBS_MAX, ..Settings::default() }
 }
 
+/// With a journal that hardly holds a batch, and no memory: everything goes to the database soon.
+pub(crate) fn restless() -> Settings {
+    Settings {
+        journal_bytes: 0,
+        segment_bytes: 512,
+        payload_cache_bytes: 0,
+        chunk_cache_bytes: 0,
+        ..settings()
+    }
+}
+
 pub(crate) fn open(
     dir: &Path,
     clock: &Arc<ManualClock>,
     signals: &Arc<Signals>,
 ) -> (SqliteStore, Recovery) {
-    SqliteStore::open(dir, clock.clone(), signals.clone(), settings()).unwrap()
+    open_with(settings(), dir, clock, signals)
+}
+
+pub(crate) fn open_with(
+    settings: Settings,
+    dir: &Path,
+    clock: &Arc<ManualClock>,
+    signals: &Arc<Signals>,
+) -> (SqliteStore, Recovery) {
+    SqliteStore::open(dir, clock.clone(), signals.clone(), settings).unwrap()
 }
 
 /// Submits a job that did not come before, and waits until it is durable.

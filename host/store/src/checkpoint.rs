@@ -1,0 +1,286 @@
+//! From the journal to the database: what is still needed of a segment, once that has become old.
+//!
+//! The frames of the segment say which jobs have changed in it. What is written of each of them is
+//! its newest visible state, which may come from a later segment; a job that is gone is not
+//! written, only deleted where the database may have it. Small payloads move, large ones stay
+//! where they are until [compaction](crate::compaction). When the whole segment is settled the database says so, synced, and the journal
+//! may forget it. A crash before that settles it again from its start.
+//!
+//! Cost: a read of the segment, and for each job that is left about 10 µs. Runs on the database's
+//! thread, in slices, between which readers are served.
+
+use std::collections::HashSet;
+use std::io;
+
+use gristmill_core::delivery::DeliveryId;
+use gristmill_core::id::JobId;
+use rusqlite::Connection;
+
+use crate::database::Database;
+use crate::db::Sync;
+use crate::entry::{Job, Row, Stored};
+use crate::error::Failure;
+use crate::index::{Index, Phase};
+use crate::journal::Segment;
+use crate::journal::frame::{Frame, Frames};
+use crate::journal::image::{BatchImage, FixedImage, JobImage, JobPlaces, StateImage};
+use crate::journal::segment::{Place, SegmentId};
+use crate::payloads::Kind;
+use crate::row::integer;
+use crate::slab::JobKey;
+use crate::{chunks, delivery, payloads, repeat_rows, row};
+
+/// Jobs that one transaction takes over.
+const SLICE: usize = 256;
+
+/// What is written of one job.
+struct Work<'a> {
+    seq: u64,
+    key: Option<JobKey>,
+    deed: Deed<'a>,
+    clears_chunks: bool,
+    payloads: Vec<(Kind, Place)>,
+    pages: &'a [(u64, Place)],
+}
+
+enum Deed<'a> {
+    Insert(&'a JobImage<'a>, &'a FixedImage<'a>, Row),
+    Update(Row),
+    Delete(Stored),
+    /// Its row is written already.
+    Nothing,
+}
+
+/// What a frame says.
+///
+/// # Errors
+/// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it says nothing: its checksum was
+/// right, so another program wrote it.
+pub(crate) fn image(frame: &Frame) -> io::Result<BatchImage<'_>> {
+    BatchImage::decode(frame.says()).ok_or_else(|| damaged("a frame of another version"))
+}
+
+pub(crate) fn damaged(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// Where the payloads of the frame's jobs are.
+pub(crate) fn places(image: &BatchImage<'_>, segment: SegmentId, frame: &Frame) -> Vec<JobPlaces> {
+    image.places(Place { segment, at: frame.payloads_at, len: 0 }).collect()
+}
+
+/// Writes what a frame says of anything but jobs.
+pub(crate) fn write_rest(
+    db: &Connection,
+    image: &BatchImage<'_>,
+    places: &[JobPlaces],
+    frame: &Frame,
+) -> rusqlite::Result<()> {
+    for (key, name) in &image.endpoints {
+        let sql = "INSERT OR IGNORE INTO endpoint (seq, name, completed, failed, retried) \
+             VALUES (?1, ?2, 0, 0, 0)";
+        db.prepare_cached(sql)?.execute((integer(*key), name))?;
+    }
+    for (key, [completed, failed, retried]) in &image.counts {
+        let sql = "UPDATE endpoint SET completed = ?2, failed = ?3, retried = ?4 WHERE seq = ?1";
+        let counts = (integer(*key), integer(*completed), integer(*failed), integer(*retried));
+        db.prepare_cached(sql)?.execute(counts)?;
+    }
+    for (job, places) in image.jobs.iter().zip(places) {
+        if let Some(repeat) = &job.repeat {
+            repeat_rows::put(db, job.seq, job.endpoint, &job.id, repeat)?;
+        }
+        if let Some(new) = &job.delivery {
+            let body = places.body.and_then(|place| frame.payload(place));
+            delivery::put(db, new, body)?;
+        }
+    }
+    for after in &image.attempts {
+        delivery::put(db, after, None)?;
+    }
+    for id in &image.dropped_deliveries {
+        delivery::delete(db, DeliveryId(*id))?;
+    }
+    for key in &image.forgotten {
+        db.prepare_cached("DELETE FROM endpoint WHERE seq = ?1")?.execute([integer(*key)])?;
+    }
+    if let Some(last) = image.forgotten_repeats {
+        repeat_rows::forget(db, last)?;
+    }
+    Ok(())
+}
+
+impl Database {
+    /// Takes over what is needed of a segment, which is not written any more.
+    pub(crate) fn checkpoint(&mut self, segment: &Segment) -> Result<(), Failure> {
+        let id = segment.header.id;
+        let mut frames = Frames::new(&segment.file, segment.header)?;
+        let mut written = HashSet::new();
+        while let Some(frame) = frames.next()? {
+            let image = image(&frame)?;
+            let places = places(&image, id, &frame);
+            let write = |db: &Connection| write_rest(db, &image, &places, &frame);
+            self.db.transaction(Sync::Later, write)?;
+            self.bodies_have_moved(&image, &places);
+            let jobs: Vec<_> = image.jobs.iter().zip(&places).collect();
+            for slice in jobs.chunks(SLICE) {
+                let works = self.plan(slice, &mut written)?;
+                self.carry_out(&works, &frame)?;
+                self.db.checkpoint_wal()?;
+                self.serve_asks()?;
+            }
+        }
+        if segment.end != Some(frames.at()) {
+            return Err(damaged("a segment cannot be read to its end any more").into());
+        }
+        self.db.set_settled(id)?;
+        self.shared.journal.set_settled(id);
+        Ok(())
+    }
+
+    /// What is to be done for some jobs. A job whose removal is on its way to the journal is waited
+    /// for: what says that it is gone does not know yet that the database has it.
+    fn plan<'a>(
+        &mut self,
+        jobs: &[(&'a JobImage<'a>, &'a JobPlaces)],
+        written: &mut HashSet<u64>,
+    ) -> Result<Vec<Work<'a>>, Failure> {
+        let keys: Vec<_> = jobs.iter().map(|(image, _)| image.job_id()).collect();
+        let is_settled = |index: &Index| {
+            let found = keys.iter().flatten().filter_map(|id| index.find(*id));
+            !found.into_iter().any(|(_, job)| job.is_being_removed())
+        };
+        let shared = self.shared.clone();
+        let mut index = shared.index();
+        while !is_settled(&index) {
+            index = self.wait_for_commit(index, &shared)?;
+        }
+        if index.phase == Phase::Closed {
+            // An index that has ended knows of no job.
+            return Err(Failure::Ended);
+        }
+        let mut plan = |(image, places): (&'a JobImage<'a>, &'a JobPlaces), id: Option<JobId>| {
+            let key = id.and_then(|id| index.by_id.get(&id).copied());
+            let job = key.and_then(|key| index.jobs.get_mut(key));
+            work(image, places, key, job.filter(|job| job.seq == image.seq), written)
+        };
+        Ok(jobs.iter().zip(&keys).filter_map(|(job, id)| plan(*job, *id)).collect())
+    }
+
+    fn carry_out(&mut self, works: &[Work<'_>], frame: &Frame) -> Result<(), Failure> {
+        let is_idle = |work: &Work<'_>| {
+            matches!(work.deed, Deed::Nothing)
+                && work.payloads.is_empty()
+                && work.pages.is_empty()
+                && !work.clears_chunks
+        };
+        if works.iter().all(is_idle) {
+            return Ok(());
+        }
+        self.db.transaction(Sync::Later, |db| {
+            works.iter().try_for_each(|work| work.write(db, frame))
+        })?;
+        let mut index = self.shared.index();
+        for work in works {
+            let Some(job) = work.key.and_then(|key| index.jobs.get_mut(key)) else { continue };
+            if job.seq == work.seq {
+                work.note(job);
+            }
+        }
+        Ok(())
+    }
+
+    fn bodies_have_moved(&self, image: &BatchImage<'_>, places: &[JobPlaces]) {
+        let with_body = image.jobs.iter().zip(places).filter(|(_, places)| places.body.is_some());
+        let ids = with_body.filter_map(|(job, _)| Some(DeliveryId(job.delivery.as_ref()?.id)));
+        let ids: Vec<_> = ids.collect();
+        if ids.is_empty() {
+            return;
+        }
+        let mut index = self.shared.index();
+        for id in ids {
+            index.outbox.set_body(id, None);
+        }
+    }
+}
+
+/// What the database needs of a job that has changed, or is gone.
+fn work<'a>(
+    image: &'a JobImage<'a>,
+    places: &'a JobPlaces,
+    key: Option<JobKey>,
+    job: Option<&mut Job>,
+    written: &mut HashSet<u64>,
+) -> Option<Work<'a>> {
+    let seq = image.seq;
+    let clears_chunks = image.clears_chunks;
+    if let &StateImage::Gone { job, output, chunks } = &image.state {
+        let deed = Deed::Delete(Stored { job, output, chunks });
+        return Some(Work { seq, key, deed, clears_chunks, payloads: Vec::new(), pages: &[] });
+    }
+    let job = job?;
+    let row = job.visible()?.clone();
+    job.stored.job = true;
+    let deed = match &image.state {
+        StateImage::New { fixed, .. } => Deed::Insert(image, fixed, row),
+        _ if written.contains(&seq) => Deed::Nothing,
+        _ => Deed::Update(row),
+    };
+    written.insert(seq);
+    let mut payloads = Vec::new();
+    if let Some(place) = places.input.filter(|_| job.homes.input == places.input) {
+        payloads.push((Kind::Input, place));
+    }
+    if let Some(place) = places.output.filter(|_| job.homes.output() == places.output) {
+        job.stored.output = true;
+        payloads.push((Kind::Output, place));
+    }
+    // Pages of an attempt that is over are not there any more.
+    let has_pages = job.homes.find_pages(&places.pages).is_some();
+    job.stored.chunks |= has_pages;
+    let pages = if has_pages { &places.pages[..] } else { &[] };
+    Some(Work { seq, key, deed, clears_chunks, payloads, pages })
+}
+
+impl Work<'_> {
+    fn write(&self, db: &Connection, frame: &Frame) -> rusqlite::Result<()> {
+        match &self.deed {
+            Deed::Insert(image, fixed, row) => row::insert(db, image, fixed, row)?,
+            Deed::Update(row) => row::update(db, self.seq, row)?,
+            Deed::Delete(stored) if stored.job => {
+                row::delete(db, self.seq)?;
+                payloads::delete(db, self.seq, stored.output)?;
+                if stored.chunks {
+                    chunks::delete(db, self.seq)?;
+                }
+            }
+            Deed::Delete(_) | Deed::Nothing => {}
+        }
+        if self.clears_chunks {
+            chunks::delete(db, self.seq)?;
+        }
+        for &(kind, place) in &self.payloads {
+            if place.stays() {
+                payloads::keep(db, self.seq, kind, place)?;
+            } else {
+                payloads::put(db, self.seq, kind, frame.payload(place).unwrap_or_default())?;
+            }
+        }
+        for &(first, place) in self.pages {
+            chunks::put(db, self.seq, first, frame.payload(place).unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    /// Notes in the job what has moved.
+    fn note(&self, job: &mut Job) {
+        for &(kind, place) in self.payloads.iter().filter(|(_, place)| !place.stays()) {
+            job.homes.leave(kind, place);
+        }
+        let pages = job.homes.find_pages(self.pages);
+        if let Some(results) = &mut job.homes.results {
+            drop(pages.map(|range| results.pages.drain(range)));
+        }
+        job.homes.tidy();
+    }
+}

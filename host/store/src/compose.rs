@@ -1,0 +1,135 @@
+//! What a webhook sends is put together when its job ends, so that it goes into the journal with
+//! that end. Most of what it needs is at hand; an input or chunks of long ago are read.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gristmill_core::delivery::{Delivery, DeliveryId};
+use gristmill_core::document::webhook_body;
+use gristmill_core::job::JobStatus;
+use gristmill_core::limits::{STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX};
+use gristmill_core::payload::Json;
+use gristmill_core::record::{ChunkPage, JobRecord};
+use gristmill_core::stream::OutputList;
+use tokio::sync::oneshot;
+
+use crate::asks::Ask;
+use crate::batch::{Batch, JobWrite, RowWrite};
+use crate::chunks::{self, Query};
+use crate::error::Failure;
+use crate::journal::segment::Place;
+use crate::payloads::{InputBytes, Kind};
+use crate::shared::Shared;
+
+/// Whom to tell that a job has ended, and what is needed for that.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) id: DeliveryId,
+    pub(crate) url: Arc<str>,
+    /// The job as it ended.
+    pub(crate) record: JobRecord,
+    /// Whether it is given up at once: too many are on their way.
+    pub(crate) is_refused: bool,
+    /// Where the job's input is, when it is in the journal.
+    pub(crate) input: Option<Place>,
+    /// Where its chunks are that are in the journal.
+    pub(crate) pages: Vec<(u64, Place)>,
+}
+
+/// A delivery that is added with the end of its job.
+#[derive(Debug)]
+pub(crate) struct NewDelivery {
+    pub(crate) delivery: Delivery,
+    /// What it sends, unless it is refused.
+    pub(crate) body: Option<Bytes>,
+}
+
+/// Makes the deliveries of a batch. Runs on the writer thread; may wait for the database.
+pub(crate) fn compose(batch: &mut Batch, shared: &Shared) -> Result<(), Failure> {
+    for write in &mut batch.jobs {
+        let Some(call) = write.call.take() else { continue };
+        let Some(input) = input(write, &call, shared)? else { continue };
+        let output = match call.record.status {
+            JobStatus::Completed => output(write, &call, shared)?,
+            JobStatus::InQueue
+            | JobStatus::InProgress
+            | JobStatus::Failed
+            | JobStatus::Cancelled
+            | JobStatus::TimedOut => None,
+        };
+        let body = webhook_body(&call.record, output.as_ref(), &input, &call.url);
+        let url = call.url.as_ref().to_owned();
+        let delivery = Delivery::pending(call.id, &call.record, url, body.len() as u64);
+        write.delivery = Some(if call.is_refused {
+            NewDelivery { delivery: delivery.refused(), body: None }
+        } else {
+            NewDelivery { delivery, body: Some(body.into()) }
+        });
+    }
+    Ok(())
+}
+
+fn input(write: &JobWrite, call: &Call, shared: &Shared) -> Result<Option<Json>, Failure> {
+    if let RowWrite::Insert(new) = &write.kind {
+        return Ok(Some(new.input.body.clone()));
+    }
+    let seq = write.fixed.seq;
+    if let Some(input) = shared.payloads.get(seq, Kind::Input) {
+        return Ok(Some(input.body));
+    }
+    let bytes = call.input.map(|place| shared.journal.read(place)).transpose()?.flatten();
+    if let Some(bytes) = bytes {
+        return Ok(InputBytes::read_body(&bytes));
+    }
+    // It was not there, or has moved meanwhile.
+    let read = |answer| Ask::Payloads { seqs: vec![seq], kind: Kind::Input, answer };
+    let found = ask(shared, read)?.pop().flatten();
+    Ok(found.map(|input| input.body))
+}
+
+/// The output as clients read it: a handler that only streamed has the list of its chunks.
+fn output(write: &JobWrite, call: &Call, shared: &Shared) -> Result<Option<Json>, Failure> {
+    let chunk_count = call.record.chunk_count;
+    if chunk_count == 0 || !write.output.as_ref().is_some_and(Json::is_null) {
+        return Ok(write.output.clone());
+    }
+    let mut list = OutputList::default();
+    while let Some(from) = list.wants(chunk_count) {
+        list.add(chunks_from(write, call, from, shared)?);
+    }
+    Ok(list.finish())
+}
+
+/// Some chunks from `from` on: of this very batch, of the journal, or of the database.
+fn chunks_from(
+    write: &JobWrite,
+    call: &Call,
+    from: u64,
+    shared: &Shared,
+) -> Result<ChunkPage, Failure> {
+    if let Some(page) = write.pages.iter().find(|page| page.covers(from)) {
+        return Ok(page.from(from));
+    }
+    let at = call.pages.partition_point(|(first, _)| *first <= from);
+    if let Some((first, place)) = at.checked_sub(1).and_then(|at| call.pages.get(at))
+        && let Some(bytes) = shared.journal.read(*place)?
+        && let Some(page) = chunks::Page::decode(*first, bytes)
+    {
+        return Ok(page.from(from));
+    }
+    let query = Query {
+        from,
+        end: call.record.chunk_count,
+        bytes_max: STREAM_PAGE_BYTES_MAX,
+        count_max: STREAM_PAGE_CHUNKS_MAX,
+    };
+    ask(shared, |answer| Ask::Chunks { seq: write.fixed.seq, query, answer })
+}
+
+/// Waits for an answer of the database.
+fn ask<T>(shared: &Shared, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T, Failure> {
+    let (sender, receiver) = oneshot::channel();
+    shared.index().asks.push(ask(sender));
+    shared.wake_database();
+    receiver.blocking_recv().map_err(|_| Failure::Ended)
+}

@@ -1,0 +1,187 @@
+//! The one thread that uses the database: it takes over what outlives the journal, and answers
+//! those who ask for what is there. Nobody who submits or finishes a job waits for it, unless it
+//! has fallen far behind.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+
+use crate::asks::Ask;
+use crate::db::Db;
+use crate::error::{Failure, OpenError};
+use crate::index::{Index, Phase};
+use crate::journal::Segment;
+use crate::journal::segment::SegmentId;
+use crate::payloads::{Kind, Payload};
+use crate::shared::{Shared, Waited};
+use crate::{catalog, chunks, delivery, payloads};
+
+/// After this time without work the file is tidied up, a step at a time.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// The database, with what is to be done to it.
+#[derive(Debug)]
+pub(crate) struct Database {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) db: Db,
+}
+
+/// What there is to do.
+enum Work {
+    Answer(Vec<Ask>),
+    Checkpoint(Segment),
+    Compact(SegmentId),
+    Tidy,
+    End(Phase),
+}
+
+impl Database {
+    pub(crate) fn new(shared: Arc<Shared>, db: Db) -> Self {
+        Self { shared, db }
+    }
+
+    /// Starts the thread. It ends when the index is closed, or drained.
+    pub(crate) fn start(self) -> Result<JoinHandle<()>, OpenError> {
+        let builder = Builder::new().name("store-database".to_owned());
+        builder.spawn(move || self.run()).map_err(OpenError::Thread)
+    }
+
+    fn run(self) {
+        let shared = self.shared.clone();
+        let end = catch_unwind(AssertUnwindSafe(|| self.serve()));
+        shared.end(match end {
+            Ok(Ok(()) | Err(Failure::Ended)) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("the database's thread panicked".to_owned()),
+        });
+    }
+
+    fn serve(mut self) -> Result<(), Failure> {
+        let mut is_tidy = false;
+        loop {
+            match self.next_work(is_tidy) {
+                Work::Answer(asks) => {
+                    is_tidy = false;
+                    self.answer_all(asks)?;
+                }
+                Work::Checkpoint(segment) => {
+                    is_tidy = false;
+                    self.checkpoint(&segment)?;
+                }
+                Work::Compact(segment) => {
+                    is_tidy = false;
+                    self.compact(segment)?;
+                }
+                Work::Tidy => {
+                    is_tidy = !self.db.tidy()?;
+                    self.shared.journal.trim()?;
+                }
+                Work::End(Phase::Drained) => return Ok(self.db.close()?),
+                Work::End(_) => return Ok(()),
+            }
+            self.db.checkpoint_wal()?;
+        }
+    }
+
+    /// Waits for something to do.
+    fn next_work(&self, is_tidy: bool) -> Work {
+        let mut index = self.shared.index();
+        loop {
+            if index.phase == Phase::Closed {
+                return Work::End(Phase::Closed);
+            }
+            if !index.asks.is_empty() {
+                return Work::Answer(std::mem::take(&mut index.asks));
+            }
+            if index.phase == Phase::Drained {
+                return Work::End(Phase::Drained);
+            }
+            if let Some(segment) = self.shared.journal.to_settle() {
+                return Work::Checkpoint(segment);
+            }
+            if let Some(segment) = self.shared.journal.to_compact() {
+                return Work::Compact(segment);
+            }
+            let idle = (!is_tidy).then_some(IDLE);
+            if self.shared.wait_database(&mut index, idle) == Waited::Idle {
+                return Work::Tidy;
+            }
+        }
+    }
+
+    /// Waits until the batch that is on its way is committed; answers others meanwhile.
+    pub(crate) fn wait_for_commit<'a>(
+        &mut self,
+        mut index: MutexGuard<'a, Index>,
+        shared: &'a Shared,
+    ) -> Result<MutexGuard<'a, Index>, Failure> {
+        if index.phase == Phase::Closed {
+            return Err(Failure::Ended);
+        }
+        let asks = std::mem::take(&mut index.asks);
+        if asks.is_empty() {
+            index.is_commit_awaited = true;
+            shared.wait_database(&mut index, None);
+            return Ok(index);
+        }
+        drop(index);
+        self.answer_all(asks)?;
+        Ok(shared.index())
+    }
+
+    /// Answers those who have asked so far.
+    pub(crate) fn serve_asks(&mut self) -> Result<(), Failure> {
+        let asks = std::mem::take(&mut self.shared.index().asks);
+        self.answer_all(asks)
+    }
+
+    fn answer_all(&mut self, asks: Vec<Ask>) -> Result<(), Failure> {
+        asks.into_iter().try_for_each(|ask| Ok(self.answer(ask)?))
+    }
+
+    fn answer(&self, ask: Ask) -> rusqlite::Result<()> {
+        let db = self.db.connection();
+        // Whoever went away does not want to know.
+        match ask {
+            Ask::Payloads { seqs, kind, answer } => {
+                let found: rusqlite::Result<_> =
+                    seqs.iter().map(|&seq| self.payload(seq, kind)).collect();
+                let _ = answer.send(found?);
+            }
+            Ask::Chunks { seq, query, answer } => {
+                let _ = answer.send(chunks::get(db, seq, &query)?);
+            }
+            Ask::DeliveryBody { id, answer } => {
+                let _ = answer.send(delivery::body(db, id)?);
+            }
+            Ask::Catalog { answer } => {
+                let _ = answer.send(catalog::read(db, &self.db.seal)?);
+            }
+            Ask::WriteCatalog(rows, ack) => {
+                self.db.write_catalog(&rows)?;
+                let _ = ack.send(());
+            }
+            #[cfg(test)]
+            Ask::RowsWritten { answer } => {
+                let _ = answer.send(db.total_changes());
+            }
+        }
+        Ok(())
+    }
+
+    fn payload(&self, seq: u64, kind: Kind) -> rusqlite::Result<Option<Payload>> {
+        // Another reader may have brought it meanwhile.
+        let cache = &self.shared.payloads;
+        if let Some(payload) = cache.get(seq, kind) {
+            return Ok(Some(payload));
+        }
+        let payload = payloads::get(self.db.connection(), &self.db.seal, seq, kind)?;
+        if let Some(payload) = &payload {
+            cache.insert(seq, kind, payload.clone());
+        }
+        Ok(payload)
+    }
+}

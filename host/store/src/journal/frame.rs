@@ -1,0 +1,193 @@
+//! How a batch lies in a segment: a head, what the batch says, and the payloads that go with it.
+//!
+//! A frame counts from the moment when all of it is there, which its checksum says. The checksum
+//! covers the segment's salt and the frame's number too, so that nothing but the next frame of
+//! this segment passes for it.
+
+use std::io;
+
+use crate::journal::segment::{HEADER_BYTES, Header, Place, SegmentFile};
+
+/// Bytes of a frame's head: checksum, number of the frame in the segment, length of what it says,
+/// length of its payloads; each as a 32-bit little-endian number.
+pub(crate) const HEAD_BYTES: u32 = 16;
+
+/// The head of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Head {
+    checksum: u32,
+    number: u32,
+    says: u32,
+    payloads: u32,
+}
+
+impl Head {
+    fn encode(self) -> [u8; HEAD_BYTES as usize] {
+        let mut bytes = [0; HEAD_BYTES as usize];
+        let fields = [self.checksum, self.number, self.says, self.payloads].map(u32::to_le_bytes);
+        bytes.copy_from_slice(fields.as_flattened());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = bytes.as_chunks::<4>().0.iter().map(|field| u32::from_le_bytes(*field));
+        Some(Self {
+            checksum: fields.next()?,
+            number: fields.next()?,
+            says: fields.next()?,
+            payloads: fields.next()?,
+        })
+    }
+
+    /// Bytes of the whole frame.
+    fn len(self) -> u64 {
+        u64::from(HEAD_BYTES) + u64::from(self.says) + u64::from(self.payloads)
+    }
+
+    /// A checksum that `says` and the payloads are still to be added to.
+    fn hasher(self, salt: u64) -> crc32fast::Hasher {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&salt.to_le_bytes());
+        hasher.update(self.encode().get(4..).unwrap_or_default());
+        hasher
+    }
+}
+
+/// The head of frame `number`, which says `says` and carries `payloads`.
+pub(crate) fn head<'a>(
+    salt: u64,
+    number: u32,
+    says: &[u8],
+    payloads: impl Iterator<Item = &'a [u8]> + Clone,
+) -> [u8; HEAD_BYTES as usize] {
+    let len = |bytes: usize| u32::try_from(bytes).expect("a batch is far smaller than 4 GiB");
+    let payload_bytes = payloads.clone().map(<[u8]>::len).sum();
+    let head = Head { checksum: 0, number, says: len(says.len()), payloads: len(payload_bytes) };
+    let mut hasher = head.hasher(salt);
+    hasher.update(says);
+    payloads.for_each(|payload| hasher.update(payload));
+    Head { checksum: hasher.finalize(), ..head }.encode()
+}
+
+/// A frame that was read.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    bytes: Vec<u8>,
+    says: u32,
+    /// Where its payloads begin in the segment.
+    pub(crate) payloads_at: u32,
+}
+
+impl Frame {
+    /// What the batch says.
+    pub(crate) fn says(&self) -> &[u8] {
+        let from = HEAD_BYTES as usize;
+        self.bytes.get(from..from + self.says as usize).unwrap_or_default()
+    }
+
+    /// Bytes of the frame, by their place in the segment.
+    pub(crate) fn payload(&self, place: Place) -> Option<&[u8]> {
+        let before = HEAD_BYTES + self.says;
+        let from = place.at.checked_sub(self.payloads_at)?.checked_add(before)? as usize;
+        self.bytes.get(from..from.checked_add(place.len as usize)?)
+    }
+}
+
+/// Reads the frames of a segment in their order, up to the first that is not whole.
+#[derive(Debug)]
+pub(crate) struct Frames<'a> {
+    file: &'a SegmentFile,
+    file_len: u64,
+    salt: u64,
+    number: u32,
+    at: u32,
+}
+
+impl<'a> Frames<'a> {
+    pub(crate) fn new(file: &'a SegmentFile, header: Header) -> io::Result<Self> {
+        let file_len = file.len()?;
+        Ok(Self { file, file_len, salt: header.salt, number: 0, at: HEADER_BYTES })
+    }
+
+    /// Where the next frame begins: after the last one the segment's end.
+    pub(crate) fn at(&self) -> u32 {
+        self.at
+    }
+
+    /// The next frame; `None` after the last one.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Frame>> {
+        let left = self.file_len.saturating_sub(self.at.into());
+        if left < HEAD_BYTES.into() {
+            return Ok(None);
+        }
+        let Some(head) = Head::decode(&self.file.read(self.at, HEAD_BYTES)?) else {
+            return Ok(None);
+        };
+        let Ok(len) = u32::try_from(head.len()) else { return Ok(None) };
+        if head.number != self.number || head.says == 0 || u64::from(len) > left {
+            return Ok(None);
+        }
+        let bytes = self.file.read(self.at, len)?;
+        let mut hasher = head.hasher(self.salt);
+        hasher.update(bytes.get(HEAD_BYTES as usize..).unwrap_or_default());
+        if hasher.finalize() != head.checksum {
+            return Ok(None);
+        }
+        let payloads_at = self.at + HEAD_BYTES + head.says;
+        self.at += len;
+        self.number += 1;
+        Ok(Some(Frame { bytes, says: head.says, payloads_at }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::segment::SegmentId;
+
+    const HEADER: Header = Header { id: SegmentId(1), end_before: 0, salt: 99 };
+
+    fn write(file: &SegmentFile, salt: u64, number: u32, at: u32, payload: &[u8]) -> u32 {
+        let says = format!("frame {number}");
+        let head = head(salt, number, says.as_bytes(), [payload].into_iter());
+        let bytes = [&head[..], says.as_bytes(), payload].concat();
+        file.write(&bytes, at).unwrap();
+        at + u32::try_from(bytes.len()).unwrap()
+    }
+
+    fn count(file: &SegmentFile) -> (u32, u32) {
+        let mut frames = Frames::new(file, HEADER).unwrap();
+        let mut count = 0;
+        while let Some(frame) = frames.next().unwrap() {
+            assert_eq!(frame.says(), format!("frame {count}").as_bytes());
+            let place = |at, len| Place { segment: HEADER.id, at: frame.payloads_at + at, len };
+            assert_eq!(frame.payload(place(0, 2)).unwrap(), b"xy");
+            assert_eq!(frame.payload(place(1, 9)), None);
+            count += 1;
+        }
+        (count, frames.at())
+    }
+
+    #[test]
+    fn frames_are_read_up_to_the_first_that_is_not_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = SegmentFile::open(dir.path(), 1).unwrap();
+        file.extend(4_096).unwrap();
+        assert_eq!(count(&file), (0, HEADER_BYTES));
+        let first_end = write(&file, 99, 0, HEADER_BYTES, b"xyz");
+        assert_eq!(count(&file), (1, first_end));
+        let end = write(&file, 99, 1, first_end, b"xyz");
+        assert_eq!(count(&file), (2, end));
+        for at in first_end..end {
+            let byte = file.read(at, 1).unwrap()[0];
+            file.write(&[byte ^ 0x40], at).unwrap();
+            assert_eq!(count(&file), (1, first_end), "byte {at}");
+            file.write(&[byte], at).unwrap();
+        }
+        // One with the salt of another use of the file, and one with another number.
+        write(&file, 98, 2, end, b"xyz");
+        assert_eq!(count(&file), (2, end));
+        write(&file, 99, 1, end, b"xyz");
+        assert_eq!(count(&file), (2, end));
+    }
+}

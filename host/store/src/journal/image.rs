@@ -1,0 +1,344 @@
+//! What a frame says: the batch, without its payloads, which follow in the order in which they are
+//! named here. Everything is absolute, so that it can be taken over any number of times, as long as
+//! that is in order.
+//!
+//! The encoding is postcard's: numbers take as many bytes as they need, and texts are read where
+//! they stand.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gristmill_core::delivery::Delivery;
+use gristmill_core::id::{JobId, WorkerId};
+use gristmill_core::idempotency::Idempotency;
+use gristmill_core::job::Claim;
+use gristmill_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::batch::{Batch, JobWrite, RowWrite};
+use crate::delivery;
+use crate::entry::{Attempt, EndpointKey, Row};
+use crate::journal::segment::Place;
+use crate::payloads::InputBytes;
+use crate::row;
+use crate::seal::Seal;
+use crate::{chunks, entry};
+
+/// Bytes of a job's id.
+pub(crate) type IdBytes = [u8; 19];
+
+/// A batch.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct BatchImage<'a> {
+    /// Endpoints that are new, by number.
+    #[serde(borrow)]
+    pub(crate) endpoints: Vec<(u64, &'a str)>,
+    /// Endpoints whose counts have changed: completed, failed and retried jobs so far.
+    pub(crate) counts: Vec<(u64, [u64; 3])>,
+    #[serde(borrow)]
+    pub(crate) jobs: Vec<JobImage<'a>>,
+    /// Deliveries after an attempt.
+    #[serde(borrow)]
+    pub(crate) attempts: Vec<DeliveryImage<'a>>,
+    pub(crate) dropped_deliveries: Vec<u64>,
+    pub(crate) forgotten: Vec<u64>,
+    pub(crate) forgotten_repeats: Option<u64>,
+}
+
+/// A job that has changed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct JobImage<'a> {
+    pub(crate) seq: u64,
+    pub(crate) id: IdBytes,
+    pub(crate) endpoint: u64,
+    #[serde(borrow)]
+    pub(crate) state: StateImage<'a>,
+    /// When it is to be recognised as one that came before.
+    pub(crate) repeat: Option<RepeatImage>,
+    /// Length of the output that is new.
+    pub(crate) output: Option<u32>,
+    /// The chunks of an earlier attempt go.
+    pub(crate) clears_chunks: bool,
+    /// Pages of chunks that are new: index of the first chunk, and length.
+    pub(crate) pages: Vec<(u64, u32)>,
+    /// A webhook that is new.
+    #[serde(borrow)]
+    pub(crate) delivery: Option<DeliveryImage<'a>>,
+    /// Whether what it sends is among the payloads.
+    pub(crate) has_body: bool,
+}
+
+/// What became of a job.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum StateImage<'a> {
+    /// It is new.
+    New {
+        #[serde(borrow)]
+        fixed: FixedImage<'a>,
+        #[serde(borrow)]
+        row: RowImage<'a>,
+        /// Length of its input.
+        input: u32,
+    },
+    /// It is another than before.
+    Changed(#[serde(borrow)] RowImage<'a>),
+    /// It is gone. The flags say what of it may be in the database.
+    Gone { job: bool, output: bool, chunks: bool },
+}
+
+/// A submission that is recognised when it comes again.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct RepeatImage {
+    pub(crate) key: [u8; 16],
+    pub(crate) content: [u8; 16],
+    pub(crate) at: u64,
+}
+
+/// What of a job never changes.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct FixedImage<'a> {
+    pub(crate) owner: &'a str,
+    pub(crate) low_priority: bool,
+    pub(crate) execution_timeout_ms: u64,
+    pub(crate) ttl_ms: u64,
+    pub(crate) retention_ms: u64,
+    pub(crate) created_at: u64,
+    pub(crate) webhook: Option<&'a str>,
+}
+
+/// What of a job may change.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RowImage<'a> {
+    state: u8,
+    claim: u32,
+    crashes: u8,
+    retries: u32,
+    place: u64,
+    ttl_at: u64,
+    #[serde(borrow)]
+    attempt: Option<AttemptImage<'a>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct AttemptImage<'a> {
+    started_at: Option<u64>,
+    finished_at: Option<u64>,
+    worker: Option<&'a str>,
+    error: Option<&'a str>,
+    chunk_count: u64,
+}
+
+/// A delivery as it is now.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct DeliveryImage<'a> {
+    pub(crate) id: u64,
+    pub(crate) endpoint: u64,
+    pub(crate) job: IdBytes,
+    pub(crate) job_status: &'a str,
+    pub(crate) job_retries: u32,
+    pub(crate) url: &'a str,
+    pub(crate) body_bytes: u64,
+    pub(crate) created_at: u64,
+    pub(crate) state: u8,
+    pub(crate) at: u64,
+    pub(crate) attempts: u32,
+    pub(crate) last_status: Option<u16>,
+    pub(crate) last_error: Option<&'a str>,
+}
+
+impl<'a> DeliveryImage<'a> {
+    fn of(endpoint: EndpointKey, delivery: &'a Delivery) -> Self {
+        let (state, at) = delivery::state_columns(delivery.state);
+        Self {
+            id: delivery.id.0,
+            endpoint: endpoint.0,
+            job: delivery.job.to_bytes(),
+            job_status: delivery.job_status.as_str(),
+            job_retries: delivery.job_retries,
+            url: &delivery.url,
+            body_bytes: delivery.body_bytes,
+            created_at: delivery.created_at.as_millis(),
+            state,
+            at: at.as_millis(),
+            attempts: delivery.attempts,
+            last_status: delivery.last.status,
+            last_error: delivery.last.error.as_deref(),
+        }
+    }
+}
+
+impl<'a> RowImage<'a> {
+    fn of(row: &'a Row) -> Self {
+        let attempt = row.attempt.as_deref().map(|attempt| AttemptImage {
+            started_at: attempt.started_at.map(Timestamp::as_millis),
+            finished_at: attempt.finished_at.map(Timestamp::as_millis),
+            worker: attempt.worker.as_ref().map(WorkerId::as_str),
+            error: attempt.error.as_deref(),
+            chunk_count: attempt.chunk_count,
+        });
+        Self {
+            state: row::state_code(row.state),
+            claim: row.last_claim.0,
+            crashes: row.crashes,
+            retries: row.retries,
+            place: row.place,
+            ttl_at: row.ttl_at.as_millis(),
+            attempt,
+        }
+    }
+
+    /// The row; `None` when it makes no sense.
+    pub(crate) fn to_row(&self) -> Option<Row> {
+        let last_claim = Claim(self.claim);
+        let attempt = match &self.attempt {
+            Some(attempt) => Some(Arc::new(Attempt {
+                started_at: attempt.started_at.map(Timestamp::from_millis),
+                finished_at: attempt.finished_at.map(Timestamp::from_millis),
+                worker: attempt.worker.map(WorkerId::new).transpose().ok()?,
+                error: attempt.error.map(str::to_owned),
+                chunk_count: attempt.chunk_count,
+            })),
+            None => None,
+        };
+        Some(Row {
+            state: row::state_from(self.state, last_claim)?,
+            last_claim,
+            crashes: self.crashes,
+            retries: self.retries,
+            place: self.place,
+            ttl_at: Timestamp::from_millis(self.ttl_at),
+            attempt,
+        })
+    }
+}
+
+impl<'a> JobImage<'a> {
+    /// The image; its payloads are added to `payloads`.
+    fn of(write: &'a JobWrite, seal: &Seal, payloads: &mut Vec<Bytes>) -> Self {
+        let fixed = &write.fixed;
+        let mut add = |bytes: Bytes| {
+            let len = u32::try_from(bytes.len()).expect("a payload is far below 4 GiB");
+            payloads.push(bytes);
+            len
+        };
+        let state = match &write.kind {
+            RowWrite::Insert(new) => StateImage::New {
+                fixed: FixedImage {
+                    owner: new.owner.as_str(),
+                    low_priority: fixed.low_priority,
+                    execution_timeout_ms: fixed.execution_timeout_ms,
+                    ttl_ms: new.ttl_ms,
+                    retention_ms: fixed.retention_ms,
+                    created_at: fixed.created_at.as_millis(),
+                    webhook: new.webhook.as_deref(),
+                },
+                row: RowImage::of(&write.row),
+                input: {
+                    let InputBytes { body, rest } = InputBytes::of(&new.input, seal, fixed.seq);
+                    add(body) + add(rest)
+                },
+            },
+            RowWrite::Update => StateImage::Changed(RowImage::of(&write.row)),
+            &RowWrite::Delete(entry::Stored { job, output, chunks }) => {
+                StateImage::Gone { job, output, chunks }
+            }
+            RowWrite::NeverWas => StateImage::Gone { job: false, output: false, chunks: false },
+        };
+        let output = write.output.as_ref().map(|output| add(output.as_bytes().clone()));
+        let pages = write.pages.iter();
+        let pages = pages.map(|page| (page.first, add(chunks::encode(&page.chunks)))).collect();
+        let delivery = write.delivery.as_ref().map(|new| {
+            if let Some(body) = &new.body {
+                add(body.clone());
+            }
+            DeliveryImage::of(fixed.endpoint, &new.delivery)
+        });
+        let repeat = write.idempotency.map(|Idempotency { key, content }| RepeatImage {
+            key,
+            content,
+            at: fixed.created_at.as_millis(),
+        });
+        Self {
+            seq: fixed.seq,
+            id: fixed.id.to_bytes(),
+            endpoint: fixed.endpoint.0,
+            state,
+            repeat,
+            output,
+            clears_chunks: write.clear_chunks,
+            pages,
+            has_body: write.delivery.as_ref().is_some_and(|new| new.body.is_some()),
+            delivery,
+        }
+    }
+
+    pub(crate) fn job_id(&self) -> Option<JobId> {
+        JobId::from_bytes(&self.id).ok()
+    }
+
+    /// Where its payloads are, of which the first stands at `at`. Leaves `at` behind the last.
+    fn places(&self, at: &mut Place) -> JobPlaces {
+        let mut next = |len: u32| {
+            let place = Place { len, ..*at };
+            at.at += len;
+            place
+        };
+        let input = match &self.state {
+            StateImage::New { input, .. } => Some(next(*input)),
+            StateImage::Changed(_) | StateImage::Gone { .. } => None,
+        };
+        let output = self.output.map(&mut next);
+        let pages = self.pages.iter().map(|&(first, len)| (first, next(len))).collect();
+        let body_len = self.delivery.as_ref().filter(|_| self.has_body).map(|new| new.body_bytes);
+        let body = body_len.and_then(|len| u32::try_from(len).ok()).map(next);
+        JobPlaces { input, output, pages, body }
+    }
+}
+
+/// Where the payloads of a [`JobImage`] are.
+#[derive(Debug, Default)]
+pub(crate) struct JobPlaces {
+    pub(crate) input: Option<Place>,
+    pub(crate) output: Option<Place>,
+    /// By the index of the first chunk.
+    pub(crate) pages: Vec<(u64, Place)>,
+    /// What its webhook sends.
+    pub(crate) body: Option<Place>,
+}
+
+impl<'a> BatchImage<'a> {
+    /// The image of a batch, and its payloads.
+    pub(crate) fn of(batch: &'a Batch, seal: &Seal) -> (Self, Vec<Bytes>) {
+        let mut payloads = Vec::with_capacity(3 * batch.jobs.len());
+        let jobs = batch.jobs.iter().map(|job| JobImage::of(job, seal, &mut payloads)).collect();
+        let endpoints = batch.endpoints.iter().map(|(key, name)| (key.0, name.as_str()));
+        let counts = batch.totals.iter();
+        let counts = counts.map(|(key, sum)| (key.0, [sum.completed, sum.failed, sum.retried]));
+        let attempts = batch.deliveries.iter();
+        let image = Self {
+            endpoints: endpoints.collect(),
+            counts: counts.collect(),
+            jobs,
+            attempts: attempts.map(|(key, delivery)| DeliveryImage::of(*key, delivery)).collect(),
+            dropped_deliveries: batch.dropped_deliveries.iter().map(|id| id.0).collect(),
+            forgotten: batch.forgotten.iter().map(|key| key.0).collect(),
+            forgotten_repeats: batch.forgotten_repeats,
+        };
+        (image, payloads)
+    }
+
+    /// The bytes of a frame.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).expect("an image is plain data")
+    }
+
+    /// The way back; `None` when the bytes are no image.
+    pub(crate) fn decode(says: &'a [u8]) -> Option<Self> {
+        postcard::from_bytes(says).ok()
+    }
+
+    /// The places of the jobs' payloads, of which the first stands at `at`.
+    pub(crate) fn places(&self, mut at: Place) -> impl Iterator<Item = JobPlaces> + use<'_, 'a> {
+        self.jobs.iter().map(move |job| job.places(&mut at))
+    }
+}

@@ -1,0 +1,192 @@
+//! One file of the journal: written from front to back, read anywhere, and used again when
+//! nothing in it is needed any more. Writing over blocks that exist leaves the file system nothing
+//! to note, so that a sync costs half of what it costs in a growing file.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// The number of a segment. It grows with each use of a file, and is never used again: a place in
+/// a segment that is gone is noticed. 2^32 of them are some 10^17 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SegmentId(pub(crate) u32);
+
+/// Where bytes stand in the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) segment: SegmentId,
+    pub(crate) at: u32,
+    pub(crate) len: u32,
+}
+
+/// Inputs and outputs of this size or more stay in the journal for good; smaller ones, and chunks,
+/// move to the database. SQLite takes 16 KiB at half the speed of the journal, 64 KiB at a quarter.
+const KEPT_BYTES_MIN: u32 = 16 << 10;
+
+impl Place {
+    /// Whether an input or output here stays when the database takes over its segment.
+    pub(crate) fn stays(self) -> bool {
+        self.len >= KEPT_BYTES_MIN
+    }
+}
+
+/// What a segment begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) id: SegmentId,
+    /// Where the segment before this one ended: all before that must be readable.
+    pub(crate) end_before: u32,
+    /// Goes into every checksum: frames of an earlier use of the file, and bytes that a client has
+    /// made to look like a frame, do not pass for frames of this one.
+    pub(crate) salt: u64,
+}
+
+const MAGIC: &[u8; 8] = b"grmlseg1";
+
+/// Bytes of the header.
+pub(crate) const HEADER_BYTES: u32 = 32;
+
+impl Header {
+    fn encode(self) -> [u8; HEADER_BYTES as usize] {
+        let mut bytes = [0; HEADER_BYTES as usize];
+        let (rest, checksum) = bytes.split_at_mut(24);
+        let fields = [
+            &MAGIC[..],
+            &self.id.0.to_le_bytes(),
+            &self.end_before.to_le_bytes(),
+            &self.salt.to_le_bytes(),
+        ];
+        rest.copy_from_slice(&fields.concat());
+        checksum.copy_from_slice(&u64::from(crc32fast::hash(rest)).to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; HEADER_BYTES as usize]) -> Option<Self> {
+        let (magic, rest) = bytes.split_first_chunk()?;
+        let (id, rest) = rest.split_first_chunk()?;
+        let (end_before, rest) = rest.split_first_chunk()?;
+        let (salt, _) = rest.split_first_chunk()?;
+        let header = Self {
+            id: SegmentId(u32::from_le_bytes(*id)),
+            end_before: u32::from_le_bytes(*end_before),
+            salt: u64::from_le_bytes(*salt),
+        };
+        (magic == MAGIC && header.encode() == *bytes).then_some(header)
+    }
+}
+
+/// The file of a segment, or of none at the moment.
+#[derive(Debug)]
+pub(crate) struct SegmentFile {
+    file: File,
+    /// The number in the file's name.
+    pub(crate) slot: u32,
+}
+
+impl SegmentFile {
+    /// Opens a file of the journal, or makes it.
+    pub(crate) fn open(dir: &Path, slot: u32) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        Ok(Self { file: options.open(dir.join(name(slot)))?, slot })
+    }
+
+    /// Gives the file back to the file system. Who has it open can still read it.
+    pub(crate) fn remove(&self, dir: &Path) -> io::Result<()> {
+        fs::remove_file(dir.join(name(self.slot)))
+    }
+
+    /// The slot of a file, by its name.
+    pub(crate) fn slot_of(name: &str) -> Option<u32> {
+        name.strip_suffix(".seg")?.parse().ok()
+    }
+
+    /// The header; `None` when there is none.
+    pub(crate) fn header(&self) -> io::Result<Option<Header>> {
+        let mut bytes = [0; HEADER_BYTES as usize];
+        match self.file.read_exact_at(&mut bytes, 0) {
+            Ok(()) => Ok(Header::decode(&bytes)),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Begins a new use of the file.
+    pub(crate) fn begin(&self, header: Header) -> io::Result<()> {
+        self.file.write_all_at(&header.encode(), 0)
+    }
+
+    pub(crate) fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Makes the file at least `len` bytes long. The bytes are written, not only promised: blocks
+    /// that were never written cost a note of the file system with the sync that writes them.
+    pub(crate) fn extend(&self, len: u64) -> io::Result<()> {
+        static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+        let mut at = self.len()?;
+        while at < len {
+            let count = usize::try_from(len - at).unwrap_or(usize::MAX).min(ZEROS.len());
+            self.file.write_all_at(ZEROS.get(..count).unwrap_or(&ZEROS), at)?;
+            at += count as u64;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn write(&self, bytes: &[u8], at: u32) -> io::Result<()> {
+        self.file.write_all_at(bytes, at.into())
+    }
+
+    pub(crate) fn read(&self, at: u32, len: u32) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len as usize];
+        self.file.read_exact_at(&mut bytes, at.into())?;
+        Ok(bytes)
+    }
+
+    /// Returns when all that was written is on stable storage.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+fn name(slot: u32) -> String {
+    format!("{slot:06}.seg")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_whole_or_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = SegmentFile::open(dir.path(), 7).unwrap();
+        assert_eq!(file.header().unwrap(), None);
+        let header = Header { id: SegmentId(3), end_before: 77, salt: 0x1234_5678_9abc_def0 };
+        file.begin(header).unwrap();
+        assert_eq!(file.header().unwrap(), Some(header));
+        for at in 0..HEADER_BYTES {
+            let byte = file.read(at, 1).unwrap()[0];
+            file.write(&[byte ^ 1], at).unwrap();
+            assert_eq!(file.header().unwrap(), None, "byte {at}");
+            file.write(&[byte], at).unwrap();
+        }
+        assert_eq!(SegmentFile::slot_of("000007.seg"), Some(7));
+        assert_eq!(SegmentFile::slot_of("000007.old"), None);
+    }
+
+    #[test]
+    fn a_file_is_extended_and_never_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = SegmentFile::open(dir.path(), 1).unwrap();
+        for (len, expected) in [(100_000, 100_000), (5, 100_000), (200_001, 200_001)] {
+            file.extend(len).unwrap();
+            assert_eq!(file.len().unwrap(), expected);
+        }
+        file.write(b"abc", 199_998).unwrap();
+        file.sync().unwrap();
+        assert_eq!(file.read(199_997, 4).unwrap(), b"\0abc");
+        assert!(file.read(200_000, 2).is_err());
+    }
+}
