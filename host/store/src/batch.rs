@@ -305,9 +305,9 @@ impl Index {
         }
         if after.is_none() {
             if let Some(endpoint) = self.endpoints.get_mut(&write.fixed.endpoint) {
-                endpoint.history.remove(&write.fixed.seq);
+                endpoint.history.remove(write.fixed.seq, write.key);
             }
-            self.by_id.remove(&write.fixed.id);
+            self.ids.remove(write.fixed.id, write.key);
             self.jobs.remove(write.key);
         }
     }

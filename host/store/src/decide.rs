@@ -41,7 +41,7 @@ impl Index {
         job.row.state = state;
         match event {
             JobEvent::Claimed { claim } => {
-                endpoint.ready.remove(job.low_priority, job.row.place);
+                endpoint.ready.remove(job.low_priority, job.row.place, key);
                 job.row.last_claim = claim;
                 job.row.attempt_mut().started_at = Some(now);
             }
@@ -83,7 +83,7 @@ impl Index {
 
     /// The running job that the lease names, unless its ttl is over.
     pub(crate) fn leased(&mut self, lease: Lease, now: Timestamp) -> Option<(JobKey, &mut Job)> {
-        let key = *self.by_id.get(&lease.job)?;
+        let key = self.key_of(lease.job)?;
         let job = self.jobs.get_mut(key)?;
         let is_current = job.row.state == JobState::InProgress { claim: lease.claim };
         (is_current && job.purge_at() > now).then_some((key, job))
@@ -173,7 +173,7 @@ fn carry_out(
                 let may_start_worker = !job.low_priority;
                 notice = Some(ReadyNotice { endpoint: endpoint.name.clone(), may_start_worker });
             }
-            Effect::Dequeue => endpoint.ready.remove(job.low_priority, job.row.place),
+            Effect::Dequeue => endpoint.ready.remove(job.low_priority, job.row.place, key),
             Effect::StartRetention => job.row.attempt_mut().finished_at = Some(now),
             Effect::ClearResult => clear_result(job),
             Effect::CountCompleted => lifetime(job).completed += 1,

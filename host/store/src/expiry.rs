@@ -1,34 +1,33 @@
 //! Which job is to be deleted when.
 
-use std::collections::BTreeSet;
-
 use gristmill_core::time::Timestamp;
 
+use crate::order::Order;
 use crate::slab::JobKey;
 
-/// Every job that exists, by the time at which it goes. About 30 bytes for each.
+/// Every job that exists, by the time at which it goes. About 8 bytes for each.
 #[derive(Debug, Default)]
-pub(crate) struct Expiry(BTreeSet<(Timestamp, JobKey)>);
+pub(crate) struct Expiry(Order);
 
 impl Expiry {
     pub(crate) fn insert(&mut self, at: Timestamp, key: JobKey) {
-        let is_new = self.0.insert((at, key));
+        let is_new = self.0.insert(at.as_millis(), key);
         debug_assert!(is_new, "a job goes once");
     }
 
     pub(crate) fn remove(&mut self, at: Timestamp, key: JobKey) {
-        let was_there = self.0.remove(&(at, key));
+        let was_there = self.0.remove(at.as_millis(), key);
         debug_assert!(was_there, "a job that exists goes some time");
     }
 
     /// Up to `count_max` jobs that are to go at `now` or before.
     pub(crate) fn due(&self, now: Timestamp, count_max: usize) -> Vec<JobKey> {
-        let due = self.0.iter().take_while(|(at, _)| *at <= now);
-        due.map(|(_, key)| *key).take(count_max).collect()
+        let due = self.0.iter().take_while(|(at, _)| *at <= now.as_millis());
+        due.map(|(_, key)| key).take(count_max).collect()
     }
 
     /// When the next job goes; [`Timestamp::NEVER`] when none exists.
     pub(crate) fn next(&self) -> Timestamp {
-        self.0.first().map_or(Timestamp::NEVER, |(at, _)| *at)
+        self.0.iter().next().map_or(Timestamp::NEVER, |(at, _)| Timestamp::from_millis(at))
     }
 }

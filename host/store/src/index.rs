@@ -7,7 +7,7 @@
 //! exactly one write in `backlog`. The writer takes them in order, so that what was decided first is
 //! on disk no later than what was decided after it.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -26,6 +26,8 @@ use crate::chunks::Query;
 use crate::entry::{Ack, Change, EndpointKey, Homes, Job, NewRow, Pending, Row, Stored};
 use crate::expiry::Expiry;
 use crate::journal::segment::Place;
+use crate::ids::Ids;
+use crate::order::Order;
 use crate::outbox::Outbox;
 use crate::payloads::Payload;
 use crate::ready::Ready;
@@ -57,7 +59,7 @@ pub(crate) enum Phase {
 pub(crate) struct Index {
     pub(crate) phase: Phase,
     pub(crate) jobs: Slab<Job>,
-    pub(crate) by_id: HashMap<JobId, JobKey>,
+    pub(crate) ids: Ids,
     pub(crate) endpoints: HashMap<EndpointKey, Endpoint>,
     /// Endpoints by name. One that is being deleted is not here any more.
     pub(crate) names: HashMap<EndpointId, EndpointKey>,
@@ -94,8 +96,8 @@ pub(crate) struct Index {
 pub(crate) struct Endpoint {
     pub(crate) name: EndpointId,
     pub(crate) ready: Ready,
-    /// All its jobs, in the order of their submission. About 25 bytes for each.
-    pub(crate) history: BTreeMap<u64, JobKey>,
+    /// All its jobs, in the order of their submission. About 8 bytes for each.
+    pub(crate) history: Order,
     /// What clients see.
     pub(crate) counts: JobCounts,
     /// Whether it has a row, or will have once the batch on its way is committed.
@@ -104,7 +106,7 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(name: EndpointId) -> Self {
-        let (ready, history) = (Ready::default(), BTreeMap::new());
+        let (ready, history) = (Ready::default(), Order::default());
         Self { name, ready, history, counts: JobCounts::default(), is_stored: false }
     }
 }
@@ -143,7 +145,7 @@ impl Index {
         Self {
             phase: Phase::Open,
             jobs: Slab::new(),
-            by_id: HashMap::new(),
+            ids: Ids::new(),
             endpoints: HashMap::new(),
             names: HashMap::new(),
             expiry: Expiry::default(),
@@ -164,9 +166,13 @@ impl Index {
         }
     }
 
+    pub(crate) fn key_of(&self, id: JobId) -> Option<JobKey> {
+        self.ids.get(id, &self.jobs)
+    }
+
     /// The job with the id, whether clients see it or not.
     pub(crate) fn find(&self, id: JobId) -> Option<(JobKey, &Job)> {
-        let key = *self.by_id.get(&id)?;
+        let key = self.key_of(id)?;
         Some((key, self.jobs.get(key)?))
     }
 
@@ -272,8 +278,7 @@ impl Index {
         };
         let ttl_at = entry.row.ttl_at;
         let key = self.jobs.insert(entry);
-        let replaced = self.by_id.insert(job.id, key);
-        debug_assert!(replaced.is_none(), "job ids are unique");
+        self.ids.insert(job.id, key, &self.jobs);
         ready.insert(low_priority, self.last_place, key);
         history.insert(self.last_seq, key);
         self.expiry.insert(ttl_at, key);
@@ -291,7 +296,7 @@ impl Index {
         let (id, seq, purge_at, state) = (job.id, job.seq, job.purge_at(), job.row.state);
         let (low_priority, place, endpoint) = (job.low_priority, job.row.place, job.endpoint);
         let key = self.jobs.insert(job);
-        self.by_id.insert(id, key);
+        self.ids.insert(id, key, &self.jobs);
         self.expiry.insert(purge_at, key);
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
             endpoint.count_status(None, state.status());
@@ -332,8 +337,8 @@ impl Index {
 
     /// Like [`ack_job`](Self::ack_job), for a job that may be gone.
     pub(crate) fn ack_id(&mut self, id: JobId, ack: Ack) {
-        match self.by_id.get(&id) {
-            Some(key) => self.ack_job(*key, ack),
+        match self.key_of(id) {
+            Some(key) => self.ack_job(key, ack),
             None => drop(ack.send(())),
         }
     }
@@ -393,7 +398,7 @@ impl Index {
         let Some((_, endpoint)) = self.endpoint(name) else { return ControlFlow::Break(()) };
         let before = page.next.take().map_or(u64::MAX, |Cursor(seq)| seq);
         let mut last = None;
-        for (looks, (&seq, &key)) in endpoint.history.range(..before).rev().enumerate() {
+        for (looks, (seq, key)) in endpoint.history.below(before).rev().enumerate() {
             let is_full = page.jobs.len() >= query.count_max;
             if is_full || looks == LOOKS_MAX {
                 page.next = last.map(Cursor);

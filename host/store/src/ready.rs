@@ -1,15 +1,13 @@
 //! The queue of one endpoint: normal jobs before low-priority ones, each by place.
 
-use std::collections::BTreeMap;
-
+use crate::order::Order;
 use crate::slab::JobKey;
 
-/// Jobs that wait on one endpoint. About 25 bytes for each; every operation costs a search in an
-/// ordered map.
+/// Jobs that wait on one endpoint. About 8 bytes for each; every operation costs a search.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
-    normal: BTreeMap<u64, JobKey>,
-    low: BTreeMap<u64, JobKey>,
+    normal: Order,
+    low: Order,
 }
 
 impl Ready {
@@ -23,28 +21,28 @@ impl Ready {
     }
 
     pub(crate) fn insert(&mut self, low_priority: bool, place: u64, key: JobKey) {
-        let replaced = self.queue(low_priority).insert(place, key);
-        debug_assert!(replaced.is_none(), "a place is given to one job");
+        let is_new = self.queue(low_priority).insert(place, key);
+        debug_assert!(is_new, "a job waits once");
     }
 
-    pub(crate) fn remove(&mut self, low_priority: bool, place: u64) {
-        let removed = self.queue(low_priority).remove(&place);
-        debug_assert!(removed.is_some(), "a job that waits is in the queue");
+    pub(crate) fn remove(&mut self, low_priority: bool, place: u64, key: JobKey) {
+        let was_there = self.queue(low_priority).remove(place, key);
+        debug_assert!(was_there, "a job that waits is in the queue");
     }
 
     /// The job that is claimed next.
     pub(crate) fn first(&self) -> Option<JobKey> {
-        let (_, key) = self.normal.first_key_value().or_else(|| self.low.first_key_value())?;
-        Some(*key)
+        let (_, key) = self.normal.iter().next().or_else(|| self.low.iter().next())?;
+        Some(key)
     }
 
     /// Up to `count_max` jobs with a place before `until`, in the order of their claims.
     pub(crate) fn before(&self, until: u64, count_max: usize) -> Vec<JobKey> {
-        let queues = self.normal.range(..until).chain(self.low.range(..until));
-        queues.map(|(_, key)| *key).take(count_max).collect()
+        let queues = self.normal.below(until).chain(self.low.below(until));
+        queues.map(|(_, key)| key).take(count_max).collect()
     }
 
-    fn queue(&mut self, low_priority: bool) -> &mut BTreeMap<u64, JobKey> {
+    fn queue(&mut self, low_priority: bool) -> &mut Order {
         if low_priority { &mut self.low } else { &mut self.normal }
     }
 }

@@ -507,8 +507,8 @@ impl JobStore for SqliteStore {
 
     async fn mark_delivered(&self, id: JobId, next: u64) -> Result<(), StoreError> {
         self.shared.change_live(|index, _| {
-            if let Some(key) = index.by_id.get(&id)
-                && let Some(job) = index.jobs.get_mut(*key)
+            if let Some(key) = index.key_of(id)
+                && let Some(job) = index.jobs.get_mut(key)
                 && let Some(visible) = job.visible()
             {
                 let next = next.min(visible.chunk_count());

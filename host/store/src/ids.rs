@@ -1,0 +1,62 @@
+//! Which job has an id.
+//!
+//! A hash table of keys alone, since the ids stand in the slab: 6 to 12 bytes for each job. It is
+//! made of [`PARTS`] small ones that grow one by one. Of a million jobs the insertion that makes one
+//! grow moves a thousand keys, which takes some 100 µs; one table would take a thousand times that,
+//! with everybody waiting.
+
+use std::hash::{BuildHasher, RandomState};
+
+use gristmill_core::id::JobId;
+use hashbrown::HashTable;
+
+use crate::entry::Job;
+use crate::slab::{JobKey, Slab};
+
+const PARTS: usize = 1_024;
+
+/// The keys of all jobs in the slab, by id. An operation costs a hash and a look into the slab.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    parts: Vec<HashTable<JobKey>>,
+    hasher: RandomState,
+}
+
+impl Ids {
+    pub(crate) fn new() -> Self {
+        let parts = std::iter::repeat_with(HashTable::new).take(PARTS).collect();
+        Self { parts, hasher: RandomState::new() }
+    }
+
+    pub(crate) fn get(&self, id: JobId, jobs: &Slab<Job>) -> Option<JobKey> {
+        let hash = self.hasher.hash_one(id);
+        let part = self.parts.get(part(hash))?;
+        part.find(hash, |key| jobs.get(*key).is_some_and(|job| job.id == id)).copied()
+    }
+
+    /// Adds a job that stands in the slab, and is not here yet.
+    pub(crate) fn insert(&mut self, id: JobId, key: JobKey, jobs: &Slab<Job>) {
+        debug_assert!(self.get(id, jobs).is_none(), "job ids are unique");
+        let hasher = &self.hasher;
+        let hash = hasher.hash_one(id);
+        let hash_of = |key: &JobKey| jobs.get(*key).map_or(0, |job| hasher.hash_one(job.id));
+        if let Some(part) = self.parts.get_mut(part(hash)) {
+            part.insert_unique(hash, key, hash_of);
+        }
+    }
+
+    /// Takes a job away. It must be in the slab until then.
+    pub(crate) fn remove(&mut self, id: JobId, key: JobKey) {
+        let hash = self.hasher.hash_one(id);
+        let found = self.parts.get_mut(part(hash)).map(|part| part.find_entry(hash, |k| *k == key));
+        match found {
+            Some(Ok(entry)) => drop(entry.remove()),
+            Some(Err(_)) | None => debug_assert!(false, "a job in the slab is here"),
+        }
+    }
+}
+
+/// The table takes the lowest and the highest bits of a hash; these are from between.
+fn part(hash: u64) -> usize {
+    usize::try_from(hash >> 40).unwrap_or(0) % PARTS
+}
