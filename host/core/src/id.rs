@@ -137,7 +137,7 @@ impl fmt::Display for NodeId {
 /// Names a job: `[sync-]<uuidv7>-<node>`. The id tells by which operation the job came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId {
-    uuid: u128,
+    uuid: Uuid,
     node: NodeId,
     is_sync: bool,
 }
@@ -159,7 +159,7 @@ pub struct InvalidJobId;
 impl JobId {
     /// A new id, later than every id made before it on this node.
     pub fn generate(submission: Submission, node: NodeId) -> Self {
-        Self { uuid: Uuid::now_v7().as_u128(), node, is_sync: submission == Submission::Sync }
+        Self { uuid: Uuid::now_v7(), node, is_sync: submission == Submission::Sync }
     }
 
     /// How the job was submitted.
@@ -171,7 +171,7 @@ impl JobId {
     pub fn to_bytes(self) -> [u8; 19] {
         let mut bytes = [0; 19];
         let (uuid, rest) = bytes.split_at_mut(16);
-        uuid.copy_from_slice(&self.uuid.to_be_bytes());
+        uuid.copy_from_slice(self.uuid.as_bytes());
         let (node, is_sync) = rest.split_at_mut(2);
         node.copy_from_slice(&self.node.0.to_be_bytes());
         is_sync.copy_from_slice(&[u8::from(self.is_sync)]);
@@ -186,7 +186,7 @@ impl JobId {
         let (uuid, rest) = bytes.split_first_chunk::<16>().ok_or(InvalidJobId)?;
         let [node_high, node_low, is_sync @ (0 | 1)] = *rest else { return Err(InvalidJobId) };
         Ok(Self {
-            uuid: u128::from_be_bytes(*uuid),
+            uuid: Uuid::from_bytes(*uuid),
             node: NodeId(u16::from_be_bytes([node_high, node_low])),
             is_sync: is_sync == 1,
         })
@@ -198,7 +198,7 @@ impl fmt::Display for JobId {
         if self.is_sync {
             f.write_str("sync-")?;
         }
-        write!(f, "{}-{}", Uuid::from_u128(self.uuid).hyphenated(), self.node)
+        write!(f, "{}-{}", self.uuid.hyphenated(), self.node)
     }
 }
 
@@ -216,7 +216,7 @@ impl FromStr for JobId {
             return Err(InvalidJobId);
         }
         let id = Self {
-            uuid: Uuid::try_parse(uuid).map_err(|_| InvalidJobId)?.as_u128(),
+            uuid: Uuid::try_parse(uuid).map_err(|_| InvalidJobId)?,
             node: NodeId(u16::from_str_radix(node, 16).map_err(|_| InvalidJobId)?),
             is_sync,
         };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use gristmill_core::delivery::{Delivery, DeliveryId};
 use gristmill_core::id::JobId;
 use gristmill_core::idempotency::Idempotency;
-use gristmill_core::job::{JobState, JobStatus};
+use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::record::JobCounts;
 
@@ -170,7 +170,7 @@ impl Index {
         {
             batch.endpoints.push((job.endpoint, endpoint.name.to_string()));
         }
-        let is_gone = job.row.state == JobState::Removed;
+        let is_gone = job.row.status.is_none();
         let idempotency = change.insert.as_ref().and_then(|new| new.idempotency);
         let kind = match change.insert {
             Some(_) if is_gone => RowWrite::NeverWas,
@@ -181,7 +181,7 @@ impl Index {
         let chunks = if is_gone { Vec::new() } else { change.chunks };
         let name = self.endpoints.get(&job.endpoint).map(|endpoint| &endpoint.name);
         // What ended and waits again was taken back before anybody saw it.
-        let is_final = job.row.state.status().is_some_and(JobStatus::is_final);
+        let is_final = job.row.status.is_some_and(JobStatus::is_final);
         let call = name.filter(|_| change.sends_webhook && is_final).and_then(|name| {
             let record = job.record_of(&job.row, name)?;
             let is_refused = self.outbox.is_full(&job.endpoint);
@@ -233,7 +233,7 @@ impl Index {
             for page in &write.pages {
                 to.chunks.insert(write.fixed.seq, write.row.last_claim.0, page.clone());
             }
-            if write.row.state == JobState::Removed {
+            if write.row.status.is_none() {
                 to.payloads.remove(write.fixed.seq);
             }
             if let Some(NewDelivery { delivery, .. }) = write.delivery.take() {
@@ -259,7 +259,7 @@ impl Index {
     /// any more.
     fn move_in(&mut self, write: &JobWrite, places: JobPlaces, journal: &Journal) {
         let Some(job) = self.jobs.get_mut(write.key) else { return };
-        if write.row.state == JobState::Removed {
+        if write.row.status.is_none() {
             journal.release(job.homes.kept().map(|(_, place)| place));
             return;
         }
@@ -276,7 +276,7 @@ impl Index {
     fn publish_job(&mut self, write: JobWrite, acks: &mut Vec<Ack>) {
         let Some(job) = self.jobs.get_mut(write.key) else { return };
         let before = job.visible_status();
-        let after = write.row.state.status();
+        let after = write.row.status;
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
             endpoint.count_status(before, after);
             endpoint.counts.completed += write.counts.completed;
@@ -331,8 +331,8 @@ fn fixed(job: &Job) -> Fixed {
         id: job.id,
         endpoint: job.endpoint,
         low_priority: job.low_priority,
-        execution_timeout_ms: job.execution_timeout_ms,
-        retention_ms: job.retention_ms,
+        execution_timeout_ms: job.execution_timeout_ms.get(),
+        retention_ms: job.retention_ms.get(),
         created_at: job.created_at,
     }
 }

@@ -79,11 +79,11 @@ pub(crate) fn write_rest(
     for (key, name) in &image.endpoints {
         let sql = "INSERT OR IGNORE INTO endpoint (seq, name, completed, failed, retried) \
              VALUES (?1, ?2, 0, 0, 0)";
-        db.prepare_cached(sql)?.execute((integer(*key), name))?;
+        db.prepare_cached(sql)?.execute((key, name))?;
     }
     for (key, [completed, failed, retried]) in &image.counts {
         let sql = "UPDATE endpoint SET completed = ?2, failed = ?3, retried = ?4 WHERE seq = ?1";
-        let counts = (integer(*key), integer(*completed), integer(*failed), integer(*retried));
+        let counts = (key, integer(*completed), integer(*failed), integer(*retried));
         db.prepare_cached(sql)?.execute(counts)?;
     }
     for (job, places) in image.jobs.iter().zip(places) {
@@ -102,7 +102,7 @@ pub(crate) fn write_rest(
         delivery::delete(db, DeliveryId(*id))?;
     }
     for key in &image.forgotten {
-        db.prepare_cached("DELETE FROM endpoint WHERE seq = ?1")?.execute([integer(*key)])?;
+        db.prepare_cached("DELETE FROM endpoint WHERE seq = ?1")?.execute([key])?;
     }
     if let Some(last) = image.forgotten_repeats {
         repeat_rows::forget(db, last)?;
@@ -160,7 +160,7 @@ impl Database {
             return Err(Failure::Ended);
         }
         let mut plan = |(image, places): (&'a JobImage<'a>, &'a JobPlaces), id: Option<JobId>| {
-            let key = id.and_then(|id| index.by_id.get(&id).copied());
+            let key = id.and_then(|id| index.key_of(id));
             let job = key.and_then(|key| index.jobs.get_mut(key));
             work(image, places, key, job.filter(|job| job.seq == image.seq), written)
         };

@@ -89,7 +89,7 @@ impl Index {
             seq: job.seq,
             lease: Lease { job: job.id, claim },
             worker: worker.clone(),
-            execution_timeout_ms: job.execution_timeout_ms,
+            execution_timeout_ms: job.execution_timeout_ms.get(),
             ttl_at: job.row.ttl_at,
             input: job.pending.as_ref().and_then(|pending| pending.input.clone()),
             place: job.homes.input,

@@ -25,7 +25,7 @@ impl Index {
         let gone = IllegalTransition { state: JobState::Removed.name(), event: event.name() };
         let Some(job) = self.jobs.get_mut(key) else { return Err(gone) };
         let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) else { return Err(gone) };
-        let (state, effects) = job.row.state.apply(event)?;
+        let (state, effects) = job.row.state().apply(event)?;
         if effects.is_empty() {
             return Ok(None);
         }
@@ -38,7 +38,7 @@ impl Index {
         };
         let pending = touch(job, key, &mut self.backlog, urgency);
         pending.change.operations += 1;
-        job.row.state = state;
+        job.row.status = state.status();
         match event {
             JobEvent::Claimed { claim } => {
                 endpoint.ready.remove(job.low_priority, job.row.place, key);
@@ -85,7 +85,7 @@ impl Index {
     pub(crate) fn leased(&mut self, lease: Lease, now: Timestamp) -> Option<(JobKey, &mut Job)> {
         let key = self.key_of(lease.job)?;
         let job = self.jobs.get_mut(key)?;
-        let is_current = job.row.state == JobState::InProgress { claim: lease.claim };
+        let is_current = job.row.state() == JobState::InProgress { claim: lease.claim };
         (is_current && job.purge_at() > now).then_some((key, job))
     }
 
@@ -180,7 +180,7 @@ fn carry_out(
             Effect::CountFailed => lifetime(job).failed += 1,
             Effect::CountRetried => {
                 lifetime(job).retried += 1;
-                job.row.retries += 1;
+                job.row.retries = job.row.retries.saturating_add(1);
             }
             // The batch makes a delivery of it, if the job does not go or wait again before.
             Effect::SendWebhook => {

@@ -83,7 +83,7 @@ pub(crate) fn load(
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
         let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-        let endpoint = EndpointKey(number(1)?);
+        let endpoint = EndpointKey(row.get(1)?);
         let Some(name) = name(endpoint) else { continue };
         let status = row.get_ref(3)?.as_str()?.parse();
         let at = Timestamp::from_millis(number(9)?);

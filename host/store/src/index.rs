@@ -14,7 +14,7 @@ use std::sync::Arc;
 use gristmill_core::delivery::DeliveryId;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::idempotency::Idempotency;
-use gristmill_core::job::{Claim, JobState};
+use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::record::{JobCounts, NewJob};
 use gristmill_core::store::{StoreError, SubmitAnswer};
@@ -23,10 +23,10 @@ use gristmill_core::time::Timestamp;
 use crate::asks::{Ask, ChunkQuestion, Write};
 use crate::backlog::{Backlog, Urgency};
 use crate::chunks::Query;
-use crate::entry::{Ack, Change, EndpointKey, Homes, Job, NewRow, Pending, Row, Stored};
+use crate::entry::{Ack, Change, EndpointKey, Homes, Job, Millis, NewRow, Pending, Row, Stored};
 use crate::expiry::Expiry;
-use crate::journal::segment::Place;
 use crate::ids::Ids;
+use crate::journal::segment::Place;
 use crate::order::Order;
 use crate::outbox::Outbox;
 use crate::payloads::Payload;
@@ -86,7 +86,7 @@ pub(crate) struct Index {
     pub(crate) closers: Vec<Ack>,
     pub(crate) last_seq: u64,
     pub(crate) last_place: u64,
-    pub(crate) last_endpoint: u64,
+    pub(crate) last_endpoint: u32,
     /// How many jobs a client can see.
     pub(crate) visible_jobs: u64,
 }
@@ -198,7 +198,8 @@ impl Index {
         if let Some(key) = self.names.get(name) {
             return *key;
         }
-        self.last_endpoint += 1;
+        let next = self.last_endpoint.checked_add(1);
+        self.last_endpoint = next.expect("fewer than 2^32 endpoints are ever made");
         let key = EndpointKey(self.last_endpoint);
         self.names.insert(name.clone(), key);
         self.endpoints.insert(key, Endpoint::new(name.clone()));
@@ -262,13 +263,13 @@ impl Index {
             stored: Stored::default(),
             homes: Homes::default(),
             created_at: now,
-            retention_ms: job.retention_ms,
-            execution_timeout_ms: job.policy.execution_timeout_ms,
+            retention_ms: Millis::new(job.retention_ms),
+            execution_timeout_ms: Millis::new(job.policy.execution_timeout_ms),
             row: Row {
-                state: JobState::InQueue,
-                last_claim: Claim::default(),
+                status: Some(JobStatus::InQueue),
                 crashes: 0,
                 retries: 0,
+                last_claim: Claim::default(),
                 place: self.last_place,
                 ttl_at: now.plus_millis(job.policy.ttl_ms),
                 attempt: None,
@@ -293,15 +294,15 @@ impl Index {
         self.last_seq = self.last_seq.max(job.seq);
         self.last_place = self.last_place.max(job.row.place);
         self.visible_jobs += 1;
-        let (id, seq, purge_at, state) = (job.id, job.seq, job.purge_at(), job.row.state);
+        let (id, seq, purge_at, status) = (job.id, job.seq, job.purge_at(), job.row.status);
         let (low_priority, place, endpoint) = (job.low_priority, job.row.place, job.endpoint);
         let key = self.jobs.insert(job);
         self.ids.insert(id, key, &self.jobs);
         self.expiry.insert(purge_at, key);
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
-            endpoint.count_status(None, state.status());
+            endpoint.count_status(None, status);
             endpoint.history.insert(seq, key);
-            if state == JobState::InQueue {
+            if status == Some(JobStatus::InQueue) {
                 endpoint.ready.insert(low_priority, place, key);
             }
         }
@@ -309,15 +310,16 @@ impl Index {
 
     /// Takes a job out again, as if it had never been restored.
     pub(crate) fn unrestore(&mut self, id: JobId) -> Option<Job> {
-        let key = self.by_id.remove(&id)?;
+        let key = self.key_of(id)?;
+        self.ids.remove(id, key);
         let job = self.jobs.remove(key)?;
         self.visible_jobs -= 1;
         self.expiry.remove(job.purge_at(), key);
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
-            endpoint.count_status(job.row.state.status(), None);
-            endpoint.history.remove(&job.seq);
-            if job.row.state == JobState::InQueue {
-                endpoint.ready.remove(job.low_priority, job.row.place);
+            endpoint.count_status(job.row.status, None);
+            endpoint.history.remove(job.seq, key);
+            if job.row.status == Some(JobStatus::InQueue) {
+                endpoint.ready.remove(job.low_priority, job.row.place, key);
             }
         }
         Some(job)
@@ -406,7 +408,7 @@ impl Index {
             }
             last = Some(seq);
             let Some(job) = self.jobs.get(key) else { continue };
-            let status = job.visible_at(now).and_then(|row| row.state.status());
+            let status = job.visible_at(now).and_then(|row| row.status);
             if status.is_some() && query.status.is_none_or(|wanted| status == Some(wanted)) {
                 page.jobs.extend(job.record(name, now));
             }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io;
 
 use gristmill_core::id::EndpointId;
-use gristmill_core::job::{JobEvent, JobState};
+use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::record::JobCounts;
 use gristmill_core::time::Timestamp;
@@ -19,7 +19,7 @@ use rusqlite::types::Type;
 use tokio::sync::oneshot;
 
 use crate::db::{Db, Sync};
-use crate::entry::{EndpointKey, Homes, Job};
+use crate::entry::{EndpointKey, Homes, Job, Millis};
 use crate::error::{Failure, OpenError, Recovery};
 use crate::index::{Endpoint, Index};
 use crate::journal::image::{JobImage, JobPlaces, StateImage};
@@ -108,8 +108,8 @@ fn replay_job(index: &mut Index, image: &JobImage<'_>, places: JobPlaces) -> Opt
             stored: before.map(|before| before.stored).unwrap_or_default(),
             homes: Homes::default(),
             created_at: Timestamp::from_millis(fixed.created_at),
-            retention_ms: fixed.retention_ms,
-            execution_timeout_ms: fixed.execution_timeout_ms,
+            retention_ms: Millis::new(fixed.retention_ms),
+            execution_timeout_ms: Millis::new(fixed.execution_timeout_ms),
             row: row.to_row()?,
             live: None,
             pending: None,
@@ -136,7 +136,7 @@ fn load_endpoints(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
         let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-        let key = EndpointKey(number(0)?);
+        let key = EndpointKey(row.get(0)?);
         let name = EndpointId::new(row.get_ref(1)?.as_str()?)
             .map_err(|error| row::invalid(1, Type::Text, error))?;
         let mut endpoint = Endpoint::new(name.clone());
@@ -207,11 +207,10 @@ pub(crate) fn repair(index: &mut Index, now: Timestamp, recovery: &mut Recovery)
             index.expire(key, now);
         }
     }
-    let is_running = |state| matches!(state, JobState::InProgress { .. });
     let running: Vec<_> = index
         .jobs
         .range(0..index.jobs.end())
-        .filter(|(_, job)| is_running(job.row.state))
+        .filter(|(_, job)| job.row.status == Some(JobStatus::InProgress))
         .map(|(key, job)| (key, job.row.crashes.saturating_add(1) >= CRASHES_MAX))
         .collect();
     for (key, is_last) in running {

@@ -15,7 +15,7 @@ use crate::row::{integer, invalid};
 pub(crate) fn put(
     db: &Connection,
     seq: u64,
-    endpoint: u64,
+    endpoint: u32,
     id: &IdBytes,
     repeat: &RepeatImage,
 ) -> rusqlite::Result<()> {
@@ -25,7 +25,7 @@ pub(crate) fn put(
     )?
     .execute(params![
         integer(seq),
-        integer(endpoint),
+        endpoint,
         repeat.key,
         repeat.content,
         &id[..],
@@ -47,7 +47,7 @@ pub(crate) fn load(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
         let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-        let (seq, endpoint) = (number(0)?, EndpointKey(number(1)?));
+        let (seq, endpoint) = (number(0)?, EndpointKey(row.get(1)?));
         // A row outlives its job and its endpoint: their numbers are not used again.
         index.last_seq = index.last_seq.max(seq);
         index.last_endpoint = index.last_endpoint.max(endpoint.0);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use gristmill_core::id::{JobId, WorkerId};
-use gristmill_core::job::{Claim, JobState};
+use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::time::Timestamp;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Statement, params};
 
-use crate::entry::{Attempt, EndpointKey, Homes, Job, Row, Stored};
+use crate::entry::{Attempt, EndpointKey, Homes, Job, Millis, Row, Stored};
 use crate::journal::image::{FixedImage, JobImage};
 
 /// The columns of the table `job`, in the order in which [`read`] takes them.
@@ -39,8 +39,8 @@ pub(crate) struct Fixed {
 }
 
 /// A number as SQLite keeps it. Beyond 2^63 - 1 it becomes that, which as a time means never.
-pub(crate) fn integer(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+pub(crate) fn integer(number: impl Into<u64>) -> i64 {
+    i64::try_from(number.into()).unwrap_or(i64::MAX)
 }
 
 /// Adds a row.
@@ -85,7 +85,7 @@ fn bind_changing(statement: &mut Statement<'_>, seq: u64, row: &Row) -> rusqlite
     let time = |time: Option<Timestamp>| time.map(|time| integer(time.as_millis()));
     let worker = attempt.and_then(|attempt| attempt.worker.as_ref());
     statement.raw_bind_parameter(1, integer(seq))?;
-    statement.raw_bind_parameter(2, state_code(row.state))?;
+    statement.raw_bind_parameter(2, status_code(row.status))?;
     statement.raw_bind_parameter(3, row.last_claim.0)?;
     statement.raw_bind_parameter(4, row.crashes)?;
     statement.raw_bind_parameter(5, row.retries)?;
@@ -105,9 +105,8 @@ pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Job> {
         let millis = row.get::<_, Option<i64>>(column)?;
         Ok(millis.map(|millis| Timestamp::from_millis(millis.unsigned_abs())))
     };
-    let last_claim = Claim(row.get(8)?);
-    let state = state_from(row.get(7)?, last_claim)
-        .ok_or_else(|| invalid(7, Type::Integer, "unknown job state"))?;
+    let status =
+        status_from(row.get(7)?).ok_or_else(|| invalid(7, Type::Integer, "unknown job state"))?;
     let worker = match row.get::<_, Option<String>>(15)? {
         Some(text) => Some(WorkerId::new(&text).map_err(|e| invalid(15, Type::Text, e))?),
         None => None,
@@ -124,23 +123,23 @@ pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Job> {
     Ok(Job {
         id: JobId::from_bytes(id).map_err(|error| invalid(1, Type::Blob, error))?,
         seq: number(0)?,
-        endpoint: EndpointKey(number(2)?),
+        endpoint: EndpointKey(row.get(2)?),
         low_priority: row.get(3)?,
         webhook: row.get::<_, Option<String>>(18)?.map(Into::into),
         homes: Homes::default(),
         stored: Stored {
             job: true,
-            output: state == JobState::Completed,
+            output: status == JobStatus::Completed,
             chunks: attempt.chunk_count > 0,
         },
         created_at: Timestamp::from_millis(number(6)?),
-        retention_ms: number(5)?,
-        execution_timeout_ms: number(4)?,
+        retention_ms: Millis::new(number(5)?),
+        execution_timeout_ms: Millis::new(number(4)?),
         row: Row {
-            state,
-            last_claim,
+            status: Some(status),
             crashes: row.get(9)?,
-            retries: row.get(10)?,
+            retries: u16::try_from(number(10)?).unwrap_or(u16::MAX),
+            last_claim: Claim(row.get(8)?),
             place: number(11)?,
             ttl_at: Timestamp::from_millis(number(12)?),
             attempt: has_attempt.then(|| Arc::new(attempt)),
@@ -160,26 +159,26 @@ pub(crate) fn invalid(
 }
 
 /// Codes are on disk and stay as they are.
-pub(crate) fn state_code(state: JobState) -> u8 {
-    match state {
-        JobState::InQueue => 0,
-        JobState::InProgress { .. } => 1,
-        JobState::Completed => 2,
-        JobState::Failed => 3,
-        JobState::Cancelled => 4,
-        JobState::TimedOut => 5,
-        JobState::Removed => unreachable!("a removed job has no row"),
+pub(crate) fn status_code(status: Option<JobStatus>) -> u8 {
+    match status {
+        Some(JobStatus::InQueue) => 0,
+        Some(JobStatus::InProgress) => 1,
+        Some(JobStatus::Completed) => 2,
+        Some(JobStatus::Failed) => 3,
+        Some(JobStatus::Cancelled) => 4,
+        Some(JobStatus::TimedOut) => 5,
+        None => unreachable!("a removed job has no row"),
     }
 }
 
-pub(crate) fn state_from(code: u8, claim: Claim) -> Option<JobState> {
+pub(crate) fn status_from(code: u8) -> Option<JobStatus> {
     Some(match code {
-        0 => JobState::InQueue,
-        1 => JobState::InProgress { claim },
-        2 => JobState::Completed,
-        3 => JobState::Failed,
-        4 => JobState::Cancelled,
-        5 => JobState::TimedOut,
+        0 => JobStatus::InQueue,
+        1 => JobStatus::InProgress,
+        2 => JobStatus::Completed,
+        3 => JobStatus::Failed,
+        4 => JobStatus::Cancelled,
+        5 => JobStatus::TimedOut,
         _ => return None,
     })
 }
@@ -189,20 +188,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_survive_their_codes() {
-        let claim = Claim(7);
-        let states = [
-            JobState::InQueue,
-            JobState::InProgress { claim },
-            JobState::Completed,
-            JobState::Failed,
-            JobState::Cancelled,
-            JobState::TimedOut,
-        ];
-        for state in states {
-            assert_eq!(state_from(state_code(state), claim), Some(state));
+    fn statuses_survive_their_codes() {
+        for status in JobStatus::ALL {
+            assert_eq!(status_from(status_code(Some(status))), Some(status));
         }
-        assert_eq!(state_from(6, claim), None);
+        assert_eq!(status_from(6), None);
     }
 
     #[test]

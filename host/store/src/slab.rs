@@ -102,6 +102,12 @@ impl<T> Slab<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entry::Job;
+
+    #[test]
+    fn a_slot_takes_no_more_than_its_job() {
+        assert_eq!(size_of::<Slot<Job>>(), size_of::<Job>());
+    }
 
     #[test]
     fn freed_slots_are_used_again_and_stale_keys_find_nothing() {

@@ -341,7 +341,7 @@ impl JobStore for SqliteStore {
             let status = found.and_then(|key| {
                 // Whatever the answer, the job's state is the status to tell.
                 let _ = index.decide(key, JobEvent::CancelRequested, now);
-                index.jobs.get(key)?.row.state.status()
+                index.jobs.get(key)?.row.status
             });
             index.ack_id(id, ack);
             status
@@ -354,7 +354,7 @@ impl JobStore for SqliteStore {
         let (ack, on_disk) = oneshot::channel();
         let (retried, notice) = self.shared.change(|index, now| {
             let found = index.find_of(endpoint, id, now);
-            let found = found.and_then(|(key, job)| Some((key, job.row.state.status()?)));
+            let found = found.and_then(|(key, job)| Some((key, job.row.status?)));
             let retried = match found {
                 None => (RetryAnswer::NotFound, None),
                 Some((key, status)) => match index.decide(key, JobEvent::RetryRequested, now) {
@@ -465,7 +465,7 @@ impl JobStore for SqliteStore {
     async fn output(&self, id: JobId) -> Result<Option<Json>, StoreError> {
         let found = self.shared.read(|index, now| {
             let (_, job) = index.find(id)?;
-            let status = job.visible_at(now)?.state.status()?;
+            let status = job.visible_at(now)?.status?;
             (status == JobStatus::Completed).then_some((job.seq, job.homes.output()))
         })?;
         match found {

@@ -32,16 +32,16 @@ pub(crate) type IdBytes = [u8; 19];
 pub(crate) struct BatchImage<'a> {
     /// Endpoints that are new, by number.
     #[serde(borrow)]
-    pub(crate) endpoints: Vec<(u64, &'a str)>,
+    pub(crate) endpoints: Vec<(u32, &'a str)>,
     /// Endpoints whose counts have changed: completed, failed and retried jobs so far.
-    pub(crate) counts: Vec<(u64, [u64; 3])>,
+    pub(crate) counts: Vec<(u32, [u64; 3])>,
     #[serde(borrow)]
     pub(crate) jobs: Vec<JobImage<'a>>,
     /// Deliveries after an attempt.
     #[serde(borrow)]
     pub(crate) attempts: Vec<DeliveryImage<'a>>,
     pub(crate) dropped_deliveries: Vec<u64>,
-    pub(crate) forgotten: Vec<u64>,
+    pub(crate) forgotten: Vec<u32>,
     pub(crate) forgotten_repeats: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct BatchImage<'a> {
 pub(crate) struct JobImage<'a> {
     pub(crate) seq: u64,
     pub(crate) id: IdBytes,
-    pub(crate) endpoint: u64,
+    pub(crate) endpoint: u32,
     #[serde(borrow)]
     pub(crate) state: StateImage<'a>,
     /// When it is to be recognised as one that came before.
@@ -112,7 +112,7 @@ pub(crate) struct RowImage<'a> {
     state: u8,
     claim: u32,
     crashes: u8,
-    retries: u32,
+    retries: u16,
     place: u64,
     ttl_at: u64,
     #[serde(borrow)]
@@ -132,7 +132,7 @@ struct AttemptImage<'a> {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DeliveryImage<'a> {
     pub(crate) id: u64,
-    pub(crate) endpoint: u64,
+    pub(crate) endpoint: u32,
     pub(crate) job: IdBytes,
     pub(crate) job_status: &'a str,
     pub(crate) job_retries: u32,
@@ -177,7 +177,7 @@ impl<'a> RowImage<'a> {
             chunk_count: attempt.chunk_count,
         });
         Self {
-            state: row::state_code(row.state),
+            state: row::status_code(row.status),
             claim: row.last_claim.0,
             crashes: row.crashes,
             retries: row.retries,
@@ -189,7 +189,6 @@ impl<'a> RowImage<'a> {
 
     /// The row; `None` when it makes no sense.
     pub(crate) fn to_row(&self) -> Option<Row> {
-        let last_claim = Claim(self.claim);
         let attempt = match &self.attempt {
             Some(attempt) => Some(Arc::new(Attempt {
                 started_at: attempt.started_at.map(Timestamp::from_millis),
@@ -201,8 +200,8 @@ impl<'a> RowImage<'a> {
             None => None,
         };
         Some(Row {
-            state: row::state_from(self.state, last_claim)?,
-            last_claim,
+            status: Some(row::status_from(self.state)?),
+            last_claim: Claim(self.claim),
             crashes: self.crashes,
             retries: self.retries,
             place: self.place,
