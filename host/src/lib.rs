@@ -10,6 +10,8 @@ pub mod serve;
 pub(crate) const ADMIN_KEY_FILE: &str = "admin.key";
 
 /// The system's allocator costs a tenth of the processor time of a small job: calls come on one
-/// thread and go on another, and most of what they allocate is freed there.
+/// thread and go on another, and most of what they allocate is freed there. Its feature `no_thp` keeps
+/// the kernel from backing what it takes by pages of 2 MiB: of those, 6 MiB in use made 24 resident,
+/// and no work took less processor time for it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
