@@ -276,7 +276,8 @@ fn configure(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "fullfsync", true)?;
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
     db.pragma_update(None, "journal_size_limit", 64 << 20)?;
-    db.pragma_update(None, "cache_size", -65_536)?;
+    // 16 MiB: four times what a batch writes. It fills, and four times as much saved no measurable time.
+    db.pragma_update(None, "cache_size", -16_384)?;
     db.pragma_update(None, "mmap_size", 0)?;
     db.pragma_update(None, "temp_store", "MEMORY")?;
     db.pragma_update(None, "trusted_schema", false)?;
