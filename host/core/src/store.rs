@@ -65,6 +65,18 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// Ends an attempt with its result.
     async fn finish(&self, lease: Lease, outcome: Outcome) -> Result<Fenced, StoreError>;
 
+    /// Like [`finish`](Self::finish), but does not wait for the disk, only while the store's
+    /// buffer is full. For whoever tells nobody of the result: it becomes visible, and is
+    /// signalled, once it is on disk.
+    async fn finish_soon(&self, lease: Lease, outcome: Outcome) -> Result<Fenced, StoreError>;
+
+    /// Waits until all that was decided before is on disk.
+    async fn flush(&self) -> Result<(), StoreError>;
+
+    /// Whether the lease is the current one. Like [`claim`](Self::claim) this may run ahead of the
+    /// disk.
+    async fn holds(&self, lease: Lease) -> Result<bool, StoreError>;
+
     /// Hands a running job back: it is queued again, and neither a crash nor a retry is counted.
     async fn release(&self, lease: Lease) -> Result<Fenced, StoreError>;
 

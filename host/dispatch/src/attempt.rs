@@ -1,6 +1,7 @@
 //! One attempt at one job: run it, listen for its cancellation, store its result.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -27,7 +28,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, deployment: Arc<Deployment>, job: 
     let remaining_ms = job.ttl_at.millis_since(shared.store.now());
     let is_ttl_first = remaining_ms < job.execution_timeout_ms;
     let timeout_ms = job.execution_timeout_ms.min(remaining_ms);
-    let stop = shared.stop_attempts.child_token();
+    let stop = CancellationToken::new();
     let sink = Arc::new(Sink {
         store: shared.store.clone(),
         lease,
@@ -46,7 +47,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, deployment: Arc<Deployment>, job: 
         stop: stop.clone(),
     };
     let performing = shared.runtime.perform(attempt, sink.clone());
-    let report = attend(shared, &endpoint, lease, &sink, &stop, performing).await;
+    let report = attend(shared, lease, &sink, &stop, performing).await;
     log_end(&endpoint, job.attempt, lease, &report);
     match report.end {
         AttemptEnd::Returned(output) => {
@@ -67,55 +68,49 @@ pub(crate) async fn run(shared: &Arc<Shared>, deployment: Arc<Deployment>, job: 
 }
 
 /// Waits for the attempt's end; meanwhile hands progress on, and stops the attempt once its job
-/// was cancelled or deleted.
+/// was cancelled or deleted, or a drain's patience is over.
 async fn attend(
     shared: &Shared,
-    endpoint: &EndpointId,
     lease: Lease,
     sink: &Sink,
     stop: &CancellationToken,
     performing: impl Future<Output = AttemptReport>,
 ) -> AttemptReport {
     let mut performing = std::pin::pin!(performing);
+    // A handler that waits for nothing ends here, before anybody listens to its job.
+    if let Poll::Ready(report) = futures::poll!(performing.as_mut()) {
+        return report;
+    }
+    let mut stopped = std::pin::pin!(shared.stop_attempts.cancelled());
     let watch = shared.signals.watch(lease.job);
     loop {
         let changed = watch.changed();
-        // Most attempts end before anything else happens to their job.
+        // Not what clients see of the job, which may not even show its submission yet.
+        let is_over = matches!(shared.store.holds(lease).await, Ok(false));
+        if is_over {
+            stop.cancel();
+        }
         tokio::select! {
             biased;
             report = &mut performing => return report,
             () = changed => {}
-            () = sink.has_progress.notified() => {
-                sink.store_progress().await;
-                continue;
-            }
-        }
-        let is_over = match shared.store.job(endpoint, lease.job).await {
-            Ok(record) => record.is_none_or(|record| record.status.is_final()),
-            Err(_) => false,
-        };
-        if is_over {
-            stop.cancel();
+            () = sink.has_progress.notified() => sink.store_progress().await,
+            () = &mut stopped, if !stop.is_cancelled() => stop.cancel(),
         }
     }
 }
 
-/// Stores the result without holding the worker up, unless too many are on their way already.
-async fn store_result(shared: &Arc<Shared>, lease: Lease, outcome: Outcome) {
-    let permit = shared.results_in_flight.clone().acquire_owned().await;
-    let store = shared.store.clone();
-    shared.results.spawn(async move {
-        let _permit = permit;
-        match store.finish(lease, outcome).await {
-            Ok(Fenced::Applied) => {}
-            Ok(Fenced::Stale) => {
-                debug!(job.id = %lease.job, "late result of job `{}` was dropped", lease.job);
-            }
-            Err(error) => {
-                warn!(job.id = %lease.job, %error, "result of job `{}` is lost: {error}", lease.job);
-            }
+/// Stores the result without waiting for the disk.
+async fn store_result(shared: &Shared, lease: Lease, outcome: Outcome) {
+    match shared.store.finish_soon(lease, outcome).await {
+        Ok(Fenced::Applied) => {}
+        Ok(Fenced::Stale) => {
+            debug!(job.id = %lease.job, "late result of job `{}` was dropped", lease.job);
         }
-    });
+        Err(error) => {
+            warn!(job.id = %lease.job, %error, "result of job `{}` is lost: {error}", lease.job);
+        }
+    }
 }
 
 fn cut(mut error: String) -> String {

@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::shared::Shared;
 use crate::worker_set::{Demand, WorkerSet};
@@ -93,8 +93,9 @@ impl Dispatcher {
             self.workers.wait().await;
             Drained::Requeued
         };
-        self.shared.results.close();
-        self.shared.results.wait().await;
+        if let Err(error) = self.shared.store.flush().await {
+            warn!(%error, "the last results may be lost: {error}");
+        }
         drained
     }
 

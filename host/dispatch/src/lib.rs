@@ -10,7 +10,7 @@
 //! waited for in a drain.
 //!
 //! **Bounds.** An endpoint has at most `workersMax` workers, each with one job. Results on their
-//! way to the disk: [`RESULTS_IN_FLIGHT_MAX`](shared::RESULTS_IN_FLIGHT_MAX) in all.
+//! way to the disk are bounded by the store's write buffer.
 
 mod attempt;
 mod delivery;

@@ -454,6 +454,18 @@ impl JobStore for MemoryStore {
         })
     }
 
+    async fn finish_soon(&self, lease: Lease, outcome: Outcome) -> Result<Fenced, StoreError> {
+        self.finish(lease, outcome).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.read(|_, _| ())
+    }
+
+    async fn holds(&self, lease: Lease) -> Result<bool, StoreError> {
+        self.change(|state, now, _| state.leased(lease, now).is_some())
+    }
+
     async fn release(&self, lease: Lease) -> Result<Fenced, StoreError> {
         self.change(|state, now, news| {
             let is_leased = state.leased(lease, now).is_some();

@@ -31,6 +31,7 @@ use crate::asks::{Ask, ChunkQuestion, Write};
 use crate::claim::Progress;
 use crate::database::Database;
 use crate::db::Db;
+use crate::entry::Ack;
 use crate::error::{OpenError, Recovery};
 use crate::index::{Decided, FoundChunks, Phase, Submitted};
 use crate::journal::segment::Place;
@@ -180,6 +181,39 @@ impl Drop for Unclaimed<'_> {
 }
 
 impl SqliteStore {
+    /// Decides the end of an attempt; `ack` resolves when it, or what outran it, is on disk.
+    async fn finish_now(
+        &self,
+        lease: Lease,
+        outcome: Outcome,
+        ack: Option<Ack>,
+    ) -> Result<bool, StoreError> {
+        let shared = &self.shared;
+        let output = match &outcome {
+            Outcome::Completed(output) => Some(output.clone()),
+            Outcome::Failed(_) | Outcome::TimedOut => None,
+        };
+        let bytes = match &outcome {
+            Outcome::Completed(output) => output.len(),
+            Outcome::Failed(error) => error.len(),
+            Outcome::TimedOut => 0,
+        };
+        let reserved = shared.reserve(bytes).await?;
+        shared.change(|index, now| {
+            let finished = index.finish(lease, outcome, reserved.bytes(), now);
+            if let Some(ack) = ack {
+                index.ack_id(lease.job, ack);
+            }
+            if finished.is_some() {
+                reserved.hand_over();
+            }
+            if let (Some(seq), Some(body)) = (finished, output) {
+                shared.payloads.insert(seq, Kind::Output, Payload { body, s3_config: None });
+            }
+            finished.is_some()
+        })
+    }
+
     /// Decides a release; the receiver resolves when it, or what outran it, is on disk.
     fn release_now(&self, lease: Lease) -> Result<(bool, oneshot::Receiver<()>), StoreError> {
         let (ack, on_disk) = oneshot::channel();
@@ -299,30 +333,23 @@ impl JobStore for SqliteStore {
     }
 
     async fn finish(&self, lease: Lease, outcome: Outcome) -> FencedAnswer {
-        let shared = &self.shared;
-        let output = match &outcome {
-            Outcome::Completed(output) => Some(output.clone()),
-            Outcome::Failed(_) | Outcome::TimedOut => None,
-        };
-        let bytes = match &outcome {
-            Outcome::Completed(output) => output.len(),
-            Outcome::Failed(error) => error.len(),
-            Outcome::TimedOut => 0,
-        };
-        let reserved = shared.reserve(bytes).await?;
         let (ack, on_disk) = oneshot::channel();
-        let is_applied = shared.change(|index, now| {
-            let finished = index.finish(lease, outcome, reserved.bytes(), now);
-            index.ack_id(lease.job, ack);
-            if finished.is_some() {
-                reserved.hand_over();
-            }
-            if let (Some(seq), Some(body)) = (finished, output) {
-                shared.payloads.insert(seq, Kind::Output, Payload { body, s3_config: None });
-            }
-            finished.is_some()
-        })?;
+        let is_applied = self.finish_now(lease, outcome, Some(ack)).await?;
         self.settle(is_applied, on_disk).await
+    }
+
+    async fn finish_soon(&self, lease: Lease, outcome: Outcome) -> FencedAnswer {
+        Ok(fenced(self.finish_now(lease, outcome, None).await?))
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        let (ack, on_disk) = oneshot::channel();
+        self.shared.change(|index, _| index.ack_all(ack))?;
+        answer(on_disk).await
+    }
+
+    async fn holds(&self, lease: Lease) -> Result<bool, StoreError> {
+        self.shared.change_live(|index, now| index.leased(lease, now).is_some())
     }
 
     async fn release(&self, lease: Lease) -> FencedAnswer {
