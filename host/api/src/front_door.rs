@@ -4,20 +4,23 @@
 //! Limits count per key owner, endpoint and operation. A place among the calls at one time is
 //! held until the last byte of the answer has been taken, or the connection is gone.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
-use axum::extract::rejection::RawPathParamsRejection;
-use axum::extract::{RawPathParams, Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::extract::{FromRequestParts as _, RawPathParams, Request};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::Route;
+use axum::routing::future::RouteFuture;
 use bytes::Bytes;
+use futures::FutureExt as _;
 use gristmill_core::endpoint::Deployment;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::key::ApiKey;
 use hyper::body::{Frame, SizeHint};
+use tower::{Layer, Service};
 
 use crate::auth::{self, Form};
 use crate::error::ApiError;
@@ -42,30 +45,91 @@ impl Call {
     }
 }
 
-/// Lets a call of `operation` in, or answers for the route.
-pub(crate) async fn enter(
-    State((state, operation)): State<(ApiState, Operation)>,
-    path: Result<RawPathParams, RawPathParamsRejection>,
-    mut request: Request,
-    next: Next,
-) -> Result<Response, ApiError> {
-    let key = auth::identify(request.headers(), request.extensions(), &state, Form::BearerOrBare)?;
-    let path = path.map_err(|_| ApiError::not_found("the path is not UTF-8"))?;
-    let part = |wanted| path.iter().find_map(|(name, value)| (name == wanted).then_some(value));
-    let text = part("endpoint").unwrap_or_default();
-    let not_found = || ApiError::not_found(format!("endpoint `{text}` not found"));
-    let id = EndpointId::new(text).map_err(|_| not_found())?;
-    auth::require(&key, operation.scope(), Some(&id))?;
-    let deployment = state.catalog.deployment(&id).ok_or_else(not_found)?;
-    let running = || state.workers.counts(&id).running;
-    let place = state.limiter.enter(&key.owner, &id, operation, running)?;
-    let job = part("job").and_then(|text| text.parse().ok());
-    request.extensions_mut().insert(Call { key, deployment, job });
-    let response = next.run(request).await;
-    Ok(match place {
-        Some(place) => response.map(|body| Body::new(HeldBody { body, _place: place })),
-        None => response,
-    })
+/// The door before the routes of one operation. A layer of its own type: `from_fn` boxes its
+/// future and clones the route once more, 1 us for each call.
+#[derive(Debug, Clone)]
+pub(crate) struct FrontDoor {
+    pub(crate) state: ApiState,
+    pub(crate) operation: Operation,
+}
+
+impl FrontDoor {
+    /// Lets a call in: adds the [`Call`] to the request, and may give it a place.
+    fn enter(&self, request: Request) -> Result<(Request, Option<Place>), ApiError> {
+        let Self { state, operation } = self;
+        let (mut parts, body) = request.into_parts();
+        let key = auth::identify(&parts.headers, &parts.extensions, state, Form::BearerOrBare)?;
+        let path = RawPathParams::from_request_parts(&mut parts, &()).now_or_never();
+        let path = path.and_then(Result::ok);
+        let path = path.ok_or_else(|| ApiError::not_found("the path is not UTF-8"))?;
+        let part = |wanted| path.iter().find_map(|(name, value)| (name == wanted).then_some(value));
+        let text = part("endpoint").unwrap_or_default();
+        let not_found = || ApiError::not_found(format!("endpoint `{text}` not found"));
+        let id = EndpointId::new(text).map_err(|_| not_found())?;
+        auth::require(&key, operation.scope(), Some(&id))?;
+        let deployment = state.catalog.deployment(&id).ok_or_else(not_found)?;
+        let running = || state.workers.counts(&id).running;
+        let place = state.limiter.enter(&key.owner, &id, *operation, running)?;
+        let job = part("job").and_then(|text| text.parse().ok());
+        parts.extensions.insert(Call { key, deployment, job });
+        Ok((Request::from_parts(parts, body), place))
+    }
+}
+
+impl Layer<Route> for FrontDoor {
+    type Service = Guarded;
+
+    fn layer(&self, route: Route) -> Guarded {
+        Guarded { door: self.clone(), route }
+    }
+}
+
+/// A route behind the door.
+#[derive(Debug, Clone)]
+pub(crate) struct Guarded {
+    door: FrontDoor,
+    route: Route,
+}
+
+impl Service<Request> for Guarded {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Entered;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(())) // as a route always is
+    }
+
+    fn call(&mut self, request: Request) -> Entered {
+        match self.door.enter(request) {
+            Ok((request, place)) => Entered { answer: Ok(self.route.call(request)), place },
+            Err(refused) => Entered { answer: Err(Some(refused)), place: None },
+        }
+    }
+}
+
+/// The answer of a route, or of the door for it.
+pub(crate) struct Entered {
+    answer: Result<RouteFuture<Infallible>, Option<ApiError>>,
+    place: Option<Place>,
+}
+
+impl Future for Entered {
+    type Output = Result<Response, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { answer, place } = &mut *self;
+        let response = match answer {
+            Ok(answer) => ready!(Pin::new(answer).poll(context))?,
+            Err(refused) => {
+                refused.take().expect("a future is not polled after its end").into_response()
+            }
+        };
+        Poll::Ready(Ok(match place.take() {
+            Some(place) => response.map(|body| Body::new(HeldBody { body, _place: place })),
+            None => response,
+        }))
+    }
 }
 
 /// A body that holds a place until it has been sent.

@@ -1,7 +1,7 @@
 //! The HTTP face of Gristmill: the queue API under `/v2` and `/sdk/v2`, the management API under
 //! `/v1`.
 //!
-//! [`router()`] lists every route on one screen. Wire spellings live in `queue/dto/` and
+//! [`Api::new`] lists every route on one screen. Wire spellings live in `queue/dto/` and
 //! `management/dto/`, OpenAI's in `queue/openai`, and nowhere else; every error of both APIs is an
 //! [`error::ApiError`].
 //!
@@ -27,6 +27,6 @@ mod whole;
 mod wire_time;
 
 pub use rate_limit::RateLimits;
-pub use router::router;
+pub use router::Api;
 pub use state::ApiState;
 pub use strangers::{AddressLimit, PeerAddress};

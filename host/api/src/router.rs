@@ -1,66 +1,85 @@
 //! Every route on one screen, and what stands before them.
 
-use std::time::Duration;
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{Request, Response};
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::map_response;
+use axum::response::IntoResponse as _;
 use axum::routing::get;
 use axum::{Extension, Router};
-use tower::ServiceBuilder;
-use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::trace::TraceLayer;
-use tracing::{Span, debug, debug_span};
+use bytes::Bytes;
+use futures::FutureExt as _;
+use tower::Service as _;
+use tracing::{Instrument as _, debug, debug_span};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
 use crate::error::{ApiError, ErrorCode};
+use crate::front_door::FrontDoor;
 use crate::queue::StreamShape;
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
-use crate::{auth, front_door, management, metrics, openapi, paths, queue};
+use crate::strangers::PeerAddress;
+use crate::{auth, management, metrics, openapi, paths, queue};
 
-/// Both APIs, and the document that describes them.
-pub fn router(state: ApiState) -> Router {
-    let (routes, document) = OpenApiRouter::with_openapi(openapi::base())
-        .nest("/v2", queue_api(&state, StreamShape::Array))
-        .nest("/sdk/v2", queue_api(&state, StreamShape::Object))
-        .nest("/v1", management_api())
-        .merge(behind_bearer(OpenApiRouter::new().routes(routes!(metrics::metrics))))
-        .split_for_parts();
-    let document = openapi::finish(document, &state.brand);
-    let routes = routes
-        .route("/openapi.json", get(openapi::get).layer(Extension(document)))
-        .method_not_allowed_fallback(method_not_allowed)
-        .fallback(unknown_route)
-        .layer(DefaultBodyLimit::disable()) // each route reads its body with its own limit
-        .with_state(state);
-    // Paths are made normal before any route looks at them.
-    Router::new().fallback_service(
-        ServiceBuilder::new()
-            .layer(
-                TraceLayer::new_for_http()
-                    .make_span_with(|request: &Request<_>| {
-                        debug_span!("http", method = %request.method(), path = request.uri().path())
-                    })
-                    .on_request(())
-                    .on_response(|response: &Response<_>, took: Duration, _: &Span| {
-                        let status = response.status().as_u16();
-                        debug!(http.status = status, duration_us = took.as_micros(), "answered {status}");
-                    })
-                    .on_failure(()),
-            )
-            .layer(CatchPanicLayer::custom(panicked))
-            .map_request(|mut request: Request<_>| {
-                *request.uri_mut() = paths::normalize(std::mem::take(request.uri_mut()));
-                request
-            })
-            .service(routes),
-    )
+/// Both APIs, and the document that describes them. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Api(Router);
+
+impl Api {
+    /// Puts the routes together.
+    pub fn new(state: ApiState) -> Self {
+        let (routes, document) = OpenApiRouter::with_openapi(openapi::base())
+            .merge(queue_api(&state, "/v2", StreamShape::Array))
+            .merge(queue_api(&state, "/sdk/v2", StreamShape::Object))
+            .nest("/v1", management_api())
+            .merge(behind_bearer(OpenApiRouter::new().routes(routes!(metrics::metrics))))
+            .split_for_parts();
+        let document = openapi::finish(document, &state.brand);
+        let routes = routes
+            .route("/openapi.json", get(openapi::get).layer(Extension(document)))
+            .method_not_allowed_fallback(method_not_allowed)
+            .fallback(unknown_route)
+            .layer(DefaultBodyLimit::disable()) // each route reads its body with its own limit
+            .with_state(state);
+        Self(routes)
+    }
+
+    /// Answers a call that came from `peer`.
+    ///
+    /// What concerns every call stands here and not in layers: each layer boxes its future, and is
+    /// cloned with all that it wraps for each call.
+    pub async fn answer<B>(self, mut request: Request<B>, peer: PeerAddress) -> Response<Body>
+    where
+        B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
+    {
+        let Self(mut routes) = self;
+        let (method, path) = (request.method(), request.uri().path());
+        let span = debug_span!("http", %method, path);
+        let started = (!span.is_disabled()).then(Instant::now);
+        // Paths are made normal before any route looks at them.
+        *request.uri_mut() = paths::normalize(std::mem::take(request.uri_mut()));
+        request.extensions_mut().insert(peer);
+        let answering = AssertUnwindSafe(async { routes.call(request).await }).catch_unwind();
+        let response = match answering.instrument(span.clone()).await {
+            Ok(Ok(response)) => response,
+            Err(cause) => panicked(&*cause),
+        };
+        if let Some(started) = started {
+            let (status, took) = (response.status().as_u16(), started.elapsed());
+            let _entered = span.enter();
+            debug!(http.status = status, duration_us = took.as_micros(), "answered {status}");
+        }
+        response
+    }
 }
 
-fn queue_api(state: &ApiState, shape: StreamShape) -> OpenApiRouter<ApiState> {
+/// The queue API below `prefix`. Not nested: that would be two more layers around each route.
+fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRouter<ApiState> {
     use Operation as On;
     use queue::routes::{
         cancel, health, openai, purge_queue, requests, retry, run, run_sync, status, stream,
@@ -68,32 +87,34 @@ fn queue_api(state: &ApiState, shape: StreamShape) -> OpenApiRouter<ApiState> {
     // Each route lies behind the front door, with the operation that its calls count as.
     let behind = |operation, mut route: UtoipaMethodRouter<ApiState>| {
         openapi::behind_front_door(&mut route.1);
-        route.map(|route| {
-            route.route_layer(from_fn_with_state((state.clone(), operation), front_door::enter))
-        })
+        openapi::below(prefix, &mut route.1);
+        route.map(|route| route.route_layer(FrontDoor { state: state.clone(), operation }))
     };
+    let stream = routes!(stream::stream).map(|route| route.route_layer(Extension(shape)));
     let mut router = OpenApiRouter::new()
         .routes(behind(On::Run, routes!(run::run)))
         .routes(behind(On::RunSync, routes!(run_sync::run_sync)))
         .routes(behind(On::Status, routes!(status::status)))
         .routes(behind(On::Status, routes!(status::status_sync)))
-        .routes(behind(On::Stream, routes!(stream::stream)))
+        .routes(behind(On::Stream, stream))
         .routes(behind(On::Cancel, routes!(cancel::cancel)))
         .routes(behind(On::Retry, routes!(retry::retry)))
         .routes(behind(On::PurgeQueue, routes!(purge_queue::purge_queue)))
         .routes(behind(On::Requests, routes!(requests::requests)))
         .routes(behind(On::Health, routes!(health::health)))
-        .merge(openai_api(behind(On::OpenAi, routes!(openai::openai))))
-        .layer(Extension(shape));
+        .merge(openai_api(prefix, behind(On::OpenAi, routes!(openai::openai))));
     openapi::show_shape(router.get_openapi_mut(), shape);
     router
 }
 
 /// What an OpenAI client calls; its refusals have the shape that such a client reads.
-fn openai_api((_, mut paths, route): UtoipaMethodRouter<ApiState>) -> OpenApiRouter<ApiState> {
+fn openai_api(
+    prefix: &str,
+    (_, mut paths, route): UtoipaMethodRouter<ApiState>,
+) -> OpenApiRouter<ApiState> {
     let routes = Router::new()
         // Documented as one part of a path, which is all that a document can say.
-        .route("/{endpoint}/openai/{*rest}", route)
+        .route(&format!("{prefix}/{{endpoint}}/openai/{{*rest}}"), route)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(map_response(queue::openai::reshape_refusal));
     openapi::in_openai_shape(&mut paths);
@@ -153,9 +174,7 @@ async fn method_not_allowed(State(state): State<ApiState>, request: Request<Body
     auth::count_stranger(&request, &state).err().unwrap_or(wrong)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the layer's signature")]
-fn panicked(cause: Box<dyn std::any::Any + Send>) -> Response<Body> {
-    use axum::response::IntoResponse as _;
+fn panicked(cause: &(dyn Any + Send)) -> Response<Body> {
     let message = cause
         .downcast_ref::<String>()
         .map(String::as_str)

@@ -1,21 +1,20 @@
 //! Accepting connections and serving them, with the bounds that a listener on a hostile network
 //! needs: how many connections there may be, and how long a client may take over its headers.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use gristmill_api::PeerAddress;
+use gristmill_api::{Api, PeerAddress};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tower_http::add_extension::AddExtension;
 use tracing::{debug, warn};
 
 /// Most connections at one time. More wait in the kernel's backlog.
@@ -35,7 +34,7 @@ const STREAMS_MAX: u32 = 256;
 /// waits for them.
 pub(crate) async fn serve(
     listener: TcpListener,
-    router: Router,
+    api: Api,
     stop: CancellationToken,
 ) -> GracefulShutdown {
     let connections = GracefulShutdown::new();
@@ -55,8 +54,11 @@ pub(crate) async fn serve(
                 continue;
             }
         };
-        let peer = AddExtension::new(router.clone(), PeerAddress(peer.ip()));
-        let service = TowerToHyperService::new(peer);
+        let (api, peer) = (api.clone(), PeerAddress(peer.ip()));
+        let service = service_fn(move |request| {
+            let answering = api.clone().answer(request, peer);
+            async move { Ok::<_, Infallible>(answering.await) }
+        });
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let connection = connections.watch(connection.into_owned());
         tokio::spawn(async move {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use gristmill_api::{ApiState, router};
+use gristmill_api::{Api, ApiState};
 use gristmill_core::catalog::Catalog;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::signals::Signals;
@@ -114,7 +114,7 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
     })?;
 
     let stop = CancellationToken::new();
-    let serving = tokio::spawn(listener::serve(listener, router(state), stop.clone()));
+    let serving = tokio::spawn(listener::serve(listener, Api::new(state), stop.clone()));
     stop_signals.next().await;
     stop.cancel();
     tokio::select! {

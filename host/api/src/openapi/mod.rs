@@ -101,6 +101,12 @@ pub(crate) fn behind_front_door(paths: &mut Paths) {
     }
 }
 
+/// Puts the paths below `prefix`.
+pub(crate) fn below(prefix: &str, paths: &mut Paths) {
+    let above = std::mem::take(&mut paths.paths);
+    paths.paths = above.into_iter().map(|(path, item)| (format!("{prefix}{path}"), item)).collect();
+}
+
 /// Completes what OpenAI's clients call: a body is for POST, and may be left out; and the calls are
 /// refused in OpenAI's shape, whatever the reason.
 pub(crate) fn in_openai_shape(paths: &mut Paths) {
