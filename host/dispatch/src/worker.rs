@@ -11,7 +11,7 @@ use tracing::{debug, warn};
 
 use crate::attempt;
 use crate::shared::Shared;
-use crate::worker_set::{Leave, WorkerSet};
+use crate::worker_set::{Leave, Sleep, WorkerSet};
 
 /// For how long no worker is started after a component could not be run. A deploy ends it early.
 const FAULT_PAUSE: Duration = Duration::from_secs(5);
@@ -51,6 +51,7 @@ async fn step(
 
     let mut wake_up = std::pin::pin!(set.wake_up());
     wake_up.as_mut().enable();
+    let looked = set.looks();
     let claimed = match shared.store.claim(endpoint, std::slice::from_ref(worker)).await {
         Ok(claimed) => claimed,
         Err(error) => {
@@ -68,7 +69,9 @@ async fn step(
         return Next::Continue;
     }
 
-    set.sleeps();
+    if set.sleeps(looked) == Sleep::No {
+        return Next::Continue;
+    }
     if shared.is_draining() {
         // A drain that began just now may have looked for sleepers before this one.
         set.wake_all();

@@ -2,7 +2,9 @@
 //!
 //! The rule that keeps jobs from being forgotten: a worker *registers* for a wake-up before it
 //! looks at the queue, and `idle` counts exactly the workers that sleep and have not been woken.
-//! Whoever wakes one takes it off that count, so two wake-ups never go to the same sleeper.
+//! Whoever wakes one takes it off that count, so two wake-ups never go to the same sleeper. A job
+//! for which nobody sleeps is *unheard*: a worker that found nothing looks again before it sleeps
+//! when one came meanwhile.
 
 use std::time::Instant;
 
@@ -23,6 +25,8 @@ pub(crate) struct WorkerSet {
 struct State {
     alive: u32,
     idle: u32,
+    /// Jobs that came while nobody slept and no worker was started.
+    unheard: u64,
     initializing: u32,
     running: u32,
     /// Why the component cannot be run, and until when it is not tried again.
@@ -53,6 +57,19 @@ pub(crate) enum Leave {
     No,
 }
 
+/// How many jobs had been unheard when a worker looked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unheard(u64);
+
+/// Whether a worker that found nothing may sleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sleep {
+    /// It may, and is counted as idle.
+    Yes,
+    /// A job came: it must look again.
+    No,
+}
+
 impl WorkerSet {
     /// A job waits: wakes an idle worker, or asks for one more where there may be one.
     pub(crate) fn job_ready(&self, scaling: Scaling, may_start_worker: bool) -> Demand {
@@ -65,6 +82,7 @@ impl WorkerSet {
         }
         let is_barred = state.fault.as_ref().is_some_and(|fault| fault.retry_at > Instant::now());
         if !may_start_worker || is_barred || state.alive >= scaling.workers_max {
+            state.unheard += 1;
             return Demand::Nothing;
         }
         state.start_worker()
@@ -101,9 +119,19 @@ impl WorkerSet {
         self.wake.notified()
     }
 
-    /// A worker is about to sleep.
-    pub(crate) fn sleeps(&self) {
-        self.state.lock().idle += 1;
+    /// A worker is about to look at the queue.
+    pub(crate) fn looks(&self) -> Unheard {
+        Unheard(self.state.lock().unheard)
+    }
+
+    /// A worker found nothing when it looked and is about to sleep, unless a job came meanwhile.
+    pub(crate) fn sleeps(&self, looked: Unheard) -> Sleep {
+        let mut state = self.state.lock();
+        if state.unheard != looked.0 {
+            return Sleep::No;
+        }
+        state.idle += 1;
+        Sleep::Yes
     }
 
     /// A worker slept for its idle timeout. It stays when it has been woken meanwhile, or when the
@@ -217,7 +245,7 @@ mod tests {
         let set = WorkerSet::default();
         assert_eq!(set.job_ready(SCALING, false), Demand::Nothing);
         assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
-        set.sleeps();
+        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
         assert_eq!(set.job_ready(SCALING, false), Demand::Nothing);
         assert_eq!(set.may_leave(SCALING), Leave::No, "the sleeper was woken");
     }
@@ -226,9 +254,20 @@ mod tests {
     fn two_jobs_do_not_wake_the_same_sleeper() {
         let set = WorkerSet::default();
         assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
-        set.sleeps();
+        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
         assert_eq!(set.job_ready(SCALING, true), Demand::Nothing);
         assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
+    }
+
+    #[test]
+    fn a_job_that_comes_between_looking_and_sleeping_is_not_forgotten() {
+        let set = WorkerSet::default();
+        let one = Scaling { workers_max: 1, ..SCALING };
+        assert_eq!(set.job_ready(one, true), Demand::StartWorker);
+        let looked = set.looks();
+        assert_eq!(set.job_ready(one, true), Demand::Nothing, "nobody sleeps yet");
+        assert_eq!(set.sleeps(looked), Sleep::No);
+        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
     }
 
     #[test]
@@ -237,8 +276,8 @@ mod tests {
         for _ in 0..2 {
             set.job_ready(SCALING, true);
         }
-        set.sleeps();
-        set.sleeps();
+        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
+        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
         assert_eq!(set.may_leave(SCALING), Leave::Yes);
         assert_eq!(set.may_leave(SCALING), Leave::No);
         assert_eq!(set.alive(), 1);
