@@ -28,12 +28,20 @@ impl Json {
         Ok(Self(text.slice_ref(raw.get().as_bytes())))
     }
 
-    /// Keeps a part of `body` that serde has found to be one JSON value; no byte is copied.
+    /// Keeps a part of `body` that serde has found to be one JSON value. A small one is copied: a
+    /// slice would hold the connection's whole read buffer, 8 KiB, for as long as the job's input
+    /// is cached, and the next calls would need a new one.
     ///
     /// # Panics
-    /// When `raw` does not lie inside `body`.
+    /// When `raw` is not small and does not lie inside `body`.
     pub fn from_raw_part(body: &Bytes, raw: &RawValue) -> Self {
-        Self(body.slice_ref(raw.get().as_bytes()))
+        const COPY_BYTES_MAX: usize = 2 << 10;
+        let text = raw.get().as_bytes();
+        Self(if text.len() <= COPY_BYTES_MAX {
+            Bytes::copy_from_slice(text)
+        } else {
+            body.slice_ref(text)
+        })
     }
 
     /// Keeps bytes that this type wrote before, such as a row of the store.

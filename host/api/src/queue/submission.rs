@@ -97,7 +97,7 @@ struct S3Body<'a> {
     endpoint_url: Option<&'a RawValue>,
 }
 
-/// Reads a submission. The input shares the body's bytes.
+/// Reads a submission.
 ///
 /// # Errors
 /// 400 with the field and what it must be.

@@ -11,7 +11,7 @@ pub(crate) use status::{StatusDocument, status_document};
 pub(crate) use stream::{StreamAnswer, StreamPage, stream_page, write_chunk};
 
 use axum::body::Body;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use gristmill_core::id::JobId;
 use gristmill_core::job::JobStatus;
@@ -45,7 +45,8 @@ pub(crate) struct Purged {
 /// Names the job in a header, which is there before the body is.
 pub(crate) fn tell_id(response: &mut Response, id: JobId) {
     let id = HeaderValue::from_str(&id.to_string()).expect("a job id is a header value");
-    response.headers_mut().insert("x-job-id", id);
+    const NAME: HeaderName = HeaderName::from_static("x-job-id");
+    response.headers_mut().insert(NAME, id);
 }
 
 /// A 200 with a body that is JSON.
