@@ -1,8 +1,11 @@
-//! What the writer has to write, in the order in which it was decided, and by when.
+//! What the writer has to write: what is waited for, in the order in which it was decided, and what
+//! may linger.
 //!
-//! Some of it is waited for, and goes with the next transaction. The rest may linger for
-//! [`LINGER`]: nobody is told of it before something else is on disk too, so that a transaction of
-//! its own would only be a second fsync for the same job.
+//! What is waited for goes with the next batch. The rest may stay here for [`LINGER`]: nobody is
+//! told of it before something else is on disk too, so that to write it alone would only be a second
+//! fsync for the same job, and to write it with others a second entry and a second wake-up. It goes
+//! when its job has something that is waited for, when its time is over, or before whatever comes
+//! after everything ([`push_last`](Backlog::push_last)).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -17,17 +20,19 @@ pub(crate) const LINGER: Duration = Duration::from_millis(2);
 /// Whether somebody waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Urgency {
-    /// It goes with the next transaction.
+    /// It goes with the next batch.
     Now,
     /// It may linger.
     Soon,
 }
 
-/// Writes for the writer. Bounded by one entry for each job and one for each caller.
+/// Writes for the writer. Bounded by two entries for each job and one for each caller.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    writes: VecDeque<Write>,
-    due: Option<Due>,
+    now: VecDeque<Write>,
+    /// Jobs that linger, and until when. One that is not queued as [`Urgency::Soon`] any more was
+    /// overtaken by itself.
+    soon: VecDeque<(Instant, JobKey)>,
 }
 
 /// When the writes are due.
@@ -38,54 +43,56 @@ pub(crate) enum Due {
 }
 
 impl Backlog {
-    /// Adds one that goes with the next transaction.
+    /// Adds one that goes with the next batch.
     pub(crate) fn push(&mut self, write: Write) {
-        self.writes.push_back(write);
-        self.due = Some(Due::Now);
+        self.now.push_back(write);
     }
 
-    /// Adds the newest state of a job, if `is_new`; else it is here already.
-    pub(crate) fn push_job(&mut self, key: JobKey, is_new: bool, urgency: Urgency) {
-        if is_new {
-            self.writes.push_back(Write::Job(key));
-        }
-        match urgency {
-            Urgency::Now => self.due = Some(Due::Now),
-            Urgency::Soon if self.due.is_none() => {
-                self.due = Some(Due::By(Instant::now() + LINGER))
-            }
-            Urgency::Soon => {}
-        }
+    /// Adds one that goes with the next batch, and after all that is here.
+    pub(crate) fn push_last(&mut self, write: Write) {
+        self.now.extend(self.soon.drain(..).map(|(_, key)| Write::Job(key)));
+        self.now.push_back(write);
     }
 
-    /// Somebody waits for what is there.
-    pub(crate) fn hurry(&mut self) {
-        if !self.writes.is_empty() {
-            self.due = Some(Due::Now);
+    /// Adds the newest state of a job, unless it is here, at least as urgent, according to `queued`.
+    pub(crate) fn push_job(&mut self, key: JobKey, queued: &mut Option<Urgency>, urgency: Urgency) {
+        match (*queued, urgency) {
+            (Some(Urgency::Now), _) | (Some(Urgency::Soon), Urgency::Soon) => return,
+            (None | Some(Urgency::Soon), Urgency::Now) => self.now.push_back(Write::Job(key)),
+            (None, Urgency::Soon) => self.soon.push_back((Instant::now() + LINGER, key)),
         }
+        *queued = Some(urgency);
     }
 
-    /// Takes the one that was decided first.
-    pub(crate) fn pop(&mut self) -> Option<Write> {
-        let write = self.writes.pop_front();
-        if self.writes.is_empty() {
-            self.due = None;
-        }
-        write
+    /// Takes the next that is due, or the next of all.
+    pub(crate) fn pop(&mut self, takes_all: bool, now: Instant) -> Option<Write> {
+        self.now.pop_front().or_else(|| {
+            let due = self.soon.pop_front_if(|(until, _)| takes_all || *until <= now);
+            due.map(|(_, key)| Write::Job(key))
+        })
+    }
+
+    /// Forgets jobs at the head of those that linger, as long as they do not any more.
+    pub(crate) fn forget_overtaken(&mut self, lingers: impl Fn(JobKey) -> bool) {
+        while self.soon.pop_front_if(|(_, key)| !lingers(*key)).is_some() {}
     }
 
     /// When the writes are due; `None` when there are none.
     pub(crate) fn due(&self) -> Option<Due> {
-        self.due
+        if self.now.is_empty() {
+            self.soon.front().map(|(until, _)| Due::By(*until))
+        } else {
+            Some(Due::Now)
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.writes.len()
+        self.now.len() + self.soon.len()
     }
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.writes.is_empty()
+        self.len() == 0
     }
 }
 
@@ -94,26 +101,51 @@ mod tests {
     use super::*;
     use crate::slab::Slab;
 
-    #[test]
-    fn what_may_linger_waits_for_what_may_not() {
+    fn keys() -> [JobKey; 3] {
         let mut slab = Slab::new();
-        let (first, second) = (slab.insert(1), slab.insert(2));
+        [slab.insert(1), slab.insert(2), slab.insert(3)]
+    }
+
+    fn pop(backlog: &mut Backlog, now: Instant) -> Option<JobKey> {
+        match backlog.pop(false, now) {
+            Some(Write::Job(key)) => Some(key),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn what_lingers_does_not_go_with_what_is_waited_for() {
+        let [first, second, third] = keys();
         let mut backlog = Backlog::default();
         assert_eq!(backlog.due(), None);
-        backlog.push_job(first, true, Urgency::Soon);
-        let due = backlog.due();
-        assert!(matches!(due, Some(Due::By(_))));
-        backlog.push_job(second, true, Urgency::Soon);
-        assert_eq!(backlog.due(), due, "the first one counts");
-        backlog.push_job(first, false, Urgency::Now);
-        assert_eq!((backlog.due(), backlog.len()), (Some(Due::Now), 2));
-        backlog.push_job(first, false, Urgency::Soon);
+        let begin = Instant::now();
+        let (mut queued_first, mut queued_second, mut queued_third) = (None, None, None);
+        backlog.push_job(first, &mut queued_first, Urgency::Soon);
+        backlog.push_job(second, &mut queued_second, Urgency::Soon);
+        backlog.push_job(third, &mut queued_third, Urgency::Now);
+        // The second has something that is waited for, and keeps its place behind the third.
+        backlog.push_job(second, &mut queued_second, Urgency::Now);
+        backlog.push_job(second, &mut queued_second, Urgency::Soon);
+        assert_eq!(queued_second, Some(Urgency::Now));
         assert_eq!(backlog.due(), Some(Due::Now));
-        assert!(matches!(backlog.pop(), Some(Write::Job(job)) if job == first));
-        assert_eq!(backlog.due(), Some(Due::Now));
-        assert!(matches!(backlog.pop(), Some(Write::Job(job)) if job == second));
+        assert_eq!(pop(&mut backlog, begin), Some(third));
+        assert_eq!(pop(&mut backlog, begin), Some(second));
+        assert_eq!(pop(&mut backlog, begin), None);
+        assert!(matches!(backlog.due(), Some(Due::By(until)) if until >= begin + LINGER));
+        assert_eq!(pop(&mut backlog, Instant::now() + LINGER), Some(first));
+        backlog.forget_overtaken(|_| false);
         assert_eq!(backlog.due(), None);
-        backlog.hurry();
-        assert_eq!(backlog.due(), None, "there is nothing to hurry for");
+    }
+
+    #[test]
+    fn what_comes_after_everything_takes_it_along() {
+        let [first, ..] = keys();
+        let mut backlog = Backlog::default();
+        backlog.push_job(first, &mut None, Urgency::Soon);
+        backlog.push_last(Write::Break);
+        assert_eq!(pop(&mut backlog, Instant::now()), Some(first));
+        assert!(matches!(backlog.pop(false, Instant::now()), Some(Write::Break)));
+        backlog.push_job(first, &mut None, Urgency::Soon);
+        assert!(backlog.pop(true, Instant::now()).is_some());
     }
 }

@@ -2,6 +2,7 @@
 //! has changed, is written as one transaction, and is published once that is committed.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use gristmill_core::delivery::{Delivery, DeliveryId};
 use gristmill_core::id::JobId;
@@ -11,6 +12,7 @@ use gristmill_core::payload::Json;
 use gristmill_core::record::JobCounts;
 
 use crate::asks::Write;
+use crate::backlog::Urgency;
 use crate::chunks::{ChunkCache, Page, paginate};
 use crate::compose::{Call, NewDelivery};
 use crate::entry::{Ack, EndpointKey, Job, Lifetime, NewRow, Row, Stored};
@@ -118,13 +120,14 @@ impl Batch {
 }
 
 impl Index {
-    /// Takes what was decided first, up to the bounds. Cost: some 100 ns for each job.
-    pub(crate) fn take_batch(&mut self, max: BatchMax) -> Batch {
+    /// Takes what is due, up to the bounds, or of all that there is. Cost: some 100 ns for each job.
+    pub(crate) fn take_batch(&mut self, max: BatchMax, takes_all: bool) -> Batch {
+        let now = Instant::now();
         let dropped_deliveries = std::mem::take(&mut self.dropped_deliveries);
         let forgotten_repeats = self.forgotten_repeats.take();
         let mut batch = Batch { dropped_deliveries, forgotten_repeats, ..Batch::default() };
         while batch.jobs.len() < max.jobs && batch.reserved < max.bytes {
-            let Some(write) = self.backlog.pop() else { break };
+            let Some(write) = self.backlog.pop(takes_all, now) else { break };
             match write {
                 Write::Job(key) => self.take_job(key, &mut batch),
                 Write::Barrier(ack) => batch.acks.push(ack),
@@ -150,6 +153,11 @@ impl Index {
                 }
             }
         }
+        let jobs = &self.jobs;
+        self.backlog.forget_overtaken(|key| {
+            let pending = jobs.get(key).and_then(|job| job.pending.as_ref());
+            pending.is_some_and(|pending| pending.queued == Some(Urgency::Soon))
+        });
         for (key, sum) in &mut batch.totals {
             if let Some(Endpoint { counts, .. }) = self.endpoints.get(key) {
                 let JobCounts { completed, failed, retried, .. } = *counts;
@@ -162,8 +170,9 @@ impl Index {
     fn take_job(&mut self, key: JobKey, batch: &mut Batch) {
         let Some(job) = self.jobs.get_mut(key) else { return };
         let Some(pending) = &mut job.pending else { return };
-        debug_assert!(pending.is_dirty, "a write stands for a dirty change");
-        pending.is_dirty = false;
+        if pending.queued.take().is_none() {
+            return; // it was overtaken by itself
+        }
         let change = std::mem::take(&mut pending.change);
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint)
             && !std::mem::replace(&mut endpoint.is_stored, true)
@@ -292,7 +301,7 @@ impl Index {
         }
         acks.extend(write.acks);
         match &mut job.pending {
-            Some(pending) if pending.is_dirty => {
+            Some(pending) if pending.queued.is_some() => {
                 pending.visible = Some(write.row);
                 pending.input = None;
             }

@@ -209,9 +209,9 @@ fn touch<'a>(
     let row = &job.row;
     let pending = job.pending.get_or_insert_with(|| {
         let visible = Some(row.clone());
-        Box::new(Pending { visible, is_dirty: false, change: Change::default(), input: None })
+        Box::new(Pending { visible, queued: None, change: Change::default(), input: None })
     });
-    backlog.push_job(key, !std::mem::replace(&mut pending.is_dirty, true), urgency);
+    backlog.push_job(key, &mut pending.queued, urgency);
     pending
 }
 

@@ -12,6 +12,7 @@ use gristmill_core::record::{Chunk, JobRecord};
 use gristmill_core::time::Timestamp;
 use tokio::sync::oneshot;
 
+use crate::backlog::Urgency;
 use crate::journal::image::JobPlaces;
 use crate::journal::segment::Place;
 use crate::payloads::{Kind, Payload};
@@ -169,8 +170,8 @@ pub(crate) struct Live {
 pub(crate) struct Pending {
     /// What clients see meanwhile; `None` while the submission is not on disk.
     pub(crate) visible: Option<Row>,
-    /// Whether `change` holds something that no batch has taken yet.
-    pub(crate) is_dirty: bool,
+    /// How urgent `change` is; `None` when a batch has taken all there was.
+    pub(crate) queued: Option<Urgency>,
     /// What the next batch writes.
     pub(crate) change: Change,
     /// The submission's payload, until it is on disk.
@@ -284,7 +285,7 @@ impl Job {
 
     /// Whether its removal is on its way to the journal.
     pub(crate) fn is_being_removed(&self) -> bool {
-        let is_taken = self.pending.as_ref().is_some_and(|pending| !pending.is_dirty);
+        let is_taken = self.pending.as_ref().is_some_and(|pending| pending.queued.is_none());
         self.row.status.is_none() && is_taken
     }
 

@@ -3,9 +3,9 @@
 //!
 //! **Invariants.** Everything here happens under one lock, which is held for microseconds and
 //! never over I/O. A job stands in its endpoint's queue exactly while its decided state is
-//! IN_QUEUE, and in the expiry exactly while that is not REMOVED. A job with a dirty change has
-//! exactly one write in `backlog`. The writer takes them in order, so that what was decided first is
-//! on disk no later than what was decided after it.
+//! IN_QUEUE, and in the expiry exactly while that is not REMOVED. A job with a change that no
+//! batch has taken is in `backlog`. Of what somebody waits for, what was decided first is on disk no
+//! later than what was decided after it.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
@@ -252,7 +252,7 @@ impl Index {
             acks: vec![ack],
             ..Change::default()
         };
-        let pending = Pending { visible: None, is_dirty: true, change, input: Some(input) };
+        let pending = Pending { visible: None, queued: None, change, input: Some(input) };
         let low_priority = job.policy.low_priority;
         let entry = Job {
             id: job.id,
@@ -284,7 +284,9 @@ impl Index {
         history.insert(self.last_seq, key);
         self.expiry.insert(ttl_at, key);
         let urgency = if may_linger { Urgency::Soon } else { Urgency::Now };
-        self.backlog.push_job(key, true, urgency);
+        if let Some(pending) = self.jobs.get_mut(key).and_then(|job| job.pending.as_mut()) {
+            self.backlog.push_job(key, &mut pending.queued, urgency);
+        }
         let notice = ReadyNotice { endpoint: job.endpoint, may_start_worker: !low_priority };
         Ok(Decided::Queued(notice))
     }
@@ -330,7 +332,10 @@ impl Index {
         match self.jobs.get_mut(key).and_then(|job| job.pending.as_mut()) {
             Some(pending) => {
                 pending.change.acks.push(ack);
-                self.backlog.hurry();
+                // What is on its way already is waited for anyway.
+                if pending.queued.is_some() {
+                    self.backlog.push_job(key, &mut pending.queued, Urgency::Now);
+                }
             }
             // Nobody waits for it any more, perhaps.
             None => drop(ack.send(())),
@@ -347,7 +352,7 @@ impl Index {
 
     /// Resolves `ack` once everything decided so far is on disk and visible.
     pub(crate) fn ack_all(&mut self, ack: Ack) {
-        self.backlog.push(Write::Barrier(ack));
+        self.backlog.push_last(Write::Barrier(ack));
     }
 
     /// Where the visible chunks are that `ask` wants: the job's rows, its claim, and the query.

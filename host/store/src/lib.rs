@@ -10,8 +10,9 @@
 //!   last commit ([`batch`]), so that a job that came, ran and ended meanwhile is one entry. It
 //!   writes them into the [`journal`], as one frame with one sync, makes them visible, and answers
 //!   those who wait.
-//! * What was decided first is on disk no later than what was decided after it. Whoever loses a
-//!   race is answered once the winner's change is on disk.
+//! * Of what somebody waits for, what was decided first is on disk no later than what was decided
+//!   after it; the rest may linger ([`backlog`]). Whoever loses a race is answered once the winner's
+//!   change is on disk.
 //! * The journal's files are used again and again. Before that, the database's thread ([`database`])
 //!   takes over what is still needed of the oldest ([`checkpoint`]); most jobs are gone by then.
 //!   Large payloads stay in the journal's files as long as their job ([`compaction`] sees to it

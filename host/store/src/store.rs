@@ -606,9 +606,7 @@ impl CatalogStore for SqliteStore {
     async fn write_catalog(&self, changes: Vec<CatalogChange>) -> Result<(), StoreError> {
         let rows: Vec<_> = changes.into_iter().map(catalog::row).collect();
         // What was decided before is on disk before.
-        let (ack, on_disk) = oneshot::channel();
-        self.shared.change(|index, _| index.ack_all(ack))?;
-        answer(on_disk).await?;
+        self.flush().await?;
         let (ack, on_disk) = oneshot::channel();
         self.shared.ask(Ask::WriteCatalog(rows, ack))?;
         answer(on_disk).await

@@ -63,7 +63,7 @@ impl Index {
                 if to < self.jobs.end() {
                     self.sweeps.push_front(Sweep::Forget { endpoint, from: to, ack });
                 } else {
-                    self.backlog.push(Write::Forget(endpoint, ack));
+                    self.backlog.push_last(Write::Forget(endpoint, ack));
                 }
             }
             None => {}

@@ -46,7 +46,7 @@ impl Writer {
     /// Writes everything that is queued now.
     pub(crate) fn drain(&mut self) -> Result<(), Failure> {
         loop {
-            let batch = self.shared.index().take_batch(self.batch_max());
+            let batch = self.shared.index().take_batch(self.batch_max(), true);
             if batch.is_empty() {
                 return Ok(());
             }
@@ -99,7 +99,8 @@ impl Writer {
                 None => false,
             };
             if is_due || !index.sweeps.is_empty() {
-                return Work::Commit(Box::new(index.take_batch(max)));
+                let takes_all = index.phase != Phase::Open;
+                return Work::Commit(Box::new(index.take_batch(max, takes_all)));
             }
             if index.phase == Phase::Closing {
                 index.phase = Phase::Drained;
