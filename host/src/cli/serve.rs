@@ -17,9 +17,11 @@ use tracing_subscriber::EnvFilter;
 
 use super::parse;
 
-/// Jobs that may run at one time. Each reserves address space, not memory.
-/// The least is four segments that have room for the usual batch.
+/// How much of the journal waits for the database. The least is four segments that have room for the
+/// usual batch.
 const JOURNAL_MIB: Bounds = Bounds { min: 16, default: 1_024, max: 65_536 };
+
+/// Jobs that may run at one time. Each reserves address space, not memory.
 const RUNNING_JOBS: Bounds = Bounds { min: 1, default: 256, max: 4_096 };
 
 /// Seconds for which a drain waits for running jobs.

@@ -109,7 +109,8 @@ impl Shared {
         if index.phase == Phase::Open { Ok(index) } else { Err(StoreError::Closed) }
     }
 
-    /// Runs `change` on the open index, then wakes the writer.
+    /// Runs `change` on the open index, then wakes the writer. It is woken for what lingers too: it
+    /// is then awake when the result comes, which spares a lone caller 30 µs.
     pub(crate) fn change<T>(
         &self,
         change: impl FnOnce(&mut Index, Timestamp) -> T,

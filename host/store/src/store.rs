@@ -251,11 +251,8 @@ impl JobStore for SqliteStore {
         let reserved = shared.reserve(input.len()).await?;
         let (ack, on_disk) = oneshot::channel();
         let limit = shared.settings.queue_jobs_max;
-        let decided = {
-            let mut index = shared.open_index()?;
-            let new = Submitted { job, input, reserved: reserved.bytes() };
-            index.submit(new, shared.clock.now(), limit, ack)?
-        };
+        let new = Submitted { job, input, reserved: reserved.bytes() };
+        let decided = shared.change(|index, now| index.submit(new, now, limit, ack))??;
         let submitted = match decided {
             Decided::Queued(notice) => {
                 reserved.hand_over();
@@ -264,7 +261,6 @@ impl JobStore for SqliteStore {
             }
             Decided::Repeat(answer) => answer,
         };
-        shared.wake_writer();
         answer(on_disk).await?;
         Ok(submitted)
     }
@@ -435,7 +431,7 @@ impl JobStore for SqliteStore {
 
     async fn expire(&self) -> Result<NextExpiry, StoreError> {
         let (ack, on_disk) = oneshot::channel();
-        let (next, is_change) = self.shared.change_live(|index, now| {
+        let (next, is_change) = self.shared.change(|index, now| {
             let due = index.expiry.due(now, EXPIRE_JOBS_MAX);
             for &key in &due {
                 index.expire(key, now);
@@ -448,9 +444,7 @@ impl JobStore for SqliteStore {
             }
             (index.expiry.next().min(index.repeats.next()), is_change)
         })?;
-        // A look that finds nothing does not wake the writer, which may have gone to tidy up.
         if is_change {
-            self.shared.wake_writer();
             answer(on_disk).await?;
         }
         Ok(NextExpiry(next))
