@@ -40,7 +40,7 @@ fn reopen(dir: &TempDir, settings: Settings) -> Arc<SqliteStore> {
 
 impl Held {
     fn push(&self, write: Write) {
-        self.store.shared.change(|index, _| index.backlog.push(write)).unwrap();
+        self.store.shared.change(|index, _| index.backlog.push_last(write)).unwrap();
     }
 
     /// Stops the writer before its next commit, until the returned value is dropped.

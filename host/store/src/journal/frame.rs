@@ -172,7 +172,7 @@ mod tests {
     fn frames_are_read_up_to_the_first_that_is_not_whole() {
         let dir = tempfile::tempdir().unwrap();
         let file = SegmentFile::open(dir.path(), 1).unwrap();
-        file.extend(4_096).unwrap();
+        file.fill(0, 4_096).unwrap();
         assert_eq!(count(&file), (0, HEADER_BYTES));
         let first_end = write(&file, 99, 0, HEADER_BYTES, b"xyz");
         assert_eq!(count(&file), (1, first_end));

@@ -401,8 +401,10 @@ impl Open {
     fn make_room(&mut self, len: u32, segment_bytes: u32) -> io::Result<()> {
         let end = u64::from(self.at) + u64::from(len);
         if end > self.file_len {
-            self.file_len = end.max((end + GROWTH_BYTES).min(segment_bytes.into()));
-            self.file.extend(self.file_len)?;
+            // A large frame shares its sync among many payloads; what is ahead may wait.
+            let growth = if u64::from(len) < GROWTH_BYTES / 4 { GROWTH_BYTES } else { 0 };
+            self.file_len = end.max((end + growth).min(segment_bytes.into()));
+            self.file.fill(end, self.file_len)?;
         }
         Ok(())
     }

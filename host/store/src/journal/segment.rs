@@ -121,13 +121,13 @@ impl SegmentFile {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Makes the file at least `len` bytes long. The bytes are written, not only promised: blocks
-    /// that were never written cost a note of the file system with the sync that writes them.
-    pub(crate) fn extend(&self, len: u64) -> io::Result<()> {
+    /// Writes zeros. The bytes are written, not only promised: blocks that were never written cost a
+    /// note of the file system with the sync that writes them.
+    pub(crate) fn fill(&self, from: u64, to: u64) -> io::Result<()> {
         static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-        let mut at = self.len()?;
-        while at < len {
-            let count = usize::try_from(len - at).unwrap_or(usize::MAX).min(ZEROS.len());
+        let mut at = from;
+        while at < to {
+            let count = usize::try_from(to - at).unwrap_or(usize::MAX).min(ZEROS.len());
             self.file.write_all_at(ZEROS.get(..count).unwrap_or(&ZEROS), at)?;
             at += count as u64;
         }
@@ -177,11 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_extended_and_never_cut() {
+    fn a_file_is_filled_and_written() {
         let dir = tempfile::tempdir().unwrap();
         let file = SegmentFile::open(dir.path(), 1).unwrap();
-        for (len, expected) in [(100_000, 100_000), (5, 100_000), (200_001, 200_001)] {
-            file.extend(len).unwrap();
+        for (from, to, expected) in [(0, 100_000, 100_000), (5, 7, 100_000), (9, 200_001, 200_001)]
+        {
+            file.fill(from, to).unwrap();
             assert_eq!(file.len().unwrap(), expected);
         }
         file.write(b"abc", 199_998).unwrap();
