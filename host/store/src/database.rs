@@ -27,6 +27,9 @@ const IDLE: Duration = Duration::from_secs(1);
 pub(crate) struct Database {
     pub(crate) shared: Arc<Shared>,
     pub(crate) db: Db,
+    /// The segment that was compacted last. What is still held there lets go by itself, with jobs
+    /// that are being removed.
+    compacted: Option<SegmentId>,
 }
 
 /// What there is to do.
@@ -40,7 +43,7 @@ enum Work {
 
 impl Database {
     pub(crate) fn new(shared: Arc<Shared>, db: Db) -> Self {
-        Self { shared, db }
+        Self { shared, db, compacted: None }
     }
 
     /// Starts the thread. It ends when the index is closed, or drained.
@@ -74,6 +77,7 @@ impl Database {
                 Work::Compact(segment) => {
                     is_tidy = false;
                     self.compact(segment)?;
+                    self.compacted = Some(segment);
                 }
                 Work::Tidy => {
                     is_tidy = !self.db.tidy()?;
@@ -102,7 +106,8 @@ impl Database {
             if let Some(segment) = self.shared.journal.to_settle() {
                 return Work::Checkpoint(segment);
             }
-            if let Some(segment) = self.shared.journal.to_compact() {
+            let sparse = self.shared.journal.to_compact();
+            if let Some(segment) = sparse.filter(|segment| self.compacted != Some(*segment)) {
                 return Work::Compact(segment);
             }
             let idle = (!is_tidy).then_some(IDLE);
