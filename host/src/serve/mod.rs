@@ -21,6 +21,7 @@ use gristmill_core::time::{Clock, SystemClock};
 use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
 use gristmill_runtime::{Compiler, Sandbox, SandboxSettings};
 use gristmill_store::SqliteStore;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -41,6 +42,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let settings = args.settings()?;
     telemetry::start(&settings)?;
+    allow_open_files();
     let api = tokio::runtime::Builder::new_multi_thread()
         .thread_name("api")
         .enable_all()
@@ -52,6 +54,16 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     guests.shutdown_background();
     api.shutdown_background();
     outcome
+}
+
+/// Lets the process open as many files as it may. The usual 1,024 are fewer than the connections that
+/// the listener takes, and each 64 MiB of large payloads are an open file of the journal.
+fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        warn!(%error, "cannot raise the number of open files: {error}");
+    }
 }
 
 async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyhow::Result<()> {
