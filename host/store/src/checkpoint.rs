@@ -56,8 +56,13 @@ enum Deed<'a> {
 /// # Errors
 /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it says nothing: its checksum was
 /// right, so another program wrote it.
-pub(crate) fn image(frame: &Frame) -> io::Result<BatchImage<'_>> {
+pub(crate) fn image<'a>(frame: &'a Frame<'_>) -> io::Result<BatchImage<'a>> {
     BatchImage::decode(frame.says()).ok_or_else(|| damaged("a frame of another version"))
+}
+
+/// The journal cannot be read, while the database is being written.
+fn unreadable(error: io::Error) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(error.into())
 }
 
 pub(crate) fn damaged(what: &str) -> io::Error {
@@ -65,7 +70,11 @@ pub(crate) fn damaged(what: &str) -> io::Error {
 }
 
 /// Where the payloads of the frame's jobs are.
-pub(crate) fn places(image: &BatchImage<'_>, segment: SegmentId, frame: &Frame) -> Vec<JobPlaces> {
+pub(crate) fn places(
+    image: &BatchImage<'_>,
+    segment: SegmentId,
+    frame: &Frame<'_>,
+) -> Vec<JobPlaces> {
     image.places(Place { segment, at: frame.payloads_at, len: 0 }).collect()
 }
 
@@ -74,7 +83,7 @@ pub(crate) fn write_rest(
     db: &Connection,
     image: &BatchImage<'_>,
     places: &[JobPlaces],
-    frame: &Frame,
+    frame: &Frame<'_>,
 ) -> rusqlite::Result<()> {
     for (key, name) in &image.endpoints {
         let sql = "INSERT OR IGNORE INTO endpoint (seq, name, completed, failed, retried) \
@@ -91,8 +100,8 @@ pub(crate) fn write_rest(
             repeat_rows::put(db, job.seq, job.endpoint, &job.id, repeat)?;
         }
         if let Some(new) = &job.delivery {
-            let body = places.body.and_then(|place| frame.payload(place));
-            delivery::put(db, new, body)?;
+            let body = places.body.map(|place| frame.payload(place)).transpose();
+            delivery::put(db, new, body.map_err(unreadable)?.as_deref())?;
         }
     }
     for after in &image.attempts {
@@ -114,7 +123,8 @@ impl Database {
     /// Takes over what is needed of a segment, which is not written any more.
     pub(crate) fn checkpoint(&mut self, segment: &Segment) -> Result<(), Failure> {
         let id = segment.header.id;
-        let mut frames = Frames::new(&segment.file, segment.header)?;
+        let end = segment.end.ok_or_else(|| damaged("a segment without an end"))?;
+        let mut frames = Frames::of_checked(&segment.file, segment.header, end)?;
         let mut written = HashSet::new();
         while let Some(frame) = frames.next()? {
             let image = image(&frame)?;
@@ -130,7 +140,7 @@ impl Database {
                 self.serve_asks()?;
             }
         }
-        if segment.end != Some(frames.at()) {
+        if frames.at() != end {
             return Err(damaged("a segment cannot be read to its end any more").into());
         }
         self.db.set_settled(id)?;
@@ -167,7 +177,7 @@ impl Database {
         Ok(jobs.iter().zip(&keys).filter_map(|(job, id)| plan(*job, *id)).collect())
     }
 
-    fn carry_out(&mut self, works: &[Work<'_>], frame: &Frame) -> Result<(), Failure> {
+    fn carry_out(&mut self, works: &[Work<'_>], frame: &Frame<'_>) -> Result<(), Failure> {
         let is_idle = |work: &Work<'_>| {
             matches!(work.deed, Deed::Nothing)
                 && work.payloads.is_empty()
@@ -243,7 +253,7 @@ fn work<'a>(
 }
 
 impl Work<'_> {
-    fn write(&self, db: &Connection, frame: &Frame) -> rusqlite::Result<()> {
+    fn write(&self, db: &Connection, frame: &Frame<'_>) -> rusqlite::Result<()> {
         match &self.deed {
             Deed::Insert(image, fixed, row) => row::insert(db, image, fixed, row)?,
             Deed::Update(row) => row::update(db, self.seq, row)?,
@@ -263,11 +273,11 @@ impl Work<'_> {
             if place.stays() {
                 payloads::keep(db, self.seq, kind, place)?;
             } else {
-                payloads::put(db, self.seq, kind, frame.payload(place).unwrap_or_default())?;
+                payloads::put(db, self.seq, kind, &frame.payload(place).map_err(unreadable)?)?;
             }
         }
         for &(first, place) in self.pages {
-            chunks::put(db, self.seq, first, frame.payload(place).unwrap_or_default())?;
+            chunks::put(db, self.seq, first, &frame.payload(place).map_err(unreadable)?)?;
         }
         Ok(())
     }

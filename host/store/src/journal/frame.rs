@@ -4,6 +4,7 @@
 //! covers the segment's salt and the frame's number too, so that nothing but the next frame of
 //! this segment passes for it.
 
+use std::borrow::Cow;
 use std::io;
 
 use crate::journal::segment::{HEADER_BYTES, Header, Place, SegmentFile};
@@ -11,6 +12,10 @@ use crate::journal::segment::{HEADER_BYTES, Header, Place, SegmentFile};
 /// Bytes of a frame's head: checksum, number of the frame in the segment, length of what it says,
 /// length of its payloads; each as a 32-bit little-endian number.
 pub(crate) const HEAD_BYTES: u32 = 16;
+
+/// Bytes of payloads up to which a frame that was checked before is read, and checked, as a whole:
+/// one read costs less than many.
+const CHECKED_PAYLOADS_MAX: u32 = 1 << 20;
 
 /// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,22 +76,31 @@ pub(crate) fn head<'a>(
 
 /// A frame that was read.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub(crate) struct Frame<'a> {
+    file: &'a SegmentFile,
+    /// All of it, or what stands before its payloads.
     bytes: Vec<u8>,
     says: u32,
     /// Where its payloads begin in the segment.
     pub(crate) payloads_at: u32,
 }
 
-impl Frame {
+impl Frame<'_> {
     /// What the batch says.
     pub(crate) fn says(&self) -> &[u8] {
         let from = HEAD_BYTES as usize;
         self.bytes.get(from..from + self.says as usize).unwrap_or_default()
     }
 
-    /// Bytes of the frame, by their place in the segment.
-    pub(crate) fn payload(&self, place: Place) -> Option<&[u8]> {
+    /// A payload of the frame, by its place in the segment.
+    pub(crate) fn payload(&self, place: Place) -> io::Result<Cow<'_, [u8]>> {
+        match self.at_hand(place) {
+            Some(bytes) => Ok(bytes.into()),
+            None => self.file.read(place.at, place.len).map(Cow::from),
+        }
+    }
+
+    fn at_hand(&self, place: Place) -> Option<&[u8]> {
         let before = HEAD_BYTES + self.says;
         let from = place.at.checked_sub(self.payloads_at)?.checked_add(before)? as usize;
         self.bytes.get(from..from.checked_add(place.len as usize)?)
@@ -101,12 +115,22 @@ pub(crate) struct Frames<'a> {
     salt: u64,
     number: u32,
     at: u32,
+    /// Payloads of a frame that are read, and checked, together with it.
+    payloads_max: u32,
 }
 
 impl<'a> Frames<'a> {
     pub(crate) fn new(file: &'a SegmentFile, header: Header) -> io::Result<Self> {
         let file_len = file.len()?;
-        Ok(Self { file, file_len, salt: header.salt, number: 0, at: HEADER_BYTES })
+        let (salt, number, at) = (header.salt, 0, HEADER_BYTES);
+        Ok(Self { file, file_len, salt, number, at, payloads_max: u32::MAX })
+    }
+
+    /// The frames of a segment that was checked before, and ends at `end`. What a frame with large
+    /// payloads says is read alone: most of them are not asked for.
+    pub(crate) fn of_checked(file: &'a SegmentFile, header: Header, end: u32) -> io::Result<Self> {
+        let frames = Self::new(file, header)?;
+        Ok(Self { file_len: end.into(), payloads_max: CHECKED_PAYLOADS_MAX, ..frames })
     }
 
     /// Where the next frame begins: after the last one the segment's end.
@@ -115,7 +139,7 @@ impl<'a> Frames<'a> {
     }
 
     /// The next frame; `None` after the last one.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Frame>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<Frame<'a>>> {
         let left = self.file_len.saturating_sub(self.at.into());
         if left < HEAD_BYTES.into() {
             return Ok(None);
@@ -127,16 +151,21 @@ impl<'a> Frames<'a> {
         if head.number != self.number || head.says == 0 || u64::from(len) > left {
             return Ok(None);
         }
-        let bytes = self.file.read(self.at, len)?;
-        let mut hasher = head.hasher(self.salt);
-        hasher.update(bytes.get(HEAD_BYTES as usize..).unwrap_or_default());
-        if hasher.finalize() != head.checksum {
-            return Ok(None);
-        }
+        let bytes = if head.payloads <= self.payloads_max {
+            let bytes = self.file.read(self.at, len)?;
+            let mut hasher = head.hasher(self.salt);
+            hasher.update(bytes.get(HEAD_BYTES as usize..).unwrap_or_default());
+            if hasher.finalize() != head.checksum {
+                return Ok(None);
+            }
+            bytes
+        } else {
+            self.file.read(self.at, HEAD_BYTES + head.says)?
+        };
         let payloads_at = self.at + HEAD_BYTES + head.says;
         self.at += len;
         self.number += 1;
-        Ok(Some(Frame { bytes, says: head.says, payloads_at }))
+        Ok(Some(Frame { file: self.file, bytes, says: head.says, payloads_at }))
     }
 }
 
@@ -161,8 +190,8 @@ mod tests {
         while let Some(frame) = frames.next().unwrap() {
             assert_eq!(frame.says(), format!("frame {count}").as_bytes());
             let place = |at, len| Place { segment: HEADER.id, at: frame.payloads_at + at, len };
-            assert_eq!(frame.payload(place(0, 2)).unwrap(), b"xy");
-            assert_eq!(frame.payload(place(1, 9)), None);
+            assert_eq!(frame.payload(place(0, 2)).unwrap(), &b"xy"[..]);
+            assert!(matches!(frame.payload(place(1, 2)), Ok(Cow::Borrowed(b"yz"))));
             count += 1;
         }
         (count, frames.at())

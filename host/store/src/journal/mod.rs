@@ -424,7 +424,7 @@ impl Open {
 /// middle cannot be read. What was being written when the last process ended is no error.
 pub(crate) fn replay(
     unsettled: &[Segment],
-    mut take: impl FnMut(SegmentId, &frame::Frame) -> Result<(), Failure>,
+    mut take: impl FnMut(SegmentId, &frame::Frame<'_>) -> Result<(), Failure>,
 ) -> Result<u32, Failure> {
     let mut end = None;
     for Segment { file, header, .. } in unsettled {
