@@ -3,8 +3,9 @@
 //! The frames of the segment say which jobs have changed in it. What is written of each of them is
 //! its newest visible state, which may come from a later segment; a job that is gone is not
 //! written, only deleted where the database may have it. Small payloads move, large ones stay
-//! where they are until [compaction](crate::compaction). When the whole segment is settled the database says so, synced, and the journal
-//! may forget it. A crash before that settles it again from its start.
+//! where they are until [compaction](crate::compaction). When the whole segment is settled the
+//! database says so, synced, and the journal may forget it. A crash before that settles it again
+//! from its start.
 //!
 //! Cost: a read of the segment, and for each job that is left about 10 µs. Runs on the database's
 //! thread, in slices, between which readers are served.

@@ -24,7 +24,7 @@ pub(crate) struct EndpointKey(pub(crate) u32);
 /// Resolves when what it was attached to is on disk and visible.
 pub(crate) type Ack = oneshot::Sender<()>;
 
-/// A job. A waiting one that is on disk takes these 104 bytes, and about 35 for being found by id,
+/// A job. A waiting one that is on disk takes these 144 bytes, and about 35 for being found by id,
 /// place, number and time.
 #[derive(Debug)]
 pub(crate) struct Job {
