@@ -22,10 +22,10 @@ use crate::db::Sync;
 use crate::entry::{Job, Row, Stored};
 use crate::error::Failure;
 use crate::index::{Index, Phase};
-use crate::journal::Segment;
 use crate::journal::frame::{Frame, Frames};
 use crate::journal::image::{BatchImage, FixedImage, JobImage, JobPlaces, StateImage};
 use crate::journal::segment::{Place, SegmentId};
+use crate::journal::{Segment, damaged};
 use crate::payloads::Kind;
 use crate::row::integer;
 use crate::slab::JobKey;
@@ -64,10 +64,6 @@ pub(crate) fn image<'a>(frame: &'a Frame<'_>) -> io::Result<BatchImage<'a>> {
 /// The journal cannot be read, while the database is being written.
 fn unreadable(error: io::Error) -> rusqlite::Error {
     rusqlite::Error::ToSqlConversionFailure(error.into())
-}
-
-pub(crate) fn damaged(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 /// Where the payloads of the frame's jobs are.

@@ -12,8 +12,8 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use rusqlite::{Connection, params};
 
-use crate::journal::Journal;
 use crate::journal::segment::Place;
+use crate::journal::{self, Journal};
 use crate::row::integer;
 
 /// Bytes after which a page is closed, so that reading one chunk does not read megabytes.
@@ -184,8 +184,8 @@ pub(crate) fn read(
             break;
         }
         let Some(bytes) = journal.read(*place)? else { break };
-        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "a page of chunks");
-        answer.take(&Page::decode(*first, bytes).ok_or_else(damaged)?);
+        let page = Page::decode(*first, bytes);
+        answer.take(&page.ok_or_else(|| journal::damaged("a page of chunks"))?);
     }
     Ok(answer.page)
 }

@@ -73,7 +73,7 @@ pub(crate) fn load(
         let image = checkpoint::image(frame)?;
         let places = checkpoint::places(&image, id, frame);
         for (job, places) in image.jobs.iter().zip(places) {
-            replay_job(&mut index, job, places).ok_or_else(|| checkpoint::damaged("a job"))?;
+            replay_job(&mut index, job, places).ok_or_else(|| journal::damaged("a job"))?;
         }
         Ok(())
     })

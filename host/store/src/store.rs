@@ -41,7 +41,7 @@ use crate::settings::Settings;
 use crate::shared::{Shared, answer};
 use crate::sweep::{Purged, Sweep};
 use crate::writer::Writer;
-use crate::{catalog, chunks, recover};
+use crate::{catalog, chunks, journal, recover};
 
 /// Most jobs that one call of `expire` deletes.
 const EXPIRE_JOBS_MAX: usize = 500;
@@ -122,8 +122,7 @@ impl SqliteStore {
             Kind::Input => InputBytes::read(&bytes, &self.shared.seal, seq),
             Kind::Output => Some(Payload { body: Json::from_stored(bytes), s3_config: None }),
         };
-        let damaged = || std::io::Error::new(std::io::ErrorKind::InvalidData, "an input");
-        payload.map(Some).ok_or_else(|| self.shared.fail(&damaged()))
+        payload.map(Some).ok_or_else(|| self.shared.fail(&journal::damaged("an input")))
     }
 
     async fn read_payload(

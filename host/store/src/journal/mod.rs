@@ -131,7 +131,7 @@ impl Journal {
         for (segment, expected) in unsettled.iter().zip(settled.0 + 1..) {
             if segment.header.id != SegmentId(expected) {
                 let details = format!("segment {expected} of the journal is missing");
-                return Err(io::Error::new(io::ErrorKind::InvalidData, details));
+                return Err(damaged(details));
             }
         }
         let journal = Self {
@@ -314,6 +314,11 @@ impl Segments {
     }
 }
 
+/// What is in the journal is not what was written.
+pub(crate) fn damaged(what: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.into())
+}
+
 fn after(id: SegmentId) -> SegmentId {
     SegmentId(id.0.saturating_add(1))
 }
@@ -432,7 +437,7 @@ pub(crate) fn replay(
             let (before, ended) = (header.id.0 - 1, header.end_before);
             let details =
                 format!("segment {before} ended at byte {ended}, and can be read to {end}");
-            return Err(io::Error::new(io::ErrorKind::InvalidData, details).into());
+            return Err(damaged(details).into());
         }
         let mut frames = Frames::new(file, *header)?;
         while let Some(frame) = frames.next()? {
