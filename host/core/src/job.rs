@@ -285,6 +285,14 @@ impl JobStatus {
         }
     }
 
+    /// Whether an attempt can still follow, by a retry perhaps: the input is needed until then.
+    pub fn needs_input(self) -> bool {
+        match self {
+            Self::InQueue | Self::InProgress | Self::Failed | Self::TimedOut => true,
+            Self::Completed | Self::Cancelled => false,
+        }
+    }
+
     /// Whether the job has ended. Only a retry leads out of a final status.
     pub fn is_final(self) -> bool {
         match self {

@@ -99,13 +99,14 @@ impl Json {
 }
 
 /// Whether objects and lists of `text`, which is one JSON value, are nested deeper than `levels`.
-/// Costs about a nanosecond for each byte, and no stack.
+/// Costs no stack, and half a nanosecond for each byte outside strings.
 pub fn is_nested_deeper(text: &str, levels: usize) -> bool {
     let mut depth = 0_usize;
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
+    let mut rest = text.as_bytes();
+    while let [byte, after @ ..] = rest {
+        rest = after;
         match byte {
-            b'"' => skip_string(&mut bytes),
+            b'"' => rest = after_string(rest),
             b'{' | b'[' => {
                 depth += 1;
                 if depth > levels {
@@ -119,15 +120,16 @@ pub fn is_nested_deeper(text: &str, levels: usize) -> bool {
     false
 }
 
-/// Goes on after the end of the string that has begun.
-fn skip_string(bytes: &mut str::Bytes<'_>) {
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => return,
-            b'\\' => drop(bytes.next()),
-            _ => {}
+/// What follows the string that has begun.
+fn after_string(mut rest: &[u8]) -> &[u8] {
+    while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
+        let is_end = rest.get(at) == Some(&b'"');
+        rest = rest.get(at + if is_end { 1 } else { 2 }..).unwrap_or_default();
+        if is_end {
+            return rest;
         }
     }
+    &[]
 }
 
 impl fmt::Debug for Json {

@@ -112,7 +112,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// The endpoint's jobs, newest first.
     async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError>;
 
-    /// The input of a job that still exists.
+    /// The input of a job that may run, now or after a retry: that of a COMPLETED or CANCELLED one
+    /// is not kept.
     async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError>;
 
     /// The output that a COMPLETED job's handler returned.

@@ -272,6 +272,9 @@ impl Index {
             journal.release(job.homes.kept().map(|(_, place)| place));
             return;
         }
+        if !write.row.needs_input() {
+            journal.release(job.homes.input.take().into_iter().filter(|place| place.stays()));
+        }
         if write.clear_chunks
             && let Some(results) = &mut job.homes.results
         {

@@ -24,7 +24,7 @@ use crate::error::Failure;
 use crate::index::{Index, Phase};
 use crate::journal::frame::{Frame, Frames};
 use crate::journal::image::{BatchImage, FixedImage, JobImage, JobPlaces, StateImage};
-use crate::journal::segment::{Place, SegmentId};
+use crate::journal::segment::Place;
 use crate::journal::{Segment, damaged};
 use crate::payloads::Kind;
 use crate::row::integer;
@@ -52,27 +52,9 @@ enum Deed<'a> {
     Nothing,
 }
 
-/// What a frame says.
-///
-/// # Errors
-/// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it says nothing: its checksum was
-/// right, so another program wrote it.
-pub(crate) fn image<'a>(frame: &'a Frame<'_>) -> io::Result<BatchImage<'a>> {
-    BatchImage::decode(frame.says()).ok_or_else(|| damaged("a frame of another version"))
-}
-
 /// The journal cannot be read, while the database is being written.
 fn unreadable(error: io::Error) -> rusqlite::Error {
     rusqlite::Error::ToSqlConversionFailure(error.into())
-}
-
-/// Where the payloads of the frame's jobs are.
-pub(crate) fn places(
-    image: &BatchImage<'_>,
-    segment: SegmentId,
-    frame: &Frame<'_>,
-) -> Vec<JobPlaces> {
-    image.places(Place { segment, at: frame.payloads_at, len: 0 }).collect()
 }
 
 /// Writes what a frame says of anything but jobs.
@@ -124,8 +106,7 @@ impl Database {
         let mut frames = Frames::of_checked(&segment.file, segment.header, end)?;
         let mut written = HashSet::new();
         while let Some(frame) = frames.next()? {
-            let image = image(&frame)?;
-            let places = places(&image, id, &frame);
+            let (image, places) = BatchImage::read(&frame)?;
             let write = |db: &Connection| write_rest(db, &image, &places, &frame);
             self.db.transaction(Sync::Later, write)?;
             self.bodies_have_moved(&image, &places);
@@ -253,7 +234,12 @@ impl Work<'_> {
     fn write(&self, db: &Connection, frame: &Frame<'_>) -> rusqlite::Result<()> {
         match &self.deed {
             Deed::Insert(image, fixed, row) => row::insert(db, image, fixed, row)?,
-            Deed::Update(row) => row::update(db, self.seq, row)?,
+            Deed::Update(row) => {
+                row::update(db, self.seq, row)?;
+                if !row.needs_input() {
+                    payloads::delete_input(db, self.seq)?;
+                }
+            }
             Deed::Delete(stored) if stored.job => {
                 row::delete(db, self.seq)?;
                 payloads::delete(db, self.seq, stored.output)?;

@@ -57,7 +57,7 @@ pub(crate) struct Millis(u32);
 /// Which rows the database may have of a job: all that it has, and perhaps more.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Stored {
-    /// The job's and its input's.
+    /// The job's, and its input's.
     pub(crate) job: bool,
     pub(crate) output: bool,
     pub(crate) chunks: bool,
@@ -247,6 +247,11 @@ impl Row {
             Some(JobStatus::TimedOut) => JobState::TimedOut,
             None => JobState::Removed,
         }
+    }
+
+    /// Whether the job's input is kept.
+    pub(crate) fn needs_input(&self) -> bool {
+        self.status.is_some_and(JobStatus::needs_input)
     }
 
     /// The part about the last attempt, to be changed.

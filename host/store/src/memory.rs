@@ -574,7 +574,10 @@ impl JobStore for MemoryStore {
     }
 
     async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError> {
-        self.read(|state, now| Some(state.live(None, id, now)?.new.input.clone()))
+        self.read(|state, now| {
+            let job = state.live(None, id, now)?;
+            job.state.status()?.needs_input().then(|| job.new.input.clone())
+        })
     }
 
     async fn output(&self, id: JobId) -> Result<Option<Json>, StoreError> {

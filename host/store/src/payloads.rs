@@ -226,6 +226,12 @@ pub(crate) fn get(
         .optional()
 }
 
+/// Deletes the input that the tables may have.
+pub(crate) fn delete_input(db: &Connection, seq: u64) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM input WHERE seq = ?1")?.execute([integer(seq)])?;
+    unkeep(db, seq, Kind::Input)
+}
+
 /// Deletes what the tables may have of the job.
 pub(crate) fn delete(db: &Connection, seq: u64, has_output: bool) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM input WHERE seq = ?1")?.execute(params![integer(seq)])?;

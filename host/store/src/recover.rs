@@ -22,7 +22,7 @@ use crate::db::{Db, Sync};
 use crate::entry::{EndpointKey, Homes, Job, Millis};
 use crate::error::{Failure, OpenError, Recovery};
 use crate::index::{Endpoint, Index};
-use crate::journal::image::{JobImage, JobPlaces, StateImage};
+use crate::journal::image::{BatchImage, JobImage, JobPlaces, StateImage};
 use crate::journal::{self, Journal, Segment};
 use crate::payloads::Kind;
 use crate::sweep::Sweep;
@@ -53,9 +53,8 @@ pub(crate) fn load(
     // What is no job's is brought into the tables first, and read from there.
     let end = db
         .transaction(Sync::Later, |db| {
-            Ok(journal::replay(unsettled, |id, frame| {
-                let image = checkpoint::image(frame)?;
-                let places = checkpoint::places(&image, id, frame);
+            Ok(journal::replay(unsettled, |frame| {
+                let (image, places) = BatchImage::read(frame)?;
                 Ok(checkpoint::write_rest(db, &image, &places, frame)?)
             }))
         })?
@@ -69,16 +68,18 @@ pub(crate) fn load(
         catalog::parse(&body)
             .map_err(|error| damaged(format!("a catalog entry cannot be read: {error}")))?;
     }
-    journal::replay(unsettled, |id, frame| {
-        let image = checkpoint::image(frame)?;
-        let places = checkpoint::places(&image, id, frame);
+    journal::replay(unsettled, |frame| {
+        let (image, places) = BatchImage::read(frame)?;
         for (job, places) in image.jobs.iter().zip(places) {
             replay_job(&mut index, job, places).ok_or_else(|| journal::damaged("a job"))?;
         }
         Ok(())
     })
     .map_err(of_journal)?;
-    for (_, job) in index.jobs.range(0..index.jobs.end()) {
+    for job in index.jobs.values_mut() {
+        if !job.row.needs_input() {
+            job.homes.input = None;
+        }
         let kept = || job.homes.kept().map(|(_, place)| place);
         if let Some(place) = kept().find(|place| !journal.has(*place)) {
             return Err(damaged(format!(

@@ -7,10 +7,10 @@
 /// Marks a database file as ours ("Grml").
 pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
 
-/// Changes with the tables. A file with another number is refused.
-pub(crate) const VERSION: i64 = 4;
+/// Changes with the tables, and with what frames of the journal say. A file with another number is refused.
+pub(crate) const VERSION: i64 = 5;
 
-/// The tables of version 4.
+/// The tables of version 5.
 ///
 /// * `meta`: one row. `is_clean` is 1 only between an orderly close and the next start; `sealed`
 ///   is a word that only the right key of the seal opens; `settled` is the last segment of the
@@ -18,7 +18,8 @@ pub(crate) const VERSION: i64 = 4;
 /// * `endpoint`: endpoints that had jobs, with their counts over all their life.
 /// * `job`: one row for each job. State codes are in `row.rs`; times are milliseconds since the
 ///   Unix epoch. The columns up to `webhook` never change.
-/// * `input`, `output`: payloads, apart from `job` so that a change of state stays small. `s3` is
+/// * `input`, `output`: payloads, apart from `job` so that a change of state stays small. A job that
+///   can run no more has no input. `s3` is
 ///   JSON under the seal.
 /// * `kept`: inputs and outputs that stay in the journal: where. Codes of kinds are in
 ///   `payloads.rs`.
@@ -26,8 +27,8 @@ pub(crate) const VERSION: i64 = 4;
 /// * `repeat`: submissions that are recognised when they come again, by the number of their job,
 ///   which may be gone.
 /// * `catalog`: templates, endpoints, components, images and keys, as JSON under the seal.
-/// * `delivery`: webhooks on their way, and the newest that have ended. State codes are in `delivery.rs`; `at` is when the next attempt is due, or
-///   when it ended.
+/// * `delivery`: webhooks on their way, and the newest that have ended. State codes are in
+///   `delivery.rs`; `at` is when the next attempt is due, or when it ended.
 /// * `delivery_body`: what a webhook on its way sends; apart, and independent of the job's rows.
 pub(crate) const TABLES: &str = "
 CREATE TABLE meta (

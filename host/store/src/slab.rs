@@ -93,6 +93,14 @@ impl<T> Slab<T> {
         })
     }
 
+    /// All values.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.blocks.iter_mut().flatten().filter_map(|slot| match slot {
+            Slot::Used(value) => Some(value),
+            Slot::Free { .. } => None,
+        })
+    }
+
     fn slot_mut(&mut self, key: JobKey) -> Option<&mut Slot<T>> {
         let index = key.0 as usize;
         self.blocks.get_mut(index / BLOCK)?.get_mut(index % BLOCK)

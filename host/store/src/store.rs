@@ -471,7 +471,9 @@ impl JobStore for SqliteStore {
     async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError> {
         let found = self.shared.read(|index, now| {
             let (_, job) = index.find(id)?;
-            job.visible_at(now)?;
+            if !job.visible_at(now)?.needs_input() {
+                return None;
+            }
             let pending = job.pending.as_ref().and_then(|pending| pending.input.clone());
             Some((job.seq, pending, job.homes.input))
         })?;

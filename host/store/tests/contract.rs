@@ -31,6 +31,7 @@ use support::{
 contract!(
     a_submitted_job_waits,
     payloads_survive_to_the_byte,
+    an_input_is_kept_as_long_as_its_job_can_run,
     jobs_are_claimed_in_order_and_low_priority_last,
     a_claimed_job_carries_what_its_handler_needs,
     each_outcome_is_kept,
@@ -87,6 +88,24 @@ async fn payloads_survive_to_the_byte(t: Fixture) {
         assert_eq!(finished, Ok(Fenced::Applied));
         assert_eq!(t.store.output(id).await.unwrap().unwrap().as_str(), text);
     }
+}
+
+async fn an_input_is_kept_as_long_as_its_job_can_run(t: Fixture) {
+    let outcomes = [
+        (Outcome::Failed("no".to_owned()), true),
+        (Outcome::TimedOut, true),
+        (Outcome::Completed(json("2")), false),
+    ];
+    for (outcome, is_kept) in outcomes {
+        let id = t.submit("a").await;
+        let lease = t.claim("a").await.lease;
+        assert!(t.store.input(id).await.unwrap().is_some());
+        assert_eq!(t.store.finish(lease, outcome).await, Ok(Fenced::Applied));
+        assert_eq!(t.store.input(id).await.unwrap().is_some(), is_kept);
+    }
+    let id = t.submit("a").await;
+    let _ = t.store.cancel(&endpoint("a"), id).await.unwrap();
+    assert_eq!(t.store.input(id).await, Ok(None));
 }
 
 async fn jobs_are_claimed_in_order_and_low_priority_last(t: Fixture) {

@@ -153,15 +153,19 @@ async fn what_stays_is_taken_over_and_the_journal_does_not_grow() {
 async fn large_payloads_stay_in_the_journal_as_long_as_their_job() {
     let mut disk = Disk::new(restless());
     let large = text(1, 40_000);
-    let mut ids = Vec::new();
+    let (mut failed, mut completed) = (Vec::new(), Vec::new());
     for _ in 0..8 {
-        ids.push(disk.submit(&large).await);
-        let id = disk.finish(Outcome::Completed(large.clone())).await;
-        assert_eq!(ids.last(), Some(&id));
+        failed.push(disk.submit(&large).await);
+        disk.finish(Outcome::Failed("for now".to_owned())).await;
+        completed.push(disk.submit(&large).await);
+        disk.finish(Outcome::Completed(large.clone())).await;
     }
     for _ in 0..2 {
-        for id in &ids {
+        for id in &failed {
             assert_eq!(disk.store().input(*id).await.unwrap().as_ref(), Some(&large));
+        }
+        for id in &completed {
+            assert_eq!(disk.store().input(*id).await, Ok(None));
             assert_eq!(disk.store().output(*id).await.unwrap().as_ref(), Some(&large));
         }
         disk.reopen();
@@ -175,6 +179,30 @@ async fn large_payloads_stay_in_the_journal_as_long_as_their_job() {
     until("the files are given back", || disk.segments().len() <= 4).await;
     disk.reopen();
     assert_eq!(disk.store().stats().jobs, 0);
+}
+
+#[tokio::test]
+async fn the_input_of_a_job_that_can_run_no_more_goes() {
+    for (size, table) in [(200, "input"), (40_000, "kept")] {
+        let mut disk = Disk::new(restless());
+        for _ in 0..12 {
+            disk.submit(&text(1, size)).await;
+        }
+        assert!(disk.rows(table) >= 8, "what waits is taken over");
+        disk.reopen();
+        for _ in 0..12 {
+            disk.finish(Outcome::Completed(text(2, 10))).await;
+        }
+        // What comes after it lets the database take over all of it.
+        disk.reopen();
+        for _ in 0..20 {
+            disk.submit(&text(3, 500)).await;
+            disk.finish(Outcome::Completed(text(3, 500))).await;
+        }
+        assert_eq!(disk.rows(table), 0, "{table}");
+        disk.reopen();
+        assert_eq!(disk.store().stats().jobs, 32);
+    }
 }
 
 #[tokio::test]

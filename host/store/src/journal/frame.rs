@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use crate::journal::segment::{HEADER_BYTES, Header, Place, SegmentFile};
+use crate::journal::segment::{HEADER_BYTES, Header, Place, SegmentFile, SegmentId};
 
 /// Bytes of a frame's head: checksum, number of the frame in the segment, length of what it says,
 /// length of its payloads; each as a 32-bit little-endian number.
@@ -81,8 +81,8 @@ pub(crate) struct Frame<'a> {
     /// All of it, or what stands before its payloads.
     bytes: Vec<u8>,
     says: u32,
-    /// Where its payloads begin in the segment.
-    pub(crate) payloads_at: u32,
+    /// All its payloads, one after the other.
+    pub(crate) payloads: Place,
 }
 
 impl Frame<'_> {
@@ -102,7 +102,7 @@ impl Frame<'_> {
 
     fn at_hand(&self, place: Place) -> Option<&[u8]> {
         let before = HEAD_BYTES + self.says;
-        let from = place.at.checked_sub(self.payloads_at)?.checked_add(before)? as usize;
+        let from = place.at.checked_sub(self.payloads.at)?.checked_add(before)? as usize;
         self.bytes.get(from..from.checked_add(place.len as usize)?)
     }
 }
@@ -112,6 +112,7 @@ impl Frame<'_> {
 pub(crate) struct Frames<'a> {
     file: &'a SegmentFile,
     file_len: u64,
+    segment: SegmentId,
     salt: u64,
     number: u32,
     at: u32,
@@ -122,8 +123,9 @@ pub(crate) struct Frames<'a> {
 impl<'a> Frames<'a> {
     pub(crate) fn new(file: &'a SegmentFile, header: Header) -> io::Result<Self> {
         let file_len = file.len()?;
-        let (salt, number, at) = (header.salt, 0, HEADER_BYTES);
-        Ok(Self { file, file_len, salt, number, at, payloads_max: u32::MAX })
+        let Header { id: segment, salt, .. } = header;
+        let (number, at, payloads_max) = (0, HEADER_BYTES, u32::MAX);
+        Ok(Self { file, file_len, segment, salt, number, at, payloads_max })
     }
 
     /// The frames of a segment that was checked before, and ends at `end`. What a frame with large
@@ -162,17 +164,17 @@ impl<'a> Frames<'a> {
         } else {
             self.file.read(self.at, HEAD_BYTES + head.says)?
         };
-        let payloads_at = self.at + HEAD_BYTES + head.says;
+        let at = self.at + HEAD_BYTES + head.says;
+        let payloads = Place { segment: self.segment, at, len: head.payloads };
         self.at += len;
         self.number += 1;
-        Ok(Some(Frame { file: self.file, bytes, says: head.says, payloads_at }))
+        Ok(Some(Frame { file: self.file, bytes, says: head.says, payloads }))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::segment::SegmentId;
 
     const HEADER: Header = Header { id: SegmentId(1), end_before: 0, salt: 99 };
 
@@ -189,7 +191,7 @@ mod tests {
         let mut count = 0;
         while let Some(frame) = frames.next().unwrap() {
             assert_eq!(frame.says(), format!("frame {count}").as_bytes());
-            let place = |at, len| Place { segment: HEADER.id, at: frame.payloads_at + at, len };
+            let place = |at, len| Place { segment: HEADER.id, at: frame.payloads.at + at, len };
             assert_eq!(frame.payload(place(0, 2)).unwrap(), &b"xy"[..]);
             assert!(matches!(frame.payload(place(1, 2)), Ok(Cow::Borrowed(b"yz"))));
             count += 1;

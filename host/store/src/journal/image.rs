@@ -5,6 +5,7 @@
 //! The encoding is postcard's: numbers take as many bytes as they need, and texts are read where
 //! they stand.
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,6 +19,8 @@ use serde::{Deserialize, Serialize};
 use crate::batch::{Batch, JobWrite, RowWrite};
 use crate::delivery;
 use crate::entry::{Attempt, EndpointKey, Row};
+use crate::journal::damaged;
+use crate::journal::frame::Frame;
 use crate::journal::segment::Place;
 use crate::payloads::InputBytes;
 use crate::row;
@@ -77,8 +80,8 @@ pub(crate) enum StateImage<'a> {
         fixed: FixedImage<'a>,
         #[serde(borrow)]
         row: RowImage<'a>,
-        /// Length of its input.
-        input: u32,
+        /// Length of its input, unless that is not needed any more.
+        input: Option<u32>,
     },
     /// It is another than before.
     Changed(#[serde(borrow)] RowImage<'a>),
@@ -232,10 +235,10 @@ impl<'a> JobImage<'a> {
                     webhook: new.webhook.as_deref(),
                 },
                 row: RowImage::of(&write.row),
-                input: {
+                input: write.row.needs_input().then(|| {
                     let InputBytes { body, rest } = InputBytes::of(&new.input, seal, fixed.seq);
                     add(body) + add(rest)
-                },
+                }),
             },
             RowWrite::Update => StateImage::Changed(RowImage::of(&write.row)),
             &RowWrite::Delete(entry::Stored { job, output, chunks }) => {
@@ -283,7 +286,7 @@ impl<'a> JobImage<'a> {
             place
         };
         let input = match &self.state {
-            StateImage::New { input, .. } => Some(next(*input)),
+            StateImage::New { input, .. } => input.map(&mut next),
             StateImage::Changed(_) | StateImage::Gone { .. } => None,
         };
         let output = self.output.map(&mut next);
@@ -331,13 +334,21 @@ impl<'a> BatchImage<'a> {
         postcard::to_allocvec(self).expect("an image is plain data")
     }
 
-    /// The way back; `None` when the bytes are no image.
-    pub(crate) fn decode(says: &'a [u8]) -> Option<Self> {
-        postcard::from_bytes(says).ok()
+    /// The way back, with the places of the jobs' payloads.
+    ///
+    /// # Errors
+    /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when the frame says nothing: its
+    /// checksum was right, so another program wrote it.
+    pub(crate) fn read(frame: &'a Frame<'_>) -> io::Result<(Self, Vec<JobPlaces>)> {
+        let image: Self = postcard::from_bytes(frame.says())
+            .map_err(|error| damaged(format!("a frame of another version: {error}")))?;
+        let places = image.places(frame.payloads).collect();
+        Ok((image, places))
     }
 
-    /// The places of the jobs' payloads, of which the first stands at `at`.
-    pub(crate) fn places(&self, mut at: Place) -> impl Iterator<Item = JobPlaces> + use<'_, 'a> {
+    /// The places of the jobs' payloads, of which all stand at `payloads`.
+    pub(crate) fn places(&self, payloads: Place) -> impl Iterator<Item = JobPlaces> + use<'_, 'a> {
+        let mut at = payloads;
         self.jobs.iter().map(move |job| job.places(&mut at))
     }
 }

@@ -159,28 +159,18 @@ impl Journal {
 
     /// Keeps the bytes at `places` from being written over.
     pub(crate) fn hold(&self, places: impl Iterator<Item = Place>) {
-        let mut places = places.peekable();
-        if places.peek().is_none() {
-            return;
-        }
-        let mut segments = self.segments();
-        for place in places {
+        self.for_each(places, |segments, place| {
             let segment = segments.used.get_mut(&place.segment);
             debug_assert!(segment.is_some(), "what is held is there");
             if let Some(segment) = segment {
                 segment.held_bytes += u64::from(place.len);
             }
-        }
+        });
     }
 
     /// Takes a [`hold`](Self::hold) back.
     pub(crate) fn release(&self, places: impl Iterator<Item = Place>) {
-        let mut places = places.peekable();
-        if places.peek().is_none() {
-            return;
-        }
-        let mut segments = self.segments();
-        for place in places {
+        self.for_each(places, |segments, place| {
             let settled = segments.settled;
             let segment = segments.used.get_mut(&place.segment);
             debug_assert!(segment.is_some(), "what is held is there");
@@ -190,6 +180,19 @@ impl Journal {
                     segments.free(place.segment);
                 }
             }
+        });
+    }
+
+    /// Takes the lock only when there is any place, which for most jobs there is not.
+    fn for_each(
+        &self,
+        places: impl Iterator<Item = Place>,
+        mut each: impl FnMut(&mut Segments, Place),
+    ) {
+        let mut places = places.peekable();
+        if places.peek().is_some() {
+            let mut segments = self.segments();
+            places.for_each(|place| each(&mut segments, place));
         }
     }
 
@@ -429,7 +432,7 @@ impl Open {
 /// middle cannot be read. What was being written when the last process ended is no error.
 pub(crate) fn replay(
     unsettled: &[Segment],
-    mut take: impl FnMut(SegmentId, &frame::Frame<'_>) -> Result<(), Failure>,
+    mut take: impl FnMut(&frame::Frame<'_>) -> Result<(), Failure>,
 ) -> Result<u32, Failure> {
     let mut end = None;
     for Segment { file, header, .. } in unsettled {
@@ -441,7 +444,7 @@ pub(crate) fn replay(
         }
         let mut frames = Frames::new(file, *header)?;
         while let Some(frame) = frames.next()? {
-            take(header.id, &frame)?;
+            take(&frame)?;
         }
         end = Some(frames.at());
     }
