@@ -1,4 +1,5 @@
-//! How a batch lies in a segment: a head, what the batch says, and the payloads that go with it.
+//! How a batch lies in a segment: a head, what the batch says, and the payloads that go with it. A
+//! large frame ends with a block, so that its last one is written whole.
 //!
 //! A frame counts from the moment when all of it is there, which its checksum says. The checksum
 //! covers the segment's salt and the frame's number too, so that nothing but the next frame of
@@ -7,7 +8,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use crate::journal::segment::{HEADER_BYTES, Header, Place, SegmentFile, SegmentId};
+use crate::journal::segment::{BLOCK_BYTES, HEADER_BYTES, Header, Place, SegmentFile, SegmentId};
 
 /// Bytes of a frame's head: checksum, number of the frame in the segment, length of what it says,
 /// length of its payloads; each as a 32-bit little-endian number.
@@ -15,7 +16,28 @@ pub(crate) const HEAD_BYTES: u32 = 16;
 
 /// Bytes of payloads up to which a frame that was checked before is read, and checked, as a whole:
 /// one read costs less than many.
-const CHECKED_PAYLOADS_MAX: u32 = 1 << 20;
+const CHECKED_PAYLOADS_MAX: u32 = 256 << 10;
+
+/// Frames of this size and more are large.
+const LARGE_BYTES: u32 = 64 << 10;
+
+/// How a frame lies in its segment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    pub(crate) is_large: bool,
+    /// Where the next frame begins.
+    pub(crate) end: u32,
+}
+
+impl Extent {
+    /// That of a frame at `at`; `None` beyond 4 GiB.
+    pub(crate) fn of(at: u32, says: u32, payloads: u32) -> Option<Self> {
+        let len = HEAD_BYTES.checked_add(says)?.checked_add(payloads)?;
+        let (end, is_large) = (at.checked_add(len)?, len >= LARGE_BYTES);
+        let end = if is_large { end.checked_next_multiple_of(BLOCK_BYTES)? } else { end };
+        Some(Self { is_large, end })
+    }
+}
 
 /// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,11 +64,6 @@ impl Head {
             says: fields.next()?,
             payloads: fields.next()?,
         })
-    }
-
-    /// Bytes of the whole frame.
-    fn len(self) -> u64 {
-        u64::from(HEAD_BYTES) + u64::from(self.says) + u64::from(self.payloads)
     }
 
     /// A checksum that `says` and the payloads are still to be added to.
@@ -149,12 +166,13 @@ impl<'a> Frames<'a> {
         let Some(head) = Head::decode(&self.file.read(self.at, HEAD_BYTES)?) else {
             return Ok(None);
         };
-        let Ok(len) = u32::try_from(head.len()) else { return Ok(None) };
-        if head.number != self.number || head.says == 0 || u64::from(len) > left {
+        let Some(extent) = Extent::of(self.at, head.says, head.payloads) else { return Ok(None) };
+        let is_next = head.number == self.number && head.says > 0;
+        if !is_next || u64::from(extent.end) > self.file_len {
             return Ok(None);
         }
         let bytes = if head.payloads <= self.payloads_max {
-            let bytes = self.file.read(self.at, len)?;
+            let bytes = self.file.read(self.at, HEAD_BYTES + head.says + head.payloads)?;
             let mut hasher = head.hasher(self.salt);
             hasher.update(bytes.get(HEAD_BYTES as usize..).unwrap_or_default());
             if hasher.finalize() != head.checksum {
@@ -166,7 +184,7 @@ impl<'a> Frames<'a> {
         };
         let at = self.at + HEAD_BYTES + head.says;
         let payloads = Place { segment: self.segment, at, len: head.payloads };
-        self.at += len;
+        self.at = extent.end;
         self.number += 1;
         Ok(Some(Frame { file: self.file, bytes, says: head.says, payloads }))
     }

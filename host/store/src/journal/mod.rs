@@ -14,6 +14,7 @@
 //! **Bounds.** Up to [`Settings::journal_bytes`](crate::Settings::journal_bytes) wait for the
 //! database; at twice as much, appending waits too. Files of held payloads come on top.
 
+mod blocks;
 pub(crate) mod frame;
 pub(crate) mod image;
 pub(crate) mod segment;
@@ -29,15 +30,13 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::db::make_private_dir;
 use crate::error::Failure;
-use crate::journal::frame::{Frames, HEAD_BYTES};
+use crate::journal::blocks::BlockWriter;
+use crate::journal::frame::{Extent, Frames, HEAD_BYTES};
 use crate::journal::segment::{HEADER_BYTES, Header, Place, SegmentFile, SegmentId};
 
-/// Bytes by which a new file grows ahead of what is written into it.
-const GROWTH_BYTES: u64 = 1 << 20;
-
-/// Payloads up to this size are copied together with what stands before them, to save a system
-/// call each.
-const COPY_BYTES_MAX: usize = 16 << 10;
+/// Bytes by which a new file grows ahead of small frames that are written into it. A large frame
+/// pays for the file system's note by itself.
+const GROWTH_BYTES: u32 = 1 << 20;
 
 /// The segments of one directory.
 #[derive(Debug)]
@@ -331,6 +330,7 @@ fn after(id: SegmentId) -> SegmentId {
 pub(crate) struct Appender {
     journal: Arc<Journal>,
     open: Option<Open>,
+    blocks: BlockWriter,
     /// Where the newest segment of an earlier process ended.
     end_before: u32,
 }
@@ -358,69 +358,53 @@ impl Appender {
     /// An appender to a journal that ended at `end_before` in its newest segment. It begins one of
     /// its own: nobody can tell what the last process has left behind that end.
     pub(crate) fn new(journal: Arc<Journal>, end_before: u32) -> Self {
-        Self { journal, open: None, end_before }
+        Self { journal, open: None, blocks: BlockWriter::default(), end_before }
     }
 
     /// Appends a frame. It is on stable storage when this returns `Ok`.
     pub(crate) fn append(&mut self, says: &[u8], payloads: &[Bytes]) -> io::Result<Appended> {
-        let payload_bytes: usize = payloads.iter().map(Bytes::len).sum();
-        let len = HEAD_BYTES as usize + says.len() + payload_bytes;
-        let len = u32::try_from(len).map_err(|_| io::Error::other("a batch of 4 GiB"))?;
+        let too_large = || io::Error::other("a batch of 4 GiB");
+        let payload_bytes = payloads.iter().map(Bytes::len).sum::<usize>();
+        let payload_bytes = u32::try_from(payload_bytes).map_err(|_| too_large())?;
+        let says_bytes = u32::try_from(says.len()).map_err(|_| too_large())?;
+        let extent_at = |at| Extent::of(at, says_bytes, payload_bytes);
         let segment_bytes = self.journal.bounds.segment_bytes;
+        let fits = |open: &Open| extent_at(open.at).is_some_and(|it| it.end <= segment_bytes);
         let open = match &mut self.open {
-            Some(open) if open.at.checked_add(len).is_some_and(|end| end <= segment_bytes) => open,
+            Some(open) if fits(open) => open,
             full => {
                 let end_before = full.as_ref().map_or(self.end_before, |open| open.at);
                 full.insert(self.journal.begin(end_before)?)
             }
         };
-        open.make_room(len, segment_bytes)?;
-        let payload_slices = payloads.iter().map(|payload| &payload[..]);
-        let head = frame::head(open.header.salt, open.frames, says, payload_slices);
-        let mut at = open.at;
-        let copied = payloads.iter().map(Bytes::len).filter(|len| *len <= COPY_BYTES_MAX);
-        let mut together =
-            Vec::with_capacity(HEAD_BYTES as usize + says.len() + copied.sum::<usize>());
-        together.extend_from_slice(&head);
-        together.extend_from_slice(says);
-        for payload in payloads {
-            if payload.len() <= COPY_BYTES_MAX {
-                together.extend_from_slice(payload);
-            } else {
-                at = open.write(&together, at)?;
-                together.clear();
-                at = open.write(payload, at)?;
-            }
+        let Extent { is_large, end } = extent_at(open.at).ok_or_else(too_large)?;
+        let parts = payloads.iter().map(|payload| &payload[..]);
+        let head = frame::head(open.header.salt, open.frames, says, parts.clone());
+        let parts = [&head[..], says].into_iter().chain(parts);
+        if is_large {
+            self.blocks.write(&open.file, open.at, parts)?;
+            open.file_len = open.file_len.max(end.into());
+        } else {
+            open.make_room(end, segment_bytes)?;
+            open.file.write(&parts.collect::<Vec<_>>().concat(), open.at)?;
         }
-        open.write(&together, at)?;
         open.file.sync()?;
-        let payloads = Place {
-            segment: open.header.id,
-            at: open.at + len - u32::try_from(payload_bytes).unwrap_or(len),
-            len: u32::try_from(payload_bytes).unwrap_or(len),
-        };
-        open.at += len;
+        let at = open.at + HEAD_BYTES + says_bytes;
+        let payloads = Place { segment: open.header.id, at, len: payload_bytes };
+        open.at = end;
         open.frames += 1;
         Ok(Appended { payloads, is_first: open.frames == 1 })
     }
 }
 
 impl Open {
-    fn make_room(&mut self, len: u32, segment_bytes: u32) -> io::Result<()> {
-        let end = u64::from(self.at) + u64::from(len);
-        if end > self.file_len {
-            // A large frame shares its sync among many payloads; what is ahead may wait.
-            let growth = if u64::from(len) < GROWTH_BYTES / 4 { GROWTH_BYTES } else { 0 };
-            self.file_len = end.max((end + growth).min(segment_bytes.into()));
-            self.file.fill(end, self.file_len)?;
+    /// Lets the file reach to `end`, and a little further.
+    fn make_room(&mut self, end: u32, segment_bytes: u32) -> io::Result<()> {
+        if u64::from(end) > self.file_len {
+            self.file_len = end.max(end.saturating_add(GROWTH_BYTES).min(segment_bytes)).into();
+            self.file.fill(end.into(), self.file_len)?;
         }
         Ok(())
-    }
-
-    /// Answers with where the bytes end.
-    fn write(&self, bytes: &[u8], at: u32) -> io::Result<u32> {
-        self.file.write(bytes, at)?;
-        Ok(at + u32::try_from(bytes.len()).unwrap_or(u32::MAX))
     }
 }
 

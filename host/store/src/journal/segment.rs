@@ -44,6 +44,9 @@ pub(crate) struct Header {
 
 const MAGIC: &[u8; 8] = b"grmlseg1";
 
+/// Bytes that a disk writes as one, or a multiple of that.
+pub(crate) const BLOCK_BYTES: u32 = 4_096;
+
 /// Bytes of the header.
 pub(crate) const HEADER_BYTES: u32 = 32;
 
@@ -80,6 +83,8 @@ impl Header {
 #[derive(Debug)]
 pub(crate) struct SegmentFile {
     file: File,
+    /// The same file past the page cache, where the file system lets us.
+    direct: Option<File>,
     /// The number in the file's name.
     pub(crate) slot: u32,
 }
@@ -87,9 +92,11 @@ pub(crate) struct SegmentFile {
 impl SegmentFile {
     /// Opens a file of the journal, or makes it.
     pub(crate) fn open(dir: &Path, slot: u32) -> io::Result<Self> {
+        let path = dir.join(name(slot));
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        Ok(Self { file: options.open(dir.join(name(slot)))?, slot })
+        let file = options.open(&path)?;
+        Ok(Self { file, direct: open_direct(&path), slot })
     }
 
     /// Gives the file back to the file system. Who has it open can still read it.
@@ -138,6 +145,19 @@ impl SegmentFile {
         self.file.write_all_at(bytes, at.into())
     }
 
+    /// Writes whole blocks. Fastest from memory that begins at a block.
+    pub(crate) fn write_blocks(&self, bytes: &[u8], at: u32) -> io::Result<()> {
+        match self.direct.as_ref().map(|direct| direct.write_all_at(bytes, at.into())) {
+            Some(Ok(())) => Ok(()),
+            // Its blocks are larger than ours.
+            Some(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => {
+                self.write(bytes, at)
+            }
+            Some(Err(error)) => Err(error),
+            None => self.write(bytes, at),
+        }
+    }
+
     pub(crate) fn read(&self, at: u32, len: u32) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len as usize];
         self.file.read_exact_at(&mut bytes, at.into())?;
@@ -148,6 +168,17 @@ impl SegmentFile {
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
+}
+
+#[cfg(target_os = "linux")]
+fn open_direct(path: &Path) -> Option<File> {
+    let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).ok()?;
+    OpenOptions::new().write(true).custom_flags(direct).open(path).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_direct(_: &Path) -> Option<File> {
+    None
 }
 
 fn name(slot: u32) -> String {
