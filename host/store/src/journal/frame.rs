@@ -14,9 +14,10 @@ use crate::journal::segment::{BLOCK_BYTES, HEADER_BYTES, Header, Place, SegmentF
 /// length of its payloads; each as a 32-bit little-endian number.
 pub(crate) const HEAD_BYTES: u32 = 16;
 
-/// Bytes of payloads up to which a frame that was checked before is read, and checked, as a whole:
-/// one read costs less than many.
-const CHECKED_PAYLOADS_MAX: u32 = 256 << 10;
+/// How much more than a frame says its payloads may be for all of it to be read in one go: they are
+/// many small ones then, which one read gets for less than many. Of larger ones most are not asked
+/// for.
+const SMALL_PAYLOADS: u64 = 16;
 
 /// Frames of this size and more are large.
 const LARGE_BYTES: u32 = 64 << 10;
@@ -133,23 +134,22 @@ pub(crate) struct Frames<'a> {
     salt: u64,
     number: u32,
     at: u32,
-    /// Payloads of a frame that are read, and checked, together with it.
-    payloads_max: u32,
+    /// Whether large payloads are left where they are, and not checked again.
+    was_checked: bool,
 }
 
 impl<'a> Frames<'a> {
     pub(crate) fn new(file: &'a SegmentFile, header: Header) -> io::Result<Self> {
         let file_len = file.len()?;
         let Header { id: segment, salt, .. } = header;
-        let (number, at, payloads_max) = (0, HEADER_BYTES, u32::MAX);
-        Ok(Self { file, file_len, segment, salt, number, at, payloads_max })
+        let (number, at) = (0, HEADER_BYTES);
+        Ok(Self { file, file_len, segment, salt, number, at, was_checked: false })
     }
 
-    /// The frames of a segment that was checked before, and ends at `end`. What a frame with large
-    /// payloads says is read alone: most of them are not asked for.
+    /// The frames of a segment that was checked before, and ends at `end`.
     pub(crate) fn of_checked(file: &'a SegmentFile, header: Header, end: u32) -> io::Result<Self> {
         let frames = Self::new(file, header)?;
-        Ok(Self { file_len: end.into(), payloads_max: CHECKED_PAYLOADS_MAX, ..frames })
+        Ok(Self { file_len: end.into(), was_checked: true, ..frames })
     }
 
     /// Where the next frame begins: after the last one the segment's end.
@@ -171,7 +171,8 @@ impl<'a> Frames<'a> {
         if !is_next || u64::from(extent.end) > self.file_len {
             return Ok(None);
         }
-        let bytes = if head.payloads <= self.payloads_max {
+        let has_small = u64::from(head.payloads) <= SMALL_PAYLOADS * u64::from(head.says);
+        let bytes = if has_small || !self.was_checked {
             let bytes = self.file.read(self.at, HEAD_BYTES + head.says + head.payloads)?;
             let mut hasher = head.hasher(self.salt);
             hasher.update(bytes.get(HEAD_BYTES as usize..).unwrap_or_default());
