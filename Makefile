@@ -44,7 +44,7 @@ guests: setup ## the sample handlers as components
 
 bench: guests ## speed of the release binary on this machine, and of the sandbox alone; about five minutes
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
-	$(CARGO) bench $(LOCKED) --workspace --bench instantiate
+	$(CARGO) bench $(LOCKED) --workspace --bench instantiate -- attempt
 	target/release/load --host target/release/gristmill-under-test --handlers $(GUESTS)
 
 bench-peers: guests ## the same jobs on what else a user would pick; needs python3 and, for some, node

@@ -1,19 +1,17 @@
-//! What one job costs in the sandbox alone: `cargo bench -p gristmill-runtime -- ECHO.wasm`.
+//! What one job costs in the sandbox alone: `cargo bench --workspace --bench instantiate`.
 //!
-//! Prints jobs per second and microseconds per job for a handler that returns its input, with a
-//! fresh store and instance each time, by metering and by threads.
+//! A whole attempt at the echo handler, which must be built (`make guests`): permit, fresh store and
+//! instance, call, drop. The time is that of all threads divided by the jobs, and each thread has
+//! four jobs to choose from. `attempt` compares meterings, `pool` how memory is allocated.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a benchmark has nobody to report an error to but its terminal"
-)]
+#![expect(clippy::unwrap_used, reason = "a benchmark has nobody to report an error to")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gristmill_core::endpoint::SandboxLimits;
 use gristmill_core::endpoint::{ComponentDigest, Deployment, Endpoint, Metering};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
@@ -24,98 +22,123 @@ use gristmill_core::runtime::{
 };
 use gristmill_core::template::Template;
 use gristmill_core::time::Timestamp;
-use gristmill_runtime::{Compiler, MemoryRecords, Sandbox, SandboxSettings};
+use gristmill_runtime::{Compiler, MemoryRecords, Pool, Sandbox, SandboxSettings};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-const WARM_UP: Duration = Duration::from_millis(500);
-const MEASURE: Duration = Duration::from_secs(3);
 const JOBS_PER_THREAD: usize = 4;
 
-fn main() {
-    let guest = std::env::args().skip(1).find(|arg| arg.ends_with(".wasm")).map(PathBuf::from);
-    let guest = guest.unwrap_or_else(|| {
-        let built = "../../handlers/target/wasm32-wasip2/release/echo.wasm";
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(built)
-    });
-    println!("guest: {}", guest.file_name().unwrap().display());
+criterion_main!(benches);
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2));
+    targets = meterings, pools
+}
+
+fn meterings(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("attempt");
+    group.throughput(Throughput::Elements(1));
     for threads in [1, 2] {
         for metering in [Metering::Fuel, Metering::Epoch] {
-            measure(&guest, threads, metering);
+            let mill = Mill::new(threads, metering, Pool::for_this_machine());
+            let id = BenchmarkId::new(metering.as_str(), format!("{threads} threads"));
+            let input = input(256);
+            group.bench_function(id, |bencher| {
+                bencher.iter_custom(|jobs| mill.run(jobs, &input));
+            });
         }
     }
 }
 
-fn measure(guest: &Path, threads: usize, metering: Metering) {
-    let directory = tempfile::tempdir().unwrap();
-    let mut settings = SandboxSettings::new(directory.path().to_owned(), Compiler::in_process());
-    settings.running_jobs_max = 64;
-    let records = MemoryRecords::new();
-    let sandbox = Arc::new(Sandbox::open(settings, records.clone()).unwrap());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads)
-        .enable_all()
-        .build()
-        .unwrap();
-    let bytes = std::fs::read(guest).unwrap();
-    let component = runtime.block_on(sandbox.add_component(bytes.into())).unwrap();
-    let deployment = Arc::new(deployment(component.digest, metering));
-    records.put(component);
-
-    runtime.block_on(run_for(&sandbox, &deployment, threads, WARM_UP));
-    let started = Instant::now();
-    let cpu_before = cpu_time();
-    let jobs = runtime.block_on(run_for(&sandbox, &deployment, threads, MEASURE));
-    let wall = started.elapsed().as_secs_f64();
-    let cpu = (cpu_time() - cpu_before).as_secs_f64();
-    let jobs = jobs as f64;
-    println!(
-        "{threads} thread(s), {:5}: {:7.0} jobs/s, {:5.1} us wall x thread, {:5.1} us cpu per job",
-        metering.as_str(),
-        jobs / wall,
-        wall * threads as f64 / jobs * 1e6,
-        cpu / jobs * 1e6,
-    );
-}
-
-/// Runs jobs for a while, a few at a time, and counts them.
-async fn run_for(
-    sandbox: &Arc<Sandbox>,
-    deployment: &Arc<Deployment>,
-    threads: usize,
-    time: Duration,
-) -> u64 {
-    let until = Instant::now() + time;
-    let loops = (0..threads * JOBS_PER_THREAD).map(|_| {
-        let (sandbox, deployment) = (sandbox.clone(), deployment.clone());
-        tokio::spawn(async move {
-            let mut jobs = 0;
-            while Instant::now() < until {
-                let report = sandbox.perform(attempt(&deployment), Arc::new(NoSink)).await;
-                assert!(matches!(report.end, AttemptEnd::Returned(_)), "{:?}", report.end);
-                jobs += 1;
+fn pools(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("pool");
+    group.throughput(Throughput::Elements(1));
+    let slots = |kib: usize, scans| Pool::Slots { resident_bytes: kib << 10, scans };
+    let choices = [0, 64, 512, 2_048].map(|kib| [slots(kib, true), slots(kib, false)]);
+    for threads in [1, 2] {
+        for pool in choices.concat().into_iter().chain([Pool::OnDemand]) {
+            let mill = Mill::new(threads, Metering::Fuel, pool);
+            for input_bytes in [256, 256 << 10] {
+                let id = format!("{threads} threads, {input_bytes} B");
+                let input = input(input_bytes);
+                group.bench_function(BenchmarkId::new(pool.to_string(), id), |bencher| {
+                    bencher.iter_custom(|jobs| mill.run(jobs, &input));
+                });
             }
-            jobs
-        })
-    });
-    let mut jobs = 0;
-    for running in loops.collect::<Vec<_>>() {
-        jobs += running.await.unwrap();
+        }
     }
-    jobs
 }
 
-/// Processor time of this process.
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
+/// A sandbox with the echo handler in it, and threads.
+struct Mill {
+    _directory: TempDir,
+    runtime: Runtime,
+    threads: u64,
+    sandbox: Arc<Sandbox>,
+    deployment: Arc<Deployment>,
 }
 
-fn attempt(deployment: &Arc<Deployment>) -> Attempt {
+impl Mill {
+    fn new(threads: u8, metering: Metering, pool: Pool) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut settings =
+            SandboxSettings::new(directory.path().to_owned(), Compiler::in_process());
+        settings.running_jobs_max = 64;
+        settings.pool = pool;
+        let records = MemoryRecords::new();
+        let sandbox = Arc::new(Sandbox::open(settings, records.clone()).unwrap());
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads.into())
+            .enable_all()
+            .build()
+            .unwrap();
+        let built = "../../handlers/target/wasm32-wasip2/release/echo.wasm";
+        let bytes = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(built)).unwrap();
+        let component = runtime.block_on(sandbox.add_component(bytes.into())).unwrap();
+        let deployment = Arc::new(deployment(component.digest, metering));
+        records.put(component);
+        Self { _directory: directory, runtime, threads: threads.into(), sandbox, deployment }
+    }
+
+    /// Runs some jobs, a few at a time, and answers with how long that took.
+    fn run(&self, jobs: u64, input: &Json) -> Duration {
+        let loops = self.threads * JOBS_PER_THREAD as u64;
+        let started = Instant::now();
+        self.runtime.block_on(async {
+            let running = (0..loops).map(|n| {
+                let jobs = jobs / loops + u64::from(n < jobs % loops);
+                let (sandbox, deployment) = (self.sandbox.clone(), self.deployment.clone());
+                let input = input.clone();
+                tokio::spawn(async move {
+                    for _ in 0..jobs {
+                        let attempt = attempt(&deployment, &input);
+                        let report = sandbox.perform(attempt, Arc::new(NoSink)).await;
+                        assert!(matches!(report.end, AttemptEnd::Returned(_)), "{:?}", report.end);
+                    }
+                })
+            });
+            for running in running.collect::<Vec<_>>() {
+                running.await.unwrap();
+            }
+        });
+        started.elapsed()
+    }
+}
+
+fn input(bytes: usize) -> Json {
+    Json::parse(format!("\"{}\"", "x".repeat(bytes - 2))).unwrap()
+}
+
+fn attempt(deployment: &Arc<Deployment>, input: &Json) -> Attempt {
     Attempt {
         job: JobId::generate(Submission::Async, NodeId(0)),
         number: 1,
         deployment: deployment.clone(),
-        input: Json::parse(r#"{"hello":"mill","n":1}"#).unwrap(),
+        input: input.clone(),
         s3_config: None,
         timeout_ms: 60_000,
         deadline: Instant::now() + Duration::from_secs(60),

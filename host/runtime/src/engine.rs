@@ -42,53 +42,60 @@ const STACK_AND_HOST_BYTES: usize = 2 * MIB;
 /// bounds checks (1.2 to 1.8 times faster).
 const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
 
-/// Kept resident per memory and table when a slot is reused and the kernel can tell which pages
-/// are dirty.
+/// Kept resident per memory and table when the kernel can tell which pages are dirty.
 const RESIDENT_BYTES_SCANNED: usize = 512 * KIB;
 
 /// Kept resident without that help: more than most handlers touch, so that most jobs end without
 /// a system call.
 const RESIDENT_BYTES_COPIED: usize = 2 * MIB;
 
-/// How memory for instances is allocated; chosen when the sandbox opens, by what the machine has.
+/// How memory for instances is allocated. docs/PERFORMANCE.md compares the choices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PoolChoice {
-    /// A pool whose dirty pages the kernel finds (`PAGEMAP_SCAN`). The fastest.
-    Scanned,
-    /// A pool whose first pages are rewritten after each job: the kernel is older than 6.7, or
-    /// swap is on, and a page that was swapped out might be missed by the scan.
-    Copied,
-    /// No pool: the address space for it could not be reserved. Slow.
+pub enum Pool {
+    /// Slots that are used again. After a job the first pages of its memories and tables are reset
+    /// in place, the others are given back to the kernel.
+    Slots {
+        /// Bytes at the front of each memory and each table that are reset in place.
+        resident_bytes: usize,
+        /// Whether the kernel is asked which of these pages are dirty (`PAGEMAP_SCAN`); else all of
+        /// them are rewritten. Not with swap: the scan may miss a page that was swapped out.
+        scans: bool,
+    },
+    /// No slots: memory is mapped for each job. Slow.
     OnDemand,
 }
 
-impl fmt::Display for PoolChoice {
+impl fmt::Display for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Scanned => "pool, 512 KiB resident, pagemap scan",
-            Self::Copied => "pool, 2 MiB resident",
-            Self::OnDemand => "on demand, no pool",
-        })
+        match *self {
+            Self::Slots { resident_bytes, scans } => {
+                let scan = if scans { ", pagemap scan" } else { "" };
+                match resident_bytes / KIB {
+                    kib if kib > 0 && kib.is_multiple_of(KIB) => {
+                        write!(f, "pool, {} MiB resident{scan}", kib / KIB)
+                    }
+                    kib => write!(f, "pool, {kib} KiB resident{scan}"),
+                }
+            }
+            Self::OnDemand => f.write_str("on demand, no pool"),
+        }
     }
 }
 
-impl PoolChoice {
-    fn for_this_machine() -> Self {
+impl Pool {
+    /// The fastest that is right here: the scan needs a kernel of 6.7 or newer, and no swap.
+    pub fn for_this_machine() -> Self {
         // A header line, then one line per swap area. Unreadable means no procfs: assume swap.
         let has_swap = std::fs::read_to_string("/proc/swaps")
             .map_or(true, |swaps| swaps.lines().skip(1).any(|line| !line.trim().is_empty()));
-        if !has_swap && PoolingAllocationConfig::is_pagemap_scan_available() {
-            Self::Scanned
-        } else {
-            Self::Copied
-        }
+        let scans = !has_swap && PoolingAllocationConfig::is_pagemap_scan_available();
+        let resident_bytes = if scans { RESIDENT_BYTES_SCANNED } else { RESIDENT_BYTES_COPIED };
+        Self::Slots { resident_bytes, scans }
     }
 
     fn strategy(self, running_jobs_max: u32) -> InstanceAllocationStrategy {
-        let (resident, scan) = match self {
-            Self::Scanned => (RESIDENT_BYTES_SCANNED, Enabled::Yes),
-            Self::Copied => (RESIDENT_BYTES_COPIED, Enabled::No),
-            Self::OnDemand => return InstanceAllocationStrategy::OnDemand,
+        let Self::Slots { resident_bytes, scans } = self else {
+            return InstanceAllocationStrategy::OnDemand;
         };
         // Per job as much as the limiter lets a job have, so that a job with a permit never finds
         // the pool exhausted.
@@ -108,9 +115,9 @@ impl PoolChoice {
             .max_component_instance_size(10 * MIB)
             .max_core_instance_size(10 * MIB)
             .max_memory_size(4 << 30)
-            .linear_memory_keep_resident(resident)
-            .table_keep_resident(resident)
-            .pagemap_scan(scan);
+            .linear_memory_keep_resident(resident_bytes)
+            .table_keep_resident(resident_bytes)
+            .pagemap_scan(if scans { Enabled::Yes } else { Enabled::No });
         InstanceAllocationStrategy::Pooling(pool)
     }
 }
@@ -185,12 +192,14 @@ pub(crate) struct RunEngine {
     pub(crate) engine: Engine,
     pub(crate) linker: Linker<State>,
     pub(crate) key: String,
-    pool: PoolChoice,
+    pool: Pool,
 }
 
 /// Both engines, each built when it is first needed.
 pub(crate) struct Engines {
     running_jobs_max: u32,
+    /// What is tried first.
+    wanted_pool: Pool,
     fuel: OnceLock<Arc<RunEngine>>,
     epoch: OnceLock<Arc<RunEngine>>,
     build: Mutex<()>,
@@ -202,9 +211,10 @@ impl Engines {
     ///
     /// # Errors
     /// When no engine can be built, or the ticker's thread cannot be started.
-    pub(crate) fn new(running_jobs_max: u32) -> wasmtime::Result<Self> {
+    pub(crate) fn new(running_jobs_max: u32, wanted_pool: Pool) -> wasmtime::Result<Self> {
         let engines = Self {
             running_jobs_max,
+            wanted_pool,
             fuel: OnceLock::new(),
             epoch: OnceLock::new(),
             build: Mutex::new(()),
@@ -236,12 +246,12 @@ impl Engines {
     }
 
     /// How memory is allocated.
-    pub(crate) fn pool(&self) -> PoolChoice {
-        self.fuel.get().map_or(PoolChoice::OnDemand, |built| built.pool)
+    pub(crate) fn pool(&self) -> Pool {
+        self.fuel.get().map_or(Pool::OnDemand, |built| built.pool)
     }
 
     fn build(&self, metering: Metering) -> wasmtime::Result<RunEngine> {
-        let mut pool = PoolChoice::for_this_machine();
+        let mut pool = self.wanted_pool;
         let mut built = Engine::new(&config(metering, pool.strategy(self.running_jobs_max)));
         if let Err(error) = &built {
             warn!(
@@ -250,7 +260,7 @@ impl Engines {
                  which is slower",
                 self.running_jobs_max
             );
-            pool = PoolChoice::OnDemand;
+            pool = Pool::OnDemand;
             built = Engine::new(&config(metering, pool.strategy(self.running_jobs_max)));
         }
         let engine = built?;
@@ -319,8 +329,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_pool_says_what_it_is() {
+        let pool = |resident_bytes, scans| Pool::Slots { resident_bytes, scans }.to_string();
+        assert_eq!(pool(512 * KIB, true), "pool, 512 KiB resident, pagemap scan");
+        assert_eq!(pool(2 * MIB, false), "pool, 2 MiB resident");
+        assert_eq!(pool(0, false), "pool, 0 KiB resident");
+    }
+
+    #[test]
     fn compiling_and_running_engines_agree_on_their_files() {
-        let engines = Engines::new(2).unwrap();
+        let engines = Engines::new(2, Pool::for_this_machine()).unwrap();
         for metering in [Metering::Fuel, Metering::Epoch] {
             let key = engine_key(metering, &compile_engine(metering).unwrap());
             assert_eq!(engines.get(metering).unwrap().key, key);
@@ -333,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_pool_beyond_the_address_space_falls_back_to_none() {
-        let engines = Engines::new(1_000_000).unwrap();
-        assert_eq!(engines.pool(), PoolChoice::OnDemand);
+        let engines = Engines::new(1_000_000, Pool::for_this_machine()).unwrap();
+        assert_eq!(engines.pool(), Pool::OnDemand);
     }
 }

@@ -29,7 +29,7 @@ mod state;
 mod stdio;
 
 pub use compile::Compiler;
-pub use engine::PoolChoice;
+pub use engine::Pool;
 pub use records::{ArtifactRecords, MemoryRecords, RecordError};
 pub use sandbox::{OpenSandboxError, Sandbox, SandboxSettings};
 

@@ -27,7 +27,7 @@ use crate::component::causes;
 use crate::deadline::{Halt, Watch};
 use crate::egress::Egress;
 use crate::end::ReportExt as _;
-use crate::engine::{Engines, PoolChoice};
+use crate::engine::{Engines, Pool};
 use crate::records::ArtifactRecords;
 use crate::state::State;
 
@@ -41,12 +41,14 @@ pub struct SandboxSettings {
     /// Most jobs that run at one time, at least 1; more wait for one to end. Each may take as much
     /// memory as its endpoint allows, and reserves 16 GiB of address space.
     pub running_jobs_max: u32,
+    /// How their memory is allocated, if its address space can be reserved.
+    pub pool: Pool,
 }
 
 impl SandboxSettings {
-    /// 256 running jobs.
+    /// 256 running jobs, and the pool that suits this machine.
     pub fn new(data_dir: PathBuf, compiler: Compiler) -> Self {
-        Self { data_dir, compiler, running_jobs_max: 256 }
+        Self { data_dir, compiler, running_jobs_max: 256, pool: Pool::for_this_machine() }
     }
 }
 
@@ -86,7 +88,7 @@ impl Sandbox {
             Ok(error) => OpenSandboxError::Io(error),
             Err(error) => OpenSandboxError::Engine(causes(&error)),
         };
-        let engines = Engines::new(places_max).map_err(engine_error)?;
+        let engines = Engines::new(places_max, settings.pool).map_err(engine_error)?;
         Ok(Self {
             artifacts: Artifacts::open(&settings.data_dir, engines, settings.compiler, records)
                 .map_err(engine_error)?,
@@ -106,7 +108,7 @@ impl Sandbox {
     }
 
     /// How memory for instances is allocated on this machine.
-    pub fn pool(&self) -> PoolChoice {
+    pub fn pool(&self) -> Pool {
         self.artifacts.engines().pool()
     }
 

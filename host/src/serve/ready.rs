@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use gristmill_runtime::PoolChoice;
+use gristmill_runtime::Pool;
 use gristmill_store::Recovery;
 use serde_json::json;
 
@@ -18,7 +18,7 @@ pub(crate) struct Ready<'a> {
     pub(crate) addr: SocketAddr,
     pub(crate) data_dir: &'a Path,
     /// How sandboxes get their memory.
-    pub(crate) pool: PoolChoice,
+    pub(crate) pool: Pool,
     /// What was found in the store.
     pub(crate) recovery: Recovery,
     pub(crate) started_in: Duration,

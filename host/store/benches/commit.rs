@@ -1,15 +1,19 @@
-//! What a durable job costs: `cargo bench -p gristmill-store`. Read ratios; absolute figures are
-//! those of the machine and its disk.
+//! What a durable job costs: `cargo bench --workspace --bench commit`. Read ratios; absolute figures
+//! are those of the machine and its disk.
 //!
-//! Each row has its own fresh store in the temporary directory, or in the directory named as the
-//! argument. A life is submit, claim and finish, by one task after the other.
+//! A life is submit, claim and finish, by one task after the other. `wall` is the time from the
+//! first to the last job divided by the jobs, `cpu` the processor time of the whole process, its
+//! submitters included. Each row has its own fresh store in the temporary directory (`TMPDIR`).
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench prints, and may panic")]
+#![allow(clippy::unwrap_used, reason = "a benchmark has nobody to report an error to")]
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use criterion::measurement::{Measurement, ValueFormatter, WallTime};
+use criterion::{
+    BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
+};
 use gristmill_core::id::{EndpointId, JobId, OwnerId, Submission, WorkerId};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
@@ -18,9 +22,75 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::SystemClock;
 use gristmill_store::{Settings, SqliteStore};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-const RUN: Duration = Duration::from_millis(2_500);
+criterion_main!(wall, cpu);
+criterion_group! {
+    name = wall;
+    config = settings(Criterion::default());
+    targets = wall_time
+}
+criterion_group! {
+    name = cpu;
+    config = settings(Criterion::default().with_measurement(ProcessorTime));
+    targets = processor_time
+}
+
+fn settings<M: Measurement>(criterion: Criterion<M>) -> Criterion<M> {
+    let criterion = criterion.sample_size(10).warm_up_time(Duration::from_millis(500));
+    criterion.measurement_time(Duration::from_secs(2))
+}
+
+fn wall_time(criterion: &mut Criterion<WallTime>) {
+    measure(criterion, "wall", |run| {
+        let started = Instant::now();
+        run();
+        started.elapsed()
+    });
+}
+
+fn processor_time(criterion: &mut Criterion<ProcessorTime>) {
+    measure(criterion, "cpu", |run| {
+        let before = ProcessorTime.start();
+        run();
+        ProcessorTime.end(before)
+    });
+}
+
+/// The processor time that this process has used.
+struct ProcessorTime;
+
+impl Measurement for ProcessorTime {
+    type Intermediate = Duration;
+    type Value = Duration;
+
+    fn start(&self) -> Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
+    }
+
+    fn end(&self, before: Duration) -> Duration {
+        self.start() - before
+    }
+
+    fn add(&self, one: &Duration, other: &Duration) -> Duration {
+        *one + *other
+    }
+
+    fn zero(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn to_f64(&self, value: &Duration) -> f64 {
+        WallTime.to_f64(value)
+    }
+
+    fn formatter(&self) -> &dyn ValueFormatter {
+        WallTime.formatter()
+    }
+}
 
 #[derive(Clone, Copy)]
 enum Work {
@@ -28,83 +98,68 @@ enum Work {
     Life,
 }
 
-struct Row {
-    jobs: usize,
-    elapsed: Duration,
-    commits: u64,
-    /// Of the whole process, the submitters included.
-    cpu: Duration,
-    latencies_us: Vec<u128>,
-}
-
-/// CPU time that this process has used, where the system says it: in steps of 10 ms.
-fn cpu_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // User and system time are the 12th and 13th fields after the name, which ends with `)`.
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    Duration::from_millis(ticks * 10)
-}
-
-fn main() {
-    let dir = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
-    let dir = dir.map_or_else(std::env::temp_dir, PathBuf::from);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-    println!("work    payload  submitters     jobs/s  fsyncs/job  CPU us/job  p50 ms  p99 ms");
+fn measure<M: Measurement<Value = Duration>>(
+    criterion: &mut Criterion<M>,
+    name: &str,
+    time: impl Fn(&dyn Fn()) -> Duration,
+) {
+    let mut group = criterion.benchmark_group(name);
+    group.sampling_mode(SamplingMode::Flat).throughput(Throughput::Elements(1));
     for (work, name) in [(Work::Submit, "submit"), (Work::Life, "life")] {
         for payload_bytes in [256, 16 << 10] {
             for submitters in [1, 8, 64] {
-                let dir = tempfile::tempdir_in(&dir).unwrap();
-                let mut row = runtime.block_on(run(dir.path(), work, payload_bytes, submitters));
-                row.latencies_us.sort_unstable();
-                let percentile = |p: usize| {
-                    let at = (row.latencies_us.len() * p / 100).min(row.latencies_us.len() - 1);
-                    row.latencies_us.get(at).map_or(0.0, |us| *us as f64 / 1e3)
-                };
-                println!(
-                    "{name:6} {payload_bytes:8} {submitters:11} {:10.0} {:11.3} {:11.1} {:7.2} {:7.2}",
-                    row.jobs as f64 / row.elapsed.as_secs_f64(),
-                    row.commits as f64 / row.jobs as f64,
-                    row.cpu.as_secs_f64() * 1e6 / row.jobs as f64,
-                    percentile(50),
-                    percentile(99),
-                );
+                let bench = Bench::new(work, payload_bytes, submitters);
+                let id = format!("{payload_bytes} B, {submitters} submitters");
+                group.bench_function(BenchmarkId::new(name, id), |bencher| {
+                    bencher.iter_custom(|jobs| time(&|| bench.run(jobs)));
+                });
             }
         }
     }
 }
 
-async fn run(dir: &std::path::Path, work: Work, payload_bytes: usize, submitters: usize) -> Row {
-    let clock = Arc::new(SystemClock);
-    let signals = Arc::new(Signals::default());
-    let (store, _) = SqliteStore::open(dir, clock, signals, Settings::default()).unwrap();
-    let store = Arc::new(store);
-    let payload = Json::parse(format!("\"{}\"", "x".repeat(payload_bytes - 2))).unwrap();
-    let (started, cpu_before) = (Instant::now(), cpu_time());
-    let mut tasks = JoinSet::new();
-    for n in 0..submitters {
-        let (store, payload) = (store.clone(), payload.clone());
-        tasks.spawn(async move {
-            let worker = [WorkerId::new(&format!("w{n}")).unwrap()];
-            let mut latencies_us = Vec::new();
-            while started.elapsed() < RUN {
-                let job_started = Instant::now();
-                match work {
-                    Work::Submit => {
-                        let _ = store.submit(new_job(&store, &payload)).await.unwrap();
-                    }
-                    Work::Life => life(&store, &worker, &payload).await,
-                }
-                latencies_us.push(job_started.elapsed().as_micros());
-            }
-            latencies_us
-        });
+/// A store, and those who use it.
+struct Bench {
+    runtime: Runtime,
+    store: Arc<SqliteStore>,
+    work: Work,
+    payload: Json,
+    submitters: u64,
+    _dir: TempDir,
+}
+
+impl Bench {
+    fn new(work: Work, payload_bytes: usize, submitters: u64) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (clock, signals) = (Arc::new(SystemClock), Arc::new(Signals::default()));
+        let opened = SqliteStore::open(dir.path(), clock, signals, Settings::default());
+        let store = Arc::new(opened.unwrap().0);
+        let payload = Json::parse(format!("\"{}\"", "x".repeat(payload_bytes - 2))).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
+        Self { runtime: runtime.unwrap(), store, work, payload, submitters, _dir: dir }
     }
-    let latencies_us = tasks.join_all().await.concat();
-    let elapsed = started.elapsed();
-    let commits = store.stats().commits;
-    let cpu = cpu_time().saturating_sub(cpu_before);
-    Row { jobs: latencies_us.len(), elapsed, commits, cpu, latencies_us }
+
+    /// Does so many jobs.
+    fn run(&self, jobs: u64) {
+        let mut tasks = JoinSet::new();
+        for n in 0..self.submitters {
+            let jobs = jobs / self.submitters + u64::from(n < jobs % self.submitters);
+            let (store, payload, work) = (self.store.clone(), self.payload.clone(), self.work);
+            let task = async move {
+                let worker = [WorkerId::new(&format!("w{n}")).unwrap()];
+                for _ in 0..jobs {
+                    match work {
+                        Work::Submit => {
+                            let _ = store.submit(new_job(&store, &payload)).await.unwrap();
+                        }
+                        Work::Life => life(&store, &worker, &payload).await,
+                    }
+                }
+            };
+            tasks.spawn_on(task, self.runtime.handle());
+        }
+        self.runtime.block_on(tasks.join_all());
+    }
 }
 
 /// Runs while the submission is on its way to the disk, as the platform does.
