@@ -1,0 +1,46 @@
+//! What the disk does at the wrong moment: the power goes, space runs out, a write or a sync fails.
+//!
+//! A library stands between a process and its files (`shim`). It records every change and every
+//! sync, of which tests build what a disk may hold when the power goes at some moment
+//! ([`simulated`]), or lets calls fail. Nothing of the host knows of it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "all of this is test code: a broken assumption must stop the test"
+)]
+
+mod ledger;
+mod log;
+mod power;
+mod simulated;
+mod workload;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Lets a process have its files in `dir` watched.
+fn watch(command: &mut Command, dir: &Path) {
+    command.env("LD_PRELOAD", shim()).env("DISK_DIR", dir.canonicalize().unwrap());
+}
+
+/// The library that stands between, which cargo builds as an example when all tests are asked for;
+/// here it does when it was asked for these alone.
+fn shim() -> &'static Path {
+    static SHIM: OnceLock<PathBuf> = OnceLock::new();
+    SHIM.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        let [_, profile, target, ..] = *test.ancestors().skip(1).collect::<Vec<_>>() else {
+            panic!("{} is not below a target directory", test.display())
+        };
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--locked", "-p", "gristmill-tests"]);
+        build.args(["--example", "disk_shim", "--target-dir"]).arg(target);
+        assert!(build.status().unwrap().success(), "the shim cannot be built");
+        profile.join("examples/libdisk_shim.so")
+    })
+}

@@ -1,0 +1,205 @@
+//! The power goes at any moment of a store's life: what was acknowledged is there, and the store
+//! goes on. `POWER_LOSSES` says how often, `POWER_SEED` with which workload to begin.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use gristmill_core::catalog::{CatalogEntry, CatalogStore as _};
+use gristmill_core::id::{EndpointId, JobId, WorkerId};
+use gristmill_core::job::JobStatus;
+use gristmill_core::payload::Json;
+use gristmill_core::record::Outcome;
+use gristmill_core::store::{Fenced, JobStore as _};
+use gristmill_store::SqliteStore;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::ledger::{End, Known, Ledger, State};
+use crate::log::{self, Event};
+use crate::simulated::Disk;
+use crate::workload::{NOTES, open, payload};
+
+/// Losses of power in the life of one process.
+const PER_WORKLOAD: usize = 20;
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_a_loss_of_power() {
+    let number = |name, default| env::var(name).map_or(default, |text| text.parse().unwrap());
+    let losses = number("POWER_LOSSES", 120);
+    let first_seed = number("POWER_SEED", u64::from(rand::random::<u16>()));
+    println!("POWER_SEED={first_seed} POWER_LOSSES={losses}");
+    let mut found = Found::default();
+    for n in 0..losses.div_ceil(PER_WORKLOAD as u64) {
+        live_and_lose_power(first_seed + n, &mut found).await;
+    }
+    println!("{losses} losses of power: {found:?}");
+    assert!(found.completed > 0 && found.waiting > 0, "the workloads did nothing");
+}
+
+/// What was found after all losses.
+#[derive(Debug, Default)]
+struct Found {
+    events: usize,
+    waiting: usize,
+    completed: usize,
+    failed: usize,
+    cancelled: usize,
+    removed: usize,
+    /// What had been begun only, and has come about.
+    came_about: usize,
+}
+
+async fn live_and_lose_power(seed: u64, found: &mut Found) {
+    let mut folder = tempfile::Builder::new().prefix("gristmill-power-").tempdir().unwrap();
+    // A failure leaves the evidence.
+    folder.disable_cleanup(true);
+    let (dir, log) = (folder.path().join("data"), folder.path().join("log"));
+    fs::create_dir(&dir).unwrap();
+    let mut process = Command::new(env::current_exe().unwrap());
+    process.args(["--exact", "workload::workload", "--ignored", "--test-threads=1"]);
+    crate::watch(&mut process, &dir);
+    process.env("DISK_LOG", &log).env("WORKLOAD_SEED", seed.to_string()).stdout(Stdio::null());
+    assert!(process.status().unwrap().success(), "the workload of seed {seed}");
+    let events = log::parse(&fs::read(&log).unwrap());
+    found.events += events.len();
+
+    let mut rng = StdRng::seed_from_u64(seed);
+    let moments: BTreeSet<_> =
+        (0..PER_WORKLOAD).map(|_| rng.random_range(0..=events.len())).collect();
+    let (mut disk, mut ledger) = (Disk::default(), Ledger::default());
+    for (n, event) in events.iter().enumerate() {
+        if moments.contains(&n) {
+            println!("seed {seed}: the power goes after {n} of {} events", events.len());
+            let left = folder.path().join(format!("left-{n}"));
+            disk.lose_power(&left, &mut rng);
+            check(&left, seed, &ledger, found).await;
+            fs::remove_dir_all(left).unwrap();
+        }
+        match event {
+            Event::Write { path, bytes, .. } if path == Path::new(NOTES) => {
+                ledger.note(&serde_json::from_slice(bytes).unwrap());
+            }
+            event => disk.apply(event),
+        }
+    }
+    folder.disable_cleanup(false);
+}
+
+/// Opens what is left as the next start would.
+async fn check(dir: &Path, seed: u64, ledger: &Ledger, found: &mut Found) {
+    fs::create_dir_all(dir).unwrap();
+    let store = open(dir, seed);
+    let after = ledger.with_begun();
+    for (id, known) in &after.jobs {
+        let before = ledger.jobs.get(id);
+        let is = is_known(&store, id, known).await;
+        let Err(error) = is else {
+            found.came_about += usize::from(before != Some(known));
+            found.count(&known.state);
+            continue;
+        };
+        let state = match before {
+            Some(before) => is_known(&store, id, before).await.map(|()| &before.state),
+            None => match job(&store, id, known).await {
+                None => Ok(&State::Removed),
+                Some(record) => Err(format!("{record:?}")),
+            },
+        };
+        match state {
+            Ok(state) => found.count(state),
+            Err(other) => panic!("{id}: neither {known:?}: {error}\nnor {before:?}: {other}"),
+        }
+    }
+    let templates =
+        store.load_catalog().await.unwrap().into_iter().filter_map(|entry| match entry {
+            CatalogEntry::Template(template) => Some((template.id.to_string(), template.image)),
+            _ => None,
+        });
+    for (endpoint, image) in templates {
+        let of = |ledger: &Ledger| ledger.images.get(&endpoint) == Some(&image);
+        assert!(of(ledger) || of(&after), "{endpoint} has the image {image}");
+    }
+    finish_all(&store, &after).await;
+    drop(store);
+    let store = open(dir, seed);
+    for (id, known) in &after.jobs {
+        let status = job(&store, id, known).await.map(|record| record.status);
+        assert!(status.is_none_or(JobStatus::is_final), "{id} is {status:?}");
+    }
+}
+
+impl Found {
+    fn count(&mut self, state: &State) {
+        *match state {
+            State::Open { .. } => &mut self.waiting,
+            State::Ended { end: End::Completed { .. }, .. } => &mut self.completed,
+            State::Ended { .. } => &mut self.failed,
+            State::Cancelled => &mut self.cancelled,
+            State::Removed => &mut self.removed,
+        } += 1;
+    }
+}
+
+async fn job(
+    store: &SqliteStore,
+    id: &str,
+    known: &Known,
+) -> Option<gristmill_core::record::JobRecord> {
+    let endpoint = EndpointId::new(&known.endpoint).unwrap();
+    store.job(&endpoint, id.parse::<JobId>().unwrap()).await.unwrap()
+}
+
+/// Whether the job is as it is known to be; else what is wrong.
+async fn is_known(store: &SqliteStore, id: &str, known: &Known) -> Result<(), String> {
+    let record = job(store, id, known).await;
+    let id_of = id.parse::<JobId>().unwrap();
+    let (input, output) = (store.input(id_of).await, store.output(id_of).await);
+    let (input, output) = (input.unwrap(), output.unwrap());
+    let expected_input = payload(id, known.input_bytes);
+    let has_input = input.as_ref() == Some(&expected_input);
+    let is = match (&known.state, &record) {
+        (State::Removed, None) => true,
+        (_, None) | (State::Removed, Some(_)) => false,
+        (State::Open { .. }, Some(record)) => {
+            record.status == JobStatus::InQueue && record.chunk_count == 0 && has_input
+        }
+        (State::Cancelled, Some(record)) => record.status == JobStatus::Cancelled,
+        (State::Ended { end, chunks }, Some(record)) => {
+            let (status, expected) = match end {
+                End::Completed { bytes } => (JobStatus::Completed, Some(payload(id, *bytes))),
+                End::Failed => (JobStatus::Failed, None),
+                End::TimedOut => (JobStatus::TimedOut, None),
+            };
+            let streamed = store.chunks(id_of, 0, usize::MAX, usize::MAX).await.unwrap().chunks;
+            record.status == status
+                && output == expected
+                && has_input == (status != JobStatus::Completed)
+                && record.chunk_count == *chunks
+                && streamed.len() as u64 == *chunks
+                && streamed.iter().all(|chunk| chunk.output == payload(id, 50))
+        }
+    };
+    let show = |json: &Option<Json>| json.as_ref().map(|json| json.as_str().len());
+    let details = || format!("{record:?}, input {:?}, output {:?}", show(&input), show(&output));
+    is.then_some(()).ok_or_else(details)
+}
+
+/// Whatever waits can be claimed and finished.
+async fn finish_all(store: &SqliteStore, ledger: &Ledger) {
+    let endpoints: BTreeSet<_> = ledger.jobs.values().map(|known| &known.endpoint).collect();
+    let worker = [WorkerId::new("after").unwrap()];
+    for endpoint in endpoints {
+        let endpoint = EndpointId::new(endpoint).unwrap();
+        loop {
+            let claimed = store.claim(&endpoint, &worker).await.unwrap();
+            let Some(claimed) = claimed.into_iter().next() else { break };
+            let known = &ledger.jobs[&claimed.lease.job.to_string()];
+            assert_eq!(claimed.input, payload(&claimed.lease.job.to_string(), known.input_bytes));
+            let finished = store.finish(claimed.lease, Outcome::Completed(claimed.input)).await;
+            assert_eq!(finished, Ok(Fenced::Applied));
+        }
+        assert_eq!(store.counts(&endpoint).await.unwrap().in_queue, 0);
+    }
+}

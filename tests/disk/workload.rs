@@ -1,0 +1,258 @@
+//! What a process does to a store while its disk is watched: everything that the host does to one,
+//! by several callers at the same time.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore as _};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
+use gristmill_core::job::JobStatus;
+use gristmill_core::payload::Json;
+use gristmill_core::policy::Policy;
+use gristmill_core::record::{Chunk, Lease, NewJob, Outcome};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{Fenced, JobStore as _, RetryAnswer, SubmitAnswer};
+use gristmill_core::template::Template;
+use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_store::{Settings, SqliteStore};
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
+use rand::{RngExt as _, SeedableRng as _};
+use tokio::task::JoinSet;
+
+use crate::ledger::{Deed, End, Note};
+
+const CALLERS: usize = 4;
+const DEEDS: usize = 60;
+
+/// The file below the directory in which the process notes what it does.
+pub(crate) const NOTES: &str = "notes";
+
+/// Small journals, so that the database takes over and files are used again all the time.
+pub(crate) fn settings(seed: u64) -> Settings {
+    let segment_bytes = [512, 4 << 10, 64 << 10, 512 << 10][(seed % 4) as usize];
+    Settings {
+        journal_bytes: u64::from(segment_bytes) * (seed / 4 % 3),
+        segment_bytes,
+        payload_cache_bytes: 0,
+        chunk_cache_bytes: 0,
+        ..Settings::default()
+    }
+}
+
+pub(crate) fn open(dir: &Path, seed: u64) -> SqliteStore {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_700_000_000_000)));
+    let opened = SqliteStore::open(dir, clock, Arc::new(Signals::default()), settings(seed));
+    opened.unwrap_or_else(|error| panic!("{}: {error}", dir.display())).0
+}
+
+/// The JSON text of `bytes` that belongs to a job.
+pub(crate) fn payload(job: &str, bytes: usize) -> Json {
+    Json::parse(format!("\"{job} {}\"", "x".repeat(bytes))).unwrap()
+}
+
+/// The process itself: the tests run it.
+#[test]
+#[ignore = "a process of its own, which other tests start"]
+fn workload() {
+    let dir = PathBuf::from(std::env::var("DISK_DIR").unwrap());
+    let seed: u64 = std::env::var("WORKLOAD_SEED").unwrap().parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = Arc::new(open(&dir, seed));
+        let notes = OpenOptions::new().create(true).append(true).open(dir.join(NOTES)).unwrap();
+        let notes = Arc::new(Mutex::new(notes));
+        let mut callers = JoinSet::new();
+        for n in 0..CALLERS {
+            let (store, notes) = (store.clone(), notes.clone());
+            let rng = StdRng::seed_from_u64(seed * 100 + n as u64);
+            let endpoint = format!("e{n}");
+            let (leases, open, failed) = (Vec::new(), Vec::new(), Vec::new());
+            callers.spawn(Caller { store, notes, rng, endpoint, leases, open, failed }.run());
+        }
+        callers.join_all().await;
+        if seed.is_multiple_of(2) {
+            store.close().await;
+        }
+    });
+}
+
+/// Uses one endpoint.
+struct Caller {
+    store: Arc<SqliteStore>,
+    notes: Arc<Mutex<File>>,
+    rng: StdRng,
+    endpoint: String,
+    leases: Vec<Lease>,
+    /// Jobs that wait or run, and those that can be retried.
+    open: Vec<JobId>,
+    failed: Vec<JobId>,
+}
+
+impl Caller {
+    async fn run(mut self) {
+        for n in 0..DEEDS {
+            match self.rng.random_range(0..100) {
+                0..32 => self.submit().await,
+                32..52 => self.claim().await,
+                52..60 => self.append().await,
+                60..80 => self.finish().await,
+                80..86 => self.cancel().await,
+                86..92 => self.retry().await,
+                92..94 => self.purge().await,
+                94..95 => self.delete_endpoint().await,
+                _ => self.deploy(n).await,
+            }
+        }
+    }
+
+    fn note(&self, is_done: bool, deed: &Deed) {
+        let note = Note { endpoint: self.endpoint.clone(), is_done, deed: deed.clone() };
+        let mut line = serde_json::to_vec(&note).unwrap();
+        line.push(b'\n');
+        self.notes.lock().write_all(&line).unwrap();
+    }
+
+    fn endpoint(&self) -> EndpointId {
+        EndpointId::new(&self.endpoint).unwrap()
+    }
+
+    /// Payloads that move to the database, that stay in the journal, and that go past the page
+    /// cache.
+    fn bytes(&mut self) -> usize {
+        match self.rng.random_range(0..20) {
+            0..12 => 10,
+            12..15 => 3_000,
+            15..18 => 20_000,
+            18 => 100_000,
+            _ => 1_200_000,
+        }
+    }
+
+    async fn submit(&mut self) {
+        let is_sync = self.rng.random();
+        let kind = if is_sync { Submission::Sync } else { Submission::Async };
+        let id = JobId::generate(kind, NodeId(7));
+        let bytes = self.bytes();
+        let policy =
+            Policy { execution_timeout_ms: 600_000, ttl_ms: 86_400_000, low_priority: false };
+        let job = NewJob {
+            id,
+            endpoint: self.endpoint(),
+            owner: OwnerId::new("owner").unwrap(),
+            input: payload(&id.to_string(), bytes),
+            policy,
+            retention_ms: 60_000,
+            webhook: None,
+            s3_config: None,
+            may_linger: is_sync,
+            idempotency: None,
+        };
+        let deed = Deed::Submit { job: id.to_string(), bytes };
+        self.note(false, &deed);
+        assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
+        self.note(true, &deed);
+        self.open.push(id);
+    }
+
+    async fn claim(&mut self) {
+        let worker = [WorkerId::new("w").unwrap()];
+        for claimed in self.store.claim(&self.endpoint(), &worker).await.unwrap() {
+            let deed = Deed::Claim { job: claimed.lease.job.to_string() };
+            self.note(false, &deed);
+            self.note(true, &deed);
+            self.leases.push(claimed.lease);
+        }
+    }
+
+    async fn append(&mut self) {
+        let Some(&lease) = self.leases.choose(&mut self.rng) else { return };
+        let count = self.rng.random_range(1..4);
+        let output = payload(&lease.job.to_string(), 50);
+        let chunk = Chunk { output, metrics: None, part: None };
+        let deed = Deed::Append { job: lease.job.to_string(), chunks: count };
+        self.note(false, &deed);
+        let chunks = vec![chunk; usize::try_from(count).unwrap()];
+        assert_eq!(self.store.append_chunks(lease, chunks).await, Ok(Fenced::Applied));
+        self.note(true, &deed);
+    }
+
+    async fn finish(&mut self) {
+        if self.leases.is_empty() {
+            return;
+        }
+        let lease = self.leases.swap_remove(self.rng.random_range(0..self.leases.len()));
+        let job = lease.job.to_string();
+        let (end, outcome) = match self.rng.random_range(0..4) {
+            0 => (End::Failed, Outcome::Failed("no".to_owned())),
+            1 => (End::TimedOut, Outcome::TimedOut),
+            _ => {
+                let bytes = self.bytes();
+                (End::Completed { bytes }, Outcome::Completed(payload(&job, bytes)))
+            }
+        };
+        let can_retry = !matches!(end, End::Completed { .. });
+        let deed = Deed::Finish { job, end };
+        self.note(false, &deed);
+        assert_eq!(self.store.finish(lease, outcome).await, Ok(Fenced::Applied));
+        self.note(true, &deed);
+        self.open.retain(|open| *open != lease.job);
+        if can_retry {
+            self.failed.push(lease.job);
+        }
+    }
+
+    async fn cancel(&mut self) {
+        let Some(&job) = self.open.choose(&mut self.rng) else { return };
+        let deed = Deed::Cancel { job: job.to_string() };
+        self.note(false, &deed);
+        let cancelled = self.store.cancel(&self.endpoint(), job).await;
+        assert_eq!(cancelled, Ok(Some(JobStatus::Cancelled)));
+        self.note(true, &deed);
+        self.open.retain(|open| *open != job);
+        self.leases.retain(|lease| lease.job != job);
+    }
+
+    async fn retry(&mut self) {
+        if self.failed.is_empty() {
+            return;
+        }
+        let job = self.failed.swap_remove(self.rng.random_range(0..self.failed.len()));
+        let deed = Deed::Retry { job: job.to_string() };
+        self.note(false, &deed);
+        assert_eq!(self.store.retry(&self.endpoint(), job).await, Ok(RetryAnswer::Queued));
+        self.note(true, &deed);
+        self.open.push(job);
+    }
+
+    async fn purge(&mut self) {
+        self.note(false, &Deed::Purge);
+        let _ = self.store.purge(&self.endpoint()).await.unwrap();
+        self.note(true, &Deed::Purge);
+        let leased: Vec<_> = self.leases.iter().map(|lease| lease.job).collect();
+        self.open.retain(|open| leased.contains(open));
+    }
+
+    async fn delete_endpoint(&mut self) {
+        self.note(false, &Deed::DeleteEndpoint);
+        self.store.delete_endpoint(&self.endpoint()).await.unwrap();
+        self.note(true, &Deed::DeleteEndpoint);
+        self.leases.clear();
+        self.open.clear();
+        self.failed.clear();
+    }
+
+    async fn deploy(&mut self, n: usize) {
+        let image = format!("image:{n}");
+        let (id, owner) = (TemplateId::new(&self.endpoint), OwnerId::new("owner"));
+        let template = Template::new(id.unwrap(), owner.unwrap(), &image);
+        let deed = Deed::Deploy { image };
+        self.note(false, &deed);
+        let change = CatalogChange::Put(CatalogEntry::Template(template));
+        self.store.write_catalog(vec![change]).await.unwrap();
+        self.note(true, &deed);
+    }
+}
