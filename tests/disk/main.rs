@@ -13,6 +13,7 @@
     reason = "all of this is test code: a broken assumption must stop the test"
 )]
 
+mod faults;
 mod ledger;
 mod log;
 mod power;
@@ -22,11 +23,6 @@ mod workload;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-
-/// Lets a process have its files in `dir` watched.
-fn watch(command: &mut Command, dir: &Path) {
-    command.env("LD_PRELOAD", shim()).env("DISK_DIR", dir.canonicalize().unwrap());
-}
 
 /// The library that stands between, which cargo builds as an example when all tests are asked for;
 /// here it does when it was asked for these alone.

@@ -59,7 +59,7 @@ async fn live_and_lose_power(seed: u64, found: &mut Found) {
     fs::create_dir(&dir).unwrap();
     let mut process = Command::new(env::current_exe().unwrap());
     process.args(["--exact", "workload::workload", "--ignored", "--test-threads=1"]);
-    crate::watch(&mut process, &dir);
+    process.env("LD_PRELOAD", crate::shim()).env("DISK_DIR", dir.canonicalize().unwrap());
     process.env("DISK_LOG", &log).env("WORKLOAD_SEED", seed.to_string()).stdout(Stdio::null());
     assert!(process.status().unwrap().success(), "the workload of seed {seed}");
     let events = log::parse(&fs::read(&log).unwrap());

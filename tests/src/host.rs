@@ -1,6 +1,7 @@
 //! A host with a data directory of its own, and what tests put on it.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -86,8 +87,14 @@ impl TestHost {
 
     /// Starts it again on the same data; it listens on another port then.
     pub fn start_again(&mut self) {
+        self.start_again_in(&[]);
+    }
+
+    /// Like [`start_again`](Self::start_again), with further variables of its environment.
+    pub fn start_again_in(&mut self, environment: &[(&str, &OsStr)]) {
         self.process.kill9();
-        self.process = HostProcess::start(&self.data_dir(), &self.log_path(), &self.arguments);
+        let (data, log) = (self.data_dir(), self.log_path());
+        self.process = HostProcess::start_in(environment, &data, &log, &self.arguments);
     }
 
     /// What it said when it was ready.

@@ -1,5 +1,6 @@
 //! One run of the real binary: started on a free port, read until it is ready, always ended.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -60,11 +61,22 @@ struct ClockPipes {
 impl HostProcess {
     /// Starts the binary on `data_dir`; its standard error is appended to `log`.
     pub(crate) fn start(data_dir: &Path, log: &Path, arguments: &[String]) -> Self {
+        Self::start_in(&[], data_dir, log, arguments)
+    }
+
+    /// Starts it with further variables of its environment.
+    pub(crate) fn start_in(
+        environment: &[(&str, &OsStr)],
+        data_dir: &Path,
+        log: &Path,
+        arguments: &[String],
+    ) -> Self {
         let log_file = File::options().create(true).append(true).open(log).unwrap();
         let mut child = command()
             .args(["serve", "--listen", "127.0.0.1:0", "--json", "--data-dir"])
             .arg(data_dir)
             .args(arguments)
+            .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log_file)

@@ -11,7 +11,7 @@ mod telemetry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use gristmill_api::{Api, ApiState};
 use gristmill_core::catalog::Catalog;
 use gristmill_core::jobs::Jobs;
@@ -24,8 +24,9 @@ use gristmill_store::SqliteStore;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::cli::serve::{ServeArgs, ServeSettings};
 
@@ -38,7 +39,8 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// Runs the host until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// Whatever keeps the host from starting, in one sentence; nothing has been bound then.
+/// Whatever keeps the host from starting, in one sentence; and a failure of the disk under the store,
+/// after which only what a new start reads is true.
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let settings = args.settings()?;
     telemetry::start(&settings)?;
@@ -76,12 +78,18 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
     let clock: Arc<dyn Clock> =
         if settings.is_clock_manual { manual_clock::start()? } else { Arc::new(SystemClock) };
     let signals = Arc::new(Signals::default());
+    let (failed, mut failure) = mpsc::unbounded_channel();
     let (store, recovery) = SqliteStore::open(
         &settings.data_dir,
         clock.clone(),
         signals.clone(),
         gristmill_store::Settings {
             secrets_key: settings.secrets_key.clone(),
+            on_fatal: Arc::new(move |reason| {
+                error!(reason, "the store failed, the host ends now: {reason}");
+                // Nobody listens any more when the host is ending anyway.
+                let _ = failed.send(anyhow!("the store failed: {reason}"));
+            }),
             ..gristmill_store::Settings::with_journal(settings.journal_bytes)
         },
     )?;
@@ -127,9 +135,12 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
 
     let stop = CancellationToken::new();
     let serving = tokio::spawn(listener::serve(listener, Api::new(state), stop.clone()));
-    stop_signals.next().await;
-    stop.cancel();
     tokio::select! {
+        () = stop_signals.next() => stop.cancel(),
+        Some(error) = failure.recv() => return Err(error),
+    }
+    tokio::select! {
+        Some(error) = failure.recv() => Err(error),
         () = leave(settings, &dispatcher, &deliverer, &jobs, &*store, serving) => Ok(()),
         () = stop_signals.next() => {
             warn!("stopped at once; what was running is run again by the next start");
