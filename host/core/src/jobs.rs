@@ -275,6 +275,8 @@ impl Jobs {
         changed: impl Future<Output = ()>,
     ) -> bool {
         tokio::select! {
+            // A change that comes with the deadline is still told.
+            biased;
             () = changed => false,
             () = tokio::time::sleep_until(deadline) => true,
             () = self.closing.cancelled() => true,

@@ -261,6 +261,17 @@ impl MemoryStore {
         self
     }
 
+    /// Moves all that is durable into a store that reports to `signals`, as the next process opens
+    /// it; this one is empty then.
+    #[must_use]
+    pub fn reopen(&self, signals: Arc<Signals>) -> Self {
+        let state = Mutex::new(std::mem::take(&mut *self.state.lock()));
+        let (clock, queue_jobs_max) = (self.clock.clone(), self.queue_jobs_max);
+        let next = Self { node: self.node, clock, signals, queue_jobs_max, state };
+        next.restart();
+        next
+    }
+
     /// Makes of the store what a restart makes of a durable one: jobs past their time go, jobs
     /// that run are queued again at their old place or given up, and what is not durable is
     /// forgotten. A closed store opens again.

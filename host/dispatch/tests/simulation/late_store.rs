@@ -1,0 +1,191 @@
+//! The store in memory, whose answers come late: each operation happens at once, and its caller
+//! hears of it up to some milliseconds afterwards, or never when the host dies meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
+use gristmill_core::job::JobStatus;
+use gristmill_core::listing::{JobPage, JobQuery};
+use gristmill_core::payload::Json;
+use gristmill_core::record::{
+    Chunk, ChunkPage, ClaimedJob, JobCounts, JobRecord, Lease, NewJob, Outcome,
+};
+use gristmill_core::store::{
+    Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
+};
+use gristmill_core::time::Timestamp;
+use gristmill_store::MemoryStore;
+use parking_lot::Mutex;
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+
+use crate::story::Trace;
+
+const LATE_MS_MAX: u64 = 15;
+
+#[derive(Debug)]
+pub(crate) struct LateStore {
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) rng: Mutex<StdRng>,
+    pub(crate) trace: Trace,
+}
+
+impl LateStore {
+    async fn late<T>(&self, answer: T) -> T {
+        let ms = self.rng.lock().random_range(0..LATE_MS_MAX);
+        if ms > LATE_MS_MAX / 2 {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+        }
+        answer
+    }
+}
+
+#[async_trait]
+impl JobStore for LateStore {
+    fn node(&self) -> NodeId {
+        self.store.node()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.store.now()
+    }
+
+    async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError> {
+        let answer = self.store.submit(job).await;
+        self.late(answer).await
+    }
+
+    async fn claim(
+        &self,
+        endpoint: &EndpointId,
+        workers: &[WorkerId],
+    ) -> Result<Vec<ClaimedJob>, StoreError> {
+        let answer = self.store.claim(endpoint, workers).await;
+        self.late(answer).await
+    }
+
+    async fn append_chunks(&self, lease: Lease, chunks: Vec<Chunk>) -> Result<Fenced, StoreError> {
+        let answer = self.store.append_chunks(lease, chunks).await;
+        self.late(answer).await
+    }
+
+    async fn set_progress(&self, lease: Lease, value: Json) -> Result<Fenced, StoreError> {
+        let answer = self.store.set_progress(lease, value).await;
+        self.late(answer).await
+    }
+
+    async fn finish(&self, lease: Lease, outcome: Outcome) -> Result<Fenced, StoreError> {
+        let verdict = outcome.verdict();
+        let answer = self.store.finish(lease, outcome).await;
+        self.trace.finished(lease, &format!("{verdict:?}"), answer == Ok(Fenced::Applied));
+        self.late(answer).await
+    }
+
+    async fn finish_soon(&self, lease: Lease, outcome: Outcome) -> Result<Fenced, StoreError> {
+        let verdict = outcome.verdict();
+        let answer = self.store.finish_soon(lease, outcome).await;
+        self.trace.finished(lease, &format!("{verdict:?}"), answer == Ok(Fenced::Applied));
+        self.late(answer).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        let answer = self.store.flush().await;
+        self.late(answer).await
+    }
+
+    async fn holds(&self, lease: Lease) -> Result<bool, StoreError> {
+        let answer = self.store.holds(lease).await;
+        self.late(answer).await
+    }
+
+    async fn release(&self, lease: Lease) -> Result<Fenced, StoreError> {
+        let answer = self.store.release(lease).await;
+        self.late(answer).await
+    }
+
+    async fn cancel(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+    ) -> Result<Option<JobStatus>, StoreError> {
+        let answer = self.store.cancel(endpoint, id).await;
+        self.late(answer).await
+    }
+
+    async fn retry(&self, endpoint: &EndpointId, id: JobId) -> Result<RetryAnswer, StoreError> {
+        let answer = self.store.retry(endpoint, id).await;
+        self.late(answer).await
+    }
+
+    async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
+        let answer = self.store.purge(endpoint).await;
+        self.late(answer).await
+    }
+
+    async fn shorten_ttl(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+        ttl_ms: u64,
+    ) -> Result<(), StoreError> {
+        let answer = self.store.shorten_ttl(endpoint, id, ttl_ms).await;
+        self.late(answer).await
+    }
+
+    async fn expire(&self) -> Result<NextExpiry, StoreError> {
+        self.store.expire().await
+    }
+
+    async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError> {
+        self.store.job(endpoint, id).await
+    }
+
+    async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError> {
+        self.store.list(endpoint, query).await
+    }
+
+    async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError> {
+        self.store.input(id).await
+    }
+
+    async fn output(&self, id: JobId) -> Result<Option<Json>, StoreError> {
+        self.store.output(id).await
+    }
+
+    async fn chunks(
+        &self,
+        id: JobId,
+        from: u64,
+        bytes_max: usize,
+        count_max: usize,
+    ) -> Result<ChunkPage, StoreError> {
+        self.store.chunks(id, from, bytes_max, count_max).await
+    }
+
+    async fn mark_delivered(&self, id: JobId, next: u64) -> Result<(), StoreError> {
+        self.store.mark_delivered(id, next).await
+    }
+
+    async fn counts(&self, endpoint: &EndpointId) -> Result<JobCounts, StoreError> {
+        self.store.counts(endpoint).await
+    }
+
+    async fn demand(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
+        let answer = self.store.demand(endpoint).await;
+        self.late(answer).await
+    }
+
+    async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError> {
+        self.store.delete_endpoint(endpoint).await
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.store.stats()
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}

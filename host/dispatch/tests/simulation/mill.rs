@@ -1,0 +1,125 @@
+//! Runs handlers that do what their input says, and sees to it that no job runs twice at one time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gristmill_core::endpoint::Deployment;
+use gristmill_core::id::JobId;
+use gristmill_core::payload::Json;
+use gristmill_core::record::Chunk;
+use gristmill_core::runtime::{
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, Runtime, RuntimeLoad, SinkClosed, Usage,
+};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::time::{sleep, timeout};
+
+use crate::story::{Trace, WORKERS_MAX};
+
+/// What a handler does.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum Script {
+    /// Returns after so long.
+    Return {
+        after_ms: u64,
+    },
+    Fail {
+        after_ms: u64,
+    },
+    /// Emits so many chunks, with as long before each.
+    Stream {
+        chunks: u64,
+        pause_ms: u64,
+    },
+    /// Never ends by itself; once told to stop, takes so long.
+    Hang {
+        grace_ms: u64,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct Mill {
+    pub(crate) trace: Trace,
+    running: Mutex<BTreeSet<JobId>>,
+    /// The newest attempt of each job, in all lives of the host.
+    attempts: Arc<Mutex<BTreeMap<JobId, u32>>>,
+}
+
+impl Mill {
+    pub(crate) fn new(trace: Trace, attempts: Arc<Mutex<BTreeMap<JobId, u32>>>) -> Self {
+        Self { trace, running: Mutex::default(), attempts }
+    }
+
+    fn begin(&self, job: JobId, number: u32) {
+        self.trace.say(format!("{} attempt {number} begins", Trace::name(job)));
+        let mut running = self.running.lock();
+        assert!(running.insert(job), "{job} runs twice at one time");
+        assert!(running.len() <= WORKERS_MAX as usize, "{} jobs run", running.len());
+        let before = self.attempts.lock().insert(job, number);
+        assert!(before.is_none_or(|before| before < number), "{job}: {before:?}, then {number}");
+    }
+}
+
+#[async_trait]
+impl Runtime for Mill {
+    async fn prepare(&self, _: &Deployment) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn load(&self) -> RuntimeLoad {
+        RuntimeLoad { running: self.running.lock().len() as u64, waiting: 0 }
+    }
+
+    async fn perform(&self, attempt: Attempt, sink: Arc<dyn AttemptSink>) -> AttemptReport {
+        self.begin(attempt.job, attempt.number);
+        let script: Script = attempt.input.read().unwrap();
+        let limit = Duration::from_millis(attempt.timeout_ms);
+        let work = async {
+            tokio::select! {
+                biased;
+                end = carry_out(script, &*sink) => end,
+                () = attempt.stop.cancelled() => {
+                    if let Script::Hang { grace_ms } = script {
+                        sleep(Duration::from_millis(grace_ms)).await;
+                    }
+                    AttemptEnd::Stopped
+                }
+            }
+        };
+        let end = timeout(limit, work).await.unwrap_or(AttemptEnd::DeadlineReached);
+        self.trace.say(format!(
+            "{} attempt {} ends: {end:?}",
+            Trace::name(attempt.job),
+            attempt.number
+        ));
+        self.running.lock().remove(&attempt.job);
+        AttemptReport { end, usage: Usage::default() }
+    }
+}
+
+async fn carry_out(script: Script, sink: &dyn AttemptSink) -> AttemptEnd {
+    match script {
+        Script::Return { after_ms } => {
+            sleep(Duration::from_millis(after_ms)).await;
+            AttemptEnd::Returned(Json::from_value(&after_ms))
+        }
+        Script::Fail { after_ms } => {
+            sleep(Duration::from_millis(after_ms)).await;
+            AttemptEnd::Failed("as told".to_owned())
+        }
+        Script::Stream { chunks, pause_ms } => {
+            for n in 0..chunks {
+                sleep(Duration::from_millis(pause_ms)).await;
+                let chunk = Chunk { output: Json::from_value(&n), metrics: None, part: None };
+                if sink.emit(vec![chunk]).await == Err(SinkClosed) {
+                    return AttemptEnd::Stopped;
+                }
+                sink.progress(Json::from_value(&n));
+            }
+            AttemptEnd::Returned(Json::null())
+        }
+        Script::Hang { .. } => std::future::pending().await,
+    }
+}

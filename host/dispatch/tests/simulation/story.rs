@@ -1,0 +1,336 @@
+//! One story: some lives of a host on one store, each ended by a crash or a drain, the last one by
+//! everything being done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
+use gristmill_core::endpoint::{Endpoint, Scaling};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId};
+use gristmill_core::job::JobStatus;
+use gristmill_core::jobs::Jobs;
+use gristmill_core::payload::Json;
+use gristmill_core::policy::{Policy, Strictness};
+use gristmill_core::record::{Lease, NewJob};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{JobStore as _, RetryAnswer, StoreError, SubmitAnswer};
+use gristmill_core::template::Template;
+use gristmill_core::time::{Clock, Timestamp};
+use gristmill_core::workers::Workers as _;
+use gristmill_dispatch::{Dispatcher, Parts};
+use gristmill_store::MemoryStore;
+use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::seq::{IndexedMutRandom as _, IndexedRandom as _};
+use rand::{RngExt as _, SeedableRng as _};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::late_store::LateStore;
+use crate::mill::{Mill, Script};
+
+pub(crate) const WORKERS_MAX: u32 = 4;
+const LIVES: usize = 4;
+const DEEDS: usize = 60;
+const IDLE_S: u32 = 2;
+const TIMEOUT_MS: u64 = 400;
+
+/// What happened, and when.
+#[derive(Debug, Clone)]
+pub(crate) struct Trace {
+    clock: Arc<StoryClock>,
+    events: Arc<Mutex<Vec<String>>>,
+    results: Arc<Mutex<BTreeSet<(JobId, u32)>>>,
+}
+
+impl Trace {
+    pub(crate) fn say(&self, what: impl AsRef<str>) {
+        self.events.lock().push(format!("{} {}", self.clock.now().as_millis(), what.as_ref()));
+    }
+
+    /// Ids carry the number of their job.
+    pub(crate) fn name(job: JobId) -> String {
+        let [.., a, b, _, _, _] = job.to_bytes();
+        format!("job {}", u16::from_be_bytes([a, b]))
+    }
+
+    pub(crate) fn finished(&self, lease: Lease, verdict: &str, is_applied: bool) {
+        self.say(format!("{} is {verdict}, {is_applied}", Self::name(lease.job)));
+        if is_applied {
+            let is_first = self.results.lock().insert((lease.job, lease.claim.0));
+            assert!(is_first, "two results of one claim: {lease:?}");
+        }
+    }
+}
+
+/// Time goes on from life to life.
+#[derive(Debug, Default)]
+struct StoryClock {
+    before: AtomicU64,
+    life_began: Mutex<Option<Instant>>,
+}
+
+impl Clock for StoryClock {
+    fn now(&self) -> Timestamp {
+        let before = self.before.load(Ordering::Relaxed);
+        let began = *self.life_began.lock();
+        let in_life = began.map_or(0, |began| began.elapsed().as_millis());
+        Timestamp::from_millis(before + u64::try_from(in_life).unwrap())
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
+        let ms = at.millis_since(self.now()).min(86_400_000);
+        Box::pin(sleep(Duration::from_millis(ms)))
+    }
+}
+
+/// A job that was acknowledged.
+#[derive(Debug)]
+struct Acknowledged {
+    id: JobId,
+    script: Script,
+    may_be_gone: bool,
+}
+
+pub(crate) struct Story {
+    rng: StdRng,
+    trace: Trace,
+    store: Arc<MemoryStore>,
+    signals: Arc<Signals>,
+    attempts: Arc<Mutex<BTreeMap<JobId, u32>>>,
+    jobs: Vec<Acknowledged>,
+    made: u16,
+}
+
+/// One life of the host.
+struct Life {
+    jobs: Arc<Jobs>,
+    late: Arc<LateStore>,
+    catalog: Arc<Catalog>,
+    dispatcher: Arc<Dispatcher>,
+    runtime: Arc<Mill>,
+    waiters: JoinSet<()>,
+}
+
+impl Story {
+    /// Tells the story of a seed: all of its events.
+    pub(crate) fn tell(seed: u64) -> Vec<String> {
+        let clock = Arc::new(StoryClock::default());
+        clock.before.store(1_700_000_000_000, Ordering::Relaxed);
+        let signals = Arc::new(Signals::default());
+        let trace = Trace { clock: clock.clone(), events: Arc::default(), results: Arc::default() };
+        let mut story = Self {
+            rng: StdRng::seed_from_u64(seed),
+            trace: trace.clone(),
+            store: Arc::new(MemoryStore::new(NodeId(1), clock.clone(), signals.clone())),
+            signals,
+            attempts: Arc::default(),
+            jobs: Vec::new(),
+            made: 0,
+        };
+        for life in 0..LIVES {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .start_paused(true)
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                *clock.life_began.lock() = Some(Instant::now());
+                story.trace.say("a life begins");
+                story.live(life + 1 == LIVES).await;
+                let now = clock.now();
+                *clock.life_began.lock() = None;
+                clock.before.store(now.as_millis() + 5, Ordering::Relaxed);
+            });
+            // Nothing of it goes on: what was not acknowledged may have come about, or not.
+            drop(runtime);
+            story.signals = Arc::new(Signals::default());
+            story.store = Arc::new(story.store.reopen(story.signals.clone()));
+        }
+        trace.events.lock().clone()
+    }
+
+    async fn live(&mut self, is_last: bool) {
+        let mut life = self.begin().await;
+        for _ in 0..DEEDS {
+            let pause = self.rng.random_range(0..40_u64);
+            sleep(Duration::from_millis(pause)).await;
+            self.do_something(&mut life).await;
+        }
+        if is_last {
+            self.end_well(life).await;
+        } else if self.rng.random() {
+            let patience = Duration::from_millis(self.rng.random_range(0..600));
+            let drained = life.dispatcher.drain(patience).await;
+            self.trace.say(format!("drained: {drained:?}"));
+            life.jobs.stop_waiting();
+            while life.waiters.join_next().await.is_some() {}
+            assert_eq!(gristmill_core::runtime::Runtime::load(&*life.runtime).running, 0);
+        } else {
+            self.trace.say("the host dies");
+        }
+    }
+
+    async fn begin(&mut self) -> Life {
+        let rng = Mutex::new(StdRng::seed_from_u64(self.rng.random()));
+        let (store, trace) = (self.store.clone(), self.trace.clone());
+        let late = Arc::new(LateStore { store, rng, trace });
+        let catalog = Arc::new(Catalog::open(self.store.clone()).await.unwrap());
+        let workers_max = self.rng.random_range(1..=WORKERS_MAX);
+        deploy(&catalog, workers_max).await;
+        let runtime = Arc::new(Mill::new(self.trace.clone(), self.attempts.clone()));
+        let dispatcher = Dispatcher::start(Parts {
+            store: late.clone(),
+            catalog: catalog.clone(),
+            runtime: runtime.clone(),
+            signals: self.signals.clone(),
+            clock: self.trace.clock.clone(),
+            guests: tokio::runtime::Handle::current(),
+        });
+        let (signals, workers) = (self.signals.clone(), dispatcher.clone());
+        let jobs = Arc::new(Jobs::new(late.clone(), signals, workers, Strictness::Refuse));
+        Life { jobs, late, catalog, dispatcher, runtime, waiters: JoinSet::new() }
+    }
+
+    async fn do_something(&mut self, life: &mut Life) {
+        match self.rng.random_range(0..100) {
+            0..60 => self.submit(life).await,
+            60..72 => self.cancel(life).await,
+            72..84 => self.retry(life).await,
+            84..87 => {
+                let purged = life.jobs.purge(&endpoint()).await.unwrap();
+                self.trace.say(format!("{purged} jobs are purged"));
+                if purged > 0 {
+                    self.jobs.iter_mut().for_each(|job| job.may_be_gone = true);
+                }
+            }
+            87..92 => {
+                let Some(job) = self.jobs.choose_mut(&mut self.rng) else { return };
+                job.may_be_gone = true;
+                life.jobs.shorten_ttl(&endpoint(), job.id, 300).await.unwrap();
+                self.trace.say(format!("{} has 300 ms", Trace::name(job.id)));
+            }
+            _ => {
+                let workers_max = self.rng.random_range(0..=WORKERS_MAX);
+                deploy(&life.catalog, workers_max).await;
+                life.dispatcher.refresh(&endpoint());
+                self.trace.say(format!("workersMax is {workers_max}"));
+            }
+        }
+    }
+
+    async fn submit(&mut self, life: &mut Life) {
+        let script = match self.rng.random_range(0..10) {
+            0..5 => Script::Return { after_ms: self.rng.random_range(0..60) },
+            5..6 => Script::Return { after_ms: 0 },
+            6..7 => Script::Fail { after_ms: self.rng.random_range(0..60) },
+            7..9 => Script::Stream {
+                chunks: self.rng.random_range(0..5),
+                pause_ms: self.rng.random_range(0..30),
+            },
+            _ => Script::Hang { grace_ms: self.rng.random_range(0..50) },
+        };
+        self.made += 1;
+        let mut bytes = [0; 19];
+        bytes[14..16].copy_from_slice(&self.made.to_be_bytes());
+        let id = JobId::from_bytes(&bytes).unwrap();
+        let low_priority = self.rng.random_range(0..8) == 0;
+        let policy = Policy { execution_timeout_ms: TIMEOUT_MS, ttl_ms: 86_400_000, low_priority };
+        let job = NewJob {
+            id,
+            endpoint: endpoint(),
+            owner: OwnerId::new("o").unwrap(),
+            input: Json::from_value(&script),
+            policy,
+            retention_ms: 86_400_000,
+            webhook: None,
+            s3_config: None,
+            may_linger: false,
+            idempotency: None,
+        };
+        let late = life.late.clone();
+        assert_eq!(late.submit(job).await, Ok(SubmitAnswer::Queued));
+        self.trace.say(format!("{} is submitted: {script:?}", Trace::name(id)));
+        self.jobs.push(Acknowledged { id, script, may_be_gone: false });
+        if self.rng.random() {
+            let wait = Duration::from_millis(self.rng.random_range(0..1_500));
+            let (jobs, trace) = (life.jobs.clone(), self.trace.clone());
+            life.waiters.spawn(async move {
+                let found = jobs.wait_for_end(&endpoint(), id, wait).await.unwrap();
+                let status = found.map(|record| record.status);
+                trace.say(format!("who waits for {} sees {status:?}", Trace::name(id)));
+            });
+        }
+    }
+
+    async fn cancel(&mut self, life: &Life) {
+        let Some(job) = self.jobs.choose(&mut self.rng) else { return };
+        let answer = life.late.cancel(&endpoint(), job.id).await.unwrap();
+        self.trace.say(format!("{} is cancelled: {answer:?}", Trace::name(job.id)));
+        assert!(answer.is_some_and(JobStatus::is_final) || job.may_be_gone);
+    }
+
+    async fn retry(&mut self, life: &Life) {
+        let Some(job) = self.jobs.choose(&mut self.rng) else { return };
+        let answer = life.jobs.retry(&endpoint(), job.id).await.unwrap();
+        self.trace.say(format!("{} is retried: {answer:?}", Trace::name(job.id)));
+        assert!(answer != RetryAnswer::NotFound || job.may_be_gone);
+    }
+
+    /// With time enough every job ends as it was told to, everybody is answered, and nobody works.
+    async fn end_well(&mut self, mut life: Life) {
+        deploy(&life.catalog, 2).await;
+        life.dispatcher.refresh(&endpoint());
+        sleep(Duration::from_secs(120)).await;
+        while let Some(answered) = life.waiters.try_join_next() {
+            answered.unwrap();
+        }
+        assert!(life.waiters.is_empty(), "somebody still waits");
+        for job in &self.jobs {
+            let record = self.store.job(&endpoint(), job.id).await.unwrap();
+            let status = record.map(|record| record.status);
+            self.trace.say(format!("{} is {status:?} at last", Trace::name(job.id)));
+            let Some(status) = status else {
+                assert!(job.may_be_gone, "{} is lost", job.id);
+                continue;
+            };
+            let is_expected = match (job.script, status) {
+                // Three times the host died, or somebody did not want it any more.
+                (_, JobStatus::Failed | JobStatus::Cancelled) => true,
+                (Script::Hang { .. }, status) => status == JobStatus::TimedOut,
+                (Script::Fail { .. }, _) => false,
+                (_, status) => status == JobStatus::Completed,
+            };
+            // A low-priority job waits for a worker that others have started.
+            let waits = status == JobStatus::InQueue;
+            assert!(is_expected || waits, "{} {:?} is {status:?}", Trace::name(job.id), job.script);
+        }
+        assert_eq!(self.store.demand(&endpoint()).await.unwrap(), 0, "jobs wait for ever");
+        let counts = life.dispatcher.counts(&endpoint());
+        assert_eq!((counts.idle, counts.running, counts.initializing), (0, 0, 0));
+        assert_eq!(gristmill_core::runtime::Runtime::load(&*life.runtime).running, 0);
+        assert_eq!(self.signals.watched_jobs(), 0, "somebody is still registered");
+    }
+}
+
+fn endpoint() -> EndpointId {
+    EndpointId::new("e").unwrap()
+}
+
+async fn deploy(catalog: &Catalog, workers_max: u32) {
+    let owner = || OwnerId::new("o").unwrap();
+    let template = Template::new(TemplateId::new("t").unwrap(), owner(), "i:latest");
+    let began = Timestamp::from_millis(0);
+    let endpoint = Endpoint {
+        scaling: Scaling { workers_min: 0, workers_max, idle_timeout_s: IDLE_S },
+        ..Endpoint::new(endpoint(), owner(), template.id.clone(), began)
+    };
+    let changes = [CatalogEntry::Template(template), CatalogEntry::Endpoint(endpoint)];
+    catalog
+        .change(|_| Ok::<_, StoreError>((changes.map(CatalogChange::Put).into(), ())))
+        .await
+        .unwrap();
+}
