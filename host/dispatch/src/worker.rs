@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::task::Poll;
+use std::time::Duration;
 
 use gristmill_core::endpoint::Deployment;
 use gristmill_core::id::{EndpointId, WorkerId};
@@ -13,7 +14,8 @@ use crate::attempt;
 use crate::shared::Shared;
 use crate::worker_set::{Leave, Sleep, WorkerSet};
 
-/// For how long no worker is started after a component could not be run. A deploy ends it early.
+/// After how long a component that could not be prepared is tried again, if jobs wait for it. A
+/// deploy ends it early.
 const FAULT_PAUSE: Duration = Duration::from_secs(5);
 
 /// Runs a worker to its end. It is counted in `set` already.
@@ -36,6 +38,7 @@ async fn step(
     set: &WorkerSet,
     worker: &WorkerId,
 ) -> Next {
+    let changed = set.changed();
     let Some(deployment) = shared.catalog.deployment(endpoint) else {
         set.left();
         return Next::End;
@@ -44,9 +47,16 @@ async fn step(
     if set.is_surplus(scaling) == Leave::Yes {
         return Next::End;
     }
-    if shared.is_draining() || !prepare(shared, &deployment, set).await {
+    if shared.is_draining() {
         set.left();
         return Next::End;
+    }
+    if let Err(reason) = prepare(shared, &deployment, set).await {
+        warn!(endpoint.id = %endpoint, "endpoint `{endpoint}` cannot run its component: {reason}");
+        let unhealthy = set.unhealthy(reason);
+        let _ = tokio::time::timeout(FAULT_PAUSE, changed).await;
+        drop(unhealthy);
+        return try_again(shared, endpoint, set).await;
     }
 
     let mut wake_up = std::pin::pin!(set.wake_up());
@@ -86,31 +96,32 @@ async fn step(
     }
 }
 
-/// Makes sure that the component can be run. `false`: it cannot, and the reason is noted.
-async fn prepare(shared: &Shared, deployment: &Deployment, set: &WorkerSet) -> bool {
-    let prepared = {
-        let preparing = shared.runtime.prepare(deployment);
-        let mut preparing = std::pin::pin!(preparing);
-        // The usual case is ready at once and is not counted as initializing.
-        match futures::poll!(preparing.as_mut()) {
-            std::task::Poll::Ready(prepared) => prepared,
-            std::task::Poll::Pending => {
-                let _initializing = set.initializing();
-                preparing.await
-            }
+/// Makes sure that the component can be run, or says why it cannot.
+async fn prepare(shared: &Shared, deployment: &Deployment, set: &WorkerSet) -> Result<(), String> {
+    let preparing = shared.runtime.prepare(deployment);
+    let mut preparing = std::pin::pin!(preparing);
+    // The usual case is ready at once and is not counted as initializing.
+    match futures::poll!(preparing.as_mut()) {
+        Poll::Ready(prepared) => prepared?,
+        Poll::Pending => {
+            let _initializing = set.initializing();
+            preparing.await?;
         }
-    };
-    match prepared {
-        Ok(()) => {
-            set.clear_fault();
-            true
-        }
-        Err(reason) => {
-            let id = &deployment.endpoint.id;
-            warn!(endpoint.id = %id, "endpoint `{id}` cannot run its component: {reason}");
-            set.set_fault(reason, Instant::now() + FAULT_PAUSE);
-            false
-        }
+    }
+    set.clear_fault();
+    Ok(())
+}
+
+/// After a pause: whether there is a job to try it for.
+async fn try_again(shared: &Shared, endpoint: &EndpointId, set: &WorkerSet) -> Next {
+    let looked = set.looks();
+    // A store that cannot say closes down.
+    if shared.store.demand(endpoint).await.is_ok_and(|demand| demand > 0) {
+        return Next::Continue;
+    }
+    match set.leaves(looked) {
+        Leave::Yes => Next::End,
+        Leave::No => Next::Continue,
     }
 }
 

@@ -6,8 +6,6 @@
 //! for which nobody sleeps is *unheard*: a worker that found nothing looks again before it sleeps
 //! when one came meanwhile.
 
-use std::time::Instant;
-
 use gristmill_core::endpoint::Scaling;
 use gristmill_core::workers::WorkerCounts;
 use parking_lot::Mutex;
@@ -19,6 +17,7 @@ use tokio::sync::futures::Notified;
 pub(crate) struct WorkerSet {
     state: Mutex<State>,
     wake: Notify,
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -29,14 +28,11 @@ struct State {
     unheard: u64,
     initializing: u32,
     running: u32,
-    /// Why the component cannot be run, and until when it is not tried again.
-    fault: Option<Fault>,
-}
-
-#[derive(Debug)]
-struct Fault {
-    reason: String,
-    retry_at: Instant,
+    /// Those that could not prepare the component and will try again. While there is one, no worker
+    /// is started.
+    unhealthy: u32,
+    /// Why the component could not be prepared when that was tried last.
+    fault: Option<String>,
 }
 
 /// What is to be done because a job waits.
@@ -48,7 +44,7 @@ pub(crate) enum Demand {
     Nothing,
 }
 
-/// Whether an idle worker may end.
+/// Whether a worker may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// It may, and is no longer counted.
@@ -80,8 +76,7 @@ impl WorkerSet {
             self.wake.notify_one();
             return Demand::Nothing;
         }
-        let is_barred = state.fault.as_ref().is_some_and(|fault| fault.retry_at > Instant::now());
-        if !may_start_worker || is_barred || state.alive >= scaling.workers_max {
+        if !may_start_worker || state.unhealthy > 0 || state.alive >= scaling.workers_max {
             state.unheard += 1;
             return Demand::Nothing;
         }
@@ -94,24 +89,33 @@ impl WorkerSet {
         let mut state = self.state.lock();
         state.fault = None;
         let demand = u32::try_from(demand).unwrap_or(u32::MAX);
-        let wanted = demand.max(scaling.workers_min).min(scaling.workers_max);
+        // One that is awake has a job already, and may have it for as long as a job may take.
+        let busy = state.alive - state.idle;
+        let wanted = demand.saturating_add(busy).max(scaling.workers_min).min(scaling.workers_max);
         let missing = wanted.saturating_sub(state.alive);
         for _ in 0..missing {
             state.start_worker();
         }
-        // Those that sleep look at the queue, and at their new bounds, once.
-        for _ in 0..std::mem::take(&mut state.idle) {
-            self.wake.notify_one();
-        }
+        drop(state);
+        // They look at the queue, and at their new bounds, once.
+        self.wake_all();
         missing
     }
 
-    /// Wakes every worker, so that it can see that the host drains.
+    /// Wakes every worker, so that it can see what has changed: its endpoint, or that the host
+    /// drains.
     pub(crate) fn wake_all(&self) {
         let mut state = self.state.lock();
         for _ in 0..std::mem::take(&mut state.idle) {
             self.wake.notify_one();
         }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// The next [`WorkerSet::wake_all`] after this call.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
     /// A wake-up that counts from now on; to be made before looking at the queue.
@@ -149,14 +153,31 @@ impl WorkerSet {
         Leave::No
     }
 
-    /// A worker that is awake asks whether there are too many.
+    /// A worker that is awake asks whether there are too many. It may have been woken for a job:
+    /// one that stays hears of that job in its place.
     pub(crate) fn is_surplus(&self, scaling: Scaling) -> Leave {
         let mut state = self.state.lock();
-        if state.alive > scaling.workers_max {
-            state.alive -= 1;
-            return Leave::Yes;
+        if state.alive <= scaling.workers_max {
+            return Leave::No;
         }
-        Leave::No
+        state.alive -= 1;
+        if state.idle > 0 {
+            state.idle -= 1;
+            self.wake.notify_one();
+        } else {
+            state.unheard += 1;
+        }
+        Leave::Yes
+    }
+
+    /// A worker that is awake, and has found no job, ends, unless one came meanwhile.
+    pub(crate) fn leaves(&self, looked: Unheard) -> Leave {
+        let mut state = self.state.lock();
+        if state.unheard != looked.0 {
+            return Leave::No;
+        }
+        state.alive -= 1;
+        Leave::Yes
     }
 
     /// A worker that is awake has ended.
@@ -176,19 +197,22 @@ impl WorkerSet {
         Guard(self, |state| state.running -= 1)
     }
 
-    /// The component cannot be run: no worker is started for it until `retry_at`.
-    pub(crate) fn set_fault(&self, reason: String, retry_at: Instant) {
-        self.state.lock().fault = Some(Fault { reason, retry_at });
+    /// The component cannot be prepared: counts a worker as unhealthy until the guard is dropped.
+    pub(crate) fn unhealthy(&self, reason: String) -> impl Drop + use<'_> {
+        let mut state = self.state.lock();
+        state.unhealthy += 1;
+        state.fault = Some(reason);
+        Guard(self, |state| state.unhealthy -= 1)
     }
 
-    /// The component can be run.
+    /// The component can be prepared.
     pub(crate) fn clear_fault(&self) {
         self.state.lock().fault = None;
     }
 
-    /// Why the component cannot be run.
+    /// Why the component cannot be prepared.
     pub(crate) fn fault(&self) -> Option<String> {
-        self.state.lock().fault.as_ref().map(|fault| fault.reason.clone())
+        self.state.lock().fault.clone()
     }
 
     /// How many workers there are.
@@ -199,15 +223,14 @@ impl WorkerSet {
     /// The workers by what they do.
     pub(crate) fn counts(&self) -> WorkerCounts {
         let state = self.state.lock();
+        let busy = state.running + state.initializing + state.unhealthy;
         WorkerCounts {
-            // A worker that was woken and has not claimed yet is neither running nor preparing.
-            idle: u64::from(
-                state.alive.saturating_sub(state.running).saturating_sub(state.initializing),
-            ),
+            // A worker that was woken and has not claimed yet is idle too.
+            idle: u64::from(state.alive.saturating_sub(busy)),
             initializing: u64::from(state.initializing),
             running: u64::from(state.running),
             throttled: 0,
-            unhealthy: u64::from(state.fault.is_some()),
+            unhealthy: u64::from(state.unhealthy),
         }
     }
 }
@@ -292,15 +315,35 @@ mod tests {
         assert_eq!(set.refresh(fewer, 100), 0);
         assert_eq!(set.is_surplus(fewer), Leave::Yes);
         assert_eq!(set.is_surplus(fewer), Leave::No);
+        assert_eq!(set.refresh(SCALING, 1), 1, "the one that is left is busy");
+        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
+        assert_eq!(set.refresh(SCALING, 1), 0, "a sleeper takes it");
     }
 
     #[test]
-    fn a_fault_bars_new_workers_until_its_time() {
+    fn a_job_does_not_leave_with_the_worker_that_was_woken_for_it() {
         let set = WorkerSet::default();
-        set.set_fault("no".into(), Instant::now() + std::time::Duration::from_secs(60));
+        assert_eq!(set.refresh(SCALING, 2), 2);
+        let looked = set.looks();
+        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
+        assert_eq!(set.job_ready(SCALING, true), Demand::Nothing, "the sleeper is woken");
+        let fewer = Scaling { workers_max: 1, ..SCALING };
+        assert_eq!(set.is_surplus(fewer), Leave::Yes);
+        assert_eq!(set.sleeps(looked), Sleep::No, "the other one had looked before");
+    }
+
+    #[test]
+    fn an_unhealthy_worker_is_the_only_one_that_tries() {
+        let set = WorkerSet::default();
+        assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
+        let unhealthy = set.unhealthy("no".into());
+        let looked = set.looks();
         assert_eq!(set.job_ready(SCALING, true), Demand::Nothing);
-        assert_eq!(set.counts().unhealthy, 1);
-        set.set_fault("no".into(), Instant::now());
+        assert_eq!((set.counts().unhealthy, set.counts().idle), (1, 0));
+        drop(unhealthy);
+        assert_eq!(set.leaves(looked), Leave::No, "a job came");
+        assert_eq!(set.leaves(set.looks()), Leave::Yes);
+        assert_eq!(set.fault().as_deref(), Some("no"));
         assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
     }
 }

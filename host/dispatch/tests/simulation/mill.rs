@@ -14,9 +14,9 @@ use gristmill_core::runtime::{
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::story::{Trace, WORKERS_MAX};
+use crate::story::{SOON, Trace};
 
 /// What a handler does.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -42,21 +42,54 @@ pub(crate) enum Script {
 #[derive(Debug)]
 pub(crate) struct Mill {
     pub(crate) trace: Trace,
-    running: Mutex<BTreeSet<JobId>>,
+    pub(crate) running: Mutex<BTreeSet<JobId>>,
+    pub(crate) allowed: Mutex<Allowed>,
+    /// Until when the component cannot be prepared.
+    pub(crate) broken_until: Mutex<Option<Instant>>,
     /// The newest attempt of each job, in all lives of the host.
     attempts: Arc<Mutex<BTreeMap<JobId, u32>>>,
 }
 
+/// How many may run.
+#[derive(Debug, Default)]
+pub(crate) struct Allowed {
+    pub(crate) now: u32,
+    before: u32,
+    since: Option<Instant>,
+}
+
+impl Allowed {
+    pub(crate) fn set(&mut self, workers_max: u32) {
+        *self = Self { now: workers_max, before: self.max_u32(), since: Some(Instant::now()) };
+    }
+
+    /// Workers that have looked at the endpoint before a change may take one more job.
+    fn max_u32(&self) -> u32 {
+        let is_new = self.since.is_some_and(|since| since.elapsed() < SOON);
+        if is_new { self.now.max(self.before) } else { self.now }
+    }
+
+    fn max(&self) -> usize {
+        self.max_u32() as usize
+    }
+}
+
 impl Mill {
     pub(crate) fn new(trace: Trace, attempts: Arc<Mutex<BTreeMap<JobId, u32>>>) -> Self {
-        Self { trace, running: Mutex::default(), attempts }
+        Self {
+            trace,
+            running: Mutex::default(),
+            allowed: Mutex::default(),
+            broken_until: Mutex::default(),
+            attempts,
+        }
     }
 
     fn begin(&self, job: JobId, number: u32) {
         self.trace.say(format!("{} attempt {number} begins", Trace::name(job)));
         let mut running = self.running.lock();
         assert!(running.insert(job), "{job} runs twice at one time");
-        assert!(running.len() <= WORKERS_MAX as usize, "{} jobs run", running.len());
+        assert!(running.len() <= self.allowed.lock().max(), "{} jobs run", running.len());
         let before = self.attempts.lock().insert(job, number);
         assert!(before.is_none_or(|before| before < number), "{job}: {before:?}, then {number}");
     }
@@ -65,7 +98,10 @@ impl Mill {
 #[async_trait]
 impl Runtime for Mill {
     async fn prepare(&self, _: &Deployment) -> Result<(), String> {
-        Ok(())
+        match *self.broken_until.lock() {
+            Some(until) if Instant::now() < until => Err("it is broken".to_owned()),
+            _ => Ok(()),
+        }
     }
 
     fn load(&self) -> RuntimeLoad {

@@ -2,6 +2,7 @@
 //! everything being done.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,7 +27,7 @@ use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedMutRandom as _, IndexedRandom as _};
 use rand::{RngExt as _, SeedableRng as _};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
 use crate::late_store::LateStore;
@@ -36,7 +37,16 @@ pub(crate) const WORKERS_MAX: u32 = 4;
 const LIVES: usize = 4;
 const DEEDS: usize = 60;
 const IDLE_S: u32 = 2;
+
+/// What has to happen by itself has happened by then: several late answers later.
+pub(crate) const SOON: Duration = Duration::from_millis(200);
 const TIMEOUT_MS: u64 = 400;
+
+/// After how long a worker tries a component again.
+const FAULT_PAUSE: Duration = Duration::from_secs(5);
+
+/// Events that are shown of a story that went wrong.
+const SHOWN: usize = 80;
 
 /// What happened, and when.
 #[derive(Debug, Clone)]
@@ -103,6 +113,8 @@ pub(crate) struct Story {
     attempts: Arc<Mutex<BTreeMap<JobId, u32>>>,
     jobs: Vec<Acknowledged>,
     made: u16,
+    /// The component can break.
+    is_fragile: bool,
 }
 
 /// One life of the host.
@@ -113,24 +125,43 @@ struct Life {
     dispatcher: Arc<Dispatcher>,
     runtime: Arc<Mill>,
     waiters: JoinSet<()>,
+    watch: JoinHandle<()>,
 }
 
 impl Story {
     /// Tells the story of a seed: all of its events.
     pub(crate) fn tell(seed: u64) -> Vec<String> {
+        let (trace, story) = Self::new(seed);
+        let told = std::panic::catch_unwind(AssertUnwindSafe(|| story.live_all()));
+        let events = std::mem::take(&mut *trace.events.lock());
+        if let Err(panic) = told {
+            println!("seed {seed}, the last of {} events:", events.len());
+            events.iter().rev().take(SHOWN).rev().for_each(|event| println!("  {event}"));
+            std::panic::resume_unwind(panic);
+        }
+        events
+    }
+
+    fn new(seed: u64) -> (Trace, Self) {
         let clock = Arc::new(StoryClock::default());
         clock.before.store(1_700_000_000_000, Ordering::Relaxed);
         let signals = Arc::new(Signals::default());
         let trace = Trace { clock: clock.clone(), events: Arc::default(), results: Arc::default() };
-        let mut story = Self {
+        let story = Self {
             rng: StdRng::seed_from_u64(seed),
             trace: trace.clone(),
-            store: Arc::new(MemoryStore::new(NodeId(1), clock.clone(), signals.clone())),
+            store: Arc::new(MemoryStore::new(NodeId(1), clock, signals.clone())),
             signals,
             attempts: Arc::default(),
             jobs: Vec::new(),
             made: 0,
+            is_fragile: seed.is_multiple_of(4),
         };
+        (trace, story)
+    }
+
+    fn live_all(mut self) {
+        let clock = self.trace.clock.clone();
         for life in 0..LIVES {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
@@ -139,36 +170,37 @@ impl Story {
                 .unwrap();
             runtime.block_on(async {
                 *clock.life_began.lock() = Some(Instant::now());
-                story.trace.say("a life begins");
-                story.live(life + 1 == LIVES).await;
+                self.trace.say("a life begins");
+                self.live(life + 1 == LIVES).await;
                 let now = clock.now();
                 *clock.life_began.lock() = None;
                 clock.before.store(now.as_millis() + 5, Ordering::Relaxed);
             });
             // Nothing of it goes on: what was not acknowledged may have come about, or not.
             drop(runtime);
-            story.signals = Arc::new(Signals::default());
-            story.store = Arc::new(story.store.reopen(story.signals.clone()));
+            self.signals = Arc::new(Signals::default());
+            self.store = Arc::new(self.store.reopen(self.signals.clone()));
         }
-        trace.events.lock().clone()
     }
 
     async fn live(&mut self, is_last: bool) {
         let mut life = self.begin().await;
         for _ in 0..DEEDS {
-            let pause = self.rng.random_range(0..40_u64);
-            sleep(Duration::from_millis(pause)).await;
+            assert!(!life.watch.is_finished(), "see above");
+            sleep(self.pause()).await;
             self.do_something(&mut life).await;
         }
         if is_last {
             self.end_well(life).await;
         } else if self.rng.random() {
             let patience = Duration::from_millis(self.rng.random_range(0..600));
+            life.watch.abort();
             let drained = life.dispatcher.drain(patience).await;
             self.trace.say(format!("drained: {drained:?}"));
             life.jobs.stop_waiting();
             while life.waiters.join_next().await.is_some() {}
-            assert_eq!(gristmill_core::runtime::Runtime::load(&*life.runtime).running, 0);
+            assert!(life.runtime.running.lock().is_empty());
+            assert_eq!(self.store.counts(&endpoint()).await.unwrap().in_progress, 0);
         } else {
             self.trace.say("the host dies");
         }
@@ -190,9 +222,19 @@ impl Story {
             clock: self.trace.clock.clone(),
             guests: tokio::runtime::Handle::current(),
         });
+        runtime.allowed.lock().set(workers_max);
         let (signals, workers) = (self.signals.clone(), dispatcher.clone());
         let jobs = Arc::new(Jobs::new(late.clone(), signals, workers, Strictness::Refuse));
-        Life { jobs, late, catalog, dispatcher, runtime, waiters: JoinSet::new() }
+        let watch = tokio::spawn(watch(self.store.clone(), runtime.clone()));
+        Life { jobs, late, catalog, dispatcher, runtime, waiters: JoinSet::new(), watch }
+    }
+
+    /// Between two deeds: short, so that they meet; sometimes long, so that nothing that comes later
+    /// hides what was forgotten.
+    fn pause(&mut self) -> Duration {
+        let is_long = self.rng.random_ratio(1, 8);
+        let ms_max = if is_long { 2 * SOON.as_millis() as u64 } else { 40 };
+        Duration::from_millis(self.rng.random_range(0..ms_max))
     }
 
     async fn do_something(&mut self, life: &mut Life) {
@@ -213,9 +255,15 @@ impl Story {
                 life.jobs.shorten_ttl(&endpoint(), job.id, 300).await.unwrap();
                 self.trace.say(format!("{} has 300 ms", Trace::name(job.id)));
             }
+            92 if self.is_fragile => {
+                let broken = Duration::from_millis(self.rng.random_range(0..3_000));
+                *life.runtime.broken_until.lock() = Some(Instant::now() + broken);
+                self.trace.say(format!("the component is broken for {} ms", broken.as_millis()));
+            }
             _ => {
                 let workers_max = self.rng.random_range(0..=WORKERS_MAX);
                 deploy(&life.catalog, workers_max).await;
+                life.runtime.allowed.lock().set(workers_max);
                 life.dispatcher.refresh(&endpoint());
                 self.trace.say(format!("workersMax is {workers_max}"));
             }
@@ -283,8 +331,12 @@ impl Story {
     /// With time enough every job ends as it was told to, everybody is answered, and nobody works.
     async fn end_well(&mut self, mut life: Life) {
         deploy(&life.catalog, 2).await;
+        life.runtime.allowed.lock().set(2);
         life.dispatcher.refresh(&endpoint());
-        sleep(Duration::from_secs(120)).await;
+        for _ in 0..1_200 {
+            assert!(!life.watch.is_finished(), "see above");
+            sleep(Duration::from_millis(100)).await;
+        }
         while let Some(answered) = life.waiters.try_join_next() {
             answered.unwrap();
         }
@@ -311,7 +363,9 @@ impl Story {
         assert_eq!(self.store.demand(&endpoint()).await.unwrap(), 0, "jobs wait for ever");
         let counts = life.dispatcher.counts(&endpoint());
         assert_eq!((counts.idle, counts.running, counts.initializing), (0, 0, 0));
-        assert_eq!(gristmill_core::runtime::Runtime::load(&*life.runtime).running, 0);
+        assert!(life.runtime.running.lock().is_empty());
+        assert!(!life.watch.is_finished());
+        life.watch.abort();
         assert_eq!(self.signals.watched_jobs(), 0, "somebody is still registered");
     }
 }
@@ -333,4 +387,37 @@ async fn deploy(catalog: &Catalog, workers_max: u32) {
         .change(|_| Ok::<_, StoreError>((changes.map(CatalogChange::Put).into(), ())))
         .await
         .unwrap();
+}
+
+/// Sees to it that no job waits while a worker could run it, and that no attempt goes on whose job
+/// does not want it any more.
+async fn watch(store: Arc<MemoryStore>, mill: Arc<Mill>) {
+    let mut waits_since = None;
+    let mut unwanted = BTreeMap::new();
+    loop {
+        sleep(Duration::from_millis(10)).await;
+        let demand = store.demand(&endpoint()).await.unwrap();
+        let running = mill.running.lock().clone();
+        let broken_until = *mill.broken_until.lock();
+        let is_broken = broken_until.is_some_and(|until| Instant::now() < until + FAULT_PAUSE);
+        let could_run = demand > 0 && running.len() < mill.allowed.lock().now as usize;
+        let could_run = could_run && !is_broken;
+        waits_since = could_run.then(|| waits_since.unwrap_or_else(Instant::now));
+        assert!(
+            waits_since.is_none_or(|since| since.elapsed() < SOON),
+            "{demand} jobs wait, {} run",
+            running.len()
+        );
+        for job in &running {
+            let record = store.job(&endpoint(), *job).await.unwrap();
+            let is_wanted = record.is_some_and(|record| record.status == JobStatus::InProgress);
+            if is_wanted {
+                unwanted.remove(job);
+            } else {
+                let since: &mut Instant = unwanted.entry(*job).or_insert_with(Instant::now);
+                assert!(since.elapsed() < SOON, "{job} runs though nobody wants it");
+            }
+        }
+        unwanted.retain(|job, _| running.contains(job));
+    }
 }
