@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit clients guests bench bench-peers clean
+.PHONY: help setup demo test check docs unit crash clients guests bench bench-peers clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -34,6 +34,10 @@ docs: ## the API docs of every crate, warnings denied
 unit: guests ## all tests: crates, handlers, and the whole through the real binary
 	cd handlers && $(CARGO) test $(LOCKED)
 	$(CARGO) test $(LOCKED) --workspace
+
+crash: N ?= 100
+crash: guests ## kill -9 a host under load N times and look for anything lost; N=1000 takes some ten minutes, SEED repeats the choices of a run
+	GRISTMILL_CRASH_KILLS=$(N) GRISTMILL_CRASH_SEED=$(SEED) $(CARGO) test $(LOCKED) -p gristmill-tests --test crash nothing_acknowledged -- --nocapture
 
 clients: guests ## the official SDKs, unmodified, against a real host; needs python3 and node
 	$(BUILD_UNDER_TEST)

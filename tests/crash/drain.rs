@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{TestHost, eventually, guests};
+use gristmill_tests::{TestHost, eventually, guests, parse_events};
 use reqwest::Method;
 use serde_json::json;
 
@@ -26,6 +26,15 @@ async fn a_host_that_is_asked_to_end_drains() {
     })
     .await;
     let waiting = client.submit(&endpoint, json!({ "op": "echo", "value": 2 })).await;
+    let [pages, events] = [false, true].map(|has_events| {
+        let path = client.path(&endpoint, &format!("stream/{waiting}?wait=60000"));
+        let mut request = client.request(Method::GET, &path);
+        if has_events {
+            request = request.header("accept", "text/event-stream");
+        }
+        let client = client.clone();
+        tokio::spawn(async move { client.send(request).await })
+    });
 
     let begun = Instant::now();
     host.ask_to_end();
@@ -41,6 +50,10 @@ async fn a_host_that_is_asked_to_end_drains() {
     }
     let parked = parked.await.unwrap();
     println!("the parked runsync was answered {} after {:?}", parked.status, begun.elapsed());
+    let pages = pages.await.unwrap();
+    assert_eq!((pages.ok(), pages.header("x-job-status")), (json!([]), Some("IN_QUEUE")));
+    let events = parse_events(&events.await.unwrap().text);
+    assert_eq!(events, [], "the stream has not ended, and does not say so");
     let status = host.wait(Duration::from_secs(20));
     println!("the host ended with {status} after {:?}", begun.elapsed());
     assert_eq!(status.code(), Some(0), "{status}");
@@ -76,4 +89,27 @@ async fn an_idle_host_ends_at_once_and_all_waits_for_the_next_start() {
     let document = client.until(&endpoint, &job, "COMPLETED").await;
     assert_eq!(document["output"], json!({ "echo": 3 }));
     assert!(document.get("retries").is_none(), "{document}");
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_the_host_at_once() {
+    let mut host = TestHost::start_with(&["--drain-timeout", "600"]);
+    let client = host.client();
+    let settings = json!({ "workersMax": 1 });
+    let endpoint = host.deploy(&guests::playground(), "impatient", settings).await;
+    let job = client.submit(&endpoint, json!({ "op": "sleep_forever" })).await;
+    client.until(&endpoint, &job, "IN_PROGRESS").await;
+    host.ask_to_end();
+    eventually("the drain to begin", async || {
+        host.log().contains("stopping: running jobs have 600 s").then_some(())
+    })
+    .await;
+    let begun = Instant::now();
+    host.ask_to_end();
+    assert_eq!(host.wait(Duration::from_secs(20)).code(), Some(0));
+    println!("ended {:?} after the second signal", begun.elapsed());
+    host.start_again();
+    let client = host.client();
+    client.until(&endpoint, &job, "IN_PROGRESS").await;
+    client.cancel(&endpoint, &job).await.ok();
 }

@@ -11,7 +11,7 @@
 )]
 
 mod drain;
-mod ledger;
 mod lock;
 mod recovery;
+mod rolling;
 mod torture;

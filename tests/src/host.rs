@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
-use crate::process::HostProcess;
+use crate::process::{HostProcess, spawn};
+use crate::wait::PATIENCE;
 use crate::{Answer, Client};
 
 /// Fields of a deployment that belong to its template; all others are the endpoint's.
@@ -52,7 +53,7 @@ impl TestHost {
         let folder = tempfile::Builder::new().prefix("gristmill-test-").tempdir().unwrap();
         let (data, log) = (folder.path().join("data"), folder.path().join("log"));
         let arguments: Vec<_> = arguments.iter().map(|text| text.as_ref().to_owned()).collect();
-        let process = HostProcess::start(&data, &log, &arguments);
+        let process = HostProcess::start(&[], &data, &log, &arguments);
         let admin_key = fs::read_to_string(data.join("admin.key")).unwrap().trim().to_owned();
         Self { process, folder, arguments, admin_key, uploaded: Mutex::default() }
     }
@@ -94,7 +95,28 @@ impl TestHost {
     pub fn start_again_in(&mut self, environment: &[(&str, &OsStr)]) {
         self.process.kill9();
         let (data, log) = (self.data_dir(), self.log_path());
-        self.process = HostProcess::start_in(environment, &data, &log, &self.arguments);
+        self.process = HostProcess::start(environment, &data, &log, &self.arguments);
+    }
+
+    /// Starts another process on the same data beside this one, which it takes the place of.
+    /// Returns how this one ended, or how the other one did when it could not start.
+    ///
+    /// # Errors
+    /// When the other one could not start: it has left its reason in the log.
+    pub fn replace(&mut self) -> Result<ExitStatus, ExitStatus> {
+        let data = self.data_dir();
+        let next = HostProcess::try_start(&[], &data, &self.log_path(), &self.arguments)?;
+        let mut last = std::mem::replace(&mut self.process, next);
+        Ok(last.wait(PATIENCE))
+    }
+
+    /// Kills it, starts it on the same data, and kills it so much later, ready or not.
+    pub fn start_and_kill(&mut self, later: Duration) {
+        self.process.kill9();
+        let mut child = spawn(&[], &self.data_dir(), &self.log_path(), &self.arguments);
+        thread::sleep(later);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     /// What it said when it was ready.

@@ -59,31 +59,30 @@ struct ClockPipes {
 }
 
 impl HostProcess {
-    /// Starts the binary on `data_dir`; its standard error is appended to `log`.
-    pub(crate) fn start(data_dir: &Path, log: &Path, arguments: &[String]) -> Self {
-        Self::start_in(&[], data_dir, log, arguments)
-    }
-
-    /// Starts it with further variables of its environment.
-    pub(crate) fn start_in(
+    /// Starts the binary on `data_dir`, with further variables of its environment; its standard
+    /// error is appended to `log`.
+    pub(crate) fn start(
         environment: &[(&str, &OsStr)],
         data_dir: &Path,
         log: &Path,
         arguments: &[String],
     ) -> Self {
-        let log_file = File::options().create(true).append(true).open(log).unwrap();
-        let mut child = command()
-            .args(["serve", "--listen", "127.0.0.1:0", "--json", "--data-dir"])
-            .arg(data_dir)
-            .args(arguments)
-            .envs(environment.iter().copied())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(log_file)
-            .spawn()
-            .unwrap();
+        Self::try_start(environment, data_dir, log, arguments).unwrap_or_else(|status| {
+            let log = std::fs::read_to_string(log).unwrap_or_default();
+            panic!("the host printed no ready line and ended with {status}; it said:\n{log}")
+        })
+    }
+
+    /// The same; one that does not get ready is ended, and its exit status returned.
+    pub(crate) fn try_start(
+        environment: &[(&str, &OsStr)],
+        data_dir: &Path,
+        log: &Path,
+        arguments: &[String],
+    ) -> Result<Self, ExitStatus> {
+        let mut child = spawn(environment, data_dir, log, arguments);
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        let guard = guard(child.id(), data_dir.parent().unwrap());
+        let mut guard = guard(child.id(), data_dir.parent().unwrap());
         let moves = child.stdin.take().unwrap();
         let (send, receive) = mpsc::channel();
         let (send_time, times) = mpsc::channel();
@@ -100,13 +99,13 @@ impl HostProcess {
             }
         });
         let Ok(ready) = receive.recv_timeout(READY_WAIT) else {
+            // Without effect on one that has ended by itself.
             let _ = child.kill();
-            let status = child.wait();
-            let log = std::fs::read_to_string(log).unwrap_or_default();
-            panic!("the host printed no ready line and ended with {status:?}; it said:\n{log}");
+            let _ = guard.write_all(b"done\n");
+            return Err(child.wait().unwrap());
         };
         let clock = Mutex::new(ClockPipes { moves, times });
-        Self { child, ready, clock, guard }
+        Ok(Self { child, ready, clock, guard })
     }
 
     /// Moves the host's clock, and returns what it shows then, in milliseconds since the epoch.
@@ -142,6 +141,26 @@ impl HostProcess {
             thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// Starts the binary, and does not wait for anything.
+pub(crate) fn spawn(
+    environment: &[(&str, &OsStr)],
+    data_dir: &Path,
+    log: &Path,
+    arguments: &[String],
+) -> Child {
+    let log_file = File::options().create(true).append(true).open(log).unwrap();
+    command()
+        .args(["serve", "--listen", "127.0.0.1:0", "--json", "--data-dir"])
+        .arg(data_dir)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(log_file)
+        .spawn()
+        .unwrap()
 }
 
 impl Drop for HostProcess {

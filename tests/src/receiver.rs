@@ -80,6 +80,11 @@ impl Receiver {
         self.calls.lock().unwrap().clone()
     }
 
+    /// All calls since the last time; the next one is answered like the first.
+    pub fn take(&self) -> Vec<ReceivedCall> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+
     /// Connections that were made so far.
     pub fn connections(&self) -> usize {
         *self.connections.lock().unwrap()

@@ -1,0 +1,47 @@
+//! The parts of the load that keep nothing of their own from one kill to the next.
+
+use super::random::Random;
+use super::session::Session;
+use super::submission::Submission;
+
+/// Submits this and that, about thirty times a second.
+pub(crate) async fn submit(session: Session, mut random: Random, webhook: String) {
+    while !session.is_over() {
+        let submission = Submission::any(&mut random, session.ledger.number(), &webhook);
+        if session.submit(submission).await.is_none() {
+            return;
+        }
+        tokio::time::sleep(random.ms(5, 50)).await;
+    }
+}
+
+/// Reads jobs, those that have ended too: they do not change.
+pub(crate) async fn read(session: Session, mut random: Random) {
+    while !session.is_over() {
+        if let Some(job) = session.ledger.pick(&mut random)
+            && session.read(&job).await.is_none()
+        {
+            return;
+        }
+        tokio::time::sleep(random.ms(1, 5)).await;
+    }
+}
+
+/// Settles what the last kill broke off, and retries jobs that have failed.
+pub(crate) async fn settle_and_retry(session: Session, mut random: Random) {
+    if session.settle().await.is_none() {
+        return;
+    }
+    while !session.is_over() {
+        if let Some(job) = session.ledger.pick_failed(&mut random) {
+            session.ledger.retry_sent(&job);
+            let path = session.path(&format!("retry/{job}"));
+            let Some(answer) = session.post("retry", &path).await else {
+                return session.ledger.retry_unanswered(job);
+            };
+            answer.ok();
+            session.ledger.retried(&job);
+        }
+        tokio::time::sleep(random.ms(10, 60)).await;
+    }
+}

@@ -1,0 +1,127 @@
+//! Reading streams while their jobs run, across kills: what was delivered once is delivered again,
+//! and what follows it fits.
+
+use gristmill_tests::{Answer, parse_events};
+use reqwest::Method;
+use serde_json::Value;
+
+use super::random::Random;
+use super::session::Session;
+use super::submission::Submission;
+
+/// A stream that is not read to its end yet.
+#[derive(Debug)]
+struct Reading {
+    job: String,
+    chunks: Vec<Value>,
+    /// How much of it an event stream has delivered.
+    delivered: usize,
+    has_events: bool,
+}
+
+/// Reads one stream after the other.
+#[derive(Debug, Default)]
+pub(crate) struct StreamReader {
+    open: Option<Reading>,
+}
+
+impl StreamReader {
+    pub(crate) async fn run(mut self, session: Session, mut random: Random) -> Self {
+        while !session.is_over() {
+            if self.open.is_none() {
+                let submission = Submission::stream(&mut random, session.ledger.number());
+                let chunks = submission.chunks();
+                let has_events = random.one_in(2);
+                let Some(job) = session.submit(submission).await else { break };
+                self.open = Some(Reading { job, chunks, delivered: 0, has_events });
+            }
+            let reading = self.open.as_mut().unwrap();
+            let read = match reading.has_events {
+                true => reading.follow(&session).await,
+                false => reading.pages(&session).await,
+            };
+            if read.is_none() {
+                break;
+            }
+            self.open = None;
+        }
+        self
+    }
+}
+
+impl Reading {
+    /// Page after page. A host that was killed has forgotten how far it was, and begins anew.
+    async fn pages(&mut self, session: &Session) -> Option<()> {
+        let mut delivered = 0;
+        loop {
+            let path = session.path(&format!("stream/{}?wait=1000", self.job));
+            let answer = session.get("stream", &path).await?;
+            let page = answer.ok();
+            for element in page.as_array().unwrap() {
+                self.check(element, delivered);
+                delivered += 1;
+            }
+            let status = answer.header("x-job-status").unwrap();
+            if !matches!(status, "IN_QUEUE" | "IN_PROGRESS") {
+                self.check_end(status, delivered);
+                return Some(());
+            }
+        }
+    }
+
+    /// As events, from where the last ones ended, also those of a host that is dead.
+    async fn follow(&mut self, session: &Session) -> Option<()> {
+        let path = session.path(&format!("stream/{}", self.job));
+        let mut request = session.client.request(Method::GET, &path);
+        request = request.header("accept", "text/event-stream");
+        if let Some(last) = self.delivered.checked_sub(1) {
+            request = request.header("last-event-id", last.to_string());
+        }
+        let mut text = String::new();
+        let from = self.delivered;
+        let end = async {
+            let mut response = request.send().await?.error_for_status()?;
+            while let Some(bytes) = response.chunk().await? {
+                text.push_str(std::str::from_utf8(&bytes).unwrap());
+            }
+            reqwest::Result::Ok(())
+        };
+        let end = end.await;
+        for (event, index) in parse_events(&text).into_iter().zip(from..) {
+            let data: Value = serde_json::from_str(&event.data).unwrap();
+            if event.event == "end" {
+                session.ledger.count("stream as events");
+                self.check_end(data["status"].as_str().unwrap(), self.delivered);
+                return Some(());
+            }
+            assert_eq!(event.id, Some(index.to_string()), "wrong: {}", self.job);
+            self.check(&data, index);
+            self.delivered = index + 1;
+        }
+        match end {
+            // A host that drains ends the events where they are.
+            Ok(()) => assert!(session.is_doomed(), "wrong: events without an end: {text}"),
+            Err(error) => session.check_lost(&error),
+        }
+        None
+    }
+
+    fn check(&self, element: &Value, index: usize) {
+        let Self { job, chunks, .. } = self;
+        assert_eq!(element["metrics"]["stream_index"], index, "lost: a chunk of {job}: {element}");
+        assert_eq!(Some(&element["output"]), chunks.get(index), "wrong: a chunk of {job}");
+    }
+
+    fn check_end(&self, status: &str, delivered: usize) {
+        // A job whose host died too often keeps what it had emitted.
+        let is_complete = delivered == self.chunks.len() || status == "FAILED";
+        assert!(is_complete, "lost: chunks of {}, {status}: {delivered}", self.job);
+    }
+}
+
+/// Reads a stream that has ended again, from its start.
+pub(crate) fn check_replay(answer: &Answer, chunks: &[Value]) {
+    let page = answer.ok();
+    let outputs: Vec<_> = page.as_array().unwrap().iter().map(|chunk| &chunk["output"]).collect();
+    assert!(outputs.into_iter().eq(chunks), "lost: chunks: {} asked, {page}", chunks.len());
+}
