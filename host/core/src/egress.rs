@@ -158,7 +158,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let [s0, s1, _, _, _, _, s6, s7] = address.segments();
+    let [s0, s1, middle @ .., s6, s7] = address.segments();
     let embedded = |high: u16, low: u16| {
         let [a, b] = high.to_be_bytes();
         let [c, d] = low.to_be_bytes();
@@ -166,10 +166,10 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     };
     match (s0, s1) {
         (0x2002, _) => embedded(s1, address.segments()[2]), // 6to4
-        (0x0064, 0xff9b) => embedded(s6, s7),               // NAT64
-        (0x2001, 0x0000..=0x01ff) => false,                 // Teredo and protocol assignments
-        (0x2001, 0x0db8) | (0x3fff, _) => false,            // documentation
-        (0x2000..=0x3fff, _) => true,                       // global unicast
+        (0x0064, 0xff9b) if middle == [0; 4] => embedded(s6, s7), // NAT64; elsewhere a network's own
+        (0x2001, 0x0000..=0x01ff) => false,                       // Teredo and protocol assignments
+        (0x2001, 0x0db8) | (0x3fff, _) => false,                  // documentation
+        (0x2000..=0x3fff, _) => true,                             // global unicast
         // Everything else is loopback, unspecified, mapped or compatible IPv4, unique local,
         // link-local, site-local, multicast or unassigned.
         _ => address.to_ipv4_mapped().is_some_and(is_public_v4),
@@ -214,6 +214,8 @@ mod tests {
             "::",
             "::1",
             "::ffff:127.0.0.1",
+            "64:ff9b::127.0.0.1",
+            "64:ff9b:1::808:808",
             "::ffff:10.0.0.1",
             "::127.0.0.1",
             "fe80::1",

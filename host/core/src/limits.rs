@@ -46,6 +46,10 @@ pub const STREAM_PAGE_CHUNKS_MAX: usize = 10_000;
 /// Most bytes that one attempt may emit in all (4 GiB). Beyond it `emit` answers `quota-exceeded`.
 pub const EMIT_TOTAL_BYTES_MAX: u64 = 4 << 30;
 
+/// What each emit counts besides its bytes, about what a chunk takes on disk: without it, a total
+/// of bytes would let in billions of empty chunks.
+pub const EMIT_OVERHEAD_BYTES: u64 = 64;
+
 /// Largest progress value, in bytes. A larger one is dropped with a log line.
 pub const PROGRESS_BYTES_MAX: usize = 64 * KIB;
 

@@ -1,6 +1,7 @@
 //! Name resolution. What is returned here is what is connected to, so an answer cannot change
 //! between the check and the connection.
 
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
@@ -13,13 +14,25 @@ use crate::Reach;
 /// Lookups that run at one time; each holds a thread. More wait.
 const LOOKUPS_MAX: usize = 32;
 
+/// Who answers for a name.
+type Ask = fn(&str) -> io::Result<Vec<SocketAddr>>;
+
 /// The turns for looking names up. A clone shares them.
 #[derive(Debug, Clone)]
-pub(crate) struct Lookups(Arc<Semaphore>);
+pub(crate) struct Lookups {
+    turns: Arc<Semaphore>,
+    ask: Ask,
+}
+
+impl Lookups {
+    fn new(ask: Ask) -> Self {
+        Self { turns: Arc::new(Semaphore::new(LOOKUPS_MAX)), ask }
+    }
+}
 
 impl Default for Lookups {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(LOOKUPS_MAX)))
+        Self::new(|host| Ok((host, 0).to_socket_addrs()?.collect()))
     }
 }
 
@@ -48,16 +61,16 @@ pub fn not_public(error: &reqwest::Error) -> Option<&NotPublic> {
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let (reach, lookups) = (self.reach, self.lookups.0.clone());
+        let (reach, Lookups { turns, ask }) = (self.reach, self.lookups.clone());
         Box::pin(async move {
             let host = name.as_str().to_owned();
-            let turn = lookups.acquire_owned().await?;
+            let turn = turns.acquire_owned().await?;
             // A lookup cannot be interrupted, so its turn lasts until it really ends.
             let addresses = tokio::task::spawn_blocking(move || {
                 let _turn = turn;
-                (host.as_str(), 0).to_socket_addrs().map(|found| (found.collect(), host))
+                ask(&host).map(|found| (found, host))
             });
-            let (addresses, host): (Vec<SocketAddr>, String) = addresses.await??;
+            let (addresses, host) = addresses.await??;
             let is_reachable = match reach {
                 Reach::PublicAddresses => addresses.iter().all(|address| is_public(address.ip())),
                 Reach::AnyAddress => true,
@@ -67,5 +80,45 @@ impl Resolve for Resolver {
             }
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const PUBLIC: &str = "1.1.1.1:0";
+    const PRIVATE: &str = "127.0.0.1:0";
+
+    async fn resolve(resolver: &Resolver) -> Result<Vec<SocketAddr>, String> {
+        let found = resolver.resolve("rebound.example".parse().unwrap()).await;
+        found.map(Iterator::collect).map_err(|error| error.to_string())
+    }
+
+    /// The answer that was checked is the one that is connected to, and the next request asks and
+    /// checks again: a name that turns to the host's own network meanwhile leads nowhere.
+    #[tokio::test]
+    async fn a_name_that_is_bound_again_is_checked_again() {
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        let lookups = Lookups::new(|_| {
+            let answers = [PUBLIC, PRIVATE];
+            let answer = answers[ASKED.fetch_add(1, Ordering::Relaxed)];
+            Ok(vec![answer.parse().unwrap()])
+        });
+        let resolver = Resolver { reach: Reach::PublicAddresses, lookups };
+        assert_eq!(resolve(&resolver).await, Ok(vec![PUBLIC.parse().unwrap()]));
+        let refused = "`rebound.example` has an address that is not public";
+        assert_eq!(resolve(&resolver).await, Err(refused.to_owned()));
+    }
+
+    #[tokio::test]
+    async fn one_address_that_is_not_public_is_enough() {
+        let lookups = Lookups::new(|_| Ok([PUBLIC, PRIVATE].map(|a| a.parse().unwrap()).into()));
+        let resolver = Resolver { reach: Reach::PublicAddresses, lookups: lookups.clone() };
+        assert!(resolve(&resolver).await.is_err());
+        let resolver = Resolver { reach: Reach::AnyAddress, lookups };
+        assert_eq!(resolve(&resolver).await.unwrap().len(), 2);
     }
 }
