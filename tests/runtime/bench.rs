@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -125,6 +126,7 @@ impl Deref for Report {
 pub(crate) struct Sink {
     chunks: Mutex<Vec<Chunk>>,
     lines: Mutex<Vec<(LogLevel, String)>>,
+    progress_values: AtomicUsize,
 }
 
 impl Sink {
@@ -135,6 +137,11 @@ impl Sink {
     pub(crate) fn lines(&self) -> Vec<(LogLevel, String)> {
         self.lines.lock().clone()
     }
+
+    /// How many were handed out.
+    pub(crate) fn progress_values(&self) -> usize {
+        self.progress_values.load(Ordering::Relaxed)
+    }
 }
 
 #[async_trait]
@@ -144,7 +151,9 @@ impl AttemptSink for Sink {
         Ok(())
     }
 
-    fn progress(&self, _: Json) {}
+    fn progress(&self, _: Json) {
+        self.progress_values.fetch_add(1, Ordering::Relaxed);
+    }
 
     fn log(&self, level: LogLevel, line: &str) {
         self.lines.lock().push((level, line.to_owned()));

@@ -9,6 +9,7 @@
 )]
 
 mod bench;
+mod hostile;
 
 use std::time::{Duration, Instant};
 
@@ -181,6 +182,7 @@ async fn all_samples_are_accepted() {
         guests::word_count(),
         guests::thumbnail(),
         guests::fetch(),
+        guests::hostile(),
     ];
     for sample in samples {
         let component = Bench::open(&sample).await.component;

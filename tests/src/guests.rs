@@ -12,6 +12,11 @@ pub fn playground() -> PathBuf {
     component("playground")
 }
 
+/// Attacks its host; see its README.
+pub fn hostile() -> PathBuf {
+    component("hostile")
+}
+
 /// Streams a prompt's tokens with metrics.
 pub fn token_stream() -> PathBuf {
     component("token_stream")

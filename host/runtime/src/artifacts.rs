@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use wasmtime::component::Component as CompiledComponent;
 
 use crate::bindings::HandlerPre;
-use crate::compile::{CompileError, CompileTask, Compiler};
+use crate::compile::{CompileError, CompileTask, Compiled, Compiler};
 use crate::component::{RejectedComponent, causes, check_preamble, names, prepare};
 use crate::engine::{Engines, RunEngine, compile_engine, engine_key};
 use crate::files;
@@ -155,9 +155,10 @@ impl Artifacts {
         }
         let task = self.task(digest, Metering::Fuel, &engine.key);
         let artifact_path = task.artifact.clone();
-        let compiled = self.compiler.compile(task).await;
+        let compiled = self.compile_and_try(task, engine.clone()).await;
         if known.is_none() && compiled.is_err() {
-            blocking(move || files::remove(&path)).await?;
+            let artifact = artifact_path.clone();
+            blocking(move || files::remove(&path).and_then(|()| files::remove(&artifact))).await?;
         }
         let compiled = compiled?;
         let artifact = blocking(move || files::digest(&artifact_path)).await?;
@@ -173,6 +174,23 @@ impl Artifacts {
             compile_ms: u64::try_from(compiled.took.as_millis()).unwrap_or(u64::MAX),
             artifacts,
         })
+    }
+
+    /// Compiles, and loads what was compiled: only that tells whether a sandbox has room for all of
+    /// its instances and functions. Otherwise each of its jobs would fail instead of the upload.
+    async fn compile_and_try(
+        &self,
+        task: CompileTask,
+        engine: Arc<RunEngine>,
+    ) -> Result<Compiled, AddError> {
+        let (metering, artifact) = (task.metering, task.artifact.clone());
+        let compiled = self.compiler.compile(task).await?;
+        let loading = tokio::task::spawn_blocking(move || load_file(&artifact, engine, metering));
+        match loading.await.map_err(io::Error::other)? {
+            Ok(_) => Ok(compiled),
+            Err(LoadError::Rejected(reason)) => Err(reason.into()),
+            Err(error) => Err(RejectedComponent::DoesNotFit(error.to_string()).into()),
+        }
     }
 
     /// The component, ready to be instantiated: from memory, else from its compiled file, else

@@ -7,11 +7,19 @@ use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Engine, Result};
 
 use crate::bindings::{Handler, HandlerPre};
+use crate::egress::bound_heads;
 use crate::limiter::{MEMORIES_MAX, TABLES_MAX};
 use crate::state::State;
 
 /// What a handler exports.
 const HANDLER_EXPORT: &str = "gristmill:handler/run@0.1.0";
+
+/// Most imports, and most exports, of a component: its record keeps their names, and a refusal
+/// tells them. This host provides about thirty in all.
+const NAMES_MAX: u32 = 256;
+
+/// Longest of these names, in bytes.
+const NAME_BYTES_MAX: usize = 256;
 
 /// All packages of which a component may import interfaces, with those interfaces. The list words
 /// the refusal of anything else; the linker has the last word on what is on it.
@@ -103,13 +111,16 @@ pub(crate) enum RejectedComponent {
     /// It has more parts than one job may have.
     #[error("component needs {count} {what}, limit: {max}")]
     TooManyParts {
-        /// Memories or tables.
+        /// Memories, tables, imports or exports.
         what: String,
         /// How many it needs.
         count: u32,
         /// How many a job may have.
         max: u32,
     },
+    /// A sandbox has no room for it.
+    #[error("component does not fit into a sandbox: {0}")]
+    DoesNotFit(String),
     /// Compiling it took more than it may.
     #[error("component could not be compiled within its limits: {0}")]
     TooExpensive(String),
@@ -143,6 +154,7 @@ pub(crate) fn inspect(
     let component = Component::from_binary(engine, bytes)
         .map_err(|error| RejectedComponent::Invalid(causes(&error)))?;
     let info = names(engine, &component);
+    check_names(&info)?;
     if let Some(import) = info.imports.iter().find(|import| !is_provided(import)) {
         return Err(RejectedComponent::UnknownImport(import.clone()));
     }
@@ -155,13 +167,30 @@ pub(crate) fn inspect(
         ("tables", resources.num_tables, TABLES_MAX),
     ];
     for (what, count, max) in parts {
-        if count > max {
-            return Err(RejectedComponent::TooManyParts { what: what.to_owned(), count, max });
-        }
+        check_count(what, count, max)?;
     }
     let linker = linker(engine).map_err(|error| RejectedComponent::Invalid(causes(&error)))?;
     prepare(&linker, &component, &info)?;
     Ok((component, info))
+}
+
+fn check_names(info: &ComponentInfo) -> Result<(), RejectedComponent> {
+    for (what, names) in [("imports", &info.imports), ("exports", &info.exports)] {
+        check_count(what, u32::try_from(names.len()).unwrap_or(u32::MAX), NAMES_MAX)?;
+        if let Some(long) = names.iter().map(String::len).find(|bytes| *bytes > NAME_BYTES_MAX) {
+            let sentence =
+                format!("a name of its {what} has {long} bytes, limit: {NAME_BYTES_MAX} bytes");
+            return Err(RejectedComponent::Invalid(sentence));
+        }
+    }
+    Ok(())
+}
+
+fn check_count(what: &str, count: u32, max: u32) -> Result<(), RejectedComponent> {
+    if count > max {
+        return Err(RejectedComponent::TooManyParts { what: what.to_owned(), count, max });
+    }
+    Ok(())
 }
 
 /// Joins a component with what it imports, ready to be instantiated.
@@ -206,6 +235,7 @@ pub(crate) fn linker(engine: &Engine) -> Result<Linker<State>> {
     Handler::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)?;
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    bound_heads(&mut linker)?;
     Ok(linker)
 }
 
@@ -239,9 +269,10 @@ pub(crate) fn causes(error: &wasmtime::Error) -> String {
 
 fn join_causes<'a>(causes: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>) -> String {
     const TEXT_BYTES_MAX: usize = 500;
+    const BACKTRACE: &str = "error while executing at wasm backtrace";
     let texts: Vec<_> = causes
         .map(|cause| cause.to_string().lines().collect::<Vec<_>>().join(" "))
-        .filter(|text| !text.is_empty())
+        .filter(|text| !text.is_empty() && !text.starts_with(BACKTRACE))
         .collect();
     let mut text = texts.join(": ");
     text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));

@@ -3,6 +3,7 @@
 use gristmill_core::limits::{ERROR_BYTES_MAX, OUTPUT_BYTES_MAX};
 use gristmill_core::payload::Json;
 use gristmill_core::runtime::{AttemptEnd, AttemptReport, Usage};
+use wasmtime::component::ResourceTableError;
 use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
@@ -11,7 +12,7 @@ use crate::bindings::gristmill::handler::types::Failure;
 use crate::component::causes;
 use crate::deadline::Halt;
 use crate::engine::STACK_BYTES_MAX;
-use crate::state::{HOST_CALL_BYTES_MAX, State};
+use crate::state::{HANDLES_MAX, HOST_CALL_BYTES_MAX, State};
 
 /// How the call of a handler ended.
 #[derive(Debug)]
@@ -151,7 +152,12 @@ fn aborted(stderr: &str, place: &str) -> String {
 /// A host function, or the passing of its arguments, ended the call.
 fn host_refused(error: &wasmtime::Error) -> String {
     let text = causes(error);
-    // The type is private to wasmtime; a test holds the text.
+    // Most of these errors' types are private to wasmtime; tests hold the texts.
+    if matches!(error.downcast_ref(), Some(ResourceTableError::Full))
+        || text.contains("store handle limit exceeded")
+    {
+        return format!("handler holds more than {HANDLES_MAX} handles");
+    }
     if text.contains("fuel allocated for hostcalls has been exhausted") {
         let max = Size(HOST_CALL_BYTES_MAX as u64);
         let output = Size(OUTPUT_BYTES_MAX as u64);

@@ -208,4 +208,6 @@ fn broken(panic: &(dyn Any + Send), job: JobId) -> AttemptReport {
 }
 
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::deadline::{Watch, watch_epochs};
-use crate::egress::{Egress, JobEgress};
+use crate::egress::{Egress, HTTP_HEAD_BYTES_MAX, JobEgress};
 use crate::limiter::Limiter;
 use crate::log::{AttemptLog, StdStream};
 use crate::stdio::LogStream;
@@ -20,14 +20,12 @@ use crate::stdio::LogStream;
 /// contract: the largest output, and room for what travels beside it.
 pub(crate) const HOST_CALL_BYTES_MAX: usize = OUTPUT_BYTES_MAX + (4 << 20);
 
-/// Most resource handles (streams, pollables, requests, …) of a job.
-const HANDLES_MAX: usize = 4_096;
+/// Most resource handles (streams, pollables, requests, …) of a job; one more ends the call with an
+/// error. The host keeps up to [`HTTP_HEAD_BYTES_MAX`] behind each, so 32 MiB for a job in all.
+pub(crate) const HANDLES_MAX: usize = 1_024;
 
 /// Most random bytes that a handler gets in one call.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
-
-/// Largest set of HTTP headers, in bytes of memory.
-const HTTP_FIELDS_BYTES_MAX: usize = 32 << 10;
 
 /// Fuel per millisecond of timeout when the endpoint sets no budget. Handlers burn 4 to 16 million
 /// a millisecond, so the timeout always comes first and the figure is only counted.
@@ -61,7 +59,7 @@ impl State {
         let mut table = ResourceTable::new();
         table.set_max_capacity(HANDLES_MAX);
         let mut http = WasiHttpCtx::new();
-        http.set_field_size_limit(HTTP_FIELDS_BYTES_MAX);
+        http.set_field_size_limit(HTTP_HEAD_BYTES_MAX);
         Self {
             limiter: Limiter::new(attempt.deployment.endpoint.limits.memory_bytes_max),
             egress: JobEgress::new(egress, attempt.deployment.clone(), attempt.deadline),

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-use crate::{Compiler, MemoryRecords, Sandbox, SandboxSettings};
+use crate::{Compiler, MemoryRecords, Pool, Sandbox, SandboxSettings};
 
 /// Remembers what an attempt hands out.
 #[derive(Default)]
@@ -69,7 +69,12 @@ impl AttemptSink for RecordingSink {
 /// `$input` and `$input_len`; it has `$ok` (pointer, length), `$recurse` and `$emit` to call, and one
 /// page of memory.
 pub(crate) fn guest(body: &str) -> Vec<u8> {
-    encode(&guest_module(body), None)
+    guest_with("", body)
+}
+
+/// The same, with further fields of its module: tables, functions, a start.
+pub(crate) fn guest_with(fields: &str, body: &str) -> Vec<u8> {
+    encode(&guest_module(fields, body), None)
 }
 
 /// A handler that imports one more interface, of a package that is not ours.
@@ -77,7 +82,7 @@ pub(crate) fn guest_that_imports(package: &str, interface: &str, function: &str)
     let wit = format!("package {package}; interface {interface} {{ {function}: func(); }}");
     let (name, version) = package.split_once('@').unwrap();
     let import = format!("{name}/{interface}@{version}");
-    let module = guest_module("(call $ok (local.get $input) (local.get $input_len))").replacen(
+    let module = guest_module("", "(call $ok (local.get $input) (local.get $input_len))").replacen(
         "(module",
         &format!("(module (import \"{import}\" \"{function}\" (func))"),
         1,
@@ -85,7 +90,7 @@ pub(crate) fn guest_that_imports(package: &str, interface: &str, function: &str)
     encode(&module, Some((&wit, &import)))
 }
 
-fn guest_module(body: &str) -> String {
+fn guest_module(fields: &str, body: &str) -> String {
     format!(
         r#"(module
   (import "gristmill:handler/output@0.1.0" "emit"
@@ -110,7 +115,8 @@ fn guest_module(body: &str) -> String {
     (i32.add (i32.const 1) (call $recurse (i32.add (local.get 0) (i32.const 1)))))
   (func (export "gristmill:handler/run@0.1.0#handle")
     (param $id i32) (param $id_len i32) (param $input i32) (param $input_len i32) (result i32)
-    {body}))"#
+    {body})
+  {fields})"#
     )
 }
 
@@ -147,9 +153,19 @@ impl TestSandbox {
     }
 
     pub(crate) fn open_in(directory: Arc<TempDir>, records: Arc<MemoryRecords>) -> Self {
+        Self::open_with(directory, records, Pool::for_this_machine())
+    }
+
+    /// One that allocates memory in this way.
+    pub(crate) fn with_pool(pool: Pool) -> Self {
+        Self::open_with(Arc::new(tempfile::tempdir().unwrap()), MemoryRecords::new(), pool)
+    }
+
+    fn open_with(directory: Arc<TempDir>, records: Arc<MemoryRecords>, pool: Pool) -> Self {
         let mut settings =
             SandboxSettings::new(directory.path().to_owned(), Compiler::in_process());
         settings.running_jobs_max = 2;
+        settings.pool = pool;
         let sandbox = Sandbox::open(settings, records.clone()).unwrap();
         Self { sandbox, records, directory }
     }

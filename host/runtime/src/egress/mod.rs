@@ -18,9 +18,14 @@ use url::Url;
 
 pub(crate) use client::Egress;
 use client::without_hop_headers;
+pub(crate) use wasi_http::bound_heads;
 
 /// Largest body of a request or a response, in bytes (16 MiB). A larger one fails the request.
 pub(crate) const HTTP_BODY_BYTES_MAX: usize = 16 << 20;
+
+/// Largest head of a request, in bytes (32 KiB): method, URL and headers. A larger one is refused
+/// before it is read. In `wasi:http`, where a handler sets its parts one by one, it bounds each.
+pub(crate) const HTTP_HEAD_BYTES_MAX: usize = 32 << 10;
 
 /// Requests of one job that are open at one time, until their answers are read or dropped. More
 /// are refused: a handler that holds them all would wait for itself.
@@ -61,10 +66,11 @@ pub(crate) struct OutgoingRequest {
     pub(crate) body: Option<reqwest::Body>,
 }
 
-/// One open request's share of what the job, and the process, may have open.
+/// One open request's share of what the job, its endpoint, and the process may have open.
 #[derive(Debug)]
 pub(crate) struct Slot {
     _of_job: OwnedSemaphorePermit,
+    _of_endpoint: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }
 
@@ -100,7 +106,7 @@ impl JobEgress {
         let reach = self.reach(&request.method, &request.url)?;
         let of_job =
             self.in_flight.clone().try_acquire_owned().map_err(|_| EgressError::TooMany)?;
-        let slot = Slot { _of_job: of_job, _of_all: self.egress.slot().await };
+        let slot = self.egress.slot(&self.deployment.endpoint.id, of_job).await;
         let mut sending = self
             .egress
             .client(reach)?

@@ -1,9 +1,11 @@
 use gristmill_core::egress::AllowedHosts;
+use gristmill_core::id::EndpointId;
 use http_body_util::{BodyExt as _, Empty, Full};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use wasmtime_wasi_http::{Error, WasiHttpHooks as _};
 
+use super::client::REQUESTS_PER_ENDPOINT_MAX;
 use super::*;
 use crate::bindings::gristmill::handler::http::{Host as _, HttpError, Request, Response};
 use crate::deadline::Watch;
@@ -235,4 +237,74 @@ async fn a_job_has_a_bounded_number_of_open_requests() {
     assert!(matches!(state.egress.send(request()).await, Err(EgressError::TooMany)));
     open.clear();
     assert!(state.egress.send(request()).await.is_ok());
+}
+
+#[tokio::test]
+async fn every_way_inside_is_denied() {
+    let port = server().await;
+    // A wildcard and a name that leads inside; no address is listed.
+    let allowed = [format!("*.example.com:{port}"), format!("localhost:{port}")];
+    for host in [
+        "127.0.0.1",
+        "2130706433",
+        "0177.0.0.1",
+        "0.0.0.0",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:a9fe:a9fe]",
+        "169.254.169.254",
+        "[fd00:ec2::254]",
+        "10.0.0.1",
+        "172.16.0.1",
+        "192.168.0.1",
+        "100.64.0.1",
+        "localhost",
+        "LOCALHOST",
+        "user:password@localhost",
+        "localhost.example.com@127.0.0.1",
+    ] {
+        denied(send(&allowed, format!("http://{host}:{port}/")).await);
+    }
+}
+
+#[tokio::test]
+async fn a_request_has_a_bounded_head() {
+    let port = server().await;
+    let allowed = [format!("127.0.0.1:{port}")];
+    let url = format!("http://127.0.0.1:{port}/");
+    let many = |count: usize| (0..count).map(|n| (format!("x-{n}"), String::new())).collect();
+    let plain = || get(url.clone());
+    let fits = Request { headers: many(1_000), ..plain() };
+    assert_eq!(job(&allowed).await.send(fits).await.unwrap().status, 200);
+    for huge in [
+        // As many as the map of headers cannot hold.
+        Request { headers: many(40_000), ..plain() },
+        Request { url: format!("{url}{}", "x".repeat(HTTP_HEAD_BYTES_MAX)), ..plain() },
+        Request { method: "X".repeat(HTTP_HEAD_BYTES_MAX), ..plain() },
+    ] {
+        let refused = job(&allowed).await.send(huge).await;
+        assert!(
+            matches!(&refused, Err(HttpError::InvalidRequest(text)) if text.contains("limit: 32768")),
+            "{refused:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_has_a_share_of_all_open_requests() {
+    let egress = Egress::new();
+    let [greedy, other] = ["greedy", "other"].map(|id| EndpointId::new(id).unwrap());
+    let slot = async |endpoint: &EndpointId| {
+        let of_job = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
+        let limit = Duration::from_millis(50);
+        tokio::time::timeout(limit, egress.slot(endpoint, of_job)).await
+    };
+    let mut open = Vec::new();
+    for _ in 0..REQUESTS_PER_ENDPOINT_MAX {
+        open.push(slot(&greedy).await.unwrap());
+    }
+    assert!(slot(&greedy).await.is_err(), "the endpoint waits for itself");
+    assert!(slot(&other).await.is_ok(), "and nobody else does");
+    open.pop();
+    assert!(slot(&greedy).await.is_ok());
 }

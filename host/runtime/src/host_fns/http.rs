@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use url::Url;
 
 use crate::bindings::gristmill::handler::http::{Host, HttpError, Request, Response};
-use crate::egress::{EgressError, HTTP_BODY_BYTES_MAX, OutgoingRequest};
+use crate::egress::{EgressError, HTTP_BODY_BYTES_MAX, HTTP_HEAD_BYTES_MAX, OutgoingRequest};
 use crate::state::State;
 
 impl Host for State {
@@ -39,6 +39,12 @@ impl Host for State {
 
 fn outgoing(request: Request) -> Result<OutgoingRequest, HttpError> {
     let invalid = |what: String| HttpError::InvalidRequest(what);
+    let head_bytes = head_bytes(&request);
+    if head_bytes > HTTP_HEAD_BYTES_MAX {
+        return Err(invalid(format!(
+            "method, URL and headers have {head_bytes} bytes, limit: {HTTP_HEAD_BYTES_MAX} bytes"
+        )));
+    }
     if request.body.len() > HTTP_BODY_BYTES_MAX {
         return Err(invalid(format!(
             "the body has {} bytes, limit: {HTTP_BODY_BYTES_MAX} bytes",
@@ -60,6 +66,12 @@ fn outgoing(request: Request) -> Result<OutgoingRequest, HttpError> {
     headers.remove(http::header::CONTENT_LENGTH);
     let body = (!request.body.is_empty()).then(|| request.body.into());
     Ok(OutgoingRequest { method, url, headers, body })
+}
+
+/// The head's size on the wire, about: four bytes stand around each header.
+fn head_bytes(request: &Request) -> usize {
+    let headers = request.headers.iter().map(|(name, value)| name.len() + value.len() + 4);
+    request.method.len() + request.url.len() + headers.sum::<usize>()
 }
 
 async fn read_body(mut response: reqwest::Response) -> Result<Vec<u8>, HttpError> {

@@ -1,7 +1,8 @@
 //! `output`: what a handler hands out before it returns.
 
 use gristmill_core::limits::{
-    CHUNK_BYTES_MAX, CHUNK_METRICS_BYTES_MAX, EMIT_TOTAL_BYTES_MAX, PROGRESS_BYTES_MAX,
+    CHUNK_BYTES_MAX, CHUNK_METRICS_BYTES_MAX, EMIT_OVERHEAD_BYTES, EMIT_TOTAL_BYTES_MAX,
+    PROGRESS_BYTES_MAX,
 };
 use gristmill_core::payload::Json;
 use gristmill_core::runtime::LogLevel;
@@ -16,7 +17,7 @@ impl Host for State {
             .map_err(|error| EmitError::InvalidJson(format!("output is not JSON: {error}")))?;
         let metrics = metrics.map(parse_metrics).transpose()?;
         let bytes = (output.len() + metrics.as_ref().map_or(0, Json::len)) as u64;
-        let total = self.emitted_bytes.saturating_add(bytes);
+        let total = self.emitted_bytes.saturating_add(bytes + EMIT_OVERHEAD_BYTES);
         if total > EMIT_TOTAL_BYTES_MAX {
             return Err(EmitError::QuotaExceeded(EMIT_TOTAL_BYTES_MAX));
         }
@@ -59,4 +60,32 @@ fn parse_metrics(text: String) -> Result<Json, EmitError> {
         return Err(EmitError::InvalidJson("metrics are not a JSON object".to_owned()));
     }
     Ok(metrics)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::deadline::Watch;
+    use crate::egress::Egress;
+    use crate::testing::{Run, TestSandbox, guest};
+
+    /// A total of bytes alone would let in billions of chunks.
+    #[tokio::test]
+    async fn an_emit_counts_more_than_its_bytes() {
+        let run = Run::of(&TestSandbox::open().add(guest("unreachable")).await);
+        let attempt = run.attempt();
+        let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
+        let mut state = State::new(attempt, run.sink, watch, Egress::new());
+        state.emitted_bytes = EMIT_TOTAL_BYTES_MAX - 3 * (1 + EMIT_OVERHEAD_BYTES);
+        for _ in 0..3 {
+            assert!(state.emit("1".to_owned(), None).await.is_ok());
+        }
+        let refused = state.emit("1".to_owned(), None).await;
+        assert!(
+            matches!(refused, Err(EmitError::QuotaExceeded(EMIT_TOTAL_BYTES_MAX))),
+            "{refused:?}"
+        );
+    }
 }

@@ -1,0 +1,77 @@
+//! Attacks its host, one way for each `op`: what docs/SECURITY.md promises is tested with it.
+
+#![cfg(target_arch = "wasm32")]
+
+mod calls;
+mod http;
+mod outside;
+
+use gristmill_sdk::{Context, Error, handler};
+use serde::{Deserialize, Serialize};
+
+#[derive(Deserialize)]
+struct Input {
+    op: Op,
+    #[serde(default = "one")]
+    count: usize,
+    #[serde(default = "one")]
+    bytes: usize,
+    #[serde(default)]
+    url: String,
+}
+
+fn one() -> usize {
+    1
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Op {
+    Park,
+    Poll,
+    Handles,
+    Random,
+    Log,
+    EmptyWrites,
+    Progress,
+    Emit,
+    Heads,
+    Fields,
+    Bodies,
+    Headers,
+    Sockets,
+    Files,
+    Snoop,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Output {
+    /// How much the host took.
+    Done(usize),
+    /// What was found outside the sandbox.
+    Seen(Vec<String>),
+}
+
+fn attack(ctx: &Context, input: Input) -> Result<Output, Error> {
+    let Input { op, count, bytes, url } = input;
+    Ok(match op {
+        Op::Park => calls::park(count),
+        Op::Poll => Output::Done(calls::poll_list(count)),
+        Op::Handles => Output::Done(calls::handles(count)),
+        Op::Random => Output::Done(calls::random(bytes)),
+        Op::Log => Output::Done(calls::log(ctx, count, bytes)),
+        Op::EmptyWrites => Output::Done(calls::empty_writes(count)?),
+        Op::Progress => Output::Done(calls::progress(ctx, count, bytes)),
+        Op::Emit => Output::Done(calls::emit(ctx, count, bytes)?),
+        Op::Heads => Output::Done(http::heads(count, bytes)),
+        Op::Fields => Output::Done(http::fields(count, bytes)),
+        Op::Bodies => Output::Done(http::bodies(count)),
+        Op::Headers => Output::Done(http::headers(ctx, url, count, bytes)?),
+        Op::Sockets => Output::Seen(outside::sockets()),
+        Op::Files => Output::Seen(outside::files()),
+        Op::Snoop => Output::Seen(outside::snoop(ctx)),
+    })
+}
+
+handler!(attack);

@@ -1,0 +1,248 @@
+//! Components that no compiler would write. docs/SECURITY.md names these tests beside the attacks.
+
+use std::time::{Duration, Instant};
+
+use gristmill_core::runtime::AttemptEnd;
+
+use super::*;
+use crate::limiter::{INSTANCES_MAX, MEMORIES_MAX, TABLE_ELEMENTS_MAX, TABLES_MAX};
+use crate::testing::{Run, TestSandbox, guest, guest_with};
+
+const ECHO: &str = "(call $ok (local.get $input) (local.get $input_len))";
+
+async fn report(component: Vec<u8>) -> AttemptReport {
+    let sandbox = TestSandbox::open();
+    let run = Run::of(&sandbox.add(component).await);
+    sandbox.perform(&run).await
+}
+
+async fn error(component: Vec<u8>) -> String {
+    match report(component).await.end {
+        AttemptEnd::Failed(error) => error,
+        end => panic!("not failed: {end:?}"),
+    }
+}
+
+/// Why a component is not taken in; `None` when it is.
+async fn refusal(component: Vec<u8>) -> Option<String> {
+    match TestSandbox::open().sandbox.add_component(component.into()).await {
+        Ok(_) => None,
+        Err(AddComponentError::Rejected(reason)) => Some(reason),
+        Err(AddComponentError::Failed(error)) => panic!("the host failed: {error}"),
+    }
+}
+
+#[tokio::test]
+async fn tables_grow_to_a_sum() {
+    // Grows both, one element at a time in turn, until neither grows; traps beyond the bound.
+    let grow = format!(
+        "(local $grown i32)
+         (loop $more
+           (local.set $grown (i32.and
+             (table.grow $a (ref.null func) (i32.const 1000))
+             (table.grow $b (ref.null func) (i32.const 1000))))
+           (br_if $more (i32.ne (local.get $grown) (i32.const -1))))
+         (if (i32.gt_u (i32.add (table.size $a) (table.size $b)) (i32.const {TABLE_ELEMENTS_MAX}))
+           (then unreachable))
+         {ECHO}"
+    );
+    let end = report(guest_with("(table $a 0 funcref) (table $b 0 funcref)", &grow)).await.end;
+    assert!(matches!(end, AttemptEnd::Returned(_)), "{end:?}");
+}
+
+#[tokio::test]
+async fn memories_grow_to_a_sum() {
+    // Its own memory has a page; this one alone would fit into the limit of 256 MiB.
+    let fields = "(memory $more 0)";
+    let fits = format!("(drop (memory.grow $more (i32.const 4095))) {ECHO}");
+    let report = report(guest_with(fields, &fits)).await;
+    assert_eq!(report.usage.memory_bytes_peak, 256 << 20);
+    let body =
+        "(if (i32.eq (memory.grow $more (i32.const 4096)) (i32.const -1)) (then unreachable))
+        unreachable";
+    assert_eq!(error(guest_with(fields, body)).await, "memory limit of 256 MiB exceeded");
+}
+
+#[tokio::test]
+async fn a_start_that_breaks_down_fails_its_job() {
+    for (fields, expected) in [
+        ("(func $start unreachable) (start $start)", "handler aborted (`unreachable` executed"),
+        ("(func $start (call $start)) (start $start)", "stack overflow"),
+        ("(memory $huge 8192)", "memory limit of 256 MiB exceeded"),
+        ("(data (i32.const 65530) \"far too long\")", "handler trapped: out of bounds memory"),
+    ] {
+        let error = error(guest_with(fields, ECHO)).await;
+        assert!(error.starts_with(expected), "{fields}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_never_ends_is_stopped() {
+    let sandbox = TestSandbox::open();
+    let fields = "(func $start (loop $again (br $again))) (start $start)";
+    let mut run = Run::of(&sandbox.add(guest_with(fields, ECHO)).await);
+    run.timeout_ms = 100;
+    let started = Instant::now();
+    let report = sandbox.perform(&run).await;
+    assert!(matches!(report.end, AttemptEnd::DeadlineReached), "{:?}", report.end);
+    assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+/// One instruction that writes 256 MiB is not interrupted; a loop of them is.
+#[tokio::test(flavor = "multi_thread")]
+async fn writing_all_memory_again_and_again_is_stopped() {
+    let sandbox = TestSandbox::open();
+    let fill = "(drop (memory.grow (i32.const 4095)))
+        (loop $again
+          (memory.fill (i32.const 0) (i32.const 1) (i32.const 268435456)) (br $again))
+        unreachable";
+    let mut run = Run::of(&sandbox.add(guest(fill)).await);
+    run.timeout_ms = 200;
+    let started = Instant::now();
+    let report = sandbox.perform(&run).await;
+    assert!(matches!(report.end, AttemptEnd::DeadlineReached), "{:?}", report.end);
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn pointers_that_lie_trap() {
+    for (pointer, len) in [(-16, 100), (0, -1), (65_535, 2), (i32::MIN, i32::MIN)] {
+        let body = format!("(call $ok (i32.const {pointer}) (i32.const {len}))");
+        let error = error(guest(&body)).await;
+        assert!(!error.contains("the host failed"), "{error}");
+    }
+    // A result record at the end of memory, and one that is not aligned.
+    for at in ["65534", "1025", "-4"] {
+        let error = error(guest(&format!("(i32.const {at})"))).await;
+        assert!(error.starts_with("handler failed in a host call: "), "{error}");
+    }
+}
+
+/// Fills slots of the pool with a pattern, then looks for anything in what other jobs get there.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_job_leaves_is_never_seen_again() {
+    const PAGES: u32 = 512;
+    let grow = format!("(drop (memory.grow (i32.const {PAGES})))");
+    let from = 65_536;
+    let bytes = PAGES * 65_536;
+    let fill = format!(
+        "{grow} (memory.fill (i32.const {from}) (i32.const 0xa5) (i32.const {bytes})) {ECHO}"
+    );
+    let scan = format!(
+        "(local $at i32) {grow} (local.set $at (i32.const {from}))
+         (loop $next
+           (if (i64.ne (i64.load (local.get $at)) (i64.const 0)) (then unreachable))
+           (local.set $at (i32.add (local.get $at) (i32.const 8)))
+           (br_if $next (i32.lt_u (local.get $at) (i32.add (i32.const {from}) (i32.const {bytes})))))
+         {ECHO}"
+    );
+    let copied = Pool::Slots { resident_bytes: 2 << 20, scans: false };
+    for pool in [Pool::for_this_machine(), copied, Pool::OnDemand] {
+        let sandbox = TestSandbox::with_pool(pool);
+        let (fill, scan) = (sandbox.run(&fill).await, sandbox.run(&scan).await);
+        let returned = |report: AttemptReport| {
+            assert!(matches!(report.end, AttemptEnd::Returned(_)), "{pool}: {:?}", report.end);
+        };
+        for _ in 0..4 {
+            let both = tokio::join!(sandbox.perform(&fill), sandbox.perform(&fill));
+            returned(both.0);
+            returned(both.1);
+            let both = tokio::join!(sandbox.perform(&scan), sandbox.perform(&scan));
+            returned(both.0);
+            returned(both.1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_functions_are_a_component_like_any_other() {
+    let functions: String =
+        (0..10_000).map(|n| format!("(func (result i32) (i32.const {n}))")).collect();
+    let end = report(guest_with(&functions, ECHO)).await.end;
+    assert!(matches!(end, AttemptEnd::Returned(_)), "{end:?}");
+}
+
+/// A handler with so many more core instances, in a component inside it.
+fn with_core_instances(count: u32) -> Vec<u8> {
+    /// A component's first bytes, and a section with an empty one. It stands for the one component
+    /// that the handler has already, so that the indices in what follows are right.
+    const SKIPPED_BYTES: usize = 8 + 10;
+    let instances = "(core instance (instantiate $m))".repeat(count as usize);
+    let text = format!(
+        "(component (component) (component $c (core module $m) {instances}) \
+         (instance (instantiate $c)))"
+    );
+    let bytes = wat::parse_str(text).unwrap();
+    [guest(ECHO), bytes[SKIPPED_BYTES..].to_vec()].concat()
+}
+
+#[tokio::test]
+async fn too_many_parts_are_refused_at_the_door() {
+    let many = |count: u32, part: &str| part.repeat(count as usize);
+    // The handler has a memory of its own, and wit-component adds a table.
+    let memories = guest_with(&many(MEMORIES_MAX, "(memory 0)"), ECHO);
+    let tables = guest_with(&many(TABLES_MAX + 1, "(table 0 funcref)"), ECHO);
+    let globals = guest_with(&many(700_000, "(global i32 (i32.const 0))"), ECHO);
+    let exports: String =
+        (0..300).map(|n| format!("(export \"e{n}\" (instance $i))")).collect::<Vec<_>>().concat();
+    let long = format!("(export \"{}\" (instance $i))", "x".repeat(300));
+    let text = |fields: &str| wat::parse_str(format!("(component {fields})")).unwrap();
+    assert_eq!(refusal(with_core_instances(1)).await, None);
+    for (component, expected) in [
+        (memories, "component needs 5 memories, limit: 4"),
+        (tables, "component needs 10 tables, limit: 8"),
+        (with_core_instances(INSTANCES_MAX), "component does not fit into a sandbox: "),
+        (globals, "component does not fit into a sandbox: "),
+        (text(&format!("(instance $i) {exports}")), "component needs 300 exports, limit: 256"),
+        (
+            text(&format!("(instance $i) {long}")),
+            "not a valid component: a name of its exports has 300 bytes, limit: 256 bytes",
+        ),
+    ] {
+        let reason = refusal(component).await.unwrap();
+        assert!(reason.starts_with(expected), "{reason}");
+    }
+}
+
+/// Cuts a component and flips bits of it. Each result is refused with a sentence, or is a
+/// component: then its job ends in order.
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_components_harm_nobody() {
+    let whole = guest(ECHO);
+    let mut damaged: Vec<_> =
+        (0..whole.len()).step_by(41).map(|len| whole[..len].to_vec()).collect();
+    // A fixed sequence (the constants of a linear congruential generator), so that a failure repeats.
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    for _ in 0..300 {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mut flipped = whole.clone();
+        let at = usize::try_from(random >> 33).unwrap() % flipped.len();
+        flipped[at] ^= 1 << (random >> 30 & 7);
+        damaged.push(flipped);
+    }
+    let sandbox = TestSandbox::open();
+    let (mut refused, mut ran) = (0, 0);
+    for bytes in damaged {
+        match sandbox.sandbox.add_component(bytes.into()).await {
+            Err(AddComponentError::Rejected(reason)) => {
+                assert!(!reason.contains('\n') && reason.len() < 2_000, "{reason}");
+                refused += 1;
+            }
+            Err(AddComponentError::Failed(error)) => panic!("the host failed: {error}"),
+            Ok(component) => {
+                sandbox.records.put(component.clone());
+                let mut run = Run::of(&component);
+                run.timeout_ms = 1_000;
+                if let AttemptEnd::Failed(error) = sandbox.perform(&run).await.end {
+                    assert!(!error.contains("the host failed"), "{error}");
+                }
+                ran += 1;
+            }
+        }
+    }
+    println!("{refused} damaged components were refused, {ran} ran");
+    assert!(refused > 100 && ran > 10, "{refused} {ran}");
+    let sound = Run::of(&sandbox.add(whole).await);
+    assert!(matches!(sandbox.perform(&sound).await.end, AttemptEnd::Returned(_)));
+}
