@@ -1,7 +1,6 @@
 //! Streams far larger than the host's memory should ever be: the handler waits for the disk, readers
 //! come at their own pace, and neither costs the host more than its buffers.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use gristmill_tests::{Client, TestHost, eventually, guests};
@@ -12,13 +11,6 @@ use tokio::net::TcpStream;
 /// What the buffers and caches may add up to: 64 MiB on their way to the disk, 96 MiB of caches,
 /// SQLite's 64 MiB, some answers of 8 MiB, and what the allocator keeps.
 const HOST_BYTES_MAX: u64 = 600 << 20;
-
-/// The most memory that the process has had.
-fn peak_memory(host: &TestHost) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", host.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-}
 
 /// Reads the whole stream page by page. Answers with the number of chunks and of the letters `x` in
 /// them.
@@ -66,7 +58,7 @@ async fn a_gigabyte_passes_through_a_bounded_host() {
     );
     assert_eq!(drained, (CHUNKS, CHUNKS * BYTES));
     assert_eq!(replayed, (CHUNKS, CHUNKS * BYTES));
-    let peak = peak_memory(&host);
+    let peak = host.peak_memory();
     println!("1 GiB read twice in {:.1?}; peak memory {} MiB", started.elapsed(), peak >> 20);
     assert!(peak < HOST_BYTES_MAX, "{} MiB", peak >> 20);
     let mut first = [0; 15];
@@ -110,7 +102,7 @@ async fn a_hundred_thousand_chunks_arrive_in_order_with_and_without_a_reader() {
     futures::future::join_all(readers).await;
     println!("and read four times after {:.1?}", started.elapsed());
     assert_eq!(done["output"].as_array().map(Vec::len), Some(100_000));
-    assert!(peak_memory(&host) < HOST_BYTES_MAX, "{} MiB", peak_memory(&host) >> 20);
+    assert!(host.peak_memory() < HOST_BYTES_MAX, "{} MiB", host.peak_memory() >> 20);
 }
 
 #[tokio::test(flavor = "multi_thread")]

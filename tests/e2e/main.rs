@@ -17,6 +17,7 @@ mod deploy;
 mod durability;
 mod errors;
 mod health;
+mod hostile_uploads;
 mod isolation;
 mod lifecycle;
 mod openapi;

@@ -129,6 +129,20 @@ impl TestHost {
         self.process.pid()
     }
 
+    /// The most memory that its process has had, in bytes, since its start or since
+    /// [`TestHost::forget_peak_memory`].
+    pub fn peak_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    /// Begins a new peak.
+    pub fn forget_peak_memory(&self) {
+        const PEAK_ONLY: &str = "5";
+        fs::write(format!("/proc/{}/clear_refs", self.pid()), PEAK_ONLY).unwrap();
+    }
+
     /// Where it listens.
     pub fn url(&self) -> &str {
         self.ready()["url"].as_str().unwrap().trim_end_matches('/')

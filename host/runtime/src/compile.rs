@@ -174,7 +174,9 @@ async fn read_pipe(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> std::io::
 fn without_report(status: ExitStatus, stderr: &[u8]) -> CompileError {
     const SIGXCPU: i32 = 24;
     let stderr = String::from_utf8_lossy(stderr);
-    let last_line = stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message");
+    // Rust's advice on how to get a backtrace is no reason.
+    let is_reason = |line: &&str| !line.trim().is_empty() && !line.starts_with("note: ");
+    let last_line = stderr.lines().rfind(is_reason).unwrap_or("no message");
     let reason = match status.signal() {
         Some(SIGXCPU) => format!("it took more than {CPU_SECONDS_MAX} seconds of processor time"),
         Some(signal) => {
