@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::{Result, Store, StoreContextMut, UpdateDeadline};
 
 use crate::state::State;
+use crate::turn::next_turn;
 
 /// Why an attempt is ended from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +84,7 @@ pub(crate) fn watch_epochs(store: &mut Store<State>) {
         }
         // Not the engine's own yield: it would wake the task at once, and tokio would poll it
         // again before its timers and its other tasks.
-        Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(next_turn())))
     });
 }
 

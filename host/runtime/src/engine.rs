@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -28,8 +28,9 @@ use crate::state::State;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// How often a running handler looks at its deadline and lets others run.
-const EPOCH_TICK: Duration = Duration::from_millis(10);
+/// How often a running handler looks at its deadline and lets others run. When handlers compute on
+/// every core, each step of another job waits up to this long.
+const EPOCH_TICK: Duration = Duration::from_millis(2);
 
 /// Stack of a handler, in bytes (1 MiB). Beyond it the handler fails with a stack overflow.
 pub(crate) const STACK_BYTES_MAX: usize = MIB;
@@ -245,6 +246,11 @@ impl Engines {
         Ok(cell.get_or_init(|| built).clone())
     }
 
+    /// Moves the epochs on until the answer is dropped: for as long as a handler runs.
+    pub(crate) fn ticking(&self) -> Ticking {
+        Ticking::new(&self.ticker)
+    }
+
     /// How memory is allocated.
     pub(crate) fn pool(&self) -> Pool {
         self.fuel.get().map_or(Pool::OnDemand, |built| built.pool)
@@ -274,7 +280,8 @@ impl fmt::Debug for Engines {
     }
 }
 
-/// One thread that moves the epochs of all engines on, every [`EPOCH_TICK`]. Joined on drop.
+/// One thread that moves the epochs of all engines on, every [`EPOCH_TICK`] while a handler runs;
+/// else it sleeps. Joined on drop.
 struct Ticker {
     shared: Arc<TickerShared>,
     thread: Option<JoinHandle<()>>,
@@ -282,6 +289,7 @@ struct Ticker {
 
 struct TickerShared {
     is_stopped: AtomicBool,
+    running: AtomicUsize,
     engines: Mutex<Vec<EngineWeak>>,
 }
 
@@ -289,6 +297,7 @@ impl Ticker {
     fn start() -> std::io::Result<Self> {
         let shared = Arc::new(TickerShared {
             is_stopped: AtomicBool::new(false),
+            running: AtomicUsize::new(0),
             engines: Mutex::new(Vec::new()),
         });
         let for_thread = shared.clone();
@@ -301,11 +310,22 @@ impl Ticker {
     fn add(&self, engine: EngineWeak) {
         self.shared.engines.lock().push(engine);
     }
+
+    fn wake(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
 }
 
 impl TickerShared {
     fn run(&self) {
-        while !self.is_stopped.load(Ordering::Relaxed) {
+        while !self.is_stopped.load(Ordering::SeqCst) {
+            if self.running.load(Ordering::SeqCst) == 0 {
+                // A wake-up since the line above ends it at once.
+                std::thread::park();
+                continue;
+            }
             std::thread::sleep(EPOCH_TICK);
             for engine in self.engines.lock().iter().filter_map(EngineWeak::upgrade) {
                 engine.increment_epoch();
@@ -316,11 +336,30 @@ impl TickerShared {
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        self.shared.is_stopped.store(true, Ordering::Relaxed);
+        self.shared.is_stopped.store(true, Ordering::SeqCst);
+        self.wake();
         if let Some(thread) = self.thread.take() {
             // It cannot panic; if it did, there is nobody left to tell.
             let _ = thread.join();
         }
+    }
+}
+
+/// A handler that runs, as the ticker sees it.
+pub(crate) struct Ticking(Arc<TickerShared>);
+
+impl Ticking {
+    fn new(ticker: &Ticker) -> Self {
+        if ticker.shared.running.fetch_add(1, Ordering::SeqCst) == 0 {
+            ticker.wake();
+        }
+        Self(ticker.shared.clone())
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

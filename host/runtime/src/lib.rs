@@ -27,6 +27,7 @@ mod sandbox;
 mod split;
 mod state;
 mod stdio;
+mod turn;
 
 pub use compile::Compiler;
 pub use engine::Pool;

@@ -175,6 +175,7 @@ impl Runtime for Sandbox {
         };
         let job = attempt.job;
         let state = State::new(attempt, sink, watch, self.egress.clone());
+        let _ticking = self.artifacts.engines().ticking();
         let attempted = AssertUnwindSafe(attempt::run(loaded, state)).catch_unwind().await;
         // The store is gone: the pool has room for the next.
         drop(place);
