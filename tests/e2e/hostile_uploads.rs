@@ -1,4 +1,4 @@
-//! Uploads made to hurt whoever compiles them.
+//! Uploads made to hurt whoever compiles them. docs/SECURITY.md names these tests beside the attacks.
 
 use std::fs;
 use std::path::PathBuf;

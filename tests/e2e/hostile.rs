@@ -1,0 +1,149 @@
+//! Attacks beside an innocent endpoint, and handlers that look for what other jobs left.
+//! docs/SECURITY.md names these tests beside the attacks, and how to print the table of the first.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use gristmill_tests::{Client, TestHost, guests, percentile, shared_host};
+use serde_json::{Value, json};
+
+/// Jobs of one attack that run at one time.
+const ATTACKERS: usize = 4;
+
+/// What an attacking handler may have in its memories.
+const MEMORY_MIB: u64 = 64;
+
+/// Calls of the innocent endpoint beside each attack, and the pause after each of them.
+const CALLS: usize = 200;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What the host's own buffers and caches may add up to, and the attackers' memories.
+const HOST_BYTES_MAX: u64 = (600 + ATTACKERS as u64 * MEMORY_MIB) << 20;
+
+/// Sends the same job again whenever it has ended, until the attack is over; then cancels it.
+async fn attack(client: &Client, endpoint: &str, input: &Value, is_over: &AtomicBool) {
+    loop {
+        let job = client.submit(endpoint, input.clone()).await;
+        loop {
+            if is_over.load(Ordering::Relaxed) {
+                client.cancel(endpoint, &job).await.ok();
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let document = client.status(endpoint, &job).await.ok();
+            if !matches!(document["status"].as_str(), Some("IN_QUEUE" | "IN_PROGRESS")) {
+                break;
+            }
+        }
+    }
+}
+
+/// How long each call of the innocent endpoint takes.
+async fn innocent_calls(client: &Client, endpoint: &str) -> Vec<Duration> {
+    let mut took = vec![];
+    for call in 0..CALLS {
+        let started = Instant::now();
+        let answer = client.run_sync(endpoint, "", json!({ "call": call })).await.ok();
+        took.push(started.elapsed());
+        assert_eq!(answer["output"], json!({ "call": call }), "{answer}");
+        tokio::time::sleep(PAUSE).await;
+    }
+    took
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_innocent_endpoint_stays_quick_beside_each_attack() {
+    let host = TestHost::start();
+    let client = host.client();
+    let innocent = host.deploy(&guests::echo(), "innocent", json!({ "workersMin": 1 })).await;
+    let settings = |metering: &str| json!({ "workersMax": ATTACKERS, "memoryMib": MEMORY_MIB, "metering": metering });
+    let playground = host.deploy(&guests::playground(), "playground", settings("fuel")).await;
+    let unmetered = host.deploy(&guests::playground(), "unmetered", settings("epoch")).await;
+    let hostile = host.deploy(&guests::hostile(), "hostile", settings("fuel")).await;
+    let [playground, unmetered, hostile] = [&playground, &unmetered, &hostile];
+    let attacks = [
+        (playground, json!({ "op": "echo" })),
+        (playground, json!({ "op": "spin" })),
+        (unmetered, json!({ "op": "spin" })),
+        (playground, json!({ "op": "sleep_forever" })),
+        (playground, json!({ "op": "alloc", "mib": 80 })),
+        (playground, json!({ "op": "recurse" })),
+        (playground, json!({ "op": "trap" })),
+        (playground, json!({ "op": "stdout", "bytes": 64 << 20 })),
+        (playground, json!({ "op": "output", "bytes": 20_000_000 })),
+        (playground, json!({ "op": "fetch", "url": "http://169.254.169.254/" })),
+        (hostile, json!({ "op": "park", "count": 500 })),
+        (hostile, json!({ "op": "poll", "count": 8_000_000 })),
+        (hostile, json!({ "op": "handles", "count": 2_000 })),
+        (hostile, json!({ "op": "random", "bytes": 1 << 30 })),
+        (hostile, json!({ "op": "log", "count": 10_000_000, "bytes": 20 })),
+        (hostile, json!({ "op": "empty_writes", "count": 100_000_000 })),
+        (hostile, json!({ "op": "progress", "count": 10_000_000, "bytes": 1_000 })),
+        (hostile, json!({ "op": "emit", "count": 10_000_000, "bytes": 1 })),
+        (hostile, json!({ "op": "emit", "count": 1_000, "bytes": 20 << 20 })),
+        (hostile, json!({ "op": "heads", "count": 1_000, "bytes": 16 << 20 })),
+        (hostile, json!({ "op": "fields", "count": 1_000, "bytes": 30_000 })),
+        (hostile, json!({ "op": "bodies", "count": 1_000 })),
+    ];
+    innocent_calls(&client, &innocent).await;
+    // What is compiled for the first job of its kind is compiled before the attacks.
+    client.finish(unmetered, json!({ "op": "echo" })).await;
+    println!("| Attack | p50 ms | p99 ms | peak MiB |\n|---|---|---|---|");
+    for (endpoint, input) in attacks {
+        host.forget_peak_memory();
+        let is_over = AtomicBool::new(false);
+        let attackers = (0..ATTACKERS).map(|_| attack(&client, endpoint, &input, &is_over));
+        let innocent_calls = async {
+            let took = innocent_calls(&client, &innocent).await;
+            is_over.store(true, Ordering::Relaxed);
+            took
+        };
+        let (_, mut took) = tokio::join!(futures::future::join_all(attackers), innocent_calls);
+        let [p50, p99] = [50, 99].map(|percent| percentile(&mut took, percent));
+        let peak = host.peak_memory();
+        let name = input.as_object().unwrap().iter().map(|(name, value)| format!("{name}={value}"));
+        let name = name.collect::<Vec<_>>().join(" ");
+        println!(
+            "| {endpoint}: {name} | {:.1} | {:.1} | {} |",
+            p50.as_secs_f64() * 1e3,
+            p99.as_secs_f64() * 1e3,
+            peak >> 20
+        );
+        assert!(p99 < Duration::from_secs(2), "{name}: {p99:?}");
+        assert!(peak < HOST_BYTES_MAX, "{name}: {} MiB", peak >> 20);
+    }
+    assert!(!host.log().contains("panicked"), "no attack reached a mistake of the host");
+}
+
+/// What one endpoint's jobs have been given is nowhere to be found in those of another.
+#[tokio::test]
+async fn a_job_finds_nothing_of_others() {
+    let host = shared_host();
+    let secret = "the-secret-of-the-neighbour";
+    let rich = json!({ "env": { "TOKEN": secret }, "dockerStartCmd": [secret], "workersMax": 1 });
+    let rich = host.deploy(&guests::hostile(), "hostile-rich", rich).await;
+    let poor = host.deploy(&guests::hostile(), "hostile-poor", json!({ "workersMax": 1 })).await;
+    let snoop = json!({ "op": "snoop" });
+    let s3 = json!({
+        "accessId": "id", "accessSecret": secret, "bucketName": "b", "endpointUrl": "https://s3.example"
+    });
+    for _ in 0..3 {
+        let body = json!({ "input": snoop, "s3Config": s3 });
+        let seen = host.client.post(&host.client.path(&rich, "runsync"), &body).await.ok();
+        let expected = json!({ "seen": [format!("TOKEN={secret}"), secret, secret] });
+        assert_eq!(seen["output"], expected, "{seen}");
+        // The next job of the same endpoint has its environment, and not the other job's credentials.
+        let seen = host.client.finish(&rich, snoop.clone()).await;
+        assert_eq!(
+            seen["output"],
+            json!({ "seen": [format!("TOKEN={secret}"), secret] }),
+            "{seen}"
+        );
+        let seen = host.client.finish(&poor, snoop.clone()).await;
+        assert_eq!(seen["output"], json!({ "seen": [] }), "{seen}");
+    }
+    for op in ["files", "sockets"] {
+        let seen = host.client.finish(&poor, json!({ "op": op })).await;
+        assert_eq!(seen["output"], json!({ "seen": [] }), "{op}: {seen}");
+    }
+}
