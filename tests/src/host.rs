@@ -39,6 +39,8 @@ pub struct TestHost {
     folder: TempDir,
     arguments: Vec<String>,
     admin_key: String,
+    /// Who signs its certificates, as PEM, when it serves HTTPS.
+    authority: Option<Vec<u8>>,
     uploaded: Mutex<HashSet<PathBuf>>,
 }
 
@@ -55,7 +57,16 @@ impl TestHost {
         let arguments: Vec<_> = arguments.iter().map(|text| text.as_ref().to_owned()).collect();
         let process = HostProcess::start(&[], &data, &log, &arguments);
         let admin_key = fs::read_to_string(data.join("admin.key")).unwrap().trim().to_owned();
-        Self { process, folder, arguments, admin_key, uploaded: Mutex::default() }
+        let uploaded = Mutex::default();
+        Self { process, folder, arguments, admin_key, authority: None, uploaded }
+    }
+
+    /// Starts one that serves HTTPS with a certificate that `authority` (PEM) has signed.
+    pub fn start_with_tls(authority: &str, cert: &Path, key: &Path, more: &[&str]) -> Self {
+        let files = ["--tls-cert", cert.to_str().unwrap(), "--tls-key", key.to_str().unwrap()];
+        let mut host = Self::start_with(&[&files, more].concat());
+        host.authority = Some(authority.as_bytes().to_vec());
+        host
     }
 
     /// Starts one whose clock stands still until [`TestHost::advance`] moves it, with further
@@ -181,7 +192,11 @@ impl TestHost {
 
     /// A client with the admin key.
     pub fn client(&self) -> Client {
-        Client::new(self.url(), &self.admin_key)
+        let client = Client::new(self.url(), &self.admin_key);
+        match &self.authority {
+            Some(authority) => client.trusting(authority),
+            None => client,
+        }
     }
 
     /// Uploads a component as `reference`.

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use clap::Args;
 use url::Url;
 
@@ -28,6 +27,10 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "KEY", env = "GRISTMILL_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
 
+    /// A file with the certificates, as PEM, of the authorities to trust instead of the system's.
+    #[arg(long, value_name = "FILE", env = "GRISTMILL_CA_CERT", hide_env_values = true)]
+    ca_cert: Option<PathBuf>,
+
     /// The host's data directory. Without a key, and for a host on this machine only, the
     /// admin.key in it is used.
     #[arg(
@@ -44,7 +47,7 @@ impl ConnectionArgs {
     /// A client with the key that there is.
     ///
     /// # Errors
-    /// When the key has characters that no key has.
+    /// When the key has characters that no key has, or the file of certificates cannot be used.
     pub(crate) fn client(self) -> anyhow::Result<Client> {
         let given = self.api_key.filter(|key| !key.is_empty());
         let key = match given {
@@ -53,7 +56,8 @@ impl ConnectionArgs {
             None if client::is_loopback(&self.url) => read_admin_key(&self.data_dir),
             None => None,
         };
-        Client::new(self.url, key.as_deref().map(str::trim)).context("cannot use the API key")
+        let trusted = self.ca_cert.as_deref().map(client::Trusted::read).transpose()?;
+        Client::new(self.url, key.as_deref().map(str::trim), trusted)
     }
 }
 
@@ -73,6 +77,7 @@ mod tests {
             url: url.parse().unwrap(),
             api_key: api_key.map(str::to_owned),
             data_dir: data_dir.to_owned(),
+            ca_cert: None,
         };
         args.client().unwrap().has_key()
     }

@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_report_has_every_url() {
-        let client = Client::new("http://h:1".parse().unwrap(), None).unwrap();
+        let client = Client::new("http://h:1".parse().unwrap(), None, None).unwrap();
         let upload = Upload {
             image: "echo:latest".into(),
             sha256: "ab".repeat(32),

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
 use super::parse;
+use crate::serve::{ConnectionLimits, TlsFiles};
 
 /// How much of the journal waits for the database. The least is four segments that have room for the
 /// usual batch.
@@ -26,6 +27,13 @@ const RUNNING_JOBS: Bounds = Bounds { min: 1, default: 256, max: 4_096 };
 
 /// Seconds for which a drain waits for running jobs.
 const DRAIN_TIMEOUT_S: Bounds = Bounds { min: 0, default: 30, max: 3_600 };
+
+/// Connections at one time. Each is an open file.
+const CONNECTIONS: Bounds = Bounds { min: 1, default: 20_000, max: 1_000_000 };
+
+/// Seconds for which a connection may be without a call. The default is more than what proxies keep
+/// theirs for, so that they do not send a call on one that is being closed.
+const IDLE_TIMEOUT_S: Bounds = Bounds { min: 1, default: 75, max: 3_600 };
 
 /// Run the host.
 ///
@@ -50,6 +58,45 @@ pub struct ServeArgs {
     /// A TOML file with any of these options, without the leading dashes.
     #[arg(long, value_name = "FILE", env = "GRISTMILL_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
+
+    /// The certificate to serve HTTPS with, followed by those between it and its root, as PEM. Read
+    /// again when the file changes, and on SIGHUP.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "GRISTMILL_TLS_CERT",
+        hide_env_values = true,
+        requires = "tls_key"
+    )]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate, as PEM.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "GRISTMILL_TLS_KEY",
+        hide_env_values = true,
+        requires = "tls_cert"
+    )]
+    pub tls_key: Option<PathBuf>,
+
+    /// Connections at one time; more wait until one of them is closed [default: 20000].
+    #[arg(
+        long,
+        value_name = "N",
+        env = "GRISTMILL_MAX_CONNECTIONS", hide_env_values = true,
+        value_parser = parse::bounded::<u32>(CONNECTIONS)
+    )]
+    pub max_connections: Option<u32>,
+
+    /// How long a connection may be without a call before it is closed, in seconds [default: 75].
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        env = "GRISTMILL_IDLE_TIMEOUT", hide_env_values = true,
+        value_parser = parse::bounded::<u64>(IDLE_TIMEOUT_S)
+    )]
+    pub idle_timeout: Option<u64>,
 
     /// Print the ready line and the log as JSON.
     #[arg(
@@ -139,6 +186,10 @@ struct ConfigFile {
     listen: Option<SocketAddr>,
     data_dir: Option<PathBuf>,
     secrets_key: Option<PathBuf>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    max_connections: Option<u32>,
+    idle_timeout: Option<u64>,
     json: Option<bool>,
     lenient_policy: Option<bool>,
     log: Option<String>,
@@ -161,6 +212,10 @@ pub struct ServeSettings {
     pub data_dir: PathBuf,
     /// Where the key of stored secrets is, unless it is in the data directory.
     pub secrets_key: Option<PathBuf>,
+    /// What HTTPS is served with; without it, HTTP.
+    pub tls: Option<TlsFiles>,
+    /// The bounds of connections.
+    pub connections: ConnectionLimits,
     /// Bytes of the journal that may wait for the database.
     pub journal_bytes: u64,
     /// Whether the ready line and the log are JSON.
@@ -198,6 +253,10 @@ impl ServeArgs {
         Ok(self.over(file))
     }
 
+    fn tls_files(&self) -> Option<TlsFiles> {
+        Some(TlsFiles { cert: self.tls_cert.clone()?, key: self.tls_key.clone()? })
+    }
+
     fn over(&self, file: ConfigFile) -> ServeSettings {
         let is_lenient = self.lenient_policy.or(file.lenient_policy).unwrap_or(false);
         let running_jobs_max = self.max_running_jobs.or(file.max_running_jobs);
@@ -213,6 +272,18 @@ impl ServeArgs {
                 .or(file.data_dir)
                 .unwrap_or_else(|| PathBuf::from("./gristmill-data")),
             secrets_key: self.secrets_key.clone().or(file.secrets_key),
+            tls: self
+                .tls_files()
+                .or_else(|| Some(TlsFiles { cert: file.tls_cert?, key: file.tls_key? })),
+            connections: ConnectionLimits {
+                connections_max: self
+                    .max_connections
+                    .or(file.max_connections)
+                    .unwrap_or_else(|| u32::try_from(CONNECTIONS.default).unwrap_or(u32::MAX)),
+                idle_wait: Duration::from_secs(
+                    self.idle_timeout.or(file.idle_timeout).unwrap_or(IDLE_TIMEOUT_S.default),
+                ),
+            },
             journal_bytes: self.journal_mib.or(file.journal_mib).unwrap_or(JOURNAL_MIB.default)
                 << 20,
             is_json: self.json.or(file.json).unwrap_or(false),
@@ -244,6 +315,8 @@ impl ConfigFile {
     /// The checks that the command line makes of flags.
     fn check(&self) -> anyhow::Result<()> {
         let numbers = [
+            ("max-connections", self.max_connections.map(u64::from), CONNECTIONS),
+            ("idle-timeout", self.idle_timeout, IDLE_TIMEOUT_S),
             ("max-running-jobs", self.max_running_jobs.map(u64::from), RUNNING_JOBS),
             ("journal-mib", self.journal_mib, JOURNAL_MIB),
             ("drain-timeout", self.drain_timeout, DRAIN_TIMEOUT_S),
@@ -256,6 +329,10 @@ impl ConfigFile {
                 bounds.max
             );
         }
+        ensure!(
+            self.tls_cert.is_some() == self.tls_key.is_some(),
+            "tls-cert and tls-key go together"
+        );
         if let Some(filter) = &self.log {
             log_filter(filter).map_err(|error| anyhow::anyhow!("log: {error}"))?;
         }
@@ -293,6 +370,8 @@ mod tests {
         assert_eq!(settings.strictness, Strictness::Refuse);
         assert_eq!(settings.journal_bytes, 1 << 30);
         assert_eq!((settings.running_jobs_max, settings.drain_timeout.as_secs()), (256, 30));
+        let ConnectionLimits { connections_max, idle_wait } = settings.connections;
+        assert_eq!((connections_max, idle_wait.as_secs(), settings.tls), (20_000, 75, None));
     }
 
     #[test]
@@ -330,6 +409,8 @@ mod tests {
         assert_eq!(complaint("max-running-jobs = 0"), "max-running-jobs must be 1 to 4096");
         assert_eq!(complaint("journal-mib = 1"), "journal-mib must be 16 to 65536");
         assert_eq!(complaint("drain-timeout = 3601"), "drain-timeout must be 0 to 3600");
+        assert_eq!(complaint("idle-timeout = 0"), "idle-timeout must be 1 to 3600");
+        assert_eq!(complaint("tls-cert = \"a\""), "tls-cert and tls-key go together");
         assert!(complaint("lissten = \"x\"").contains("unknown field `lissten`"));
         assert!(complaint("log = \"a=loud\"").starts_with("log: "));
         let args = ServeArgs { config: Some("/no/such/file".into()), ..ServeArgs::default() };

@@ -75,7 +75,10 @@ impl ClientError {
             return Self::Unreachable(if is_refused {
                 format!("no Gristmill host answers at {base}; start one with `gristmill serve`")
             } else {
-                format!("cannot connect to {base}: {}", innermost(&error))
+                let reason = innermost(&error);
+                let is_untrusted = reason.contains("UnknownIssuer");
+                let hint = if is_untrusted { "; name its authority with --ca-cert" } else { "" };
+                format!("cannot connect to {base}: {reason}{hint}")
             });
         }
         if error.is_timeout() {
@@ -160,7 +163,7 @@ mod tests {
         // A port that was free a moment ago.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let url = format!("http://127.0.0.1:{port}").parse().unwrap();
-        let client = crate::client::Client::new(url, None).unwrap();
+        let client = crate::client::Client::new(url, None, None).unwrap();
         let error = client.keys().await.unwrap_err();
         let expected = format!(
             "no Gristmill host answers at http://127.0.0.1:{port}; start one with `gristmill serve`"

@@ -13,12 +13,14 @@ mod management;
 mod queue;
 
 use std::fmt;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
-use reqwest::{Method, RequestBuilder, Response, redirect};
+use reqwest::{Certificate, Method, RequestBuilder, Response, redirect};
 use serde::Deserialize;
 use url::{Host, Url};
 
@@ -40,6 +42,24 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long an ordinary call may take.
 const CALL_TIME_MAX: Duration = Duration::from_secs(60);
 
+/// The authorities whose certificates a client trusts.
+pub(crate) struct Trusted(Vec<Certificate>);
+
+impl Trusted {
+    /// Those in a PEM file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or holds no certificate.
+    pub(crate) fn read(file: &Path) -> anyhow::Result<Self> {
+        let name = file.display();
+        let pem = fs::read(file).with_context(|| format!("cannot read {name}"))?;
+        let found = Certificate::from_pem_bundle(&pem);
+        let found = found.with_context(|| format!("{name} is not PEM"))?;
+        ensure!(!found.is_empty(), "{name} holds no certificate");
+        Ok(Self(found))
+    }
+}
+
 /// A host, and the key to it.
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -55,11 +75,16 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client of the host at `base`, which sends `key` with every call.
+    /// A client of the host at `base`, which sends `key` with every call. Without `trusted` the
+    /// system says which certificates are.
     ///
     /// # Errors
     /// When the key cannot stand in a header, or TLS cannot be set up.
-    pub(crate) fn new(base: Url, key: Option<&str>) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        base: Url,
+        key: Option<&str>,
+        trusted: Option<Trusted>,
+    ) -> anyhow::Result<Self> {
         let authorization = key
             .map(|key| {
                 let mut value = HeaderValue::from_str(&format!("Bearer {key}"))?;
@@ -67,13 +92,17 @@ impl Client {
                 anyhow::Ok(value)
             })
             .transpose()
-            .context("the API key has characters that no key has")?;
+            .context("cannot use the API key: it has characters that no key has")?;
         let builder = reqwest::Client::builder()
             .user_agent(concat!("gristmill/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIME_MAX)
             .redirect(redirect::Policy::none());
         // No proxy leads back to this machine.
         let builder = if is_loopback(&base) { builder.no_proxy() } else { builder };
+        let builder = match trusted {
+            Some(Trusted(authorities)) => builder.tls_certs_only(authorities),
+            None => builder,
+        };
         let http = builder.build().context("cannot set up HTTP")?;
         Ok(Self { http, base, authorization })
     }
@@ -175,7 +204,7 @@ mod tests {
     use super::*;
 
     fn client(base: &str) -> Client {
-        Client::new(base.parse().unwrap(), None).unwrap()
+        Client::new(base.parse().unwrap(), None, None).unwrap()
     }
 
     #[test]
@@ -207,9 +236,9 @@ mod tests {
 
     #[test]
     fn the_key_is_not_in_debug_output() {
-        let client = Client::new("http://h".parse().unwrap(), Some("gm_a_secret")).unwrap();
+        let client = Client::new("http://h".parse().unwrap(), Some("gm_a_secret"), None).unwrap();
         assert!(client.has_key());
         assert!(!format!("{client:?}").contains("secret"));
-        assert!(Client::new("http://h".parse().unwrap(), Some("a\nb")).is_err());
+        assert!(Client::new("http://h".parse().unwrap(), Some("a\nb"), None).is_err());
     }
 }

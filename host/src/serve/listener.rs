@@ -1,45 +1,75 @@
-//! Accepting connections and serving them, with the bounds that a listener on a hostile network
-//! needs: how many connections there may be, and how long a client may take over its headers.
+//! Accepting connections, with the bounds that a listener on a hostile network needs: how many
+//! there may be, and what one of them may send at once. How long it may be quiet is in
+//! [`connection`](super::connection).
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_api::{Api, PeerAddress};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
-/// Most connections at one time. More wait in the kernel's backlog.
-const CONNECTIONS_MAX: usize = 20_000;
+use super::connection;
+use super::tls::Tls;
 
-/// A client that has not sent its request's headers after this long is disconnected. It counts
-/// from the first byte, so idle keep-alive connections are not affected.
-const HEADER_WAIT: Duration = Duration::from_secs(20);
+/// Largest head of a request, in bytes; beyond it the answer is 431.
+const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// Largest header section, in bytes; beyond it the answer is 431.
-const HEADER_BYTES_MAX: usize = 64 << 10;
-
-/// Streams that one HTTP/2 connection may have open.
+/// Streams that one HTTP/2 connection may have open. Further ones are refused, and may be tried
+/// again.
 const STREAMS_MAX: u32 = 256;
 
-/// Serves until `stop` fires, then lets the calls that run come to their end. The returned guard
-/// waits for them.
+/// Streams that an HTTP/2 client may reset before they have been looked at. With one more the
+/// connection is closed: opening and resetting costs a client less than it costs us.
+const PENDING_RESETS_MAX: usize = 20;
+
+/// Streams that we may have to reset for a client's mistakes. With one more the connection is
+/// closed.
+const MISTAKES_MAX: usize = 256;
+
+/// What an operator decides about connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Most connections at one time. More wait in the kernel's backlog.
+    pub connections_max: u32,
+    /// A connection without a call for this long is closed.
+    pub idle_wait: Duration,
+}
+
+/// The connections that are left when the listener has ended.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    tasks: TaskTracker,
+    end: CancellationToken,
+}
+
+impl Connections {
+    /// Lets the calls that are under way come to their end, and waits for it.
+    pub(crate) async fn shutdown(self) {
+        self.end.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// Serves until `stop` fires. What is under way then goes on, until the connections are shut down.
 pub(crate) async fn serve(
     listener: TcpListener,
+    tls: Option<Arc<Tls>>,
     api: Api,
+    limits: ConnectionLimits,
     stop: CancellationToken,
-) -> GracefulShutdown {
-    let connections = GracefulShutdown::new();
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let builder = builder();
+) -> Connections {
+    let connections = Connections::default();
+    let slots = Arc::new(Semaphore::new(limits.connections_max as usize));
+    let http = Arc::new(http());
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -54,16 +84,24 @@ pub(crate) async fn serve(
                 continue;
             }
         };
-        let (api, peer) = (api.clone(), PeerAddress(peer.ip()));
-        let service = service_fn(move |request| {
-            let answering = api.clone().answer(request, peer);
-            async move { Ok::<_, Infallible>(answering.await) }
-        });
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-        let connection = connections.watch(connection.into_owned());
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                debug!(%error, "a connection ended early: {error}");
+        let (api, http, tls) = (api.clone(), http.clone(), tls.clone());
+        let (end, idle_wait) = (connections.end.clone(), limits.idle_wait);
+        let peer = PeerAddress(peer.ip());
+        connections.tasks.spawn(async move {
+            match tls {
+                None => connection::serve(stream, peer, api, &http, idle_wait, &end).await,
+                Some(tls) => {
+                    let accepted = tokio::select! {
+                        accepted = tls.accept(stream) => accepted,
+                        () = end.cancelled() => return,
+                    };
+                    match accepted {
+                        Ok(stream) => {
+                            connection::serve(stream, peer, api, &http, idle_wait, &end).await;
+                        }
+                        Err(error) => debug!(%error, "a TLS handshake failed: {error}"),
+                    }
+                }
             }
             drop(slot);
         });
@@ -83,17 +121,16 @@ async fn accept(
     Ok((stream, peer, slot))
 }
 
-fn builder() -> Builder<TokioExecutor> {
+fn http() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_WAIT)
-        .max_buf_size(HEADER_BYTES_MAX);
+    // The time of a head is bounded by the connection, before HTTP is spoken too.
+    builder.http1().header_read_timeout(None).max_buf_size(HEAD_BYTES_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(u32::try_from(HEADER_BYTES_MAX).unwrap_or(u32::MAX));
+        .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
+        .max_local_error_reset_streams(MISTAKES_MAX)
+        .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX));
     builder
 }

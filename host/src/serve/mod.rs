@@ -2,11 +2,13 @@
 //! and leaves in order. Read [`run`] as the index of the whole program.
 
 mod admin_key;
+mod connection;
 mod guests;
 mod listener;
 mod manual_clock;
 mod ready;
 mod telemetry;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +30,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+pub use self::listener::ConnectionLimits;
+use self::listener::Connections;
+use self::tls::Tls;
+pub use self::tls::TlsFiles;
 use crate::cli::serve::{ServeArgs, ServeSettings};
 
 /// The brand whose clients are the most: their Rust SDK insists on its field.
@@ -73,6 +79,7 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
+    let tls = settings.tls.clone().map(Tls::start).transpose()?;
     let mut stop_signals = StopSignals::new()?;
 
     let clock: Arc<dyn Clock> =
@@ -125,6 +132,7 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
 
     ready::announce(&ready::Ready {
         addr: listener.local_addr().context("cannot read the address that was bound")?,
+        scheme: if tls.is_some() { "https" } else { "http" },
         data_dir: &settings.data_dir,
         pool: sandbox.pool(),
         recovery,
@@ -134,7 +142,8 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
     })?;
 
     let stop = CancellationToken::new();
-    let serving = tokio::spawn(listener::serve(listener, Api::new(state), stop.clone()));
+    let (api, limits) = (Api::new(state), settings.connections);
+    let serving = tokio::spawn(listener::serve(listener, tls, api, limits, stop.clone()));
     tokio::select! {
         () = stop_signals.next() => stop.cancel(),
         Some(error) = failure.recv() => return Err(error),
@@ -168,7 +177,7 @@ async fn leave(
     deliverer: &Deliverer,
     jobs: &Jobs,
     store: &dyn JobStore,
-    serving: tokio::task::JoinHandle<hyper_util::server::graceful::GracefulShutdown>,
+    serving: tokio::task::JoinHandle<Connections>,
 ) {
     info!("stopping: running jobs have {} s", settings.drain_timeout.as_secs());
     jobs.stop_accepting();

@@ -16,6 +16,8 @@ use serde_json::json;
 pub(crate) struct Ready<'a> {
     /// The address that was bound.
     pub(crate) addr: SocketAddr,
+    /// `http` or `https`.
+    pub(crate) scheme: &'static str,
     pub(crate) data_dir: &'a Path,
     /// How sandboxes get their memory.
     pub(crate) pool: Pool,
@@ -38,10 +40,10 @@ pub(crate) fn announce(ready: &Ready<'_>) -> anyhow::Result<()> {
 }
 
 fn as_json(ready: &Ready<'_>) -> String {
-    let Ready { addr, recovery, .. } = ready;
+    let Ready { addr, scheme, recovery, .. } = ready;
     let mut line = json!({
         "addr": addr.to_string(),
-        "url": format!("http://{addr}"),
+        "url": format!("{scheme}://{addr}"),
         "pid": std::process::id(),
         "version": env!("CARGO_PKG_VERSION"),
         "dataDir": ready.data_dir,
@@ -62,9 +64,9 @@ fn as_json(ready: &Ready<'_>) -> String {
 }
 
 fn as_text(ready: &Ready<'_>) -> String {
-    let Ready { addr, recovery, .. } = ready;
+    let Ready { addr, scheme, recovery, .. } = ready;
     let mut line = format!(
-        "gristmill is ready on http://{addr} in {} ms (data: {}, sandboxes: {}",
+        "gristmill is ready on {scheme}://{addr} in {} ms (data: {}, sandboxes: {}",
         ready.started_in.as_millis(),
         ready.data_dir.display(),
         ready.pool

@@ -1,0 +1,265 @@
+//! One connection, from its first byte to its end. The calls on it are counted, and while there is
+//! none its time is bounded: a client that says nothing, sends a head a byte at a time, or sleeps
+//! between two calls keeps its place for a known time only. While a call is under way its body, its
+//! wait and its answer have bounds of their own.
+
+use std::convert::Infallible;
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use gristmill_api::{Api, PeerAddress};
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::service::service_fn;
+use hyper::{Request, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+/// A client that has not sent all of a request's head this long after its first byte is
+/// disconnected.
+const HEAD_WAIT: Duration = Duration::from_secs(20);
+
+/// A client that was told to end the connection has this long for it.
+const END_WAIT: Duration = Duration::from_secs(5);
+
+/// Serves the calls of a connection until the client ends it, it is quiet for too long, or `end`
+/// fires; then the calls that are under way come to their end.
+pub(crate) async fn serve<IO>(
+    stream: IO,
+    peer: PeerAddress,
+    api: Api,
+    http: &Builder<TokioExecutor>,
+    idle_wait: Duration,
+    end: &CancellationToken,
+) where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let activity = Arc::new(Mutex::new(Activity::new()));
+    let service = {
+        let activity = activity.clone();
+        service_fn(move |request: Request<_>| {
+            let call = Call::begin(&activity, request.version());
+            let answering = api.clone().answer(request, peer);
+            async move {
+                let answer = answering.await.map(|body| CountedBody { body, _call: call });
+                Ok::<_, Infallible>(answer)
+            }
+        })
+    };
+    let stream = TokioIo::new(Watched { stream, activity: activity.clone() });
+    let mut connection = pin!(http.serve_connection_with_upgrades(stream, service));
+    loop {
+        tokio::select! {
+            outcome = connection.as_mut() => {
+                if let Err(error) = outcome {
+                    debug!(%error, "a connection ended early: {error}");
+                }
+                return;
+            }
+            () = end.cancelled(), if !activity.lock().is_ending() => {}
+            () = quiet_for_too_long(&activity, idle_wait) => {}
+        }
+        if activity.lock().is_ending() {
+            debug!("a connection was closed: the client did not end it");
+            return;
+        }
+        activity.lock().ends_since = Some(Instant::now());
+        connection.as_mut().graceful_shutdown();
+    }
+}
+
+/// Returns once the connection has been without a call for longer than it may.
+async fn quiet_for_too_long(activity: &Mutex<Activity>, idle_wait: Duration) {
+    loop {
+        let now = Instant::now();
+        let deadline = activity.lock().deadline(idle_wait);
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            return;
+        }
+        // What begins from now on may last this long at least.
+        let next = now + HEAD_WAIT.min(idle_wait);
+        sleep_until(deadline.map_or(next, |deadline| deadline.min(next))).await;
+    }
+}
+
+/// What happens on a connection.
+#[derive(Debug)]
+struct Activity {
+    calls: usize,
+    /// When the last call ended, or the connection came.
+    quiet_since: Instant,
+    /// When the first byte of a head came that is not whole yet.
+    head_since: Option<Instant>,
+    /// When the client was told to end the connection.
+    ends_since: Option<Instant>,
+    /// HTTP/2: bytes between two calls need not be a head.
+    is_multiplexed: bool,
+}
+
+impl Activity {
+    fn new() -> Self {
+        let quiet_since = Instant::now();
+        let (head_since, ends_since) = (None, None);
+        Self { calls: 0, quiet_since, head_since, ends_since, is_multiplexed: false }
+    }
+
+    fn is_ending(&self) -> bool {
+        self.ends_since.is_some()
+    }
+
+    /// When the connection has been quiet for too long; `None` while a call is under way.
+    fn deadline(&self, idle_wait: Duration) -> Option<Instant> {
+        if self.calls > 0 {
+            return None;
+        }
+        if let Some(since) = self.ends_since {
+            return Some(since.max(self.quiet_since) + END_WAIT);
+        }
+        let idle = self.quiet_since + idle_wait;
+        Some(self.head_since.map_or(idle, |since| since + HEAD_WAIT))
+    }
+
+    fn bytes_came(&mut self) {
+        if self.calls == 0 && !self.is_multiplexed {
+            self.head_since.get_or_insert_with(Instant::now);
+        }
+    }
+}
+
+/// A call that is under way: from its head until the last byte of its answer has been taken.
+struct Call(Arc<Mutex<Activity>>);
+
+impl Call {
+    fn begin(activity: &Arc<Mutex<Activity>>, version: Version) -> Self {
+        let mut now = activity.lock();
+        now.calls += 1;
+        now.head_since = None;
+        now.is_multiplexed = version == Version::HTTP_2;
+        drop(now);
+        Self(activity.clone())
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let mut activity = self.0.lock();
+        activity.calls -= 1;
+        activity.quiet_since = Instant::now();
+    }
+}
+
+/// The body of an answer, which ends its call.
+struct CountedBody<B> {
+    body: B,
+    _call: Call,
+}
+
+impl<B: Body + Unpin> Body for CountedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A stream that notes when bytes come.
+struct Watched<IO> {
+    stream: IO,
+    activity: Arc<Mutex<Activity>>,
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, into);
+        if into.filled().len() > before {
+            self.activity.lock().bytes_came();
+        }
+        read
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDLE: Duration = Duration::from_secs(75);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_bounded_only_while_there_is_no_call() {
+        let activity = Arc::new(Mutex::new(Activity::new()));
+        let started = Instant::now();
+        let deadline = || activity.lock().deadline(IDLE).map(|at| at - started);
+        assert_eq!(deadline(), Some(IDLE));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        activity.lock().bytes_came();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        activity.lock().bytes_came();
+        assert_eq!(deadline(), Some(Duration::from_secs(1) + HEAD_WAIT), "from the first byte");
+        let call = Call::begin(&activity, Version::HTTP_11);
+        activity.lock().bytes_came();
+        assert_eq!(deadline(), None);
+        tokio::time::advance(IDLE * 2).await;
+        drop(call);
+        assert_eq!(deadline(), Some(Duration::from_secs(2) + IDLE * 3), "from the call's end");
+        // On HTTP/2 a client may ask whether the host is there.
+        drop(Call::begin(&activity, Version::HTTP_2));
+        activity.lock().bytes_came();
+        assert_eq!(deadline(), Some(Duration::from_secs(2) + IDLE * 3));
+        activity.lock().ends_since = Some(started);
+        assert_eq!(deadline(), Some(Duration::from_secs(2) + IDLE * 2 + END_WAIT));
+    }
+}

@@ -1,0 +1,179 @@
+//! TLS: a certificate and its key from files, read again when they change. A new certificate that
+//! cannot be used leaves the one before in its place.
+//!
+//! A connection keeps the certificate that it began with, so a change drops no call.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use parking_lot::RwLock;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{Error, ServerConfig};
+use tokio_rustls::server::TlsStream;
+use tracing::{error, info};
+
+/// A client that has not ended its handshake after this long is disconnected.
+const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
+
+/// How often the files are looked at. SIGHUP has them looked at once more, at once.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// What a TLS connection begins with. HTTP begins with a letter.
+const HANDSHAKE_RECORD: u8 = 0x16;
+
+/// What a client that speaks HTTP without TLS is told.
+const SPEAK_TLS: &str = "{\"error\":\"this port speaks HTTPS\",\"code\":\"bad_request\"}";
+
+/// Where the certificate and its key are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, and after it those of the authorities between it and the root; PEM.
+    pub cert: PathBuf,
+    /// Its private key; PEM.
+    pub key: PathBuf,
+}
+
+/// What the files hold.
+#[derive(PartialEq, Eq)]
+struct Content {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl TlsFiles {
+    fn read(&self) -> anyhow::Result<Content> {
+        let read = |what: &str, path: &Path| {
+            fs::read(path).with_context(|| format!("cannot read the {what} {}", path.display()))
+        };
+        Ok(Content { cert: read("TLS certificate", &self.cert)?, key: read("TLS key", &self.key)? })
+    }
+
+    fn config(&self, content: &Content) -> anyhow::Result<ServerConfig> {
+        let (cert, key) = (self.cert.display(), self.key.display());
+        let chain = CertificateDer::pem_slice_iter(&content.cert)
+            .collect::<Result<Vec<_>, _>>()
+            .with_context(|| format!("{cert} is not PEM"))?;
+        if chain.is_empty() {
+            bail!("{cert} holds no certificate");
+        }
+        let private = PrivateKeyDer::from_pem_slice(&content.key)
+            .with_context(|| format!("{key} holds no private key"))?;
+        let mut config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, private)
+            .map_err(|error| match error {
+                Error::InconsistentKeys(_) => {
+                    anyhow::anyhow!("the key in {key} does not belong to the certificate in {cert}")
+                }
+                error => anyhow::anyhow!("cannot use {cert} with {key}: {error}"),
+            })?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+}
+
+/// The TLS side of a listener.
+pub(crate) struct Tls {
+    files: TlsFiles,
+    config: RwLock<Arc<ServerConfig>>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// Reads the files, and goes on to look at them.
+    ///
+    /// # Errors
+    /// When one of them cannot be read or used.
+    pub(crate) fn start(files: TlsFiles) -> anyhow::Result<Arc<Self>> {
+        let content = files.read()?;
+        let config = RwLock::new(Arc::new(files.config(&content)?));
+        let hang_ups = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+        let tls = Arc::new(Self { files, config });
+        tokio::spawn(tls.clone().follow(content, hang_ups));
+        Ok(tls)
+    }
+
+    /// Takes over what the files hold, whenever that has changed.
+    async fn follow(
+        self: Arc<Self>,
+        mut content: Content,
+        mut hang_ups: tokio::signal::unix::Signal,
+    ) {
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Whether the last look failed to read the files: that is told once.
+        let mut is_told = false;
+        loop {
+            let is_asked = tokio::select! {
+                _ = hang_ups.recv() => true,
+                _ = looks.tick() => false,
+            };
+            let used = match self.files.read() {
+                Ok(found) if found == content && !is_asked => continue,
+                Ok(found) => {
+                    content = found;
+                    is_told = false;
+                    self.files.config(&content)
+                }
+                Err(_) if is_told && !is_asked => continue,
+                Err(error) => {
+                    is_told = true;
+                    Err(error)
+                }
+            };
+            match used {
+                Ok(config) => {
+                    *self.config.write() = Arc::new(config);
+                    info!("the TLS certificate was read from {}", self.files.cert.display());
+                }
+                Err(error) => error!(
+                    "the new TLS certificate cannot be used, the one before stays: {error:#}"
+                ),
+            }
+        }
+    }
+
+    /// Carries out the handshake with a client.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let config = self.config.read().clone();
+        timeout(HANDSHAKE_WAIT, async {
+            let mut first = [0];
+            if stream.peek(&mut first).await? == 1 && first != [HANDSHAKE_RECORD] {
+                return refuse_plaintext(stream).await;
+            }
+            TlsAcceptor::from(config).accept(stream).await
+        })
+        .await?
+    }
+}
+
+/// Tells a client that speaks HTTP what is wrong, in its own language.
+async fn refuse_plaintext<T>(mut stream: TcpStream) -> io::Result<T> {
+    // With bytes left unread, the answer would be lost with the connection.
+    let _ = stream.read(&mut [0; 8 << 10]).await?;
+    let answer = format!(
+        "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n{SPEAK_TLS}",
+        SPEAK_TLS.len()
+    );
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await?;
+    Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not speak TLS"))
+}

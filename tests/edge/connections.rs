@@ -1,0 +1,132 @@
+//! What connections may cost: their number, their heads, and their time without a call.
+
+use std::time::Duration;
+
+use gristmill_tests::{PATIENCE, TestHost, eventually, guests, shared_host};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+const HEAD: &str = "GET /openapi.json HTTP/1.1\r\nhost: x\r\n";
+
+async fn connect(host: &TestHost) -> TcpStream {
+    TcpStream::connect(host.address()).await.unwrap()
+}
+
+/// The status of the next answer, read to its end; `None` when the connection is closed instead.
+async fn status(stream: &mut TcpStream) -> Option<u16> {
+    let mut answer = vec![];
+    loop {
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
+                return head.split(' ').nth(1)?.parse().ok();
+            }
+        }
+        if stream.read_buf(&mut answer).await.unwrap_or(0) == 0 {
+            return None;
+        }
+    }
+}
+
+async fn call(stream: &mut TcpStream) -> Option<u16> {
+    stream.write_all(format!("{HEAD}\r\n").as_bytes()).await.unwrap();
+    timeout(PATIENCE, status(stream)).await.expect("the host answers")
+}
+
+async fn is_closed(stream: &mut TcpStream) {
+    let end = timeout(PATIENCE, status(stream)).await.expect("the host closes it");
+    assert_eq!(end, None);
+}
+
+#[tokio::test]
+async fn connections_beyond_the_bound_wait() {
+    let host = TestHost::start_with(&["--max-connections", "2"]);
+    let (mut first, mut second) = (connect(&host).await, connect(&host).await);
+    assert_eq!((call(&mut first).await, call(&mut second).await), (Some(200), Some(200)));
+    let mut third = connect(&host).await;
+    third.write_all(format!("{HEAD}\r\n").as_bytes()).await.unwrap();
+    let early = timeout(Duration::from_secs(2), status(&mut third)).await;
+    assert!(early.is_err(), "it was served beside two others: {early:?}");
+    // Those that are there are served on.
+    assert_eq!(call(&mut first).await, Some(200));
+    drop(second);
+    assert_eq!(timeout(PATIENCE, status(&mut third)).await.unwrap(), Some(200));
+}
+
+#[tokio::test]
+async fn a_connection_without_a_call_is_closed() {
+    let host = TestHost::start_with(&["--idle-timeout", "1"]);
+    let mut silent = connect(&host).await;
+    is_closed(&mut silent).await;
+    let mut used = connect(&host).await;
+    assert_eq!(call(&mut used).await, Some(200));
+    is_closed(&mut used).await;
+
+    // A call may take longer, and so may the reading of its answer.
+    let endpoint = host.deploy(&guests::playground(), "idle", json!({})).await;
+    let client = host.client();
+    let slow = client.run_sync(&endpoint, "", json!({ "op": "sleep", "ms": 4_000 })).await.ok();
+    assert_eq!(slow["status"], "COMPLETED");
+}
+
+#[tokio::test]
+async fn a_head_that_comes_too_slowly_ends_its_connection() {
+    let host = shared_host();
+    let mut fresh = connect(&host).await;
+    let mut used = connect(&host).await;
+    assert_eq!(call(&mut used).await, Some(200));
+    for stream in [&mut fresh, &mut used] {
+        stream.write_all(HEAD.as_bytes()).await.unwrap();
+    }
+    // Further bytes do not help.
+    for stream in [fresh, used] {
+        let (mut reader, mut writer) = stream.into_split();
+        let trickle = tokio::spawn(async move {
+            while writer.write_all(b"x: y\r\n").await.is_ok() {
+                sleep(Duration::from_millis(200)).await;
+            }
+        });
+        let mut rest = vec![];
+        let read = timeout(PATIENCE, reader.read_to_end(&mut rest)).await;
+        trickle.abort();
+        // Closed with bytes on their way, it may look like a reset.
+        let _ = read.expect("the host closes it");
+        assert_eq!(String::from_utf8_lossy(&rest), "", "no answer to half a head");
+    }
+}
+
+#[tokio::test]
+async fn a_preface_that_stops_ends_its_connection() {
+    let host = shared_host();
+    let mut stream = connect(&host).await;
+    stream.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
+    is_closed(&mut stream).await;
+}
+
+#[tokio::test]
+async fn a_head_has_64_kib_at_most() {
+    let host = shared_host();
+    for (bytes, expected) in [(60 << 10, Some(200)), (70 << 10, Some(431))] {
+        let mut stream = connect(&host).await;
+        let head = format!("{HEAD}x-large: {}\r\n\r\n", "x".repeat(bytes));
+        stream.write_all(head.as_bytes()).await.unwrap();
+        assert_eq!(timeout(PATIENCE, status(&mut stream)).await.unwrap(), expected, "{bytes}");
+    }
+}
+
+#[tokio::test]
+async fn a_drain_ends_quiet_connections() {
+    let mut host = TestHost::start();
+    let mut quiet = connect(&host).await;
+    assert_eq!(call(&mut quiet).await, Some(200));
+    host.ask_to_end();
+    is_closed(&mut quiet).await;
+    assert!(host.wait(PATIENCE).success());
+    eventually("nobody to listen", async || {
+        TcpStream::connect(host.address()).await.is_err().then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,59 @@
+//! What one HTTP/2 connection may do.
+
+use gristmill_tests::{TestHost, guests, shared_host};
+use serde_json::json;
+use tokio::net::TcpStream;
+
+use crate::http2_frames::{ENHANCE_YOUR_CALM, Event, Http2, REFUSED_STREAM};
+
+const MAX_CONCURRENT_STREAMS: u16 = 3;
+const STREAMS_MAX: u32 = 256;
+
+async fn begin(host: &TestHost) -> Http2<TcpStream> {
+    Http2::begin(TcpStream::connect(host.address()).await.unwrap()).await
+}
+
+#[tokio::test]
+async fn streams_beyond_the_bound_are_refused() {
+    let host = shared_host();
+    let endpoint = host.deploy(&guests::echo(), "http2-streams", json!({})).await;
+    let mut connection = begin(&host).await;
+    let settings = connection.settings().await;
+    assert_eq!(settings.get(&MAX_CONCURRENT_STREAMS), Some(&STREAMS_MAX), "{settings:?}");
+    let path = host.client.path(&endpoint, "runsync");
+    let authorization = format!("Bearer {}", host.admin_key());
+    let fields = [("authorization", authorization.as_str()), ("content-length", "9")];
+    for stream in 0..=STREAMS_MAX {
+        connection.post_without_body(2 * stream + 1, &path, &fields).await;
+    }
+    let refused = Event::Reset { stream: 2 * STREAMS_MAX + 1, code: REFUSED_STREAM };
+    assert_eq!(connection.next().await, refused);
+}
+
+#[tokio::test]
+async fn a_flood_of_resets_ends_its_connection() {
+    let host = shared_host();
+    let mut connection = begin(&host).await;
+    connection.flood_with_resets(2_000).await;
+    let end = loop {
+        match connection.next().await {
+            end @ (Event::GoAway { .. } | Event::Closed) => break end,
+            Event::Status { .. } | Event::Reset { .. } => {}
+        }
+    };
+    assert_eq!(end, Event::GoAway { code: ENHANCE_YOUR_CALM });
+    let mut other = begin(&host).await;
+    other.get(1, "/openapi.json", &[]).await;
+    assert_eq!(other.status_of(1).await, 200);
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused() {
+    let host = shared_host();
+    let mut connection = begin(&host).await;
+    let (fits, large) = ("x".repeat(60_000), "x".repeat(70_000));
+    connection.get(1, "/openapi.json", &[("x-large", &fits)]).await;
+    assert_eq!(connection.status_of(1).await, 200);
+    connection.get(3, "/openapi.json", &[("x-large", &large)]).await;
+    assert_eq!(connection.status_of(3).await, 431);
+}

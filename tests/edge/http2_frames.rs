@@ -1,0 +1,197 @@
+//! HTTP/2 frame by frame, for clients that no library would be: it sends what it is told.
+
+use std::collections::HashMap;
+
+use gristmill_tests::PATIENCE;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::timeout;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+const ACK: u8 = 1;
+
+const FRAME_BYTES_MAX: usize = 16 << 10;
+
+/// Error codes of RFC 9113.
+pub(crate) const REFUSED_STREAM: u32 = 7;
+pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// A connection.
+pub(crate) struct Http2<IO> {
+    stream: IO,
+}
+
+/// What the host does to a stream, or to all of them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The status of an answer.
+    Status { stream: u32, status: u16 },
+    /// A stream is reset.
+    Reset { stream: u32, code: u32 },
+    /// The connection is over, and why.
+    GoAway { code: u32 },
+    /// The connection is closed.
+    Closed,
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
+    pub(crate) async fn begin(mut stream: IO) -> Self {
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+        stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+        Self { stream }
+    }
+
+    /// The settings of the host, by number. To be read first.
+    pub(crate) async fn settings(&mut self) -> HashMap<u16, u32> {
+        let (kind, _, _, payload) = self.read().await.expect("the host sends its settings");
+        assert_eq!(kind, SETTINGS);
+        let setting = |bytes: &[u8]| {
+            let number = u16::from_be_bytes([bytes[0], bytes[1]]);
+            (number, u32::from_be_bytes([bytes[2], bytes[3], bytes[4], bytes[5]]))
+        };
+        payload.chunks(6).map(setting).collect()
+    }
+
+    pub(crate) async fn get(&mut self, stream: u32, path: &str, fields: &[(&str, &str)]) {
+        let bytes = head(stream, "GET", path, fields, END_STREAM);
+        self.stream.write_all(&bytes).await.unwrap();
+    }
+
+    /// A call whose body never comes.
+    pub(crate) async fn post_without_body(
+        &mut self,
+        stream: u32,
+        path: &str,
+        fields: &[(&str, &str)],
+    ) {
+        self.stream.write_all(&head(stream, "POST", path, fields, 0)).await.unwrap();
+    }
+
+    /// Opens this many streams and resets each at once. The host may close before it has read all.
+    pub(crate) async fn flood_with_resets(&mut self, streams: u32) {
+        let mut bytes = vec![];
+        for stream in (1..2 * streams).step_by(2) {
+            bytes.extend(head(stream, "GET", "/openapi.json", &[], END_STREAM));
+            bytes.extend(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
+        }
+        let _ = self.stream.write_all(&bytes).await;
+    }
+
+    /// The next thing that the host does.
+    pub(crate) async fn next(&mut self) -> Event {
+        loop {
+            let Some((kind, flags, stream, payload)) = self.read().await else {
+                return Event::Closed;
+            };
+            let code = |at: usize| payload[at..at + 4].try_into().map(u32::from_be_bytes).unwrap();
+            match kind {
+                HEADERS => return Event::Status { stream, status: status(&payload) },
+                RST_STREAM => return Event::Reset { stream, code: code(0) },
+                GOAWAY => return Event::GoAway { code: code(4) },
+                SETTINGS if flags & ACK == 0 => {
+                    let _ = self.stream.write_all(&frame(SETTINGS, ACK, 0, &[])).await;
+                }
+                DATA => assert!(stream > 0),
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) async fn status_of(&mut self, wanted: u32) -> u16 {
+        loop {
+            match self.next().await {
+                Event::Status { stream, status } if stream == wanted => return status,
+                Event::Closed => panic!("closed without an answer"),
+                _ => {}
+            }
+        }
+    }
+
+    /// The next frame: kind, flags, stream, payload. `None` when the connection is closed.
+    async fn read(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
+        let reading = async {
+            let mut head = [0; 9];
+            self.stream.read_exact(&mut head).await.ok()?;
+            let [a, b, c, kind, flags, stream @ ..] = head;
+            let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+            self.stream.read_exact(&mut payload).await.ok()?;
+            Some((kind, flags, u32::from_be_bytes(stream), payload))
+        };
+        timeout(PATIENCE, reading).await.expect("the host does something")
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let [_, length @ ..] = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The head of a call, in as many frames as it takes.
+fn head(stream: u32, method: &str, path: &str, fields: &[(&str, &str)], flags: u8) -> Vec<u8> {
+    let fixed = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "x")];
+    let mut block = vec![];
+    for (name, value) in fixed.iter().chain(fields) {
+        block.push(0); // a literal that is not to be remembered
+        for text in [name, value] {
+            push_length(&mut block, text.len());
+            block.extend(text.as_bytes());
+        }
+    }
+    let count = block.len().div_ceil(FRAME_BYTES_MAX);
+    let mut bytes = vec![];
+    for (number, part) in block.chunks(FRAME_BYTES_MAX).enumerate() {
+        let end = if number + 1 == count { END_HEADERS } else { 0 };
+        let (kind, flags) = if number == 0 { (HEADERS, flags | end) } else { (CONTINUATION, end) };
+        bytes.extend(frame(kind, flags, stream, part));
+    }
+    bytes
+}
+
+/// A length as HPACK has it, in seven bits and what is left in groups of seven.
+fn push_length(block: &mut Vec<u8>, length: usize) {
+    if length < 127 {
+        return block.push(u8::try_from(length).unwrap());
+    }
+    block.push(127);
+    let mut left = length - 127;
+    while left >= 128 {
+        block.push(u8::try_from(left % 128).unwrap() | 128);
+        left /= 128;
+    }
+    block.push(u8::try_from(left).unwrap());
+}
+
+/// The status at the beginning of a header block: indexed, or a literal with its name indexed.
+fn status(block: &[u8]) -> u16 {
+    match block {
+        [indexed @ 0x88..=0x8e, ..] => {
+            [200, 204, 206, 304, 400, 404, 500][usize::from(indexed - 0x88)]
+        }
+        // Three digits, as they are or in Huffman's code: 5 bits for 0 to 2, 6 for the others.
+        [_, 3, digits @ ..] => String::from_utf8_lossy(&digits[..3]).parse().unwrap(),
+        [_, length, code @ ..] if length & 128 != 0 => {
+            let bits = code
+                .iter()
+                .take(usize::from(length & 127))
+                .fold(0_u64, |all, byte| (all << 8) | u64::from(*byte));
+            let mut left = u32::from(length & 127) * 8;
+            let mut take = |count: u32| {
+                left -= count;
+                (bits >> left) & ((1 << count) - 1)
+            };
+            (0..3).fold(0, |status, _| {
+                let five = take(5);
+                let digit = if five <= 2 { five } else { (five << 1 | take(1)) - 0x19 + 3 };
+                status * 10 + u16::try_from(digit).unwrap()
+            })
+        }
+        _ => panic!("no status in {block:02x?}"),
+    }
+}

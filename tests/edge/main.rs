@@ -1,0 +1,16 @@
+//! The edge of the host: TLS, what a connection may cost, and backups, through the real binary.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "all of this is test code: a broken assumption must stop the test"
+)]
+
+mod authority;
+mod connections;
+mod http2;
+mod http2_frames;
+mod tls;
