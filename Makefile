@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit crash clients guests bench bench-peers clean
+.PHONY: help setup demo test check docs unit crash clients guests bench bench-peers deny sbom clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -54,6 +54,16 @@ bench: guests ## speed of the release binary on this machine, and of the sandbox
 bench-peers: guests ## the same jobs on what else a user would pick; needs python3 and, for some, node
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
 	python3 tests/peers/bench.py target/release/gristmill-under-test target/release/load $(GUESTS)
+
+deny: ## licences, sources, the arrows between crates, and known vulnerabilities; needs the network
+	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
+	$(CARGO) deny $(LOCKED) check
+
+sbom: ## target/gristmill.cdx.json: every crate of the released binary, as CycloneDX
+	@command -v cargo-cyclonedx >/dev/null || $(CARGO) install --locked cargo-cyclonedx
+	$(CARGO) cyclonedx --manifest-path host/Cargo.toml --format json --spec-version 1.5 --no-build-deps --override-filename sbom
+	mv host/sbom.json target/gristmill.cdx.json
+	@rm -f host/*/sbom.json guest-sdk/sbom.json tests/sbom.json # it writes one for each crate
 
 clean: ## remove what was built
 	$(CARGO) clean
