@@ -1,6 +1,7 @@
 //! The `gristmill` binary: the host's wiring ([`serve`]), the command line ([`cli`]) and the HTTP
-//! client behind its commands.
+//! client behind its commands, and the reading of backups ([`archive`]).
 
+mod archive;
 pub mod cli;
 mod client;
 pub mod serve;

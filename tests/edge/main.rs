@@ -10,6 +10,7 @@
 )]
 
 mod authority;
+mod backup;
 mod connections;
 mod http2;
 mod http2_frames;

@@ -28,5 +28,5 @@ mod wire_time;
 
 pub use rate_limit::RateLimits;
 pub use router::Api;
-pub use state::ApiState;
+pub use state::{ApiState, Services};
 pub use strangers::{AddressLimit, PeerAddress};

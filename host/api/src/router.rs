@@ -124,7 +124,7 @@ fn openai_api(
 }
 
 fn management_api() -> OpenApiRouter<ApiState> {
-    use management::{endpoints, handlers, keys, templates, webhooks};
+    use management::{backup, endpoints, handlers, keys, templates, webhooks};
     let (routes, document) = OpenApiRouter::new()
         .routes(routes!(templates::list, templates::create))
         .routes(routes!(templates::get, templates::update, templates::delete))
@@ -136,6 +136,7 @@ fn management_api() -> OpenApiRouter<ApiState> {
         .routes(routes!(handlers::upload))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::revoke))
+        .routes(routes!(backup::backup))
         .split_for_parts();
     let routes = routes
         // Own fallbacks, so that their refusals have a `message` too.

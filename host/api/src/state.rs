@@ -3,12 +3,14 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use gristmill_core::backup::BackupSource;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::delivery::DeliveryStore;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::runtime::{Components, Runtime};
 use gristmill_core::store::JobStore;
 use gristmill_core::workers::Workers;
+use tokio::sync::Semaphore;
 
 use crate::body::BodyReader;
 use crate::rate_limit::{RateLimiter, RateLimits};
@@ -28,32 +30,52 @@ pub struct Parts {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) store: Arc<dyn JobStore>,
     pub(crate) deliveries: Arc<dyn DeliveryStore>,
+    pub(crate) backups: Arc<dyn BackupSource>,
+    /// Held by the one backup that is being sent.
+    pub(crate) backup_turn: Arc<Semaphore>,
     pub(crate) bodies: BodyReader,
     pub(crate) limiter: RateLimiter,
     pub(crate) strangers: Strangers,
     pub(crate) brand: Box<str>,
 }
 
+/// What the rest of the host offers to the routes.
+#[derive(Debug)]
+pub struct Services {
+    /// The jobs.
+    pub jobs: Arc<Jobs>,
+    /// What is deployed.
+    pub catalog: Arc<Catalog>,
+    /// The workers of the endpoints.
+    pub workers: Arc<dyn Workers>,
+    /// Where uploaded handlers go.
+    pub components: Arc<dyn Components>,
+    /// What runs them.
+    pub runtime: Arc<dyn Runtime>,
+    /// The store, of jobs.
+    pub store: Arc<dyn JobStore>,
+    /// The store, of webhooks.
+    pub deliveries: Arc<dyn DeliveryStore>,
+    /// All that a backup has.
+    pub backups: Arc<dyn BackupSource>,
+}
+
 impl ApiState {
     /// Puts the parts together. `brand` completes the name of the template field and query flag
     /// that say whether a template is the operator's own: `is<Brand>`, `include<Brand>Templates`.
-    pub fn new(
-        jobs: Arc<Jobs>,
-        catalog: Arc<Catalog>,
-        workers: Arc<dyn Workers>,
-        sandbox: Arc<impl Components + Runtime + 'static>,
-        store: Arc<impl JobStore + DeliveryStore + 'static>,
-        limits: RateLimits,
-        brand: &str,
-    ) -> Self {
+    pub fn new(services: Services, limits: RateLimits, brand: &str) -> Self {
+        let Services { jobs, catalog, workers, components, runtime, store, deliveries, backups } =
+            services;
         Self(Arc::new(Parts {
             jobs,
             catalog,
             workers,
-            components: sandbox.clone(),
-            runtime: sandbox,
-            store: store.clone(),
-            deliveries: store,
+            components,
+            runtime,
+            store,
+            deliveries,
+            backups,
+            backup_turn: Arc::new(Semaphore::new(1)),
             bodies: BodyReader::new(),
             strangers: Strangers::new(limits.unauthenticated),
             limiter: RateLimiter::new(limits),

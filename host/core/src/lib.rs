@@ -5,6 +5,7 @@
 //! time only through [`time::Clock`]. Every change of a job's state is decided by
 //! [`job::JobState::apply`] and by nothing else.
 
+pub mod backup;
 pub mod catalog;
 pub mod delivery;
 pub mod document;

@@ -4,6 +4,7 @@
 //! progress, notes and errors go to standard error ([`output`]). The exit code is 0 when what was
 //! asked for happened, 1 when it did not, and 2 when the command line itself is wrong.
 
+mod backup;
 mod component_file;
 mod connection;
 mod deploy;
@@ -64,6 +65,8 @@ enum Command {
     Health(health::EndpointArgs),
     Requests(requests::RequestsArgs),
     Keys(keys::KeysArgs),
+    Backup(Box<backup::BackupArgs>),
+    Restore(backup::RestoreArgs),
     /// The compiling process of `serve` and `run`.
     #[command(name = COMPILE_COMMAND, hide = true)]
     CompileComponent {
@@ -99,6 +102,8 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Health(args) => block_on(health::health(args)),
         Command::Requests(args) => block_on(requests::requests(args)),
         Command::Keys(args) => block_on(keys::keys(args)),
+        Command::Backup(args) => block_on(backup::backup(*args)),
+        Command::Restore(args) => backup::restore(&args),
     }
 }
 
@@ -136,6 +141,8 @@ mod tests {
             "keys create --name n --scope submit,read --endpoint a --endpoint b",
             "keys list",
             "keys revoke k",
+            "backup --output b.tar --with-secrets-key --ca-cert ca.pem",
+            "restore b.tar --data-dir d",
             "compile-component fuel a b --x",
         ];
         for line in lines {
@@ -164,6 +171,10 @@ mod tests {
             "keys create --name n --scope root",
             "serve --listen nowhere",
             "serve --max-running-jobs 0",
+            "serve --tls-cert a.pem",
+            "serve --idle-timeout 0",
+            "backup",
+            "restore b.tar",
         ];
         for line in lines {
             let words = std::iter::once("gristmill").chain(line.split(' '));

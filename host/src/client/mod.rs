@@ -7,6 +7,7 @@
 //! [`EVENT_BYTES_MAX`](events::EVENT_BYTES_MAX); every call has a time limit. Redirects are not
 //! followed: they would carry the key elsewhere.
 
+mod backup;
 mod error;
 mod events;
 mod management;
@@ -24,6 +25,7 @@ use reqwest::{Certificate, Method, RequestBuilder, Response, redirect};
 use serde::Deserialize;
 use url::{Host, Url};
 
+pub(crate) use backup::BackupStream;
 pub(crate) use error::ClientError;
 pub(crate) use events::EventStream;
 pub(crate) use management::{

@@ -2,6 +2,7 @@
 //! and leaves in order. Read [`run`] as the index of the whole program.
 
 mod admin_key;
+mod backup;
 mod connection;
 mod guests;
 mod listener;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use gristmill_api::{Api, ApiState};
+use gristmill_api::{Api, ApiState, Services};
 use gristmill_core::catalog::Catalog;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::signals::Signals;
@@ -30,6 +31,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use self::backup::Everything;
 pub use self::listener::ConnectionLimits;
 use self::listener::Connections;
 use self::tls::Tls;
@@ -120,15 +122,22 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
         sender: Arc::new(HttpSender::new(settings.webhook_allow.clone())),
     });
     let jobs = Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), settings.strictness));
-    let state = ApiState::new(
-        jobs.clone(),
-        catalog,
-        dispatcher.clone(),
-        sandbox.clone(),
-        store.clone(),
-        settings.rate_limits.clone(),
-        settings.brand.as_deref().unwrap_or(DEFAULT_BRAND),
-    );
+    let services = Services {
+        jobs: jobs.clone(),
+        catalog: catalog.clone(),
+        workers: dispatcher.clone(),
+        components: sandbox.clone(),
+        runtime: sandbox.clone(),
+        store: store.clone(),
+        deliveries: store.clone(),
+        backups: Arc::new(Everything {
+            store: store.clone(),
+            catalog,
+            data_dir: settings.data_dir.clone(),
+        }),
+    };
+    let brand = settings.brand.as_deref().unwrap_or(DEFAULT_BRAND);
+    let state = ApiState::new(services, settings.rate_limits.clone(), brand);
 
     ready::announce(&ready::Ready {
         addr: listener.local_addr().context("cannot read the address that was bound")?,

@@ -1,6 +1,7 @@
 //! What callers ask of the store's threads: of the writer what goes into the journal, of the other
 //! what is in the database.
 
+use gristmill_core::backup::{BackupError, BackupFile};
 use gristmill_core::delivery::{Delivery, DeliveryId};
 use gristmill_core::id::JobId;
 use gristmill_core::payload::Json;
@@ -58,6 +59,8 @@ pub(crate) enum Ask {
     Catalog { answer: oneshot::Sender<Vec<String>> },
     /// Changes of the catalog, as one. They are on stable storage when it resolves.
     WriteCatalog(Vec<CatalogRow>, Ack),
+    /// The files of a backup.
+    Backup { with_secrets_key: bool, answer: oneshot::Sender<Result<Vec<BackupFile>, BackupError>> },
     /// How many rows were written since the file was opened.
     #[cfg(test)]
     RowsWritten { answer: oneshot::Sender<u64> },

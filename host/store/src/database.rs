@@ -169,6 +169,9 @@ impl Database {
                 self.db.write_catalog(&rows)?;
                 let _ = ack.send(());
             }
+            Ask::Backup { with_secrets_key, answer } => {
+                let _ = answer.send(self.backup(with_secrets_key)?);
+            }
             #[cfg(test)]
             Ask::RowsWritten { answer } => {
                 let _ = answer.send(db.total_changes());

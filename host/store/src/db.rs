@@ -3,6 +3,7 @@
 //! What it holds of jobs the journal had first, so a commit is synced only where the journal is
 //! about to forget, and for the catalog, which is not in the journal.
 
+use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use uuid::Uuid;
 
 use crate::asks::CatalogRow;
 use crate::error::OpenError;
+use crate::frozen::{FrozenFile, Thaw};
 use crate::journal::segment::SegmentId;
 use crate::seal::Seal;
 use crate::{catalog, schema};
@@ -23,6 +25,10 @@ use crate::{catalog, schema};
 /// Pages of 8 KiB in the write-ahead log after which they are moved into the database (32 MiB).
 /// More makes the move rarer, and a start after a crash longer.
 const CHECKPOINT_PAGES: u64 = 4_000;
+
+/// Pages in the write-ahead log at which a copy of the file is cut (4 GiB). A slow copy is not to
+/// fill the disk.
+const FROZEN_PAGES_MAX: u64 = 512 << 10;
 
 /// Pages given back to the file system in one step (8 MiB).
 const VACUUM_PAGES: i64 = 1_024;
@@ -55,6 +61,10 @@ pub(crate) struct Db {
     /// Whether the file was closed in order the last time.
     pub(crate) was_clean: bool,
     pub(crate) file: PathBuf,
+    /// The file of the seal's key.
+    pub(crate) key_file: PathBuf,
+    /// Ends the copy of the file that is being made, if one is.
+    copy: RefCell<Thaw>,
     /// Held while the file is open. The last field: it is let go after the connection is closed.
     _lock: File,
 }
@@ -107,7 +117,18 @@ impl Db {
         // From here on the journal is what is synced; see `transaction`.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         let seal = Arc::new(seal);
-        Ok(Self { connection, wal_pages, seal, node, settled, was_clean, file, _lock: lock })
+        Ok(Self {
+            connection,
+            wal_pages,
+            seal,
+            node,
+            settled,
+            was_clean,
+            file,
+            key_file: key_file.to_owned(),
+            copy: RefCell::default(),
+            _lock: lock,
+        })
     }
 
     /// The connection, to read.
@@ -166,9 +187,38 @@ impl Db {
         })
     }
 
+    /// Moves everything into the file and freezes it; `None` when that is so already. What stands
+    /// between is that the file cannot be opened.
+    pub(crate) fn freeze(&self) -> rusqlite::Result<Option<io::Result<FrozenFile>>> {
+        if self.copy.borrow().is_awaited() {
+            return Ok(None);
+        }
+        let sql = "PRAGMA wal_checkpoint(PASSIVE)";
+        let (pages, moved): (i64, i64) =
+            self.connection.query_row(sql, (), |row| Ok((row.get(1)?, row.get(2)?)))?;
+        self.wal_pages.store(0, Ordering::Relaxed);
+        if pages != moved {
+            return Ok(Some(Err(io::Error::other("the write-ahead log cannot be emptied"))));
+        }
+        Ok(Some(FrozenFile::open(&self.file).map(|(file, thaw)| {
+            self.copy.replace(thaw);
+            file
+        })))
+    }
+
+    /// Whether the file must stay as it is.
+    fn is_frozen(&self) -> bool {
+        let is_short = self.wal_pages.load(Ordering::Relaxed) < FROZEN_PAGES_MAX;
+        if is_short && self.copy.borrow().is_awaited() {
+            return true;
+        }
+        self.copy.take().now();
+        false
+    }
+
     /// Moves pages from the write-ahead log into the database, if there are many.
     pub(crate) fn checkpoint_wal(&self) -> rusqlite::Result<()> {
-        if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES {
+        if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES && !self.is_frozen() {
             self.checkpoint_wal_now()?;
         }
         Ok(())
@@ -177,6 +227,9 @@ impl Db {
     /// Tidies up while nobody waits: empties the write-ahead log, and gives some unused space
     /// back to the file system. Says whether there is more to do.
     pub(crate) fn tidy(&self) -> rusqlite::Result<bool> {
+        if self.is_frozen() {
+            return Ok(true);
+        }
         let number = |name| self.connection.pragma_query_value(None, name, |row| row.get(0));
         let (free, all): (i64, i64) = (number("freelist_count")?, number("page_count")?);
         // What is free is used again; a file that is a little too large is no harm.
@@ -203,6 +256,7 @@ impl Db {
     /// Marks the file as closed in order.
     pub(crate) fn close(self) -> rusqlite::Result<()> {
         self.transaction(Sync::Now, |db| db.execute("UPDATE meta SET is_clean = 1", ()))?;
+        self.copy.borrow().now();
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
         self.connection.close().map_err(|(_, error)| error)
     }
@@ -217,19 +271,18 @@ pub(crate) fn make_private_dir(dir: &Path) -> io::Result<()> {
     builder.create(dir)
 }
 
-fn private_file(file: &Path) -> io::Result<()> {
+/// Opens a file that its owner alone may read, and makes it if it is not there.
+fn private_file(file: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).append(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(file).map(drop)
+    options.open(file)
 }
 
 fn lock(dir: &Path) -> Result<File, OpenError> {
     let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
-    let path = dir.join("store.lock");
-    let mut options = OpenOptions::new();
-    let file = options.create(true).append(true).open(path).map_err(in_dir)?;
+    let file = private_file(&dir.join("store.lock")).map_err(in_dir)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
@@ -312,6 +365,8 @@ fn quick_check(db: &Connection, file: &Path) -> Result<(), OpenError> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::*;
 
     #[test]
@@ -332,5 +387,21 @@ mod tests {
         );
         let size = fs::metadata(&db.file).unwrap().len();
         assert!(size < 10 << 20, "{size} bytes are left of 32 MB");
+    }
+
+    #[test]
+    fn a_copy_is_cut_before_the_write_ahead_log_becomes_too_large() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), None).unwrap();
+        let mut copy = db.freeze().unwrap().unwrap().unwrap();
+        let mut piece = [0; 16];
+        copy.read_exact(&mut piece).unwrap();
+        for (pages, is_cut) in [(FROZEN_PAGES_MAX - 1, false), (FROZEN_PAGES_MAX, true)] {
+            db.wal_pages.store(pages, Ordering::Relaxed);
+            db.checkpoint_wal().unwrap();
+            assert_eq!(db.wal_pages.load(Ordering::Relaxed) == 0, is_cut, "{pages}");
+            assert_eq!(copy.read(&mut piece).is_err(), is_cut, "{pages}");
+        }
+        assert!(db.freeze().unwrap().is_some(), "the next copy does not wait for this one");
     }
 }

@@ -20,6 +20,8 @@
 //! * Everything that waits is bounded: payloads by [`Settings::write_buffer_bytes`], changes of
 //!   jobs by one for each job, the rest by one for each caller, the journal by
 //!   [`Settings::journal_bytes`].
+//! * A [`backup`] takes the journal's files as they are, and the database's file, which stays as it
+//!   is while it is read ([`frozen`]).
 //! * When the store is opened, a scan of the tables fills the memory, the rest of the journal is
 //!   played over it, and what the end of the last process has left behind is repaired
 //!   ([`recover`]).
@@ -32,6 +34,7 @@
 
 mod asks;
 mod backlog;
+mod backup;
 mod batch;
 mod catalog;
 mod checkpoint;
@@ -46,6 +49,7 @@ mod delivery;
 mod entry;
 mod error;
 mod expiry;
+mod frozen;
 mod ids;
 mod index;
 mod journal;

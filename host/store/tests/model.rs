@@ -1,5 +1,5 @@
 //! Random operations on the durable store and on the one in memory: after each of them both say
-//! the same. Crashes of the durable one included.
+//! the same. Crashes of the durable one, and restored backups of it, included.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,6 +13,7 @@ mod support;
 
 use std::sync::Arc;
 
+use gristmill_core::backup::BackupSource as _;
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::id::{EndpointId, JobId, NodeId};
 use gristmill_core::idempotency::{Idempotency, KEY_LIFE_MS};
@@ -23,7 +24,9 @@ use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
 use gristmill_store::{MemoryStore, Settings, SqliteStore};
 use proptest::prelude::*;
-use support::{START, chunk, endpoint, job, json, low_priority, sync_job, with_ttl, worker};
+use support::{
+    START, chunk, endpoint, job, json, low_priority, restore, sync_job, with_ttl, worker,
+};
 
 const QUEUE_JOBS_MAX: usize = 6;
 /// Large enough to stay in the journal.
@@ -85,6 +88,10 @@ enum Op {
     },
     Crash,
     Close,
+    /// Goes on with a backup, during which as many more jobs came.
+    Restore {
+        later: usize,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -117,6 +124,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => endpoint.prop_map(|endpoint| Op::DeleteEndpoint { endpoint }),
         3 => Just(Op::Crash),
         1 => Just(Op::Close),
+        2 => (0..8_usize).prop_map(|later| Op::Restore { later }),
     ]
 }
 
@@ -170,6 +178,26 @@ impl Pair {
         self.sqlite().write_catalog(Vec::new()).await.unwrap();
     }
 
+    /// Lets the durable store alone change: it has a future of which its backup knows nothing.
+    async fn live_on(&self, jobs: usize) {
+        let store = self.sqlite();
+        for n in 0..jobs {
+            let endpoint = endpoint(ENDPOINTS[n % 2]);
+            let input = json(&format!("[{:LARGE_BYTES$}]", n));
+            // The queue may be full.
+            let _ = store.submit(NewJob { input, ..job(ENDPOINTS[n % 2]) }).await.unwrap();
+            for claimed in store.claim(&endpoint, &[worker("later")]).await.unwrap() {
+                let outcome = Outcome::Completed(json(&format!("[{:LARGE_BYTES$}]", n)));
+                let _ = store.finish(claimed.lease, outcome).await.unwrap();
+            }
+            if n == 5 {
+                store.purge(&endpoint).await.unwrap();
+            }
+            store.expire().await.unwrap();
+        }
+        self.flush().await;
+    }
+
     /// Does the same to both stores and compares the answers.
     async fn run(&mut self, op: &Op) {
         let (expected, found) = match op {
@@ -178,6 +206,17 @@ impl Pair {
                 if matches!(op, Op::Close) {
                     self.sqlite().close().await;
                 }
+                self.reopen();
+                self.memory.restart();
+                return;
+            }
+            Op::Restore { later } => {
+                self.flush().await;
+                let files = self.sqlite().backup(true).await.unwrap();
+                self.live_on(*later).await;
+                let dir = restore(files);
+                self.sqlite = None;
+                self.dir = dir;
                 self.reopen();
                 self.memory.restart();
                 return;
@@ -266,9 +305,12 @@ impl Pair {
                 let endpoint = support::endpoint(ENDPOINTS[endpoint]);
                 format!("{:?}", store.delete_endpoint(&endpoint).await)
             }
-            Op::Submit { .. } | Op::Claim { .. } | Op::Advance { .. } | Op::Crash | Op::Close => {
-                unreachable!("is done in `run`")
-            }
+            Op::Submit { .. }
+            | Op::Claim { .. }
+            | Op::Advance { .. }
+            | Op::Crash
+            | Op::Close
+            | Op::Restore { .. } => unreachable!("is done in `run`"),
         }
     }
 

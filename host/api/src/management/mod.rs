@@ -1,8 +1,10 @@
-//! The management API: handlers, templates, endpoints with their webhooks, and keys.
+//! The management API: handlers, templates, endpoints with their webhooks, keys, and the
+//! backup.
 
 pub(crate) mod dto;
 mod input;
 
+pub(crate) mod backup;
 pub(crate) mod endpoints;
 pub(crate) mod handlers;
 pub(crate) mod keys;

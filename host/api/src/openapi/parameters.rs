@@ -87,6 +87,10 @@ parameters! {
         "Idempotency-Key", Header, schema::IdempotencyKey::schema(),
             "The same key with the same operation and body is the same job, for 24 hours";
     }
+    /// Of a backup.
+    WithSecretsKey {
+        "secretsKey", Query, flag(), "Include the key that stored secrets are encrypted with";
+    }
     /// Of the lookup and the list of templates.
     TemplateFlags {
         "includeEndpointBoundTemplates", Query, flag(), "Include templates bound to endpoints";

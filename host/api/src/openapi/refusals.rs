@@ -33,6 +33,8 @@ sets! {
     Missing: NotFound;
     /// A body that is read can be wrong, too large, or stop.
     BodyRefused: BadRequest PayloadTooLarge RequestTimeout Unavailable;
+    /// Another backup is being made, or the host ends.
+    BackupRefused: BadRequest Unavailable;
     /// A submission's key was sent before with something else.
     KeyReused: IdempotencyMismatch;
     /// Too many calls without a key come from one address.

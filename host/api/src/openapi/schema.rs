@@ -56,6 +56,8 @@ schemas! {
     )));
     HostPattern: "`example.com`, `*.example.com`, `example.com:8443` or an address; `!private` at the end permits private addresses" =>
         text().format(Some(SchemaFormat::Custom("host-pattern".to_owned())));
+    BackupBytes: "A tar archive" =>
+        text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
     ComponentBytes: "A WebAssembly component" =>
         text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
     Digest: "A SHA-256" => text().pattern(Some("^[0-9a-f]{64}$"));

@@ -15,6 +15,7 @@
 //! database; at twice as much, appending waits too. Files of held payloads come on top.
 
 mod blocks;
+mod copy;
 pub(crate) mod frame;
 pub(crate) mod image;
 pub(crate) mod segment;
@@ -31,6 +32,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::db::make_private_dir;
 use crate::error::Failure;
 use crate::journal::blocks::BlockWriter;
+pub(crate) use crate::journal::copy::SegmentCopy;
 use crate::journal::frame::{Extent, Frames, HEAD_BYTES};
 use crate::journal::segment::{HEADER_BYTES, Header, Place, SegmentFile, SegmentId};
 
@@ -70,6 +72,8 @@ struct Segments {
     last: SegmentId,
     /// Whether the newest is being appended to.
     is_last_open: bool,
+    /// Where it ends so far, then.
+    open_end: u32,
     /// Nothing is settled any more: do not wait for it.
     is_closed: bool,
 }
@@ -99,6 +103,7 @@ impl Journal {
             settled,
             last: settled,
             is_last_open: false,
+            open_end: 0,
             is_closed: false,
         };
         make_private_dir(dir)?;
@@ -246,6 +251,22 @@ impl Journal {
         surplus.iter().try_for_each(|file| file.remove(&self.dir))
     }
 
+    /// All that is needed of the journal now. What is copied is not written over meanwhile: it is
+    /// being read.
+    pub(crate) fn copy(&self) -> io::Result<Vec<SegmentCopy>> {
+        let segments = self.segments();
+        let copy = |(id, segment): (&SegmentId, &Segment)| {
+            let is_open = segments.is_last_open && *id == segments.last;
+            let len = match segment.end {
+                Some(end) => end.into(),
+                None if is_open => segments.open_end.into(),
+                None => segment.file.len()?,
+            };
+            Ok(SegmentCopy::new(segment.file.clone(), len))
+        };
+        segments.used.iter().map(copy).collect()
+    }
+
     /// Nothing will be settled any more.
     pub(crate) fn close(&self) {
         self.segments().is_closed = true;
@@ -285,6 +306,7 @@ impl Journal {
         }
         segments.last = header.id;
         segments.is_last_open = true;
+        segments.open_end = HEADER_BYTES;
         let segment = Segment { file: file.clone(), header, end: None, held_bytes: 0 };
         segments.used.insert(header.id, segment);
         let file_len = file.len()?;
@@ -393,6 +415,7 @@ impl Appender {
         let payloads = Place { segment: open.header.id, at, len: payload_bytes };
         open.at = end;
         open.frames += 1;
+        self.journal.segments().open_end = end;
         Ok(Appended { payloads, is_first: open.frames == 1 })
     }
 }

@@ -104,6 +104,11 @@ impl SegmentFile {
         fs::remove_file(dir.join(name(self.slot)))
     }
 
+    /// The file's name in the directory.
+    pub(crate) fn name(&self) -> String {
+        name(self.slot)
+    }
+
     /// The slot of a file, by its name.
     pub(crate) fn slot_of(name: &str) -> Option<u32> {
         name.strip_suffix(".seg")?.parse().ok()
@@ -162,6 +167,11 @@ impl SegmentFile {
         let mut bytes = vec![0; len as usize];
         self.file.read_exact_at(&mut bytes, at.into())?;
         Ok(bytes)
+    }
+
+    /// Reads as many bytes as there are at hand; none at the end of the file.
+    pub(crate) fn read_some(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        self.file.read_at(into, at)
     }
 
     /// Returns when all that was written is on stable storage.

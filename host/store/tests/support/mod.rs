@@ -9,9 +9,11 @@
 
 pub(crate) mod fixture;
 
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use gristmill_core::backup::{BackupFile, JOURNAL};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, WorkerId};
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::payload::Json;
@@ -21,6 +23,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::{Recovery, Settings, SqliteStore};
+use tempfile::TempDir;
 
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 pub(crate) const TTL_MS: u64 = 86_400_000;
@@ -57,6 +60,18 @@ pub(crate) fn open_with(
     signals: &Arc<Signals>,
 ) -> (SqliteStore, Recovery) {
     SqliteStore::open(dir, clock.clone(), signals.clone(), settings).unwrap()
+}
+
+/// A data directory of a backup's files.
+pub(crate) fn restore(files: Vec<BackupFile>) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join(JOURNAL)).unwrap();
+    for file in files {
+        let mut to = std::fs::File::create_new(dir.path().join(&file.name)).unwrap();
+        let copied = std::io::copy(&mut file.content.take(file.bytes), &mut to).unwrap();
+        assert_eq!(copied, file.bytes, "{}", file.name);
+    }
+    dir
 }
 
 /// Submits a job that did not come before, and waits until it is durable.

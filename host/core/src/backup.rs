@@ -1,0 +1,112 @@
+//! What a backup is made of: files, each as it was at one instant for all of them.
+//!
+//! A backup is a tar archive of these files, and at its end of [`CHECKSUMS`], without which it is
+//! not whole. [`is_name`] says which names there are.
+
+use std::io::Read;
+
+use async_trait::async_trait;
+
+/// The last file of a backup: of each other one a line with its SHA-256 and its name, as
+/// `sha256sum` writes and reads it.
+pub const CHECKSUMS: &str = "SHA256SUMS";
+
+/// The database. No backup is without it.
+pub const DATABASE: &str = "store.db";
+
+/// The key of the stored secrets. A backup has it only when that was asked for.
+pub const SECRETS_KEY: &str = "secrets.key";
+
+/// The directory of the journal's files.
+pub const JOURNAL: &str = "journal";
+
+/// The directory of uploaded components.
+pub const COMPONENTS: &str = "components";
+
+/// Whether a file of a backup may have this name. Whoever unpacks one writes no other.
+pub fn is_name(name: &str) -> bool {
+    let is_plain = |text: &str, ending: &str| {
+        let stem = text.strip_suffix(ending).unwrap_or_default();
+        !stem.is_empty() && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    match name.split_once('/') {
+        None => [DATABASE, SECRETS_KEY, CHECKSUMS].contains(&name),
+        Some((JOURNAL, file)) => is_plain(file, ".seg"),
+        Some((COMPONENTS, file)) => is_plain(file, ".wasm"),
+        Some(_) => false,
+    }
+}
+
+/// A file of a backup.
+pub struct BackupFile {
+    /// Its name in the archive, and below the data directory.
+    pub name: String,
+    /// How long it is.
+    pub bytes: u64,
+    /// What is in it. Fails when that cannot be told any more.
+    pub content: Box<dyn Read + Send>,
+}
+
+impl std::fmt::Debug for BackupFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BackupFile({}, {} bytes)", self.name, self.bytes)
+    }
+}
+
+/// What can be copied while it is used.
+#[async_trait]
+pub trait BackupSource: Send + Sync + std::fmt::Debug {
+    /// Its files as they are at one instant: all that was acknowledged before the call is in them.
+    /// Nobody waits for whoever reads them, but the disk has to hold what changes meanwhile, until
+    /// the last of them is dropped.
+    ///
+    /// # Errors
+    /// [`BackupError`].
+    async fn backup(&self, with_secrets_key: bool) -> Result<Vec<BackupFile>, BackupError>;
+}
+
+/// Why there is no backup.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// Another one is being made.
+    #[error("another backup is being made; try again when it is done")]
+    Busy,
+    /// The store is closing down.
+    #[error("the store is closed")]
+    Closed,
+    /// A file cannot be read.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_nowhere_else() {
+        let digest = "0f".repeat(32);
+        for name in ["store.db", "secrets.key", "SHA256SUMS", "journal/000012.seg"] {
+            assert!(is_name(name), "{name}");
+        }
+        assert!(is_name(&format!("components/{digest}.wasm")));
+        let others = [
+            "",
+            "/",
+            "store.db/",
+            "/store.db",
+            "../store.db",
+            "journal/",
+            "journal/.seg",
+            "journal/../1.seg",
+            "journal/a/1.seg",
+            "components/x.wasm",
+            "components/..wasm",
+            "admin.key",
+            "artifacts/a/b.cwasm",
+        ];
+        for name in others {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+}

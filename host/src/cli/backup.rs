@@ -1,0 +1,139 @@
+//! `gristmill backup` and `gristmill restore`.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, BufReader, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+
+use gristmill_core::backup::DATABASE;
+
+use super::connection::ConnectionArgs;
+use super::output;
+use crate::archive::{self, Summary};
+use crate::client::BackupStream;
+
+/// Write all that a running host has to a file: jobs, payloads, endpoints, keys and handlers.
+///
+/// The host goes on meanwhile. What it had acknowledged before is in the backup. The file is there
+/// when it is whole and has been checked.
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    /// The file to write, a tar archive; one that is there is replaced.
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// Include the key that stored secrets are encrypted with. Without it a restored host needs
+    /// that key from elsewhere, and the backup tells nobody the secrets.
+    #[arg(long)]
+    with_secrets_key: bool,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Make a data directory from a backup.
+///
+/// A host that is started on it goes on from the moment of the backup: it runs the jobs that waited
+/// or ran then, and delivers their webhooks. Nothing is written unless the backup is whole.
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The backup.
+    #[arg(value_name = "FILE")]
+    backup: PathBuf,
+
+    /// The data directory to make; empty if it is there.
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+}
+
+pub(crate) async fn backup(args: BackupArgs) -> anyhow::Result<ExitCode> {
+    let BackupArgs { output, with_secrets_key, connection } = args;
+    let pieces = connection.client()?.backup(with_secrets_key).await?;
+    let mut part = output.clone().into_os_string();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let written = write(pieces, &part).await.and_then(|summary| {
+        fs::rename(&part, &output)
+            .and_then(|()| File::open(parent(&output))?.sync_all())
+            .with_context(|| format!("cannot write {}", output.display()))?;
+        Ok(summary)
+    });
+    if written.is_err() {
+        // What is left of it is of no use; the error says why.
+        let _ = fs::remove_file(&part);
+    }
+    tell(&written?, &format!("in {}", output.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes what comes to a new file, and checks it.
+async fn write(mut pieces: BackupStream, part: &Path) -> anyhow::Result<Summary> {
+    let cannot_write = || format!("cannot write {}", part.display());
+    match fs::remove_file(part) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(error).with_context(cannot_write);
+        }
+        Ok(()) | Err(_) => {}
+    }
+    let mut options = OpenOptions::new();
+    // It holds what people have sent to their handlers.
+    let options = options.write(true).create_new(true).mode(0o600);
+    let mut file = options.open(part).with_context(cannot_write)?;
+    while let Some(piece) = pieces.next().await? {
+        file.write_all(&piece).with_context(cannot_write)?;
+    }
+    file.sync_all().with_context(cannot_write)?;
+    archive::read(BufReader::new(File::open(part)?), None)
+}
+
+pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
+    let RestoreArgs { backup, data_dir } = args;
+    let file = File::open(backup).with_context(|| format!("cannot read {}", backup.display()))?;
+    let cannot_make = || format!("cannot make {}", data_dir.display());
+    DirBuilder::new().recursive(true).mode(0o700).create(data_dir).with_context(cannot_make)?;
+    if fs::read_dir(data_dir).with_context(cannot_make)?.next().is_some() {
+        bail!("{} is not empty", data_dir.display());
+    }
+    // In a place of its own until it is whole: a host must not find half of it. Inside, for the
+    // directory itself may be all that the caller may write to.
+    let unpacked = tempfile::Builder::new().prefix(".restore-").tempdir_in(data_dir);
+    let unpacked = unpacked.with_context(cannot_make)?;
+    let summary = archive::read(BufReader::new(file), Some(unpacked.path()))?;
+    take_over(unpacked.path(), data_dir).with_context(cannot_make)?;
+    unpacked.close().with_context(cannot_make)?;
+    tell(&summary, &format!("restored to {}", data_dir.display()));
+    if !summary.has_secrets_key {
+        output::note(
+            "it has no secrets.key: put the key there, or name it with `serve --secrets-key`",
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Moves what was unpacked to its place, the database last: a host that finds it finds the rest.
+fn take_over(unpacked: &Path, data_dir: &Path) -> io::Result<()> {
+    let sync = || File::open(data_dir)?.sync_all();
+    for entry in fs::read_dir(unpacked)? {
+        let name = entry?.file_name();
+        if name != DATABASE {
+            fs::rename(unpacked.join(&name), data_dir.join(&name))?;
+        }
+    }
+    sync()?;
+    fs::rename(unpacked.join(DATABASE), data_dir.join(DATABASE))?;
+    sync()
+}
+
+fn tell(summary: &Summary, place: &str) {
+    let Summary { files, bytes, .. } = summary;
+    output::note(format_args!("{files} files, {} MiB, {place}", bytes.div_ceil(1 << 20)));
+}
+
+fn parent(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or_else(|| Path::new("."))
+}

@@ -1,0 +1,46 @@
+//! A backup of the host, as it comes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::{Method, Response};
+use url::Url;
+
+use super::{Client, ClientError};
+
+/// How long nothing may come: the host reads from its disk.
+const SILENCE_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// How long a backup may take altogether.
+const BACKUP_TIME_MAX: Duration = Duration::from_hours(24);
+
+/// The pieces of the archive.
+#[derive(Debug)]
+pub(crate) struct BackupStream {
+    response: Response,
+    base: Url,
+}
+
+impl Client {
+    /// Begins a backup.
+    pub(crate) async fn backup(&self, with_secrets_key: bool) -> Result<BackupStream, ClientError> {
+        let mut url = self.url(&["v1", "backup"]);
+        if with_secrets_key {
+            url.set_query(Some("secretsKey=true"));
+        }
+        let request = self.request(Method::GET, url).timeout(BACKUP_TIME_MAX);
+        let response = self.open(request).await?;
+        Ok(BackupStream { response, base: self.base.clone() })
+    }
+}
+
+impl BackupStream {
+    /// The next piece; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
+        let piece = tokio::time::timeout(SILENCE_TIME_MAX, self.response.chunk()).await;
+        let piece = piece.map_err(|_| {
+            ClientError::Interrupted("the backup stopped coming for a minute".to_owned())
+        })?;
+        piece.map_err(|error| ClientError::transport(error, &self.base))
+    }
+}

@@ -1,0 +1,61 @@
+//! The store's files at one instant, for a backup.
+//!
+//! The instant is on the database's thread, which alone changes the tables and settles segments:
+//! the tables are [frozen](crate::frozen) in their file, and of the journal everything is taken that
+//! is needed with them, up to where it ends now. That is what a crash at this instant would leave,
+//! and is opened like it. From then on nobody waits: the journal goes on in other files, and the
+//! tables in their write-ahead log.
+
+use gristmill_core::backup::{
+    BackupError, BackupFile, BackupSource, DATABASE, JOURNAL, SECRETS_KEY,
+};
+use tokio::sync::oneshot;
+
+use crate::asks::Ask;
+use crate::database::Database;
+use crate::store::SqliteStore;
+
+type Files = Result<Vec<BackupFile>, BackupError>;
+
+impl Database {
+    /// The files of a backup. What is wrong with one of them is the caller's, not the store's.
+    pub(crate) fn backup(&self, with_secrets_key: bool) -> rusqlite::Result<Files> {
+        Ok(match self.db.freeze()? {
+            None => Err(BackupError::Busy),
+            Some(Err(error)) => Err(error.into()),
+            Some(Ok(tables)) => {
+                let tables = BackupFile {
+                    name: DATABASE.to_owned(),
+                    bytes: tables.size(),
+                    content: Box::new(tables),
+                };
+                self.with_journal(tables, with_secrets_key)
+            }
+        })
+    }
+
+    fn with_journal(&self, tables: BackupFile, with_secrets_key: bool) -> Files {
+        let mut files = vec![tables];
+        files.extend(self.shared.journal.copy()?.into_iter().map(|segment| BackupFile {
+            name: format!("{JOURNAL}/{}", segment.name()),
+            bytes: segment.size(),
+            content: Box::new(segment),
+        }));
+        if with_secrets_key {
+            let file = std::fs::File::open(&self.db.key_file)?;
+            let bytes = file.metadata()?.len();
+            files.push(BackupFile { name: SECRETS_KEY.to_owned(), bytes, content: Box::new(file) });
+        }
+        Ok(files)
+    }
+}
+
+#[async_trait::async_trait]
+impl BackupSource for SqliteStore {
+    async fn backup(&self, with_secrets_key: bool) -> Files {
+        let (answer, files) = oneshot::channel();
+        let ask = Ask::Backup { with_secrets_key, answer };
+        self.shared.ask(ask).map_err(|_| BackupError::Closed)?;
+        files.await.map_err(|_| BackupError::Closed)?
+    }
+}

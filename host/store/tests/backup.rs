@@ -1,0 +1,254 @@
+//! Backups of a store that is written to: they are what a crash at their instant would have left,
+//! and nobody waits for them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that meets the unexpected has failed"
+)]
+
+mod support;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Read as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gristmill_core::backup::{BackupError, BackupFile, BackupSource as _, DATABASE, SECRETS_KEY};
+use gristmill_core::id::JobId;
+use gristmill_core::job::JobStatus;
+use gristmill_core::payload::Json;
+use gristmill_core::record::{NewJob, Outcome};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::JobStore;
+use gristmill_core::time::ManualClock;
+use gristmill_store::{Settings, SqliteStore};
+use parking_lot::Mutex;
+use support::{
+    START, chunk, endpoint, job, json, open_with, restless, restore, settings, submit, worker,
+};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+/// More than the write-ahead log takes before it is moved to the file.
+const WAL_BYTES: u64 = 48 << 20;
+
+struct Disk {
+    dir: TempDir,
+    clock: Arc<ManualClock>,
+    store: Arc<SqliteStore>,
+}
+
+impl Disk {
+    fn new(settings: Settings) -> Self {
+        Self::of(tempfile::tempdir().unwrap(), settings)
+    }
+
+    fn of(dir: TempDir, settings: Settings) -> Self {
+        let clock = Arc::new(ManualClock::new(START));
+        let (store, _) = open_with(settings, dir.path(), &clock, &Arc::new(Signals::default()));
+        Self { dir, clock, store: Arc::new(store) }
+    }
+
+    fn bytes_of(&self, name: &str) -> u64 {
+        fs::metadata(self.dir.path().join(name)).unwrap().len()
+    }
+
+    /// Claims a job, emits a chunk and completes it with its own input.
+    async fn complete_one(&self) -> Option<JobId> {
+        let claimed = self.store.claim(&endpoint("a"), &[worker("w")]).await.unwrap().pop()?;
+        let _ = self.store.append_chunks(claimed.lease, vec![chunk("7")]).await.unwrap();
+        let outcome = Outcome::Completed(claimed.input.clone());
+        let _ = self.store.finish(claimed.lease, outcome).await.unwrap();
+        Some(claimed.lease.job)
+    }
+}
+
+/// An input that tells its number, of a length that depends on it: some are taken over by the
+/// database, some stay in the journal.
+fn input(n: usize) -> Json {
+    let length = [10, 15_000, 20_000, 15_000, 300_000][n % 5];
+    json(&format!("[{}{n}]", " ".repeat(length)))
+}
+
+/// What became of the jobs, as their submitters know it.
+#[derive(Debug, Default, Clone)]
+struct Ledger {
+    begun: HashMap<JobId, usize>,
+    acknowledged: Vec<JobId>,
+}
+
+async fn submit_without_end(store: Arc<SqliteStore>, ledger: Arc<Mutex<Ledger>>, from: usize) {
+    for n in (from..).step_by(8) {
+        let new = NewJob { input: input(n), ..job("b") };
+        ledger.lock().begun.insert(new.id, n);
+        let id = submit(&*store, new).await;
+        ledger.lock().acknowledged.push(id);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_before_it_is_in_it() {
+    for settings in [restless(), Settings { segment_bytes: 1 << 20, ..settings() }] {
+        let settings = Settings { queue_jobs_max: 1_000_000, ..settings };
+        let disk = Disk::new(settings.clone());
+        let mut completed = Vec::new();
+        for n in 0..40 {
+            submit(&*disk.store, NewJob { input: input(n), ..job("a") }).await;
+            completed.extend(disk.complete_one().await);
+        }
+        let ledger = Arc::new(Mutex::new(Ledger::default()));
+        let mut submitters = JoinSet::new();
+        for from in 0..8 {
+            submitters.spawn(submit_without_end(disk.store.clone(), ledger.clone(), from));
+        }
+        while ledger.lock().acknowledged.len() < 200 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let before = ledger.lock().clone();
+        let files = disk.store.backup(true).await.unwrap();
+        let begun = ledger.lock().begun.clone();
+        // Much later, as for a slow reader.
+        let many = before.acknowledged.len() + 400;
+        while ledger.lock().acknowledged.len() < many {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let restored = Disk::of(restore(files), settings);
+        submitters.shutdown().await;
+
+        let store = &restored.store;
+        for id in &before.acknowledged {
+            let record =
+                store.job(&endpoint("b"), *id).await.unwrap().expect("it was acknowledged");
+            assert_eq!(record.status, JobStatus::InQueue);
+        }
+        let mut found = 0;
+        for (id, n) in &begun {
+            if let Some(kept) = store.input(*id).await.unwrap() {
+                assert_eq!(kept, input(*n), "{n}");
+                found += 1;
+            }
+        }
+        assert_eq!(store.counts(&endpoint("b")).await.unwrap().in_queue, found, "of no later job");
+        for (n, id) in completed.iter().enumerate() {
+            assert_eq!(store.output(*id).await.unwrap(), Some(input(n)));
+            assert_eq!(store.chunks(*id, 0, 99, 99).await.unwrap().chunks, [chunk("7")]);
+        }
+        // It is a store like any other.
+        let again = submit(&**store, job("a")).await;
+        assert_eq!(restored.complete_one().await, Some(again));
+    }
+}
+
+/// Fills the write-ahead log beyond the length at which it is moved to the file otherwise.
+async fn write_much(disk: &Disk) {
+    let mut submitters = JoinSet::new();
+    for _ in 0..16 {
+        let store = disk.store.clone();
+        submitters.spawn(async move {
+            for _ in 0..250 {
+                submit(&*store, NewJob { input: input(1), ..job("c") }).await;
+            }
+        });
+    }
+    submitters.join_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_tables_stay_as_they_are_while_they_are_read() {
+    let settings = Settings { queue_jobs_max: 1_000_000, ..restless() };
+    let disk = Disk::new(settings.clone());
+    let id = submit(&*disk.store, NewJob { input: input(2), ..job("a") }).await;
+    let mut files = disk.store.backup(true).await.unwrap();
+    let file = disk.dir.path().join(DATABASE);
+    let frozen = fs::read(&file).unwrap();
+    let refused = disk.store.backup(true).await.unwrap_err();
+    assert!(matches!(refused, BackupError::Busy), "{refused}");
+
+    write_much(&disk).await;
+    assert!(disk.bytes_of("store.db-wal") > WAL_BYTES, "{}", disk.bytes_of("store.db-wal"));
+    assert!(fs::read(&file).unwrap() == frozen, "the file of the tables has changed");
+    let mut copy = Vec::new();
+    files[0].content.read_to_end(&mut copy).unwrap();
+    assert_eq!(files[0].name, DATABASE);
+    assert!(copy == frozen);
+    files[0].content = Box::new(std::io::Cursor::new(copy));
+    let restored = Disk::of(restore(files), settings);
+    assert_eq!(restored.store.input(id).await.unwrap(), Some(input(2)));
+    assert_eq!(restored.store.counts(&endpoint("c")).await.unwrap().in_queue, 0);
+
+    // Nobody reads any more: the log is moved to the file, and another backup can be made.
+    for _ in 0..1_000 {
+        if disk.bytes_of(DATABASE) > WAL_BYTES {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(disk.bytes_of(DATABASE) > WAL_BYTES);
+    drop(disk.store.backup(false).await.unwrap());
+}
+
+/// The journal's files are used again as soon as nobody needs them, and a backup needs them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn segments_are_not_written_over_while_they_are_read() {
+    let disk = Disk::new(restless());
+    let mut completed = Vec::new();
+    for n in 0..20 {
+        submit(&*disk.store, NewJob { input: input(n), ..job("a") }).await;
+        completed.extend(disk.complete_one().await);
+    }
+    let files = disk.store.backup(true).await.unwrap();
+    // Its end lets all that the journal holds of these jobs go.
+    disk.store.delete_endpoint(&endpoint("a")).await.unwrap();
+    for n in 0..100 {
+        submit(&*disk.store, NewJob { input: input(n), ..job("b") }).await;
+        disk.store.purge(&endpoint("b")).await.unwrap();
+    }
+    let restored = Disk::of(restore(files), restless());
+    for (n, id) in completed.iter().enumerate() {
+        assert_eq!(restored.store.output(*id).await.unwrap(), Some(input(n)), "{n}");
+    }
+}
+
+fn tables(mut files: Vec<BackupFile>) -> BackupFile {
+    files.swap_remove(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_closed_cuts_the_copy() {
+    let disk = Disk::new(settings());
+    let id = submit(&*disk.store, job("a")).await;
+    let mut copy = tables(disk.store.backup(false).await.unwrap());
+    disk.store.close().await;
+    assert!(copy.content.read_to_end(&mut Vec::new()).is_err(), "it is not what it was");
+    let late = disk.store.backup(false).await.unwrap_err();
+    assert!(matches!(late, BackupError::Closed), "{late}");
+    let Disk { dir, clock, store } = disk;
+    drop(store);
+    let (store, recovery) =
+        open_with(settings(), dir.path(), &clock, &Arc::new(Signals::default()));
+    assert!(recovery.was_clean);
+    assert!(store.job(&endpoint("a"), id).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn the_key_is_in_it_when_asked_for() {
+    let disk = Disk::new(settings());
+    let names = |files: &[BackupFile]| files.iter().any(|file| file.name == SECRETS_KEY);
+    let without = disk.store.backup(false).await.unwrap();
+    assert!(!names(&without));
+    let dir = restore(without);
+    let open = |dir: &TempDir| {
+        SqliteStore::open(dir.path(), disk.clock.clone(), Arc::default(), settings()).map(drop)
+    };
+    let refused = open(&dir).unwrap_err().to_string();
+    assert!(refused.contains("secrets.key"), "{refused}");
+    fs::copy(disk.dir.path().join(SECRETS_KEY), dir.path().join(SECRETS_KEY)).unwrap();
+    open(&dir).unwrap();
+
+    let with = disk.store.backup(true).await.unwrap();
+    assert!(names(&with));
+    open(&restore(with)).unwrap();
+}
