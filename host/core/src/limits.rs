@@ -95,7 +95,8 @@ pub const KEY_LIFE_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000 };
 /// handler can see `cancelled` and leave in order. The job itself is CANCELLED at once.
 pub const CANCEL_GRACE_MS: u64 = 50;
 
-/// Most jobs waiting on one endpoint. Beyond it a submission is answered with 429.
+/// Most jobs waiting on one endpoint; an operator may choose fewer. Beyond it a submission is
+/// answered with 429.
 pub const QUEUE_JOBS_MAX: usize = 2_000_000;
 
 const SEVEN_DAYS: u64 = 7 * 86_400_000;

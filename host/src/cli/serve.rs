@@ -10,7 +10,7 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use gristmill_api::RateLimits;
 use gristmill_core::egress::{AllowedHosts, HostPattern};
-use gristmill_core::limits::Bounds;
+use gristmill_core::limits::{Bounds, QUEUE_JOBS_MAX};
 use gristmill_core::policy::Strictness;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
@@ -24,6 +24,10 @@ const JOURNAL_MIB: Bounds = Bounds { min: 16, default: 1_024, max: 65_536 };
 
 /// Jobs that may run at one time. Each reserves address space, not memory.
 const RUNNING_JOBS: Bounds = Bounds { min: 1, default: 256, max: 4_096 };
+
+/// Jobs that may wait on one endpoint.
+const WAITING_JOBS: Bounds =
+    Bounds { min: 1, default: QUEUE_JOBS_MAX as u64, max: QUEUE_JOBS_MAX as u64 };
 
 /// Seconds for which a drain waits for running jobs.
 const DRAIN_TIMEOUT_S: Bounds = Bounds { min: 0, default: 30, max: 3_600 };
@@ -138,6 +142,15 @@ pub struct ServeArgs {
     )]
     pub max_running_jobs: Option<u32>,
 
+    /// Jobs that may wait on one endpoint; further ones are refused with 429 [default: 2000000].
+    #[arg(
+        long,
+        value_name = "N",
+        env = "GRISTMILL_MAX_WAITING_JOBS", hide_env_values = true,
+        value_parser = parse::bounded::<u32>(WAITING_JOBS)
+    )]
+    pub max_waiting_jobs: Option<u32>,
+
     /// How much of the journal waits to be taken over by the database, in MiB; up to twice as much
     /// when the database is slow. A larger one takes more disk, and spares work: what comes and goes
     /// within it never reaches the database [default: 1024].
@@ -194,6 +207,7 @@ struct ConfigFile {
     lenient_policy: Option<bool>,
     log: Option<String>,
     max_running_jobs: Option<u32>,
+    max_waiting_jobs: Option<u32>,
     journal_mib: Option<u64>,
     drain_timeout: Option<u64>,
     brand: Option<String>,
@@ -226,6 +240,8 @@ pub struct ServeSettings {
     pub log: String,
     /// Jobs that may run at one time.
     pub running_jobs_max: u32,
+    /// Jobs that may wait on one endpoint.
+    pub waiting_jobs_max: usize,
     /// How long a drain waits for running jobs.
     pub drain_timeout: Duration,
     /// The operator's brand, when one is set.
@@ -260,6 +276,7 @@ impl ServeArgs {
     fn over(&self, file: ConfigFile) -> ServeSettings {
         let is_lenient = self.lenient_policy.or(file.lenient_policy).unwrap_or(false);
         let running_jobs_max = self.max_running_jobs.or(file.max_running_jobs);
+        let waiting_jobs_max = self.max_waiting_jobs.or(file.max_waiting_jobs);
         let drain_timeout_s = self.drain_timeout.or(file.drain_timeout);
         ServeSettings {
             listen: self
@@ -291,6 +308,7 @@ impl ServeArgs {
             log: self.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
             running_jobs_max: running_jobs_max
                 .unwrap_or_else(|| u32::try_from(RUNNING_JOBS.default).unwrap_or(u32::MAX)),
+            waiting_jobs_max: waiting_jobs_max.map_or(QUEUE_JOBS_MAX, |jobs| jobs as usize),
             drain_timeout: Duration::from_secs(drain_timeout_s.unwrap_or(DRAIN_TIMEOUT_S.default)),
             brand: self.brand.clone().or(file.brand),
             rate_limits: file.rate_limits,
@@ -318,6 +336,7 @@ impl ConfigFile {
             ("max-connections", self.max_connections.map(u64::from), CONNECTIONS),
             ("idle-timeout", self.idle_timeout, IDLE_TIMEOUT_S),
             ("max-running-jobs", self.max_running_jobs.map(u64::from), RUNNING_JOBS),
+            ("max-waiting-jobs", self.max_waiting_jobs.map(u64::from), WAITING_JOBS),
             ("journal-mib", self.journal_mib, JOURNAL_MIB),
             ("drain-timeout", self.drain_timeout, DRAIN_TIMEOUT_S),
         ];
@@ -370,6 +389,7 @@ mod tests {
         assert_eq!(settings.strictness, Strictness::Refuse);
         assert_eq!(settings.journal_bytes, 1 << 30);
         assert_eq!((settings.running_jobs_max, settings.drain_timeout.as_secs()), (256, 30));
+        assert_eq!(settings.waiting_jobs_max, 2_000_000);
         let ConnectionLimits { connections_max, idle_wait } = settings.connections;
         assert_eq!((connections_max, idle_wait.as_secs(), settings.tls), (20_000, 75, None));
     }
@@ -382,11 +402,12 @@ mod tests {
             ..ServeArgs::default()
         };
         let file = "listen = \"0.0.0.0:80\"\nlenient-policy = true\nmax-running-jobs = 8\n\
-            journal-mib = 64\njson = true\nwebhook-allow = [\"10.0.0.1:80\", \"a.lan\"]";
+            max-waiting-jobs = 9\njournal-mib = 64\njson = true\nwebhook-allow = [\"10.0.0.1:80\", \"a.lan\"]";
         let settings = from_file(&args, file).unwrap();
         assert_eq!(settings.listen.to_string(), "[::1]:0");
         assert_eq!(settings.strictness, Strictness::Refuse);
         assert_eq!((settings.running_jobs_max, settings.journal_bytes), (8, 64 << 20));
+        assert_eq!(settings.waiting_jobs_max, 9);
         assert_eq!(settings.rate_limits, RateLimits::default());
         assert_eq!(settings.webhook_allow.patterns().collect::<Vec<_>>(), ["10.0.0.1:80", "a.lan"]);
         let args = ServeArgs { webhook_allow: vec!["b.lan".parse().unwrap()], ..args };
@@ -407,6 +428,7 @@ mod tests {
     fn mistakes_in_the_file_are_named() {
         let complaint = |text| from_file(&ServeArgs::default(), text).unwrap_err().to_string();
         assert_eq!(complaint("max-running-jobs = 0"), "max-running-jobs must be 1 to 4096");
+        assert_eq!(complaint("max-waiting-jobs = 0"), "max-waiting-jobs must be 1 to 2000000");
         assert_eq!(complaint("journal-mib = 1"), "journal-mib must be 16 to 65536");
         assert_eq!(complaint("drain-timeout = 3601"), "drain-timeout must be 0 to 3600");
         assert_eq!(complaint("idle-timeout = 0"), "idle-timeout must be 1 to 3600");

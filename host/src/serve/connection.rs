@@ -1,15 +1,17 @@
 //! One connection, from its first byte to its end. The calls on it are counted, and while there is
 //! none its time is bounded: a client that says nothing, sends a head a byte at a time, or sleeps
-//! between two calls keeps its place for a known time only. While a call is under way its body, its
-//! wait and its answer have bounds of their own.
+//! between two calls keeps its place for a known time only. While a call is under way its body and its
+//! wait have bounds of their own, and its answer has one here: a client that does not take it holds
+//! its memory, and is disconnected.
 
 use std::convert::Infallible;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use gristmill_api::{Api, PeerAddress};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::service::service_fn;
@@ -28,6 +30,15 @@ const HEAD_WAIT: Duration = Duration::from_secs(20);
 
 /// A client that was told to end the connection has this long for it.
 const END_WAIT: Duration = Duration::from_secs(5);
+
+/// A client that has taken nothing of its answer for this long is disconnected.
+const TAKE_WAIT: Duration = Duration::from_secs(30);
+
+/// And so is one that has let us wait for longer than [`TAKE_WAIT`] in all, and takes less than this.
+const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
+
+/// An answer is handed over in pieces of this size, so that it shows whether it is being taken.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// Serves the calls of a connection until the client ends it, it is quiet for too long, or `end`
 /// fires; then the calls that are under way come to their end.
@@ -48,7 +59,7 @@ pub(crate) async fn serve<IO>(
             let call = Call::begin(&activity, request.version());
             let answering = api.clone().answer(request, peer);
             async move {
-                let answer = answering.await.map(|body| CountedBody { body, _call: call });
+                let answer = answering.await.map(|body| CountedBody::new(body, call));
                 Ok::<_, Infallible>(answer)
             }
         })
@@ -75,7 +86,8 @@ pub(crate) async fn serve<IO>(
     }
 }
 
-/// Returns once the connection has been without a call for longer than it may.
+/// Returns once the connection has been without a call for longer than it may, or its client has not
+/// taken an answer in time.
 async fn quiet_for_too_long(activity: &Mutex<Activity>, idle_wait: Duration) {
     loop {
         let now = Instant::now();
@@ -84,7 +96,7 @@ async fn quiet_for_too_long(activity: &Mutex<Activity>, idle_wait: Duration) {
             return;
         }
         // What begins from now on may last this long at least.
-        let next = now + HEAD_WAIT.min(idle_wait);
+        let next = now + HEAD_WAIT.min(TAKE_WAIT).min(idle_wait);
         sleep_until(deadline.map_or(next, |deadline| deadline.min(next))).await;
     }
 }
@@ -93,6 +105,10 @@ async fn quiet_for_too_long(activity: &Mutex<Activity>, idle_wait: Duration) {
 #[derive(Debug)]
 struct Activity {
     calls: usize,
+    /// The calls whose client has yet to take what was handed over, and until when.
+    untaken: Vec<(u64, Instant)>,
+    /// Tells calls apart.
+    next_call: u64,
     /// When the last call ended, or the connection came.
     quiet_since: Instant,
     /// When the first byte of a head came that is not whole yet.
@@ -107,17 +123,20 @@ impl Activity {
     fn new() -> Self {
         let quiet_since = Instant::now();
         let (head_since, ends_since) = (None, None);
-        Self { calls: 0, quiet_since, head_since, ends_since, is_multiplexed: false }
+        let (calls, untaken, next_call) = (0, vec![], 0);
+        let is_multiplexed = false;
+        Self { calls, untaken, next_call, quiet_since, head_since, ends_since, is_multiplexed }
     }
 
     fn is_ending(&self) -> bool {
         self.ends_since.is_some()
     }
 
-    /// When the connection has been quiet for too long; `None` while a call is under way.
+    /// When the connection has been quiet for too long. While a call is under way it is when an
+    /// answer has to be taken by, if there is one to take.
     fn deadline(&self, idle_wait: Duration) -> Option<Instant> {
         if self.calls > 0 {
-            return None;
+            return self.untaken.iter().map(|(_, deadline)| *deadline).min();
         }
         if let Some(since) = self.ends_since {
             return Some(since.max(self.quiet_since) + END_WAIT);
@@ -134,7 +153,16 @@ impl Activity {
 }
 
 /// A call that is under way: from its head until the last byte of its answer has been taken.
-struct Call(Arc<Mutex<Activity>>);
+struct Call {
+    activity: Arc<Mutex<Activity>>,
+    number: u64,
+    /// Bytes of the answer that were handed over.
+    handed: u64,
+    /// When the last of them were, while the client has not taken them.
+    waits_since: Option<Instant>,
+    /// How long we have waited for the client in all.
+    waited: Duration,
+}
 
 impl Call {
     fn begin(activity: &Arc<Mutex<Activity>>, version: Version) -> Self {
@@ -142,14 +170,34 @@ impl Call {
         now.calls += 1;
         now.head_since = None;
         now.is_multiplexed = version == Version::HTTP_2;
+        let number = now.next_call;
+        now.next_call += 1;
         drop(now);
-        Self(activity.clone())
+        let (handed, waits_since, waited) = (0, None, Duration::ZERO);
+        Self { activity: activity.clone(), number, handed, waits_since, waited }
+    }
+
+    /// More was handed over; HTTP asks for what follows once the client has taken it.
+    fn hand_over(&mut self, bytes: usize) {
+        let now = Instant::now();
+        self.handed += bytes as u64;
+        self.waits_since = Some(now);
+        let earned = Duration::from_secs(self.handed / BYTES_PER_SECOND_MIN);
+        let left = (TAKE_WAIT + earned).saturating_sub(self.waited).min(TAKE_WAIT);
+        self.activity.lock().untaken.push((self.number, now + left));
+    }
+
+    fn taken(&mut self) {
+        let Some(since) = self.waits_since.take() else { return };
+        self.waited += since.elapsed();
+        self.activity.lock().untaken.retain(|(number, _)| *number != self.number);
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        let mut activity = self.0.lock();
+        self.taken();
+        let mut activity = self.activity.lock();
         activity.calls -= 1;
         activity.quiet_since = Instant::now();
     }
@@ -158,26 +206,57 @@ impl Drop for Call {
 /// The body of an answer, which ends its call.
 struct CountedBody<B> {
     body: B,
-    _call: Call,
+    /// What is left of a large piece.
+    rest: Bytes,
+    call: Call,
 }
 
-impl<B: Body + Unpin> Body for CountedBody<B> {
-    type Data = B::Data;
+impl<B> CountedBody<B> {
+    fn new(body: B, call: Call) -> Self {
+        Self { body, rest: Bytes::new(), call }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for CountedBody<B> {
+    type Data = Bytes;
     type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        self.call.taken();
+        if self.rest.is_empty() {
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                other => return Poll::Ready(other),
+            };
+            match frame.into_data() {
+                Ok(data) => self.rest = data,
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            }
+        }
+        let bytes = self.rest.len().min(PIECE_BYTES);
+        let piece = self.rest.split_to(bytes);
+        // With nothing to follow, nobody asks, and the call ends here.
+        if !self.is_end_stream() {
+            self.call.hand_over(bytes);
+        }
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (left, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower() + left);
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper + left);
+        }
+        hint
     }
 }
 
@@ -261,5 +340,41 @@ mod tests {
         assert_eq!(deadline(), Some(Duration::from_secs(2) + IDLE * 3));
         activity.lock().ends_since = Some(started);
         assert_eq!(deadline(), Some(Duration::from_secs(2) + IDLE * 2 + END_WAIT));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_has_to_be_taken_in_time() {
+        let activity = Arc::new(Mutex::new(Activity::new()));
+        let left = || activity.lock().deadline(IDLE).map(|at| at - Instant::now());
+        let mut call = Call::begin(&activity, Version::HTTP_11);
+        call.hand_over(BYTES_PER_SECOND_MIN as usize);
+        assert_eq!(left(), Some(TAKE_WAIT));
+        tokio::time::advance(Duration::from_secs(29)).await;
+        call.taken();
+        assert_eq!(left(), None, "the handler may take its time");
+        tokio::time::advance(IDLE).await;
+        call.hand_over(BYTES_PER_SECOND_MIN as usize);
+        assert_eq!(left(), Some(Duration::from_secs(3)), "of 30 s, and one for each 16 KiB");
+        drop(call);
+        assert_eq!(left(), Some(IDLE));
+    }
+
+    #[tokio::test]
+    async fn a_large_answer_is_handed_over_in_pieces() {
+        use http_body_util::{BodyExt as _, Full};
+
+        let activity = Arc::new(Mutex::new(Activity::new()));
+        let whole = Bytes::from(vec![7; 2 * PIECE_BYTES + 1]);
+        let call = Call::begin(&activity, Version::HTTP_11);
+        let mut body = CountedBody::new(Full::new(whole), call);
+        for (bytes, left) in [(PIECE_BYTES, PIECE_BYTES + 1), (PIECE_BYTES, 1), (1, 0)] {
+            let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert_eq!(piece.len(), bytes);
+            assert_eq!(body.size_hint().exact(), Some(left as u64));
+            assert_eq!(activity.lock().untaken.len(), usize::from(left > 0));
+        }
+        assert!(body.is_end_stream());
+        drop(body);
+        assert_eq!(activity.lock().calls, 0);
     }
 }

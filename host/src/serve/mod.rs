@@ -93,6 +93,7 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
         clock.clone(),
         signals.clone(),
         gristmill_store::Settings {
+            queue_jobs_max: settings.waiting_jobs_max,
             secrets_key: settings.secrets_key.clone(),
             on_fatal: Arc::new(move |reason| {
                 error!(reason, "the store failed, the host ends now: {reason}");
