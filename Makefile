@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit crash clients guests bench bench-peers deny sbom clean
+.PHONY: help setup demo test check docs unit crash overload clients guests bench bench-peers deny sbom clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -38,6 +38,10 @@ unit: guests ## all tests: crates, handlers, and the whole through the real bina
 crash: N ?= 100
 crash: guests ## kill -9 a host under load N times and look for anything lost; N=1000 takes some ten minutes, SEED repeats the choices of a run
 	GRISTMILL_CRASH_KILLS=$(N) GRISTMILL_CRASH_SEED=$(SEED) $(CARGO) test $(LOCKED) -p gristmill-tests --test crash nothing_acknowledged -- --nocapture
+
+overload: SECONDS ?= 300
+overload: guests ## far more than the host can do, for SECONDS=300 at full size; some fifteen minutes
+	OVERLOAD_SECONDS=$(SECONDS) $(CARGO) test $(LOCKED) -p gristmill-tests --test overload -- --nocapture --test-threads 1
 
 clients: guests ## the official SDKs, unmodified, against a real host; needs python3 and node
 	$(BUILD_UNDER_TEST)

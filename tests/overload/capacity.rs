@@ -1,0 +1,159 @@
+//! Ten times as many jobs as the workers can do, offered whether or not the host keeps up.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gristmill_tests::{Answer, Client, TestHost, eventually, guests};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::task::TaskTracker;
+
+use crate::memory::{self, MIB};
+use crate::pulse::Pulse;
+use crate::scale::Scale;
+
+const WORKERS: u64 = 4;
+
+/// What one job takes.
+const JOB_MS: u64 = 100;
+
+/// What the workers can do.
+const JOBS_PER_S: u64 = WORKERS * 1_000 / JOB_MS;
+
+/// Jobs that may wait.
+const WAITING_MAX: u64 = 200;
+
+/// A sandbox's memory.
+const SANDBOX_MIB: u64 = 16;
+
+/// Bytes of an input.
+const INPUT_BYTES: usize = 2_000;
+
+/// The limit of submissions stays; what the test itself asks at the end is not to be counted.
+const CONFIG: &str = "[rate-limits.status]\ncalls-per-10s = 1000000\ncalls-per-worker = 0\n\
+    [rate-limits.run]\ncalls-per-10s = 2000\nconcurrent = 200\ncalls-per-worker = 0\n";
+
+/// What was answered.
+#[derive(Default)]
+struct Told {
+    /// Jobs that the host has taken.
+    admitted: Vec<String>,
+    /// Those of them that were then cancelled before their end.
+    cancelled: u64,
+    /// Refusals by their code.
+    refused: BTreeMap<String, u64>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_times_the_capacity() {
+    let scale = Scale::of_this_run();
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("limits.toml");
+    fs::write(&config, CONFIG).unwrap();
+    let waiting_max = WAITING_MAX.to_string();
+    let host = TestHost::start_with(&[
+        "--max-waiting-jobs",
+        &waiting_max,
+        "--config",
+        config.to_str().unwrap(),
+    ]);
+    let settings = json!({ "workersMax": WORKERS, "memoryMib": SANDBOX_MIB });
+    let endpoint = host.deploy(&guests::playground(), "mill", settings).await;
+    let client = host.client();
+    client.run_sync(&endpoint, "", json!({ "op": "echo" })).await.ok();
+    let idle = memory::resident(&host);
+    let pulse = Pulse::start(&host, &endpoint).await;
+
+    let told = Arc::new(Mutex::new(Told::default()));
+    offer(&client, &endpoint, &told, scale.lasts).await;
+
+    let health = client.health(&endpoint).await;
+    let waiting = health["jobs"]["inQueue"].as_u64().unwrap();
+    assert!(waiting <= WAITING_MAX, "{health}");
+    let drained = Instant::now();
+    eventually("the queue to be done", async || {
+        let jobs = client.health(&endpoint).await;
+        (jobs["jobs"]["inQueue"] == 0 && jobs["jobs"]["inProgress"] == 0).then_some(())
+    })
+    .await;
+    let drained = drained.elapsed();
+    let fresh = client.run_sync(&endpoint, "", json!({ "op": "echo", "value": 7 })).await.ok();
+    assert_eq!(fresh["output"], json!({ "echo": 7 }), "{fresh}");
+    pulse.finish().await;
+
+    let Told { admitted, cancelled, refused } = std::mem::take(&mut *told.lock());
+    println!(
+        "capacity {JOBS_PER_S} jobs/s, offered {}/s for {:?}: {} admitted ({cancelled} cancelled), \
+         refused {refused:?}; {waiting} waited at the end, done after {drained:.1?}",
+        JOBS_PER_S * 10,
+        scale.lasts,
+        admitted.len(),
+    );
+    let mut ends = BTreeMap::<String, u64>::new();
+    for job in &admitted {
+        let document = client.status(&endpoint, job).await.ok();
+        *ends.entry(document["status"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    let done = ends.remove("COMPLETED").unwrap_or_default();
+    assert_eq!(ends.remove("CANCELLED").unwrap_or_default(), cancelled);
+    assert!(ends.is_empty(), "admitted and not finished: {ends:?}");
+    // Not all could be idle at once, and this machine has other work.
+    let possible = JOBS_PER_S * scale.lasts.as_secs();
+    assert!(done >= possible / 2, "{done} jobs were done, {possible} possible");
+    for code in ["rate_limited", "queue_full"] {
+        assert!(refused.contains_key(code), "no call was refused as {code}: {refused:?}");
+    }
+    let sandboxes = (WORKERS + 1) * SANDBOX_MIB * MIB;
+    memory::peak_is_within(&host, idle, memory::STORE_BYTES + sandboxes + memory::SLACK_BYTES);
+}
+
+/// Submits at ten times the capacity, each call at its own time.
+async fn offer(client: &Client, endpoint: &str, told: &Arc<Mutex<Told>>, lasts: Duration) {
+    let calls = TaskTracker::new();
+    let mut ticks = interval(Duration::from_secs(1) / u32::try_from(JOBS_PER_S * 10).unwrap());
+    // What the test was late for is sent then: the rate is what was said.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let started = Instant::now();
+    for number in 0_u64.. {
+        ticks.tick().await;
+        if started.elapsed() >= lasts {
+            break;
+        }
+        let (client, endpoint, told) = (client.clone(), endpoint.to_owned(), told.clone());
+        calls.spawn(async move { submit(&client, &endpoint, number, &told).await });
+    }
+    calls.close();
+    calls.wait().await;
+}
+
+async fn submit(client: &Client, endpoint: &str, number: u64, told: &Mutex<Told>) {
+    let input = json!({ "op": "sleep", "ms": JOB_MS, "value": "x".repeat(INPUT_BYTES) });
+    // Some wait for the end, which may come later than they can wait.
+    let answer = if number.is_multiple_of(10) {
+        client.run_sync(endpoint, "?wait=1000", input).await
+    } else {
+        client.run(endpoint, input).await
+    };
+    if answer.status != 200 {
+        *told.lock().refused.entry(refusal(&answer)).or_default() += 1;
+        return;
+    }
+    let id = answer.ok()["id"].as_str().unwrap().to_owned();
+    told.lock().admitted.push(id.clone());
+    if number.is_multiple_of(64) {
+        let answer = client.cancel(endpoint, &id).await.ok();
+        let is_cancelled = answer["status"] == "CANCELLED";
+        told.lock().cancelled += u64::from(is_cancelled);
+    }
+}
+
+/// The code of a refusal, which must be one for overload and say when to come again.
+pub(crate) fn refusal(answer: &Answer) -> String {
+    assert!(matches!(answer.status, 429 | 503), "{answer:?}");
+    let seconds = answer.header("retry-after").and_then(|text| text.parse::<u64>().ok());
+    assert!(seconds.is_some_and(|seconds| seconds >= 1), "{answer:?}");
+    answer.json()["code"].as_str().unwrap().to_owned()
+}

@@ -1,0 +1,121 @@
+//! Two hundred bodies of 20 MB at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gristmill_tests::{PATIENCE, TestHost, guests};
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::memory::{self, MIB};
+use crate::pulse::Pulse;
+use crate::raw::{Raw, RawAnswer, answer};
+use crate::scale::Scale;
+
+/// A body of the greatest size.
+const BODY_BYTES: usize = 20 << 20;
+
+/// All bodies that are being read, together.
+const BODIES_BYTES: u64 = 256 * MIB;
+
+/// How many of them that are.
+const AT_ONE_TIME: usize = 12;
+
+/// A call waits for its turn for 10 s; a body that has stopped has 30 s.
+const ANSWER_WAIT: Duration = Duration::from_secs(120);
+
+const WORKERS: u64 = 2;
+const SANDBOX_MIB: u64 = 128;
+
+const BEGIN: &[u8] = b"{\"input\":{\"op\":\"echo\",\"ignored\":\"";
+const END: &[u8] = b"\"}}";
+
+/// Sends a body, the last MiB of it once `go` is true, and waits for the answer.
+fn send(host: &Arc<TestHost>, mut go: watch::Receiver<bool>) -> JoinHandle<RawAnswer> {
+    let host = host.clone();
+    tokio::spawn(async move {
+        let mut connection = Raw::connect(&host).await;
+        let headers = format!("content-type: application/json\r\ncontent-length: {BODY_BYTES}\r\n");
+        let path = "/v2/mill/runsync?wait=60000";
+        connection.send_head(&host, "POST", path, &headers).await;
+        let Raw { mut reader, mut writer } = connection;
+        let writing = tokio::spawn(async move {
+            let piece = vec![b'x'; 64 << 10];
+            let filling = BODY_BYTES - BEGIN.len() - END.len();
+            let mut sent = 0;
+            writer.write_all(BEGIN).await?;
+            while sent < filling {
+                let part = piece.len().min(filling - sent);
+                if sent + part > filling - (1 << 20) {
+                    let _ = go.wait_for(|go| *go).await;
+                }
+                writer.write_all(&piece[..part]).await?;
+                sent += part;
+            }
+            writer.write_all(END).await?;
+            // Kept open until it is answered.
+            std::future::pending::<std::io::Result<()>>().await
+        });
+        let answer = answer(&mut reader, ANSWER_WAIT).await;
+        writing.abort();
+        answer.expect("an answer, before the connection ends")
+    })
+}
+
+/// How many were taken; the others must have been told when to come again.
+async fn taken(calls: Vec<JoinHandle<RawAnswer>>) -> usize {
+    let mut taken = 0;
+    for call in calls {
+        let answer = call.await.unwrap();
+        if answer.status == 200 {
+            assert!(answer.body.contains("\"COMPLETED\""), "{answer:?}");
+            taken += 1;
+        } else {
+            assert_eq!(answer.status, 503, "{answer:?}");
+            assert!(answer.retry_after.is_some_and(|seconds| seconds >= 1), "{answer:?}");
+            assert!(answer.body.contains("\"unavailable\""), "{answer:?}");
+        }
+    }
+    taken
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_bodies_at_once() {
+    let scale = Scale::of_this_run();
+    let host = Arc::new(TestHost::start());
+    let settings = json!({ "workersMax": WORKERS, "memoryMib": SANDBOX_MIB });
+    let endpoint = host.deploy(&guests::playground(), "mill", settings).await;
+    host.client().run_sync(&endpoint, "", json!({ "op": "echo" })).await.ok();
+    let idle = memory::resident(&host);
+    let pulse = Pulse::start(&host, &endpoint).await;
+    let count = scale.choose(40, 200);
+
+    // Bodies that stop before their end keep their share; all others are refused.
+    let (go, wait) = watch::channel(false);
+    let calls: Vec<_> = (0..count).map(|_| send(&host, wait.clone())).collect();
+    let refused = async {
+        while calls.iter().filter(|call| call.is_finished()).count() < count - AT_ONE_TIME {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, refused).await.expect("what has no share is refused in time");
+    let held = memory::resident(&host) - idle;
+    println!("{} MiB while {AT_ONE_TIME} bodies were held", held / MIB);
+    go.send(true).unwrap();
+    assert_eq!(taken(calls).await, AT_ONE_TIME);
+
+    // And all at once as fast as they come.
+    let calls: Vec<_> = (0..count).map(|_| send(&host, wait.clone())).collect();
+    let at_once = taken(calls).await;
+    println!("{at_once} of {count} bodies were taken, the others told to come again");
+    assert!(at_once >= AT_ONE_TIME);
+    pulse.finish().await;
+    let last = send(&host, wait.clone()).await.unwrap();
+    assert_eq!(last.status, 200, "{last:?}");
+    // A running job has its input twice: ours, and the sandbox's.
+    let running = WORKERS * (SANDBOX_MIB + 20) * MIB;
+    let bound = BODIES_BYTES + memory::STORE_BYTES + running + memory::SLACK_BYTES;
+    memory::peak_is_within(&host, idle, bound);
+}

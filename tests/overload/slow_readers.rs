@@ -1,0 +1,87 @@
+//! Clients that ask for large answers and then hardly read them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gristmill_tests::{TestHost, guests};
+use serde_json::json;
+use tokio::io::AsyncReadExt as _;
+use tokio::time::{sleep, timeout};
+
+use crate::memory::{self, MIB};
+use crate::pulse::Pulse;
+use crate::raw::Raw;
+use crate::scale::Scale;
+
+/// An answer that is not taken for 30 s is given up, and so is one that is taken too slowly.
+const GIVEN_UP_WITHIN: Duration = Duration::from_secs(60);
+
+/// What the readers ask for.
+const OUTPUT_BYTES: u64 = 16 * MIB;
+const CHUNK_BYTES: u64 = MIB / 2;
+const CHUNKS: u64 = 32;
+
+/// Bytes of a stream that are read at one time.
+const PAGE_BYTES: u64 = 8 * MIB;
+
+/// Asks, and reads the beginning of the answer.
+async fn begin_to_read(host: &TestHost, path: &str, headers: &str) -> Raw {
+    let mut connection = Raw::connect(host).await;
+    connection.send_head(host, "GET", path, headers).await;
+    let mut piece = [0; 1 << 10];
+    let read = timeout(GIVEN_UP_WITHIN, connection.reader.read(&mut piece)).await;
+    let read = read.expect("the answer begins").unwrap();
+    assert!(piece.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&piece[..read]));
+    connection
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_are_read_slowly() {
+    let scale = Scale::of_this_run();
+    let host = Arc::new(TestHost::start());
+    let endpoint = host.deploy(&guests::playground(), "mill", json!({ "workersMax": 2 })).await;
+    let client = host.client();
+    let each = scale.choose(12, 100);
+    // Each reader has an output of its own, so that none is served from what another reads.
+    let mut outputs = vec![];
+    for _ in 0..each {
+        let output = json!({ "op": "output", "bytes": OUTPUT_BYTES });
+        outputs.push(client.submit(&endpoint, output).await);
+    }
+    for output in &outputs {
+        client.until(&endpoint, output, "COMPLETED").await;
+    }
+    let chunks = json!({ "op": "chunk", "count": CHUNKS, "bytes": CHUNK_BYTES });
+    let stream = client.submit(&endpoint, chunks).await;
+    client.until(&endpoint, &stream, "COMPLETED").await;
+    let pulse = Pulse::start(&host, &endpoint).await;
+    let (idle, files) = (memory::resident(&host), memory::open_files(&host));
+
+    let page = format!("/v2/{endpoint}/stream/{stream}?from=0");
+    let mut readers = vec![];
+    for output in &outputs {
+        let status = format!("/v2/{endpoint}/status/{output}");
+        readers.push(begin_to_read(&host, &status, "").await);
+        readers.push(begin_to_read(&host, &page, "").await);
+        readers.push(begin_to_read(&host, &page, "accept: text/event-stream\r\n").await);
+    }
+    let began = Instant::now();
+    let mut held = memory::resident(&host);
+    while memory::open_files(&host) > files + 8 {
+        assert!(began.elapsed() < GIVEN_UP_WITHIN, "answers that nobody takes are kept");
+        sleep(Duration::from_secs(1)).await;
+        // 1 KiB in each second. What the kernel holds can be read after the end, too.
+        for connection in &readers {
+            let _ = connection.reader.try_read(&mut [0; 1 << 10]);
+        }
+        held = held.max(memory::resident(&host));
+    }
+    println!("{} slow readers were given up after {:.1?}", readers.len(), began.elapsed());
+    println!("resident at most: {} MiB", held / MIB);
+    pulse.finish().await;
+    let whole = client.status(&endpoint, &outputs[0]).await.ok();
+    assert_eq!(whole["output"].as_str().map(str::len), usize::try_from(OUTPUT_BYTES).ok());
+    // An output; a page and the answer that is made of it; a page and its events.
+    let bound = each * (OUTPUT_BYTES + 4 * (PAGE_BYTES + CHUNK_BYTES));
+    memory::peak_is_within(&host, idle, bound + memory::STORE_BYTES + memory::SLACK_BYTES);
+}
