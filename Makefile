@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit crash overload clients guests bench bench-peers deny sbom clean
+.PHONY: help setup demo test check docs unit crash overload clients guests bench bench-peers deny sbom soak clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -49,6 +49,19 @@ clients: guests ## the official SDKs, unmodified, against a real host; needs pyt
 
 guests: setup ## the sample handlers as components
 	cd handlers && $(CARGO) build $(LOCKED) --release --target wasm32-wasip2
+
+overload: SECONDS ?= 300
+overload: guests ## far more than the host can do, for SECONDS=300 at full size; some fifteen minutes
+	OVERLOAD_SECONDS=$(SECONDS) $(CARGO) test $(LOCKED) -p gristmill-tests --test overload -- --nocapture --test-threads 1
+
+soak: MINUTES ?= 30
+soak: guests ## 70 % of the capacity for MINUTES=30: memory, disk and latencies must stay flat; needs python3 for the plot
+	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
+	test -x tests/load/.venv/bin/python || python3 -m venv tests/load/.venv
+	tests/load/.venv/bin/pip install --quiet -r tests/load/requirements.txt
+	target/release/load --soak target/soak.csv --minutes $(MINUTES) \
+	  --host target/release/gristmill-under-test --handlers $(GUESTS); outcome=$$?; \
+	tests/load/.venv/bin/python tests/load/plot.py target/soak.csv docs/soak.png && exit $$outcome
 
 bench: guests ## speed of the release binary on this machine, and of the sandbox alone; about five minutes
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins

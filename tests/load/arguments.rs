@@ -1,4 +1,4 @@
-//! The command line: the works of `make bench`, or one URL for `make bench-peers`.
+//! The command line: the works of `make bench`, one URL for `make bench-peers`, or `make soak`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,13 +7,16 @@ use anyhow::{Context as _, bail, ensure};
 
 const USAGE: &str = "usage:
   load --host GRISTMILL --handlers DIRECTORY [--only WORK]... [--seconds N] [--long]
+  load --soak FILE.csv --host GRISTMILL --handlers DIRECTORY [--minutes N]
   load --url http://HOST:PORT/PATH --body TEXT --expect TEXT [--key KEY] [--connections N]
        [--warm-up N] [--seconds N]
+With --soak, load writes what it measures to the file and tells whether it stayed flat.
 With --url, load posts TEXT there and prints one JSON object; it needs no host.";
 
 /// What to do.
 pub(crate) enum Arguments {
     Bench(BenchArguments),
+    Soak(SoakArguments),
     Url(UrlArguments),
 }
 
@@ -26,6 +29,14 @@ pub(crate) struct BenchArguments {
     pub(crate) measured: Duration,
     /// Whether a million jobs are stored too, which takes minutes.
     pub(crate) is_long: bool,
+}
+
+pub(crate) struct SoakArguments {
+    pub(crate) host: PathBuf,
+    pub(crate) handlers: PathBuf,
+    /// Where the samples go.
+    pub(crate) csv: PathBuf,
+    pub(crate) lasts: Duration,
 }
 
 pub(crate) struct UrlArguments {
@@ -43,6 +54,7 @@ impl Arguments {
     pub(crate) fn parse() -> anyhow::Result<Self> {
         let (mut host, mut handlers, mut only) = (None, None, Vec::new());
         let (mut url, mut body, mut expected, mut key) = (None, None, None, None);
+        let (mut soak, mut minutes) = (None, 30);
         let (mut connections, mut warm_up, mut seconds, mut is_long) = (64, 1, 5, false);
         let mut arguments = std::env::args_os().skip(1);
         while let Some(name) = arguments.next() {
@@ -55,6 +67,8 @@ impl Arguments {
             match name.to_str() {
                 Some("--host") => host = Some(PathBuf::from(value)),
                 Some("--handlers") => handlers = Some(PathBuf::from(value)),
+                Some("--soak") => soak = Some(PathBuf::from(value)),
+                Some("--minutes") => minutes = text()?.parse().context("--minutes")?,
                 Some("--only") => only.push(text()?),
                 Some("--url") => url = Some(text()?),
                 Some("--body") => body = Some(text()?),
@@ -84,12 +98,12 @@ impl Arguments {
                 measured,
             }));
         }
-        Ok(Self::Bench(BenchArguments {
-            host: host.context(USAGE)?,
-            handlers: handlers.context(USAGE)?,
-            only,
-            measured,
-            is_long,
-        }))
+        let (host, handlers) = (host.context(USAGE)?, handlers.context(USAGE)?);
+        if let Some(csv) = soak {
+            ensure!(minutes > 0, "--minutes is at least 1");
+            let lasts = Duration::from_secs(minutes * 60);
+            return Ok(Self::Soak(SoakArguments { host, handlers, csv, lasts }));
+        }
+        Ok(Self::Bench(BenchArguments { host, handlers, only, measured, is_long }))
     }
 }

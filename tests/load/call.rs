@@ -20,6 +20,8 @@ pub(crate) enum Call {
     Polled { submit: Arc<[u8]>, job: JobPaths },
     /// Submitted with `submit`, then read with `/stream` to its end, which has this many chunks.
     Streamed { submit: Arc<[u8]>, job: JobPaths, is_sse: bool, chunks: usize },
+    /// One of these, in turn.
+    Mixed(Arc<[Call]>),
 }
 
 /// How the calls about one endpoint's jobs are made.
@@ -88,6 +90,9 @@ impl Call {
                     }
                 }
                 ensure!(read == *chunks, "{read} of {chunks} chunks");
+            }
+            Self::Mixed(calls) => {
+                Box::pin(calls[turn % calls.len()].perform(connection, turn)).await?;
             }
         }
         Ok(())

@@ -89,7 +89,7 @@ async fn keep_busy(
 }
 
 /// Up to ten minutes.
-fn latencies() -> anyhow::Result<Histogram<u64>> {
+pub(crate) fn latencies() -> anyhow::Result<Histogram<u64>> {
     Ok(Histogram::new_with_max(600_000_000, 3)?)
 }
 

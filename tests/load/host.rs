@@ -114,9 +114,28 @@ impl Host {
 
     /// Memory that the host holds.
     pub(crate) fn resident_kib(&self) -> anyhow::Result<u64> {
+        self.status("VmRSS:")
+    }
+
+    /// Threads of the host.
+    pub(crate) fn threads(&self) -> anyhow::Result<u64> {
+        self.status("Threads:")
+    }
+
+    fn status(&self, name: &str) -> anyhow::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.0.id()))?;
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("VmRSS")?;
-        Ok(line.split_whitespace().nth(1).context("VmRSS")?.parse()?)
+        let line = status.lines().find(|line| line.starts_with(name)).context("a line")?;
+        Ok(line.split_whitespace().nth(1).context("a number")?.parse()?)
+    }
+
+    /// Files that the host has open, connections among them.
+    pub(crate) fn open_files(&self) -> anyhow::Result<usize> {
+        Ok(fs::read_dir(format!("/proc/{}/fd", self.process.0.id()))?.count())
+    }
+
+    /// Where its data are.
+    pub(crate) fn data_dir(&self) -> &Path {
+        self.start.data.path()
     }
 
     /// Transactions that the store has committed.

@@ -1,6 +1,6 @@
 //! The load generator behind `make bench`: starts the real host on an empty directory, once for each
 //! work, and prints what it measured with the machine that it ran on. With `--url` it does the part
-//! of `make bench-peers` that is HTTP.
+//! of `make bench-peers` that is HTTP, with `--soak` that of `make soak`.
 
 #![expect(
     clippy::indexing_slicing,
@@ -12,8 +12,12 @@ mod call;
 mod connection;
 mod drive;
 mod host;
+mod open_loop;
+mod samples;
+mod soak;
 mod stored_jobs;
 mod table;
+mod trend;
 mod works;
 
 use crate::arguments::{Arguments, UrlArguments};
@@ -26,6 +30,7 @@ fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     match arguments {
         Arguments::Bench(arguments) => runtime.block_on(works::run(&arguments)),
+        Arguments::Soak(arguments) => runtime.block_on(soak::run(&arguments)),
         Arguments::Url(arguments) => runtime.block_on(post(&arguments)),
     }
 }

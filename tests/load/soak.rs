@@ -1,0 +1,167 @@
+//! `make soak`: the host at 70 % of what it can do, for long, with results that expire all the time.
+//! Its memory, its disk and its latencies must stay as they are.
+
+#![expect(clippy::print_stdout, reason = "the figures are for the terminal")]
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+
+use crate::arguments::SoakArguments;
+use crate::call::Call;
+use crate::drive::{Drive, Figures};
+use crate::host::{self, Host};
+use crate::open_loop::OpenLoop;
+use crate::samples::{Csv, Sample};
+use crate::trend::{Flat, Trend};
+use crate::works::{PAYLOAD_BYTES, echo_body, runsync};
+
+/// How the capacity is found.
+const CLOSED_CONNECTIONS: usize = 64;
+const CLOSED_LASTS: Duration = Duration::from_secs(15);
+
+/// How much of it the load takes.
+const LOAD: f64 = 0.7;
+
+/// Between two looks at the host.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Until then results come and none goes, and the journal is not full yet: whatever grows, may.
+const SETTLED_AFTER: Duration = Duration::from_secs(150);
+
+/// Results of `/runsync` are kept for a minute; with this life so are those of `/run`.
+const TTL_MS: u64 = 60_000;
+
+const LARGE_BYTES: usize = 64 << 10;
+const CHUNKS: usize = 20;
+
+/// The mix: of 100 jobs these are polled, large and streamed; the others are waited for.
+const POLLED: usize = 6;
+const LARGE: usize = 2;
+const STREAMED: usize = 2;
+
+/// What has to stay flat.
+const COLUMNS: [(&str, Flat); 7] = [
+    ("rss_mib", Flat { part: 0.05, beside: 8.0 }),
+    ("journal_mib", Flat { part: 0.05, beside: 64.0 }),
+    ("database_mib", Flat { part: 0.05, beside: 16.0 }),
+    ("p99_ms", Flat { part: 0.2, beside: 1.0 }),
+    ("open_files", Flat { part: 0.05, beside: 2.0 }),
+    ("threads", Flat { part: 0.05, beside: 2.0 }),
+    ("waiting_jobs", Flat { part: 0.0, beside: 100.0 }),
+];
+
+/// Finds the capacity, puts the load on, looks at the host, and tells what became of it.
+pub(crate) async fn run(arguments: &SoakArguments) -> anyhow::Result<()> {
+    let SoakArguments { host: binary, handlers, csv, lasts } = arguments;
+    let deployed = || -> anyhow::Result<Host> {
+        let host = Host::start(binary, &[])?;
+        for name in ["echo", "playground"] {
+            host.deploy(&handlers.join(name).with_extension("wasm"), name, &[])?;
+        }
+        Ok(host)
+    };
+    let host = deployed()?;
+    println!("{}\n{}", host::machine(), host.describe());
+    let warm_up = CLOSED_LASTS / 3;
+    let mixed = mix(&host);
+    let drive = Drive::start(&host.addr, &mixed, CLOSED_CONNECTIONS, warm_up, CLOSED_LASTS).await?;
+    let closed = Figures::of(&drive.finish().await?, CLOSED_LASTS);
+    drop(host);
+    let jobs_per_s = closed.jobs_per_s * LOAD;
+    println!(
+        "capacity {:.0} jobs/s at {CLOSED_CONNECTIONS} connections (p50 {:.2} ms, p99 {:.2} ms); \
+         load {jobs_per_s:.0} jobs/s for {} s",
+        closed.jobs_per_s,
+        closed.p50_ms,
+        closed.p99_ms,
+        lasts.as_secs()
+    );
+
+    let host = deployed()?;
+    let samples = under_load(&host, jobs_per_s, *lasts, Csv::create(csv)?).await?;
+    verdict(&samples, jobs_per_s)
+}
+
+async fn under_load(
+    host: &Host,
+    jobs_per_s: f64,
+    lasts: Duration,
+    mut csv: Csv,
+) -> anyhow::Result<Vec<Sample>> {
+    let mut load = OpenLoop::start(&host.addr, &mix(host), jobs_per_s).await?;
+    let (started, mut last) = (Instant::now(), Instant::now());
+    let mut samples = Vec::new();
+    while started.elapsed() < lasts {
+        tokio::select! {
+            error = load.failure() => return Err(error),
+            () = tokio::time::sleep_until((last + PERIOD).into()) => {}
+        }
+        let (latencies, period) = (load.take()?, last.elapsed());
+        last = Instant::now();
+        let endpoints = ["echo", "playground"];
+        let sample = Sample::take(host, &endpoints, started.elapsed(), period, &latencies).await?;
+        csv.write(&sample)?;
+        samples.push(sample);
+    }
+    Ok(samples)
+}
+
+/// What one connection does in turn.
+fn mix(host: &Host) -> Call {
+    let policy = |input: &str| format!(r#"{{"input":{input},"policy":{{"ttl":{TTL_MS}}}}}"#);
+    let small = runsync(host, "echo", &echo_body(PAYLOAD_BYTES));
+    let large = runsync(host, "echo", &echo_body(LARGE_BYTES));
+    let submit = host.request("POST", "/v2/echo/run", &policy(r#"{"grain":"wheat"}"#)).into();
+    let polled = Call::Polled { submit, job: host.job_paths("echo") };
+    let input = format!(r#"{{"op":"stream","count":{CHUNKS}}}"#);
+    let submit = host.request("POST", "/v2/playground/run", &policy(&input)).into();
+    let job = host.job_paths("playground");
+    let streamed = Call::Streamed { submit, job, is_sse: true, chunks: CHUNKS };
+    // The few are spread among the many.
+    let calls = (0..100).map(|number| match number % 10 {
+        3 if number / 10 < POLLED => polled.clone(),
+        5 if number / 10 < LARGE => large.clone(),
+        7 if number / 10 < STREAMED => streamed.clone(),
+        _ => small.clone(),
+    });
+    Call::Mixed(calls.collect())
+}
+
+/// Prints what the columns did in the last two thirds of the time, in a short run in what remains once
+/// the host has settled.
+fn verdict(samples: &[Sample], jobs_per_s: f64) -> anyhow::Result<()> {
+    let grown = SETTLED_AFTER.as_secs() / PERIOD.as_secs();
+    let skipped = (samples.len() / 3).max(usize::try_from(grown)?);
+    ensure!(skipped < samples.len(), "too short: the host settles for {SETTLED_AFTER:?}");
+    let settled = &samples[skipped..];
+    println!(
+        "\n| last {} of {} samples | first | last | mean | rise | flat up to | |",
+        settled.len(),
+        samples.len()
+    );
+    println!("|---|---|---|---|---|---|---|");
+    let mut rising = Vec::new();
+    for (column, flat) in COLUMNS {
+        let points: Vec<_> =
+            settled.iter().map(|sample| (sample.get("seconds"), sample.get(column))).collect();
+        let trend = Trend::of(&points);
+        let is_flat = trend.rise <= trend.bound(flat);
+        let (first, last) = (points[0].1, points[points.len() - 1].1);
+        println!(
+            "| {column} | {first:.1} | {last:.1} | {:.1} | {:+.1} | {:.1} | {} |",
+            trend.mean,
+            trend.rise,
+            trend.bound(flat),
+            if is_flat { "flat" } else { "RISES" }
+        );
+        if !is_flat {
+            rising.push(column);
+        }
+    }
+    let least = settled.iter().map(|sample| sample.get("jobs_per_s")).fold(f64::MAX, f64::min);
+    println!("\n{jobs_per_s:.0} jobs/s were asked for, in the slowest period {least:.0} were done");
+    ensure!(least >= jobs_per_s * 0.9, "the host did not keep up with the load");
+    ensure!(rising.is_empty(), "not flat: {}", rising.join(", "));
+    Ok(())
+}
