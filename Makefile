@@ -55,7 +55,7 @@ overload: guests ## far more than the host can do, for SECONDS=300 at full size;
 	OVERLOAD_SECONDS=$(SECONDS) $(CARGO) test $(LOCKED) -p gristmill-tests --test overload -- --nocapture --test-threads 1
 
 soak: MINUTES ?= 30
-soak: guests ## 70 % of the capacity for MINUTES=30: memory, disk and latencies must stay flat; needs python3 for the plot
+soak: guests ## 70 % of the capacity for MINUTES=30; memory, disk and latencies must stay flat; needs python3 for the plot
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
 	test -x tests/load/.venv/bin/python || python3 -m venv tests/load/.venv
 	tests/load/.venv/bin/pip install --quiet -r tests/load/requirements.txt
