@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit crash overload clients guests bench bench-peers deny sbom soak clean
+.PHONY: help setup demo test check docs unit crash overload clients guests soak bench bench-peers deny sbom clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -49,10 +49,6 @@ clients: guests ## the official SDKs, unmodified, against a real host; needs pyt
 
 guests: setup ## the sample handlers as components
 	cd handlers && $(CARGO) build $(LOCKED) --release --target wasm32-wasip2
-
-overload: SECONDS ?= 300
-overload: guests ## far more than the host can do, for SECONDS=300 at full size; some fifteen minutes
-	OVERLOAD_SECONDS=$(SECONDS) $(CARGO) test $(LOCKED) -p gristmill-tests --test overload -- --nocapture --test-threads 1
 
 soak: MINUTES ?= 30
 soak: guests ## 70 % of the capacity for MINUTES=30; memory, disk and latencies must stay flat; needs python3 for the plot
