@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit crash overload clients guests soak bench bench-peers deny sbom clean
+.PHONY: help setup demo test check docs unit crash overload fuzz clients guests soak bench bench-peers deny sbom clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -25,6 +25,7 @@ test: setup check docs unit clients ## formatting, lints, docs and every test
 check: ## formatting and lints, host and handlers
 	$(CARGO) fmt --all --check
 	cd handlers && $(CARGO) fmt --check
+	cd tests/fuzz && $(CARGO) fmt --check
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
 	cd handlers && $(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
 
@@ -46,6 +47,16 @@ overload: guests ## far more than the host can do, for SECONDS=300 at full size;
 clients: guests ## the official SDKs, unmodified, against a real host; needs python3 and node
 	$(BUILD_UNDER_TEST)
 	sh tests/clients/run.sh $(UNDER_TEST) $(GUESTS)
+
+# Seconds of each fuzz target, and which.
+SECONDS := 60
+TARGETS := submission query sse_resume record segment component
+fuzz: ## each fuzz target for SECONDS=60; needs nightly Rust and cargo-fuzz
+	@for target in $(TARGETS); do \
+	  mkdir -p tests/fuzz/corpus/$$target; \
+	  $(CARGO) +nightly fuzz run --fuzz-dir tests/fuzz $$target tests/fuzz/corpus/$$target tests/fuzz/seeds/$$target -- \
+	    -max_total_time=$(SECONDS) -timeout=25 -rss_limit_mb=4096 -malloc_limit_mb=1024 -print_final_stats=1 || exit 1; \
+	done
 
 guests: setup ## the sample handlers as components
 	cd handlers && $(CARGO) build $(LOCKED) --release --target wasm32-wasip2

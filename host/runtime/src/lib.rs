@@ -19,6 +19,9 @@ mod egress;
 mod end;
 mod engine;
 mod files;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod host_fns;
 mod limiter;
 mod log;

@@ -50,6 +50,9 @@ mod entry;
 mod error;
 mod expiry;
 mod frozen;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod ids;
 mod index;
 mod journal;

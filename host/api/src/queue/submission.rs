@@ -110,8 +110,12 @@ pub(crate) fn parse(body: &Bytes) -> Result<Submission, ApiError> {
     if first_byte(body).is_none_or(|byte| byte != b'{') {
         return Err(ApiError::bad_request("the body must be a JSON object"));
     }
-    let fields: Body<'_> = serde_json::from_slice(body)
-        .map_err(|error| ApiError::bad_request(format!("the body is not valid JSON: {error}")))?;
+    let not_json = |error: &dyn std::fmt::Display| {
+        ApiError::bad_request(format!("the body is not valid JSON: {error}"))
+    };
+    // Of a field that is ignored, nobody else would look at the bytes.
+    let text = str::from_utf8(body).map_err(|error| not_json(&error))?;
+    let fields: Body<'_> = serde_json::from_str(text).map_err(|error| not_json(&error))?;
     let input = fields.input.filter(|raw| raw.get() != "null").ok_or_else(|| {
         ApiError::bad_request("the field `input` is missing; it must be a JSON object")
     })?;
@@ -240,6 +244,11 @@ mod tests {
             let complaint = complaint(body).await;
             assert!(complaint.contains(expected), "{body}: {complaint}");
         }
+    }
+
+    #[test]
+    fn what_is_not_utf_8_is_not_json_even_where_it_is_ignored() {
+        assert!(parse(&Bytes::from_static(b"{\"input\":{},\"other\":\"\xff\"}")).is_err());
     }
 
     #[test]

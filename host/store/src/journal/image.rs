@@ -282,7 +282,7 @@ impl<'a> JobImage<'a> {
     fn places(&self, at: &mut Place) -> JobPlaces {
         let mut next = |len: u32| {
             let place = Place { len, ..*at };
-            at.at += len;
+            at.at = at.at.saturating_add(len);
             place
         };
         let input = match &self.state {
@@ -340,9 +340,18 @@ impl<'a> BatchImage<'a> {
     /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when the frame says nothing: its
     /// checksum was right, so another program wrote it.
     pub(crate) fn read(frame: &'a Frame<'_>) -> io::Result<(Self, Vec<JobPlaces>)> {
-        let image: Self = postcard::from_bytes(frame.says())
+        Self::decode(frame.says(), frame.payloads)
+    }
+
+    /// What a frame says, with payloads that stand at `payloads`.
+    pub(crate) fn decode(says: &'a [u8], payloads: Place) -> io::Result<(Self, Vec<JobPlaces>)> {
+        let image: Self = postcard::from_bytes(says)
             .map_err(|error| damaged(format!("a frame of another version: {error}")))?;
-        let places = image.places(frame.payloads).collect();
+        let mut at = payloads;
+        let places = image.jobs.iter().map(|job| job.places(&mut at)).collect();
+        if at.at != payloads.at + payloads.len {
+            return Err(damaged("a frame says another length of its payloads than it has"));
+        }
         Ok((image, places))
     }
 
@@ -350,5 +359,33 @@ impl<'a> BatchImage<'a> {
     pub(crate) fn places(&self, payloads: Place) -> impl Iterator<Item = JobPlaces> + use<'_, 'a> {
         let mut at = payloads;
         self.jobs.iter().map(move |job| job.places(&mut at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::segment::SegmentId;
+
+    #[test]
+    fn payloads_beyond_those_of_the_frame_are_refused() {
+        let job = JobImage {
+            seq: 1,
+            id: [0; 19],
+            endpoint: 1,
+            state: StateImage::Gone { job: false, output: false, chunks: false },
+            repeat: None,
+            output: Some(10),
+            clears_chunks: false,
+            pages: vec![(0, u32::MAX)],
+            delivery: None,
+            has_body: false,
+        };
+        let image = BatchImage { jobs: vec![job], ..BatchImage::default() };
+        let says = image.encode();
+        for len in [0, 9, 10, 11] {
+            let payloads = Place { segment: SegmentId(1), at: 100, len };
+            assert!(BatchImage::decode(&says, payloads).is_err(), "{len}");
+        }
     }
 }

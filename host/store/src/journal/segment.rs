@@ -65,6 +65,14 @@ impl Header {
         bytes
     }
 
+    /// Gives a header the checksum of what it holds, and answers with its salt.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn reseal(bytes: &mut [u8; HEADER_BYTES as usize]) -> u64 {
+        let (rest, checksum) = bytes.split_at_mut(24);
+        checksum.copy_from_slice(&u64::from(crc32fast::hash(rest)).to_le_bytes());
+        rest.last_chunk().copied().map_or(0, u64::from_le_bytes)
+    }
+
     fn decode(bytes: &[u8; HEADER_BYTES as usize]) -> Option<Self> {
         let (magic, rest) = bytes.split_first_chunk()?;
         let (id, rest) = rest.split_first_chunk()?;

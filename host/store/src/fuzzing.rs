@@ -1,0 +1,185 @@
+//! Ways in for the fuzz targets: to the decoders of what is on disk, which no caller of the store
+//! can hand bytes to.
+
+use std::sync::Arc;
+
+use gristmill_core::time::Timestamp;
+use rusqlite::{Connection, params};
+
+use crate::entry::{Attempt, Job, Row};
+use crate::journal::frame::{self, Extent, HEAD_BYTES};
+use crate::journal::image::{BatchImage, JobPlaces, StateImage};
+use crate::journal::segment::{HEADER_BYTES, Header, Place, SegmentId};
+use crate::payloads::InputBytes;
+use crate::row::integer;
+use crate::{chunks, row, schema};
+
+/// What a frame says, written anew.
+///
+/// # Errors
+/// Why it says nothing.
+pub fn rewrite_frame(says: &[u8], payload_bytes: u32) -> Result<Vec<u8>, String> {
+    Ok(decode(says, payload_bytes)?.0.encode())
+}
+
+/// Where the payloads of a frame are, in the order in which they are named: beginning and length.
+///
+/// # Errors
+/// Why it says nothing.
+pub fn payloads_of_frame(says: &[u8], payload_bytes: u32) -> Result<Vec<(u32, u32)>, String> {
+    let (_, places) = decode(says, payload_bytes)?;
+    let each = |places: JobPlaces| {
+        let JobPlaces { input, output, pages, body } = places;
+        let pages = pages.into_iter().map(|(_, page)| Some(page));
+        [input, output].into_iter().chain(pages).chain([body]).flatten().collect::<Vec<_>>()
+    };
+    Ok(places.into_iter().flat_map(each).map(|place| (place.at, place.len)).collect())
+}
+
+/// The rows of the new jobs of a frame: as the frame says, and as the table gives them back.
+///
+/// # Errors
+/// Why it says nothing, or what the database refuses.
+pub fn rows_of_frame(says: &[u8], payload_bytes: u32) -> Result<[Vec<String>; 2], String> {
+    let (image, _) = decode(says, payload_bytes)?;
+    let (mut said, mut read) = (Vec::new(), Vec::new());
+    let db = tables().map_err(text)?;
+    for job in &image.jobs {
+        let StateImage::New { fixed, row, .. } = &job.state else { continue };
+        let (Some(row), Some(_)) = (row.to_row(), job.job_id()) else { continue };
+        row::insert(&db, job, fixed, &row).map_err(text)?;
+        said.push(format!("{:?}", as_stored(&row)));
+        read.push(format!("{:?}", first_job(&db).map_err(text)?.row));
+        row::delete(&db, job.seq).map_err(text)?;
+    }
+    Ok([said, read])
+}
+
+/// The columns of a job's row, by kind, in the order of the table.
+#[derive(Debug)]
+pub struct Columns<'a> {
+    /// All that are numbers and never null, but for `seq`.
+    pub numbers: [i64; 13],
+    /// `started_at` and `finished_at`.
+    pub times: [Option<i64>; 2],
+    /// `id`.
+    pub id: &'a [u8],
+    /// `webhook`, `worker` and `error`.
+    pub texts: [Option<&'a str>; 3],
+}
+
+/// Reads a row that some other program has written.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read_row(columns: &Columns<'_>) -> Result<String, String> {
+    let db = tables().map_err(text)?;
+    let Columns { numbers, times: [started_at, finished_at], id, texts } = columns;
+    let [webhook, worker, error] = texts;
+    db.execute(
+        "INSERT INTO job (seq, id, owner, started_at, finished_at, webhook, worker, error, \
+         endpoint, low_priority, execution_timeout_ms, ttl_ms, retention_ms, created_at, state, \
+         claim, crashes, retries, place, ttl_at, chunk_count) VALUES (1, ?1, 'o', ?2, ?3, ?4, ?5, \
+         ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+        params![
+            id,
+            started_at,
+            finished_at,
+            webhook,
+            worker,
+            error,
+            numbers[0],
+            numbers[1],
+            numbers[2],
+            numbers[3],
+            numbers[4],
+            numbers[5],
+            numbers[6],
+            numbers[7],
+            numbers[8],
+            numbers[9],
+            numbers[10],
+            numbers[11],
+            numbers[12],
+        ],
+    )
+    .map_err(text)?;
+    first_job(&db).map(|job| format!("{job:?}")).map_err(text)
+}
+
+/// A page of chunks, read and written anew; `None` when it is damaged.
+pub fn rewrite_page(bytes: &[u8]) -> Option<Vec<u8>> {
+    let page = chunks::Page::decode(0, bytes.to_vec().into())?;
+    Some(chunks::encode(&page.chunks).to_vec())
+}
+
+/// The body of an input, and what is sealed beside it; `None` when it is damaged.
+pub fn split_input(bytes: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+    InputBytes::split(bytes)
+}
+
+/// Gives the frames of a segment, and its header, the checksums of what they hold now.
+pub fn reseal_segment(bytes: &mut [u8]) {
+    let Some((header, _)) = bytes.split_first_chunk_mut() else { return };
+    let salt = Header::reseal(header);
+    let (mut at, mut number) = (HEADER_BYTES, 0);
+    while let Some(end) = reseal_frame(bytes, salt, number, at) {
+        (at, number) = (end, number + 1);
+    }
+}
+
+/// Answers with where the next frame begins.
+fn reseal_frame(bytes: &mut [u8], salt: u64, number: u32, at: u32) -> Option<u32> {
+    let from = at as usize;
+    let lengths = bytes.get(from + 8..from + 16)?.as_chunks::<4>().0;
+    let [says, payloads] = *<&[_; 2]>::try_from(lengths).ok()?;
+    let [says, payloads] = [says, payloads].map(u32::from_le_bytes);
+    let end = Extent::of(at, says, payloads)?.end;
+    let frame = bytes.get_mut(from..end as usize).filter(|_| says > 0)?;
+    let (head, rest) = frame.split_at_mut(HEAD_BYTES as usize);
+    let (says, rest) = rest.split_at(says as usize);
+    let payloads = rest.get(..payloads as usize)?;
+    head.copy_from_slice(&frame::head(salt, number, says, [payloads].into_iter()));
+    Some(end)
+}
+
+/// What the table keeps of a row: no number beyond its greatest, and no attempt without a time.
+fn as_stored(row: &Row) -> Row {
+    let number = |number: u64| integer(number).unsigned_abs();
+    let time = |time: Timestamp| Timestamp::from_millis(number(time.as_millis()));
+    let attempt = row.attempt.as_deref().map(|attempt| {
+        Arc::new(Attempt {
+            started_at: attempt.started_at.map(time),
+            finished_at: attempt.finished_at.map(time),
+            chunk_count: number(attempt.chunk_count),
+            ..attempt.clone()
+        })
+    });
+    let has_time = |attempt: &Arc<Attempt>| attempt.started_at.or(attempt.finished_at).is_some();
+    Row {
+        place: number(row.place),
+        ttl_at: time(row.ttl_at),
+        attempt: attempt.filter(has_time),
+        ..row.clone()
+    }
+}
+
+fn decode(says: &[u8], payload_bytes: u32) -> Result<(BatchImage<'_>, Vec<JobPlaces>), String> {
+    let payloads = Place { segment: SegmentId(1), at: HEADER_BYTES, len: payload_bytes };
+    BatchImage::decode(says, payloads).map_err(|error| error.to_string())
+}
+
+fn tables() -> rusqlite::Result<Connection> {
+    let db = Connection::open_in_memory()?;
+    db.execute_batch(schema::TABLES)?;
+    Ok(db)
+}
+
+fn first_job(db: &Connection) -> rusqlite::Result<Job> {
+    db.query_row(row::SELECT_JOBS, (), row::read)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn text(error: rusqlite::Error) -> String {
+    error.to_string()
+}

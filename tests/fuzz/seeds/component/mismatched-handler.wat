@@ -1,0 +1,1 @@
+(component (component $c) (instance $i (instantiate $c)) (export "gristmill:handler/run@0.1.0" (instance $i)))

@@ -1,0 +1,1 @@
+(component (import "gristmill:handler/log@0.1.0" (instance (export "log" (func)))))

@@ -1,0 +1,1 @@
+(component (import "wasi:nn/graph@0.2.0" (instance)))

@@ -1,0 +1,216 @@
+//! Both APIs over the memory store, without workers: the target itself plays the handler. Time is
+//! tokio's paused clock and a clock that is moved by hand, so that no call takes any.
+
+use std::cell::OnceCell;
+use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use gristmill_api::{AddressLimit, Api, ApiState, PeerAddress, RateLimits};
+use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _, Component};
+use gristmill_core::endpoint::{Deployment, Endpoint};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, WorkerId};
+use gristmill_core::jobs::Jobs;
+use gristmill_core::key::{ApiKey, NewKey, Scope};
+use gristmill_core::policy::Strictness;
+use gristmill_core::rate::OperationLimit;
+use gristmill_core::record::ClaimedJob;
+use gristmill_core::runtime::{
+    AddComponentError, Attempt, AttemptReport, AttemptSink, Components, Runtime, RuntimeLoad,
+};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::JobStore as _;
+use gristmill_core::template::Template;
+use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::workers::{WorkerCounts, Workers};
+use gristmill_store::MemoryStore;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+use tokio::runtime::Runtime as Tokio;
+
+/// Longer than any job may live.
+const EIGHT_DAYS_MS: u64 = 8 * 86_400_000;
+
+/// The one endpoint.
+pub const ENDPOINT: &str = "e";
+
+#[derive(Debug)]
+struct NoWorkers;
+
+impl Workers for NoWorkers {
+    fn refresh(&self, _: &EndpointId) {}
+
+    fn counts(&self, _: &EndpointId) -> WorkerCounts {
+        WorkerCounts::default()
+    }
+
+    fn waiting_reason(&self, _: &EndpointId) -> Option<String> {
+        Some("the endpoint has no workers".to_owned())
+    }
+}
+
+/// No target uploads a component by HTTP or lets a handler run.
+#[derive(Debug)]
+struct NoSandbox;
+
+#[async_trait]
+impl Components for NoSandbox {
+    async fn add_component(&self, _: Bytes) -> Result<Component, AddComponentError> {
+        Err(AddComponentError::Failed("nothing is taken here".to_owned()))
+    }
+}
+
+#[async_trait]
+impl Runtime for NoSandbox {
+    async fn prepare(&self, _: &Deployment) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn load(&self) -> RuntimeLoad {
+        RuntimeLoad::default()
+    }
+
+    async fn perform(&self, _: Attempt, _: Arc<dyn AttemptSink>) -> AttemptReport {
+        unreachable!("there are no workers")
+    }
+}
+
+/// A host of one endpoint.
+pub struct Host {
+    pub tokio: Tokio,
+    pub store: Arc<MemoryStore>,
+    pub clock: Arc<ManualClock>,
+    pub endpoint: EndpointId,
+    api: Api,
+    authorization: String,
+}
+
+/// The answer to a call.
+pub type Answer = Response<UnsyncBoxBody<Bytes, String>>;
+
+impl Host {
+    /// Runs `with` on the thread's host, which has no jobs then.
+    pub fn run(with: impl AsyncFnOnce(&Self)) {
+        thread_local!(static HOST: OnceCell<Host> = const { OnceCell::new() });
+        HOST.with(|host| {
+            let host = host.get_or_init(Self::new);
+            host.tokio.block_on(async {
+                with(host).await;
+                host.forget_jobs().await;
+            });
+        });
+    }
+
+    fn new() -> Self {
+        let tokio = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_700_000_000_000)));
+        let signals = Arc::new(Signals::default());
+        let store = Arc::new(MemoryStore::new(NodeId(7), clock.clone(), signals.clone()));
+        let (owner, template) = (OwnerId::new("o").unwrap(), TemplateId::new("t").unwrap());
+        let endpoint = EndpointId::new(ENDPOINT).unwrap();
+        let at = Timestamp::from_millis(0);
+        let (key, text) = ApiKey::generate(
+            NewKey {
+                name: "fuzz".to_owned(),
+                owner: owner.clone(),
+                scopes: vec![Scope::Admin],
+                endpoints: None,
+                expires_at: None,
+            },
+            at,
+        );
+        let entries = [
+            CatalogEntry::Template(Template::new(template.clone(), owner.clone(), "i:latest")),
+            CatalogEntry::Endpoint(Endpoint::new(endpoint.clone(), owner, template, at)),
+            CatalogEntry::Key(key),
+        ];
+        let workers = Arc::new(NoWorkers);
+        let jobs = Jobs::new(store.clone(), signals, workers.clone(), Strictness::Refuse);
+        let catalog = tokio.block_on(async {
+            store.write_catalog(entries.map(CatalogChange::Put).into()).await.unwrap();
+            Catalog::open(store.clone()).await.unwrap()
+        });
+        let api = Api::new(ApiState::new(
+            Arc::new(jobs),
+            Arc::new(catalog),
+            workers,
+            Arc::new(NoSandbox),
+            store.clone(),
+            no_limits(),
+            "Platform",
+        ));
+        let authorization = format!("Bearer {}", text.reveal());
+        Self { tokio, store, clock, endpoint, api, authorization }
+    }
+
+    /// A call with a valid key. `path` is what comes after the host's address.
+    pub fn request(&self, method: &str, path: &str) -> Result<http::request::Builder, http::Error> {
+        let uri = http::Uri::try_from(path)?;
+        let request = Request::builder().method(method).uri(uri);
+        Ok(request.header("authorization", &self.authorization))
+    }
+
+    pub async fn answer(&self, request: Request<Full<Bytes>>) -> Answer {
+        let peer = PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let answer = self.api.clone().answer(request, peer).await;
+        answer.map(|body| body.map_err(|error| error.to_string()).boxed_unsync())
+    }
+
+    /// The job that is next in the queue.
+    pub async fn claim(&self) -> Option<ClaimedJob> {
+        let worker = WorkerId::new("w").unwrap();
+        self.store.claim(&self.endpoint, &[worker]).await.unwrap().pop()
+    }
+
+    /// The path of an operation on a job.
+    pub fn path(&self, mount: &str, operation: &str, job: JobId) -> String {
+        format!("{mount}/{ENDPOINT}/{operation}/{job}")
+    }
+
+    async fn forget_jobs(&self) {
+        self.clock.advance(EIGHT_DAYS_MS);
+        while self.store.stats().jobs > 0 {
+            let _ = self.store.expire().await.unwrap();
+        }
+    }
+}
+
+/// Limits that no run of a fuzzer reaches: an answer of 429 would hide what is behind it.
+fn no_limits() -> RateLimits {
+    const NONE: OperationLimit =
+        OperationLimit { calls_per_10s: u32::MAX, concurrent: None, calls_per_worker: 0 };
+    RateLimits {
+        run: NONE,
+        runsync: NONE,
+        openai: NONE,
+        status: NONE,
+        stream: NONE,
+        cancel: NONE,
+        purge_queue: NONE,
+        requests: NONE,
+        unauthenticated: AddressLimit { calls_per_10s: NonZeroU32::MAX },
+    }
+}
+
+/// The whole body.
+pub async fn body(answer: Answer) -> Bytes {
+    answer.into_body().collect().await.unwrap().to_bytes()
+}
+
+/// Checks a refusal: one sentence, one code, and no key on which a client would poll for ever.
+pub async fn check_refusal(answer: Answer) {
+    let status = answer.status();
+    assert!(matches!(status.as_u16(), 400 | 404 | 413), "a refusal with {status}");
+    let body = body(answer).await;
+    let refusal: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    let text = |key: &str| refusal[key].as_str().unwrap_or_default().to_owned();
+    assert!(!text("error").is_empty() && !text("code").is_empty(), "{refusal}");
+    assert!(refusal.get("status").is_none(), "{refusal}");
+}

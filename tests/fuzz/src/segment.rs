@@ -1,0 +1,393 @@
+//! A journal with damaged segments. Damage that no crash can do is refused; after what a crash can
+//! do the store opens with all that was whole before it, and goes on from there. With checksums
+//! made right again there is no telling what was meant, and the store must only not panic, hang or
+//! take memory without bound.
+//!
+//! Input: the damage.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arbitrary::{Arbitrary, Unstructured};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, WorkerId};
+use gristmill_core::idempotency::Idempotency;
+use gristmill_core::job::JobStatus;
+use gristmill_core::listing::JobQuery;
+use gristmill_core::payload::Json;
+use gristmill_core::policy::Policy;
+use gristmill_core::record::{Chunk, JobRecord, NewJob, Outcome, S3Config};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{JobStore as _, SubmitAnswer};
+use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_store::{OpenError, Settings, SqliteStore, fuzzing};
+use tempfile::TempDir;
+
+/// Bytes of a segment: the journal below has several.
+const SEGMENT_BYTES: u32 = 2 << 10;
+
+/// Bytes of a segment's header, and of a frame's.
+const HEADER: usize = 32;
+const HEAD: usize = 16;
+
+/// What happens to the segments. Segments and places are taken modulo what there is.
+#[derive(Debug, Arbitrary)]
+enum Edit {
+    Set {
+        segment: u8,
+        at: u16,
+        byte: u8,
+    },
+    Flip {
+        segment: u8,
+        at: u16,
+        bit: u8,
+    },
+    Zero {
+        segment: u8,
+        at: u16,
+        len: u8,
+    },
+    Copy {
+        from: (u8, u16),
+        to: (u8, u16),
+        len: u8,
+    },
+    /// A number, little-endian, as the heads have them.
+    Number {
+        segment: u8,
+        at: u16,
+        number: u32,
+    },
+    Cut {
+        segment: u8,
+        at: u16,
+    },
+    Extend {
+        segment: u8,
+        bytes: u8,
+    },
+    Remove {
+        segment: u8,
+    },
+}
+
+#[derive(Debug, Arbitrary)]
+struct Damage {
+    reseals: bool,
+    edits: Vec<Edit>,
+}
+
+type Segments = Vec<Vec<u8>>;
+
+/// The jobs of a store, with their statuses.
+type Found = BTreeMap<String, JobStatus>;
+
+pub fn segment(data: &[u8]) {
+    let Ok(damage) = Damage::arbitrary_take_rest(Unstructured::new(data)) else { return };
+    let whole = Whole::get();
+    let mut segments = whole.segments.clone();
+    damage.edits.iter().for_each(|edit| edit.make(&mut segments));
+    if damage.reseals {
+        segments.iter_mut().for_each(|segment| fuzzing::reseal_segment(segment));
+        let disk = whole.disk_with(&segments);
+        // What is opened can be listed and written, or has ended with a reason. Payloads are not
+        // looked at: under a right checksum they are taken for what was written.
+        if let Ok(store) = disk.open() {
+            store.list();
+            store.submit();
+        }
+        return;
+    }
+    let disk = whole.disk_with(&segments);
+    let opened = disk.open();
+    match whole.first_damage(&segments) {
+        Some((segment, _)) if segment + 1 < segments.len() => {
+            assert!(opened.is_err(), "damage before the end is not noticed");
+        }
+        damaged => {
+            let frames = damaged.map_or(whole.ends.len(), |damaged| whole.frames_before(damaged));
+            let store = opened.unwrap_or_else(|error| panic!("{error}"));
+            let mut expected = whole.found_after[frames].clone();
+            assert_eq!(store.read_all(), expected);
+            expected.insert(store.submit().unwrap(), JobStatus::InQueue);
+            drop(store);
+            assert_eq!(disk.open().unwrap().read_all(), expected);
+        }
+    }
+}
+
+impl Edit {
+    fn make(&self, segments: &mut Segments) {
+        let set = |bytes: &mut Vec<u8>, at: u16, new: &[u8]| {
+            let at = usize::from(at) % bytes.len().max(1);
+            let room = bytes.len().saturating_sub(at).min(new.len());
+            bytes[at..at + room].copy_from_slice(&new[..room]);
+        };
+        match *self {
+            Self::Set { segment, at, byte } => set(pick(segments, segment), at, &[byte]),
+            Self::Flip { segment, at, bit } => {
+                let bytes = pick(segments, segment);
+                let at = usize::from(at) % bytes.len().max(1);
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= 1 << (bit % 8);
+                }
+            }
+            Self::Zero { segment, at, len } => {
+                set(pick(segments, segment), at, &vec![0; len.into()])
+            }
+            Self::Number { segment, at, number } => {
+                set(pick(segments, segment), at, &number.to_le_bytes());
+            }
+            Self::Copy { from: (segment, at), to, len } => {
+                let from = pick(segments, segment);
+                let at = usize::from(at) % from.len().max(1);
+                let end = from.len().min(at + usize::from(len));
+                let copied = from[at.min(end)..end].to_vec();
+                set(pick(segments, to.0), to.1, &copied);
+            }
+            Self::Cut { segment, at } => {
+                let bytes = pick(segments, segment);
+                bytes.truncate(usize::from(at) % bytes.len().max(1));
+            }
+            Self::Extend { segment, bytes } => {
+                let segment = pick(segments, segment);
+                segment.resize(segment.len() + usize::from(bytes), bytes);
+            }
+            Self::Remove { segment } => pick(segments, segment).clear(),
+        }
+    }
+}
+
+fn pick(segments: &mut Segments, segment: u8) -> &mut Vec<u8> {
+    let count = segments.len();
+    &mut segments[usize::from(segment) % count]
+}
+
+/// A store that was killed, with all that can be in a journal.
+struct Whole {
+    dir: TempDir,
+    segments: Segments,
+    /// Where each frame ends: segment and byte.
+    ends: Vec<(usize, usize)>,
+    /// What is found when so many frames are left.
+    found_after: Vec<Found>,
+}
+
+impl Whole {
+    fn get() -> &'static Self {
+        static WHOLE: OnceLock<Whole> = OnceLock::new();
+        WHOLE.get_or_init(Self::new)
+    }
+
+    fn new() -> Self {
+        let disk = Disk { dir: tempfile::tempdir().unwrap() };
+        let store = disk.open().unwrap();
+        store.live();
+        let found = store.read_all();
+        drop(store);
+        let segments: Segments =
+            (1..).map_while(|slot| fs::read(segment_file(disk.dir.path(), slot)).ok()).collect();
+        let ends: Vec<_> =
+            (0..).zip(&segments).flat_map(|(n, bytes)| frame_ends(n, bytes)).collect();
+        assert!(segments.len() >= 4 && ends.len() >= 16, "{} {}", segments.len(), ends.len());
+        let mut whole = Self { dir: disk.dir, segments, ends, found_after: Vec::new() };
+        for frames in 0..=whole.ends.len() {
+            let disk = whole.disk_with(&whole.first(frames));
+            whole.found_after.push(disk.open().unwrap().read_all());
+        }
+        // Opening has queued the job again that ran.
+        let repaired = |status| match status {
+            JobStatus::InProgress => JobStatus::InQueue,
+            status => status,
+        };
+        let found = found.into_iter().map(|(id, status)| (id, repaired(status))).collect();
+        assert_eq!(whole.found_after.last(), Some(&found));
+        whole
+    }
+
+    /// The segments as they were after some frames.
+    fn first(&self, frames: usize) -> Segments {
+        let Some(&(last, end)) = frames.checked_sub(1).map(|frame| &self.ends[frame]) else {
+            return Vec::new();
+        };
+        let mut segments = self.segments[..=last].to_vec();
+        segments[last][end..].fill(0);
+        segments
+    }
+
+    /// A data directory with these segments.
+    fn disk_with(&self, segments: &Segments) -> Disk {
+        let dir = tempfile::tempdir().unwrap();
+        for entry in fs::read_dir(self.dir.path()).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_file() {
+                fs::copy(entry.path(), dir.path().join(entry.file_name())).unwrap();
+            }
+        }
+        fs::create_dir(dir.path().join("journal")).unwrap();
+        for (slot, bytes) in (1..).zip(segments) {
+            fs::write(segment_file(dir.path(), slot), bytes).unwrap();
+        }
+        Disk { dir }
+    }
+
+    /// The first byte in use that is not what was written: its segment and place.
+    fn first_damage(&self, segments: &Segments) -> Option<(usize, usize)> {
+        let used = |n: usize| {
+            let ends = self.ends.iter().filter(|(segment, _)| *segment == n);
+            ends.map(|(_, end)| *end).max().unwrap_or(HEADER)
+        };
+        (0..).zip(self.segments.iter().zip(segments)).find_map(|(n, (written, found))| {
+            let at = (0..used(n)).find(|&at| found.get(at) != written.get(at))?;
+            Some((n, at))
+        })
+    }
+
+    fn frames_before(&self, damaged: (usize, usize)) -> usize {
+        self.ends.iter().take_while(|end| **end <= damaged).count()
+    }
+}
+
+fn segment_file(dir: &Path, slot: usize) -> PathBuf {
+    dir.join("journal").join(format!("{slot:06}.seg"))
+}
+
+/// Where the frames of a segment as the store writes it end.
+fn frame_ends(segment: usize, bytes: &[u8]) -> Vec<(usize, usize)> {
+    let (mut ends, mut at) = (Vec::new(), HEADER);
+    while let Some(head) = bytes.get(at..at + HEAD) {
+        let number = |from: usize| u32::from_le_bytes(head[from..from + 4].try_into().unwrap());
+        let (says, payloads) = (number(8) as usize, number(12) as usize);
+        if says == 0 {
+            break;
+        }
+        at += HEAD + says + payloads;
+        ends.push((segment, at));
+    }
+    ends
+}
+
+struct Disk {
+    dir: TempDir,
+}
+
+impl Disk {
+    fn open(&self) -> Result<Store, OpenError> {
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ended = has_ended.clone();
+        let settings = Settings {
+            segment_bytes: SEGMENT_BYTES,
+            payload_cache_bytes: 0,
+            chunk_cache_bytes: 0,
+            on_fatal: Arc::new(move |_| ended.store(true, Ordering::Relaxed)),
+            ..Settings::default()
+        };
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_700_000_000_000)));
+        let signals = Arc::new(Signals::default());
+        let (store, _) = SqliteStore::open(self.dir.path(), clock, signals, settings)?;
+        Ok(Store { store, tokio, has_ended, endpoint: EndpointId::new("e").unwrap() })
+    }
+}
+
+struct Store {
+    store: SqliteStore,
+    tokio: tokio::runtime::Runtime,
+    /// Whether the store has found, after it was opened, that it cannot go on.
+    has_ended: Arc<AtomicBool>,
+    endpoint: EndpointId,
+}
+
+impl Store {
+    /// The jobs, each with all that belongs to it.
+    fn read_all(&self) -> Found {
+        let jobs = self.list().expect("the store goes on");
+        self.tokio.block_on(async {
+            for job in &jobs {
+                let input = self.store.input(job.id).await.unwrap();
+                assert_eq!(input.is_some(), job.status.needs_input(), "{job:?}");
+                let output = self.store.output(job.id).await.unwrap();
+                assert_eq!(output.is_some(), job.status == JobStatus::Completed, "{job:?}");
+                let page = self.store.chunks(job.id, 0, 1 << 20, 100).await.unwrap();
+                assert_eq!(page.next(), job.chunk_count, "{job:?}");
+            }
+        });
+        jobs.iter().map(|job| (job.id.to_string(), job.status)).collect()
+    }
+
+    /// The jobs; `None` when the store has ended.
+    fn list(&self) -> Option<Vec<JobRecord>> {
+        let query = JobQuery { status: None, after: None, count_max: 1_000 };
+        let page = self.tokio.block_on(self.store.list(&self.endpoint, &query));
+        assert!(page.is_ok() || self.has_ended.load(Ordering::Relaxed), "{page:?}");
+        page.ok().map(|page| page.jobs)
+    }
+
+    /// Adds a job, and answers with its id once it is on disk; `None` when the store has ended.
+    fn submit(&self) -> Option<String> {
+        let job = self.new_job("{}");
+        let id = job.id.to_string();
+        let answer = self.tokio.block_on(self.store.submit(job));
+        assert!(answer.is_ok() || self.has_ended.load(Ordering::Relaxed), "{answer:?}");
+        answer.is_ok().then_some(id)
+    }
+
+    fn new_job(&self, input: &str) -> NewJob {
+        NewJob {
+            id: JobId::generate(Submission::Async, NodeId(7)),
+            endpoint: self.endpoint.clone(),
+            owner: OwnerId::new("o").unwrap(),
+            input: Json::parse(input.to_owned()).unwrap(),
+            policy: Policy {
+                execution_timeout_ms: 600_000,
+                ttl_ms: 86_400_000,
+                low_priority: false,
+            },
+            retention_ms: 1_800_000,
+            webhook: None,
+            s3_config: None,
+            may_linger: false,
+            idempotency: None,
+        }
+    }
+
+    /// Does everything that leaves something in a journal.
+    fn live(&self) {
+        let json = |text: &str| Json::parse(text.to_owned()).unwrap();
+        let owner = OwnerId::new("o").unwrap();
+        self.tokio.block_on(async {
+            for n in 0..12 {
+                // Inputs of 16 KiB and more stay in the journal.
+                let bytes = if n == 5 { 17_000 } else { 40 * n };
+                let job = NewJob {
+                    webhook: (n % 3 == 0).then(|| "http://receiver.invalid/".to_owned()),
+                    s3_config: (n % 4 == 0).then(S3Config::default),
+                    idempotency: (n % 2 == 0)
+                        .then(|| Idempotency::new(&owner, &n.to_string(), "run", b"body")),
+                    ..self.new_job(&format!("{{\"text\":\"{}\"}}", "x".repeat(bytes)))
+                };
+                assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
+                if n % 4 == 3 {
+                    continue; // it waits
+                }
+                let worker = WorkerId::new("w").unwrap();
+                let claimed = self.store.claim(&self.endpoint, &[worker]).await.unwrap();
+                let lease = claimed[0].lease;
+                let chunk =
+                    Chunk { output: json("\"chunk\""), metrics: Some(json("{}")), part: None };
+                let _ = self.store.append_chunks(lease, vec![chunk; n % 3]).await.unwrap();
+                let outcome = match n % 5 {
+                    0 | 1 => Outcome::Completed(json("[1,2,3]")),
+                    2 => Outcome::Failed("on purpose".to_owned()),
+                    3 => Outcome::TimedOut,
+                    _ => continue, // it runs
+                };
+                let _ = self.store.finish(lease, outcome).await.unwrap();
+            }
+            self.store.flush().await.unwrap();
+        });
+    }
+}

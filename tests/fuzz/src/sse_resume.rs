@@ -1,0 +1,221 @@
+//! `/stream`, read in every way by readers who go away and come back: nobody misses a chunk, gets
+//! one twice or out of order, and the end comes after the last.
+//!
+//! Input: a story, step by step.
+
+use arbitrary::{Arbitrary, Unstructured};
+use bytes::Bytes;
+use gristmill_core::id::JobId;
+use gristmill_core::payload::Json;
+use gristmill_core::record::{Chunk, Lease, Outcome};
+use gristmill_core::store::JobStore as _;
+use http_body_util::{BodyExt as _, Full};
+use serde_json::Value;
+
+use super::host::{self, Answer, ENDPOINT, Host};
+
+/// What happens next.
+#[derive(Debug, Arbitrary)]
+enum Step {
+    /// The handler emits so many chunks.
+    Emit(u8),
+    /// It ends.
+    End { fails: bool },
+    /// The job is queued again, and claimed.
+    Retry,
+    /// The reader of events connects where it was, and stays for so many events.
+    Events { stays_for: u8 },
+    /// Somebody asks for what nobody has got yet. Without taking the answer, he has not got it.
+    Undelivered { takes_it: bool, as_object: bool },
+    /// Somebody reads again from a chunk.
+    From(u16),
+    /// Somebody connects with any text as the last event's id.
+    LastEvent(String),
+}
+
+const STEPS_MAX: usize = 64;
+
+pub fn sse_resume(data: &[u8]) {
+    let mut story = Unstructured::new(data);
+    let steps: Vec<Step> = story
+        .arbitrary_iter()
+        .map_or(Vec::new(), |steps| steps.map_while(Result::ok).take(STEPS_MAX).collect());
+    Host::run(async |host| {
+        let mut run = Run::new(host).await;
+        for step in steps {
+            run.step(step).await;
+        }
+    });
+}
+
+struct Run<'a> {
+    host: &'a Host,
+    job: JobId,
+    lease: Lease,
+    /// Outputs of the attempt, all different.
+    emitted: Vec<String>,
+    end: Option<&'static str>,
+    /// Over all attempts.
+    count: u32,
+    /// Chunks that the reader of events has seen, and whether it has seen the end.
+    seen: usize,
+    /// Where those who ask for what is undelivered are.
+    delivered: usize,
+}
+
+impl<'a> Run<'a> {
+    async fn new(host: &'a Host) -> Self {
+        let request = host.request("POST", &format!("/v2/{ENDPOINT}/run")).unwrap();
+        let body = Full::new(Bytes::from_static(b"{\"input\":{}}"));
+        let _ = host.answer(request.body(body).unwrap()).await;
+        let lease = host.claim().await.unwrap().lease;
+        let (emitted, job) = (Vec::new(), lease.job);
+        Self { host, job, lease, emitted, end: None, count: 0, seen: 0, delivered: 0 }
+    }
+
+    async fn step(&mut self, step: Step) {
+        match step {
+            Step::Emit(count) if self.end.is_none() => self.emit(count).await,
+            Step::End { fails } if self.end.is_none() => self.end(fails).await,
+            Step::Retry if self.end == Some("FAILED") => self.retry().await,
+            Step::Emit(_) | Step::End { .. } | Step::Retry => {}
+            Step::Events { stays_for } => self.read_events(stays_for).await,
+            Step::Undelivered { takes_it, as_object } => {
+                let mount = if as_object { "/sdk/v2" } else { "/v2" };
+                let answer = self.get(mount, "?wait=0", None).await.unwrap();
+                if takes_it {
+                    self.check_page(self.delivered, answer, as_object).await;
+                    self.delivered = self.emitted.len();
+                }
+            }
+            Step::From(from) => {
+                let answer = self.get("/v2", &format!("?wait=0&from={from}"), None).await.unwrap();
+                self.check_page(from.into(), answer, false).await;
+            }
+            Step::LastEvent(text) => self.connect_with(&text).await,
+        }
+    }
+
+    async fn emit(&mut self, count: u8) {
+        let mut chunks = Vec::new();
+        for _ in 0..count {
+            let output = format!("\"chunk {}\"", self.count);
+            chunks.push(Chunk {
+                output: Json::parse(output.clone()).unwrap(),
+                metrics: None,
+                part: None,
+            });
+            self.emitted.push(output);
+            self.count += 1;
+        }
+        let _ = self.host.store.append_chunks(self.lease, chunks).await.unwrap();
+    }
+
+    async fn end(&mut self, fails: bool) {
+        let (outcome, status) = match fails {
+            true => (Outcome::Failed("on purpose".to_owned()), "FAILED"),
+            false => (Outcome::Completed(Json::null()), "COMPLETED"),
+        };
+        let _ = self.host.store.finish(self.lease, outcome).await.unwrap();
+        self.end = Some(status);
+    }
+
+    async fn retry(&mut self) {
+        self.host.store.retry(&self.host.endpoint, self.job).await.unwrap();
+        self.lease = self.host.claim().await.unwrap().lease;
+        self.emitted.clear();
+        (self.end, self.seen, self.delivered) = (None, 0, 0);
+    }
+
+    /// `None`: no client can send this header.
+    async fn get(&self, mount: &str, query: &str, last_event: Option<&str>) -> Option<Answer> {
+        let path = self.host.path(mount, "stream", self.job) + query;
+        let mut request = self.host.request("GET", &path).unwrap();
+        if let Some(last_event) = last_event {
+            request = request.header("accept", "text/event-stream");
+            request = request.header("last-event-id", last_event);
+        }
+        Some(self.host.answer(request.body(Full::default()).ok()?).await)
+    }
+
+    async fn check_page(&self, from: usize, answer: Answer, is_object: bool) {
+        assert_eq!(answer.status(), 200);
+        let header = |name| answer.headers()[name].to_str().unwrap().to_owned();
+        let (status, next) = (header("x-job-status"), header("x-stream-next"));
+        assert_eq!(status, self.end.unwrap_or("IN_PROGRESS"));
+        assert_eq!(next, from.max(self.emitted.len()).to_string());
+        let mut page: Value = serde_json::from_slice(&host::body(answer).await).unwrap();
+        if is_object {
+            assert_eq!(page["status"], status);
+            page = page["stream"].take();
+        }
+        let expected = self.emitted.iter().enumerate().skip(from);
+        let found = page.as_array().unwrap();
+        assert_eq!(found.len(), expected.len());
+        for ((index, output), chunk) in expected.zip(found) {
+            check_chunk(index, output, chunk);
+        }
+    }
+
+    async fn read_events(&mut self, stays_for: u8) {
+        // Before it has an event, a reader has no id to send: it reads from the start.
+        let answer = match self.seen.checked_sub(1) {
+            Some(last) => self.get("/v2", "", Some(&last.to_string())).await,
+            None => self.get_from_start().await,
+        };
+        self.seen = self.check_events(self.seen, answer.unwrap(), stays_for).await;
+    }
+
+    async fn get_from_start(&self) -> Option<Answer> {
+        let path = self.host.path("/v2", "stream", self.job) + "?from=0";
+        let request = self.host.request("GET", &path).unwrap();
+        let request = request.header("accept", "text/event-stream");
+        Some(self.host.answer(request.body(Full::default()).unwrap()).await)
+    }
+
+    /// Reads events, of which the first has the index `next`, and answers with what comes then.
+    async fn check_events(&self, mut next: usize, answer: Answer, stays_for: u8) -> usize {
+        assert_eq!(answer.status(), 200);
+        let mut body = answer.into_body();
+        for _ in 0..stays_for {
+            let Some(frame) = body.frame().await else { break };
+            let event = frame.unwrap().into_data().unwrap();
+            let event = str::from_utf8(&event).unwrap();
+            if event.starts_with(':') {
+                // Nothing new for a while: all there is has come, and the job goes on.
+                assert!(next >= self.emitted.len() && self.end.is_none(), "late: {next}");
+                break;
+            }
+            let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+            let data: Value = serde_json::from_str(field("data: ").unwrap()).unwrap();
+            if field("event: ") == Some("end") {
+                assert!(next >= self.emitted.len(), "the end comes before chunk {next}");
+                assert_eq!(data["status"], self.end.expect("the job has ended"));
+                assert!(body.frame().await.is_none(), "nothing comes after the end");
+                break;
+            }
+            assert_eq!(field("id: ").unwrap(), next.to_string());
+            check_chunk(next, &self.emitted[next], &data);
+            next += 1;
+        }
+        next
+    }
+
+    async fn connect_with(&self, text: &str) {
+        let Some(answer) = self.get("/v2", "", Some(text)).await else { return };
+        let text = text.trim();
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        let is_zero = !digits.is_empty() && digits.bytes().all(|digit| digit == b'0');
+        let is_index = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
+        if !is_index && !is_zero {
+            return host::check_refusal(answer).await;
+        }
+        let next = digits.parse::<usize>().map_or(usize::MAX, |last| last.saturating_add(1));
+        self.check_events(next, answer, u8::MAX).await;
+    }
+}
+
+fn check_chunk(index: usize, output: &str, chunk: &Value) {
+    assert_eq!(chunk["output"].to_string(), output);
+    assert_eq!(chunk["metrics"]["stream_index"], index);
+}
