@@ -1,6 +1,6 @@
 //! `GET /openapi.json`: the document names every operation, and no other.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use gristmill_tests::{Client, TestHost, shared_host};
 use reqwest::Method;
@@ -100,5 +100,29 @@ async fn what_it_names_is_served_and_nothing_else_is() {
         if let Some(rest) = path.strip_prefix("/v2/") {
             assert!(document["paths"][format!("/sdk/v2/{rest}")].is_object(), "{path}");
         }
+    }
+}
+
+/// A link names an operation, with all that its path needs.
+#[tokio::test]
+async fn its_links_lead_somewhere() {
+    let document = document(&shared_host()).await;
+    let paths = document["paths"].as_object().unwrap();
+    let operations: HashMap<&str, &str> = paths
+        .iter()
+        .flat_map(|(path, item)| METHODS.iter().map(move |method| (path, &item[method])))
+        .filter_map(|(path, operation)| Some((operation["operationId"].as_str()?, path.as_str())))
+        .collect();
+    let answers = paths.values().flat_map(|item| {
+        METHODS.iter().filter_map(|method| item[method]["responses"]["200"]["links"].as_object())
+    });
+    let links: Vec<_> = answers.flat_map(|links| links.values()).collect();
+    assert!(links.iter().any(|link| link["operationId"] == "SdkRetry"), "{links:?}");
+    for link in links {
+        let path = operations[link["operationId"].as_str().unwrap()];
+        for name in link["parameters"].as_object().unwrap().keys() {
+            assert!(path.contains(&format!("{{{name}}}")), "{link} leads to {path}");
+        }
+        assert_eq!(path.matches('{').count(), link["parameters"].as_object().unwrap().len());
     }
 }

@@ -5,6 +5,7 @@ A call whose path is well formed mostly goes to something that exists: to the en
 nothing behind it be seen. `run.sh` sets the environment.
 """
 
+import atexit
 import collections
 import itertools
 import os
@@ -34,6 +35,11 @@ jobs = {endpoint: collections.deque(maxlen=40) for endpoint in ENDPOINTS}
 made = {kind: collections.deque(maxlen=40) for kind in ("templates", "endpoints", "keys")}
 
 
+# Calls on a job in the stateful phase, by operation and status code.
+steps = collections.Counter()
+atexit.register(lambda: print("Steps on jobs:", dict(steps.most_common())))
+
+
 def is_well_formed(case, location):
     component = case.meta.components.get(location) if case.meta else None
     return component is None or component.mode.is_positive
@@ -51,10 +57,17 @@ def before_call(context, case, kwargs):
     wait_a_moment(case)
 
 
+def is_step(case):
+    """A step of a stateful run goes where the step before it points."""
+    return case.meta and case.meta.phase.name == TestPhase.STATEFUL
+
+
 def name_what_exists(case, path):
     if "rest" in path:
         # Such a call waits for its job: on an endpoint whose handler answers.
         path["endpoint"] = ENDPOINTS[0]
+        return
+    if is_step(case) and path.get("endpoint") in ENDPOINTS:
         return
     if "endpoint" in path:
         if path["endpoint"] not in made["endpoints"] and dice.random() < 0.9:
@@ -66,16 +79,21 @@ def name_what_exists(case, path):
     kind = case.path.split("/")[2]
     name = "templateId" if kind == "templates" else "id"
     known = made.get(kind) or ["unknown"]
-    # A step of a stateful run goes where the step before it points.
-    is_linked = case.meta and case.meta.phase.name == TestPhase.STATEFUL
-    if name in path and path[name] not in known and not is_linked and dice.random() < 0.7:
+    if name in path and path[name] not in known and not is_step(case) and dice.random() < 0.7:
         path[name] = dice.choice(known)
     if case.method in ("DELETE", "PATCH") and path.get(name) in PROTECTED:
         path[name] = dice.choice(known)
 
 
+# What the jobs of a stateful run do: some have something to stream, some can be retried.
+INPUTS = [{"op": "fail", "message": "on purpose"}, {"op": "stream"}, {"op": "echo"}]
+
+
 def make_possible(case, body):
     """Takes a free name, a template that exists, and bounds that agree."""
+    if is_step(case) and case.path.endswith(("/run", "/runsync")):
+        case.path_parameters["endpoint"] = dice.choice(["playground", "playground", "paused"])
+        body["input"] = dice.choice(INPUTS)
     if case.path == "/v1/templates" and isinstance(body.get("name"), str):
         body["name"] = f"{body['name'][:100]} {next(numbers)}"
     if case.path.startswith("/v1/templates/"):
@@ -98,6 +116,8 @@ def wait_a_moment(case):
 
 @schemathesis.hook
 def after_call(context, case, response):
+    if is_step(case) and "{job}" in case.path:
+        steps[f"{case.path.split('/')[-2]} {response.status_code}"] += 1
     if response.status_code != 200 or "json" not in response.headers.get("content-type", [""])[0]:
         return
     answer = response.json()

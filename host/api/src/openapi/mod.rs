@@ -5,6 +5,7 @@
 //! for all calls of an API is added here: the path's parameters, the key, and the refusals. The
 //! document is built once, when the router is.
 
+mod links;
 pub(crate) mod parameters;
 pub(crate) mod refusals;
 pub(crate) mod schema;
@@ -42,6 +43,9 @@ const BEARER: &str = "bearer";
 
 /// The key as the header's whole value.
 const BARE_KEY: &str = "bareKey";
+
+/// What the names of the operations under `/sdk/v2` begin with.
+const SDK: &str = "Sdk";
 
 /// The document's text.
 #[derive(Clone)]
@@ -183,10 +187,11 @@ pub(crate) fn show_shape(document: &mut OpenApi, shape: StreamShape) {
                 answer.content.insert("text/event-stream".to_owned(), events().into());
             }
             if shape == StreamShape::Object {
-                rename(operation, |id| format!("Sdk{id}"));
+                rename(operation, |id| format!("{SDK}{id}"));
             }
         }
     }
+    links::add(&mut document.paths, if shape == StreamShape::Object { SDK } else { "" });
 }
 
 fn events() -> Content {
