@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use gristmill_api::{AddressLimit, Api, ApiState, PeerAddress, RateLimits};
+use gristmill_api::{AddressLimit, Api, ApiState, PeerAddress, RateLimits, Services};
+use gristmill_core::backup::{BackupError, BackupFile, BackupSource};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _, Component};
 use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, WorkerId};
@@ -52,19 +53,26 @@ impl Workers for NoWorkers {
     }
 }
 
-/// No target uploads a component by HTTP or lets a handler run.
+/// No target uploads a component by HTTP, lets a handler run, or takes a backup.
 #[derive(Debug)]
-struct NoSandbox;
+struct Nothing;
 
 #[async_trait]
-impl Components for NoSandbox {
+impl Components for Nothing {
     async fn add_component(&self, _: Bytes) -> Result<Component, AddComponentError> {
         Err(AddComponentError::Failed("nothing is taken here".to_owned()))
     }
 }
 
 #[async_trait]
-impl Runtime for NoSandbox {
+impl BackupSource for Nothing {
+    async fn backup(&self, _: bool) -> Result<Vec<BackupFile>, BackupError> {
+        Err(BackupError::Closed)
+    }
+}
+
+#[async_trait]
+impl Runtime for Nothing {
     async fn prepare(&self, _: &Deployment) -> Result<(), String> {
         Ok(())
     }
@@ -137,15 +145,17 @@ impl Host {
             store.write_catalog(entries.map(CatalogChange::Put).into()).await.unwrap();
             Catalog::open(store.clone()).await.unwrap()
         });
-        let api = Api::new(ApiState::new(
-            Arc::new(jobs),
-            Arc::new(catalog),
+        let services = Services {
+            jobs: Arc::new(jobs),
+            catalog: Arc::new(catalog),
             workers,
-            Arc::new(NoSandbox),
-            store.clone(),
-            no_limits(),
-            "Platform",
-        ));
+            components: Arc::new(Nothing),
+            runtime: Arc::new(Nothing),
+            store: store.clone(),
+            deliveries: store.clone(),
+            backups: Arc::new(Nothing),
+        };
+        let api = Api::new(ApiState::new(services, no_limits(), "Platform"));
         let authorization = format!("Bearer {}", text.reveal());
         Self { tokio, store, clock, endpoint, api, authorization }
     }
