@@ -27,6 +27,6 @@ mod whole;
 mod wire_time;
 
 pub use rate_limit::RateLimits;
-pub use router::Api;
+pub use router::{Api, no_room_for};
 pub use state::{ApiState, Services};
 pub use strangers::{AddressLimit, PeerAddress};

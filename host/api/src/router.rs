@@ -20,7 +20,7 @@ use utoipa_axum::routes;
 
 use crate::error::{ApiError, ErrorCode};
 use crate::front_door::FrontDoor;
-use crate::queue::StreamShape;
+use crate::queue::{StreamShape, dto};
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
 use crate::strangers::PeerAddress;
@@ -76,6 +76,17 @@ impl Api {
         }
         response
     }
+}
+
+/// What a client gets in place of an answer for which there is no room, because so many large ones
+/// wait for their clients. It names the job that the answer was about.
+pub fn no_room_for(answer: &Response<Body>) -> Response<Body> {
+    const SENTENCE: &str = "too many large answers are being read; try again shortly";
+    let mut refusal = ApiError::new(ErrorCode::Unavailable, SENTENCE).into_response();
+    if let Some(id) = answer.headers().get(&dto::JOB_ID) {
+        refusal.headers_mut().insert(dto::JOB_ID, id.clone());
+    }
+    refusal
 }
 
 /// The queue API below `prefix`. Not nested: that would be two more layers around each route.

@@ -2,7 +2,7 @@
 //! none its time is bounded: a client that says nothing, sends a head a byte at a time, or sleeps
 //! between two calls keeps its place for a known time only. While a call is under way its body and its
 //! wait have bounds of their own, and its answer has one here: a client that does not take it holds
-//! its memory, and is disconnected.
+//! its memory, and is disconnected. Large answers have [a bound](super::untaken) all together.
 
 use std::convert::Infallible;
 use std::io::{self, IoSlice};
@@ -24,6 +24,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use super::untaken::{Held, NoRoom, Untaken};
+
 /// A client that has not sent all of a request's head this long after its first byte is
 /// disconnected.
 const HEAD_WAIT: Duration = Duration::from_secs(20);
@@ -40,49 +42,69 @@ const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 /// An answer is handed over in pieces of this size, so that it shows whether it is being taken.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Serves the calls of a connection until the client ends it, it is quiet for too long, or `end`
-/// fires; then the calls that are under way come to their end.
-pub(crate) async fn serve<IO>(
-    stream: IO,
-    peer: PeerAddress,
-    api: Api,
-    http: &Builder<TokioExecutor>,
-    idle_wait: Duration,
-    end: &CancellationToken,
-) where
-    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let activity = Arc::new(Mutex::new(Activity::new()));
-    let service = {
-        let activity = activity.clone();
-        service_fn(move |request: Request<_>| {
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) api: Api,
+    pub(crate) http: Builder<TokioExecutor>,
+    /// How long a connection may be without a call.
+    pub(crate) idle_wait: Duration,
+    pub(crate) untaken: Arc<Untaken>,
+    /// Fires when connections are to end.
+    pub(crate) end: CancellationToken,
+}
+
+impl Server {
+    /// Serves the calls of a connection until the client ends it, it is quiet for too long, or
+    /// `end` fires; then the calls that are under way come to their end.
+    pub(crate) async fn serve<IO>(&self, stream: IO, peer: PeerAddress)
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let activity = Arc::new(Mutex::new(Activity::new()));
+        let given_up = CancellationToken::new();
+        let service = service_fn(|request: Request<_>| {
             let call = Call::begin(&activity, request.version());
-            let answering = api.clone().answer(request, peer);
+            let answering = self.api.clone().answer(request, peer);
+            let (untaken, given_up) = (self.untaken.clone(), given_up.clone());
             async move {
-                let answer = answering.await.map(|body| CountedBody::new(body, call));
-                Ok::<_, Infallible>(answer)
+                let mut answer = answering.await;
+                let holding = match answer.body().size_hint().exact() {
+                    None => Holding::Pieces { untaken, given_up, held: None },
+                    Some(bytes) => Holding::Whole(
+                        untaken.hold_whole(bytes, &given_up).unwrap_or_else(|NoRoom| {
+                            answer = gristmill_api::no_room_for(&answer);
+                            None
+                        }),
+                    ),
+                };
+                Ok::<_, Infallible>(answer.map(|body| CountedBody::new(body, call, holding)))
             }
-        })
-    };
-    let stream = TokioIo::new(Watched { stream, activity: activity.clone() });
-    let mut connection = pin!(http.serve_connection_with_upgrades(stream, service));
-    loop {
-        tokio::select! {
-            outcome = connection.as_mut() => {
-                if let Err(error) = outcome {
-                    debug!(%error, "a connection ended early: {error}");
+        });
+        let stream = TokioIo::new(Watched { stream, activity: activity.clone() });
+        let mut connection = pin!(self.http.serve_connection_with_upgrades(stream, service));
+        loop {
+            tokio::select! {
+                outcome = connection.as_mut() => {
+                    if let Err(error) = outcome {
+                        debug!(%error, "a connection ended early: {error}");
+                    }
+                    return;
                 }
+                () = given_up.cancelled() => {
+                    debug!("a connection was closed: its answer had to make room for others");
+                    return;
+                }
+                () = self.end.cancelled(), if !activity.lock().is_ending() => {}
+                () = quiet_for_too_long(&activity, self.idle_wait) => {}
+            }
+            if activity.lock().is_ending() {
+                debug!("a connection was closed: the client did not end it");
                 return;
             }
-            () = end.cancelled(), if !activity.lock().is_ending() => {}
-            () = quiet_for_too_long(&activity, idle_wait) => {}
+            activity.lock().ends_since = Some(Instant::now());
+            connection.as_mut().graceful_shutdown();
         }
-        if activity.lock().is_ending() {
-            debug!("a connection was closed: the client did not end it");
-            return;
-        }
-        activity.lock().ends_since = Some(Instant::now());
-        connection.as_mut().graceful_shutdown();
     }
 }
 
@@ -208,12 +230,45 @@ struct CountedBody<B> {
     body: B,
     /// What is left of a large piece.
     rest: Bytes,
+    holding: Holding,
     call: Call,
 }
 
+/// The place of an answer among those that wait.
+enum Holding {
+    Whole(Option<Held>),
+    /// One piece after the other.
+    Pieces {
+        untaken: Arc<Untaken>,
+        given_up: CancellationToken,
+        held: Option<Held>,
+    },
+}
+
+impl Holding {
+    fn begin_piece(&mut self, bytes: usize) {
+        if let Self::Pieces { untaken, given_up, held } = self {
+            *held = untaken.hold_piece(bytes, given_up);
+        }
+    }
+
+    fn was_taken(&mut self) {
+        let (Self::Whole(held) | Self::Pieces { held, .. }) = self;
+        if let Some(held) = held {
+            held.was_taken();
+        }
+    }
+
+    fn end_piece(&mut self) {
+        if let Self::Pieces { held, .. } = self {
+            *held = None;
+        }
+    }
+}
+
 impl<B> CountedBody<B> {
-    fn new(body: B, call: Call) -> Self {
-        Self { body, rest: Bytes::new(), call }
+    fn new(body: B, call: Call, holding: Holding) -> Self {
+        Self { body, rest: Bytes::new(), holding, call }
     }
 }
 
@@ -226,13 +281,18 @@ impl<B: Body<Data = Bytes> + Unpin> Body for CountedBody<B> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         self.call.taken();
+        self.holding.was_taken();
         if self.rest.is_empty() {
+            self.holding.end_piece();
             let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
                 Some(Ok(frame)) => frame,
                 other => return Poll::Ready(other),
             };
             match frame.into_data() {
-                Ok(data) => self.rest = data,
+                Ok(data) => {
+                    self.holding.begin_piece(data.len());
+                    self.rest = data;
+                }
                 Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
             }
         }
@@ -366,7 +426,7 @@ mod tests {
         let activity = Arc::new(Mutex::new(Activity::new()));
         let whole = Bytes::from(vec![7; 2 * PIECE_BYTES + 1]);
         let call = Call::begin(&activity, Version::HTTP_11);
-        let mut body = CountedBody::new(Full::new(whole), call);
+        let mut body = CountedBody::new(Full::new(whole), call, Holding::Whole(None));
         for (bytes, left) in [(PIECE_BYTES, PIECE_BYTES + 1), (PIECE_BYTES, 1), (1, 0)] {
             let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
             assert_eq!(piece.len(), bytes);

@@ -1,6 +1,6 @@
 //! Accepting connections, with the bounds that a listener on a hostile network needs: how many
 //! there may be, and what one of them may send at once. How long it may be quiet is in
-//! [`connection`](super::connection).
+//! [`super::connection`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
-use super::connection;
+use super::connection::Server;
 use super::tls::Tls;
 
 /// Largest head of a request, in bytes; beyond it the answer is 431.
@@ -69,7 +69,13 @@ pub(crate) async fn serve(
 ) -> Connections {
     let connections = Connections::default();
     let slots = Arc::new(Semaphore::new(limits.connections_max as usize));
-    let http = Arc::new(http());
+    let server = Arc::new(Server {
+        api,
+        http: http(),
+        idle_wait: limits.idle_wait,
+        untaken: Arc::default(),
+        end: connections.end.clone(),
+    });
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -84,21 +90,18 @@ pub(crate) async fn serve(
                 continue;
             }
         };
-        let (api, http, tls) = (api.clone(), http.clone(), tls.clone());
-        let (end, idle_wait) = (connections.end.clone(), limits.idle_wait);
+        let (server, tls) = (server.clone(), tls.clone());
         let peer = PeerAddress(peer.ip());
         connections.tasks.spawn(async move {
             match tls {
-                None => connection::serve(stream, peer, api, &http, idle_wait, &end).await,
+                None => server.serve(stream, peer).await,
                 Some(tls) => {
                     let accepted = tokio::select! {
                         accepted = tls.accept(stream) => accepted,
-                        () = end.cancelled() => return,
+                        () = server.end.cancelled() => return,
                     };
                     match accepted {
-                        Ok(stream) => {
-                            connection::serve(stream, peer, api, &http, idle_wait, &end).await;
-                        }
+                        Ok(stream) => server.serve(stream, peer).await,
                         Err(error) => debug!(%error, "a TLS handshake failed: {error}"),
                     }
                 }

@@ -10,6 +10,7 @@ mod manual_clock;
 mod ready;
 mod telemetry;
 mod tls;
+mod untaken;
 
 use std::sync::Arc;
 use std::time::Duration;

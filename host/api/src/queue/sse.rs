@@ -6,10 +6,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderMap;
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
-use futures::stream::{self, StreamExt as _};
+use bytes::Bytes;
+use futures::stream;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::Jobs;
@@ -19,8 +20,8 @@ use crate::error::ApiError;
 use crate::queue::dto;
 use crate::queue::query::integer;
 
-/// How long one look at the job waits for something new.
-const LOOK_WAIT: Duration = Duration::from_secs(60);
+/// How long a connection is silent before it gets a comment.
+pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The position that a reader who comes back asks for.
 pub(crate) fn resume(headers: &HeaderMap) -> Result<Option<Position>, ApiError> {
@@ -42,6 +43,7 @@ pub(crate) async fn follow(
     let first = jobs.stream(&endpoint, id, position, Duration::ZERO).await?;
     let first = first.ok_or_else(ApiError::job_not_found)?;
     let reader = Reader { jobs, endpoint, id, moves_cursor: position == Position::Undelivered };
+    // The text of a page is one piece, which is all that is in memory until the reader has taken it.
     let pages = stream::unfold(Next::Show(first, reader), |next| async {
         let (page, reader) = match next {
             Next::Show(page, reader) => (page, reader),
@@ -51,17 +53,33 @@ pub(crate) async fn follow(
                 return None;
             }
         };
-        let events = events(reader.id, &page);
+        let text = text(reader.id, &page);
         let from = page.page.next();
         let next = if page.status.is_final() {
             Next::End { from, reader }
         } else {
             Next::Look { from, reader }
         };
-        Some((events, next))
+        Some((Ok::<_, Infallible>(text), next))
     });
-    let events = pages.flat_map(stream::iter).map(Ok::<_, Infallible>);
-    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+    Ok(response(Body::from_stream(pages)))
+}
+
+/// An answer of server-sent events.
+pub(crate) fn response(events: Body) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+    ];
+    (headers, events).into_response()
+}
+
+/// Puts JSON text on one line, as an event has it: a line break can only be white space between
+/// its tokens.
+pub(crate) fn one_line(json: &mut [u8]) {
+    for byte in json.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
+        *byte = b' ';
+    }
 }
 
 /// What the connection does next; it asks only once it has taken what came before.
@@ -84,7 +102,8 @@ impl Reader {
     async fn look(&self, from: u64) -> Option<StreamPage> {
         self.delivered(from).await;
         let position = Position::From(from);
-        let page = self.jobs.stream(&self.endpoint, self.id, position, LOOK_WAIT).await.ok()??;
+        let page =
+            self.jobs.stream(&self.endpoint, self.id, position, COMMENT_INTERVAL).await.ok()??;
         let is_silent = page.page.chunks.is_empty() && !page.status.is_final();
         (!is_silent || !self.jobs.is_closing()).then_some(page)
     }
@@ -97,21 +116,30 @@ impl Reader {
     }
 }
 
-fn events(id: JobId, page: &StreamPage) -> Vec<Event> {
-    let chunks = (page.page.first..).zip(&page.page.chunks).map(|(index, chunk)| {
-        let mut text = Vec::with_capacity(chunk.len() + 64);
+/// The events of a page; of one without any, a comment.
+fn text(id: JobId, page: &StreamPage) -> Bytes {
+    const FRAME_BYTES: usize = 96;
+    let bytes = page.page.chunks.iter().map(|chunk| chunk.len() + FRAME_BYTES).sum::<usize>();
+    let mut text = Vec::with_capacity(bytes + FRAME_BYTES);
+    for (index, chunk) in (page.page.first..).zip(&page.page.chunks) {
+        text.extend_from_slice(format!("id: {index}\ndata: ").as_bytes());
+        let data = text.len();
         dto::write_chunk(&mut text, index, chunk);
-        let text = String::from_utf8(text).expect("chunks are JSON, which is UTF-8");
-        Event::default().id(index.to_string()).data(text)
-    });
-    let end = page.status.is_final().then(|| end(id, page.status, page.error.as_deref()));
-    chunks.chain(end).collect()
+        text.get_mut(data..).map(one_line);
+        text.extend_from_slice(b"\n\n");
+    }
+    if page.status.is_final() {
+        let end = end(id, page.status, page.error.as_deref());
+        text.extend_from_slice(format!("event: end\ndata: {end}\n\n").as_bytes());
+    } else if page.page.chunks.is_empty() {
+        text.extend_from_slice(b": wait\n\n");
+    }
+    text.into()
 }
 
-fn end(id: JobId, status: JobStatus, error: Option<&str>) -> Event {
-    let data = match error {
+fn end(id: JobId, status: JobStatus, error: Option<&str>) -> serde_json::Value {
+    match error {
         Some(error) => serde_json::json!({ "id": id, "status": status.as_str(), "error": error }),
         None => serde_json::json!({ "id": id, "status": status.as_str() }),
-    };
-    Event::default().event("end").data(data.to_string())
+    }
 }

@@ -42,11 +42,13 @@ pub(crate) struct Purged {
     pub(crate) status: &'static str,
 }
 
+/// Of an answer about a job: its id.
+pub(crate) const JOB_ID: HeaderName = HeaderName::from_static("x-job-id");
+
 /// Names the job in a header, which is there before the body is.
 pub(crate) fn tell_id(response: &mut Response, id: JobId) {
     let id = HeaderValue::from_str(&id.to_string()).expect("a job id is a header value");
-    const NAME: HeaderName = HeaderName::from_static("x-job-id");
-    response.headers_mut().insert(NAME, id);
+    response.headers_mut().insert(JOB_ID, id);
 }
 
 /// A 200 with a body that is JSON.

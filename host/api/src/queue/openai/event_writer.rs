@@ -4,6 +4,8 @@
 use bytes::Bytes;
 use gristmill_core::record::Chunk;
 
+use crate::queue::sse::one_line;
+
 /// As much of the text's end as is looked at.
 const TAIL_BYTES: usize = 16;
 
@@ -87,11 +89,10 @@ impl EventWriter {
         self.text.is_empty() || ends.iter().any(|end| self.text.ends_with(end))
     }
 
-    /// JSON text on one line: a line break can only be white space between its tokens.
-    fn line(&mut self, data: &str) {
-        let bytes =
-            data.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte });
-        self.text.extend(bytes);
+    fn line(&mut self, json: &str) {
+        let start = self.text.len();
+        self.text.extend_from_slice(json.as_bytes());
+        self.text.get_mut(start..).map(one_line);
     }
 }
 

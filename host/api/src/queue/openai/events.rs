@@ -5,11 +5,10 @@
 //! its true status code. A page of chunks is read once the connection has taken the one before.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use bytes::Bytes;
 use futures::stream;
 use gristmill_core::stream::StreamPage;
@@ -19,9 +18,7 @@ use super::error::{body as error_body, status_of};
 use super::event_writer::EventWriter;
 use super::job::{OwnedJob, WAIT};
 use crate::error::ApiError;
-
-/// How long a connection is silent before it gets a comment.
-const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
+use crate::queue::sse::{COMMENT_INTERVAL, response};
 
 /// Waits for the first chunk and begins with it, or for the end without one: then what the handler
 /// returned is the one event. An error object in this place is the whole answer.
@@ -32,7 +29,7 @@ pub(crate) async fn answer(mut job: OwnedJob) -> Result<Response, ApiError> {
             job.let_go(); // it has said all, and comes to its end by itself
             return Ok(respond(&chunk.output));
         }
-        return Ok(events(Body::from_stream(pages(job, first))));
+        return Ok(response(Body::from_stream(pages(job, first))));
     }
     job.check_completed(first.status, first.error).await?;
     let returned = job.returned().await?;
@@ -44,15 +41,7 @@ pub(crate) async fn answer(mut job: OwnedJob) -> Result<Response, ApiError> {
         writer.event(returned.as_str());
     }
     writer.close();
-    Ok(events(Body::from(writer.take())))
-}
-
-fn events(body: Body) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-    ];
-    (headers, body).into_response()
+    Ok(response(Body::from(writer.take())))
 }
 
 /// All pages from `first` on. Dropped before its end, it drops the job.
