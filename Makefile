@@ -35,6 +35,7 @@ docs: ## the API docs of every crate, warnings denied
 unit: guests ## all tests: crates, handlers, and the whole through the real binary
 	cd handlers && $(CARGO) test $(LOCKED)
 	$(CARGO) test $(LOCKED) --workspace
+	$(CARGO) test $(LOCKED) -p gristmill-store --features shuttle --lib shuttle_tests
 
 crash: N ?= 100
 crash: guests ## kill -9 a host under load N times and look for anything lost; N=1000 takes some ten minutes, SEED repeats the choices of a run

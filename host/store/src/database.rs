@@ -4,10 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
-
-use parking_lot::MutexGuard;
 
 use crate::asks::Ask;
 use crate::db::Db;
@@ -17,6 +14,8 @@ use crate::journal::Segment;
 use crate::journal::segment::SegmentId;
 use crate::payloads::{Kind, Payload};
 use crate::shared::{Shared, Waited};
+use crate::sync::MutexGuard;
+use crate::sync::thread::{Builder, JoinHandle};
 use crate::{catalog, chunks, delivery, payloads};
 
 /// After this time without work the file is tidied up, a step at a time.

@@ -69,9 +69,13 @@ mod schema;
 mod seal;
 mod settings;
 mod shared;
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod shuttle_tests;
 mod slab;
 mod store;
 mod sweep;
+mod sync;
 mod writer;
 
 pub use error::{OpenError, Recovery};

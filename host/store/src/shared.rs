@@ -9,7 +9,6 @@ use gristmill_core::id::{JobId, NodeId};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::{Clock, Timestamp};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
 use crate::asks::Ask;
@@ -21,6 +20,7 @@ use crate::journal::segment::Place;
 use crate::payloads::PayloadCache;
 use crate::seal::Seal;
 use crate::settings::Settings;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Bytes that an operation occupies in the write buffer besides its payload: about what it takes
 /// in memory until it is on disk.
@@ -224,6 +224,13 @@ impl Shared {
     /// Gives back what a batch occupied.
     pub(crate) fn free(&self, bytes: usize) {
         self.space.add_permits(bytes);
+    }
+
+    /// Free bytes in the write buffer.
+    #[cfg(test)]
+    #[cfg(feature = "shuttle")]
+    pub(crate) fn free_bytes(&self) -> usize {
+        self.space.available_permits()
     }
 
     /// Counts a committed transaction.

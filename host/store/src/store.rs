@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{self, JoinHandle};
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
@@ -24,7 +23,6 @@ use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
 };
 use gristmill_core::time::{Clock, Timestamp};
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::asks::{Ask, ChunkQuestion, Write};
@@ -40,6 +38,8 @@ use crate::payloads::{InputBytes, Kind, Payload};
 use crate::settings::Settings;
 use crate::shared::{Shared, answer};
 use crate::sweep::{Purged, Sweep};
+use crate::sync::Mutex;
+use crate::sync::thread::{self, JoinHandle};
 use crate::writer::Writer;
 use crate::{catalog, chunks, journal, recover};
 

@@ -7,7 +7,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::backlog::Due;
@@ -18,6 +17,7 @@ use crate::index::Phase;
 use crate::journal::Appender;
 use crate::journal::image::{BatchImage, JobPlaces};
 use crate::shared::Shared;
+use crate::sync::thread::{self, Builder, JoinHandle};
 
 /// Writes what the index has decided.
 #[derive(Debug)]

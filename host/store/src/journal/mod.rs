@@ -27,7 +27,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::db::make_private_dir;
 use crate::error::Failure;
@@ -35,6 +34,7 @@ use crate::journal::blocks::BlockWriter;
 pub(crate) use crate::journal::copy::SegmentCopy;
 use crate::journal::frame::{Extent, Frames, HEAD_BYTES};
 use crate::journal::segment::{HEADER_BYTES, Header, Place, SegmentFile, SegmentId};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Bytes by which a new file grows ahead of small frames that are written into it. A large frame
 /// pays for the file system's note by itself.
