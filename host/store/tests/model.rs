@@ -20,7 +20,7 @@ use gristmill_core::idempotency::{Idempotency, KEY_LIFE_MS};
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::{Lease, NewJob, Outcome};
 use gristmill_core::signals::Signals;
-use gristmill_core::store::JobStore;
+use gristmill_core::store::{JobStore, StoreError};
 use gristmill_core::time::ManualClock;
 use gristmill_store::{MemoryStore, Settings, SqliteStore};
 use proptest::prelude::*;
@@ -184,8 +184,11 @@ impl Pair {
         for n in 0..jobs {
             let endpoint = endpoint(ENDPOINTS[n % 2]);
             let input = json(&format!("[{:LARGE_BYTES$}]", n));
-            // The queue may be full.
-            let _ = store.submit(NewJob { input, ..job(ENDPOINTS[n % 2]) }).await.unwrap();
+            let submitted = store.submit(NewJob { input, ..job(ENDPOINTS[n % 2]) }).await;
+            assert!(
+                matches!(submitted, Ok(_) | Err(StoreError::QueueFull { .. })),
+                "{submitted:?}"
+            );
             for claimed in store.claim(&endpoint, &[worker("later")]).await.unwrap() {
                 let outcome = Outcome::Completed(json(&format!("[{:LARGE_BYTES$}]", n)));
                 let _ = store.finish(claimed.lease, outcome).await.unwrap();
