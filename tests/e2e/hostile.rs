@@ -115,6 +115,19 @@ async fn an_innocent_endpoint_stays_quick_beside_each_attack() {
     assert!(!host.log().contains("panicked"), "no attack reached a mistake of the host");
 }
 
+/// A write of no bytes costs a handler nothing, and must leave nothing in the host.
+#[tokio::test]
+async fn writing_nothing_keeps_nothing() {
+    const HOST_BYTES_MAX: u64 = 200 << 20;
+    let host = TestHost::start();
+    let endpoint = host.deploy(&guests::hostile(), "hostile", json!({ "workersMax": 1 })).await;
+    let input = json!({ "op": "empty_writes", "count": 20_000_000 });
+    let document = host.client().finish(&endpoint, input).await;
+    assert_eq!(document["status"], "COMPLETED", "{document}");
+    let peak = host.peak_memory();
+    assert!(peak < HOST_BYTES_MAX, "{} MiB", peak >> 20);
+}
+
 /// What one endpoint's jobs have been given is nowhere to be found in those of another.
 #[tokio::test]
 async fn a_job_finds_nothing_of_others() {

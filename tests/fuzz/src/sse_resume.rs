@@ -3,6 +3,8 @@
 //!
 //! Input: a story, step by step.
 
+use std::collections::VecDeque;
+
 use arbitrary::{Arbitrary, Unstructured};
 use bytes::Bytes;
 use gristmill_core::id::JobId;
@@ -177,10 +179,15 @@ impl<'a> Run<'a> {
     async fn check_events(&self, mut next: usize, answer: Answer, stays_for: u8) -> usize {
         assert_eq!(answer.status(), 200);
         let mut body = answer.into_body();
+        let mut events = VecDeque::new();
         for _ in 0..stays_for {
-            let Some(frame) = body.frame().await else { break };
-            let event = frame.unwrap().into_data().unwrap();
-            let event = str::from_utf8(&event).unwrap();
+            if events.is_empty() {
+                let Some(frame) = body.frame().await else { break };
+                let text = frame.unwrap().into_data().unwrap();
+                let text = str::from_utf8(&text).unwrap().strip_suffix("\n\n").unwrap();
+                events.extend(text.split("\n\n").map(str::to_owned));
+            }
+            let event = events.pop_front().unwrap();
             if event.starts_with(':') {
                 // Nothing new for a while: all there is has come, and the job goes on.
                 assert!(next >= self.emitted.len() && self.end.is_none(), "late: {next}");
@@ -191,6 +198,7 @@ impl<'a> Run<'a> {
             if field("event: ") == Some("end") {
                 assert!(next >= self.emitted.len(), "the end comes before chunk {next}");
                 assert_eq!(data["status"], self.end.expect("the job has ended"));
+                assert!(events.is_empty(), "nothing comes after the end");
                 assert!(body.frame().await.is_none(), "nothing comes after the end");
                 break;
             }
