@@ -39,8 +39,10 @@ const CONFIG: &str = "[rate-limits.status]\ncalls-per-10s = 1000000\ncalls-per-w
 /// What was answered.
 #[derive(Default)]
 struct Told {
-    /// Jobs that the host has taken.
+    /// Jobs that the host has taken, and whose results it keeps for longer than this takes.
     admitted: Vec<String>,
+    /// The others' ends: results of `runsync` are kept for a minute.
+    ends: BTreeMap<String, u64>,
     /// Those of them that were then cancelled before their end.
     cancelled: u64,
     /// Refusals by their code.
@@ -84,15 +86,14 @@ async fn ten_times_the_capacity() {
     assert_eq!(fresh["output"], json!({ "echo": 7 }), "{fresh}");
     pulse.finish().await;
 
-    let Told { admitted, cancelled, refused } = std::mem::take(&mut *told.lock());
+    let Told { admitted, mut ends, cancelled, refused } = std::mem::take(&mut *told.lock());
     println!(
         "capacity {JOBS_PER_S} jobs/s, offered {}/s for {:?}: {} admitted ({cancelled} cancelled), \
          refused {refused:?}; {waiting} waited at the end, done after {drained:.1?}",
         JOBS_PER_S * 10,
         scale.lasts,
-        admitted.len(),
+        admitted.len() as u64 + ends.values().sum::<u64>(),
     );
-    let mut ends = BTreeMap::<String, u64>::new();
     for job in &admitted {
         let document = client.status(&endpoint, job).await.ok();
         *ends.entry(document["status"].as_str().unwrap().to_owned()).or_default() += 1;
@@ -132,7 +133,8 @@ async fn offer(client: &Client, endpoint: &str, told: &Arc<Mutex<Told>>, lasts: 
 async fn submit(client: &Client, endpoint: &str, number: u64, told: &Mutex<Told>) {
     let input = json!({ "op": "sleep", "ms": JOB_MS, "value": "x".repeat(INPUT_BYTES) });
     // Some wait for the end, which may come later than they can wait.
-    let answer = if number.is_multiple_of(10) {
+    let waits = number.is_multiple_of(10);
+    let answer = if waits {
         client.run_sync(endpoint, "?wait=1000", input).await
     } else {
         client.run(endpoint, input).await
@@ -142,12 +144,28 @@ async fn submit(client: &Client, endpoint: &str, number: u64, told: &Mutex<Told>
         return;
     }
     let id = answer.ok()["id"].as_str().unwrap().to_owned();
-    told.lock().admitted.push(id.clone());
     if number.is_multiple_of(64) {
         let answer = client.cancel(endpoint, &id).await.ok();
         let is_cancelled = answer["status"] == "CANCELLED";
         told.lock().cancelled += u64::from(is_cancelled);
     }
+    if !waits {
+        told.lock().admitted.push(id);
+        return;
+    }
+    // A drain of the whole queue takes some seconds.
+    let mut end = None;
+    for _ in 0..120 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let document = client.status(endpoint, &id).await.ok();
+        let status = document["status"].as_str().unwrap();
+        end = (!matches!(status, "IN_QUEUE" | "IN_PROGRESS")).then(|| status.to_owned());
+        if end.is_some() {
+            break;
+        }
+    }
+    let end = end.expect("an admitted job ends");
+    *told.lock().ends.entry(end).or_default() += 1;
 }
 
 /// The code of a refusal, which must be one for overload and say when to come again.
