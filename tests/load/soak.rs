@@ -16,8 +16,10 @@ use crate::samples::{Csv, Sample};
 use crate::trend::{Flat, Trend};
 use crate::works::{PAYLOAD_BYTES, echo_body, runsync};
 
-/// How the capacity is found.
+/// How the capacity is found. It is what the host can go on doing: with a journal that is full, so
+/// that the database takes over each job, and with results that expire.
 const CLOSED_CONNECTIONS: usize = 64;
+const CLOSED_WARM_UP: Duration = Duration::from_secs(75);
 const CLOSED_LASTS: Duration = Duration::from_secs(15);
 
 /// How much of it the load takes.
@@ -63,8 +65,7 @@ pub(crate) async fn run(arguments: &SoakArguments) -> anyhow::Result<()> {
     };
     let host = deployed()?;
     println!("{}\n{}", host::machine(), host.describe());
-    let warm_up = CLOSED_LASTS / 3;
-    let mixed = mix(&host);
+    let (mixed, warm_up) = (mix(&host), CLOSED_WARM_UP);
     let drive = Drive::start(&host.addr, &mixed, CLOSED_CONNECTIONS, warm_up, CLOSED_LASTS).await?;
     let closed = Figures::of(&drive.finish().await?, CLOSED_LASTS);
     drop(host);
