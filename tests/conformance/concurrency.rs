@@ -2,73 +2,38 @@
 //! HTTP/2 streams with a window of zero hold as many places as they have calls: their answers
 //! are there, and are not taken.
 
-use std::time::Duration;
-
+use gristmill_tests::http2::{Event, Http2, INITIAL_WINDOW_SIZE};
 use gristmill_tests::{Answer, TestHost, eventually};
 use reqwest::Method;
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use crate::support::{Endpoint, echo, paused, shared};
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const SETTINGS: u8 = 4;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
 
 /// Calls on one connection.
 const CALLS_PER_CONNECTION: usize = 100;
 
-fn frame(kind: u8, flags: u8, stream: usize, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let stream = u32::try_from(stream).unwrap().to_be_bytes();
-    [&length[1..], &[kind, flags], &stream, payload].concat()
-}
-
-/// A header field as HPACK has it: a literal, with a new name, in no table.
-fn field(name: &str, value: &str) -> Vec<u8> {
-    assert!(name.len() < 127 && value.len() < 127, "these lengths are one byte");
-    let [name_bytes, value_bytes] = [name, value].map(|text| u8::try_from(text.len()).unwrap());
-    [&[0, name_bytes], name.as_bytes(), &[value_bytes], value.as_bytes()].concat()
-}
-
 /// Makes `count` calls and leaves their answers untaken for as long as the connection lives. All
 /// of them have been let in when this returns.
-async fn hold(host: &TestHost, method: &Method, path: &str, body: &str, count: usize) -> TcpStream {
-    let mut connection = TcpStream::connect(host.address()).await.unwrap();
-    let no_window = [0, 4, 0, 0, 0, 0]; // SETTINGS_INITIAL_WINDOW_SIZE
-    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    bytes.extend(frame(SETTINGS, 0, 0, &no_window));
-    let fields = [
-        field(":method", method.as_str()),
-        field(":scheme", "http"),
-        field(":path", path),
-        field(":authority", "localhost"),
-        field("authorization", host.admin_key()),
-    ]
-    .concat();
-    for call in 0..count {
-        let stream = 2 * call + 1;
-        bytes.extend(frame(HEADERS, END_HEADERS, stream, &fields));
-        bytes.extend(frame(DATA, END_STREAM, stream, body.as_bytes()));
+async fn hold(
+    host: &TestHost,
+    method: &Method,
+    path: &str,
+    body: &str,
+    count: usize,
+) -> Http2<TcpStream> {
+    let stream = TcpStream::connect(host.address()).await.unwrap();
+    let mut connection = Http2::begin_with(stream, &[(INITIAL_WINDOW_SIZE, 0)]).await;
+    let fields = [("authorization", host.admin_key())];
+    let streams = (1_u32..).step_by(2).take(count);
+    for stream in streams {
+        connection.call(stream, method.as_str(), path, &fields, body).await;
     }
-    connection.write_all(&bytes).await.unwrap();
     let mut answered = 0;
     while answered < count {
-        let mut head = [0; 9];
-        let reading = connection.read_exact(&mut head);
-        timeout(Duration::from_secs(30), reading).await.unwrap().unwrap();
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let mut payload = vec![0; usize::try_from(length).unwrap()];
-        connection.read_exact(&mut payload).await.unwrap();
-        if head[3] == HEADERS {
-            // HPACK's index 8, after changes of the table's size, is the status 200.
-            let status = payload.iter().find(|byte| **byte & 0xe0 != 0x20);
-            assert_eq!(status, Some(&0x88), "{payload:x?}");
-            answered += 1;
+        match connection.next().await {
+            Event::Status { status: 200, .. } => answered += 1,
+            other => panic!("{other:?}"),
         }
     }
     connection

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{TestHost, eventually, guests, parse_events};
+use gristmill_tests::{PATIENCE, TestHost, Wire, eventually, guests, parse_events};
 use reqwest::Method;
 use serde_json::json;
 
@@ -26,15 +26,11 @@ async fn a_host_that_is_asked_to_end_drains() {
     })
     .await;
     let waiting = client.submit(&endpoint, json!({ "op": "echo", "value": 2 })).await;
-    let [pages, events] = [false, true].map(|has_events| {
-        let path = client.path(&endpoint, &format!("stream/{waiting}?wait=60000"));
-        let mut request = client.request(Method::GET, &path);
-        if has_events {
-            request = request.header("accept", "text/event-stream");
-        }
-        let client = client.clone();
-        tokio::spawn(async move { client.send(request).await })
-    });
+    let stream = client.path(&endpoint, &format!("stream/{waiting}?wait=60000"));
+    let events = client.request(Method::GET, &stream).header("accept", "text/event-stream");
+    let events = events.send().await.unwrap();
+    let mut pages = Wire::connect(&host).await;
+    pages.send_head(&host, "GET", &stream, "").await;
 
     let begun = Instant::now();
     host.ask_to_end();
@@ -50,9 +46,10 @@ async fn a_host_that_is_asked_to_end_drains() {
     }
     let parked = parked.await.unwrap();
     println!("the parked runsync was answered {} after {:?}", parked.status, begun.elapsed());
-    let pages = pages.await.unwrap();
-    assert_eq!((pages.ok(), pages.header("x-job-status")), (json!([]), Some("IN_QUEUE")));
-    let events = parse_events(&events.await.unwrap().text);
+    let pages = pages.answer(PATIENCE).await.expect("an answer, before the connection ends");
+    assert_eq!((pages.status, &*pages.body), (200, "[]"), "{pages:?}");
+    assert_eq!(pages.header("x-job-status"), Some("IN_QUEUE"), "{pages:?}");
+    let events = parse_events(&events.text().await.unwrap());
     assert_eq!(events, [], "the stream has not ended, and does not say so");
     let status = host.wait(Duration::from_secs(20));
     println!("the host ended with {status} after {:?}", begun.elapsed());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gristmill_tests::{PATIENCE, TestHost, eventually, guests, shared_host};
+use gristmill_tests::{PATIENCE, TestHost, eventually, guests, next_answer, shared_host};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -16,19 +16,7 @@ async fn connect(host: &TestHost) -> TcpStream {
 
 /// The status of the next answer, read to its end; `None` when the connection is closed instead.
 async fn status(stream: &mut TcpStream) -> Option<u16> {
-    let mut answer = vec![];
-    loop {
-        let text = String::from_utf8_lossy(&answer).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-            if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
-                return head.split(' ').nth(1)?.parse().ok();
-            }
-        }
-        if stream.read_buf(&mut answer).await.unwrap_or(0) == 0 {
-            return None;
-        }
-    }
+    next_answer(stream).await.map(|answer| answer.status)
 }
 
 async fn call(stream: &mut TcpStream) -> Option<u16> {
@@ -115,6 +103,24 @@ async fn a_head_has_64_kib_at_most() {
         stream.write_all(head.as_bytes()).await.unwrap();
         assert_eq!(timeout(PATIENCE, status(&mut stream)).await.unwrap(), expected, "{bytes}");
     }
+}
+
+#[tokio::test]
+async fn who_connected_before_the_drain_is_answered() {
+    let mut host = TestHost::start();
+    let endpoint = host.deploy(&guests::playground(), "busy", json!({})).await;
+    let client = host.client();
+    let job = client.submit(&endpoint, json!({ "op": "sleep", "ms": 3_000 })).await;
+    client.until(&endpoint, &job, "IN_PROGRESS").await;
+    let mut connections = vec![];
+    for _ in 0..100 {
+        connections.push(connect(&host).await);
+    }
+    host.ask_to_end();
+    for connection in &mut connections {
+        assert_eq!(call(connection).await, Some(200));
+    }
+    assert!(host.wait(PATIENCE).success());
 }
 
 #[tokio::test]

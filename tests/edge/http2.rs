@@ -1,10 +1,9 @@
 //! What one HTTP/2 connection may do.
 
+use gristmill_tests::http2::{ENHANCE_YOUR_CALM, Event, Http2, REFUSED_STREAM};
 use gristmill_tests::{TestHost, guests, shared_host};
 use serde_json::json;
 use tokio::net::TcpStream;
-
-use crate::http2_frames::{ENHANCE_YOUR_CALM, Event, Http2, REFUSED_STREAM};
 
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 const STREAMS_MAX: u32 = 256;

@@ -13,5 +13,4 @@ mod authority;
 mod backup;
 mod connections;
 mod http2;
-mod http2_frames;
 mod tls;

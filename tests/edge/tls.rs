@@ -18,7 +18,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::authority::Authority;
-use crate::http2_frames::Http2;
+use gristmill_tests::http2::Http2;
 
 fn start(authority: &Authority) -> TestHost {
     let (cert, key) = authority.files();

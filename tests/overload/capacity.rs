@@ -66,7 +66,7 @@ async fn ten_times_the_capacity() {
     let endpoint = host.deploy(&guests::playground(), "mill", settings).await;
     let client = host.client();
     client.run_sync(&endpoint, "", json!({ "op": "echo" })).await.ok();
-    let idle = memory::resident(&host);
+    let idle = host.resident_memory();
     let pulse = Pulse::start(&host, &endpoint).await;
 
     let told = Arc::new(Mutex::new(Told::default()));

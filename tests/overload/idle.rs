@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use gristmill_tests::{TestHost, eventually, guests};
+use gristmill_tests::{TestHost, Wire, eventually, guests};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::time::sleep;
 
 use crate::memory;
 use crate::pulse::Pulse;
-use crate::raw::Raw;
 use crate::scale::Scale;
 
 const CONNECTIONS: u64 = 10_000;
@@ -41,11 +40,11 @@ async fn idle_connections() {
     let host = TestHost::start_with(&["--idle-timeout", &idle_text]);
     let endpoint = host.deploy(&guests::echo(), "mill", json!({})).await;
     let pulse = Pulse::start(&host, &endpoint).await;
-    let (idle, files) = (memory::resident(&host), memory::open_files(&host));
+    let (idle, files) = (host.resident_memory(), memory::open_files(&host));
 
     let mut held = Vec::new();
     for number in 0..connections {
-        let mut connection = Raw::connect(&host).await;
+        let mut connection = Wire::connect(&host).await;
         // Half of them have said nothing yet, half have made a call and stay.
         if number % 2 == 0 {
             connection.send_head(&host, "GET", "/v2/mill/health", "").await;
@@ -58,7 +57,7 @@ async fn idle_connections() {
         (memory::open_files(&host) as u64 >= files as u64 + connections).then_some(())
     })
     .await;
-    let each = memory::resident(&host).saturating_sub(idle) / connections;
+    let each = host.resident_memory().saturating_sub(idle) / connections;
     println!("{each} B of memory for each idle connection");
     sleep(scale.lasts).await;
     pulse.finish().await;

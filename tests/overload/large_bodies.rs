@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_tests::{PATIENCE, TestHost, guests};
+use gristmill_tests::{PATIENCE, TestHost, Wire, WireAnswer, guests, next_answer};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::memory::{self, MIB};
 use crate::pulse::Pulse;
-use crate::raw::{Raw, RawAnswer, answer};
 use crate::scale::Scale;
 
 /// A body of the greatest size.
@@ -33,14 +33,14 @@ const BEGIN: &[u8] = b"{\"input\":{\"op\":\"echo\",\"ignored\":\"";
 const END: &[u8] = b"\"}}";
 
 /// Sends a body, the last MiB of it once `go` is true, and waits for the answer.
-fn send(host: &Arc<TestHost>, mut go: watch::Receiver<bool>) -> JoinHandle<RawAnswer> {
+fn send(host: &Arc<TestHost>, mut go: watch::Receiver<bool>) -> JoinHandle<WireAnswer> {
     let host = host.clone();
     tokio::spawn(async move {
-        let mut connection = Raw::connect(&host).await;
+        let mut connection = Wire::connect(&host).await;
         let headers = format!("content-type: application/json\r\ncontent-length: {BODY_BYTES}\r\n");
         let path = "/v2/mill/runsync?wait=60000";
         connection.send_head(&host, "POST", path, &headers).await;
-        let Raw { mut reader, mut writer } = connection;
+        let Wire { mut reader, mut writer } = connection;
         let writing = tokio::spawn(async move {
             let piece = vec![b'x'; 64 << 10];
             let filling = BODY_BYTES - BEGIN.len() - END.len();
@@ -58,14 +58,14 @@ fn send(host: &Arc<TestHost>, mut go: watch::Receiver<bool>) -> JoinHandle<RawAn
             // Kept open until it is answered.
             std::future::pending::<std::io::Result<()>>().await
         });
-        let answer = answer(&mut reader, ANSWER_WAIT).await;
+        let answer = timeout(ANSWER_WAIT, next_answer(&mut reader)).await.ok().flatten();
         writing.abort();
         answer.expect("an answer, before the connection ends")
     })
 }
 
 /// How many were taken; the others must have been told when to come again.
-async fn taken(calls: Vec<JoinHandle<RawAnswer>>) -> usize {
+async fn taken(calls: Vec<JoinHandle<WireAnswer>>) -> usize {
     let mut taken = 0;
     for call in calls {
         let answer = call.await.unwrap();
@@ -74,7 +74,8 @@ async fn taken(calls: Vec<JoinHandle<RawAnswer>>) -> usize {
             taken += 1;
         } else {
             assert_eq!(answer.status, 503, "{answer:?}");
-            assert!(answer.retry_after.is_some_and(|seconds| seconds >= 1), "{answer:?}");
+            let seconds = answer.header("retry-after").and_then(|text| text.parse::<u64>().ok());
+            assert!(seconds.is_some_and(|seconds| seconds >= 1), "{answer:?}");
             assert!(answer.body.contains("\"unavailable\""), "{answer:?}");
         }
     }
@@ -88,7 +89,7 @@ async fn large_bodies_at_once() {
     let settings = json!({ "workersMax": WORKERS, "memoryMib": SANDBOX_MIB });
     let endpoint = host.deploy(&guests::playground(), "mill", settings).await;
     host.client().run_sync(&endpoint, "", json!({ "op": "echo" })).await.ok();
-    let idle = memory::resident(&host);
+    let idle = host.resident_memory();
     let pulse = Pulse::start(&host, &endpoint).await;
     let count = scale.choose(40, 200);
 
@@ -100,8 +101,8 @@ async fn large_bodies_at_once() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, refused).await.expect("what has no share is refused in time");
-    let held = memory::resident(&host) - idle;
+    timeout(PATIENCE, refused).await.expect("what has no share is refused in time");
+    let held = host.resident_memory() - idle;
     println!("{} MiB while {AT_ONE_TIME} bodies were held", held / MIB);
     go.send(true).unwrap();
     assert_eq!(taken(calls).await, AT_ONE_TIME);

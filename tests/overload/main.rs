@@ -18,7 +18,6 @@ mod idle;
 mod large_bodies;
 mod memory;
 mod pulse;
-mod raw;
 mod scale;
 mod slow_readers;
 mod slow_writers;

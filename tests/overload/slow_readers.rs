@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{TestHost, guests};
+use gristmill_tests::{TestHost, Wire, guests};
 use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::{sleep, timeout};
 
 use crate::memory::{self, MIB};
 use crate::pulse::Pulse;
-use crate::raw::Raw;
 use crate::scale::Scale;
 
 /// An answer that is not taken for 30 s is given up, and so is one that is taken too slowly.
@@ -31,8 +30,8 @@ const PIECE_BYTES: u64 = MIB;
 const PAGE_BYTES: u64 = 8 * MIB;
 
 /// Asks, and reads the beginning of the answer; `None` when the host has no room for it.
-async fn begin_to_read(host: &TestHost, path: &str, headers: &str) -> Option<Raw> {
-    let mut connection = Raw::connect(host).await;
+async fn begin_to_read(host: &TestHost, path: &str, headers: &str) -> Option<Wire> {
+    let mut connection = Wire::connect(host).await;
     connection.send_head(host, "GET", path, headers).await;
     let mut piece = [0; 1 << 10];
     let read = timeout(GIVEN_UP_WITHIN, connection.reader.read(&mut piece)).await;
@@ -65,7 +64,7 @@ async fn answers_that_are_read_slowly() {
     let stream = client.submit(&endpoint, chunks).await;
     client.until(&endpoint, &stream, "COMPLETED").await;
     let pulse = Pulse::start(&host, &endpoint).await;
-    let (idle, files) = (memory::resident(&host), memory::open_files(&host));
+    let (idle, files) = (host.resident_memory(), memory::open_files(&host));
 
     let page = format!("/v2/{endpoint}/stream/{stream}?from=0");
     let mut readers = vec![];
@@ -76,7 +75,7 @@ async fn answers_that_are_read_slowly() {
         readers.extend(begin_to_read(&host, &page, "accept: text/event-stream\r\n").await);
     }
     let began = Instant::now();
-    let mut held = memory::resident(&host);
+    let mut held = host.resident_memory();
     while memory::open_files(&host) > files + 8 {
         assert!(began.elapsed() < GIVEN_UP_WITHIN, "answers that nobody takes are kept");
         sleep(Duration::from_secs(1)).await;
@@ -84,7 +83,7 @@ async fn answers_that_are_read_slowly() {
         for connection in &readers {
             let _ = connection.reader.try_read(&mut [0; 1 << 10]);
         }
-        held = held.max(memory::resident(&host));
+        held = held.max(host.resident_memory());
     }
     let (taken, all) = (readers.len(), 3 * each);
     println!("of {all} slow readers {taken} were answered, and gone after {:.1?}", began.elapsed());

@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{TestHost, guests};
+use gristmill_tests::{TestHost, Wire, guests, next_answer};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::memory;
 use crate::pulse::Pulse;
-use crate::raw::{Raw, answer};
 use crate::scale::Scale;
 
 /// A body may be too slow for 30 s; then it is refused.
@@ -21,12 +20,12 @@ const CONNECTION_BYTES: u64 = 24 << 10;
 
 /// Pretends to send a body of this length and returns what the host said, and after how long.
 async fn trickle(host: &TestHost, path: &str, length: usize, pause: Option<Duration>) -> Duration {
-    let mut connection = Raw::connect(host).await;
+    let mut connection = Wire::connect(host).await;
     let headers = format!("content-type: application/json\r\ncontent-length: {length}\r\n");
     connection.send_head(host, "POST", path, &headers).await;
     connection.writer.write_all(b"{\"input\":{\"text\":\"").await.unwrap();
     let began = Instant::now();
-    let Raw { mut reader, mut writer } = connection;
+    let Wire { mut reader, mut writer } = connection;
     let writing = tokio::spawn(async move {
         if let Some(pause) = pause {
             while writer.write_all(b"x").await.is_ok() {
@@ -37,7 +36,7 @@ async fn trickle(host: &TestHost, path: &str, length: usize, pause: Option<Durat
             std::future::pending::<()>().await;
         }
     });
-    let answer = answer(&mut reader, REFUSED_WITHIN).await;
+    let answer = timeout(REFUSED_WITHIN, next_answer(&mut reader)).await.ok().flatten();
     writing.abort();
     let answer = answer.expect("a body that does not come is refused");
     assert_eq!(answer.status, 408, "{answer:?}");
@@ -51,7 +50,7 @@ async fn bodies_that_come_slowly() {
     let host = std::sync::Arc::new(TestHost::start());
     let endpoint = host.deploy(&guests::echo(), "mill", json!({ "workersMax": 2 })).await;
     host.client().run_sync(&endpoint, "", json!({})).await.ok();
-    let idle = memory::resident(&host);
+    let idle = host.resident_memory();
     let pulse = Pulse::start(&host, &endpoint).await;
 
     // Half of the places that the limits leave them.

@@ -15,11 +15,13 @@ mod answer;
 mod client;
 pub mod guests;
 mod host;
+pub mod http2;
 mod local_server;
 mod process;
 mod receiver;
 mod sse;
 mod wait;
+mod wire;
 
 pub use answer::Answer;
 pub use client::Client;
@@ -29,3 +31,4 @@ pub use process::{binary, command};
 pub use receiver::{ReceivedCall, Receiver};
 pub use sse::{SseEvent, parse_events};
 pub use wait::{PATIENCE, eventually, percentile};
+pub use wire::{Wire, WireAnswer, next_answer};

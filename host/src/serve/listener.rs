@@ -3,6 +3,7 @@
 //! [`super::connection`].
 
 use std::io;
+use std::iter;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,20 +77,7 @@ pub(crate) async fn serve(
         untaken: Arc::default(),
         end: connections.end.clone(),
     });
-    loop {
-        let accepted = tokio::select! {
-            () = stop.cancelled() => break,
-            accepted = accept(&listener, &slots) => accepted,
-        };
-        let (stream, peer, slot) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of file descriptors, usually: give the others time to end.
-                warn!(%error, "a connection cannot be accepted: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
+    let begin = |(stream, peer, slot): Accepted| {
         let (server, tls) = (server.clone(), tls.clone());
         let peer = PeerAddress(peer.ip());
         connections.tasks.spawn(async move {
@@ -108,20 +96,54 @@ pub(crate) async fn serve(
             }
             drop(slot);
         });
+    };
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = accept(&listener, &slots) => accepted,
+        };
+        match accepted {
+            Ok(accepted) => begin(accepted),
+            Err(error) => {
+                // Out of file descriptors, usually: give the others time to end.
+                warn!(%error, "a connection cannot be accepted: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+    for accepted in connected_before(listener, &slots) {
+        begin(accepted);
     }
     connections
 }
 
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+/// A connection and the slot that it takes.
+type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
+
+async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> io::Result<Accepted> {
     let slot = slots.clone().acquire_owned().await.expect("the semaphore is never closed");
     let (stream, peer) = listener.accept().await?;
     // Answers are small and complete when they are written; waiting for more would cost up to
     // 40 ms with a client that delays its acknowledgements.
     stream.set_nodelay(true)?;
     Ok((stream, peer, slot))
+}
+
+/// The connections that the kernel has completed and nobody has accepted: when the listener is closed,
+/// a reset is their only answer. The kernel is asked, as the runtime may not have heard of them yet.
+fn connected_before(
+    listener: TcpListener,
+    slots: &Arc<Semaphore>,
+) -> impl Iterator<Item = Accepted> {
+    let listener = listener.into_std().ok();
+    iter::from_fn(move || {
+        let slot = slots.clone().try_acquire_owned().ok()?;
+        let (stream, peer) = listener.as_ref()?.accept().ok()?;
+        stream.set_nonblocking(true).ok()?;
+        let stream = TcpStream::from_std(stream).ok()?;
+        stream.set_nodelay(true).ok()?;
+        Some((stream, peer, slot))
+    })
 }
 
 fn http() -> Builder<TokioExecutor> {

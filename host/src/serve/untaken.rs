@@ -69,14 +69,15 @@ impl Untaken {
         connection: &CancellationToken,
     ) -> Result<Option<Held>, NoRoom> {
         let bytes = usize::try_from(bytes).map_err(|_| NoRoom)?;
-        if bytes > SMALL_BYTES {
-            let mut waiting = self.0.lock();
-            waiting.make_room(bytes);
-            if waiting.bytes + bytes > BYTES_MAX {
-                return Err(NoRoom);
-            }
+        if bytes <= SMALL_BYTES {
+            return Ok(None);
         }
-        Ok(self.hold_piece(bytes, connection))
+        let mut waiting = self.0.lock();
+        waiting.make_room(bytes);
+        if waiting.bytes + bytes > BYTES_MAX {
+            return Err(NoRoom);
+        }
+        Ok(Some(Held { all: self.clone(), place: waiting.add(bytes, connection) }))
     }
 
     /// The same for a piece of an answer that goes on, for which there is always room.
@@ -90,15 +91,19 @@ impl Untaken {
         }
         let mut waiting = self.0.lock();
         waiting.make_room(bytes);
-        let place = Place { since: Instant::now(), number: waiting.next_number };
-        waiting.next_number += 1;
-        waiting.bytes += bytes;
-        waiting.answers.insert(place, Answer { bytes, connection: connection.clone() });
-        Some(Held { all: self.clone(), place })
+        Some(Held { all: self.clone(), place: waiting.add(bytes, connection) })
     }
 }
 
 impl Waiting {
+    fn add(&mut self, bytes: usize, connection: &CancellationToken) -> Place {
+        let place = Place { since: Instant::now(), number: self.next_number };
+        self.next_number += 1;
+        self.bytes += bytes;
+        self.answers.insert(place, Answer { bytes, connection: connection.clone() });
+        place
+    }
+
     fn make_room(&mut self, bytes: usize) {
         while self.bytes + bytes > BYTES_MAX
             && let Some(slowest) = self.answers.first_entry()

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use gristmill_tests::PATIENCE;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
+
+use crate::PATIENCE;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -19,37 +20,65 @@ const ACK: u8 = 1;
 
 const FRAME_BYTES_MAX: usize = 16 << 10;
 
-/// Error codes of RFC 9113.
-pub(crate) const REFUSED_STREAM: u32 = 7;
-pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
+/// A setting of RFC 9113: how many bytes of an answer may come before more are asked for.
+pub const INITIAL_WINDOW_SIZE: u16 = 4;
+
+/// An error code of RFC 9113.
+pub const REFUSED_STREAM: u32 = 7;
+/// An error code of RFC 9113.
+pub const ENHANCE_YOUR_CALM: u32 = 11;
 
 /// A connection.
-pub(crate) struct Http2<IO> {
+#[derive(Debug)]
+pub struct Http2<IO> {
     stream: IO,
 }
 
 /// What the host does to a stream, or to all of them.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     /// The status of an answer.
-    Status { stream: u32, status: u16 },
+    Status {
+        /// Whose.
+        stream: u32,
+        /// The code.
+        status: u16,
+    },
     /// A stream is reset.
-    Reset { stream: u32, code: u32 },
-    /// The connection is over, and why.
-    GoAway { code: u32 },
+    Reset {
+        /// Which.
+        stream: u32,
+        /// Why.
+        code: u32,
+    },
+    /// The connection is over.
+    GoAway {
+        /// Why.
+        code: u32,
+    },
     /// The connection is closed.
     Closed,
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
-    pub(crate) async fn begin(mut stream: IO) -> Self {
+    /// Begins a connection on a stream.
+    pub async fn begin(stream: IO) -> Self {
+        Self::begin_with(stream, &[]).await
+    }
+
+    /// The same with settings, by number.
+    pub async fn begin_with(mut stream: IO, settings: &[(u16, u32)]) -> Self {
+        let setting = |(number, value): &(u16, u32)| {
+            [&number.to_be_bytes()[..], &value.to_be_bytes()].concat()
+        };
+        let settings: Vec<_> = settings.iter().flat_map(setting).collect();
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
-        stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+        stream.write_all(&frame(SETTINGS, 0, 0, &settings)).await.unwrap();
         Self { stream }
     }
 
     /// The settings of the host, by number. To be read first.
-    pub(crate) async fn settings(&mut self) -> HashMap<u16, u32> {
+    pub async fn settings(&mut self) -> HashMap<u16, u32> {
         let (kind, _, _, payload) = self.read().await.expect("the host sends its settings");
         assert_eq!(kind, SETTINGS);
         let setting = |bytes: &[u8]| {
@@ -59,23 +88,33 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
         payload.chunks(6).map(setting).collect()
     }
 
-    pub(crate) async fn get(&mut self, stream: u32, path: &str, fields: &[(&str, &str)]) {
+    /// Calls with a body of one frame, which may be empty.
+    pub async fn call(
+        &mut self,
+        stream: u32,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: &str,
+    ) {
+        let mut bytes = head(stream, method, path, fields, 0);
+        bytes.extend(frame(DATA, END_STREAM, stream, body.as_bytes()));
+        self.stream.write_all(&bytes).await.unwrap();
+    }
+
+    /// Calls without a body.
+    pub async fn get(&mut self, stream: u32, path: &str, fields: &[(&str, &str)]) {
         let bytes = head(stream, "GET", path, fields, END_STREAM);
         self.stream.write_all(&bytes).await.unwrap();
     }
 
     /// A call whose body never comes.
-    pub(crate) async fn post_without_body(
-        &mut self,
-        stream: u32,
-        path: &str,
-        fields: &[(&str, &str)],
-    ) {
+    pub async fn post_without_body(&mut self, stream: u32, path: &str, fields: &[(&str, &str)]) {
         self.stream.write_all(&head(stream, "POST", path, fields, 0)).await.unwrap();
     }
 
     /// Opens this many streams and resets each at once. The host may close before it has read all.
-    pub(crate) async fn flood_with_resets(&mut self, streams: u32) {
+    pub async fn flood_with_resets(&mut self, streams: u32) {
         let mut bytes = vec![];
         for stream in (1..2 * streams).step_by(2) {
             bytes.extend(head(stream, "GET", "/openapi.json", &[], END_STREAM));
@@ -85,7 +124,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
     }
 
     /// The next thing that the host does.
-    pub(crate) async fn next(&mut self) -> Event {
+    pub async fn next(&mut self) -> Event {
         loop {
             let Some((kind, flags, stream, payload)) = self.read().await else {
                 return Event::Closed;
@@ -104,7 +143,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
         }
     }
 
-    pub(crate) async fn status_of(&mut self, wanted: u32) -> u16 {
+    /// The status of the answer on a stream.
+    pub async fn status_of(&mut self, wanted: u32) -> u16 {
         loop {
             match self.next().await {
                 Event::Status { stream, status } if stream == wanted => return status,
