@@ -23,6 +23,7 @@ mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host_fns;
+mod lane;
 mod limiter;
 mod log;
 mod records;

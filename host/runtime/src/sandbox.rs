@@ -17,6 +17,7 @@ use gristmill_core::runtime::{
     AddComponentError, Attempt, AttemptReport, AttemptSink, Components, Runtime, RuntimeLoad,
 };
 use gristmill_core::time::{Clock as _, SystemClock};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::error;
 
@@ -28,6 +29,7 @@ use crate::deadline::{Halt, Watch};
 use crate::egress::Egress;
 use crate::end::ReportExt as _;
 use crate::engine::{Engines, Pool};
+use crate::lane;
 use crate::records::ArtifactRecords;
 use crate::state::State;
 
@@ -43,12 +45,16 @@ pub struct SandboxSettings {
     pub running_jobs_max: u32,
     /// How their memory is allocated, if its address space can be reserved.
     pub pool: Pool,
+    /// Where attempts go on that have computed for more than some milliseconds; without it they stay
+    /// where they began. Its threads should have a lower priority than those of the callers.
+    pub lengthy: Option<Handle>,
 }
 
 impl SandboxSettings {
-    /// 256 running jobs, and the pool that suits this machine.
+    /// 256 running jobs, the pool that suits this machine, and attempts that stay where they began.
     pub fn new(data_dir: PathBuf, compiler: Compiler) -> Self {
-        Self { data_dir, compiler, running_jobs_max: 256, pool: Pool::for_this_machine() }
+        let pool = Pool::for_this_machine();
+        Self { data_dir, compiler, running_jobs_max: 256, pool, lengthy: None }
     }
 }
 
@@ -72,6 +78,7 @@ pub struct Sandbox {
     places: Arc<Semaphore>,
     places_max: usize,
     waiting: AtomicU64,
+    lengthy: Option<Handle>,
 }
 
 impl Sandbox {
@@ -96,6 +103,7 @@ impl Sandbox {
             places: Arc::new(Semaphore::new(places_max as usize)),
             places_max: places_max as usize,
             waiting: AtomicU64::new(0),
+            lengthy: settings.lengthy,
         })
     }
 
@@ -175,11 +183,18 @@ impl Runtime for Sandbox {
         };
         let job = attempt.job;
         let state = State::new(attempt, sink, watch, self.egress.clone());
-        let _ticking = self.artifacts.engines().ticking();
-        let attempted = AssertUnwindSafe(attempt::run(loaded, state)).catch_unwind().await;
-        // The store is gone: the pool has room for the next.
-        drop(place);
-        attempted.unwrap_or_else(|panic| broken(&*panic, job))
+        let ticking = self.artifacts.engines().ticking();
+        let attempted = async move {
+            let attempted = AssertUnwindSafe(attempt::run(loaded, state)).catch_unwind().await;
+            // The store is gone: the pool has room for the next.
+            drop((place, ticking));
+            attempted
+        };
+        match lane::run(attempted, self.lengthy.as_ref()).await {
+            Some(attempted) => attempted.unwrap_or_else(|panic| broken(&*panic, job)),
+            // The host is ending.
+            None => AttemptReport::halted(Halt::Stopped),
+        }
     }
 }
 

@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use self::backup::Everything;
+use self::guests::Guests;
 pub use self::listener::ConnectionLimits;
 use self::listener::Connections;
 use self::tls::Tls;
@@ -59,10 +60,9 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the threads that serve HTTP")?;
-    let guests = guests::runtime()?;
-    let outcome = api.block_on(serve(&settings, guests.handle().clone()));
-    // What still runs has been handed back to the queue, or hangs in a host call.
-    guests.shutdown_background();
+    let guests = Guests::start()?;
+    let outcome = api.block_on(serve(&settings, &guests));
+    guests.shutdown();
     api.shutdown_background();
     outcome
 }
@@ -77,7 +77,7 @@ fn allow_open_files() {
     }
 }
 
-async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyhow::Result<()> {
+async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
     let listener = TcpListener::bind(settings.listen)
         .await
@@ -107,14 +107,14 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
     let store = Arc::new(store);
     let catalog = Arc::new(Catalog::open(store.clone()).await?);
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
-    let sandbox = Arc::new(sandbox(settings, catalog.clone())?);
+    let sandbox = Arc::new(sandbox(settings, catalog.clone(), guests)?);
     let dispatcher = Dispatcher::start(Parts {
         store: store.clone(),
         catalog: catalog.clone(),
         runtime: sandbox.clone(),
         signals: signals.clone(),
         clock: clock.clone(),
-        guests,
+        guests: guests.brief.handle().clone(),
     });
     let deliverer = Deliverer::start(DeliveryParts {
         store: store.clone(),
@@ -170,11 +170,16 @@ async fn serve(settings: &ServeSettings, guests: tokio::runtime::Handle) -> anyh
 }
 
 /// The sandbox, with compiles in child processes of this same program.
-fn sandbox(settings: &ServeSettings, catalog: Arc<Catalog>) -> anyhow::Result<Sandbox> {
+fn sandbox(
+    settings: &ServeSettings,
+    catalog: Arc<Catalog>,
+    guests: &Guests,
+) -> anyhow::Result<Sandbox> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let compiler = Compiler::child(program, vec![crate::cli::COMPILE_COMMAND.into()]);
     let settings = SandboxSettings {
         running_jobs_max: settings.running_jobs_max,
+        lengthy: Some(guests.lengthy.handle().clone()),
         ..SandboxSettings::new(settings.data_dir.clone(), compiler)
     };
     Ok(Sandbox::open(settings, catalog)?)

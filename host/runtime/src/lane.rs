@@ -1,0 +1,137 @@
+//! Which threads an attempt computes on. One that has computed for longer than [`BRIEF`] moves to
+//! threads of a lower priority, if there are any: the operating system takes them off the processor
+//! as soon as a brief job has something to do, wherever the handler or a host function just is. Brief
+//! jobs are not slowed down: what it costs them is two looks at the clock in each poll.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
+
+/// More than most handlers compute in all, and few enough ticks for one that does not end.
+const BRIEF: Duration = Duration::from_millis(10);
+
+/// Runs a future here while it is brief, then on the threads for those that are not. `None` when
+/// these are no longer there.
+pub(crate) async fn run<F>(future: F, lengthy: Option<&Handle>) -> Option<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let Some(lengthy) = lengthy else { return Some(future.await) };
+    let future = Some(Box::pin(future));
+    match (Brief { future, computed: Duration::ZERO }).await {
+        Ok(output) => Some(output),
+        Err(future) => AbortOnDropHandle::new(lengthy.spawn(future)).await.ok(),
+    }
+}
+
+/// A future that is handed back when it has computed for too long.
+struct Brief<F> {
+    future: Option<Pin<Box<F>>>,
+    computed: Duration,
+}
+
+impl<F: Future> Future for Brief<F> {
+    type Output = Result<F::Output, Pin<Box<F>>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut future = self.future.take().expect("not polled after its end");
+        let started = Instant::now();
+        let polled = future.as_mut().poll(context);
+        self.computed += started.elapsed();
+        match polled {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending if self.computed > BRIEF => Poll::Ready(Err(future)),
+            Poll::Pending => {
+                self.future = Some(future);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    /// Counts the polls that it sees on the threads for lengthy ones.
+    struct Lane(Option<Runtime>);
+
+    impl Lane {
+        fn start() -> Self {
+            let mut threads = Builder::new_multi_thread();
+            Self(Some(threads.worker_threads(1).thread_name("slow").build().unwrap()))
+        }
+
+        async fn run<F: Future<Output: Send> + Send + 'static>(&self, future: F) -> F::Output {
+            run(future, self.0.as_ref().map(Runtime::handle)).await.unwrap()
+        }
+    }
+
+    impl Drop for Lane {
+        fn drop(&mut self) {
+            // Dropped here, it would wait for its threads, which async code may not.
+            self.0.take().unwrap().shutdown_background();
+        }
+    }
+
+    fn is_slow() -> bool {
+        std::thread::current().name() == Some("slow")
+    }
+
+    async fn compute(ms: u64) {
+        std::thread::sleep(Duration::from_millis(ms));
+        yield_now().await;
+    }
+
+    #[tokio::test]
+    async fn who_computes_for_long_goes_on_elsewhere() {
+        let lane = Lane::start();
+        let seen = lane.run(async {
+            let mut seen = vec![];
+            for _ in 0..3 {
+                seen.push(is_slow());
+                compute(6).await;
+            }
+            seen
+        });
+        assert_eq!(seen.await, [false, false, true]);
+    }
+
+    #[tokio::test]
+    async fn who_only_waits_stays() {
+        let lane = Lane::start();
+        let waits = lane.run(async {
+            tokio::time::sleep(BRIEF * 3).await;
+            is_slow()
+        });
+        assert!(!waits.await);
+    }
+
+    #[tokio::test]
+    async fn what_is_dropped_goes_on_nowhere() {
+        let lane = Lane::start();
+        let alive = Arc::new(());
+        let computing = lane.run({
+            let alive = alive.clone();
+            async move {
+                let _held = alive;
+                loop {
+                    compute(1).await;
+                }
+            }
+        });
+        let given_up = tokio::time::timeout(BRIEF * 10, computing).await;
+        assert!(given_up.is_err());
+        while Arc::strong_count(&alive) > 1 {
+            yield_now().await;
+        }
+    }
+}
