@@ -22,6 +22,7 @@ mod hostile_uploads;
 mod isolation;
 mod lifecycle;
 mod openapi;
+mod pages;
 mod priority;
 mod progress;
 mod sandbox;

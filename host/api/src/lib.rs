@@ -17,6 +17,7 @@ mod management;
 mod metrics;
 mod openapi;
 mod paths;
+mod query;
 mod queue;
 mod rate_limit;
 mod refusal;

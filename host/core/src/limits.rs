@@ -24,6 +24,10 @@ pub const JSON_NESTING_MAX: usize = 128;
 /// `limit` of `/requests`; a number outside is refused with 400.
 pub const LIST_JOBS: Bounds = Bounds { min: 1, default: 100, max: 1_000 };
 
+/// `limit` of the lists of the management API; a number outside is refused with 400. Without it a list
+/// is as whole as can be: its clients do not expect pages.
+pub const PAGE: Bounds = Bounds { min: 1, default: 1_000, max: 1_000 };
+
 /// Largest `output` of a job, in bytes (20 MiB). A handler that returns more fails its job.
 pub const OUTPUT_BYTES_MAX: usize = 20 * MIB;
 

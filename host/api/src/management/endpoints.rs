@@ -13,9 +13,11 @@ use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use super::dto::{self, EndpointInput, EndpointWithSecret, NewEndpoint};
 use super::input::Named;
 use super::input::{self, bounded, bounded_u32};
+use super::page::{Page, Paged};
 use super::templates::{conflict, random_id};
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
+use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
 use crate::state::ApiState;
@@ -38,22 +40,19 @@ pub(crate) async fn get(
 /// All endpoints of the caller, by id.
 #[utoipa::path(
     get, path = "/endpoints", operation_id = "ListEndpoints", tag = tag::ENDPOINTS,
-    responses((status = 200, description = "By id", body = Vec<dto::Endpoint>)),
+    params(PageOfList),
+    responses((status = 200, description = "By id", body = Vec<dto::Endpoint>), Mistaken),
 )]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-) -> Result<Json<Vec<dto::Endpoint>>, ApiError> {
+    page: Page,
+) -> Result<Paged<dto::Endpoint>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let mut endpoints: Vec<_> = view
-        .deployments
-        .values()
-        .map(|deployment| &deployment.endpoint)
-        .filter(|endpoint| endpoint.owner == caller.0.owner)
-        .collect();
-    endpoints.sort_by(|a, b| a.id.cmp(&b.id));
-    Ok(Json(endpoints.into_iter().map(|endpoint| (&**endpoint).into()).collect()))
+    let endpoints = view.deployments.values().map(|deployment| &*deployment.endpoint);
+    let own = endpoints.filter(|endpoint| endpoint.owner == caller.0.owner);
+    Ok(page.of(own, |endpoint| endpoint.id.to_string(), |endpoint| endpoint.into()))
 }
 
 /// A new endpoint; it takes jobs at once.

@@ -1,5 +1,7 @@
 //! `/v1/handlers`: uploaded components and the names by which templates find them.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Request, State};
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, Image};
@@ -9,9 +11,11 @@ use gristmill_core::runtime::AddComponentError;
 
 use super::dto::Handler;
 use super::input::Named;
+use super::page::{Page, Paged};
 use crate::auth::ManagementCaller;
 use crate::error::{ApiError, ErrorCode};
-use crate::openapi::refusals::BodyRefused;
+use crate::openapi::parameters::PageOfList;
+use crate::openapi::refusals::{BodyRefused, Mistaken};
 use crate::openapi::schema::ComponentBytes;
 use crate::openapi::tag;
 use crate::state::ApiState;
@@ -19,22 +23,20 @@ use crate::state::ApiState;
 /// All image names, with what they name.
 #[utoipa::path(
     get, path = "/handlers", operation_id = "ListHandlers", tag = tag::HANDLERS,
-    responses((status = 200, description = "By image", body = Vec<Handler>)),
+    params(PageOfList),
+    responses((status = 200, description = "By image", body = Vec<Handler>), Mistaken),
 )]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-) -> Result<Json<Vec<Handler>>, ApiError> {
+    page: Page,
+) -> Result<Paged<Handler>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let mut images: Vec<_> =
-        view.images.values().filter(|image| image.owner == caller.0.owner).collect();
-    images.sort_by_key(|image| image.reference());
-    let documents = images
-        .into_iter()
-        .filter_map(|image| Some(Handler::new(image, view.components.get(&image.digest)?)))
-        .collect();
-    Ok(Json(documents))
+    let own = view.images.values().filter(|image| image.owner == caller.0.owner);
+    let handlers = own.filter_map(|image| Some((image, view.components.get(&image.digest)?)));
+    let place = |(image, _): &(&Arc<Image>, _)| image.reference();
+    Ok(page.of(handlers, place, |(image, component)| Handler::new(image, component)))
 }
 
 /// Takes a component in and lets `name:tag` name it.

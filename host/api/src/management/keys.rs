@@ -1,5 +1,7 @@
 //! `/v1/keys`: API keys. Only a key with the scope `admin` may make, list or revoke them.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -10,26 +12,29 @@ use gristmill_core::limits::KEY_LIFE_S;
 
 use super::dto::{Key, KeyInput, KeyWithText};
 use super::input::{self, Named};
+use super::page::{Page, Paged};
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
-use crate::openapi::refusals::{BodyRefused, Missing};
+use crate::openapi::parameters::PageOfList;
+use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
 use crate::state::ApiState;
 
 /// All keys, without their secrets.
 #[utoipa::path(
     get, path = "/keys", operation_id = "ListKeys", tag = tag::KEYS,
-    responses((status = 200, description = "Oldest first", body = Vec<Key>)),
+    params(PageOfList),
+    responses((status = 200, description = "Oldest first", body = Vec<Key>), Mistaken),
 )]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-) -> Result<Json<Vec<Key>>, ApiError> {
+    page: Page,
+) -> Result<Paged<Key>, ApiError> {
     caller.require(Scope::Admin)?;
     let view = state.catalog.view();
-    let mut keys: Vec<_> = view.keys.values().collect();
-    keys.sort_by_key(|key| (key.created_at, key.id.clone()));
-    Ok(Json(keys.into_iter().map(|key| (&**key).into()).collect()))
+    let place = |key: &&Arc<ApiKey>| format!("{:020}\0{}", key.created_at.as_millis(), key.id);
+    Ok(page.of(view.keys.values(), place, |key| (&**key).into()))
 }
 
 /// A new key; its text is shown in this answer and never again.

@@ -3,6 +3,7 @@
 
 pub(crate) mod dto;
 mod input;
+mod page;
 
 pub(crate) mod backup;
 pub(crate) mod endpoints;

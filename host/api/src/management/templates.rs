@@ -1,5 +1,7 @@
 //! `/v1/templates`: reusable definitions of what a worker runs.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::StatusCode;
@@ -11,9 +13,10 @@ use gristmill_core::template::{Template, TemplateFilter};
 use super::dto::template::{PLATFORM_FLAG, branded_flag};
 use super::dto::{self, NewTemplate, TemplateInput};
 use super::input::{self, Named};
+use super::page::{Page, Paged};
 use crate::auth::ManagementCaller;
 use crate::error::{ApiError, ErrorCode};
-use crate::openapi::parameters::TemplateFlags;
+use crate::openapi::parameters::{PageOfList, TemplateFlags};
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
 use crate::state::ApiState;
@@ -34,9 +37,8 @@ pub(crate) async fn get(
     let id = template_id(&id)?;
     let filter = filter(&state, query.as_deref().unwrap_or_default())?;
     let view = state.catalog.view();
-    let is_visible = |t: &&std::sync::Arc<Template>| {
-        t.is_visible_to(&caller.0.owner, view.is_bound(&id), filter)
-    };
+    let is_visible =
+        |t: &&Arc<Template>| t.is_visible_to(&caller.0.owner, view.is_bound(&id), filter);
     let template = view.templates.get(&id).filter(is_visible).ok_or_else(|| not_found(&id))?;
     Ok(Json(dto::Template::new(template, &state.brand)))
 }
@@ -44,24 +46,24 @@ pub(crate) async fn get(
 /// All templates that the caller may see with the flags given, by name.
 #[utoipa::path(
     get, path = "/templates", operation_id = "ListTemplates", tag = tag::TEMPLATES,
-    params(TemplateFlags),
+    params(TemplateFlags, PageOfList),
     responses((status = 200, description = "By name", body = Vec<dto::Template>), Mistaken),
 )]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: ManagementCaller,
+    page: Page,
     RawQuery(query): RawQuery,
-) -> Result<Json<Vec<dto::Template>>, ApiError> {
+) -> Result<Paged<dto::Template>, ApiError> {
     caller.require(Scope::Manage)?;
     let filter = filter(&state, query.as_deref().unwrap_or_default())?;
     let view = state.catalog.view();
-    let mut templates: Vec<_> = view
+    let visible = view
         .templates
         .values()
-        .filter(|t| t.is_visible_to(&caller.0.owner, view.is_bound(&t.id), filter))
-        .collect();
-    templates.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Json(templates.into_iter().map(|t| dto::Template::new(t, &state.brand)).collect()))
+        .filter(|t| t.is_visible_to(&caller.0.owner, view.is_bound(&t.id), filter));
+    let place = |t: &&Arc<Template>| format!("{}\0{}", t.name, t.id);
+    Ok(page.of(visible, place, |t| dto::Template::new(t, &state.brand)))
 }
 
 /// A new template.

@@ -1,6 +1,6 @@
 //! The parameters of the operations: what the placeholders of paths stand for, and the queries.
 
-use gristmill_core::limits::{Bounds, LIST_JOBS, STREAM_WAIT_MS, WAIT_MS};
+use gristmill_core::limits::{Bounds, LIST_JOBS, PAGE, STREAM_WAIT_MS, WAIT_MS};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{RefOr, Required};
@@ -86,6 +86,11 @@ parameters! {
     IdempotencyKey {
         "Idempotency-Key", Header, schema::IdempotencyKey::schema(),
             "The same key with the same operation and body is the same job, for 24 hours";
+    }
+    /// Of the lists of the management API.
+    PageOfList {
+        "limit", Query, bounded(PAGE), "At most so many";
+        "cursor", Query, schema::PageCursor::schema(), "Go on where a page ended: from its `Link` header, whose `rel` is `next`";
     }
     /// Of a backup.
     WithSecretsKey {

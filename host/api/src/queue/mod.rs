@@ -4,7 +4,6 @@ pub(crate) mod dto;
 pub(crate) mod idempotency;
 pub(crate) mod openai;
 mod pieces;
-mod query;
 mod sse;
 mod submission;
 

@@ -17,8 +17,8 @@ use gristmill_core::jobs::Jobs;
 use gristmill_core::stream::{Position, StreamPage};
 
 use crate::error::ApiError;
+use crate::query::integer;
 use crate::queue::dto;
-use crate::queue::query::integer;
 
 /// How long a connection is silent before it gets a comment.
 pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);

@@ -12,8 +12,8 @@ use crate::front_door::Call;
 use crate::openapi::parameters::RequestFilter;
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
+use crate::query::Query;
 use crate::queue::dto::RequestList;
-use crate::queue::query::Query;
 use crate::state::ApiState;
 
 /// The endpoint's jobs, newest first.

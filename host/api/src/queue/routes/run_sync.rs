@@ -13,7 +13,7 @@ use crate::front_door::Call;
 use crate::openapi::parameters::{IdempotencyKey, Wait};
 use crate::openapi::refusals::{BodyRefused, KeyReused, QueueRefused};
 use crate::openapi::tag;
-use crate::queue::query::Query;
+use crate::query::Query;
 use crate::queue::{dto, idempotency, submission};
 use crate::state::ApiState;
 

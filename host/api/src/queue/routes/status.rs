@@ -10,8 +10,8 @@ use crate::front_door::Call;
 use crate::openapi::parameters::{ShortenTtl, Wait};
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
+use crate::query::Query;
 use crate::queue::dto;
-use crate::queue::query::Query;
 use crate::state::ApiState;
 
 /// The job as it is now.

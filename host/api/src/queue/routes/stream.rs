@@ -14,8 +14,8 @@ use crate::front_door::Call;
 use crate::openapi::parameters::StreamPlace;
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
+use crate::query::Query;
 use crate::queue::pieces::Pieces;
-use crate::queue::query::Query;
 use crate::queue::{StreamShape, dto, sse};
 use crate::state::ApiState;
 
