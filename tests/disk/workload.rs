@@ -149,6 +149,7 @@ impl Caller {
             webhook: None,
             s3_config: None,
             may_linger: is_sync,
+            waiting_jobs_max: None,
             idempotency: None,
         };
         let deed = Deed::Submit { job: id.to_string(), bytes };

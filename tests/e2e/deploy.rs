@@ -1,10 +1,16 @@
 //! New versions and settings reach an endpoint while it works.
 
 use gristmill_tests::{TestHost, guests, shared_host};
-use serde_json::json;
+use serde_json::{Value, json};
 
 async fn upload(host: &TestHost, reference: &str, component: std::path::PathBuf) {
     host.upload(reference, std::fs::read(component).unwrap()).await.ok();
+}
+
+/// The version of the endpoint that ran a job.
+fn version(document: &Value) -> u32 {
+    let worker = document["workerId"].as_str().unwrap_or_else(|| panic!("{document}"));
+    worker.rsplit_once("-v").unwrap_or_else(|| panic!("{document}")).1.parse().unwrap()
 }
 
 #[tokio::test]
@@ -39,7 +45,11 @@ async fn jobs_flow_on_without_a_loss_while_versions_change() {
         for _ in 0..150 {
             let document = host.client.run_sync(&endpoint, "", input.clone()).await.ok();
             assert_eq!(document["status"], "COMPLETED", "{document}");
-            outputs.push(document["output"].clone());
+            // Each says which version ran it: the second and the fourth are the echo.
+            let is_echo = version(&document).is_multiple_of(2);
+            let output = document["output"].clone();
+            assert_eq!(output == input, is_echo, "{document}");
+            outputs.push(output);
         }
         outputs
     };
@@ -89,4 +99,103 @@ async fn an_endpoint_that_is_deleted_takes_its_jobs_along() {
     host.client.status(&endpoint, &queued).await.refused(404);
     assert_eq!(host.client.finish(&endpoint, json!({ "op": "echo" })).await["status"], "COMPLETED");
     assert_eq!(host.client.health(&endpoint).await["jobs"]["completed"], 1);
+}
+
+#[tokio::test]
+async fn an_endpoint_goes_back_to_an_earlier_handler() {
+    let mut host = TestHost::start();
+    upload(&host, "mill:1", guests::playground()).await;
+    let endpoint = host.deploy_image("mill:1", "mill", json!({})).await;
+    let client = host.client();
+    let (rollback, releases) = (
+        format!("/v1/endpoints/{endpoint}/rollback"),
+        format!("/v1/endpoints/{endpoint}/releases"),
+    );
+    let nowhere = client.post_empty(&rollback).await.refused(400);
+    assert!(nowhere.contains("no other handler"), "{nowhere}");
+
+    upload(&host, "mill:2", guests::echo()).await;
+    let template = format!("/v1/templates/{endpoint}");
+    client.patch(&template, &json!({ "imageName": "mill:2" })).await.ok();
+    let settings = json!({ "env": { "GRAIN": "rye" } });
+    client.patch(&format!("/v1/endpoints/{endpoint}"), &settings).await.ok();
+    let unchanged = client.patch(&format!("/v1/endpoints/{endpoint}"), &settings).await.ok();
+    assert_eq!(unchanged["version"], 3, "the handler, and the settings once");
+    let listed = client.get(&releases).await.ok();
+    let pairs = |listed: &Value| -> Vec<(Value, Value)> {
+        let releases = listed.as_array().unwrap().iter();
+        releases.map(|release| (release["version"].clone(), release["image"].clone())).collect()
+    };
+    assert_eq!(pairs(&listed), [(json!(2), json!("mill:2")), (json!(1), json!("mill:1"))]);
+
+    let input = json!({ "op": "echo", "value": 1 });
+    let back = client.post_empty(&rollback).await.ok();
+    assert_eq!((&back["version"], &back["sha256"]), (&json!(4), &listed[1]["sha256"]), "{back}");
+    let document = client.finish(&endpoint, input.clone()).await;
+    assert_eq!((version(&document), &document["output"]), (4, &json!({ "echo": 1 })));
+    let settings = client.get(&format!("/v1/endpoints/{endpoint}")).await.ok();
+    assert_eq!(settings["env"], json!({ "GRAIN": "rye" }), "the settings stay");
+
+    host.kill9();
+    host.start_again();
+    let client = host.client();
+    assert_eq!(client.get(&releases).await.ok().as_array().unwrap().len(), 3);
+    let forward = client.post(&rollback, &json!({ "version": 2 })).await.ok();
+    assert_eq!(forward["sha256"], listed[0]["sha256"], "{forward}");
+    assert_eq!(client.finish(&endpoint, input.clone()).await["output"], input);
+    let unknown = client.post(&rollback, &json!({ "version": 3 })).await.refused(400);
+    assert!(unknown.contains("1, 2, 4, 5"), "{unknown}");
+
+    // Two that share a template would both go back.
+    let other = json!({ "id": "other", "templateId": endpoint });
+    client.post("/v1/endpoints", &other).await.ok();
+    let shared = client.post_empty(&rollback).await.refused(400);
+    assert!(shared.contains("`other`"), "{shared}");
+}
+
+#[tokio::test]
+async fn an_endpoint_has_limits_of_its_own() {
+    let host = shared_host();
+    let limits =
+        json!({ "cancel": { "callsPer10s": 2 }, "run": { "callsPer10s": 100, "concurrent": 1 } });
+    let settings = json!({
+        "workersMax": 0, "maxWaitingJobs": 3, "rateLimits": limits,
+        "scalerType": "QUEUE_DELAY", "scalerValue": 7,
+    });
+    let endpoint = host.deploy(&guests::playground(), "deploy-limits", settings).await;
+    let path = format!("/v1/endpoints/{endpoint}");
+    let shown = host.client.get(&path).await.ok();
+    assert_eq!((&shown["maxWaitingJobs"], &shown["scalerValue"]), (&json!(3), &json!(7)));
+    assert_eq!(shown["scalerType"], "QUEUE_DELAY");
+    assert_eq!(shown["rateLimits"]["cancel"], json!({ "callsPer10s": 2, "callsPerWorker": 0 }));
+
+    let mut jobs = vec![];
+    for _ in 0..3 {
+        jobs.push(host.client.submit(&endpoint, json!({ "op": "echo" })).await);
+    }
+    let full = host.client.run(&endpoint, json!({ "op": "echo" })).await.refused(429);
+    assert!(full.contains('3'), "{full}");
+    for job in &jobs[..2] {
+        host.client.cancel(&endpoint, job).await.ok();
+    }
+    let fast = host.client.cancel(&endpoint, &jobs[2]).await.refused(429);
+    assert!(fast.contains("at most 2"), "{fast}");
+    // Without them the host's hold.
+    let shown =
+        host.client.patch(&path, &json!({ "maxWaitingJobs": 0, "rateLimits": {} })).await.ok();
+    assert_eq!((&shown["rateLimits"], shown.get("maxWaitingJobs")), (&json!({}), None));
+    host.client.cancel(&endpoint, &jobs[2]).await.ok();
+
+    let mistakes = [
+        (json!({ "scalerValue": 0 }), "`scalerValue` must be 1 to 3600"),
+        (json!({ "scalerType": "OFTEN" }), "QUEUE_DELAY"),
+        (json!({ "maxWaitingJobs": 10_000_001 }), "`maxWaitingJobs` must be 1 to 10000000"),
+        (json!({ "rateLimits": { "walk": { "callsPer10s": 1 } } }), "`walk`"),
+        (json!({ "rateLimits": { "run": { "calls": 1 } } }), "`calls`"),
+        (json!({ "rateLimits": { "run": { "callsPer10s": -1 } } }), "rateLimits.run.callsPer10s"),
+    ];
+    for (body, expected) in mistakes {
+        let refused = host.client.patch(&path, &body).await.refused(400);
+        assert!(refused.contains(expected), "{refused}");
+    }
 }

@@ -69,7 +69,7 @@ impl FrontDoor {
         auth::require(&key, operation.scope(), Some(&id))?;
         let deployment = state.catalog.deployment(&id).ok_or_else(not_found)?;
         let running = || state.workers.counts(&id).running;
-        let place = state.limiter.enter(&key.owner, &id, *operation, running)?;
+        let place = state.limiter.enter(&key.owner, &deployment.endpoint, *operation, running)?;
         let job = part("job").and_then(|text| text.parse().ok());
         parts.extensions.insert(Call { key, deployment, job });
         Ok((Request::from_parts(parts, body), place))

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::key::Scope;
 use gristmill_core::rate::{OperationLimit, RateVerdict, RateWindow};
@@ -192,13 +193,14 @@ impl RateLimiter {
     pub(crate) fn enter(
         &self,
         owner: &OwnerId,
-        endpoint: &EndpointId,
+        endpoint: &Endpoint,
         operation: Operation,
         running_workers: impl FnOnce() -> u64,
     ) -> Result<Option<Place>, ApiError> {
         let Some(limit) = self.limits.of(operation) else { return Ok(None) };
+        let limit = endpoint.rate_limits.get(operation.as_str()).unwrap_or(limit);
         let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let subject = Subject { owner: owner.clone(), endpoint: endpoint.clone(), operation };
+        let subject = Subject { owner: owner.clone(), endpoint: endpoint.id.clone(), operation };
         let mut shard = self.shard(&subject).lock();
         let entry = shard.entry(subject, now_ms)?;
         // First the place, so that a call that finds none does not count.
@@ -275,6 +277,9 @@ fn too_many_at_once(operation: Operation, cap: u32) -> ApiError {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::id::TemplateId;
+    use gristmill_core::time::Timestamp;
+
     use super::*;
 
     fn limiter(calls_per_10s: u32, concurrent: u32) -> RateLimiter {
@@ -285,7 +290,9 @@ mod tests {
 
     fn enter(limiter: &RateLimiter, owner: &str, workers: u64) -> Result<Option<Place>, ApiError> {
         let owner = OwnerId::new(owner).unwrap();
-        let endpoint = EndpointId::new("e").unwrap();
+        let template = TemplateId::new("t").unwrap();
+        let id = EndpointId::new("e").unwrap();
+        let endpoint = Endpoint::new(id, owner.clone(), template, Timestamp::from_millis(0));
         limiter.enter(&owner, &endpoint, Operation::Run, || workers)
     }
 

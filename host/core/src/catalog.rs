@@ -10,12 +10,12 @@ use async_trait::async_trait;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::{ComponentDigest, Deployment, Endpoint};
+use crate::endpoint::{ComponentDigest, Deployment, Endpoint, Release};
 use crate::id::{EndpointId, KeyId, OwnerId, TemplateId};
 use crate::key::ApiKey;
 use crate::store::StoreError;
 use crate::template::Template;
-use crate::time::Timestamp;
+use crate::time::{Clock, Timestamp};
 
 /// Keeps the catalog on disk.
 #[async_trait]
@@ -228,6 +228,33 @@ impl View {
         Some(Deployment { endpoint, template, component })
     }
 
+    /// Gives the next version to each endpoint whose deployment is not what it was before, and answers
+    /// with them.
+    fn release(&mut self, before: &Self, now: Timestamp) -> Vec<Endpoint> {
+        let mut released = vec![];
+        for (id, deployment) in &mut self.deployments {
+            let earlier = before.deployments.get(id);
+            if earlier.is_some_and(|earlier| earlier == deployment) {
+                continue;
+            }
+            let mut endpoint = (*deployment.endpoint).clone();
+            endpoint.version = earlier.map_or(0, |earlier| earlier.endpoint.version) + 1;
+            if let Some(component) = deployment.component
+                && endpoint.releases.last().is_none_or(|last| last.component != component)
+            {
+                let image = deployment.template.image.clone();
+                let version = endpoint.version;
+                endpoint.releases.push(Release { version, released_at: now, image, component });
+                let surplus = endpoint.releases.len().saturating_sub(Release::KEPT);
+                endpoint.releases.drain(..surplus);
+            }
+            released.push(endpoint.clone());
+            let endpoint = Arc::new(endpoint);
+            *deployment = Arc::new(Deployment { endpoint, ..(**deployment).clone() });
+        }
+        released
+    }
+
     /// Makes new deployments where a template or an image has changed; the others stay the same
     /// objects, so that a holder can tell.
     fn rejoin(&mut self) {
@@ -249,6 +276,7 @@ impl View {
 #[derive(Debug)]
 pub struct Catalog {
     store: Arc<dyn CatalogStore>,
+    clock: Arc<dyn Clock>,
     view: RwLock<Arc<View>>,
     /// Changes come one at a time, so that each is decided on the view that it changes.
     change: tokio::sync::Mutex<()>,
@@ -259,7 +287,10 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn open(store: Arc<dyn CatalogStore>) -> Result<Self, StoreError> {
+    pub async fn open(
+        store: Arc<dyn CatalogStore>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StoreError> {
         let mut entries = store.load_catalog().await?;
         // Endpoints last: they are joined with what the others bring.
         entries.sort_by_key(|entry| matches!(entry, CatalogEntry::Endpoint(_)));
@@ -267,7 +298,8 @@ impl Catalog {
         for entry in entries {
             view.apply(CatalogChange::Put(entry));
         }
-        Ok(Self { store, view: RwLock::new(Arc::new(view)), change: tokio::sync::Mutex::new(()) })
+        let (view, change) = (RwLock::new(Arc::new(view)), tokio::sync::Mutex::new(()));
+        Ok(Self { store, clock, view, change })
     }
 
     /// The newest view.
@@ -280,7 +312,7 @@ impl Catalog {
         self.view.read().deployments.get(id).cloned()
     }
 
-    /// Changes the catalog: `decide` looks at the newest view and says what to change, or why
+    /// Changes the catalog, and counts the versions of the endpoints that it changes: `decide` looks at the newest view and says what to change, or why
     /// not. Nobody else changes the catalog meanwhile, and the new view is shown only once the
     /// change is on disk.
     ///
@@ -291,13 +323,18 @@ impl Catalog {
         decide: impl FnOnce(&View) -> Result<(Vec<CatalogChange>, T), E>,
     ) -> Result<T, E> {
         let _turn = self.change.lock().await;
-        let mut view = (*self.view()).clone();
-        let (changes, answer) = decide(&view)?;
-        self.store.write_catalog(changes.clone()).await?;
-        for change in changes {
+        let before = self.view();
+        let (mut changes, answer) = decide(&before)?;
+        let mut view = (*before).clone();
+        for change in changes.iter().cloned() {
             view.apply(change);
         }
         view.rejoin();
+        for endpoint in view.release(&before, self.clock.now()) {
+            changes.retain(|change| !matches!(change, CatalogChange::Put(CatalogEntry::Endpoint(put)) if put.id == endpoint.id));
+            changes.push(CatalogChange::Put(CatalogEntry::Endpoint(endpoint)));
+        }
+        self.store.write_catalog(changes).await?;
         *self.view.write() = Arc::new(view);
         Ok(answer)
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::egress::AllowedHosts;
 use crate::id::{EndpointId, OwnerId, TemplateId};
 use crate::limits::{Bounds, EXECUTION_TIMEOUT_MS};
+use crate::rate::OperationLimit;
 use crate::template::Template;
 use crate::time::Timestamp;
 use crate::webhook::WebhookSecrets;
@@ -25,8 +26,12 @@ pub struct Endpoint {
     pub owner: OwnerId,
     /// The template that says which handler it runs.
     pub template: TemplateId,
-    /// Counts the changes of this record; the first version is 1.
+    /// Counts the changes of what its jobs run with: of this record, its template, its handler. The
+    /// first version is 1. The catalog counts.
     pub version: u32,
+    /// The handlers that it has run, the newest last; at most [`Release::KEPT`].
+    #[serde(default)]
+    pub releases: Vec<Release>,
     /// When it was created.
     pub created_at: Timestamp,
     /// How many workers it may have.
@@ -35,6 +40,13 @@ pub struct Endpoint {
     pub execution_timeout_ms: u64,
     /// What one attempt may use.
     pub limits: SandboxLimits,
+    /// Most jobs that may wait; `None`: what the host allows.
+    #[serde(default)]
+    pub waiting_jobs_max: Option<u32>,
+    /// Limits of operations, in place of the host's, by the names that
+    /// [`Endpoint::RATE_LIMITED`] lists.
+    #[serde(default)]
+    pub rate_limits: BTreeMap<String, OperationLimit>,
     /// Hosts that its handlers may call.
     pub allowed_hosts: AllowedHosts,
     /// Environment variables, over those of the template.
@@ -44,6 +56,13 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// The operations that have rate limits.
+    pub const RATE_LIMITED: [&str; 8] =
+        ["run", "runsync", "openai", "status", "stream", "cancel", "purge-queue", "requests"];
+
+    /// Bounds of `waiting_jobs_max`.
+    pub const WAITING_JOBS_MAX: Bounds = Bounds { min: 1, default: 1, max: 10_000_000 };
+
     /// The first version of an endpoint, named like its id and with the default of every setting.
     pub fn new(
         id: EndpointId,
@@ -57,15 +76,36 @@ impl Endpoint {
             owner,
             template,
             version: 1,
+            releases: Vec::new(),
             created_at,
             scaling: Scaling::default(),
             execution_timeout_ms: EXECUTION_TIMEOUT_MS.default,
             limits: SandboxLimits::default(),
+            waiting_jobs_max: None,
+            rate_limits: BTreeMap::new(),
             allowed_hosts: AllowedHosts::default(),
             env: BTreeMap::new(),
             webhook_secrets: WebhookSecrets::generate(),
         }
     }
+}
+
+/// A handler that an endpoint has run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Release {
+    /// The version of the endpoint that ran it first.
+    pub version: u32,
+    /// When that was.
+    pub released_at: Timestamp,
+    /// What its template named it.
+    pub image: String,
+    /// The component.
+    pub component: ComponentDigest,
+}
+
+impl Release {
+    /// How many an endpoint keeps; the oldest goes.
+    pub const KEPT: usize = 20;
 }
 
 /// How many workers an endpoint has.
@@ -77,6 +117,37 @@ pub struct Scaling {
     pub workers_max: u32,
     /// Seconds for which a worker beyond `workers_min` waits for work before it ends.
     pub idle_timeout_s: u32,
+    /// When a further worker is started.
+    #[serde(default)]
+    pub scaler: Scaler,
+}
+
+/// When a further worker is started. The first one is as soon as a job waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scaler {
+    /// When a job has waited for so many seconds; then one more for each time it goes on to wait.
+    QueueDelay(u32),
+    /// When there are more than so many jobs, waiting and running, for each worker.
+    RequestCount(u32),
+}
+
+impl Scaler {
+    /// Bounds of seconds, and of jobs.
+    pub const VALUE: Bounds = Bounds { min: 1, default: 1, max: 3_600 };
+
+    /// The number, whatever it counts.
+    pub fn value(self) -> u32 {
+        let (Self::QueueDelay(value) | Self::RequestCount(value)) = self;
+        value
+    }
+}
+
+impl Default for Scaler {
+    /// A worker for each job: it costs nothing while it waits, and starts in microseconds.
+    fn default() -> Self {
+        Self::RequestCount(1)
+    }
 }
 
 impl Scaling {
@@ -89,7 +160,7 @@ impl Scaling {
 
 impl Default for Scaling {
     fn default() -> Self {
-        Self { workers_min: 0, workers_max: 16, idle_timeout_s: 5 }
+        Self { workers_min: 0, workers_max: 16, idle_timeout_s: 5, scaler: Scaler::default() }
     }
 }
 

@@ -155,6 +155,7 @@ impl Jobs {
                 webhook: request.webhook,
                 s3_config: request.s3_config,
                 may_linger: submission == Submission::Sync,
+                waiting_jobs_max: deployment.endpoint.waiting_jobs_max,
                 idempotency: request.idempotency,
             })
             .await?;

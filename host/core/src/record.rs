@@ -31,8 +31,18 @@ pub struct NewJob {
     /// Whether its client waits for the result, and so is told nothing before: the store may write
     /// it together with what comes next, a few milliseconds later.
     pub may_linger: bool,
+    /// Refuses it when so many jobs wait on the endpoint already; the store may refuse it earlier.
+    pub waiting_jobs_max: Option<u32>,
     /// What makes the submission recognisable when it comes again.
     pub idempotency: Option<Idempotency>,
+}
+
+impl NewJob {
+    /// How many jobs may wait on its endpoint, in a store that lets `store_max` wait on each.
+    pub fn queue_limit(&self, store_max: usize) -> usize {
+        let own = self.waiting_jobs_max.and_then(|jobs| usize::try_from(jobs).ok());
+        own.map_or(store_max, |own| own.min(store_max))
+    }
 }
 
 /// Object-storage settings, handed to the handler as given. Secret: never logged.
@@ -197,6 +207,15 @@ impl JobRecord {
     pub fn execution_ms(&self, now: Timestamp) -> u64 {
         self.started_at.map_or(0, |start| self.finished_at.unwrap_or(now).millis_since(start))
     }
+}
+
+/// The jobs that wait on an endpoint and may start a worker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// How many they are.
+    pub jobs: u64,
+    /// When the one came that is to be claimed next.
+    pub since: Option<Timestamp>,
 }
 
 /// How many jobs an endpoint has, by state, and how many it ever had.

@@ -6,7 +6,9 @@ use crate::id::{EndpointId, JobId, NodeId, WorkerId};
 use crate::job::JobStatus;
 use crate::listing::{JobPage, JobQuery};
 use crate::payload::Json;
-use crate::record::{Chunk, ChunkPage, ClaimedJob, JobCounts, JobRecord, Lease, NewJob, Outcome};
+use crate::record::{
+    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
+};
 use crate::time::Timestamp;
 
 /// Keeps jobs. An embedded engine and a shared database can both implement it.
@@ -136,9 +138,9 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// The endpoint's counts; zeros for one without jobs.
     async fn counts(&self, endpoint: &EndpointId) -> Result<JobCounts, StoreError>;
 
-    /// How many of the jobs that wait on the endpoint may start a worker: those that are not low
-    /// priority. Counts what can be claimed, on disk or not.
-    async fn demand(&self, endpoint: &EndpointId) -> Result<u64, StoreError>;
+    /// The jobs that wait on the endpoint and may start a worker: those that are not low priority.
+    /// Counts what can be claimed, on disk or not.
+    async fn demand(&self, endpoint: &EndpointId) -> Result<Demand, StoreError>;
 
     /// Forgets all that belongs to an endpoint: its jobs and its counts.
     async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError>;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::catalog::Catalog;
+use gristmill_core::endpoint::Scaler;
 use gristmill_core::id::EndpointId;
 use gristmill_core::runtime::Runtime;
 use gristmill_core::signals::{ReadyListener, Signals};
@@ -19,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::shared::Shared;
 use crate::worker_set::{Demand, WorkerSet};
-use crate::{expiry, worker};
+use crate::{expiry, scaler, worker};
 
 /// What a dispatcher is made of.
 #[derive(Debug)]
@@ -42,9 +43,7 @@ pub struct Parts {
 /// Runs the jobs of all endpoints.
 #[derive(Debug)]
 pub struct Dispatcher {
-    shared: Arc<Shared>,
-    guests: Handle,
-    workers: TaskTracker,
+    starter: Starter,
     sets: RwLock<HashMap<EndpointId, Arc<WorkerSet>>>,
 }
 
@@ -57,20 +56,33 @@ pub enum Drained {
     Requeued,
 }
 
+/// What starting a worker takes.
+#[derive(Debug, Clone)]
+pub(crate) struct Starter {
+    pub(crate) shared: Arc<Shared>,
+    guests: Handle,
+    workers: TaskTracker,
+}
+
+impl Starter {
+    /// Starts a worker that is counted in `set` already.
+    pub(crate) fn start(&self, endpoint: &EndpointId, set: &Arc<WorkerSet>) {
+        let worker = worker::run(self.shared.clone(), endpoint.clone(), set.clone());
+        self.workers.spawn_on(worker, &self.guests);
+    }
+}
+
 impl Dispatcher {
     /// Starts to run jobs: those that wait now, and those that come.
     pub fn start(parts: Parts) -> Arc<Self> {
         let Parts { store, catalog, runtime, signals, clock, guests } = parts;
-        let shared = Arc::new(Shared::new(store, catalog, runtime, signals.clone()));
-        let dispatcher = Arc::new(Self {
-            shared: shared.clone(),
-            guests,
-            workers: TaskTracker::new(),
-            sets: RwLock::default(),
-        });
+        let shared = Shared::new(store, catalog, runtime, signals.clone(), clock);
+        let shared = Arc::new(shared);
+        let starter = Starter { shared: shared.clone(), guests, workers: TaskTracker::new() };
+        let dispatcher = Arc::new(Self { starter, sets: RwLock::default() });
         signals.set_ready_listener(dispatcher.clone());
         // Not on the guests' runtime: deleting must not wait for a handler that computes.
-        tokio::spawn(expiry::run(shared.clone(), clock));
+        tokio::spawn(expiry::run(shared.clone()));
         for endpoint in shared.catalog.view().deployments.keys() {
             dispatcher.refresh(endpoint);
         }
@@ -80,20 +92,21 @@ impl Dispatcher {
     /// Takes no more jobs and waits for those that run: up to `patience` for their own end, then
     /// they are stopped and queued again. Results are on disk when this returns.
     pub async fn drain(&self, patience: Duration) -> Drained {
-        self.shared.begin_drain();
+        let Starter { shared, workers, .. } = &self.starter;
+        shared.begin_drain();
         for set in self.sets.read().values() {
             set.wake_all();
         }
-        self.workers.close();
-        let drained = if timeout(patience, self.workers.wait()).await.is_ok() {
+        workers.close();
+        let drained = if timeout(patience, workers.wait()).await.is_ok() {
             Drained::Finished
         } else {
-            info!("drain: stopping {} workers, their jobs wait again", self.workers.len());
-            self.shared.stop_attempts.cancel();
-            self.workers.wait().await;
+            info!("drain: stopping {} workers, their jobs wait again", workers.len());
+            shared.stop_attempts.cancel();
+            workers.wait().await;
             Drained::Requeued
         };
-        if let Err(error) = self.shared.store.flush().await {
+        if let Err(error) = shared.store.flush().await {
             warn!(%error, "the last results may be lost: {error}");
         }
         drained
@@ -109,15 +122,16 @@ impl Dispatcher {
 
 impl ReadyListener for Dispatcher {
     fn job_ready(&self, endpoint: &EndpointId, may_start_worker: bool) {
-        if self.shared.is_draining() {
+        let Starter { shared, guests, .. } = &self.starter;
+        if shared.is_draining() {
             return;
         }
-        let Some(deployment) = self.shared.catalog.deployment(endpoint) else { return };
+        let Some(deployment) = shared.catalog.deployment(endpoint) else { return };
         let set = self.set(endpoint);
         match set.job_ready(deployment.endpoint.scaling, may_start_worker) {
-            Demand::StartWorker => {
-                let worker = worker::run(self.shared.clone(), endpoint.clone(), set);
-                self.workers.spawn_on(worker, &self.guests);
+            Demand::StartWorker => self.starter.start(endpoint, &set),
+            Demand::Watch => {
+                guests.spawn(scaler::watch(self.starter.clone(), endpoint.clone(), set));
             }
             Demand::Nothing => {}
         }
@@ -126,24 +140,28 @@ impl ReadyListener for Dispatcher {
 
 impl Workers for Dispatcher {
     fn refresh(&self, endpoint: &EndpointId) {
-        let Some(deployment) = self.shared.catalog.deployment(endpoint) else {
+        if self.starter.shared.catalog.deployment(endpoint).is_none() {
             // Deleted: its workers see that for themselves.
             if let Some(set) = self.sets.write().remove(endpoint) {
                 set.wake_all();
             }
             return;
-        };
-        if self.shared.is_draining() {
+        }
+        if self.starter.shared.is_draining() {
             return;
         }
-        let (set, shared) = (self.set(endpoint), self.shared.clone());
-        let (workers, guests) = (self.workers.clone(), self.guests.clone());
-        let (endpoint, scaling) = (endpoint.clone(), deployment.endpoint.scaling);
-        guests.clone().spawn(async move {
-            let demand = shared.store.demand(&endpoint).await.unwrap_or_default();
-            for _ in 0..set.refresh(scaling, demand) {
-                let worker = worker::run(shared.clone(), endpoint.clone(), set.clone());
-                workers.spawn_on(worker, &guests);
+        let (set, starter) = (self.set(endpoint), self.starter.clone());
+        let endpoint = endpoint.clone();
+        self.starter.guests.spawn(async move {
+            let demand = starter.shared.store.demand(&endpoint).await.unwrap_or_default();
+            // As it is by now.
+            let Some(deployment) = starter.shared.catalog.deployment(&endpoint) else { return };
+            let scaling = deployment.endpoint.scaling;
+            for _ in 0..set.refresh(scaling, demand.jobs) {
+                starter.start(&endpoint, &set);
+            }
+            if demand.jobs > 1 && scaling.scaler != Scaler::default() && set.watch() {
+                scaler::watch(starter, endpoint, set).await;
             }
         });
     }
@@ -153,10 +171,11 @@ impl Workers for Dispatcher {
     }
 
     fn waiting_reason(&self, endpoint: &EndpointId) -> Option<String> {
-        if self.shared.is_draining() {
+        let shared = &self.starter.shared;
+        if shared.is_draining() {
             return Some("the host is shutting down; the job runs after its next start".into());
         }
-        let deployment = self.shared.catalog.deployment(endpoint)?;
+        let deployment = shared.catalog.deployment(endpoint)?;
         let workers_max = deployment.endpoint.scaling.workers_max;
         if workers_max == 0 {
             return Some("the endpoint is paused: workersMax is 0".into());
@@ -173,7 +192,21 @@ impl Workers for Dispatcher {
         if counts.running >= u64::from(workers_max) {
             return Some(format!("all {workers_max} workers are busy (workersMax)"));
         }
-        if set.alive() == 0 {
+        let alive = u64::from(set.alive());
+        match deployment.endpoint.scaling.scaler {
+            Scaler::QueueDelay(seconds) if alive > 0 && counts.running == alive => {
+                return Some(format!(
+                    "another worker is started for a job that waits for {seconds} s"
+                ));
+            }
+            Scaler::RequestCount(jobs) if jobs > 1 && alive > 0 && counts.running == alive => {
+                return Some(format!(
+                    "another worker is started when there are {jobs} jobs for each"
+                ));
+            }
+            Scaler::QueueDelay(_) | Scaler::RequestCount(_) => {}
+        }
+        if alive == 0 {
             return Some("no worker runs, and a lowPriority job does not start one".into());
         }
         None

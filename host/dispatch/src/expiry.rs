@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use gristmill_core::store::{NextExpiry, StoreError};
-use gristmill_core::time::Clock;
 use tracing::warn;
 
 use crate::shared::Shared;
@@ -13,7 +12,8 @@ use crate::shared::Shared;
 const SLEEP_MS_MAX: u64 = 250;
 
 /// Runs until the store is closed.
-pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let clock = &shared.clock;
     loop {
         match shared.store.expire().await {
             Ok(NextExpiry(next)) => {

@@ -7,6 +7,7 @@ use gristmill_core::catalog::Catalog;
 use gristmill_core::runtime::Runtime;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
+use gristmill_core::time::Clock;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub(crate) struct Shared {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) signals: Arc<Signals>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// Fires when a drain's patience is over.
     pub(crate) stop_attempts: CancellationToken,
     is_draining: AtomicBool,
@@ -26,12 +28,14 @@ impl Shared {
         catalog: Arc<Catalog>,
         runtime: Arc<dyn Runtime>,
         signals: Arc<Signals>,
+        clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             store,
             catalog,
             runtime,
             signals,
+            clock,
             stop_attempts: CancellationToken::new(),
             is_draining: AtomicBool::new(false),
         }

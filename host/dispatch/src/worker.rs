@@ -20,10 +20,10 @@ const FAULT_PAUSE: Duration = Duration::from_secs(5);
 
 /// Runs a worker to its end. It is counted in `set` already.
 pub(crate) async fn run(shared: Arc<Shared>, endpoint: EndpointId, set: Arc<WorkerSet>) {
-    let worker = new_worker_id();
-    debug!(worker.id = %worker, endpoint.id = %endpoint, "worker `{worker}` started");
-    while let Next::Continue = step(&shared, &endpoint, &set, &worker).await {}
-    debug!(worker.id = %worker, endpoint.id = %endpoint, "worker `{worker}` ended");
+    let mut worker = Worker::new();
+    debug!(worker.id = %worker.id, endpoint.id = %endpoint, "a worker started");
+    while let Next::Continue = step(&shared, &endpoint, &set, &mut worker).await {}
+    debug!(worker.id = %worker.id, endpoint.id = %endpoint, "a worker ended");
 }
 
 enum Next {
@@ -36,13 +36,15 @@ async fn step(
     shared: &Arc<Shared>,
     endpoint: &EndpointId,
     set: &WorkerSet,
-    worker: &WorkerId,
+    worker: &mut Worker,
 ) -> Next {
     let changed = set.changed();
     let Some(deployment) = shared.catalog.deployment(endpoint) else {
         set.left();
         return Next::End;
     };
+    worker.runs(deployment.endpoint.version);
+    let worker = &worker.id;
     let scaling = deployment.endpoint.scaling;
     if set.is_surplus(scaling) == Leave::Yes {
         return Next::End;
@@ -116,7 +118,7 @@ async fn prepare(shared: &Shared, deployment: &Deployment, set: &WorkerSet) -> R
 async fn try_again(shared: &Shared, endpoint: &EndpointId, set: &WorkerSet) -> Next {
     let looked = set.looks();
     // A store that cannot say closes down.
-    if shared.store.demand(endpoint).await.is_ok_and(|demand| demand > 0) {
+    if shared.store.demand(endpoint).await.is_ok_and(|demand| demand.jobs > 0) {
         return Next::Continue;
     }
     match set.leaves(looked) {
@@ -125,10 +127,32 @@ async fn try_again(shared: &Shared, endpoint: &EndpointId, set: &WorkerSet) -> N
     }
 }
 
-/// A name that no other worker of this process has, and hardly one of another process.
-fn new_worker_id() -> WorkerId {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let random: u32 = rand::random();
-    WorkerId::new(&format!("w{random:08x}{number:x}")).expect("hexadecimal digits are an id")
+/// A worker as clients see it. Its id ends with the version of the endpoint that it runs, such as
+/// `w3f9c2a017-v12`: so each job tells which version ran it.
+struct Worker {
+    /// A name that no other worker of this process has, and hardly one of another process.
+    name: String,
+    version: u32,
+    id: WorkerId,
+}
+
+impl Worker {
+    fn new() -> Self {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let random: u32 = rand::random();
+        let name = format!("w{random:08x}{number:x}");
+        Self { id: worker_id(&name, 0), name, version: 0 }
+    }
+
+    fn runs(&mut self, version: u32) {
+        if self.version != version {
+            self.version = version;
+            self.id = worker_id(&self.name, version);
+        }
+    }
+}
+
+fn worker_id(name: &str, version: u32) -> WorkerId {
+    WorkerId::new(&format!("{name}-v{version}")).expect("letters, digits and a hyphen are an id")
 }

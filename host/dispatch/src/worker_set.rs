@@ -6,7 +6,7 @@
 //! for which nobody sleeps is *unheard*: a worker that found nothing looks again before it sleeps
 //! when one came meanwhile.
 
-use gristmill_core::endpoint::Scaling;
+use gristmill_core::endpoint::{Scaler, Scaling};
 use gristmill_core::workers::WorkerCounts;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -28,6 +28,8 @@ struct State {
     unheard: u64,
     initializing: u32,
     running: u32,
+    /// Somebody will look at the queue soon, to see whether it takes another worker.
+    is_watched: bool,
     /// Those that could not prepare the component and will try again. While there is one, no worker
     /// is started.
     unhealthy: u32,
@@ -40,6 +42,8 @@ struct State {
 pub(crate) enum Demand {
     /// Start one worker; it is counted already.
     StartWorker,
+    /// Look at the queue: whether it takes another worker is not seen from here.
+    Watch,
     /// Nothing: a worker was woken, or as many run as may.
     Nothing,
 }
@@ -80,25 +84,61 @@ impl WorkerSet {
             state.unheard += 1;
             return Demand::Nothing;
         }
+        // Whoever must wait for another reason than that there are enough workers.
+        if state.alive > 0 && scaling.scaler != Scaler::default() {
+            state.unheard += 1;
+            let is_watched = std::mem::replace(&mut state.is_watched, true);
+            return if is_watched { Demand::Nothing } else { Demand::Watch };
+        }
+        state.start_worker()
+    }
+
+    /// Somebody who watches is about to look: a job that comes from now on is watched anew.
+    pub(crate) fn unwatch(&self) {
+        self.state.lock().is_watched = false;
+    }
+
+    /// Whether nobody watched; from now on the caller does.
+    pub(crate) fn watch(&self) -> bool {
+        !std::mem::replace(&mut self.state.lock().is_watched, true)
+    }
+
+    /// A job has waited for too long: whether one more worker is to be started. It is counted
+    /// already.
+    pub(crate) fn grow(&self, scaling: Scaling) -> Demand {
+        let mut state = self.state.lock();
+        if state.unhealthy > 0 || state.idle > 0 || state.alive >= scaling.workers_max {
+            return Demand::Nothing;
+        }
         state.start_worker()
     }
 
     /// The endpoint is new or was changed: how many workers to start for the `demand` jobs that may
     /// start one. They are counted already.
     pub(crate) fn refresh(&self, scaling: Scaling, demand: u64) -> u32 {
+        self.state.lock().fault = None;
+        let missing = self.missing(scaling, demand);
+        // They look at the queue, and at their new bounds, once.
+        self.wake_all();
+        missing
+    }
+
+    /// How many workers to start for the `demand` jobs that may start one. They are counted already.
+    pub(crate) fn missing(&self, scaling: Scaling, demand: u64) -> u32 {
         let mut state = self.state.lock();
-        state.fault = None;
         let demand = u32::try_from(demand).unwrap_or(u32::MAX);
         // One that is awake has a job already, and may have it for as long as a job may take.
         let busy = state.alive - state.idle;
-        let wanted = demand.saturating_add(busy).max(scaling.workers_min).min(scaling.workers_max);
+        let wanted = match scaling.scaler {
+            Scaler::RequestCount(jobs) => demand.saturating_add(busy).div_ceil(jobs.max(1)),
+            // The others come when the first have waited for too long.
+            Scaler::QueueDelay(_) => state.alive.max(demand.min(1)),
+        };
+        let wanted = wanted.max(scaling.workers_min).min(scaling.workers_max);
         let missing = wanted.saturating_sub(state.alive);
         for _ in 0..missing {
             state.start_worker();
         }
-        drop(state);
-        // They look at the queue, and at their new bounds, once.
-        self.wake_all();
         missing
     }
 
@@ -254,13 +294,42 @@ impl Drop for Guard<'_> {
 mod tests {
     use super::*;
 
-    const SCALING: Scaling = Scaling { workers_min: 1, workers_max: 2, idle_timeout_s: 5 };
+    const SCALING: Scaling = Scaling {
+        workers_min: 1,
+        workers_max: 2,
+        idle_timeout_s: 5,
+        scaler: Scaler::RequestCount(1),
+    };
 
     #[test]
     fn the_set_grows_to_its_maximum_and_no_further() {
         let set = WorkerSet::default();
         let demands = [(); 3].map(|()| set.job_ready(SCALING, true));
         assert_eq!(demands, [Demand::StartWorker, Demand::StartWorker, Demand::Nothing]);
+    }
+
+    #[test]
+    fn other_scalers_start_the_first_and_watch_for_more() {
+        let set = WorkerSet::default();
+        let slow = Scaling { scaler: Scaler::QueueDelay(4), ..SCALING };
+        let demands = [(); 3].map(|()| set.job_ready(slow, true));
+        assert_eq!(demands, [Demand::StartWorker, Demand::Watch, Demand::Nothing]);
+        set.unwatch();
+        assert_eq!(set.job_ready(slow, true), Demand::Watch);
+        assert!(!set.watch(), "somebody does");
+        assert_eq!(set.grow(slow), Demand::StartWorker);
+        assert_eq!(set.grow(slow), Demand::Nothing, "workersMax");
+    }
+
+    #[test]
+    fn a_refresh_follows_the_scaler() {
+        let scaling = |scaler| Scaling { workers_min: 0, workers_max: 9, scaler, ..SCALING };
+        let refreshed = |scaler, demand| WorkerSet::default().refresh(scaling(scaler), demand);
+        assert_eq!(
+            [0, 1, 4, 5, 99].map(|n| refreshed(Scaler::RequestCount(4), n)),
+            [0, 1, 1, 2, 9]
+        );
+        assert_eq!([0, 1, 99].map(|n| refreshed(Scaler::QueueDelay(4), n)), [0, 1, 1]);
     }
 
     #[test]
@@ -311,7 +380,7 @@ mod tests {
         let set = WorkerSet::default();
         assert_eq!(set.refresh(SCALING, 0), 1, "workersMin");
         assert_eq!(set.refresh(SCALING, 100), 1, "up to workersMax");
-        let fewer = Scaling { workers_min: 0, workers_max: 1, idle_timeout_s: 5 };
+        let fewer = Scaling { workers_min: 0, workers_max: 1, ..SCALING };
         assert_eq!(set.refresh(fewer, 100), 0);
         assert_eq!(set.is_surplus(fewer), Leave::Yes);
         assert_eq!(set.is_surplus(fewer), Leave::No);

@@ -77,7 +77,7 @@ impl Fixture {
             (Arc::new(ManualClock::new(Timestamp::from_millis(5_000))), Arc::default());
         let signals: Arc<Signals> = signals;
         let store = Arc::new(MemoryStore::new(NodeId(0), clock.clone(), signals.clone()));
-        let (catalog, secrets) = catalog(store.clone()).await;
+        let (catalog, secrets) = catalog(store.clone(), clock.clone()).await;
         let receivers = Arc::new(Receivers::default());
         let deliverer = Deliverer::start(DeliveryParts {
             store: store.clone(),
@@ -101,6 +101,7 @@ impl Fixture {
             webhook: Some(webhook.to_owned()),
             s3_config: None,
             may_linger: false,
+            waiting_jobs_max: None,
             idempotency: None,
         };
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
@@ -129,7 +130,10 @@ fn endpoint() -> EndpointId {
     EndpointId::new("e").unwrap()
 }
 
-async fn catalog(store: Arc<MemoryStore>) -> (Arc<Catalog>, WebhookSecrets) {
+async fn catalog(
+    store: Arc<MemoryStore>,
+    clock: Arc<ManualClock>,
+) -> (Arc<Catalog>, WebhookSecrets) {
     let template =
         Template::new(TemplateId::new("t").unwrap(), OwnerId::new("o").unwrap(), "t:latest");
     let secrets = WebhookSecrets::generate();
@@ -142,7 +146,7 @@ async fn catalog(store: Arc<MemoryStore>) -> (Arc<Catalog>, WebhookSecrets) {
             Timestamp::from_millis(0),
         )
     };
-    let catalog = Arc::new(Catalog::open(store).await.unwrap());
+    let catalog = Arc::new(Catalog::open(store, clock).await.unwrap());
     let changes = [CatalogEntry::Template(template), CatalogEntry::Endpoint(endpoint)];
     catalog
         .change(|_| Ok::<_, StoreError>((changes.map(CatalogChange::Put).into(), ())))

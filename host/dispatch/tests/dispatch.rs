@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
-use gristmill_core::endpoint::{Deployment, Endpoint, Scaling};
+use gristmill_core::endpoint::{Deployment, Endpoint, Scaler, Scaling};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
@@ -95,8 +95,8 @@ impl Bench {
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000_000)));
         let signals = Arc::new(Signals::default());
         let store = Arc::new(MemoryStore::new(NodeId(1), clock.clone(), signals.clone()));
-        let catalog = Arc::new(Catalog::open(store.clone()).await.unwrap());
-        let scaling = Scaling { workers_min, workers_max, idle_timeout_s: 5 };
+        let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await.unwrap());
+        let scaling = Scaling { workers_min, workers_max, ..Scaling::default() };
         deploy(&catalog, scaling).await;
         let runtime = Arc::new(ScriptedRuntime::default());
         let dispatcher = Dispatcher::start(Parts {
@@ -125,6 +125,7 @@ impl Bench {
             webhook: None,
             s3_config: None,
             may_linger: false,
+            waiting_jobs_max: None,
             idempotency: None,
         };
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
@@ -137,6 +138,14 @@ impl Bench {
 
     async fn status(&self, id: JobId) -> Option<JobStatus> {
         self.record(id).await.map(|record| record.status)
+    }
+
+    /// Lets the time pass, for the store and for tasks.
+    async fn pass(&self, ms: u64) {
+        for _ in 0..ms.div_ceil(100) {
+            self.clock.advance(ms.min(100));
+            tokio::time::sleep(Duration::from_millis(ms.min(100))).await;
+        }
     }
 
     /// Lets tasks run until the job has this status; fails after a second of paused time.
@@ -201,6 +210,58 @@ async fn the_workers_grow_with_the_queue_and_shrink_when_idle() {
     assert_eq!(bench.dispatcher.counts(&bench.endpoint).idle, 4);
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(bench.dispatcher.counts(&bench.endpoint).idle, 1, "workersMin");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_may_have_several_jobs_before_another_is_started() {
+    let bench = Bench::new(0, 9).await;
+    let scaler = Scaler::RequestCount(4);
+    deploy(&bench.catalog, Scaling { workers_max: 9, scaler, ..Scaling::default() }).await;
+    // One that runs, and six that wait: two workers for seven jobs, three from the ninth on.
+    for (jobs, workers) in [(1, 1), (4, 1), (5, 2), (8, 2), (9, 3), (40, 9)] {
+        while bench.store.counts(&bench.endpoint).await.unwrap().in_progress
+            + bench.store.demand(&bench.endpoint).await.unwrap().jobs
+            < jobs
+        {
+            bench.submit("wait", false).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let counts = bench.dispatcher.counts(&bench.endpoint);
+        assert_eq!((counts.running, counts.idle), (workers, 0), "{jobs} jobs");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_has_waited_for_too_long_gets_another_worker() {
+    let bench = Bench::new(0, 3).await;
+    let scaler = Scaler::QueueDelay(4);
+    deploy(&bench.catalog, Scaling { workers_max: 3, scaler, ..Scaling::default() }).await;
+    let mut jobs = vec![];
+    for _ in 0..5 {
+        jobs.push(bench.submit("wait", false).await);
+    }
+    let mut running = vec![];
+    for _ in 0..8 {
+        bench.pass(2_000).await;
+        running.push(bench.dispatcher.counts(&bench.endpoint).running);
+    }
+    assert_eq!(running, [1, 2, 2, 3, 3, 3, 3, 3], "one more for each 4 s, up to workersMax");
+    let reason = bench.dispatcher.waiting_reason(&bench.endpoint).unwrap();
+    assert!(reason.contains("all 3 workers are busy"), "{reason}");
+    for job in jobs {
+        bench.store.cancel(&bench.endpoint, job).await.unwrap();
+    }
+    bench.pass(10_000).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).running, 0);
+    // The watch begins anew with the next jobs.
+    bench.submit("wait", false).await;
+    bench.pass(1).await;
+    let second = bench.submit("wait", false).await;
+    bench.pass(1_000).await;
+    let reason = bench.dispatcher.waiting_reason(&bench.endpoint).unwrap();
+    assert!(reason.contains("4 s"), "{reason}");
+    bench.pass(3_500).await;
+    assert_eq!(bench.status(second).await, Some(JobStatus::InProgress));
 }
 
 /// A wake-up used to go to the worker that ran the long job, which had registered for one before
@@ -288,7 +349,7 @@ async fn a_paused_endpoint_keeps_its_jobs_until_it_is_resumed() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let reason = bench.dispatcher.waiting_reason(&bench.endpoint).unwrap();
     assert!(reason.contains("paused"), "{reason}");
-    deploy(&bench.catalog, Scaling { workers_min: 0, workers_max: 1, idle_timeout_s: 5 }).await;
+    deploy(&bench.catalog, Scaling { workers_max: 1, ..Scaling::default() }).await;
     bench.dispatcher.refresh(&bench.endpoint);
     bench.until(id, COMPLETED).await;
 }

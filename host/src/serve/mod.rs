@@ -105,7 +105,7 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
         },
     )?;
     let store = Arc::new(store);
-    let catalog = Arc::new(Catalog::open(store.clone()).await?);
+    let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await?);
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     let sandbox = Arc::new(sandbox(settings, catalog.clone(), guests)?);
     let dispatcher = Dispatcher::start(Parts {

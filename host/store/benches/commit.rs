@@ -185,6 +185,7 @@ fn new_job(store: &SqliteStore, payload: &Json) -> NewJob {
         webhook: None,
         s3_config: None,
         may_linger: false,
+        waiting_jobs_max: None,
         idempotency: None,
     }
 }

@@ -226,8 +226,9 @@ impl Index {
         }
         let Endpoint { ready, history, .. } =
             self.endpoints.get_mut(&endpoint).expect("it has just been made");
-        if ready.len() >= queue_jobs_max {
-            return Err(StoreError::QueueFull { limit: queue_jobs_max });
+        let limit = job.queue_limit(queue_jobs_max);
+        if ready.len() >= limit {
+            return Err(StoreError::QueueFull { limit });
         }
         let may_linger = job.may_linger;
         self.last_seq += 1;

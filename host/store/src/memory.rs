@@ -19,7 +19,8 @@ use gristmill_core::limits::{CRASHES_MAX, QUEUE_JOBS_MAX};
 use gristmill_core::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
-    Chunk, ChunkPage, ClaimedJob, JobCounts, JobRecord, Lease, NewJob, Outcome, TIMED_OUT_ERROR,
+    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
+    TIMED_OUT_ERROR,
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{
@@ -374,7 +375,7 @@ impl JobStore for MemoryStore {
     }
 
     async fn submit(&self, new: NewJob) -> Result<SubmitAnswer, StoreError> {
-        let limit = self.queue_jobs_max;
+        let limit = new.queue_limit(self.queue_jobs_max);
         self.change(|state, now, news| {
             let mark = new.idempotency;
             let repeat = mark.and_then(|mark| state.repeats.find(&new.endpoint, mark));
@@ -651,14 +652,16 @@ impl JobStore for MemoryStore {
         })
     }
 
-    async fn demand(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
+    async fn demand(&self, endpoint: &EndpointId) -> Result<Demand, StoreError> {
         self.read(|state, _| {
             let waits = |job: &&Job| {
                 job.new.endpoint == *endpoint
                     && job.state == JobState::InQueue
                     && !job.new.policy.low_priority
             };
-            state.jobs.values().filter(waits).count() as u64
+            let waiting = || state.jobs.values().filter(waits);
+            let first = waiting().min_by_key(|job| job.place);
+            Demand { jobs: waiting().count() as u64, since: first.map(|job| job.created_at) }
         })
     }
 

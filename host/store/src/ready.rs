@@ -20,6 +20,11 @@ impl Ready {
         self.normal.len()
     }
 
+    /// The first of those that are not low priority.
+    pub(crate) fn first_normal(&self) -> Option<JobKey> {
+        self.normal.iter().next().map(|(_, key)| key)
+    }
+
     pub(crate) fn insert(&mut self, low_priority: bool, place: u64, key: JobKey) {
         let is_new = self.queue(low_priority).insert(place, key);
         debug_assert!(is_new, "a job waits once");

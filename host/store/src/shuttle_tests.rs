@@ -59,6 +59,7 @@ fn new_job(endpoint: EndpointId) -> NewJob {
         policy: Policy { execution_timeout_ms: 5_000, ttl_ms: 60_000, low_priority: false },
         retention_ms: 60_000,
         may_linger: false,
+        waiting_jobs_max: None,
     }
 }
 

@@ -16,7 +16,7 @@ use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::listing::{JobPage, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
-    Chunk, ChunkPage, ClaimedJob, JobCounts, JobRecord, Lease, NewJob, Outcome,
+    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{
@@ -544,9 +544,12 @@ impl JobStore for SqliteStore {
         self.shared.read(|index, _| index.counts(endpoint))
     }
 
-    async fn demand(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
+    async fn demand(&self, endpoint: &EndpointId) -> Result<Demand, StoreError> {
         self.shared.read(|index, _| {
-            index.endpoint(endpoint).map_or(0, |(_, endpoint)| endpoint.ready.normal_len() as u64)
+            let Some((_, endpoint)) = index.endpoint(endpoint) else { return Demand::default() };
+            let first = endpoint.ready.first_normal().and_then(|key| index.jobs.get(key));
+            let since = first.map(|job| job.created_at);
+            Demand { jobs: endpoint.ready.normal_len() as u64, since }
         })
     }
 

@@ -98,6 +98,7 @@ fn job() -> NewJob {
         webhook: None,
         s3_config: None,
         may_linger: false,
+        waiting_jobs_max: None,
         idempotency: None,
     }
 }

@@ -143,7 +143,7 @@ impl Host {
         let jobs = Jobs::new(store.clone(), signals, workers.clone(), Strictness::Refuse);
         let catalog = tokio.block_on(async {
             store.write_catalog(entries.map(CatalogChange::Put).into()).await.unwrap();
-            Catalog::open(store.clone()).await.unwrap()
+            Catalog::open(store.clone(), clock.clone()).await.unwrap()
         });
         let services = Services {
             jobs: Arc::new(jobs),

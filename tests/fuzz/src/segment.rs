@@ -350,6 +350,7 @@ impl Store {
             webhook: None,
             s3_config: None,
             may_linger: false,
+            waiting_jobs_max: None,
             idempotency: None,
         }
     }

@@ -5,12 +5,12 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{Endpoint, SandboxLimits, Scaling};
+use gristmill_core::endpoint::{Endpoint, SandboxLimits, Scaler, Scaling};
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::key::Scope;
 use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 
-use super::dto::{self, EndpointInput, EndpointWithSecret, NewEndpoint};
+use super::dto::{self, EndpointInput, EndpointWithSecret, NewEndpoint, ScalerType};
 use super::input::Named;
 use super::input::{self, bounded, bounded_u32};
 use super::page::{Page, Paged};
@@ -75,20 +75,17 @@ pub(crate) async fn create(
         Some(id) => id.clone(),
         None => EndpointId::new(&random_id()).expect("hexadecimal digits are an id"),
     };
-    let blank = Endpoint {
-        version: 0,
-        ..Endpoint::new(id.clone(), caller.0.owner.clone(), template, state.jobs.now())
-    };
-    let endpoint = state
+    let blank = Endpoint::new(id.clone(), caller.0.owner.clone(), template, state.jobs.now());
+    state
         .catalog
         .change(|view| {
             if view.deployments.contains_key(&id) {
                 return Err(conflict(format!("endpoint `{id}` exists already")));
             }
-            let endpoint = apply(view, blank, input)?;
-            Ok((put(&endpoint), endpoint))
+            Ok((put(apply(view, blank, input)?), ()))
         })
         .await?;
+    let endpoint = own(&state.catalog.view(), &caller.0.owner, id.as_str())?;
     state.workers.refresh(&endpoint.id);
     Ok(Json((&endpoint).into()))
 }
@@ -109,13 +106,14 @@ pub(crate) async fn update(
 ) -> Result<Json<dto::Endpoint>, ApiError> {
     caller.require(Scope::Manage)?;
     let input: EndpointInput = input::json(&state, request).await?;
-    let endpoint = state
+    state
         .catalog
         .change(|view| {
             let endpoint = apply(view, own(view, &caller.0.owner, &id)?, input)?;
-            Ok::<_, ApiError>((put(&endpoint), endpoint))
+            Ok::<_, ApiError>((put(endpoint), ()))
         })
         .await?;
+    let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?;
     state.workers.refresh(&endpoint.id);
     Ok(Json((&endpoint).into()))
 }
@@ -154,12 +152,13 @@ pub(super) fn own(view: &View, owner: &OwnerId, id: &str) -> Result<Endpoint, Ap
         .ok_or_else(|| ApiError::not_found(format!("endpoint `{id}` not found")))
 }
 
-pub(super) fn put(endpoint: &Endpoint) -> Vec<CatalogChange> {
-    vec![CatalogChange::Put(CatalogEntry::Endpoint(endpoint.clone()))]
+pub(super) fn put(endpoint: Endpoint) -> Vec<CatalogChange> {
+    vec![CatalogChange::Put(CatalogEntry::Endpoint(endpoint))]
 }
 
 /// The endpoint with the given fields changed, when the result is one that may exist.
 fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoint, ApiError> {
+    let scaling = scaling(current.scaling, &input)?;
     let template = input.template_id.unwrap_or(current.template);
     if !view.templates.contains_key(&template) {
         return Err(ApiError::bad_request(format!(
@@ -168,8 +167,6 @@ fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoin
     }
     let name = input.name.unwrap_or(current.name);
     input::check_name(&name)?;
-    let scaling =
-        scaling(current.scaling, [input.workers_min, input.workers_max, input.idle_timeout])?;
     let execution_timeout_ms = match input.execution_timeout_ms {
         Some(ms) => bounded("executionTimeoutMs", EXECUTION_TIMEOUT_MS, ms)?,
         None => current.execution_timeout_ms,
@@ -188,33 +185,55 @@ fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoin
         name,
         owner: current.owner,
         template,
-        version: current.version + 1,
+        version: current.version,
+        releases: current.releases,
         created_at: current.created_at,
         scaling,
         execution_timeout_ms,
         limits,
+        waiting_jobs_max: match input.max_waiting_jobs {
+            // 0 takes an own bound back.
+            Some(0) => None,
+            Some(jobs) => Some(bounded_u32("maxWaitingJobs", Endpoint::WAITING_JOBS_MAX, jobs)?),
+            None => current.waiting_jobs_max,
+        },
+        rate_limits: match input.rate_limits {
+            Some(limits) => dto::rate_limits(limits)?,
+            None => current.rate_limits,
+        },
         allowed_hosts: input.allowed_hosts.map_or(current.allowed_hosts, AllowedHosts::new),
         env: input.env.unwrap_or(current.env),
         webhook_secrets: current.webhook_secrets,
     })
 }
 
-fn scaling(current: Scaling, input: [Option<u64>; 3]) -> Result<Scaling, ApiError> {
-    let [workers_min, workers_max, idle_timeout] = input;
-    let workers_max = match workers_max {
+fn scaling(current: Scaling, input: &EndpointInput) -> Result<Scaling, ApiError> {
+    let workers_max = match input.workers_max {
         Some(count) => bounded_u32("workersMax", Scaling::WORKERS_MAX, count)?,
         None => current.workers_max,
     };
-    let workers_min = match workers_min {
+    let workers_min = match input.workers_min {
         Some(count) => {
             let bounds = Bounds { min: 0, default: 0, max: workers_max.into() };
             bounded_u32("workersMin", bounds, count)?
         }
         None => current.workers_min.min(workers_max),
     };
-    let idle_timeout_s = match idle_timeout {
+    let idle_timeout_s = match input.idle_timeout {
         Some(seconds) => bounded_u32("idleTimeout", Scaling::IDLE_TIMEOUT_S, seconds)?,
         None => current.idle_timeout_s,
     };
-    Ok(Scaling { workers_min, workers_max, idle_timeout_s })
+    let value = match input.scaler_value {
+        Some(value) => bounded_u32("scalerValue", Scaler::VALUE, value)?,
+        None => current.scaler.value(),
+    };
+    let scaler = match (input.scaler_type, current.scaler) {
+        (Some(ScalerType::QueueDelay), _) | (None, Scaler::QueueDelay(_)) => {
+            Scaler::QueueDelay(value)
+        }
+        (Some(ScalerType::RequestCount), _) | (None, Scaler::RequestCount(_)) => {
+            Scaler::RequestCount(value)
+        }
+    };
+    Ok(Scaling { workers_min, workers_max, idle_timeout_s, scaler })
 }

@@ -1,6 +1,7 @@
 //! Reading what a management call brings.
 
 use axum::body::Body;
+use axum::body::HttpBody as _;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::Request;
 use axum::http::request::Parts;
@@ -49,6 +50,17 @@ pub(crate) async fn json<T: DeserializeOwned>(
         .end()
         .map_err(|error| ApiError::bad_request(format!("the body is not valid JSON: {error}")))?;
     Ok(value)
+}
+
+/// The same; a call without a body stands for one without any field.
+pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(
+    state: &ApiState,
+    request: Request<Body>,
+) -> Result<T, ApiError> {
+    if request.body().size_hint().exact() == Some(0) {
+        return Ok(T::default());
+    }
+    json(state, request).await
 }
 
 /// Refuses what cannot be a name for people.

@@ -9,5 +9,6 @@ pub(crate) mod backup;
 pub(crate) mod endpoints;
 pub(crate) mod handlers;
 pub(crate) mod keys;
+pub(crate) mod releases;
 pub(crate) mod templates;
 pub(crate) mod webhooks;

@@ -152,7 +152,7 @@ pub(crate) async fn delete(
 }
 
 /// Lets the workers of endpoints with this template see its change.
-fn refresh_bound(state: &ApiState, id: &TemplateId) {
+pub(super) fn refresh_bound(state: &ApiState, id: &TemplateId) {
     for deployment in state.catalog.view().deployments.values() {
         if deployment.endpoint.template == *id {
             state.workers.refresh(&deployment.endpoint.id);

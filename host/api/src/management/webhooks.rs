@@ -26,15 +26,15 @@ pub(crate) async fn rotate_secret(
 ) -> Result<Json<EndpointWithSecret>, ApiError> {
     caller.require(Scope::Manage)?;
     let now = state.jobs.now();
-    let endpoint = state
+    state
         .catalog
         .change(|view| {
             let mut endpoint = own(view, &caller.0.owner, &id)?;
             endpoint.webhook_secrets = endpoint.webhook_secrets.rotated(now);
-            endpoint.version += 1;
-            Ok::<_, ApiError>((put(&endpoint), endpoint))
+            Ok::<_, ApiError>((put(endpoint), ()))
         })
         .await?;
+    let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?;
     state.workers.refresh(&endpoint.id);
     Ok(Json((&endpoint).into()))
 }

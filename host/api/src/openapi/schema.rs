@@ -3,7 +3,9 @@
 
 use std::borrow::Cow;
 
-use gristmill_core::endpoint::{Metering as CoreMetering, SandboxLimits, Scaling};
+use gristmill_core::endpoint::{
+    Endpoint, Metering as CoreMetering, SandboxLimits, Scaler, Scaling,
+};
 use gristmill_core::job::JobStatus;
 use gristmill_core::key::Scope as KeyScope;
 use gristmill_core::limits::{
@@ -79,6 +81,10 @@ schemas! {
     WorkersMax: "Most workers at one time; 0 pauses the endpoint" => integer(Scaling::WORKERS_MAX);
     WorkersMin: "Workers that are kept when nothing waits; at most `workersMax`" =>
         integer(Scaling::WORKERS_MAX);
+    ScalerValue: "Seconds with `QUEUE_DELAY`, jobs for each worker with `REQUEST_COUNT`" =>
+        integer(Scaler::VALUE);
+    WaitingJobs: "Most jobs that may wait; 0 takes it back: what the host allows" =>
+        integer(Bounds { min: 0, ..Endpoint::WAITING_JOBS_MAX });
     IdleTimeout: "Seconds for which a worker beyond `workersMin` waits for work" =>
         integer(Scaling::IDLE_TIMEOUT_S);
     MemoryMib: "Memory of one attempt, in MiB" => integer(SandboxLimits::MEMORY_MIB);

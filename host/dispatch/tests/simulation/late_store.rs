@@ -10,7 +10,7 @@ use gristmill_core::job::JobStatus;
 use gristmill_core::listing::{JobPage, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
-    Chunk, ChunkPage, ClaimedJob, JobCounts, JobRecord, Lease, NewJob, Outcome,
+    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
 };
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
@@ -172,7 +172,7 @@ impl JobStore for LateStore {
         self.store.counts(endpoint).await
     }
 
-    async fn demand(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
+    async fn demand(&self, endpoint: &EndpointId) -> Result<Demand, StoreError> {
         let answer = self.store.demand(endpoint).await;
         self.late(answer).await
     }

@@ -210,7 +210,8 @@ impl Story {
         let rng = Mutex::new(StdRng::seed_from_u64(self.rng.random()));
         let (store, trace) = (self.store.clone(), self.trace.clone());
         let late = Arc::new(LateStore { store, rng, trace });
-        let catalog = Arc::new(Catalog::open(self.store.clone()).await.unwrap());
+        let catalog =
+            Arc::new(Catalog::open(self.store.clone(), self.trace.clock.clone()).await.unwrap());
         let workers_max = self.rng.random_range(1..=WORKERS_MAX);
         deploy(&catalog, workers_max).await;
         let runtime = Arc::new(Mill::new(self.trace.clone(), self.attempts.clone()));
@@ -297,6 +298,7 @@ impl Story {
             webhook: None,
             s3_config: None,
             may_linger: false,
+            waiting_jobs_max: None,
             idempotency: None,
         };
         let late = life.late.clone();
@@ -360,7 +362,7 @@ impl Story {
             let waits = status == JobStatus::InQueue;
             assert!(is_expected || waits, "{} {:?} is {status:?}", Trace::name(job.id), job.script);
         }
-        assert_eq!(self.store.demand(&endpoint()).await.unwrap(), 0, "jobs wait for ever");
+        assert_eq!(self.store.demand(&endpoint()).await.unwrap().jobs, 0, "jobs wait for ever");
         let counts = life.dispatcher.counts(&endpoint());
         assert_eq!((counts.idle, counts.running, counts.initializing), (0, 0, 0));
         assert!(life.runtime.running.lock().is_empty());
@@ -379,7 +381,12 @@ async fn deploy(catalog: &Catalog, workers_max: u32) {
     let template = Template::new(TemplateId::new("t").unwrap(), owner(), "i:latest");
     let began = Timestamp::from_millis(0);
     let endpoint = Endpoint {
-        scaling: Scaling { workers_min: 0, workers_max, idle_timeout_s: IDLE_S },
+        scaling: Scaling {
+            workers_min: 0,
+            workers_max,
+            idle_timeout_s: IDLE_S,
+            ..Scaling::default()
+        },
         ..Endpoint::new(endpoint(), owner(), template.id.clone(), began)
     };
     let changes = [CatalogEntry::Template(template), CatalogEntry::Endpoint(endpoint)];
@@ -396,7 +403,7 @@ async fn watch(store: Arc<MemoryStore>, mill: Arc<Mill>) {
     let mut unwanted = BTreeMap::new();
     loop {
         sleep(Duration::from_millis(10)).await;
-        let demand = store.demand(&endpoint()).await.unwrap();
+        let demand = store.demand(&endpoint()).await.unwrap().jobs;
         let running = mill.running.lock().clone();
         let broken_until = *mill.broken_until.lock();
         let is_broken = broken_until.is_some_and(|until| Instant::now() < until + FAULT_PAUSE);

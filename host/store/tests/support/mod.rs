@@ -108,6 +108,7 @@ pub(crate) fn job(endpoint: &str) -> NewJob {
         webhook: None,
         s3_config: None,
         may_linger: false,
+        waiting_jobs_max: None,
         idempotency: None,
     }
 }

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use gristmill_core::egress::{AllowedHosts, HostPattern};
-use gristmill_core::endpoint::{self, Metering};
+use gristmill_core::endpoint::{self, Metering, Scaler};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
+use gristmill_core::rate::OperationLimit;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{ComputeType, requiring};
+use crate::error::ApiError;
 use crate::openapi::schema;
 use crate::whole;
 use crate::wire_time::rfc3339;
@@ -34,6 +36,15 @@ pub(crate) struct EndpointInput {
     #[schema(value_type = Option<schema::IdleTimeout>)]
     #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) idle_timeout: Option<u64>,
+    pub(crate) scaler_type: Option<ScalerType>,
+    #[schema(value_type = Option<schema::ScalerValue>)]
+    #[serde(default, deserialize_with = "whole::optional")]
+    pub(crate) scaler_value: Option<u64>,
+    #[schema(value_type = Option<schema::WaitingJobs>)]
+    #[serde(default, deserialize_with = "whole::optional")]
+    pub(crate) max_waiting_jobs: Option<u64>,
+    /// In place of the host's, by operation; the operations that are not named keep the host's.
+    pub(crate) rate_limits: Option<BTreeMap<String, RateLimit>>,
     #[schema(value_type = Option<schema::ExecutionTimeout>)]
     #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) execution_timeout_ms: Option<u64>,
@@ -79,6 +90,11 @@ pub(crate) struct Endpoint {
     idle_timeout: u32,
     scaler_type: ScalerType,
     scaler_value: u32,
+    /// Absent: what the host allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u32)]
+    max_waiting_jobs: Option<u32>,
+    rate_limits: BTreeMap<String, RateLimit>,
     execution_timeout_ms: u64,
     memory_mib: u64,
     #[schema(value_type = schema::Metering)]
@@ -92,11 +108,56 @@ pub(crate) struct Endpoint {
     max_fuel: Option<u64>,
 }
 
-/// What workers are started for.
-#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+/// When a further worker is started: when a job has waited for `scalerValue` seconds, or when there are
+/// more than `scalerValue` jobs for each worker.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-enum ScalerType {
+pub(crate) enum ScalerType {
+    QueueDelay,
     RequestCount,
+}
+
+/// What one operation may be called for, for each owner of keys.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RateLimit {
+    /// Calls in any ten seconds.
+    #[serde(rename = "callsPer10s")]
+    calls_per_10s: u32,
+    /// Calls at one time; absent: no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    concurrent: Option<u32>,
+    /// For each running worker this many calls in ten seconds, when that is more.
+    #[serde(default)]
+    calls_per_worker: u32,
+}
+
+impl From<&OperationLimit> for RateLimit {
+    fn from(limit: &OperationLimit) -> Self {
+        let OperationLimit { calls_per_10s, concurrent, calls_per_worker } = *limit;
+        Self { calls_per_10s, concurrent, calls_per_worker }
+    }
+}
+
+/// The limits by operation.
+///
+/// # Errors
+/// 400 for an operation that has no limit.
+pub(crate) fn rate_limits(
+    limits: BTreeMap<String, RateLimit>,
+) -> Result<BTreeMap<String, OperationLimit>, ApiError> {
+    let names = endpoint::Endpoint::RATE_LIMITED;
+    if let Some(unknown) = limits.keys().find(|name| !names.contains(&name.as_str())) {
+        return Err(ApiError::bad_request(format!(
+            "`rateLimits` has `{unknown}`; the operations are {}",
+            names.join(", ")
+        )));
+    }
+    let limit = |limit: RateLimit| {
+        let RateLimit { calls_per_10s, concurrent, calls_per_worker } = limit;
+        OperationLimit { calls_per_10s, concurrent, calls_per_worker }
+    };
+    Ok(limits.into_iter().map(|(name, given)| (name, limit(given))).collect())
 }
 
 impl From<&endpoint::Endpoint> for Endpoint {
@@ -113,8 +174,17 @@ impl From<&endpoint::Endpoint> for Endpoint {
             workers_min: endpoint.scaling.workers_min,
             workers_max: endpoint.scaling.workers_max,
             idle_timeout: endpoint.scaling.idle_timeout_s,
-            scaler_type: ScalerType::RequestCount,
-            scaler_value: 1,
+            scaler_type: match endpoint.scaling.scaler {
+                Scaler::QueueDelay(_) => ScalerType::QueueDelay,
+                Scaler::RequestCount(_) => ScalerType::RequestCount,
+            },
+            scaler_value: endpoint.scaling.scaler.value(),
+            max_waiting_jobs: endpoint.waiting_jobs_max,
+            rate_limits: endpoint
+                .rate_limits
+                .iter()
+                .map(|(operation, limit)| (operation.clone(), limit.into()))
+                .collect(),
             execution_timeout_ms: endpoint.execution_timeout_ms,
             memory_mib: endpoint.limits.memory_bytes_max >> 20,
             metering: endpoint.limits.metering,

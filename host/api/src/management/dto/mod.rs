@@ -4,12 +4,16 @@ mod delivery;
 mod endpoint;
 mod handler;
 mod key;
+mod release;
 pub(crate) mod template;
 
 pub(crate) use delivery::Delivery;
-pub(crate) use endpoint::{Endpoint, EndpointInput, EndpointWithSecret, NewEndpoint};
+pub(crate) use endpoint::{
+    Endpoint, EndpointInput, EndpointWithSecret, NewEndpoint, ScalerType, rate_limits,
+};
 pub(crate) use handler::Handler;
 pub(crate) use key::{Key, KeyInput, KeyWithText};
+pub(crate) use release::{Release, RollbackInput};
 pub(crate) use template::{NewTemplate, Template, TemplateInput};
 
 use serde::Serialize;

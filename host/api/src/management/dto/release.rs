@@ -1,0 +1,44 @@
+//! The handlers that an endpoint has run.
+
+use gristmill_core::endpoint::{self, ComponentDigest};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::openapi::schema;
+use crate::whole;
+use crate::wire_time::rfc3339;
+
+/// A handler that an endpoint has run.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Release {
+    /// The version of the endpoint that ran it first.
+    version: u32,
+    #[schema(value_type = schema::Time)]
+    released_at: String,
+    /// What its template named it.
+    image: String,
+    #[schema(value_type = schema::Digest)]
+    sha256: ComponentDigest,
+}
+
+impl From<&endpoint::Release> for Release {
+    fn from(release: &endpoint::Release) -> Self {
+        Self {
+            version: release.version,
+            released_at: rfc3339(release.released_at),
+            image: release.image.clone(),
+            sha256: release.component,
+        }
+    }
+}
+
+/// Where to go back to.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[schema(as = Rollback)]
+pub(crate) struct RollbackInput {
+    /// The `version` of a release; the one before the present one, when it is left out.
+    #[schema(value_type = Option<u32>, minimum = 1)]
+    #[serde(default, deserialize_with = "whole::optional")]
+    pub(crate) version: Option<u64>,
+}

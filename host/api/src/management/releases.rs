@@ -1,0 +1,116 @@
+//! `/v1/endpoints/{id}/…` about its handlers: which it has run, and going back to one of them.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, View};
+use gristmill_core::endpoint::{Deployment, Endpoint, Release};
+use gristmill_core::key::Scope;
+use gristmill_core::template::Template;
+
+use super::dto::{self, RollbackInput};
+use super::endpoints::own;
+use super::input::{self, Named};
+use super::page::{Page, Paged};
+use super::templates::{conflict, refresh_bound};
+use crate::auth::ManagementCaller;
+use crate::error::ApiError;
+use crate::openapi::parameters::PageOfList;
+use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
+use crate::openapi::tag;
+use crate::state::ApiState;
+
+/// The handlers that the endpoint has run, the newest first: 20 at most.
+#[utoipa::path(
+    get, path = "/endpoints/{id}/releases", operation_id = "ListReleases", tag = tag::ENDPOINTS,
+    params(PageOfList),
+    responses((status = 200, description = "Newest first", body = Vec<dto::Release>), Mistaken, Missing),
+)]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    Named(id): Named,
+    page: Page,
+) -> Result<Paged<dto::Release>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?;
+    let place = |release: &&Release| format!("{:010}", u32::MAX - release.version);
+    Ok(page.of(&endpoint.releases, place, |release| release.into()))
+}
+
+/// Goes back to a handler that the endpoint has run: its template names that component from now on.
+///
+/// Running jobs end as they began; waiting ones start with the earlier handler. The settings stay.
+#[utoipa::path(
+    post, path = "/endpoints/{id}/rollback", operation_id = "RollBackEndpoint", tag = tag::ENDPOINTS,
+    request_body = RollbackInput,
+    responses((status = 200, description = "The release that runs now", body = dto::Release), BodyRefused, Missing),
+)]
+pub(crate) async fn roll_back(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    Named(id): Named,
+    request: Request,
+) -> Result<Json<dto::Release>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let input: RollbackInput = input::json_or_default(&state, request).await?;
+    let template = state
+        .catalog
+        .change(|view| {
+            let endpoint = own(view, &caller.0.owner, &id)?;
+            let template = rolled_back(view, &endpoint, input.version)?;
+            let id = template.id.clone();
+            let change = CatalogChange::Put(CatalogEntry::Template(template));
+            Ok::<_, ApiError>((vec![change], id))
+        })
+        .await?;
+    refresh_bound(&state, &template);
+    let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?;
+    let current = endpoint.releases.last();
+    Ok(Json(current.ok_or_else(|| nowhere(&endpoint))?.into()))
+}
+
+/// The endpoint's template with the component of an earlier release.
+fn rolled_back(view: &View, endpoint: &Endpoint, to: Option<u64>) -> Result<Template, ApiError> {
+    let deployment = view.deployments.get(&endpoint.id).ok_or_else(|| nowhere(endpoint))?;
+    let release = target(deployment, to)?;
+    if !view.components.contains_key(&release.component) {
+        return Err(conflict(format!(
+            "the handler of version {} is no longer stored: sha256 {}",
+            release.version, release.component
+        )));
+    }
+    let template = &deployment.template;
+    let shares = |other: &&std::sync::Arc<Deployment>| {
+        other.endpoint.template == template.id && other.endpoint.id != endpoint.id
+    };
+    if let Some(other) = view.deployments.values().find(shares) {
+        return Err(conflict(format!(
+            "endpoint `{}` runs the same template `{}`; change the template's `imageName`",
+            other.endpoint.id, template.id
+        )));
+    }
+    let name = release.image.split(['@', ':']).next().unwrap_or_default();
+    let image = format!("{name}@sha256:{}", release.component);
+    Ok(Template { image, ..(**template).clone() })
+}
+
+fn target(deployment: &Deployment, to: Option<u64>) -> Result<&Release, ApiError> {
+    let endpoint = &deployment.endpoint;
+    let Some(version) = to else {
+        let mut earlier = endpoint.releases.iter().rev();
+        let target = earlier.find(|release| Some(release.component) != deployment.component);
+        return target.ok_or_else(|| nowhere(endpoint));
+    };
+    let target = endpoint.releases.iter().find(|release| u64::from(release.version) == version);
+    target.ok_or_else(|| {
+        let versions: Vec<_> = endpoint.releases.iter().map(|r| r.version.to_string()).collect();
+        ApiError::bad_request(format!(
+            "`version` must be that of a release, not {version}: {}",
+            versions.join(", ")
+        ))
+    })
+}
+
+fn nowhere(endpoint: &Endpoint) -> ApiError {
+    conflict(format!("endpoint `{}` has run no other handler", endpoint.id))
+}
