@@ -14,4 +14,5 @@ mod deploy;
 mod jobs;
 mod keys;
 mod local_run;
+mod management;
 mod mistakes;

@@ -14,6 +14,7 @@ mod auth;
 mod big_streams;
 mod cancel;
 mod deploy;
+mod docs_page;
 mod durability;
 mod errors;
 mod health;

@@ -11,6 +11,7 @@
 
 mod auth;
 mod body;
+mod docs_page;
 mod error;
 mod front_door;
 mod management;

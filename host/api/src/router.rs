@@ -24,7 +24,7 @@ use crate::queue::{StreamShape, dto};
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
 use crate::strangers::PeerAddress;
-use crate::{auth, management, metrics, openapi, paths, queue};
+use crate::{auth, docs_page, management, metrics, openapi, paths, queue};
 
 /// Both APIs, and the document that describes them. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -41,6 +41,7 @@ impl Api {
             .split_for_parts();
         let document = openapi::finish(document, &state.brand);
         let routes = routes
+            .merge(docs_page::routes())
             .route("/openapi.json", get(openapi::get).layer(Extension(document)))
             .method_not_allowed_fallback(method_not_allowed)
             .fallback(unknown_route)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use gristmill_core::egress::HostPattern;
-use gristmill_core::endpoint::{Metering, SandboxLimits, Scaling};
+use gristmill_core::endpoint::{Metering, SandboxLimits, Scaler, Scaling};
 use gristmill_core::id::EndpointId;
 use gristmill_core::limits::EXECUTION_TIMEOUT_MS;
 use serde_json::json;
@@ -58,7 +58,7 @@ pub(crate) struct DeployArgs {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Endpoint")]
-struct EndpointOptions {
+pub(crate) struct EndpointOptions {
     /// Workers that are kept even when nothing waits [default: 0].
     #[arg(long, value_name = "N", value_parser = parse::bounded::<u32>(Scaling::WORKERS_MAX))]
     workers_min: Option<u32>,
@@ -68,6 +68,13 @@ struct EndpointOptions {
     /// For how long a worker waits for another job, in seconds [default: 5].
     #[arg(long, value_name = "S", value_parser = parse::bounded::<u32>(Scaling::IDLE_TIMEOUT_S))]
     idle_timeout: Option<u32>,
+    /// When a further worker is started: queue-delay:SECONDS, when a job has waited for so long, or
+    /// request-count:JOBS, when there are more for each worker [default: request-count:1].
+    #[arg(long, value_name = "TYPE:N", value_parser = parse::scaler)]
+    scaler: Option<Scaler>,
+    /// Most jobs that may wait; 0 takes it back [default: what the host allows].
+    #[arg(long, value_name = "N")]
+    max_waiting_jobs: Option<u32>,
     /// How long a job may run unless it says otherwise, in milliseconds [default: 600000].
     #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(EXECUTION_TIMEOUT_MS))]
     execution_timeout: Option<u64>,
@@ -87,12 +94,19 @@ struct EndpointOptions {
 }
 
 impl EndpointOptions {
-    fn document(self, template: &EndpointId) -> EndpointDocument {
+    /// The fields that are given.
+    pub(crate) fn document(self) -> EndpointDocument {
         EndpointDocument {
-            template_id: template.to_string(),
+            template_id: None,
             workers_min: self.workers_min,
             workers_max: self.workers_max,
             idle_timeout: self.idle_timeout,
+            scaler_type: self.scaler.map(|scaler| match scaler {
+                Scaler::QueueDelay(_) => "QUEUE_DELAY",
+                Scaler::RequestCount(_) => "REQUEST_COUNT",
+            }),
+            scaler_value: self.scaler.map(Scaler::value),
+            max_waiting_jobs: self.max_waiting_jobs,
             execution_timeout_ms: self.execution_timeout,
             memory_mib: self.memory_mib,
             max_fuel: self.max_fuel,
@@ -104,7 +118,7 @@ impl EndpointOptions {
 }
 
 /// `None` for an option that was not given.
-fn given<T>(values: Vec<T>) -> Option<Vec<T>> {
+pub(crate) fn given<T>(values: Vec<T>) -> Option<Vec<T>> {
     (!values.is_empty()).then_some(values)
 }
 
@@ -114,13 +128,15 @@ pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
     let image = format!("{}:{}", args.name, args.tag);
     let upload = upload(&client, &image, component).await?;
     let template = TemplateDocument {
-        image_name: upload.image.clone(),
+        image_name: Some(upload.image.clone()),
         docker_start_cmd: given(args.args),
         env: given(args.env).map(parse::environment),
-        is_serverless: true,
+        is_serverless: Some(true),
+        ..TemplateDocument::default()
     };
     client.deploy_template(&args.name, &template).await?;
-    let endpoint = args.endpoint.document(&args.name);
+    let template_id = Some(args.name.to_string());
+    let endpoint = EndpointDocument { template_id, ..args.endpoint.document() };
     let deployed = client.deploy_endpoint(&args.name, &endpoint).await?;
     if args.json {
         output::result(report(&client, &args.name, &upload, deployed))?;

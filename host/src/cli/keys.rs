@@ -7,6 +7,7 @@ use gristmill_core::id::{EndpointId, KeyId};
 use gristmill_core::key::Scope;
 
 use super::connection::ConnectionArgs;
+use super::resource::ListArgs;
 use super::{output, parse};
 use crate::client::{ClientError, KeyDocument, NewKey};
 
@@ -20,6 +21,7 @@ pub(crate) struct KeysArgs {
 #[derive(Debug, Subcommand)]
 enum KeysCommand {
     Create(CreateArgs),
+    /// List all keys.
     List(ListArgs),
     Revoke(RevokeArgs),
 }
@@ -45,16 +47,6 @@ struct CreateArgs {
     /// The key is refused after this many seconds [default: never].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     expires_in: Option<u64>,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    connection: ConnectionArgs,
-}
-
-/// List all keys.
-#[derive(Debug, Args)]
-struct ListArgs {
     /// Print the host's answer as it is.
     #[arg(long)]
     json: bool,

@@ -8,6 +8,7 @@ mod backup;
 mod component_file;
 mod connection;
 mod deploy;
+mod endpoints;
 mod health;
 mod input;
 mod job;
@@ -16,10 +17,12 @@ mod output;
 mod parse;
 mod progress;
 mod requests;
+mod resource;
 mod run;
 pub mod serve;
 mod stream;
 mod submit;
+mod templates;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -64,6 +67,8 @@ enum Command {
     /// Count an endpoint's jobs and workers.
     Health(health::EndpointArgs),
     Requests(requests::RequestsArgs),
+    Templates(templates::TemplatesArgs),
+    Endpoints(endpoints::EndpointsArgs),
     Keys(keys::KeysArgs),
     Backup(Box<backup::BackupArgs>),
     Restore(backup::RestoreArgs),
@@ -101,6 +106,8 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Purge(args) => block_on(health::purge(args)),
         Command::Health(args) => block_on(health::health(args)),
         Command::Requests(args) => block_on(requests::requests(args)),
+        Command::Templates(args) => block_on(templates::templates(args)),
+        Command::Endpoints(args) => block_on(endpoints::endpoints(args)),
         Command::Keys(args) => block_on(keys::keys(args)),
         Command::Backup(args) => block_on(backup::backup(*args)),
         Command::Restore(args) => backup::restore(&args),
@@ -139,6 +146,13 @@ mod tests {
             "health a --json",
             "requests a --status failed --limit 3 --cursor 9",
             "keys create --name n --scope submit,read --endpoint a --endpoint b",
+            "templates list --json",
+            "templates create --name n --image a:b --env A=b --arg -x --public true",
+            "templates update t --readme README.md --container-disk 2",
+            "endpoints create --template t --id e --scaler queue-delay:4",
+            "endpoints update e --max-waiting-jobs 0 --workers-max 0",
+            "endpoints releases e",
+            "endpoints rollback e --to 3",
             "keys list",
             "keys revoke k",
             "backup --output b.tar --with-secrets-key --ca-cert ca.pem",
@@ -169,6 +183,9 @@ mod tests {
             "requests a --limit 0",
             "requests a --status DONE",
             "keys create --name n --scope root",
+            "endpoints create --id e",
+            "endpoints update e --scaler queue-delay:0",
+            "endpoints update e --scaler often",
             "serve --listen nowhere",
             "serve --max-running-jobs 0",
             "serve --tls-cert a.pem",

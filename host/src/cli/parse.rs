@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
-use gristmill_core::endpoint::Metering;
+use gristmill_core::endpoint::{Metering, Scaler};
 use gristmill_core::key::Scope;
 use gristmill_core::limits::{Bounds, NAME_BYTES_MAX};
 use url::Url;
@@ -37,6 +37,22 @@ where
     T: TryFrom<u64> + Clone + Send + Sync,
 {
     RangedU64ValueParser::new().range(bounds.min..=bounds.max)
+}
+
+/// `queue-delay:4` or `request-count:1`.
+pub(crate) fn scaler(text: &str) -> Result<Scaler, String> {
+    let Bounds { min, max, .. } = Scaler::VALUE;
+    let wrong = || format!("write queue-delay:SECONDS or request-count:JOBS, {min} to {max}");
+    let (kind, value) = text.split_once(':').ok_or_else(wrong)?;
+    let value: u32 = value.parse().map_err(|_| wrong())?;
+    if !Scaler::VALUE.contains(value.into()) {
+        return Err(wrong());
+    }
+    match kind {
+        "queue-delay" => Ok(Scaler::QueueDelay(value)),
+        "request-count" => Ok(Scaler::RequestCount(value)),
+        _ => Err(wrong()),
+    }
 }
 
 /// `fuel` or `epoch`.

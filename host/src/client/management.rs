@@ -34,20 +34,44 @@ pub(crate) struct Upload {
     pub(crate) compile_ms: u64,
 }
 
-/// A template to create, or the fields of one to change.
-#[derive(Debug, Clone, Serialize)]
+/// A template to create, or the fields of one to change; what is absent takes its default, or stays
+/// as it is.
+#[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TemplateDocument {
+    /// A name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
     /// The uploaded handler.
-    pub(crate) image_name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) image_name: Option<String>,
+    /// First part of the handler's arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) docker_entrypoint: Option<Vec<String>>,
     /// The handler's arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) docker_start_cmd: Option<Vec<String>>,
     /// The handler's environment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) env: Option<BTreeMap<String, String>>,
+    /// Scratch space.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) container_disk_in_gb: Option<u32>,
+    /// Where a volume is mounted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) volume_mount_path: Option<String>,
+    /// Credentials for the image's registry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) container_registry_auth_id: Option<String>,
+    /// Markdown for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) readme: Option<String>,
+    /// Whether others may use it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) is_public: Option<bool>,
     /// Whether its instances are serverless workers.
-    pub(crate) is_serverless: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) is_serverless: Option<bool>,
 }
 
 /// An endpoint to create, or the fields of one to change; what is absent takes its default, or
@@ -56,7 +80,8 @@ pub(crate) struct TemplateDocument {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EndpointDocument {
     /// The template.
-    pub(crate) template_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) template_id: Option<String>,
     /// Workers that are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) workers_min: Option<u32>,
@@ -66,6 +91,15 @@ pub(crate) struct EndpointDocument {
     /// Seconds for which a worker waits for work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) idle_timeout: Option<u32>,
+    /// When a further worker is started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scaler_type: Option<&'static str>,
+    /// For how many seconds, or jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scaler_value: Option<u32>,
+    /// Most jobs that may wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_waiting_jobs: Option<u32>,
     /// Milliseconds that a job may run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) execution_timeout_ms: Option<u64>,
@@ -186,30 +220,28 @@ impl Client {
         id: &EndpointId,
         document: &T,
     ) -> Result<Deployed, ClientError> {
-        let url = self.url(&["v1", kind, id.as_str()]);
-        match self.send(self.request(Method::PATCH, url).json(document)).await {
+        match self.send_json(Method::PATCH, &["v1", kind, id.as_str()], document).await {
             Err(error) if error.is_not_found() => {}
             other => return other.map(|_| Deployed::Updated),
         }
         let new = Named { id, name: id, document };
-        let request = self.request(Method::POST, self.url(&["v1", kind])).json(&new);
-        self.send(request).await.map(|_| Deployed::Created)
+        let created = self.send_json(Method::POST, &["v1", kind], &new).await;
+        created.map(|_| Deployed::Created)
     }
 
     /// Makes a key.
     pub(crate) async fn create_key(&self, new: &NewKey<'_>) -> Result<Answer, ClientError> {
-        self.send(self.request(Method::POST, self.url(&["v1", "keys"])).json(new)).await
+        self.send_json(Method::POST, &["v1", "keys"], new).await
     }
 
     /// All keys, without their secrets.
     pub(crate) async fn keys(&self) -> Result<Answer, ClientError> {
-        self.get(&["v1", "keys"]).await
+        self.list(&["v1", "keys"], &[]).await
     }
 
     /// Revokes a key; it is refused from then on.
     pub(crate) async fn revoke_key(&self, id: &KeyId) -> Result<(), ClientError> {
-        let url = self.url(&["v1", "keys", id.as_str()]);
-        self.send(self.request(Method::DELETE, url)).await.map(drop)
+        self.delete(&["v1", "keys", id.as_str()]).await
     }
 }
 
@@ -221,7 +253,7 @@ mod tests {
     fn a_new_endpoint_is_named_and_says_only_what_was_given() {
         let id = EndpointId::new("echo").unwrap();
         let document = EndpointDocument {
-            template_id: "echo".into(),
+            template_id: Some("echo".into()),
             workers_max: Some(4),
             metering: Some(Metering::Epoch),
             ..EndpointDocument::default()

@@ -20,9 +20,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
-use reqwest::header::{AUTHORIZATION, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderValue, LINK};
 use reqwest::{Certificate, Method, RequestBuilder, Response, redirect};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use url::{Host, Url};
 
 pub(crate) use backup::BackupStream;
@@ -132,8 +133,58 @@ impl Client {
         }
     }
 
-    async fn get(&self, segments: &[&str]) -> Result<Answer, ClientError> {
+    /// `GET` of a path.
+    pub(crate) async fn get(&self, segments: &[&str]) -> Result<Answer, ClientError> {
         self.send(self.request(Method::GET, self.url(segments))).await
+    }
+
+    /// `GET` of a path with a query.
+    pub(crate) async fn get_with(
+        &self,
+        segments: &[&str],
+        query: &str,
+    ) -> Result<Answer, ClientError> {
+        let mut url = self.url(segments);
+        url.set_query(Some(query));
+        self.send(self.request(Method::GET, url)).await
+    }
+
+    /// A call with a JSON body.
+    pub(crate) async fn send_json(
+        &self,
+        method: Method,
+        segments: &[&str],
+        body: &(impl Serialize + Sync),
+    ) -> Result<Answer, ClientError> {
+        self.send(self.request(method, self.url(segments)).json(body)).await
+    }
+
+    /// `DELETE` of a path.
+    pub(crate) async fn delete(&self, segments: &[&str]) -> Result<(), ClientError> {
+        self.send(self.request(Method::DELETE, self.url(segments))).await.map(drop)
+    }
+
+    /// All pages of a list, as one array.
+    pub(crate) async fn list(
+        &self,
+        segments: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<Answer, ClientError> {
+        let list = self.url(segments);
+        let mut url = list.clone();
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let mut things: Vec<Box<RawValue>> = vec![];
+        loop {
+            let response = self.open(self.request(Method::GET, url)).await?;
+            let next = response.headers().get(LINK).and_then(|link| next_page(&list, link));
+            things.extend(Answer(self.read(response).await?).read::<Vec<_>>()?);
+            let Some(next) = next else { break };
+            url = next;
+        }
+        let text = serde_json::to_vec(&things);
+        Ok(Answer(text.map_err(|error| ClientError::Garbled(error.to_string()))?.into()))
     }
 
     async fn post(&self, segments: &[&str]) -> Result<Answer, ClientError> {
@@ -171,6 +222,15 @@ impl Client {
     fn transport(&self, error: reqwest::Error) -> ClientError {
         ClientError::transport(error, &self.base)
     }
+}
+
+/// The page that a `Link` names, below the same host and path: only its query is taken.
+fn next_page(list: &Url, link: &HeaderValue) -> Option<Url> {
+    let (target, _) = link.to_str().ok()?.strip_prefix('<')?.split_once(">; rel=\"next\"")?;
+    let (_, query) = target.split_once('?')?;
+    let mut next = list.clone();
+    next.set_query(Some(query));
+    Some(next)
 }
 
 /// What the host answered.
@@ -222,6 +282,17 @@ mod tests {
         }
         let odd = client("http://h").url(&["v1", "handlers", "a/b?c#d:latest"]);
         assert_eq!(odd.as_str(), "http://h/v1/handlers/a%2Fb%3Fc%23d:latest");
+    }
+
+    #[test]
+    fn the_next_page_is_below_the_same_url() {
+        let list: Url = "https://h/mill/v1/keys?limit=9".parse().unwrap();
+        let next = |link: &'static str| next_page(&list, &HeaderValue::from_static(link));
+        let page = next("</v1/keys?limit=2&cursor=YQ>; rel=\"next\"").unwrap();
+        assert_eq!(page.as_str(), "https://h/mill/v1/keys?limit=2&cursor=YQ");
+        let elsewhere = next("<https://elsewhere/keys?cursor=YQ>; rel=\"next\"").unwrap();
+        assert_eq!(elsewhere.as_str(), "https://h/mill/v1/keys?cursor=YQ", "the key stays here");
+        assert_eq!(next("</v1/keys>; rel=\"prev\""), None);
     }
 
     #[test]

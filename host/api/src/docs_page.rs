@@ -1,0 +1,55 @@
+//! `GET /v1/docs`: the OpenAPI document as a page to read and to try calls on. All that the page needs
+//! is in this program (Swagger UI, some megabytes); it asks no other host for anything, and runs where
+//! there is no network. Like the document, it needs no key.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use utoipa_swagger_ui::Config;
+
+use crate::auth;
+use crate::error::ApiError;
+use crate::state::ApiState;
+
+/// The document, as the page finds it: relative, because a proxy may have put a path before ours.
+const DOCUMENT: &str = "../../openapi.json";
+
+/// What the page may do: use what came with it, and call the host that it came from.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
+);
+
+/// The page and what belongs to it.
+pub(crate) fn routes() -> Router<ApiState> {
+    Router::new().route("/v1/docs", get(start)).route("/v1/docs/{file}", get(file))
+}
+
+/// Names are relative to a directory, and paths end without a slash here.
+async fn start() -> Redirect {
+    Redirect::temporary("docs/index.html")
+}
+
+async fn file(
+    State(state): State<ApiState>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    auth::count_stranger(&request, &state)?;
+    let config = Arc::new(Config::from(DOCUMENT).try_it_out_enabled(true));
+    let found = utoipa_swagger_ui::serve(&name, config).ok().flatten();
+    let not_found = || ApiError::not_found(format!("the page has no file `{name}`"));
+    let found = found.ok_or_else(not_found)?;
+    let kind = HeaderValue::try_from(found.content_type);
+    let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let headers = [(header::CONTENT_TYPE, kind), (header::CONTENT_SECURITY_POLICY, POLICY)];
+    let bytes = match found.bytes {
+        Cow::Borrowed(bytes) => bytes::Bytes::from_static(bytes),
+        Cow::Owned(bytes) => bytes.into(),
+    };
+    Ok((headers, bytes).into_response())
+}

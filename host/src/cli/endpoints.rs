@@ -1,0 +1,211 @@
+//! `gristmill endpoints`: deployed handlers, their settings, and the way back to an earlier handler.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use gristmill_core::id::EndpointId;
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::connection::ConnectionArgs;
+use super::deploy::EndpointOptions;
+use super::output;
+use super::resource::{ListArgs, OneArgs, show};
+use crate::client::EndpointDocument;
+
+/// Make, list, change and delete endpoints; go back to an earlier handler.
+#[derive(Debug, Args)]
+pub(crate) struct EndpointsArgs {
+    #[command(subcommand)]
+    command: EndpointsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum EndpointsCommand {
+    /// List all endpoints.
+    List(ListArgs),
+    /// Show an endpoint.
+    Get(OneArgs),
+    Create(Box<CreateArgs>),
+    Update(Box<UpdateArgs>),
+    /// Delete an endpoint with all its jobs: those that wait are removed, those that run stopped.
+    Delete(OneArgs),
+    /// List the handlers that an endpoint has run, the newest first.
+    Releases(OneArgs),
+    Rollback(RollbackArgs),
+}
+
+/// Make an endpoint that runs a template.
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// Its id [default: a random one].
+    #[arg(long)]
+    id: Option<EndpointId>,
+    /// The id of the template.
+    #[arg(long)]
+    template: String,
+    /// A name for people [default: the id].
+    #[arg(long)]
+    name: Option<String>,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: EndpointOptions,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Change the settings of an endpoint that are given.
+#[derive(Debug, Args)]
+struct UpdateArgs {
+    /// Its id.
+    id: EndpointId,
+    /// The id of another template.
+    #[arg(long)]
+    template: Option<String>,
+    /// A new name for people.
+    #[arg(long)]
+    name: Option<String>,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: EndpointOptions,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Go back to the handler that ran before, or to that of a release. The settings stay.
+#[derive(Debug, Args)]
+struct RollbackArgs {
+    /// The endpoint.
+    id: EndpointId,
+    /// The version of a release, from `gristmill endpoints releases`.
+    #[arg(long, value_name = "VERSION")]
+    to: Option<u32>,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// The fields of an endpoint that are given.
+#[derive(Serialize)]
+struct Given {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<EndpointId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(flatten)]
+    settings: EndpointDocument,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Endpoint {
+    id: String,
+    template_id: String,
+    version: u32,
+    workers_min: u32,
+    workers_max: u32,
+    scaler_type: String,
+    scaler_value: u32,
+    created_at: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Release {
+    version: u32,
+    released_at: String,
+    image: String,
+    sha256: String,
+}
+
+pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
+    match args.command {
+        EndpointsCommand::List(args) => list(args).await?,
+        EndpointsCommand::Get(args) => {
+            let answer = args.connection.client()?.get(&["v1", "endpoints", &args.id]).await?;
+            show(&answer, args.json)?;
+        }
+        EndpointsCommand::Create(args) => {
+            let settings =
+                EndpointDocument { template_id: Some(args.template), ..args.options.document() };
+            let given = Given { id: args.id, name: args.name, settings };
+            let client = args.connection.client()?;
+            let answer = client.send_json(Method::POST, &["v1", "endpoints"], &given).await?;
+            show(&answer, args.json)?;
+        }
+        EndpointsCommand::Update(args) => {
+            let settings =
+                EndpointDocument { template_id: args.template, ..args.options.document() };
+            let given = Given { id: None, name: args.name, settings };
+            let path = ["v1", "endpoints", args.id.as_str()];
+            let client = args.connection.client()?;
+            show(&client.send_json(Method::PATCH, &path, &given).await?, args.json)?;
+        }
+        EndpointsCommand::Delete(args) => {
+            args.connection.client()?.delete(&["v1", "endpoints", &args.id]).await?;
+            output::note(format_args!("deleted endpoint `{}` and its jobs", args.id));
+        }
+        EndpointsCommand::Releases(args) => releases(args).await?,
+        EndpointsCommand::Rollback(args) => roll_back(args).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(args: ListArgs) -> anyhow::Result<()> {
+    let answer = args.connection.client()?.list(&["v1", "endpoints"], &[]).await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    let rows = answer.read::<Vec<Endpoint>>()?.into_iter().map(|endpoint| {
+        let scaler = endpoint.scaler_type.to_ascii_lowercase().replace('_', "-");
+        [
+            endpoint.id,
+            endpoint.template_id,
+            endpoint.version.to_string(),
+            format!("{}-{}", endpoint.workers_min, endpoint.workers_max),
+            format!("{scaler}:{}", endpoint.scaler_value),
+            endpoint.created_at,
+        ]
+    });
+    let headings = ["ID", "TEMPLATE", "VERSION", "WORKERS", "SCALER", "CREATED"];
+    for line in output::table(headings, rows) {
+        output::result(line)?;
+    }
+    Ok(())
+}
+
+async fn releases(args: OneArgs) -> anyhow::Result<()> {
+    let client = args.connection.client()?;
+    let answer = client.list(&["v1", "endpoints", &args.id, "releases"], &[]).await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    let rows = answer.read::<Vec<Release>>()?.into_iter().map(|release| {
+        let sha256 = release.sha256.get(..12).unwrap_or(&release.sha256).to_owned();
+        [release.version.to_string(), release.released_at, sha256, output::plain(&release.image)]
+    });
+    for line in output::table(["VERSION", "RELEASED", "SHA256", "IMAGE"], rows) {
+        output::result(line)?;
+    }
+    Ok(())
+}
+
+async fn roll_back(args: RollbackArgs) -> anyhow::Result<()> {
+    let client = args.connection.client()?;
+    let path = ["v1", "endpoints", args.id.as_str(), "rollback"];
+    let body = args.to.map_or_else(|| json!({}), |version| json!({ "version": version }));
+    let answer = client.send_json(Method::POST, &path, &body).await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    let Release { version, image, .. } = answer.read()?;
+    output::note(format_args!("endpoint `{}` runs {image} as version {version}", args.id));
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! What the commands about one kind of thing share: their arguments, and how a thing is shown.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::connection::ConnectionArgs;
+use super::output;
+use crate::client::Answer;
+
+/// Lists all of a kind.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+}
+
+/// Names one thing.
+#[derive(Debug, Args)]
+pub(crate) struct OneArgs {
+    /// Its id.
+    pub(crate) id: String,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+}
+
+/// Prints one thing: each field on a line of its own, or the host's answer as it is.
+///
+/// # Errors
+/// When the answer is no object, or cannot be written.
+pub(crate) fn show(answer: &Answer, as_json: bool) -> anyhow::Result<()> {
+    if as_json {
+        return output::result(answer.text());
+    }
+    for line in fields(&answer.read::<serde_json::Map<_, _>>()?) {
+        output::result(line)?;
+    }
+    Ok(())
+}
+
+fn fields(thing: &serde_json::Map<String, Value>) -> Vec<String> {
+    let width = thing.keys().map(|name| name.chars().count()).max().unwrap_or(0);
+    let line = |(name, value): (&String, &Value)| {
+        let value = match value {
+            Value::String(text) => output::plain(text),
+            other => output::plain(&other.to_string()),
+        };
+        format!("{name:<width$}  {value}").trim_end().to_owned()
+    };
+    thing.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_stand_in_two_columns() {
+        let thing = serde_json::json!({ "id": "a", "name": "b\u{1b}[2J", "env": { "A": "b" } });
+        let lines = fields(thing.as_object().unwrap());
+        assert_eq!(lines, ["id    a", "name  b[2J", "env   {\"A\":\"b\"}"]);
+    }
+}

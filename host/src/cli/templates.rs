@@ -1,0 +1,198 @@
+//! `gristmill templates`: definitions of what a worker runs.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use reqwest::Method;
+use serde::Deserialize;
+
+use super::connection::ConnectionArgs;
+use super::deploy::given;
+use super::resource::{ListArgs, OneArgs, show};
+use super::{output, parse};
+use crate::client::TemplateDocument;
+
+/// Everything that the caller may see.
+const ALL: [(&str, &str); 3] = [
+    ("includeEndpointBoundTemplates", "true"),
+    ("includePublicTemplates", "true"),
+    ("includePlatformTemplates", "true"),
+];
+
+/// Make, list, change and delete templates.
+#[derive(Debug, Args)]
+pub(crate) struct TemplatesArgs {
+    #[command(subcommand)]
+    command: TemplatesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TemplatesCommand {
+    /// List all templates, those in use and those of others included.
+    List(ListArgs),
+    /// Show a template.
+    Get(OneArgs),
+    Create(CreateArgs),
+    Update(UpdateArgs),
+    /// Delete a template that no endpoint uses.
+    Delete(OneArgs),
+}
+
+/// Make a template.
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// Its name, unique among your own.
+    #[arg(long)]
+    name: String,
+    /// The handler that it runs: name:tag, name@sha256:…, or an image of a registry.
+    #[arg(long)]
+    image: String,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: TemplateOptions,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Change the fields of a template that are given.
+#[derive(Debug, Args)]
+struct UpdateArgs {
+    /// Its id.
+    id: String,
+    /// A new name.
+    #[arg(long)]
+    name: Option<String>,
+    /// The handler that it runs from now on.
+    #[arg(long)]
+    image: Option<String>,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: TemplateOptions,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+#[derive(Debug, Args)]
+struct TemplateOptions {
+    /// An environment variable of the handler; may be repeated, and replaces those before.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse::env_var)]
+    env: Vec<parse::EnvVar>,
+    /// The first part of the handler's arguments; may be repeated.
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    entrypoint: Vec<String>,
+    /// The second part of the handler's arguments; may be repeated.
+    #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
+    args: Vec<String>,
+    /// Scratch space, in gigabytes.
+    #[arg(long, value_name = "GB")]
+    container_disk: Option<u32>,
+    /// Where a volume is mounted.
+    #[arg(long, value_name = "PATH")]
+    volume_mount_path: Option<String>,
+    /// The credentials for the image's registry.
+    #[arg(long, value_name = "ID")]
+    registry_auth: Option<String>,
+    /// A file of Markdown for people.
+    #[arg(long, value_name = "FILE")]
+    readme: Option<PathBuf>,
+    /// Whether others may use it.
+    #[arg(long, value_name = "BOOL")]
+    public: Option<bool>,
+}
+
+impl TemplateOptions {
+    fn document(
+        self,
+        name: Option<String>,
+        image: Option<String>,
+    ) -> anyhow::Result<TemplateDocument> {
+        let readme = match self.readme {
+            Some(file) => Some(
+                std::fs::read_to_string(&file)
+                    .with_context(|| format!("cannot read {}", file.display()))?,
+            ),
+            None => None,
+        };
+        Ok(TemplateDocument {
+            name,
+            image_name: image,
+            docker_entrypoint: given(self.entrypoint),
+            docker_start_cmd: given(self.args),
+            env: given(self.env).map(parse::environment),
+            container_disk_in_gb: self.container_disk,
+            volume_mount_path: self.volume_mount_path,
+            container_registry_auth_id: self.registry_auth,
+            readme,
+            is_public: self.public,
+            is_serverless: None,
+        })
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Template {
+    id: String,
+    name: String,
+    image_name: String,
+    is_public: bool,
+    is_platform: bool,
+}
+
+pub(crate) async fn templates(args: TemplatesArgs) -> anyhow::Result<ExitCode> {
+    match args.command {
+        TemplatesCommand::List(args) => list(args).await?,
+        TemplatesCommand::Get(args) => get(args).await?,
+        TemplatesCommand::Create(args) => {
+            let document = args.options.document(Some(args.name), Some(args.image))?;
+            let client = args.connection.client()?;
+            let answer = client.send_json(Method::POST, &["v1", "templates"], &document).await?;
+            show(&answer, args.json)?;
+        }
+        TemplatesCommand::Update(args) => {
+            let document = args.options.document(args.name, args.image)?;
+            let client = args.connection.client()?;
+            let path = ["v1", "templates", &args.id];
+            show(&client.send_json(Method::PATCH, &path, &document).await?, args.json)?;
+        }
+        TemplatesCommand::Delete(args) => {
+            args.connection.client()?.delete(&["v1", "templates", &args.id]).await?;
+            output::note(format_args!("deleted template `{}`", args.id));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(args: ListArgs) -> anyhow::Result<()> {
+    let answer = args.connection.client()?.list(&["v1", "templates"], &ALL).await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    let templates: Vec<Template> = answer.read()?;
+    let rows = templates.into_iter().map(|template| {
+        let of = match (template.is_platform, template.is_public) {
+            (true, _) => "platform",
+            (false, true) => "public",
+            (false, false) => "private",
+        };
+        let [name, image] = [&template.name, &template.image_name].map(|text| output::plain(text));
+        [template.id, image, of.to_owned(), name]
+    });
+    for line in output::table(["ID", "IMAGE", "VISIBLE", "NAME"], rows) {
+        output::result(line)?;
+    }
+    Ok(())
+}
+
+async fn get(args: OneArgs) -> anyhow::Result<()> {
+    // One thing with the flags of the list: those in use are found too.
+    let query = ALL.map(|(name, value)| format!("{name}={value}")).join("&");
+    let answer = args.connection.client()?.get_with(&["v1", "templates", &args.id], &query).await?;
+    show(&answer, args.json)
+}

@@ -1,0 +1,63 @@
+//! `gristmill templates` and `endpoints`.
+
+use gristmill_tests::{guests, shared_host};
+
+use crate::command::{on, run};
+
+#[tokio::test]
+async fn templates_and_endpoints_are_made_listed_changed_and_deleted() {
+    let host = shared_host();
+    host.upload("cli-mill:1", std::fs::read(guests::echo()).unwrap()).await.ok();
+    let words = "templates create --name cli-template --image cli-mill:1 --env GRAIN=rye --json";
+    let template = run(on(&host), words).succeeded().json();
+    let id = template["id"].as_str().unwrap();
+    run(on(&host), words).failed(1, &["cli-template", "exists already"]);
+
+    let words = format!("endpoints create --id cli-made --template {id} --scaler queue-delay:4");
+    let shown = run(on(&host), &words).succeeded();
+    assert!(
+        shown.stdout.contains("scalerType") && shown.stdout.contains("QUEUE_DELAY"),
+        "{shown:?}"
+    );
+    let listed = run(on(&host), "endpoints list").succeeded().stdout;
+    let line = listed.lines().find(|line| line.starts_with("cli-made")).unwrap();
+    assert!(line.contains("queue-delay:4") && line.contains("0-16"), "{listed}");
+    let listed = run(on(&host), "templates list").succeeded().stdout;
+    assert!(listed.contains("cli-mill:1") && listed.contains("private"), "{listed}");
+    let shown = run(on(&host), &format!("templates get {id}")).succeeded().stdout;
+    assert!(shown.contains("cli-template"), "one in use is found: {shown}");
+
+    let words = "endpoints update cli-made --workers-max 3 --scaler request-count:2 --json";
+    let changed = run(on(&host), words).succeeded().json();
+    assert_eq!((&changed["workersMax"], &changed["scalerValue"]), (&3.into(), &2.into()));
+    assert_eq!(changed["version"], 2);
+    run(on(&host), &format!("templates delete {id}")).failed(1, &["in use"]);
+    run(on(&host), "endpoints delete cli-made").succeeded();
+    run(on(&host), "endpoints get cli-made").failed(1, &["not found"]);
+    run(on(&host), &format!("templates delete {id}")).succeeded();
+}
+
+#[tokio::test]
+async fn a_deploy_is_taken_back_with_one_command() {
+    let host = shared_host();
+    let [first, second] =
+        [guests::playground(), guests::echo()].map(|path| path.display().to_string());
+    run(on(&host), &format!("deploy {first} --name cli-back")).succeeded();
+    run(on(&host), &format!("deploy {second} --name cli-back")).succeeded();
+    let input = "{\"op\":\"echo\",\"value\":1}";
+    let submit = format!("submit cli-back --wait --json --input {input}");
+    let job = run(on(&host), &submit).succeeded().json();
+    assert_eq!(job["output"]["op"], "echo", "the second returns its input: {job}");
+    let back = run(on(&host), "endpoints rollback cli-back").succeeded();
+    assert!(back.stderr.contains("as version 3"), "{back:?}");
+    let job = run(on(&host), &submit).succeeded().json();
+    assert_eq!(job["output"]["echo"], 1, "{job}");
+    assert!(job["workerId"].as_str().unwrap().ends_with("-v3"), "{job}");
+    let listed = run(on(&host), "endpoints releases cli-back").succeeded().stdout;
+    assert_eq!(listed.lines().count(), 4, "{listed}");
+    run(on(&host), "endpoints rollback cli-back --to 7").failed(1, &["1, 2, 3"]);
+    // The next deploy runs what it brings.
+    run(on(&host), &format!("deploy {second} --name cli-back")).succeeded();
+    let job = run(on(&host), &submit).succeeded().json();
+    assert_eq!(job["output"]["op"], "echo", "{job}");
+}

@@ -1,0 +1,40 @@
+//! The page that shows the API's document.
+
+use gristmill_tests::shared_host;
+use reqwest::Url;
+
+#[tokio::test]
+async fn the_page_has_all_that_it_needs() {
+    let host = shared_host();
+    // As a browser: no key.
+    let http = reqwest::Client::new();
+    let get = async |url: Url| {
+        let answer = http.get(url).send().await.unwrap();
+        (answer.status().as_u16(), answer.url().clone(), answer.text().await.unwrap())
+    };
+    let start: Url = host.url().parse().unwrap();
+    let (status, page, html) = get(start.join("/v1/docs").unwrap()).await;
+    assert_eq!((status, page.path()), (200, "/v1/docs/index.html"));
+    let mut files = 0;
+    for attribute in ["src=\"", "href=\""] {
+        for rest in html.split(attribute).skip(1) {
+            let name = rest.split('"').next().unwrap();
+            let file = page.join(name).unwrap();
+            assert_eq!(file.origin(), page.origin(), "{name} is asked of another host");
+            let (status, _, text) = get(file).await;
+            assert_eq!((status, text.is_empty()), (200, false), "{name}");
+            files += 1;
+        }
+    }
+    assert!(files >= 5, "{html}");
+    let (_, _, script) = get(page.join("swagger-initializer.js").unwrap()).await;
+    let (_, after) = script.split_once("\"url\": \"").unwrap_or_else(|| panic!("{script}"));
+    let (status, _, document) = get(page.join(after.split('"').next().unwrap()).unwrap()).await;
+    assert_eq!(status, 200);
+    assert!(document.contains("\"openapi\""), "{document}");
+
+    for name in ["nothing.js", "..%2Fopenapi.json", "%00"] {
+        let (status, ..) = get(start.join(&format!("/v1/docs/{name}")).unwrap()).await;
+        assert_eq!(status, 404, "{name}");
+    }
+}
