@@ -61,3 +61,24 @@ async fn a_deploy_is_taken_back_with_one_command() {
     let job = run(on(&host), &submit).succeeded().json();
     assert_eq!(job["output"]["op"], "echo", "{job}");
 }
+
+#[tokio::test]
+async fn what_handlers_log_is_shown() {
+    let host = shared_host();
+    let endpoint = host.deploy(&guests::playground(), "cli-logs", serde_json::json!({})).await;
+    let mut jobs = vec![];
+    for message in ["one", "two"] {
+        let input = serde_json::json!({ "op": "log", "message": message });
+        jobs.push(host.client.finish(&endpoint, input).await["id"].as_str().unwrap().to_owned());
+    }
+    let shown = run(on(&host), "logs cli-logs").succeeded().stdout;
+    assert!(
+        shown.lines().count() == 2 && shown.contains("info") && shown.ends_with("two\n"),
+        "{shown}"
+    );
+    let first =
+        run(on(&host), &format!("logs cli-logs --job {} --json", jobs[0])).succeeded().json();
+    assert_eq!((&first["line"], &first["jobId"]), (&"one".into(), &jobs[0].clone().into()));
+    run(on(&host), "logs cli-nothing").failed(1, &["not found"]);
+    run(on(&host), "logs cli-nothing --follow").failed(1, &["not found"]);
+}

@@ -22,6 +22,7 @@ mod hostile;
 mod hostile_uploads;
 mod isolation;
 mod lifecycle;
+mod logs;
 mod openapi;
 mod pages;
 mod priority;

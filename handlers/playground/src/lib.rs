@@ -46,6 +46,7 @@ enum Op {
     Trap,
     Exit,
     Stdout,
+    Log,
     Output,
     Chunk,
     Env,
@@ -97,6 +98,10 @@ fn play(ctx: &Context, mut input: Input) -> Result<Output, Error> {
         Op::Output => Ok(Output::Text("x".repeat(bytes))),
         Op::Chunk => ops::chunks(ctx, input.count.unwrap_or(1), bytes),
         Op::Stdout => ops::stdout(bytes),
+        Op::Log => {
+            ctx.info(required("message", input.message)?);
+            Ok(Output::Nothing)
+        }
         Op::Env => Ok(ops::env(&required("name", input.name)?)),
         Op::Args => Ok(Output::Args { args: std::env::args().collect() }),
         Op::Sha256 => Ok(ops::sha256(input.rounds.unwrap_or(1))),

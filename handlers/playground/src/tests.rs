@@ -1,6 +1,6 @@
 use gristmill_sdk::http::Response;
 use gristmill_sdk::testing::TestContext;
-use gristmill_sdk::{Error, S3Config};
+use gristmill_sdk::{Error, Level, S3Config};
 use serde_json::json;
 
 use super::play;
@@ -79,6 +79,15 @@ fn sha256_is_iterated() {
         run(r#"{"op":"sha256","rounds":2}"#),
         r#"{"sha256":"5df6e0e2761359d30a8275058e299fcc0381534545f55cf43e41983f5d4c9456"}"#
     );
+}
+
+#[test]
+fn log_logs_its_message() {
+    let ctx = TestContext::new();
+    assert_eq!(ctx.run_json(play, r#"{"op":"log","message":"hello"}"#).unwrap(), "null");
+    assert_eq!(ctx.logs(), [(Level::Info, "hello".to_owned())]);
+    let error = ctx.run_json(play, r#"{"op":"log"}"#).unwrap_err();
+    assert_eq!(error.message(), "missing field `message`");
 }
 
 #[test]

@@ -136,12 +136,13 @@ fn openai_api(
 }
 
 fn management_api() -> OpenApiRouter<ApiState> {
-    use management::{backup, endpoints, handlers, keys, releases, templates, webhooks};
+    use management::{backup, endpoints, handlers, keys, logs, releases, templates, webhooks};
     let (routes, document) = OpenApiRouter::new()
         .routes(routes!(templates::list, templates::create))
         .routes(routes!(templates::get, templates::update, templates::delete))
         .routes(routes!(endpoints::list, endpoints::create))
         .routes(routes!(endpoints::get, endpoints::update, endpoints::delete))
+        .routes(routes!(logs::read))
         .routes(routes!(releases::list))
         .routes(routes!(releases::roll_back))
         .routes(routes!(webhooks::rotate_secret))

@@ -7,6 +7,7 @@ use gristmill_core::backup::BackupSource;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::delivery::DeliveryStore;
 use gristmill_core::jobs::Jobs;
+use gristmill_core::logs::Logs;
 use gristmill_core::runtime::{Components, Runtime};
 use gristmill_core::store::JobStore;
 use gristmill_core::workers::Workers;
@@ -30,6 +31,7 @@ pub struct Parts {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) store: Arc<dyn JobStore>,
     pub(crate) deliveries: Arc<dyn DeliveryStore>,
+    pub(crate) logs: Arc<Logs>,
     pub(crate) backups: Arc<dyn BackupSource>,
     /// Held by the one backup that is being sent.
     pub(crate) backup_turn: Arc<Semaphore>,
@@ -56,6 +58,8 @@ pub struct Services {
     pub store: Arc<dyn JobStore>,
     /// The store, of webhooks.
     pub deliveries: Arc<dyn DeliveryStore>,
+    /// The newest lines that handlers have logged.
+    pub logs: Arc<Logs>,
     /// All that a backup has.
     pub backups: Arc<dyn BackupSource>,
 }
@@ -64,8 +68,17 @@ impl ApiState {
     /// Puts the parts together. `brand` completes the name of the template field and query flag
     /// that say whether a template is the operator's own: `is<Brand>`, `include<Brand>Templates`.
     pub fn new(services: Services, limits: RateLimits, brand: &str) -> Self {
-        let Services { jobs, catalog, workers, components, runtime, store, deliveries, backups } =
-            services;
+        let Services {
+            jobs,
+            catalog,
+            workers,
+            components,
+            runtime,
+            store,
+            deliveries,
+            logs,
+            backups,
+        } = services;
         Self(Arc::new(Parts {
             jobs,
             catalog,
@@ -74,6 +87,7 @@ impl ApiState {
             runtime,
             store,
             deliveries,
+            logs,
             backups,
             backup_turn: Arc::new(Semaphore::new(1)),
             bodies: BodyReader::new(),

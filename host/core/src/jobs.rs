@@ -269,6 +269,11 @@ impl Jobs {
         self.closing.is_cancelled()
     }
 
+    /// Waits until calls are not waited for any more.
+    pub async fn closed(&self) {
+        self.closing.cancelled().await;
+    }
+
     /// Waits for a change. `true`: there will be no more waiting for this call.
     async fn waited_long_enough(
         &self,

@@ -18,6 +18,7 @@ pub mod jobs;
 pub mod key;
 pub mod limits;
 pub mod listing;
+pub mod logs;
 pub mod payload;
 pub mod policy;
 pub mod rate;

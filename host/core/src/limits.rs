@@ -24,6 +24,9 @@ pub const JSON_NESTING_MAX: usize = 128;
 /// `limit` of `/requests`; a number outside is refused with 400.
 pub const LIST_JOBS: Bounds = Bounds { min: 1, default: 100, max: 1_000 };
 
+/// `tail` of an endpoint's lines of log; a number outside is refused with 400.
+pub const LIST_LOGS: Bounds = Bounds { min: 0, default: 100, max: 10_000 };
+
 /// `limit` of the lists of the management API; a number outside is refused with 400. Without it a list
 /// is as whole as can be: its clients do not expect pages.
 pub const PAGE: Bounds = Bounds { min: 1, default: 1_000, max: 1_000 };

@@ -99,6 +99,19 @@ pub enum LogLevel {
     Error,
 }
 
+impl LogLevel {
+    /// The level's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// How an attempt ended, and what it used.
 #[derive(Debug, Clone)]
 pub struct AttemptReport {

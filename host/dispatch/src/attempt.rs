@@ -13,7 +13,7 @@ use gristmill_core::record::{Chunk, ClaimedJob, Lease, Outcome};
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, SinkClosed,
 };
-use gristmill_core::store::{Fenced, JobStore, StoreError};
+use gristmill_core::store::{Fenced, StoreError};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +30,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, deployment: Arc<Deployment>, job: 
     let timeout_ms = job.execution_timeout_ms.min(remaining_ms);
     let stop = CancellationToken::new();
     let sink = Arc::new(Sink {
-        store: shared.store.clone(),
+        shared: shared.clone(),
         lease,
         endpoint: endpoint.clone(),
         progress: Mutex::new(None),
@@ -144,7 +144,7 @@ fn log_end(endpoint: &EndpointId, number: u32, lease: Lease, report: &AttemptRep
 
 /// What the sandbox hands out while the attempt runs.
 struct Sink {
-    store: Arc<dyn JobStore>,
+    shared: Arc<Shared>,
     lease: Lease,
     endpoint: EndpointId,
     /// The newest value that is not stored yet; a newer one replaces it.
@@ -156,14 +156,14 @@ impl Sink {
     async fn store_progress(&self) {
         let Some(value) = self.progress.lock().take() else { return };
         // A stale lease means that nobody will ask for the value any more.
-        let _ = self.store.set_progress(self.lease, value).await;
+        let _ = self.shared.store.set_progress(self.lease, value).await;
     }
 }
 
 #[async_trait]
 impl AttemptSink for Sink {
     async fn emit(&self, chunks: Vec<Chunk>) -> Result<(), SinkClosed> {
-        match self.store.append_chunks(self.lease, chunks).await {
+        match self.shared.store.append_chunks(self.lease, chunks).await {
             Ok(Fenced::Applied) => Ok(()),
             Ok(Fenced::Stale) | Err(_) => Err(SinkClosed),
         }
@@ -175,6 +175,8 @@ impl AttemptSink for Sink {
     }
 
     fn log(&self, level: LogLevel, line: &str) {
+        let Shared { logs, clock, .. } = &*self.shared;
+        logs.add(&self.endpoint, clock.now(), self.lease.job, level, line);
         macro_rules! write {
             ($level:ident) => {
                 tracing::$level!(

@@ -7,6 +7,7 @@ use std::time::Duration;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::endpoint::Scaler;
 use gristmill_core::id::EndpointId;
+use gristmill_core::logs::Logs;
 use gristmill_core::runtime::Runtime;
 use gristmill_core::signals::{ReadyListener, Signals};
 use gristmill_core::store::JobStore;
@@ -35,6 +36,8 @@ pub struct Parts {
     pub signals: Arc<Signals>,
     /// The store's clock.
     pub clock: Arc<dyn Clock>,
+    /// Where the lines go that handlers log.
+    pub logs: Arc<Logs>,
     /// The tokio runtime that guests run on; not the one that serves HTTP, so that a guest which
     /// computes cannot delay an answer.
     pub guests: Handle,
@@ -75,8 +78,8 @@ impl Starter {
 impl Dispatcher {
     /// Starts to run jobs: those that wait now, and those that come.
     pub fn start(parts: Parts) -> Arc<Self> {
-        let Parts { store, catalog, runtime, signals, clock, guests } = parts;
-        let shared = Shared::new(store, catalog, runtime, signals.clone(), clock);
+        let Parts { store, catalog, runtime, signals, clock, logs, guests } = parts;
+        let shared = Shared::new(store, catalog, runtime, signals.clone(), clock, logs);
         let shared = Arc::new(shared);
         let starter = Starter { shared: shared.clone(), guests, workers: TaskTracker::new() };
         let dispatcher = Arc::new(Self { starter, sets: RwLock::default() });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gristmill_core::catalog::Catalog;
+use gristmill_core::logs::Logs;
 use gristmill_core::runtime::Runtime;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
@@ -17,6 +18,7 @@ pub(crate) struct Shared {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) signals: Arc<Signals>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) logs: Arc<Logs>,
     /// Fires when a drain's patience is over.
     pub(crate) stop_attempts: CancellationToken,
     is_draining: AtomicBool,
@@ -29,6 +31,7 @@ impl Shared {
         runtime: Arc<dyn Runtime>,
         signals: Arc<Signals>,
         clock: Arc<dyn Clock>,
+        logs: Arc<Logs>,
     ) -> Self {
         Self {
             store,
@@ -36,6 +39,7 @@ impl Shared {
             runtime,
             signals,
             clock,
+            logs,
             stop_attempts: CancellationToken::new(),
             is_draining: AtomicBool::new(false),
         }

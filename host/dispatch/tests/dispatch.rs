@@ -105,6 +105,7 @@ impl Bench {
             runtime: runtime.clone(),
             signals,
             clock: clock.clone(),
+            logs: Arc::default(),
             guests: tokio::runtime::Handle::current(),
         });
         let endpoint = EndpointId::new("e").unwrap();

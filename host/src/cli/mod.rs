@@ -13,6 +13,7 @@ mod health;
 mod input;
 mod job;
 mod keys;
+mod logs;
 mod output;
 mod parse;
 mod progress;
@@ -67,6 +68,7 @@ enum Command {
     /// Count an endpoint's jobs and workers.
     Health(health::EndpointArgs),
     Requests(requests::RequestsArgs),
+    Logs(Box<logs::LogsArgs>),
     Templates(templates::TemplatesArgs),
     Endpoints(endpoints::EndpointsArgs),
     Keys(keys::KeysArgs),
@@ -108,6 +110,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Requests(args) => block_on(requests::requests(args)),
         Command::Templates(args) => block_on(templates::templates(args)),
         Command::Endpoints(args) => block_on(endpoints::endpoints(args)),
+        Command::Logs(args) => block_on(logs::logs(*args)),
         Command::Keys(args) => block_on(keys::keys(args)),
         Command::Backup(args) => block_on(backup::backup(*args)),
         Command::Restore(args) => backup::restore(&args),
@@ -153,6 +156,7 @@ mod tests {
             "endpoints update e --max-waiting-jobs 0 --workers-max 0",
             "endpoints releases e",
             "endpoints rollback e --to 3",
+            "logs e --job j --tail 5 -f --json",
             "keys list",
             "keys revoke k",
             "backup --output b.tar --with-secrets-key --ca-cert ca.pem",

@@ -11,8 +11,9 @@ use gristmill_core::key::Scope;
 use reqwest::Method;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use serde::{Deserialize, Serialize};
+use url::Url;
 
-use super::{Answer, Client, ClientError};
+use super::{Answer, Client, ClientError, EventStream};
 
 /// How long an upload may take, the compiling included.
 const UPLOAD_TIME_MAX: Duration = Duration::from_mins(15);
@@ -227,6 +228,35 @@ impl Client {
         let new = Named { id, name: id, document };
         let created = self.send_json(Method::POST, &["v1", kind], &new).await;
         created.map(|_| Deployed::Created)
+    }
+
+    /// The newest lines that an endpoint's handlers have logged.
+    pub(crate) async fn logs(
+        &self,
+        endpoint: &EndpointId,
+        query: &[(&str, String)],
+    ) -> Result<Answer, ClientError> {
+        self.send(self.request(Method::GET, self.logs_url(endpoint, query))).await
+    }
+
+    /// The same, and those that come; `after` is the id of the last one that was seen.
+    pub(crate) async fn follow_logs(
+        &self,
+        endpoint: &EndpointId,
+        query: &[(&str, String)],
+        after: Option<&str>,
+    ) -> Result<EventStream, ClientError> {
+        let mut request = self.request(Method::GET, self.logs_url(endpoint, query));
+        if let Some(after) = after {
+            request = request.header("last-event-id", after);
+        }
+        EventStream::open(self, request).await
+    }
+
+    fn logs_url(&self, endpoint: &EndpointId, query: &[(&str, String)]) -> Url {
+        let mut url = self.url(&["v1", "endpoints", endpoint.as_str(), "logs"]);
+        url.query_pairs_mut().extend_pairs(query);
+        url
     }
 
     /// Makes a key.

@@ -19,6 +19,7 @@ use anyhow::{Context as _, anyhow};
 use gristmill_api::{Api, ApiState, Services};
 use gristmill_core::catalog::Catalog;
 use gristmill_core::jobs::Jobs;
+use gristmill_core::logs::Logs;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::{Clock, SystemClock};
@@ -108,12 +109,14 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
     let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await?);
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     let sandbox = Arc::new(sandbox(settings, catalog.clone(), guests)?);
+    let logs = Arc::new(Logs::default());
     let dispatcher = Dispatcher::start(Parts {
         store: store.clone(),
         catalog: catalog.clone(),
         runtime: sandbox.clone(),
         signals: signals.clone(),
         clock: clock.clone(),
+        logs: logs.clone(),
         guests: guests.brief.handle().clone(),
     });
     let deliverer = Deliverer::start(DeliveryParts {
@@ -132,6 +135,7 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
         runtime: sandbox.clone(),
         store: store.clone(),
         deliveries: store.clone(),
+        logs,
         backups: Arc::new(Everything {
             store: store.clone(),
             catalog,

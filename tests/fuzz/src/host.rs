@@ -152,6 +152,7 @@ impl Host {
             components: Arc::new(Nothing),
             runtime: Arc::new(Nothing),
             store: store.clone(),
+            logs: Arc::default(),
             deliveries: store.clone(),
             backups: Arc::new(Nothing),
         };

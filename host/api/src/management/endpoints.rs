@@ -141,6 +141,7 @@ pub(crate) async fn delete(
         .await?;
     state.workers.refresh(&endpoint);
     state.store.delete_endpoint(&endpoint).await?;
+    state.logs.forget(&endpoint);
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod backup;
 pub(crate) mod endpoints;
 pub(crate) mod handlers;
 pub(crate) mod keys;
+pub(crate) mod logs;
 pub(crate) mod releases;
 pub(crate) mod templates;
 pub(crate) mod webhooks;

@@ -1,6 +1,6 @@
 //! The parameters of the operations: what the placeholders of paths stand for, and the queries.
 
-use gristmill_core::limits::{Bounds, LIST_JOBS, PAGE, STREAM_WAIT_MS, WAIT_MS};
+use gristmill_core::limits::{Bounds, LIST_JOBS, LIST_LOGS, PAGE, STREAM_WAIT_MS, WAIT_MS};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{RefOr, Required};
@@ -91,6 +91,12 @@ parameters! {
     PageOfList {
         "limit", Query, bounded(PAGE), "At most so many";
         "cursor", Query, schema::PageCursor::schema(), "Go on where a page ended: from its `Link` header, whose `rel` is `next`";
+    }
+    /// Of an endpoint's logs.
+    LogFilter {
+        "job", Query, schema::JobId::schema(), "Only the lines of this job";
+        "tail", Query, bounded(LIST_LOGS), "The newest so many";
+        "Last-Event-ID", Header, event_id(), "Go on after the line with this number";
     }
     /// Of a backup.
     WithSecretsKey {

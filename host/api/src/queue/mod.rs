@@ -4,7 +4,7 @@ pub(crate) mod dto;
 pub(crate) mod idempotency;
 pub(crate) mod openai;
 mod pieces;
-mod sse;
+pub(crate) mod sse;
 mod submission;
 
 /// The routes, one per file.

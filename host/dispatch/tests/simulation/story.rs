@@ -221,6 +221,7 @@ impl Story {
             runtime: runtime.clone(),
             signals: self.signals.clone(),
             clock: self.trace.clock.clone(),
+            logs: Arc::default(),
             guests: tokio::runtime::Handle::current(),
         });
         runtime.allowed.lock().set(workers_max);

@@ -4,6 +4,7 @@ mod delivery;
 mod endpoint;
 mod handler;
 mod key;
+mod log;
 mod release;
 pub(crate) mod template;
 
@@ -13,6 +14,7 @@ pub(crate) use endpoint::{
 };
 pub(crate) use handler::Handler;
 pub(crate) use key::{Key, KeyInput, KeyWithText};
+pub(crate) use log::LogLine;
 pub(crate) use release::{Release, RollbackInput};
 pub(crate) use template::{NewTemplate, Template, TemplateInput};
 

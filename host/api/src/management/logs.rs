@@ -1,0 +1,133 @@
+//! `GET /v1/endpoints/{id}/logs`: what an endpoint's handlers have logged lately, as an array, or as
+//! server-sent events that go on as lines come. The id of an event is the line's number; whoever comes
+//! back with `Last-Event-ID` goes on after it.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use futures::stream;
+use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::key::Scope;
+use gristmill_core::limits::LIST_LOGS;
+use gristmill_core::logs::{LogLine, LogQuery};
+use tokio::time::timeout;
+
+use super::dto;
+use super::endpoints::own;
+use super::input::Named;
+use crate::auth::ManagementCaller;
+use crate::error::ApiError;
+use crate::openapi::parameters::LogFilter;
+use crate::openapi::refusals::{Missing, Mistaken};
+use crate::openapi::tag;
+use crate::query::{Query, integer};
+use crate::queue::sse::{self, COMMENT_INTERVAL};
+use crate::state::ApiState;
+
+/// The newest lines that the endpoint's handlers have logged, the oldest of them first.
+///
+/// With `Accept: text/event-stream` they go on as they come. The host keeps half a MiB of them for each
+/// endpoint, until it is started again.
+#[utoipa::path(
+    get, path = "/endpoints/{id}/logs", operation_id = "ReadLogs", tag = tag::ENDPOINTS,
+    params(LogFilter),
+    responses((status = 200, description = "The newest", body = Vec<dto::LogLine>), Mistaken, Missing),
+)]
+pub(crate) async fn read(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    Named(id): Named,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    caller.require(Scope::Manage)?;
+    let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?.id;
+    let query = Query(query.as_deref().unwrap_or_default());
+    let query = LogQuery {
+        after: resume(&headers)?.unwrap_or(0),
+        job: job(query)?,
+        count_max: query.bounded("tail", LIST_LOGS)?,
+    };
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    if accept.is_some_and(|accept| accept.contains("text/event-stream")) {
+        return Ok(follow(state, endpoint, query));
+    }
+    let lines = state.logs.read(&endpoint, query);
+    let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
+    Ok(Json(documents).into_response())
+}
+
+fn job(query: Query<'_>) -> Result<Option<JobId>, ApiError> {
+    let Some(text) = query.text("job") else { return Ok(None) };
+    let job = text.parse().map_err(|_| {
+        ApiError::bad_request(format!("query `job` must be the id of a job, not `{text}`"))
+    });
+    job.map(Some)
+}
+
+fn resume(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
+    let number = value.to_str().ok().and_then(|text| integer(text.trim())?.try_into().ok());
+    number.map(Some).ok_or_else(|| {
+        ApiError::bad_request("the header Last-Event-ID must be the number of a line")
+    })
+}
+
+fn follow(state: ApiState, endpoint: EndpointId, query: LogQuery) -> Response {
+    let pages = stream::unfold((state, endpoint, query), async |(state, endpoint, mut query)| {
+        let lines = next_lines(&state, &endpoint, query).await?;
+        if let Some(last) = lines.last() {
+            query.after = last.number;
+        }
+        // From now on none is left out; there are never more than the host keeps.
+        query.count_max = usize::MAX;
+        let text = events(&lines);
+        Some((Ok::<_, Infallible>(text), (state, endpoint, query)))
+    });
+    sse::response(Body::from_stream(pages))
+}
+
+/// What there is, or comes within some seconds. `None`: the endpoint was deleted, or the host closes
+/// down.
+async fn next_lines(
+    state: &ApiState,
+    endpoint: &EndpointId,
+    query: LogQuery,
+) -> Option<Vec<Arc<LogLine>>> {
+    let mut added = pin!(state.logs.added());
+    added.as_mut().enable();
+    let lines = state.logs.read(endpoint, query);
+    if !lines.is_empty() {
+        return Some(lines);
+    }
+    tokio::select! {
+        _ = timeout(COMMENT_INTERVAL, added) => {}
+        () = state.jobs.closed() => return None,
+    }
+    state.catalog.deployment(endpoint)?;
+    Some(state.logs.read(endpoint, query))
+}
+
+/// The lines as events; without any, a comment that shows a reader that the host is there.
+fn events(lines: &[Arc<LogLine>]) -> Bytes {
+    let mut text = vec![];
+    for line in lines {
+        text.extend_from_slice(format!("id: {}\ndata: ", line.number).as_bytes());
+        let start = text.len();
+        // Writing into memory does not fail, and the type is JSON.
+        let _ = serde_json::to_writer(&mut text, &dto::LogLine::from(&**line));
+        sse::one_line(text.get_mut(start..).unwrap_or_default());
+        text.extend_from_slice(b"\n\n");
+    }
+    if text.is_empty() {
+        text.extend_from_slice(b":\n\n");
+    }
+    text.into()
+}

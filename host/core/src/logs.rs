@@ -1,0 +1,215 @@
+//! The newest lines that handlers have logged, to look at while they work. In memory alone: what is to be
+//! kept for long is in the host's own log, which has the same lines.
+//!
+//! **Bounds.** [`ENDPOINT_BYTES_MAX`] for each endpoint, of which the oldest lines go first, and
+//! [`ALL_BYTES_MAX`] for all of them: beyond it lines go of the endpoint that has the most. A line costs
+//! its text and about a hundred bytes.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use crate::id::{EndpointId, JobId};
+use crate::runtime::LogLevel;
+use crate::time::Timestamp;
+
+/// Bytes of an endpoint's lines.
+pub const ENDPOINT_BYTES_MAX: usize = 512 << 10;
+
+/// Bytes of all lines.
+pub const ALL_BYTES_MAX: usize = 32 << 20;
+
+/// What a line costs beside its text.
+const LINE_BYTES: usize = 100;
+
+/// A line that a handler has logged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// Counts the lines of all endpoints since the host started; the first is 1.
+    pub number: u64,
+    /// When it came.
+    pub at: Timestamp,
+    /// The job.
+    pub job: JobId,
+    /// How much it matters.
+    pub level: LogLevel,
+    /// What the handler said, without control characters.
+    pub text: Box<str>,
+}
+
+impl LogLine {
+    fn bytes(&self) -> usize {
+        self.text.len() + LINE_BYTES
+    }
+}
+
+/// Which lines of an endpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogQuery {
+    /// Only those after this number.
+    pub after: u64,
+    /// Only those of this job.
+    pub job: Option<JobId>,
+    /// The newest so many.
+    pub count_max: usize,
+}
+
+/// The newest lines of all endpoints.
+#[derive(Debug, Default)]
+pub struct Logs {
+    state: Mutex<State>,
+    added: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    last_number: u64,
+    bytes: usize,
+    endpoints: HashMap<EndpointId, Lines>,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    bytes: usize,
+    lines: VecDeque<Arc<LogLine>>,
+}
+
+impl Lines {
+    fn drop_oldest(&mut self) -> usize {
+        let bytes = self.lines.pop_front().map_or(0, |line| line.bytes());
+        self.bytes -= bytes;
+        bytes
+    }
+}
+
+impl Logs {
+    /// Keeps a line. Never waits.
+    pub fn add(
+        &self,
+        endpoint: &EndpointId,
+        at: Timestamp,
+        job: JobId,
+        level: LogLevel,
+        text: &str,
+    ) {
+        let mut state = self.state.lock();
+        state.last_number += 1;
+        let line = LogLine { number: state.last_number, at, job, level, text: text.into() };
+        let bytes = line.bytes();
+        if !state.endpoints.contains_key(endpoint) {
+            state.endpoints.insert(endpoint.clone(), Lines::default());
+        }
+        let Some(lines) = state.endpoints.get_mut(endpoint) else { return };
+        lines.bytes += bytes;
+        lines.lines.push_back(Arc::new(line));
+        let mut freed = 0;
+        while lines.bytes > ENDPOINT_BYTES_MAX {
+            freed += lines.drop_oldest();
+        }
+        state.bytes = state.bytes + bytes - freed;
+        while state.bytes > ALL_BYTES_MAX {
+            let Some(most) = state.endpoints.values_mut().max_by_key(|lines| lines.bytes) else {
+                break;
+            };
+            let freed = most.drop_oldest();
+            state.bytes -= freed;
+        }
+        drop(state);
+        self.added.notify_waiters();
+    }
+
+    /// The lines that a query is for, the oldest first.
+    pub fn read(&self, endpoint: &EndpointId, query: LogQuery) -> Vec<Arc<LogLine>> {
+        let state = self.state.lock();
+        let Some(Lines { lines, .. }) = state.endpoints.get(endpoint) else { return vec![] };
+        let newest = lines.iter().rev().take_while(|line| line.number > query.after);
+        let of_job = newest.filter(|line| query.job.is_none_or(|job| line.job == job));
+        let mut found: Vec<_> = of_job.take(query.count_max).cloned().collect();
+        found.reverse();
+        found
+    }
+
+    /// The next line of any endpoint that comes after this call.
+    pub fn added(&self) -> Notified<'_> {
+        self.added.notified()
+    }
+
+    /// Forgets the lines of an endpoint that is deleted.
+    pub fn forget(&self, endpoint: &EndpointId) {
+        let mut state = self.state.lock();
+        if let Some(lines) = state.endpoints.remove(endpoint) {
+            state.bytes -= lines.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{NodeId, Submission};
+
+    fn endpoint(name: &str) -> EndpointId {
+        EndpointId::new(name).unwrap()
+    }
+
+    fn job() -> JobId {
+        JobId::generate(Submission::Async, NodeId(1))
+    }
+
+    fn add(logs: &Logs, name: &str, job: JobId, text: &str) {
+        logs.add(&endpoint(name), Timestamp::from_millis(0), job, LogLevel::Info, text);
+    }
+
+    fn texts(logs: &Logs, name: &str, query: LogQuery) -> Vec<String> {
+        logs.read(&endpoint(name), query).iter().map(|line| line.text.to_string()).collect()
+    }
+
+    const ALL: LogQuery = LogQuery { after: 0, job: None, count_max: usize::MAX };
+
+    #[test]
+    fn lines_are_found_by_endpoint_job_and_number() {
+        let (logs, mine, other) = (Logs::default(), job(), job());
+        for (name, job, text) in
+            [("a", mine, "1"), ("b", mine, "2"), ("a", other, "3"), ("a", mine, "4")]
+        {
+            add(&logs, name, job, text);
+        }
+        assert_eq!(texts(&logs, "a", ALL), ["1", "3", "4"]);
+        assert_eq!(texts(&logs, "a", LogQuery { job: Some(mine), ..ALL }), ["1", "4"]);
+        assert_eq!(texts(&logs, "a", LogQuery { after: 1, ..ALL }), ["3", "4"]);
+        assert_eq!(texts(&logs, "a", LogQuery { count_max: 1, ..ALL }), ["4"], "the newest");
+        assert_eq!(texts(&logs, "c", ALL), [""; 0]);
+        logs.forget(&endpoint("a"));
+        assert_eq!((texts(&logs, "a", ALL).len(), texts(&logs, "b", ALL).len()), (0, 1));
+    }
+
+    #[test]
+    fn an_endpoint_keeps_its_newest_lines_and_nobody_elses_go_for_them() {
+        let (logs, job) = (Logs::default(), job());
+        add(&logs, "quiet", job, "here");
+        let text = "x".repeat(1_000);
+        for _ in 0..1_000 {
+            add(&logs, "loud", job, &text);
+        }
+        assert_eq!(texts(&logs, "loud", ALL).len(), ENDPOINT_BYTES_MAX / 1_100);
+        assert_eq!(texts(&logs, "quiet", ALL), ["here"]);
+    }
+
+    #[test]
+    fn all_lines_together_have_a_bound_that_the_largest_pay() {
+        let (logs, job) = (Logs::default(), job());
+        add(&logs, "quiet", job, "here");
+        let text = "x".repeat(100_000);
+        for number in 0..500 {
+            add(&logs, &format!("loud{number}"), job, &text);
+        }
+        let state = logs.state.lock();
+        assert!(state.bytes <= ALL_BYTES_MAX, "{}", state.bytes);
+        assert_eq!(state.bytes, state.endpoints.values().map(|lines| lines.bytes).sum::<usize>());
+        drop(state);
+        assert_eq!(texts(&logs, "quiet", ALL), ["here"]);
+    }
+}

@@ -1,0 +1,55 @@
+//! What handlers log, while it is asked for.
+
+use gristmill_tests::{PATIENCE, guests, shared_host};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+fn lines(document: &Value) -> Vec<&str> {
+    document.as_array().unwrap().iter().map(|line| line["line"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn lines_are_read_and_followed() {
+    let host = shared_host();
+    let [loud, other] = ["logs-loud", "logs-other"];
+    for name in [loud, other] {
+        host.deploy(&guests::playground(), name, json!({ "workersMax": 1 })).await;
+    }
+    let say = async |endpoint: &str, text: &str| {
+        let document = host.client.finish(endpoint, json!({ "op": "log", "message": text })).await;
+        document["id"].as_str().unwrap().to_owned()
+    };
+    let first = say(loud, "one").await;
+    say(other, "elsewhere").await;
+    let second = say(loud, "two\u{1b}[2J").await;
+    let path = format!("/v1/endpoints/{loud}/logs");
+    let all = host.client.get(&path).await.ok();
+    assert_eq!(lines(&all), ["one", "two[2J"], "{all}");
+    assert_eq!((&all[1]["jobId"], &all[1]["level"]), (&json!(second), &json!("info")), "{all}");
+    let of_first = host.client.get(&format!("{path}?job={first}")).await.ok();
+    assert_eq!(lines(&of_first), ["one"]);
+    assert_eq!(lines(&host.client.get(&format!("{path}?tail=1")).await.ok()), ["two[2J"]);
+
+    // The newest line there is, then those that come.
+    let request = host.client.request(Method::GET, &format!("{path}?tail=1"));
+    let mut events = request.header("accept", "text/event-stream").send().await.unwrap();
+    let mut seen = String::new();
+    say(loud, "three").await;
+    while !seen.contains("three") {
+        let part = timeout(PATIENCE, events.chunk()).await.expect("lines come").unwrap();
+        seen += &String::from_utf8_lossy(&part.expect("the stream goes on"));
+    }
+    assert!(seen.contains("two[2J") && !seen.contains("\"one\"") && !seen.contains("elsewhere"));
+    // Whoever comes back goes on after what he has seen.
+    let id = format!("id: {}\n", all[1]["number"]);
+    assert!(seen.contains(&id), "{seen}");
+    let request = host.client.request(Method::GET, &path);
+    let request = request.header("last-event-id", all[1]["number"].to_string());
+    assert_eq!(lines(&host.client.send(request).await.ok()), ["three"]);
+
+    for query in ["tail=10001", "tail=-1", "job=no%20id"] {
+        host.client.get(&format!("{path}?{query}")).await.refused(400);
+    }
+    host.client.get("/v1/endpoints/logs-none/logs").await.refused(404);
+}
