@@ -29,5 +29,6 @@ pub mod store;
 pub mod stream;
 pub mod template;
 pub mod time;
+pub mod usage;
 pub mod webhook;
 pub mod workers;

@@ -80,6 +80,8 @@ pub struct ClaimedJob {
     pub lease: Lease,
     /// The worker that it was claimed for.
     pub worker: WorkerId,
+    /// Who submitted it.
+    pub owner: OwnerId,
     /// Which attempt this is; the first is 1.
     pub attempt: u32,
     /// The handler's input.

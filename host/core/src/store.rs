@@ -10,6 +10,7 @@ use crate::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
 };
 use crate::time::Timestamp;
+use crate::usage::{Bill, Metered};
 
 /// Keeps jobs. An embedded engine and a shared database can both implement it.
 ///
@@ -64,13 +65,22 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// Replaces the progress value of a running job. Not durable: a crash runs the job again.
     async fn set_progress(&self, lease: Lease, value: Json) -> Result<Fenced, StoreError>;
 
-    /// Ends an attempt with its result.
+    /// Ends an attempt with its result, which is not billed: for whoever has run no handler.
     async fn finish(&self, lease: Lease, outcome: Outcome) -> Result<Fenced, StoreError>;
 
-    /// Like [`finish`](Self::finish), but does not wait for the disk, only while the store's
-    /// buffer is full. For whoever tells nobody of the result: it becomes visible, and is
-    /// signalled, once it is on disk.
-    async fn finish_soon(&self, lease: Lease, outcome: Outcome) -> Result<Fenced, StoreError>;
+    /// Ends an attempt with its result and bills what it used: both are on disk together, or
+    /// neither is. Does not wait for the disk, only while the store's buffer is full; the result
+    /// becomes visible, and is signalled, once it is on disk.
+    async fn finish_soon(
+        &self,
+        lease: Lease,
+        outcome: Outcome,
+        metered: Metered,
+    ) -> Result<Fenced, StoreError>;
+
+    /// Bills an attempt that left no result, and was the last of its job. To be called once for it.
+    /// Does not wait for the disk, only while the store's buffer is full.
+    async fn bill(&self, bill: Bill) -> Result<(), StoreError>;
 
     /// Waits until all that was decided before is on disk.
     async fn flush(&self) -> Result<(), StoreError>;
@@ -142,7 +152,7 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// Counts what can be claimed, on disk or not.
     async fn demand(&self, endpoint: &EndpointId) -> Result<Demand, StoreError>;
 
-    /// Forgets all that belongs to an endpoint: its jobs and its counts.
+    /// Forgets all that belongs to an endpoint, its jobs and its counts, but for what was billed.
     async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError>;
 
     /// What the store has done since it was opened.

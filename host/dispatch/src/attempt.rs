@@ -1,6 +1,7 @@
-//! One attempt at one job: run it, listen for its cancellation, store its result.
+//! One attempt at one job: run it, listen for its cancellation, store its result and its bill.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, SinkClosed,
 };
 use gristmill_core::store::{Fenced, StoreError};
+use gristmill_core::usage::{Bill, Metered};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +27,10 @@ use crate::shared::Shared;
 pub(crate) async fn run(shared: &Arc<Shared>, deployment: Arc<Deployment>, job: ClaimedJob) {
     let lease = job.lease;
     let endpoint = deployment.endpoint.id.clone();
-    let remaining_ms = job.ttl_at.millis_since(shared.store.now());
+    let template = deployment.endpoint.template.clone();
+    let bytes_in = job.input.len() as u64;
+    let began = shared.store.now();
+    let remaining_ms = job.ttl_at.millis_since(began);
     let is_ttl_first = remaining_ms < job.execution_timeout_ms;
     let timeout_ms = job.execution_timeout_ms.min(remaining_ms);
     let stop = CancellationToken::new();
@@ -35,6 +40,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, deployment: Arc<Deployment>, job: 
         endpoint: endpoint.clone(),
         progress: Mutex::new(None),
         has_progress: Notify::new(),
+        chunk_bytes: AtomicU64::new(0),
     });
     let attempt = Attempt {
         job: lease.job,
@@ -49,21 +55,52 @@ pub(crate) async fn run(shared: &Arc<Shared>, deployment: Arc<Deployment>, job: 
     let performing = shared.runtime.perform(attempt, sink.clone());
     let report = attend(shared, lease, &sink, &stop, performing).await;
     log_end(&endpoint, job.attempt, lease, &report);
-    match report.end {
-        AttemptEnd::Returned(output) => {
-            store_result(shared, lease, Outcome::Completed(output)).await
-        }
-        AttemptEnd::Failed(error) => {
-            store_result(shared, lease, Outcome::Failed(cut(error))).await;
-        }
+    let ending = match report.end {
+        AttemptEnd::Returned(output) => Ending::Result(Outcome::Completed(output)),
+        AttemptEnd::Failed(error) => Ending::Result(Outcome::Failed(cut(error))),
         // The ttl deletes the job; there is no result to store.
-        AttemptEnd::DeadlineReached if is_ttl_first => {}
-        AttemptEnd::DeadlineReached => store_result(shared, lease, Outcome::TimedOut).await,
-        // Drained: the job waits again. Cancelled or deleted: the lease is stale, nothing happens.
-        AttemptEnd::Stopped => match shared.store.release(lease).await {
-            Ok(Fenced::Applied | Fenced::Stale) | Err(StoreError::Closed) => {}
-            Err(error) => warn!(job.id = %lease.job, %error, "job cannot be released: {error}"),
-        },
+        AttemptEnd::DeadlineReached if is_ttl_first => Ending::Unwanted,
+        AttemptEnd::DeadlineReached => Ending::Result(Outcome::TimedOut),
+        AttemptEnd::Stopped => release(shared, lease).await,
+    };
+    let output_bytes = match &ending {
+        Ending::Result(Outcome::Completed(output)) => output.len() as u64,
+        Ending::Result(Outcome::Failed(_) | Outcome::TimedOut) | Ending::Unwanted => 0,
+        Ending::WaitsAgain => return,
+    };
+    let bytes_out = sink.chunk_bytes.load(Ordering::Relaxed) + output_bytes;
+    let metered = Metered::new(template, &report.usage, bytes_in, bytes_out);
+    let unwanted = match ending {
+        Ending::Result(outcome) => store_result(shared, lease, outcome, metered).await,
+        Ending::Unwanted => Some(metered),
+        Ending::WaitsAgain => None,
+    };
+    if let Some(metered) = unwanted {
+        let wall_ms = shared.store.now().millis_since(began);
+        bill(shared, Bill { endpoint, owner: job.owner, wall_ms, metered }).await;
+    }
+}
+
+/// What becomes of an attempt's end.
+enum Ending {
+    /// It is the job's.
+    Result(Outcome),
+    /// The job was cancelled or deleted meanwhile.
+    Unwanted,
+    /// The job runs again.
+    WaitsAgain,
+}
+
+/// Hands back the job of an attempt that was stopped.
+async fn release(shared: &Shared, lease: Lease) -> Ending {
+    match shared.store.release(lease).await {
+        // Drained: the job waits again.
+        Ok(Fenced::Applied) | Err(StoreError::Closed) => Ending::WaitsAgain,
+        Ok(Fenced::Stale) => Ending::Unwanted,
+        Err(error) => {
+            warn!(job.id = %lease.job, %error, "job cannot be released: {error}");
+            Ending::WaitsAgain
+        }
     }
 }
 
@@ -100,16 +137,31 @@ async fn attend(
     }
 }
 
-/// Stores the result without waiting for the disk.
-async fn store_result(shared: &Shared, lease: Lease, outcome: Outcome) {
-    match shared.store.finish_soon(lease, outcome).await {
-        Ok(Fenced::Applied) => {}
+/// Stores the result, with its bill, without waiting for the disk. The bill comes back when nobody
+/// wanted the result any more.
+async fn store_result(
+    shared: &Shared,
+    lease: Lease,
+    outcome: Outcome,
+    metered: Metered,
+) -> Option<Metered> {
+    match shared.store.finish_soon(lease, outcome, metered.clone()).await {
+        Ok(Fenced::Applied) => None,
         Ok(Fenced::Stale) => {
             debug!(job.id = %lease.job, "late result of job `{}` was dropped", lease.job);
+            Some(metered)
         }
         Err(error) => {
             warn!(job.id = %lease.job, %error, "result of job `{}` is lost: {error}", lease.job);
+            None
         }
+    }
+}
+
+async fn bill(shared: &Shared, bill: Bill) {
+    match shared.store.bill(bill).await {
+        Ok(()) | Err(StoreError::Closed) => {}
+        Err(error) => warn!(%error, "an attempt without a result is not billed: {error}"),
     }
 }
 
@@ -150,6 +202,8 @@ struct Sink {
     /// The newest value that is not stored yet; a newer one replaces it.
     progress: Mutex<Option<Json>>,
     has_progress: Notify,
+    /// Bytes of the chunks that the store took.
+    chunk_bytes: AtomicU64,
 }
 
 impl Sink {
@@ -163,8 +217,12 @@ impl Sink {
 #[async_trait]
 impl AttemptSink for Sink {
     async fn emit(&self, chunks: Vec<Chunk>) -> Result<(), SinkClosed> {
+        let bytes: usize = chunks.iter().map(Chunk::len).sum();
         match self.shared.store.append_chunks(self.lease, chunks).await {
-            Ok(Fenced::Applied) => Ok(()),
+            Ok(Fenced::Applied) => {
+                self.chunk_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                Ok(())
+            }
             Ok(Fenced::Stale) | Err(_) => Err(SinkClosed),
         }
     }

@@ -6,6 +6,7 @@ use gristmill_core::delivery::{Delivery, DeliveryId};
 use gristmill_core::id::JobId;
 use gristmill_core::payload::Json;
 use gristmill_core::record::ChunkPage;
+use gristmill_core::usage::{Bill, UsageQuery, UsageRow};
 use tokio::sync::oneshot;
 
 use crate::chunks::Query;
@@ -22,6 +23,8 @@ pub(crate) enum Write {
     Barrier(Ack),
     /// A delivery after an attempt.
     Delivery(Box<Delivery>, usize, Ack),
+    /// An attempt that left no result, with the bytes that this occupies.
+    Bill(Box<Bill>, usize),
     /// Remove the row of an endpoint whose jobs are all removed.
     Forget(EndpointKey, Ack),
     /// Makes the next transaction fail.
@@ -59,6 +62,10 @@ pub(crate) enum Ask {
     Catalog { answer: oneshot::Sender<Vec<String>> },
     /// Changes of the catalog, as one. They are on stable storage when it resolves.
     WriteCatalog(Vec<CatalogRow>, Ack),
+    /// What was used.
+    Usage { query: UsageQuery, answer: oneshot::Sender<Vec<UsageRow>> },
+    /// Take over what was used: an hour is over.
+    StoreUsage,
     /// The files of a backup.
     Backup { with_secrets_key: bool, answer: oneshot::Sender<Result<Vec<BackupFile>, BackupError>> },
     /// How many rows were written since the file was opened.

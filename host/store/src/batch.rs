@@ -10,8 +10,10 @@ use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::record::JobCounts;
+use gristmill_core::time::Timestamp;
+use gristmill_core::usage::{Bill, UsageSum};
 
-use crate::asks::Write;
+use crate::asks::{Ask, Write};
 use crate::backlog::Urgency;
 use crate::chunks::{ChunkCache, Page, paginate};
 use crate::compose::{Call, NewDelivery};
@@ -19,6 +21,7 @@ use crate::entry::{Ack, EndpointKey, Job, Lifetime, NewRow, Row, Stored};
 use crate::index::{Endpoint, Index};
 use crate::journal::Journal;
 use crate::journal::image::JobPlaces;
+use crate::meters::{MeterKey, UsageWrite};
 use crate::payloads::PayloadCache;
 use crate::row::Fixed;
 use crate::slab::JobKey;
@@ -32,6 +35,8 @@ pub(crate) struct Batch {
     pub(crate) jobs: Vec<JobWrite>,
     /// The endpoints' counts that have changed, as they will be.
     pub(crate) totals: BTreeMap<EndpointKey, Lifetime>,
+    /// Rows of usage that have changed, as they will be.
+    pub(crate) usage: Vec<UsageWrite>,
     /// Deliveries after an attempt.
     pub(crate) deliveries: Vec<(EndpointKey, Delivery)>,
     /// Deliveries that go.
@@ -86,6 +91,8 @@ pub(crate) enum RowWrite {
 pub(crate) struct Published {
     pub(crate) changed: Vec<JobId>,
     pub(crate) has_deliveries: bool,
+    /// The database has something to do.
+    pub(crate) has_ask: bool,
     pub(crate) acks: Vec<Ack>,
 }
 
@@ -111,6 +118,7 @@ impl Batch {
             |job: &JobWrite| matches!(job.kind, RowWrite::NeverWas) && job.idempotency.is_none();
         self.jobs.iter().all(leaves_nothing)
             && self.totals.is_empty()
+            && self.usage.is_empty()
             && self.endpoints.is_empty()
             && self.deliveries.is_empty()
             && self.dropped_deliveries.is_empty()
@@ -121,15 +129,17 @@ impl Batch {
 
 impl Index {
     /// Takes what is due, up to the bounds, or of all that there is. Cost: some 100 ns for each job.
-    pub(crate) fn take_batch(&mut self, max: BatchMax, takes_all: bool) -> Batch {
+    /// What it bills counts in the hour of `time`.
+    pub(crate) fn take_batch(&mut self, max: BatchMax, takes_all: bool, time: Timestamp) -> Batch {
         let now = Instant::now();
+        let mut used = BTreeMap::new();
         let dropped_deliveries = std::mem::take(&mut self.dropped_deliveries);
         let forgotten_repeats = self.forgotten_repeats.take();
         let mut batch = Batch { dropped_deliveries, forgotten_repeats, ..Batch::default() };
         while batch.jobs.len() < max.jobs && batch.reserved < max.bytes {
             let Some(write) = self.backlog.pop(takes_all, now) else { break };
             match write {
-                Write::Job(key) => self.take_job(key, &mut batch),
+                Write::Job(key) => self.take_job(key, &mut batch, &mut used),
                 Write::Barrier(ack) => batch.acks.push(ack),
                 Write::Delivery(delivery, reserved, ack) => {
                     batch.operations += 1;
@@ -137,6 +147,14 @@ impl Index {
                     batch.deliveries.extend(endpoint.map(|endpoint| (endpoint, *delivery)));
                     batch.reserved += reserved;
                     batch.acks.push(ack);
+                }
+                Write::Bill(bill, reserved) => {
+                    batch.operations += 1;
+                    batch.reserved += reserved;
+                    let Bill { endpoint, owner, wall_ms, metered } = *bill;
+                    let sum = metered.over(wall_ms);
+                    let key = MeterKey { endpoint, template: metered.template, owner };
+                    used.entry(key).or_default().add(&sum);
                 }
                 Write::Forget(endpoint, ack) => {
                     batch.operations += 1;
@@ -164,10 +182,16 @@ impl Index {
                 sum.add(Lifetime { completed, failed, retried });
             }
         }
+        batch.usage = self.meters.with(used, time);
         batch
     }
 
-    fn take_job(&mut self, key: JobKey, batch: &mut Batch) {
+    fn take_job(
+        &mut self,
+        key: JobKey,
+        batch: &mut Batch,
+        used: &mut BTreeMap<MeterKey, UsageSum>,
+    ) {
         let Some(job) = self.jobs.get_mut(key) else { return };
         let Some(pending) = &mut job.pending else { return };
         if pending.queued.take().is_none() {
@@ -205,6 +229,13 @@ impl Index {
                 input: job.homes.input,
             })
         });
+        if let Some(name) = name {
+            for (template, sum) in change.bills.into_iter() {
+                let owner = self.owners.name(job.owner).clone();
+                let key = MeterKey { endpoint: name.clone(), template, owner };
+                used.entry(key).or_default().add(&sum);
+            }
+        }
         let write = JobWrite {
             key,
             fixed: fixed(job),
@@ -256,6 +287,10 @@ impl Index {
         }
         for (_, delivery) in batch.deliveries {
             self.dropped_deliveries.extend(self.outbox.replace(delivery));
+        }
+        if self.meters.publish(batch.usage) {
+            self.asks.push(Ask::StoreUsage);
+            published.has_ask = true;
         }
         for key in batch.forgotten {
             self.endpoints.remove(&key);

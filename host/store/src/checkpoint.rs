@@ -29,7 +29,7 @@ use crate::journal::{Segment, damaged};
 use crate::payloads::Kind;
 use crate::row::integer;
 use crate::slab::JobKey;
-use crate::{chunks, delivery, payloads, repeat_rows, row};
+use crate::{chunks, delivery, payloads, repeat_rows, row, usage_rows};
 
 /// Jobs that one transaction takes over.
 const SLICE: usize = 256;
@@ -73,6 +73,9 @@ pub(crate) fn write_rest(
         let sql = "UPDATE endpoint SET completed = ?2, failed = ?3, retried = ?4 WHERE seq = ?1";
         let counts = (key, integer(*completed), integer(*failed), integer(*retried));
         db.prepare_cached(sql)?.execute(counts)?;
+    }
+    for row in &image.usage {
+        usage_rows::put(db, row)?;
     }
     for (job, places) in image.jobs.iter().zip(places) {
         if let Some(repeat) = &job.repeat {

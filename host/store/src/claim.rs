@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use gristmill_core::id::{EndpointId, WorkerId};
+use gristmill_core::id::{EndpointId, OwnerId, WorkerId};
 use gristmill_core::job::JobEvent;
 use gristmill_core::record::{ClaimedJob, Lease};
 use gristmill_core::time::Timestamp;
@@ -22,6 +22,7 @@ pub(crate) struct Claimed {
     pub(crate) seq: u64,
     pub(crate) lease: Lease,
     worker: WorkerId,
+    owner: OwnerId,
     execution_timeout_ms: u64,
     ttl_at: Timestamp,
     pub(crate) input: Option<Payload>,
@@ -34,6 +35,7 @@ impl Claimed {
         ClaimedJob {
             lease: self.lease,
             worker: self.worker,
+            owner: self.owner,
             attempt: self.lease.claim.0,
             input: input.body,
             s3_config: input.s3_config.map(Arc::unwrap_or_clone),
@@ -89,6 +91,7 @@ impl Index {
             seq: job.seq,
             lease: Lease { job: job.id, claim },
             worker: worker.clone(),
+            owner: self.owners.name(job.owner).clone(),
             execution_timeout_ms: job.execution_timeout_ms.get(),
             ttl_at: job.row.ttl_at,
             input: job.pending.as_ref().and_then(|pending| pending.input.clone()),

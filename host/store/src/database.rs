@@ -143,10 +143,10 @@ impl Database {
     }
 
     fn answer_all(&mut self, asks: Vec<Ask>) -> Result<(), Failure> {
-        asks.into_iter().try_for_each(|ask| Ok(self.answer(ask)?))
+        asks.into_iter().try_for_each(|ask| self.answer(ask))
     }
 
-    fn answer(&self, ask: Ask) -> rusqlite::Result<()> {
+    fn answer(&self, ask: Ask) -> Result<(), Failure> {
         let db = self.db.connection();
         // Whoever went away does not want to know.
         match ask {
@@ -168,6 +168,10 @@ impl Database {
                 self.db.write_catalog(&rows)?;
                 let _ = ack.send(());
             }
+            Ask::Usage { query, answer } => {
+                let _ = answer.send(self.usage(&query)?);
+            }
+            Ask::StoreUsage => self.store_usage()?,
             Ask::Backup { with_secrets_key, answer } => {
                 let _ = answer.send(self.backup(with_secrets_key)?);
             }

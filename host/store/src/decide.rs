@@ -5,6 +5,7 @@ use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, Lease, Outcome, TIMED_OUT_ERROR};
 use gristmill_core::time::Timestamp;
+use gristmill_core::usage::Metered;
 
 use crate::backlog::{Backlog, Urgency};
 use crate::entry::{Ack, Change, Job, Lifetime, Pending};
@@ -89,12 +90,13 @@ impl Index {
         (is_current && job.purge_at() > now).then_some((key, job))
     }
 
-    /// Ends an attempt with its result. Answers with the number of the job's rows, or `None` when
+    /// Ends an attempt with its result, and bills what it used. Answers with the number of the job's rows, or `None` when
     /// the lease is not the current one.
     pub(crate) fn finish(
         &mut self,
         lease: Lease,
         outcome: Outcome,
+        metered: Option<Metered>,
         reserved: usize,
         now: Timestamp,
     ) -> Option<u64> {
@@ -104,6 +106,11 @@ impl Index {
         let job = self.jobs.get_mut(key)?;
         let change = &mut job.pending.as_mut()?.change;
         change.reserved += reserved;
+        if let Some(metered) = metered {
+            let started_at = job.row.attempt.as_ref().and_then(|attempt| attempt.started_at);
+            let sum = metered.over(now.millis_since(started_at.unwrap_or(now)));
+            change.bills.add(metered.template, &sum);
+        }
         match outcome {
             Outcome::Completed(output) => change.output = Some(output),
             Outcome::Failed(error) => job.row.attempt_mut().error = Some(error),

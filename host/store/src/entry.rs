@@ -15,6 +15,8 @@ use tokio::sync::oneshot;
 use crate::backlog::Urgency;
 use crate::journal::image::JobPlaces;
 use crate::journal::segment::Place;
+use crate::meters::Bills;
+use crate::owners::OwnerKey;
 use crate::payloads::{Kind, Payload};
 
 /// The number of an endpoint in the database.
@@ -32,6 +34,8 @@ pub(crate) struct Job {
     /// The number of its rows; also the order of submission.
     pub(crate) seq: u64,
     pub(crate) endpoint: EndpointKey,
+    /// Who submitted it.
+    pub(crate) owner: OwnerKey,
     pub(crate) low_priority: bool,
     /// Whom to tell when it ends.
     pub(crate) webhook: Option<Arc<str>>,
@@ -191,6 +195,8 @@ pub(crate) struct Change {
     pub(crate) chunks_first: u64,
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) counts: Lifetime,
+    /// What its attempts used that have ended with this change.
+    pub(crate) bills: Bills,
     /// The job has ended with this change, and has a webhook.
     pub(crate) sends_webhook: bool,
     /// How many decisions this change is made of.

@@ -10,6 +10,7 @@ use crate::entry::{Attempt, Job, Row};
 use crate::journal::frame::{self, Extent, HEAD_BYTES};
 use crate::journal::image::{BatchImage, JobPlaces, StateImage};
 use crate::journal::segment::{HEADER_BYTES, Header, Place, SegmentId};
+use crate::owners::Owners;
 use crate::payloads::InputBytes;
 use crate::row::integer;
 use crate::{chunks, row, schema};
@@ -176,7 +177,7 @@ fn tables() -> rusqlite::Result<Connection> {
 }
 
 fn first_job(db: &Connection) -> rusqlite::Result<Job> {
-    db.query_row(row::SELECT_JOBS, (), row::read)
+    db.query_row(row::SELECT_JOBS, (), |row| row::read(row, &mut Owners::default()))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]

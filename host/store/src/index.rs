@@ -27,8 +27,10 @@ use crate::entry::{Ack, Change, EndpointKey, Homes, Job, Millis, NewRow, Pending
 use crate::expiry::Expiry;
 use crate::ids::Ids;
 use crate::journal::segment::Place;
+use crate::meters::Meters;
 use crate::order::Order;
 use crate::outbox::Outbox;
+use crate::owners::Owners;
 use crate::payloads::Payload;
 use crate::ready::Ready;
 use crate::repeats::{First, Repeats};
@@ -74,6 +76,9 @@ pub(crate) struct Index {
     pub(crate) sweeps: VecDeque<Sweep>,
     /// Endpoints that are being deleted.
     pub(crate) leaving: Vec<EndpointKey>,
+    pub(crate) owners: Owners,
+    /// What was used, as it is on disk.
+    pub(crate) meters: Meters,
     /// Webhooks on their way, as they are on disk.
     pub(crate) outbox: Outbox<EndpointKey>,
     /// Deliveries that the next batch removes. Nobody waits for that.
@@ -154,6 +159,8 @@ impl Index {
             is_commit_awaited: false,
             sweeps: VecDeque::new(),
             leaving: Vec::new(),
+            owners: Owners::default(),
+            meters: Meters::default(),
             outbox: Outbox::default(),
             dropped_deliveries: Vec::new(),
             repeats: Repeats::default(),
@@ -231,6 +238,7 @@ impl Index {
             return Err(StoreError::QueueFull { limit });
         }
         let may_linger = job.may_linger;
+        let owner = self.owners.key(&job.owner);
         self.last_seq += 1;
         self.last_place += 1;
         if let Some(Idempotency { key, content }) = job.idempotency {
@@ -259,6 +267,7 @@ impl Index {
             id: job.id,
             seq: self.last_seq,
             endpoint,
+            owner,
             low_priority,
             webhook,
             stored: Stored::default(),

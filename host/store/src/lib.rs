@@ -22,14 +22,16 @@
 //!   [`Settings::journal_bytes`].
 //! * A [`backup`] takes the journal's files as they are, and the database's file, which stays as it
 //!   is while it is read ([`frozen`]).
+//! * What an attempt used is in the frame of its result, as sums of the hour ([`meters`]); the
+//!   database has them when somebody asks, or when the hour is over ([`usage_rows`]).
 //! * When the store is opened, a scan of the tables fills the memory, the rest of the journal is
 //!   played over it, and what the end of the last process has left behind is repaired
 //!   ([`recover`]).
 //!
 //! **Invariants.** The tables, and over them the journal from the last settled segment on, are the
 //! truth. `schema.rs`, `db.rs`, `row.rs`, `payloads.rs`, `chunks.rs`, `delivery.rs`,
-//! `repeat_rows.rs`, `catalog.rs`, `checkpoint.rs` and `recover.rs` are the only files that speak
-//! SQL. A job's state changes in `decide.rs` only. Nothing here starts a tokio task, but to read a
+//! `repeat_rows.rs`, `usage_rows.rs`, `catalog.rs`, `checkpoint.rs` and `recover.rs` are the only
+//! files that speak SQL. A job's state changes in `decide.rs` only. Nothing here starts a tokio task, but to read a
 //! large payload. After a failed commit nothing in memory is believed any more.
 
 mod asks;
@@ -57,8 +59,10 @@ mod ids;
 mod index;
 mod journal;
 mod memory;
+mod meters;
 mod order;
 mod outbox;
+mod owners;
 mod payloads;
 mod ready;
 mod recover;
@@ -76,6 +80,7 @@ mod slab;
 mod store;
 mod sweep;
 mod sync;
+mod usage_rows;
 mod writer;
 
 pub use error::{OpenError, Recovery};

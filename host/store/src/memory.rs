@@ -12,7 +12,7 @@ use gristmill_core::delivery::{
     AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries,
 };
 use gristmill_core::document::webhook_body;
-use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, WorkerId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, Effect, JobEvent, JobState, JobStatus};
 use gristmill_core::limits::{CRASHES_MAX, QUEUE_JOBS_MAX};
@@ -28,6 +28,9 @@ use gristmill_core::store::{
 };
 use gristmill_core::stream::OutputList;
 use gristmill_core::time::{Clock, Timestamp};
+use gristmill_core::usage::{
+    Bill, Hour, Metered, UsageKey, UsageQuery, UsageRow, UsageStore, UsageSum,
+};
 use parking_lot::Mutex;
 
 use crate::outbox::Outbox;
@@ -61,6 +64,7 @@ struct State {
     outbox: Outbox<EndpointId>,
     /// What pending deliveries send.
     bodies: BTreeMap<DeliveryId, Json>,
+    usage: BTreeMap<UsageKey, UsageSum>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -210,6 +214,18 @@ impl State {
         true
     }
 
+    fn bill(
+        &mut self,
+        endpoint: EndpointId,
+        template: TemplateId,
+        owner: OwnerId,
+        used: &UsageSum,
+        now: Timestamp,
+    ) {
+        let key = UsageKey { hour: Hour::of(now), endpoint, template, owner };
+        self.usage.entry(key).or_default().add(used);
+    }
+
     /// Which time of a job that is due is over.
     fn expiry_of(job: &Job, now: Timestamp) -> JobEvent {
         if job.ttl_at <= now { JobEvent::TtlElapsed } else { JobEvent::RetentionElapsed }
@@ -236,6 +252,7 @@ impl State {
             let claimed = ClaimedJob {
                 lease: Lease { job: id, claim },
                 worker: worker.clone(),
+                owner: job.new.owner.clone(),
                 attempt: claim.0,
                 input: job.new.input.clone(),
                 s3_config: job.new.s3_config.clone(),
@@ -323,6 +340,36 @@ impl MemoryStore {
             self.signals.changed(id);
         }
         Ok(answer)
+    }
+
+    /// Ends an attempt, and bills it if it was metered.
+    fn finish_now(
+        &self,
+        lease: Lease,
+        outcome: Outcome,
+        metered: Option<Metered>,
+    ) -> Result<Fenced, StoreError> {
+        self.change(|state, now, news| {
+            let Some(job) = state.leased(lease, now) else { return Fenced::Stale };
+            let bill = metered.map(|metered| {
+                let wall_ms = now.millis_since(job.started_at.unwrap_or(now));
+                let new = &job.new;
+                let sum = metered.over(wall_ms);
+                (new.endpoint.clone(), metered.template, new.owner.clone(), sum)
+            });
+            let verdict = outcome.verdict();
+            match outcome {
+                Outcome::Completed(output) => job.output = Some(output),
+                Outcome::Failed(error) => job.error = Some(error),
+                Outcome::TimedOut => job.error = Some(TIMED_OUT_ERROR.to_owned()),
+            }
+            let event = JobEvent::Finished { by: lease.claim, verdict };
+            let is_applied = state.apply(lease.job, event, now, news);
+            if let Some((endpoint, template, owner, sum)) = bill.filter(|_| is_applied) {
+                state.bill(endpoint, template, owner, &sum, now);
+            }
+            fenced(is_applied)
+        })
     }
 
     fn read<T>(&self, read: impl FnOnce(&State, Timestamp) -> T) -> Result<T, StoreError> {
@@ -453,21 +500,23 @@ impl JobStore for MemoryStore {
     }
 
     async fn finish(&self, lease: Lease, outcome: Outcome) -> Result<Fenced, StoreError> {
-        self.change(|state, now, news| {
-            let Some(job) = state.leased(lease, now) else { return Fenced::Stale };
-            let verdict = outcome.verdict();
-            match outcome {
-                Outcome::Completed(output) => job.output = Some(output),
-                Outcome::Failed(error) => job.error = Some(error),
-                Outcome::TimedOut => job.error = Some(TIMED_OUT_ERROR.to_owned()),
-            }
-            let event = JobEvent::Finished { by: lease.claim, verdict };
-            fenced(state.apply(lease.job, event, now, news))
-        })
+        self.finish_now(lease, outcome, None)
     }
 
-    async fn finish_soon(&self, lease: Lease, outcome: Outcome) -> Result<Fenced, StoreError> {
-        self.finish(lease, outcome).await
+    async fn finish_soon(
+        &self,
+        lease: Lease,
+        outcome: Outcome,
+        metered: Metered,
+    ) -> Result<Fenced, StoreError> {
+        self.finish_now(lease, outcome, Some(metered))
+    }
+
+    async fn bill(&self, bill: Bill) -> Result<(), StoreError> {
+        self.change(|state, now, _| {
+            let sum = bill.metered.over(bill.wall_ms);
+            state.bill(bill.endpoint, bill.metered.template, bill.owner, &sum, now);
+        })
     }
 
     async fn flush(&self) -> Result<(), StoreError> {
@@ -717,6 +766,18 @@ impl CatalogStore for MemoryStore {
                     }
                 }
             }
+        })
+    }
+}
+
+#[async_trait]
+impl UsageStore for MemoryStore {
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
+        self.read(|state, now| {
+            let first_kept = Hour::of(now).first_kept();
+            let kept = state.usage.iter().filter(|(key, _)| key.hour >= first_kept);
+            let wanted = kept.filter(|(key, _)| query.wants(key)).take(query.rows_max);
+            wanted.map(|(key, sum)| UsageRow { key: key.clone(), sum: *sum }).collect()
         })
     }
 }

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use gristmill_core::id::EndpointId;
+use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::record::JobCounts;
@@ -26,7 +26,7 @@ use crate::journal::image::{BatchImage, JobImage, JobPlaces, StateImage};
 use crate::journal::{self, Journal, Segment};
 use crate::payloads::Kind;
 use crate::sweep::Sweep;
-use crate::{catalog, checkpoint, delivery, payloads, repeat_rows, row};
+use crate::{catalog, checkpoint, delivery, payloads, repeat_rows, row, usage_rows};
 
 /// Reads everything but the payloads: the tables, and over them the journal from where they end.
 /// Answers also with the journal's end. Cost: about a microsecond for each job.
@@ -64,6 +64,7 @@ pub(crate) fn load(
     load_kept(db.connection(), &mut index).map_err(of_tables)?;
     repeat_rows::load(db.connection(), &mut index).map_err(of_tables)?;
     load_deliveries(db.connection(), &mut index).map_err(of_tables)?;
+    index.meters.begin_after(usage_rows::last_run(db.connection()).map_err(of_tables)?);
     for body in catalog::read(db.connection(), &db.seal).map_err(of_tables)? {
         catalog::parse(&body)
             .map_err(|error| damaged(format!("a catalog entry cannot be read: {error}")))?;
@@ -104,6 +105,7 @@ fn replay_job(index: &mut Index, image: &JobImage<'_>, places: JobPlaces) -> Opt
             id,
             seq: image.seq,
             endpoint: EndpointKey(image.endpoint),
+            owner: index.owners.key(&OwnerId::new(fixed.owner).ok()?),
             low_priority: fixed.low_priority,
             webhook: fixed.webhook.map(Into::into),
             stored: before.map(|before| before.stored).unwrap_or_default(),
@@ -164,7 +166,8 @@ fn load_jobs(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     let mut statement = db.prepare(row::SELECT_JOBS)?;
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
-        index.restore(row::read(row)?);
+        let job = row::read(row, &mut index.owners)?;
+        index.restore(job);
     }
     Ok(())
 }

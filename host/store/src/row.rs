@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gristmill_core::id::{JobId, WorkerId};
+use gristmill_core::id::{JobId, OwnerId, WorkerId};
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::time::Timestamp;
 use rusqlite::types::Type;
@@ -10,11 +10,13 @@ use rusqlite::{Connection, Statement, params};
 
 use crate::entry::{Attempt, EndpointKey, Homes, Job, Millis, Row, Stored};
 use crate::journal::image::{FixedImage, JobImage};
+use crate::owners::Owners;
 
 /// The columns of the table `job`, in the order in which [`read`] takes them.
 pub(crate) const SELECT_JOBS: &str = "SELECT seq, id, endpoint, low_priority, \
      execution_timeout_ms, retention_ms, created_at, state, claim, crashes, retries, place, \
-     ttl_at, started_at, finished_at, worker, error, chunk_count, webhook FROM job ORDER BY seq";
+     ttl_at, started_at, finished_at, worker, error, chunk_count, webhook, owner FROM job \
+     ORDER BY seq";
 
 const INSERT: &str = "INSERT OR REPLACE INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
      started_at, finished_at, worker, error, chunk_count, id, endpoint, owner, low_priority, \
@@ -99,7 +101,7 @@ fn bind_changing(statement: &mut Statement<'_>, seq: u64, row: &Row) -> rusqlite
 }
 
 /// Reads a row of [`SELECT_JOBS`].
-pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Job> {
+pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Result<Job> {
     let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
     let time = |column| -> rusqlite::Result<Option<Timestamp>> {
         let millis = row.get::<_, Option<i64>>(column)?;
@@ -120,10 +122,12 @@ pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Job> {
     };
     let has_attempt = attempt.started_at.is_some() || attempt.finished_at.is_some();
     let id = row.get_ref(1)?.as_blob()?;
+    let owner = OwnerId::new(row.get_ref(19)?.as_str()?).map_err(|e| invalid(19, Type::Text, e))?;
     Ok(Job {
         id: JobId::from_bytes(id).map_err(|error| invalid(1, Type::Blob, error))?,
         seq: number(0)?,
         endpoint: EndpointKey(row.get(2)?),
+        owner: owners.key(&owner),
         low_priority: row.get(3)?,
         webhook: row.get::<_, Option<String>>(18)?.map(Into::into),
         homes: Homes::default(),

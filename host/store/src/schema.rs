@@ -8,9 +8,9 @@
 pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
 
 /// Changes with the tables, and with what frames of the journal say. A file with another number is refused.
-pub(crate) const VERSION: i64 = 5;
+pub(crate) const VERSION: i64 = 6;
 
-/// The tables of version 5.
+/// The tables of version 6.
 ///
 /// * `meta`: one row. `is_clean` is 1 only between an orderly close and the next start; `sealed`
 ///   is a word that only the right key of the seal opens; `settled` is the last segment of the
@@ -26,6 +26,8 @@ pub(crate) const VERSION: i64 = 5;
 /// * `chunk`: pages of stream chunks, by job and index of the page's first chunk.
 /// * `repeat`: submissions that are recognised when they come again, by the number of their job,
 ///   which may be gone.
+/// * `usage`: what was used, by hours since the Unix epoch; names instead of numbers, since it
+///   outlives what they name. `run` is explained in `meters.rs`.
 /// * `catalog`: templates, endpoints, components, images and keys, as JSON under the seal.
 /// * `delivery`: webhooks on their way, and the newest that have ended. State codes are in
 ///   `delivery.rs`; `at` is when the next attempt is due, or when it ended.
@@ -67,6 +69,13 @@ CREATE TABLE repeat (
   seq INTEGER PRIMARY KEY, endpoint INTEGER NOT NULL, key BLOB NOT NULL, content BLOB NOT NULL,
   job BLOB NOT NULL, at INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE usage (
+  hour INTEGER NOT NULL, endpoint TEXT NOT NULL, template TEXT NOT NULL, owner TEXT NOT NULL,
+  run INTEGER NOT NULL, jobs INTEGER NOT NULL, wall_ms INTEGER NOT NULL, cpu_us INTEGER NOT NULL,
+  fuel INTEGER NOT NULL, memory_bytes_peak INTEGER NOT NULL, memory_mib_ms INTEGER NOT NULL,
+  bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL, chunks INTEGER NOT NULL,
+  PRIMARY KEY (hour, endpoint, template, owner, run)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE catalog (
   kind TEXT NOT NULL, name TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID;

@@ -23,6 +23,7 @@ use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
 };
 use gristmill_core::time::{Clock, Timestamp};
+use gristmill_core::usage::{Bill, Metered, UsageQuery, UsageRow, UsageStore};
 use tokio::sync::oneshot;
 
 use crate::asks::{Ask, ChunkQuestion, Write};
@@ -185,6 +186,7 @@ impl SqliteStore {
         &self,
         lease: Lease,
         outcome: Outcome,
+        metered: Option<Metered>,
         ack: Option<Ack>,
     ) -> Result<bool, StoreError> {
         let shared = &self.shared;
@@ -199,7 +201,7 @@ impl SqliteStore {
         };
         let reserved = shared.reserve(bytes).await?;
         shared.change(|index, now| {
-            let finished = index.finish(lease, outcome, reserved.bytes(), now);
+            let finished = index.finish(lease, outcome, metered, reserved.bytes(), now);
             if let Some(ack) = ack {
                 index.ack_id(lease.job, ack);
             }
@@ -329,12 +331,20 @@ impl JobStore for SqliteStore {
 
     async fn finish(&self, lease: Lease, outcome: Outcome) -> FencedAnswer {
         let (ack, on_disk) = oneshot::channel();
-        let is_applied = self.finish_now(lease, outcome, Some(ack)).await?;
+        let is_applied = self.finish_now(lease, outcome, None, Some(ack)).await?;
         self.settle(is_applied, on_disk).await
     }
 
-    async fn finish_soon(&self, lease: Lease, outcome: Outcome) -> FencedAnswer {
-        Ok(fenced(self.finish_now(lease, outcome, None).await?))
+    async fn finish_soon(&self, lease: Lease, outcome: Outcome, metered: Metered) -> FencedAnswer {
+        Ok(fenced(self.finish_now(lease, outcome, Some(metered), None).await?))
+    }
+
+    async fn bill(&self, bill: Bill) -> Result<(), StoreError> {
+        let reserved = self.shared.reserve(0).await?;
+        self.shared.change(|index, _| {
+            index.backlog.push(Write::Bill(Box::new(bill), reserved.bytes()));
+            reserved.hand_over();
+        })
     }
 
     async fn flush(&self) -> Result<(), StoreError> {
@@ -608,6 +618,15 @@ impl CatalogStore for SqliteStore {
         let (ack, on_disk) = oneshot::channel();
         self.shared.ask(Ask::WriteCatalog(rows, ack))?;
         answer(on_disk).await
+    }
+}
+
+#[async_trait]
+impl UsageStore for SqliteStore {
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
+        let (sender, receiver) = oneshot::channel();
+        self.shared.ask(Ask::Usage { query: query.clone(), answer: sender })?;
+        answer(receiver).await
     }
 }
 

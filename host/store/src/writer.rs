@@ -64,7 +64,8 @@ impl Writer {
     /// Writes everything that is queued now.
     pub(crate) fn drain(&mut self) -> Result<(), Failure> {
         loop {
-            let batch = self.shared.index().take_batch(self.batch_max(), true);
+            let now = self.shared.clock.now();
+            let batch = self.shared.index().take_batch(self.batch_max(), true, now);
             if batch.is_empty() {
                 return Ok(());
             }
@@ -122,7 +123,7 @@ impl Writer {
             };
             if is_due || !index.sweeps.is_empty() {
                 let takes_all = index.phase != Phase::Open;
-                let batch = Box::new(index.take_batch(max, takes_all));
+                let batch = Box::new(index.take_batch(max, takes_all, self.shared.clock.now()));
                 let jobs_under_way = batch.jobs.len() + index.backlog.len();
                 return Work::Commit { batch, jobs_under_way };
             }
@@ -166,7 +167,7 @@ impl Writer {
             let published = index.publish(batch, places, &shared.caches());
             (published, std::mem::take(&mut index.is_commit_awaited))
         };
-        if has_sealed || is_awaited {
+        if has_sealed || is_awaited || published.has_ask {
             shared.wake_database();
         }
         shared.tell_changed(&published.changed);

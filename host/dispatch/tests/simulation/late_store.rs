@@ -16,6 +16,7 @@ use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
 };
 use gristmill_core::time::Timestamp;
+use gristmill_core::usage::{Bill, Metered};
 use gristmill_store::MemoryStore;
 use parking_lot::Mutex;
 use rand::RngExt as _;
@@ -83,10 +84,21 @@ impl JobStore for LateStore {
         self.late(answer).await
     }
 
-    async fn finish_soon(&self, lease: Lease, outcome: Outcome) -> Result<Fenced, StoreError> {
+    async fn finish_soon(
+        &self,
+        lease: Lease,
+        outcome: Outcome,
+        metered: Metered,
+    ) -> Result<Fenced, StoreError> {
         let verdict = outcome.verdict();
-        let answer = self.store.finish_soon(lease, outcome).await;
+        let answer = self.store.finish_soon(lease, outcome, metered).await;
         self.trace.finished(lease, &format!("{verdict:?}"), answer == Ok(Fenced::Applied));
+        self.late(answer).await
+    }
+
+    async fn bill(&self, bill: Bill) -> Result<(), StoreError> {
+        let answer = self.store.bill(bill).await;
+        self.trace.billed_without_result();
         self.late(answer).await
     }
 

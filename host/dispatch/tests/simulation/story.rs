@@ -20,6 +20,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore as _, RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::template::Template;
 use gristmill_core::time::{Clock, Timestamp};
+use gristmill_core::usage::{Hour, UsageQuery, UsageStore as _};
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Dispatcher, Parts};
 use gristmill_store::MemoryStore;
@@ -54,6 +55,8 @@ pub(crate) struct Trace {
     clock: Arc<StoryClock>,
     events: Arc<Mutex<Vec<String>>>,
     results: Arc<Mutex<BTreeSet<(JobId, u32)>>>,
+    /// Attempts that were billed though they left no result.
+    unwanted: Arc<AtomicU64>,
 }
 
 impl Trace {
@@ -65,6 +68,15 @@ impl Trace {
     pub(crate) fn name(job: JobId) -> String {
         let [.., a, b, _, _, _] = job.to_bytes();
         format!("job {}", u16::from_be_bytes([a, b]))
+    }
+
+    pub(crate) fn billed_without_result(&self) {
+        self.unwanted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Attempts that are to be on the bill.
+    fn billed(&self) -> u64 {
+        self.results.lock().len() as u64 + self.unwanted.load(Ordering::Relaxed)
     }
 
     pub(crate) fn finished(&self, lease: Lease, verdict: &str, is_applied: bool) {
@@ -146,7 +158,12 @@ impl Story {
         let clock = Arc::new(StoryClock::default());
         clock.before.store(1_700_000_000_000, Ordering::Relaxed);
         let signals = Arc::new(Signals::default());
-        let trace = Trace { clock: clock.clone(), events: Arc::default(), results: Arc::default() };
+        let trace = Trace {
+            clock: clock.clone(),
+            events: Arc::default(),
+            results: Arc::default(),
+            unwanted: Arc::default(),
+        };
         let story = Self {
             rng: StdRng::seed_from_u64(seed),
             trace: trace.clone(),
@@ -363,6 +380,8 @@ impl Story {
             let waits = status == JobStatus::InQueue;
             assert!(is_expected || waits, "{} {:?} is {status:?}", Trace::name(job.id), job.script);
         }
+        let billed = billed(&self.store).await;
+        assert_eq!(billed, self.trace.billed(), "another number of attempts is billed than ended");
         assert_eq!(self.store.demand(&endpoint()).await.unwrap().jobs, 0, "jobs wait for ever");
         let counts = life.dispatcher.counts(&endpoint());
         assert_eq!((counts.idle, counts.running, counts.initializing), (0, 0, 0));
@@ -375,6 +394,20 @@ impl Story {
 
 fn endpoint() -> EndpointId {
     EndpointId::new("e").unwrap()
+}
+
+/// The attempts that were billed, over all lives of the host.
+async fn billed(store: &MemoryStore) -> u64 {
+    let query = UsageQuery {
+        hours: Hour::default()..Hour(u32::MAX),
+        endpoint: Some(endpoint()),
+        template: Some(TemplateId::new("t").unwrap()),
+        owner: Some(OwnerId::new("o").unwrap()),
+        after: None,
+        rows_max: usize::MAX,
+    };
+    let rows = store.usage(&query).await.unwrap();
+    rows.iter().map(|row| row.sum.jobs).sum()
 }
 
 async fn deploy(catalog: &Catalog, workers_max: u32) {

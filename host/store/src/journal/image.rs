@@ -14,6 +14,7 @@ use gristmill_core::id::{JobId, WorkerId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::Claim;
 use gristmill_core::time::Timestamp;
+use gristmill_core::usage::UsageSum;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::{Batch, JobWrite, RowWrite};
@@ -22,6 +23,7 @@ use crate::entry::{Attempt, EndpointKey, Row};
 use crate::journal::damaged;
 use crate::journal::frame::Frame;
 use crate::journal::segment::Place;
+use crate::meters::UsageWrite;
 use crate::payloads::InputBytes;
 use crate::row;
 use crate::seal::Seal;
@@ -38,6 +40,9 @@ pub(crate) struct BatchImage<'a> {
     pub(crate) endpoints: Vec<(u32, &'a str)>,
     /// Endpoints whose counts have changed: completed, failed and retried jobs so far.
     pub(crate) counts: Vec<(u32, [u64; 3])>,
+    /// Rows of usage that have changed.
+    #[serde(borrow)]
+    pub(crate) usage: Vec<UsageImage<'a>>,
     #[serde(borrow)]
     pub(crate) jobs: Vec<JobImage<'a>>,
     /// Deliveries after an attempt.
@@ -46,6 +51,35 @@ pub(crate) struct BatchImage<'a> {
     pub(crate) dropped_deliveries: Vec<u64>,
     pub(crate) forgotten: Vec<u32>,
     pub(crate) forgotten_repeats: Option<u64>,
+}
+
+/// What was used so far in an hour, or in a part of one.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct UsageImage<'a> {
+    pub(crate) endpoint: &'a str,
+    pub(crate) template: &'a str,
+    pub(crate) owner: &'a str,
+    pub(crate) hour: u32,
+    pub(crate) run: u32,
+    /// In the order of [`UsageSum`]'s fields.
+    pub(crate) sum: [u64; 9],
+}
+
+impl<'a> UsageImage<'a> {
+    pub(crate) fn of(write: &'a UsageWrite) -> Self {
+        let UsageWrite { period, key, sum } = write;
+        let UsageSum { jobs, wall_ms, cpu_us, fuel, memory_bytes_peak, memory_mib_ms, .. } = *sum;
+        let UsageSum { bytes_in, bytes_out, chunks, .. } = *sum;
+        let memory = [memory_bytes_peak, memory_mib_ms];
+        Self {
+            endpoint: key.endpoint.as_str(),
+            template: key.template.as_str(),
+            owner: key.owner.as_str(),
+            hour: period.hour.0,
+            run: period.run,
+            sum: [jobs, wall_ms, cpu_us, fuel, memory[0], memory[1], bytes_in, bytes_out, chunks],
+        }
+    }
 }
 
 /// A job that has changed.
@@ -320,6 +354,7 @@ impl<'a> BatchImage<'a> {
         let image = Self {
             endpoints: endpoints.collect(),
             counts: counts.collect(),
+            usage: batch.usage.iter().map(UsageImage::of).collect(),
             jobs,
             attempts: attempts.map(|(key, delivery)| DeliveryImage::of(*key, delivery)).collect(),
             dropped_deliveries: batch.dropped_deliveries.iter().map(|id| id.0).collect(),
