@@ -79,6 +79,8 @@ pub(crate) struct Ledger {
     pub(crate) jobs: BTreeMap<String, Known>,
     /// By endpoint.
     pub(crate) images: BTreeMap<String, String>,
+    /// Results that are to be on the bill, by endpoint.
+    pub(crate) billed: BTreeMap<String, u64>,
     /// What was begun and not acknowledged, by endpoint.
     begun: BTreeMap<String, Deed>,
 }
@@ -91,6 +93,14 @@ impl Ledger {
             self.apply(&note.endpoint, &note.deed);
         } else {
             self.begun.insert(note.endpoint.clone(), note.deed.clone());
+        }
+    }
+
+    /// The job of the endpoint whose result was on its way.
+    pub(crate) fn begun_result(&self, endpoint: &str) -> Option<&String> {
+        match self.begun.get(endpoint) {
+            Some(Deed::Finish { job, .. }) => Some(job),
+            _ => None,
         }
     }
 
@@ -121,6 +131,7 @@ impl Ledger {
                 let state = self.state(job);
                 let State::Open { chunks, .. } = *state else { panic!("{job} has ended") };
                 *state = State::Ended { end: end.clone(), chunks };
+                *self.billed.entry(endpoint.to_owned()).or_default() += 1;
             }
             Deed::Cancel { job } => *self.state(job) = State::Cancelled,
             Deed::Retry { job } => *self.state(job) = State::Open { is_claimed: false, chunks: 0 },

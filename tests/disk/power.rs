@@ -1,7 +1,7 @@
 //! The power goes at any moment of a store's life: what was acknowledged is there, and the store
 //! goes on. `POWER_LOSSES` says how often, `POWER_SEED` with which workload to begin.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{env, fs};
@@ -12,6 +12,7 @@ use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::record::Outcome;
 use gristmill_core::store::{Fenced, JobStore as _};
+use gristmill_core::usage::{Hour, UsageQuery, UsageRow, UsageStore as _};
 use gristmill_store::SqliteStore;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -121,13 +122,51 @@ async fn check(dir: &Path, seed: u64, ledger: &Ledger, found: &mut Found) {
         let of = |ledger: &Ledger| ledger.images.get(&endpoint) == Some(&image);
         assert!(of(ledger) || of(&after), "{endpoint} has the image {image}");
     }
+    let billed = check_bills(&store, ledger).await;
     finish_all(&store, &after).await;
     drop(store);
     let store = open(dir, seed);
+    assert_eq!(all_usage(&store).await, billed);
     for (id, known) in &after.jobs {
         let status = job(&store, id, known).await.map(|record| record.status);
         assert!(status.is_none_or(JobStatus::is_final), "{id} is {status:?}");
     }
+}
+
+/// On the bill are the results that are there, and no other.
+async fn check_bills(store: &SqliteStore, ledger: &Ledger) -> Vec<UsageRow> {
+    let mut expected = ledger.billed.clone();
+    for (id, known) in &ledger.jobs {
+        if ledger.begun_result(&known.endpoint) == Some(id) {
+            let record = job(store, id, known).await;
+            let has_ended = record.is_some_and(|record| record.status.is_final());
+            *expected.entry(known.endpoint.clone()).or_default() += u64::from(has_ended);
+        }
+    }
+    let rows = all_usage(store).await;
+    let mut found = BTreeMap::new();
+    for UsageRow { key, sum } in &rows {
+        *found.entry(key.endpoint.to_string()).or_default() += sum.jobs;
+        assert_eq!(
+            (sum.cpu_us, sum.fuel, sum.bytes_in),
+            (3 * sum.jobs, 5 * sum.jobs, 7 * sum.jobs)
+        );
+    }
+    expected.retain(|_, jobs| *jobs > 0);
+    assert_eq!(found, expected);
+    rows
+}
+
+async fn all_usage(store: &SqliteStore) -> Vec<UsageRow> {
+    let query = UsageQuery {
+        hours: Hour::default()..Hour(u32::MAX),
+        endpoint: None,
+        template: None,
+        owner: None,
+        after: None,
+        rows_max: 1_000,
+    };
+    store.usage(&query).await.unwrap()
 }
 
 impl Found {

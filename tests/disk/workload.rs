@@ -16,6 +16,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore as _, RetryAnswer, SubmitAnswer};
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::usage::Metered;
 use gristmill_store::{Settings, SqliteStore};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -52,6 +53,19 @@ pub(crate) fn open(dir: &Path, seed: u64) -> SqliteStore {
 /// The JSON text of `bytes` that belongs to a job.
 pub(crate) fn payload(job: &str, bytes: usize) -> Json {
     Json::parse(format!("\"{job} {}\"", "x".repeat(bytes))).unwrap()
+}
+
+/// What each attempt used; the template is named like its endpoint.
+pub(crate) fn metered(endpoint: &str) -> Metered {
+    Metered {
+        template: TemplateId::new(endpoint).unwrap(),
+        cpu_us: 3,
+        fuel: 5,
+        memory_bytes_peak: 1,
+        bytes_in: 7,
+        bytes_out: 11,
+        chunks: 0,
+    }
 }
 
 /// The process itself: the tests run it.
@@ -198,7 +212,10 @@ impl Caller {
         let can_retry = !matches!(end, End::Completed { .. });
         let deed = Deed::Finish { job, end };
         self.note(false, &deed);
-        assert_eq!(self.store.finish(lease, outcome).await, Ok(Fenced::Applied));
+        let metered = metered(&self.endpoint);
+        let finished = self.store.finish_soon(lease, outcome, metered).await;
+        assert_eq!(finished, Ok(Fenced::Applied));
+        self.store.flush().await.unwrap();
         self.note(true, &deed);
         self.open.retain(|open| *open != lease.job);
         if can_retry {

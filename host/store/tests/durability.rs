@@ -27,12 +27,13 @@ use gristmill_core::payload::Json;
 use gristmill_core::record::{Lease, NewJob, Outcome, S3Config};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, SubmitAnswer};
-use gristmill_core::time::ManualClock;
+use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
+use gristmill_core::usage::UsageStore as _;
 use gristmill_store::{OpenError, Recovery, Settings, SqliteStore};
 use parking_lot::Mutex;
 use support::{
-    START, TTL_MS, chunk, endpoint, job, json, low_priority, open, settings, submit, with_ttl,
-    worker,
+    START, TTL_MS, all_usage, chunk, endpoint, job, json, low_priority, metered, open, settings,
+    submit, with_ttl, worker,
 };
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -287,7 +288,7 @@ fn foreign_files_and_versions_are_refused_and_left_alone() {
     db.pragma_update(None, "user_version", 99).unwrap();
     drop(db);
     let error = open(&dir).unwrap();
-    assert!(matches!(error, OpenError::UnknownSchema { found: 99, expected: 5, .. }), "{error}");
+    assert!(matches!(error, OpenError::UnknownSchema { found: 99, expected: 6, .. }), "{error}");
 }
 
 /// Writes `count` jobs as fast as the store takes them.
@@ -587,4 +588,41 @@ async fn keys_of_deleted_endpoints_leave_no_rows() {
     let db = rusqlite::Connection::open(disk.dir.path().join("store.db")).unwrap();
     let rows: i64 = db.query_row("SELECT count(*) FROM repeat", (), |row| row.get(0)).unwrap();
     assert_eq!(rows, 0);
+}
+
+/// Results that are on their way when the store ends are there, or not, together with their bills;
+/// what the clock does meanwhile changes nothing.
+#[tokio::test]
+async fn what_is_billed_are_the_results_that_are_there() {
+    const HOUR_MS: u64 = 3_600_000;
+    let mut disk = Disk::new();
+    let mut lost = 0;
+    for round in 0..30 {
+        for _ in 0..10 {
+            disk.submit(job("a")).await;
+        }
+        let workers: Vec<_> = (0..10).map(|n| worker(&n.to_string())).collect();
+        for claimed in disk.store().claim(&endpoint("a"), &workers).await.unwrap() {
+            let outcome = Outcome::Completed(json("1"));
+            let finished = disk.store().finish_soon(claimed.lease, outcome, metered("t")).await;
+            assert_eq!(finished, Ok(Fenced::Applied));
+        }
+        let at = disk.clock.now();
+        match round % 5 {
+            0 => disk.flush().await,
+            1 => disk.clock.advance(HOUR_MS),
+            2 => {
+                disk.clock =
+                    Arc::new(ManualClock::new(Timestamp::from_millis(at.as_millis() - HOUR_MS)))
+            }
+            3 => assert!(!disk.store().usage(&all_usage()).await.unwrap().is_empty()),
+            _ => {}
+        }
+        lost += disk.reopen().requeued;
+        let completed = disk.store().counts(&endpoint("a")).await.unwrap().completed;
+        let rows = disk.store().usage(&all_usage()).await.unwrap();
+        assert_eq!(rows.iter().map(|row| row.sum.jobs).sum::<u64>(), completed, "{rows:?}");
+        assert_eq!(rows.iter().map(|row| row.sum.fuel).sum::<u64>(), 1_000 * completed);
+    }
+    println!("{lost} results were lost on their way");
 }

@@ -15,13 +15,14 @@ use std::sync::Arc;
 
 use gristmill_core::backup::BackupSource as _;
 use gristmill_core::catalog::CatalogStore;
-use gristmill_core::id::{EndpointId, JobId, NodeId};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId};
 use gristmill_core::idempotency::{Idempotency, KEY_LIFE_MS};
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::{Lease, NewJob, Outcome};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError};
 use gristmill_core::time::ManualClock;
+use gristmill_core::usage::{Bill, KEPT_HOURS, Metered, UsageQuery, UsageRow, UsageStore};
 use gristmill_store::{MemoryStore, Settings, SqliteStore};
 use proptest::prelude::*;
 use support::{
@@ -29,9 +30,12 @@ use support::{
 };
 
 const QUEUE_JOBS_MAX: usize = 6;
+/// How long usage is kept.
+const KEPT_MS: u64 = KEPT_HOURS as u64 * 3_600_000;
 /// Large enough to stay in the journal.
 const LARGE_BYTES: usize = 20_000;
 const ENDPOINTS: [&str; 2] = ["a", "b"];
+const TEMPLATES: [&str; 2] = ["s", "t"];
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -57,6 +61,13 @@ enum Op {
     Finish {
         lease: usize,
         outcome: u8,
+        is_metered: bool,
+        template: usize,
+    },
+    Bill {
+        endpoint: usize,
+        template: usize,
+        wall_ms: u64,
     },
     Release {
         lease: usize,
@@ -109,7 +120,14 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(endpoint, count)| Op::Claim { endpoint, count }),
         4 => (lease.clone(), 0..4_usize).prop_map(|(lease, count)| Op::Append { lease, count }),
         1 => lease.clone().prop_map(|lease| Op::Progress { lease }),
-        6 => (lease.clone(), 0..4_u8).prop_map(|(lease, outcome)| Op::Finish { lease, outcome }),
+        8 => (lease.clone(), 0..4_u8, prop::bool::weighted(0.8), 0..TEMPLATES.len()).prop_map(
+            |(lease, outcome, is_metered, template)| {
+                Op::Finish { lease, outcome, is_metered, template }
+            }
+        ),
+        1 => (endpoint.clone(), 0..TEMPLATES.len(), 0..5_000_u64).prop_map(
+            |(endpoint, template, wall_ms)| Op::Bill { endpoint, template, wall_ms }
+        ),
         2 => lease.prop_map(|lease| Op::Release { lease }),
         2 => (job.clone(), endpoint.clone())
             .prop_map(|(job, endpoint)| Op::Cancel { job, endpoint }),
@@ -119,7 +137,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(job, ttl_ms)| Op::ShortenTtl { job, ttl_ms }),
         2 => (job, 0..6_u64).prop_map(|(job, next)| Op::MarkDelivered { job, next }),
         2 => Just(Op::Expire),
-        3 => prop_oneof![1..5_000_u64, Just(60_000), Just(1_800_000), Just(KEY_LIFE_MS)]
+        3 => prop_oneof![1..5_000_u64, Just(60_000), Just(1_800_000), Just(KEY_LIFE_MS), Just(KEPT_MS / 2)]
             .prop_map(|ms| Op::Advance { ms }),
         1 => endpoint.prop_map(|endpoint| Op::DeleteEndpoint { endpoint }),
         3 => Just(Op::Crash),
@@ -269,7 +287,13 @@ impl Pair {
                 let Some(lease) = lease_at(lease) else { return String::new() };
                 format!("{:?}", store.set_progress(lease, json("1")).await)
             }
-            Op::Finish { lease, outcome } => {
+            Op::Bill { endpoint, template, wall_ms } => {
+                let endpoint = support::endpoint(ENDPOINTS[endpoint]);
+                let owner = OwnerId::new("owner").unwrap();
+                let bill = Bill { endpoint, owner, wall_ms, metered: metered(template) };
+                format!("{:?}", store.bill(bill).await)
+            }
+            Op::Finish { lease, outcome, is_metered, template } => {
                 let Some(lease) = lease_at(lease) else { return String::new() };
                 let outcome = match outcome {
                     0 => Outcome::Completed(json("[3]")),
@@ -277,7 +301,11 @@ impl Pair {
                     1 => Outcome::Failed("no".into()),
                     _ => Outcome::TimedOut,
                 };
-                format!("{:?}", store.finish(lease, outcome).await)
+                if is_metered {
+                    format!("{:?}", store.finish_soon(lease, outcome, metered(template)).await)
+                } else {
+                    format!("{:?}", store.finish(lease, outcome).await)
+                }
             }
             Op::Release { lease } => {
                 let Some(lease) = lease_at(lease) else { return String::new() };
@@ -327,6 +355,7 @@ impl Pair {
             let (expected, found) = both(self, async |store| list(store, &endpoint).await).await;
             assert_eq!(expected, found, "{name}");
         }
+        assert_eq!(usage(self.sqlite()).await, usage(&self.memory).await);
         assert_eq!(self.sqlite().stats().jobs, self.memory.stats().jobs);
         for (endpoint, id) in &self.jobs {
             let (expected, found) = both(self, async |store| {
@@ -352,6 +381,25 @@ async fn list(store: &dyn JobStore, endpoint: &EndpointId) -> String {
         query.after = page.next;
         if page.next.is_none() {
             return format!("{jobs:?}");
+        }
+    }
+}
+
+fn metered(template: usize) -> Metered {
+    support::metered(TEMPLATES[template])
+}
+
+/// All that was used, as its pages have it.
+async fn usage(store: &dyn UsageStore) -> Vec<UsageRow> {
+    let mut query = UsageQuery { rows_max: 3, ..support::all_usage() };
+    let mut all = Vec::new();
+    loop {
+        let rows = store.usage(&query).await.unwrap();
+        query.after = rows.last().map(|row| row.key.clone());
+        let is_last = rows.len() < query.rows_max;
+        all.extend(rows);
+        if is_last {
+            return all;
         }
     }
 }

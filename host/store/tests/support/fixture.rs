@@ -8,13 +8,14 @@ use gristmill_core::record::{ClaimedJob, JobRecord, NewJob};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
+use gristmill_core::usage::UsageStore;
 use gristmill_store::{MemoryStore, Settings};
 use tempfile::TempDir;
 
 use super::{QUEUE_JOBS_MAX, START, endpoint, job, open_with, submit, worker};
 
-pub(crate) trait Store: JobStore + CatalogStore {}
-impl<T: JobStore + CatalogStore> Store for T {}
+pub(crate) trait Store: JobStore + CatalogStore + UsageStore {}
+impl<T: JobStore + CatalogStore + UsageStore> Store for T {}
 
 /// A store with what it stands on.
 pub(crate) struct Fixture {

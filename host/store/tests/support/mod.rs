@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gristmill_core::backup::{BackupFile, JOURNAL};
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
@@ -22,6 +22,7 @@ use gristmill_core::record::{Chunk, NewJob};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::usage::{Hour, Metered, UsageQuery};
 use gristmill_store::{Recovery, Settings, SqliteStore};
 use tempfile::TempDir;
 
@@ -126,4 +127,28 @@ pub(crate) fn low_priority(mut job: NewJob) -> NewJob {
 pub(crate) fn with_ttl(mut job: NewJob, ttl_ms: u64) -> NewJob {
     job.policy.ttl_ms = ttl_ms;
     job
+}
+
+/// What an attempt used, with a part of a MiB of memory.
+pub(crate) fn metered(template: &str) -> Metered {
+    Metered {
+        template: TemplateId::new(template).unwrap(),
+        cpu_us: 700,
+        fuel: 1_000,
+        memory_bytes_peak: 1_000_000,
+        bytes_in: 10,
+        bytes_out: 20,
+        chunks: 2,
+    }
+}
+
+pub(crate) fn all_usage() -> UsageQuery {
+    UsageQuery {
+        hours: Hour::default()..Hour(u32::MAX),
+        endpoint: None,
+        template: None,
+        owner: None,
+        after: None,
+        rows_max: 1_000,
+    }
 }
