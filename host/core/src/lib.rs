@@ -21,6 +21,7 @@ pub mod listing;
 pub mod logs;
 pub mod payload;
 pub mod policy;
+pub mod price;
 pub mod rate;
 pub mod record;
 pub mod runtime;
