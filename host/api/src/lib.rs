@@ -10,6 +10,7 @@
 //! one map entry.
 
 mod auth;
+mod billing;
 mod body;
 mod docs_page;
 mod error;

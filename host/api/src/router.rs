@@ -136,7 +136,9 @@ fn openai_api(
 }
 
 fn management_api() -> OpenApiRouter<ApiState> {
-    use management::{backup, endpoints, handlers, keys, logs, releases, templates, webhooks};
+    use management::{
+        backup, billing, endpoints, handlers, keys, logs, releases, templates, webhooks,
+    };
     let (routes, document) = OpenApiRouter::new()
         .routes(routes!(templates::list, templates::create))
         .routes(routes!(templates::get, templates::update, templates::delete))
@@ -151,6 +153,7 @@ fn management_api() -> OpenApiRouter<ApiState> {
         .routes(routes!(handlers::upload))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::revoke))
+        .routes(routes!(billing::endpoints))
         .routes(routes!(backup::backup))
         .split_for_parts();
     let routes = routes

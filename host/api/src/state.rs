@@ -8,11 +8,14 @@ use gristmill_core::catalog::Catalog;
 use gristmill_core::delivery::DeliveryStore;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::logs::Logs;
+use gristmill_core::price::Prices;
 use gristmill_core::runtime::{Components, Runtime};
 use gristmill_core::store::JobStore;
+use gristmill_core::usage::UsageStore;
 use gristmill_core::workers::Workers;
 use tokio::sync::Semaphore;
 
+use crate::billing::Totals;
 use crate::body::BodyReader;
 use crate::rate_limit::{RateLimiter, RateLimits};
 use crate::strangers::Strangers;
@@ -32,6 +35,9 @@ pub struct Parts {
     pub(crate) store: Arc<dyn JobStore>,
     pub(crate) deliveries: Arc<dyn DeliveryStore>,
     pub(crate) logs: Arc<Logs>,
+    pub(crate) usage: Arc<dyn UsageStore>,
+    pub(crate) template_totals: Totals,
+    pub(crate) prices: Prices,
     pub(crate) backups: Arc<dyn BackupSource>,
     /// Held by the one backup that is being sent.
     pub(crate) backup_turn: Arc<Semaphore>,
@@ -60,6 +66,8 @@ pub struct Services {
     pub deliveries: Arc<dyn DeliveryStore>,
     /// The newest lines that handlers have logged.
     pub logs: Arc<Logs>,
+    /// The store, of what was used.
+    pub usage: Arc<dyn UsageStore>,
     /// All that a backup has.
     pub backups: Arc<dyn BackupSource>,
 }
@@ -67,18 +75,10 @@ pub struct Services {
 impl ApiState {
     /// Puts the parts together. `brand` completes the name of the template field and query flag
     /// that say whether a template is the operator's own: `is<Brand>`, `include<Brand>Templates`.
-    pub fn new(services: Services, limits: RateLimits, brand: &str) -> Self {
-        let Services {
-            jobs,
-            catalog,
-            workers,
-            components,
-            runtime,
-            store,
-            deliveries,
-            logs,
-            backups,
-        } = services;
+    /// `prices` make credits of usage.
+    pub fn new(services: Services, limits: RateLimits, brand: &str, prices: Prices) -> Self {
+        let Services { jobs, catalog, workers, components, runtime, .. } = services;
+        let Services { store, deliveries, usage, logs, backups, .. } = services;
         Self(Arc::new(Parts {
             jobs,
             catalog,
@@ -88,6 +88,9 @@ impl ApiState {
             store,
             deliveries,
             logs,
+            usage,
+            template_totals: Totals::default(),
+            prices,
             backups,
             backup_turn: Arc::new(Semaphore::new(1)),
             bodies: BodyReader::new(),

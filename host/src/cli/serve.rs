@@ -12,6 +12,7 @@ use gristmill_api::RateLimits;
 use gristmill_core::egress::{AllowedHosts, HostPattern};
 use gristmill_core::limits::{Bounds, QUEUE_JOBS_MAX};
 use gristmill_core::policy::Strictness;
+use gristmill_core::price::Prices;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
@@ -187,6 +188,11 @@ pub struct ServeArgs {
     )]
     pub webhook_allow: Vec<HostPattern>,
 
+    /// A TOML file with what usage costs, in credits: `job`, `wall-second`, `gb-second`, `cpu-second`,
+    /// `giga-fuel`, `gb-in`, `gb-out` [default: everything is free].
+    #[arg(long, value_name = "FILE", env = "GRISTMILL_PRICES", hide_env_values = true)]
+    pub prices: Option<PathBuf>,
+
     /// Let the clock stand still, and move it as standard input says; for tests.
     #[arg(long, hide = true)]
     pub manual_clock: bool,
@@ -215,6 +221,7 @@ struct ConfigFile {
     #[serde(default)]
     rate_limits: RateLimits,
     webhook_allow: Option<Vec<HostPattern>>,
+    prices: Option<PathBuf>,
 }
 
 /// What the host runs with. Every bound is checked.
@@ -250,6 +257,8 @@ pub struct ServeSettings {
     pub rate_limits: RateLimits,
     /// Receivers of webhooks whose addresses need not be public.
     pub webhook_allow: AllowedHosts,
+    /// What usage costs.
+    pub prices: Prices,
     /// Whether standard input moves the clock.
     pub is_clock_manual: bool,
 }
@@ -266,19 +275,25 @@ impl ServeArgs {
                 .with_context(|| format!("cannot use the configuration file {}", path.display()))?,
             None => ConfigFile::default(),
         };
-        Ok(self.over(file))
+        self.over(file)
     }
 
     fn tls_files(&self) -> Option<TlsFiles> {
         Some(TlsFiles { cert: self.tls_cert.clone()?, key: self.tls_key.clone()? })
     }
 
-    fn over(&self, file: ConfigFile) -> ServeSettings {
+    fn over(&self, file: ConfigFile) -> anyhow::Result<ServeSettings> {
+        let prices = match self.prices.as_ref().or(file.prices.as_ref()) {
+            Some(path) => read_prices(path)
+                .with_context(|| format!("cannot use the price table {}", path.display()))?,
+            None => Prices::default(),
+        };
         let is_lenient = self.lenient_policy.or(file.lenient_policy).unwrap_or(false);
         let running_jobs_max = self.max_running_jobs.or(file.max_running_jobs);
         let waiting_jobs_max = self.max_waiting_jobs.or(file.max_waiting_jobs);
         let drain_timeout_s = self.drain_timeout.or(file.drain_timeout);
-        ServeSettings {
+        Ok(ServeSettings {
+            prices,
             listen: self
                 .listen
                 .or(file.listen)
@@ -318,7 +333,7 @@ impl ServeArgs {
                 self.webhook_allow.clone()
             }),
             is_clock_manual: self.manual_clock,
-        }
+        })
     }
 }
 
@@ -362,6 +377,10 @@ impl ConfigFile {
     }
 }
 
+fn read_prices(path: &Path) -> anyhow::Result<Prices> {
+    Ok(toml::from_str(&std::fs::read_to_string(path)?)?)
+}
+
 fn log_filter(text: &str) -> Result<String, String> {
     EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
@@ -373,12 +392,14 @@ fn brand(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     fn from_file(args: &ServeArgs, text: &str) -> anyhow::Result<ServeSettings> {
         let file: ConfigFile = toml::from_str(text)?;
         file.check()?;
-        Ok(args.over(file))
+        args.over(file)
     }
 
     #[test]
@@ -422,6 +443,25 @@ mod tests {
         let limits = from_file(&ServeArgs::default(), file).unwrap().rate_limits;
         assert_eq!((limits.run.calls_per_10s, limits.run.concurrent), (7, Some(3)));
         assert_eq!(limits.status, RateLimits::default().status);
+    }
+
+    #[test]
+    fn prices_are_read_and_their_mistakes_named() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_owned();
+        let args = ServeArgs { prices: Some(path.clone()), ..ServeArgs::default() };
+        assert_eq!(args.settings().unwrap().prices, Prices::default());
+        writeln!(file, "wall-second = 0.00012\njob = 1").unwrap();
+        let prices = args.settings().unwrap().prices;
+        assert_eq!(prices.wall_second, "0.00012".parse().unwrap());
+        let in_file = format!("prices = {path:?}");
+        assert_eq!(from_file(&ServeArgs::default(), &in_file).unwrap().prices, prices);
+        writeln!(file, "gpu-second = 1").unwrap();
+        let complaint = format!("{:#}", args.settings().unwrap_err());
+        assert!(complaint.contains("cannot use the price table"), "{complaint}");
+        assert!(complaint.contains("unknown field `gpu-second`"), "{complaint}");
+        let args = ServeArgs { prices: Some("/no/such/file".into()), ..ServeArgs::default() };
+        assert!(args.settings().is_err());
     }
 
     #[test]

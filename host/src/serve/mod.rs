@@ -136,6 +136,7 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
         store: store.clone(),
         deliveries: store.clone(),
         logs,
+        usage: store.clone(),
         backups: Arc::new(Everything {
             store: store.clone(),
             catalog,
@@ -143,7 +144,7 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
         }),
     };
     let brand = settings.brand.as_deref().unwrap_or(DEFAULT_BRAND);
-    let state = ApiState::new(services, settings.rate_limits.clone(), brand);
+    let state = ApiState::new(services, settings.rate_limits.clone(), brand, settings.prices);
 
     ready::announce(&ready::Ready {
         addr: listener.local_addr().context("cannot read the address that was bound")?,

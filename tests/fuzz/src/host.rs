@@ -16,6 +16,7 @@ use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, WorkerI
 use gristmill_core::jobs::Jobs;
 use gristmill_core::key::{ApiKey, NewKey, Scope};
 use gristmill_core::policy::Strictness;
+use gristmill_core::price::Prices;
 use gristmill_core::rate::OperationLimit;
 use gristmill_core::record::ClaimedJob;
 use gristmill_core::runtime::{
@@ -154,9 +155,10 @@ impl Host {
             store: store.clone(),
             logs: Arc::default(),
             deliveries: store.clone(),
+            usage: store.clone(),
             backups: Arc::new(Nothing),
         };
-        let api = Api::new(ApiState::new(services, no_limits(), "Platform"));
+        let api = Api::new(ApiState::new(services, no_limits(), "Platform", Prices::default()));
         let authorization = format!("Bearer {}", text.reveal());
         Self { tokio, store, clock, endpoint, api, authorization }
     }

@@ -1,11 +1,12 @@
-//! The management API: handlers, templates, endpoints with their webhooks, keys, and the
-//! backup.
+//! The management API: handlers, templates, endpoints with their webhooks, keys,
+//! billing, and the backup.
 
 pub(crate) mod dto;
 mod input;
 mod page;
 
 pub(crate) mod backup;
+pub(crate) mod billing;
 pub(crate) mod endpoints;
 pub(crate) mod handlers;
 pub(crate) mod keys;

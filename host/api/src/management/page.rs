@@ -47,6 +47,15 @@ impl<S: Sync> FromRequestParts<S> for Page {
 }
 
 impl Page {
+    /// The place behind which the page begins.
+    pub(crate) fn after(&self) -> Option<&str> {
+        self.after.as_deref()
+    }
+
+    pub(crate) fn count_max(&self) -> usize {
+        self.count_max
+    }
+
     /// Cuts the page out of what belongs to the list, in the order of its places. `place` is where a
     /// thing stands: a text that no other thing of the list has.
     pub(crate) fn of<T, D>(

@@ -9,12 +9,14 @@ use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{OwnerId, TemplateId};
 use gristmill_core::key::Scope;
 use gristmill_core::template::{Template, TemplateFilter};
+use gristmill_core::usage::Hour;
 
 use super::dto::template::{PLATFORM_FLAG, branded_flag};
 use super::dto::{self, NewTemplate, TemplateInput};
 use super::input::{self, Named};
 use super::page::{Page, Paged};
 use crate::auth::ManagementCaller;
+use crate::billing::TemplateUsage;
 use crate::error::{ApiError, ErrorCode};
 use crate::openapi::parameters::{PageOfList, TemplateFlags};
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
@@ -40,7 +42,7 @@ pub(crate) async fn get(
     let is_visible =
         |t: &&Arc<Template>| t.is_visible_to(&caller.0.owner, view.is_bound(&id), filter);
     let template = view.templates.get(&id).filter(is_visible).ok_or_else(|| not_found(&id))?;
-    Ok(Json(dto::Template::new(template, &state.brand)))
+    Ok(Json(document(&state, template).await?))
 }
 
 /// All templates that the caller may see with the flags given, by name.
@@ -63,7 +65,8 @@ pub(crate) async fn list(
         .values()
         .filter(|t| t.is_visible_to(&caller.0.owner, view.is_bound(&t.id), filter));
     let place = |t: &&Arc<Template>| format!("{}\0{}", t.name, t.id);
-    Ok(page.of(visible, place, |t| dto::Template::new(t, &state.brand)))
+    let used = used(&state).await?;
+    Ok(page.of(visible, place, |t| dto::Template::new(t, &state.brand, &used, &state.prices)))
 }
 
 /// A new template.
@@ -94,7 +97,7 @@ pub(crate) async fn create(
             Ok((put(&template), template))
         })
         .await?;
-    Ok(Json(dto::Template::new(&template, &state.brand)))
+    Ok(Json(document(&state, &template).await?))
 }
 
 /// Changes the fields that are given.
@@ -123,7 +126,7 @@ pub(crate) async fn update(
         })
         .await?;
     refresh_bound(&state, &id);
-    Ok(Json(dto::Template::new(&template, &state.brand)))
+    Ok(Json(document(&state, &template).await?))
 }
 
 /// Deletes a template that no endpoint uses.
@@ -149,6 +152,17 @@ pub(crate) async fn delete(
         })
         .await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// What was used with templates until now.
+async fn used(state: &ApiState) -> Result<TemplateUsage, ApiError> {
+    let now = Hour::of(state.jobs.now());
+    Ok(state.template_totals.read(&*state.usage, now).await?)
+}
+
+async fn document(state: &ApiState, template: &Template) -> Result<dto::Template, ApiError> {
+    let used = used(state).await?;
+    Ok(dto::Template::new(template, &state.brand, &used, &state.prices))
 }
 
 /// Lets the workers of endpoints with this template see its change.

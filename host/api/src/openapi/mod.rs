@@ -63,6 +63,7 @@ pub(crate) struct Document(Bytes);
         (name = tag::TEMPLATES, description = "What a worker runs"),
         (name = tag::ENDPOINTS, description = "Handlers with workers, limits and permissions"),
         (name = tag::KEYS, description = "API keys"),
+        (name = tag::BILLING, description = "What was used"),
         (name = tag::HOST, description = "The host itself"),
     ),
 )]

@@ -98,6 +98,16 @@ parameters! {
         "tail", Query, bounded(LIST_LOGS), "The newest so many";
         "Last-Event-ID", Header, event_id(), "Go on after the line with this number";
     }
+    /// Of billing.
+    BillingQuery {
+        "startTime", Query, schema::Time::schema(), "The first hour is that in which it lies; 30 days before `endTime` when it is left out";
+        "endTime", Query, schema::Time::schema(), "The last hour is that before it; now when it is left out";
+        "bucketSize", Query, schema::BucketSize::schema(), "What each record sums up: a part of the calendar, in UTC; a week begins on Monday";
+        "grouping", Query, schema::BillingGrouping::schema(), "What the jobs of a record have in common";
+        "endpointId", Query, schema::Id::schema(), "Only what was used on this endpoint";
+        "templateId", Query, schema::Id::schema(), "Only what was used with this template";
+        "ownerId", Query, schema::Id::schema(), "Only what was used by this owner";
+    }
     /// Of a backup.
     WithSecretsKey {
         "secretsKey", Query, flag(), "Include the key that stored secrets are encrypted with";

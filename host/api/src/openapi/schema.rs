@@ -17,6 +17,7 @@ use utoipa::openapi::schema::{
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::billing::{self, Grouping};
 use crate::queue::idempotency::KEY_CHARS_MAX;
 
 /// Defines types that stand for a schema: `Name: "description" => object`.
@@ -73,6 +74,12 @@ schemas! {
         text().pattern(Some("^[!-~]([ -~]*[!-~])?$")).min_length(Some(1)).max_length(Some(KEY_CHARS_MAX));
     Status: "A job's state" => one_of(JobStatus::ALL.map(JobStatus::as_str));
     Scope: "What a key may do" => one_of(KeyScope::ALL.map(KeyScope::as_str));
+    BucketSize: "A part of the calendar, in UTC; a week begins on Monday" =>
+        one_of(billing::BucketSize::ALL.map(billing::BucketSize::as_str))
+            .default(Some(billing::BucketSize::Day.as_str().into()));
+    BillingGrouping: "What the jobs of a record have in common" =>
+        one_of(Grouping::ALL.map(Grouping::field))
+            .default(Some(Grouping::Endpoint.field().into()));
     Metering: "How a handler's computing is metered" =>
         one_of(CoreMetering::ALL.map(CoreMetering::as_str));
     ExecutionTimeout: "Time for one attempt, in milliseconds" => integer(EXECUTION_TIMEOUT_MS);

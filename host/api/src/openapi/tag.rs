@@ -5,4 +5,5 @@ pub(crate) const HANDLERS: &str = "handlers";
 pub(crate) const TEMPLATES: &str = "templates";
 pub(crate) const ENDPOINTS: &str = "endpoints";
 pub(crate) const KEYS: &str = "keys";
+pub(crate) const BILLING: &str = "billing";
 pub(crate) const HOST: &str = "host";

@@ -1,5 +1,6 @@
 //! The wire shapes of the management API, with their schemas. What is not set is absent.
 
+mod billing;
 mod delivery;
 mod endpoint;
 mod handler;
@@ -8,6 +9,7 @@ mod log;
 mod release;
 pub(crate) mod template;
 
+pub(crate) use billing::{Amount, BillingRecord};
 pub(crate) use delivery::Delivery;
 pub(crate) use endpoint::{
     Endpoint, EndpointInput, EndpointWithSecret, NewEndpoint, ScalerType, rate_limits,

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use gristmill_core::id::TemplateId;
+use gristmill_core::price::Prices;
 use gristmill_core::template;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{ComputeType, requiring};
+use super::{Amount, ComputeType, requiring};
+use crate::billing::TemplateUsage;
 use crate::openapi::schema;
 use crate::whole;
 
@@ -92,11 +94,11 @@ pub(crate) struct Template {
     is_public: bool,
     is_platform: bool,
     is_serverless: bool,
-    /// Nothing is billed here: 0.
+    /// Credits, by the prices of now: for the jobs of others than its owner that ran with it.
     #[schema(value_type = f64)]
-    earned: u32,
-    /// 0.
-    runtime_in_min: u32,
+    earned: Amount,
+    /// Whole minutes that jobs ran with it, whoever submitted them.
+    runtime_in_min: u64,
     /// One field at most; the document of the API gets it with the brand.
     #[serde(flatten)]
     #[schema(ignore)]
@@ -104,7 +106,14 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    pub(crate) fn new(template: &template::Template, brand: &str) -> Self {
+    pub(crate) fn new(
+        template: &template::Template,
+        brand: &str,
+        used: &TemplateUsage,
+        prices: &Prices,
+    ) -> Self {
+        let earned = Amount(used.earned(template, prices));
+        let runtime_in_min = used.runtime_min(template);
         let template = template.clone();
         let branded = (brand != NEUTRAL).then(|| (branded_field(brand), template.is_platform));
         Self {
@@ -124,8 +133,8 @@ impl Template {
             is_public: template.is_public,
             is_platform: template.is_platform,
             is_serverless: template.is_serverless,
-            earned: 0,
-            runtime_in_min: 0,
+            earned,
+            runtime_in_min,
             branded: branded.into_iter().collect(),
         }
     }

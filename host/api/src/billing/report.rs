@@ -1,0 +1,113 @@
+//! A report: the usage of each group in each bucket.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use gristmill_core::store::StoreError;
+use gristmill_core::usage::{Hour, UsageKey, UsageStore, UsageSum};
+
+use super::{BucketSize, Filter, read};
+
+/// What a group has in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grouping {
+    Endpoint,
+    Template,
+    Owner,
+}
+
+impl Grouping {
+    /// In the order in which they are told.
+    pub(crate) const ALL: [Self; 3] = [Self::Endpoint, Self::Template, Self::Owner];
+
+    /// The field of a record that names its group; also how clients ask for the grouping.
+    pub(crate) fn field(self) -> &'static str {
+        match self {
+            Self::Endpoint => "endpointId",
+            Self::Template => "templateId",
+            Self::Owner => "ownerId",
+        }
+    }
+
+    fn of(self, key: &UsageKey) -> &str {
+        match self {
+            Self::Endpoint => key.endpoint.as_str(),
+            Self::Template => key.template.as_str(),
+            Self::Owner => key.owner.as_str(),
+        }
+    }
+}
+
+/// What a report is about.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) hours: Range<Hour>,
+    pub(crate) size: BucketSize,
+    pub(crate) grouping: Grouping,
+    pub(crate) filter: Filter,
+}
+
+/// The usage of one group in one bucket.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// The bucket's first hour, also where the report begins later in it.
+    pub(crate) bucket: Hour,
+    /// The group.
+    pub(crate) id: String,
+    pub(crate) sum: UsageSum,
+}
+
+impl Record {
+    /// Where it stands in the report: no other record is there.
+    pub(crate) fn place(&self) -> String {
+        format!("{:010} {}", self.bucket.0, self.id)
+    }
+}
+
+impl Report {
+    /// The records of all buckets from that of `after`, the place of a record, on: those of whole
+    /// buckets, until there are more than `count_max` behind `after`. Takes memory for the records
+    /// of these, and time for the hours in between.
+    pub(crate) async fn records(
+        &self,
+        store: &dyn UsageStore,
+        after: Option<&str>,
+        count_max: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        let mut records: Vec<Record> = vec![];
+        let first = self.hours.start.max(bucket_of(after));
+        let mut at = self.size.start(first);
+        while at < self.hours.end && records.len() <= count_max {
+            // Several buckets with one question, but no more than can be needed.
+            let end = self.read_end(at);
+            let mut sums: BTreeMap<(Hour, String), UsageSum> = BTreeMap::new();
+            let hours = at.max(self.hours.start)..end.min(self.hours.end);
+            read(store, hours, &self.filter, |row| {
+                let key = (self.size.start(row.key.hour), self.grouping.of(&row.key).to_owned());
+                sums.entry(key).or_default().add(&row.sum);
+            })
+            .await?;
+            let found = sums.into_iter().map(|((bucket, id), sum)| Record { bucket, id, sum });
+            records
+                .extend(found.filter(|record| after.is_none_or(|after| *record.place() > *after)));
+            at = end;
+        }
+        Ok(records)
+    }
+
+    /// The end of the buckets that are read together: about a month's.
+    fn read_end(&self, start: Hour) -> Hour {
+        let enough = start.0.saturating_add(super::SLICE_HOURS);
+        let mut end = self.size.next(start);
+        while end < self.hours.end && self.size.next(end).0 <= enough {
+            end = self.size.next(end);
+        }
+        end
+    }
+}
+
+/// The bucket in which a place stands; the first one of all when it is no place.
+fn bucket_of(place: Option<&str>) -> Hour {
+    let bucket = place.and_then(|place| place.split_once(' ')?.0.parse().ok());
+    Hour(bucket.unwrap_or(0))
+}

@@ -1,0 +1,133 @@
+//! `/v1/billing/…`: what was used, by time and by endpoint, template or owner.
+
+use std::fmt::Display;
+use std::ops::Range;
+use std::str::FromStr;
+
+use axum::extract::{RawQuery, State};
+use gristmill_core::key::Scope;
+use gristmill_core::time::Timestamp;
+use gristmill_core::usage::Hour;
+
+use super::dto::BillingRecord;
+use super::page::{Page, Paged};
+use crate::auth::ManagementCaller;
+use crate::billing::{BucketSize, Filter, Grouping, Report};
+use crate::error::ApiError;
+use crate::openapi::parameters::{BillingQuery, PageOfList};
+use crate::openapi::refusals::Mistaken;
+use crate::openapi::tag;
+use crate::query::Query;
+use crate::state::ApiState;
+
+/// Most buckets that one report may have: those of all hours that are kept, and some.
+pub(crate) const BUCKETS_MAX: u32 = 10_000;
+
+/// How far before its end a report begins when nothing is said.
+const DAYS_DEFAULT: u64 = 30;
+
+const MS_PER_DAY: u64 = 86_400_000;
+
+/// What was used, by bucket of time and by endpoint, template or owner.
+///
+/// A key with the scope `admin` is told of all owners, another one of its own. Hours count whole:
+/// the one of `startTime`, and the one in which `endTime` lies unless it begins then.
+#[utoipa::path(
+    get, path = "/billing/endpoints", operation_id = "ListEndpointBilling", tag = tag::BILLING,
+    params(BillingQuery, PageOfList),
+    responses((status = 200, description = "By time, then by id", body = Vec<BillingRecord>), Mistaken),
+)]
+pub(crate) async fn endpoints(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    page: Page,
+    RawQuery(query): RawQuery,
+) -> Result<Paged<BillingRecord>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let query = Query(query.as_deref().unwrap_or_default());
+    let mut report = report(query, state.jobs.now())?;
+    if !caller.0.allows(Scope::Admin, None) {
+        let own = &caller.0.owner;
+        if report.filter.owner.as_ref().is_some_and(|asked| asked != own) {
+            return Err(ApiError::bad_request(format!(
+                "query `ownerId` must be `{own}`: this API key lacks the scope `admin`"
+            )));
+        }
+        report.filter.owner = Some(own.clone());
+    }
+    let records = report.records(&*state.usage, page.after(), page.count_max()).await?;
+    let (grouping, prices) = (report.grouping, state.prices);
+    Ok(page.of(
+        records,
+        |record| record.place(),
+        |record| BillingRecord::new(record, grouping, &prices),
+    ))
+}
+
+fn report(query: Query<'_>, now: Timestamp) -> Result<Report, ApiError> {
+    let size = one_of(query, "bucketSize", BucketSize::ALL, BucketSize::Day, BucketSize::as_str)?;
+    let grouping = one_of(query, "grouping", Grouping::ALL, Grouping::Endpoint, Grouping::field)?;
+    let filter = Filter {
+        endpoint: id(query, "endpointId")?,
+        template: id(query, "templateId")?,
+        owner: id(query, "ownerId")?,
+    };
+    let hours = hours(query, now)?;
+    let count = size.count(size.start(hours.start), hours.end, BUCKETS_MAX);
+    if count > BUCKETS_MAX {
+        return Err(ApiError::bad_request(format!(
+            "query `startTime` and `endTime` are more than {BUCKETS_MAX} buckets apart; take a \
+             larger `bucketSize` than {}",
+            size.as_str()
+        )));
+    }
+    Ok(Report { hours, size, grouping, filter })
+}
+
+/// The hours from that of `startTime` to the last one before `endTime`.
+fn hours(query: Query<'_>, now: Timestamp) -> Result<Range<Hour>, ApiError> {
+    let end = time(query, "endTime")?.unwrap_or(now);
+    let start = time(query, "startTime")?.unwrap_or_else(|| {
+        Timestamp::from_millis(end.as_millis().saturating_sub(DAYS_DEFAULT * MS_PER_DAY))
+    });
+    if start >= end {
+        return Err(ApiError::bad_request(
+            "query `startTime` must be before `endTime`, which is now when it is left out",
+        ));
+    }
+    let last = Hour::of(Timestamp::from_millis(end.as_millis().saturating_sub(1)));
+    Ok(Hour::of(start)..Hour(last.0.saturating_add(1)))
+}
+
+fn time(query: Query<'_>, name: &str) -> Result<Option<Timestamp>, ApiError> {
+    let Some(text) = query.text(name) else { return Ok(None) };
+    let at = text.parse::<jiff::Timestamp>().ok();
+    let ms = at.and_then(|at| u64::try_from(at.as_millisecond()).ok());
+    ms.map(|ms| Some(Timestamp::from_millis(ms))).ok_or_else(|| {
+        ApiError::bad_request(format!(
+            "query `{name}` must be a time from 1970 on as RFC 3339 writes it, such as \
+             `2026-01-31T00:00:00Z`, not `{text}`"
+        ))
+    })
+}
+
+fn id<T: FromStr<Err: Display>>(query: Query<'_>, name: &str) -> Result<Option<T>, ApiError> {
+    let Some(text) = query.text(name) else { return Ok(None) };
+    let wrong = |error| ApiError::bad_request(format!("query `{name}`: {error}"));
+    text.parse().map(Some).map_err(wrong)
+}
+
+/// One of the values, by its text, or the default.
+fn one_of<T: Copy, const N: usize>(
+    query: Query<'_>,
+    name: &str,
+    values: [T; N],
+    default: T,
+    text_of: impl Fn(T) -> &'static str,
+) -> Result<T, ApiError> {
+    let Some(text) = query.text(name) else { return Ok(default) };
+    values.into_iter().find(|value| text_of(*value) == text).ok_or_else(|| {
+        let all = values.map(text_of).join(", ");
+        ApiError::bad_request(format!("query `{name}` must be one of {all}, not `{text}`"))
+    })
+}
