@@ -5,6 +5,7 @@
 //! asked for happened, 1 when it did not, and 2 when the command line itself is wrong.
 
 mod backup;
+mod billing;
 mod component_file;
 mod connection;
 mod deploy;
@@ -72,6 +73,7 @@ enum Command {
     Templates(templates::TemplatesArgs),
     Endpoints(endpoints::EndpointsArgs),
     Keys(keys::KeysArgs),
+    Billing(Box<billing::BillingArgs>),
     Backup(Box<backup::BackupArgs>),
     Restore(backup::RestoreArgs),
     /// The compiling process of `serve` and `run`.
@@ -112,6 +114,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Endpoints(args) => block_on(endpoints::endpoints(args)),
         Command::Logs(args) => block_on(logs::logs(*args)),
         Command::Keys(args) => block_on(keys::keys(args)),
+        Command::Billing(args) => block_on(billing::billing(*args)),
         Command::Backup(args) => block_on(backup::backup(*args)),
         Command::Restore(args) => backup::restore(&args),
     }
@@ -159,6 +162,8 @@ mod tests {
             "logs e --job j --tail 5 -f --json",
             "keys list",
             "keys revoke k",
+            "billing",
+            "billing --from 2026-01-01 --bucket week --group template --json",
             "backup --output b.tar --with-secrets-key --ca-cert ca.pem",
             "restore b.tar --data-dir d",
             "compile-component fuel a b --x",
@@ -194,6 +199,8 @@ mod tests {
             "serve --max-running-jobs 0",
             "serve --tls-cert a.pem",
             "serve --idle-timeout 0",
+            "billing --bucket minute",
+            "billing --group job",
             "backup",
             "restore b.tar",
         ];

@@ -8,6 +8,7 @@
 //! followed: they would carry the key elsewhere.
 
 mod backup;
+mod billing;
 mod error;
 mod events;
 mod management;
@@ -27,6 +28,7 @@ use serde_json::value::RawValue;
 use url::{Host, Url};
 
 pub(crate) use backup::BackupStream;
+pub(crate) use billing::BillingRecord;
 pub(crate) use error::ClientError;
 pub(crate) use events::EventStream;
 pub(crate) use management::{

@@ -1,0 +1,161 @@
+//! `gristmill billing`: what was used, and what it costs.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
+use serde_json::value::RawValue;
+
+use super::connection::ConnectionArgs;
+use super::output;
+use crate::client::{BillingRecord, ClientError};
+
+/// List what was used, and what it costs, by time and by endpoint, template or owner.
+#[derive(Debug, Args)]
+pub(crate) struct BillingArgs {
+    /// The first hour that counts is that of this time: a date, or RFC 3339 [default: 30 days before
+    /// `--to`].
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// What comes after this time does not count [default: now].
+    #[arg(long, value_name = "TIME")]
+    to: Option<String>,
+    /// What one line sums up, in UTC [default: day].
+    #[arg(long, value_name = "SIZE", value_parser = ["hour", "day", "week", "month", "year"])]
+    bucket: Option<String>,
+    /// What the jobs of one line have in common.
+    #[arg(
+        long,
+        value_name = "GROUP",
+        default_value = "endpoint",
+        value_parser = PossibleValuesParser::new(["endpoint", "template", "owner"])
+    )]
+    group: String,
+    /// Only what was used on this endpoint.
+    #[arg(long)]
+    endpoint: Option<EndpointId>,
+    /// Only what was used with this template.
+    #[arg(long)]
+    template: Option<TemplateId>,
+    /// Only what was used by this owner.
+    #[arg(long)]
+    owner: Option<OwnerId>,
+    /// Print the records as the host sends them, in one array.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+pub(crate) async fn billing(args: BillingArgs) -> anyhow::Result<ExitCode> {
+    let parameters = args.parameters();
+    let records = args.connection.client()?.billing(&parameters).await?;
+    if args.json {
+        let texts: Vec<_> = records.iter().map(|record| record.get()).collect();
+        output::result(format_args!("[{}]", texts.join(",")))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for line in table(&args.group, &records)? {
+        output::result(line)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl BillingArgs {
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        let text = |id: &dyn ToString| id.to_string();
+        let optional = [
+            ("startTime", self.from.as_deref().map(time)),
+            ("endTime", self.to.as_deref().map(time)),
+            ("bucketSize", self.bucket.clone()),
+            ("endpointId", self.endpoint.as_ref().map(|id| text(id))),
+            ("templateId", self.template.as_ref().map(|id| text(id))),
+            ("ownerId", self.owner.as_ref().map(|id| text(id))),
+        ];
+        let given = optional.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        given.chain([("grouping", format!("{}Id", self.group))]).collect()
+    }
+}
+
+/// A date stands for its first moment; what is a time is the host's affair.
+fn time(text: &str) -> String {
+    if text.contains(['T', 't', ' ']) { text.to_owned() } else { format!("{text}T00:00:00Z") }
+}
+
+fn table(group: &str, records: &[Box<RawValue>]) -> Result<Vec<String>, ClientError> {
+    let group = group.to_ascii_uppercase();
+    let headings = ["TIME", &group, "CREDITS", "JOBS", "RAN", "CPU", "MEMORY", "IN", "OUT"];
+    let rows = records.iter().map(|record| {
+        let record: BillingRecord<'_> = serde_json::from_str(record.get()).map_err(|error| {
+            ClientError::Garbled(format!("a record is not what this command expects: {error}"))
+        })?;
+        Ok([
+            record.time,
+            record.id,
+            record.amount.get().to_owned(),
+            output::grouped(record.jobs),
+            seconds(record.time_billed_ms),
+            seconds(record.cpu_ms),
+            output::size(record.memory_bytes_peak),
+            output::size(record.bytes_in),
+            output::size(record.bytes_out),
+        ])
+    });
+    let rows = rows.collect::<Result<Vec<_>, ClientError>>()?;
+    Ok(output::table(headings, rows.into_iter()))
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{}.{:03} s", output::grouped(ms / 1_000), ms % 1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: BillingArgs,
+    }
+
+    #[test]
+    fn records_stand_in_columns() {
+        let records = r#"[
+            {"time":"2026-01-01T00:00:00Z","endpointId":"a","amount":12.000001,"timeBilledMs":1234567,
+             "jobs":12345,"cpuMs":9,"fuel":1,"memoryBytesPeak":1048576,"memoryMibMs":1,"bytesIn":0,
+             "bytesOut":2048,"chunks":0},
+            {"time":"2026-01-02T00:00:00Z","endpointId":"bcd","amount":0,"timeBilledMs":1,"jobs":1,
+             "cpuMs":0,"fuel":0,"memoryBytesPeak":0,"memoryMibMs":0,"bytesIn":7,"bytesOut":0,
+             "chunks":0}]"#;
+        let expected = [
+            "TIME                  ENDPOINT  CREDITS    JOBS    RAN          CPU      MEMORY   IN       OUT",
+            "2026-01-01T00:00:00Z  a         12.000001  12 345  1 234.567 s  0.009 s  1.0 MiB  0 bytes  2.0 KiB",
+            "2026-01-02T00:00:00Z  bcd       0          1       0.001 s      0.000 s  0 bytes  7 bytes  0 bytes",
+        ];
+        let records: Vec<Box<RawValue>> = serde_json::from_str(records).unwrap();
+        assert_eq!(table("endpoint", &records).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_what_is_sent() {
+        let words = "billing --from 2026-01-31 --to 2026-02-01T12:00:00Z --bucket hour --group owner \
+                     --endpoint e --template t --owner o";
+        let line = Line::parse_from(words.split_whitespace());
+        let expected = [
+            ("startTime", "2026-01-31T00:00:00Z"),
+            ("endTime", "2026-02-01T12:00:00Z"),
+            ("bucketSize", "hour"),
+            ("endpointId", "e"),
+            ("templateId", "t"),
+            ("ownerId", "o"),
+            ("grouping", "ownerId"),
+        ];
+        let sent = line.args.parameters();
+        let sent: Vec<_> = sent.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        assert_eq!(sent, expected);
+    }
+}
