@@ -12,6 +12,7 @@
 
 mod auth;
 mod big_streams;
+mod billing;
 mod cancel;
 mod deploy;
 mod docs_page;

@@ -42,6 +42,7 @@ pub(crate) async fn audit(session: &Session, told: &mut Told) {
         }
     }
     check_counters(session).await;
+    check_bill(session).await;
     let leaving = session.ledger.next_round();
     for (job, entry) in &leaving {
         told.forget(job, entry);
@@ -90,6 +91,27 @@ async fn check_counters(session: &Session) {
     let told = ["completed", "failed", "retried"].map(|field| &health["jobs"][field]);
     let told = told.map(|count: &Value| count.as_u64().unwrap());
     assert_eq!(told, expected, "wrong: completed, failed, retried of {health}");
+}
+
+/// On the bill is each result once, and no attempt that a kill broke off.
+async fn check_bill(session: &Session) {
+    let path = format!("/v1/billing/endpoints?bucketSize=year&endpointId={MILL}");
+    let records = session.client.get(&path).await.ok();
+    let sum = |field: &str| {
+        let values = records.as_array().unwrap().iter().map(|record| record[field].as_u64());
+        values.map(Option::unwrap).sum::<u64>()
+    };
+    let totals = session.ledger.totals();
+    let results = totals.completed + totals.failed - totals.given_up;
+    let (billed, ms) = (sum("jobs"), sum("timeBilledMs"));
+    println!("{billed} attempts are billed, {results} have results, {totals:?}");
+    assert!(billed >= results, "lost: {billed} billed of {results} results");
+    let without_result = billed - results;
+    assert!(without_result <= totals.cancelled, "double: {without_result} too many are billed");
+    assert!(ms >= totals.execution_ms, "lost: {ms} ms billed of {totals:?}");
+    if without_result == 0 {
+        assert_eq!(ms, totals.execution_ms, "double: more time is billed than was used");
+    }
 }
 
 async fn remove(session: &Session, job: &str) {

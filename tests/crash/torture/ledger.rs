@@ -19,6 +19,13 @@ pub(crate) struct End {
     pub(crate) text: String,
 }
 
+impl End {
+    fn execution_ms(&self) -> u64 {
+        let document: Value = serde_json::from_str(&self.text).unwrap();
+        document["executionTime"].as_u64().unwrap()
+    }
+}
+
 /// What is known of one job.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
@@ -64,12 +71,18 @@ pub(crate) struct Before {
     last_end: Option<u64>,
 }
 
-/// What the counters of `/health` must show.
+/// What the counters of `/health` and the bill must show.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) completed: u64,
     pub(crate) failed: u64,
     pub(crate) retried: u64,
+    /// Of the failed ones, those whose host died too often: nobody pays for them.
+    pub(crate) given_up: u64,
+    /// Some of them had run, and are on the bill.
+    pub(crate) cancelled: u64,
+    /// The `executionTime` of what completed, failed or timed out, but for `given_up`.
+    pub(crate) execution_ms: u64,
 }
 
 #[derive(Debug, Default)]
@@ -300,7 +313,13 @@ impl Totals {
     fn with(self, entry: &Entry) -> Self {
         let ended = |status| entry.ends.iter().filter(|end| end.status == status).count() as u64;
         let retried = entry.ends.last().map_or(0, |end| end.retries);
+        let given_up = |end: &&End| end.text.contains("the host died while the job ran");
+        let paid = entry.ends.iter().filter(|end| end.status != "CANCELLED" && !given_up(end));
+        let execution_ms = paid.map(End::execution_ms).sum::<u64>();
         Self {
+            given_up: self.given_up + entry.ends.iter().filter(given_up).count() as u64,
+            cancelled: self.cancelled + ended("CANCELLED"),
+            execution_ms: self.execution_ms + execution_ms,
             completed: self.completed + ended("COMPLETED"),
             failed: self.failed + ended("FAILED") + ended("TIMED_OUT"),
             retried: self.retried + retried,
