@@ -9,6 +9,7 @@
     reason = "all of this is test code: a broken assumption must stop the test"
 )]
 
+mod billing;
 mod command;
 mod deploy;
 mod jobs;

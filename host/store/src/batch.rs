@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use gristmill_core::delivery::{Delivery, DeliveryId};
-use gristmill_core::id::JobId;
+use gristmill_core::id::{JobId, TemplateId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
@@ -22,6 +22,7 @@ use crate::index::{Endpoint, Index};
 use crate::journal::Journal;
 use crate::journal::image::JobPlaces;
 use crate::meters::{MeterKey, UsageWrite};
+use crate::owners::OwnerKey;
 use crate::payloads::PayloadCache;
 use crate::row::Fixed;
 use crate::slab::JobKey;
@@ -73,6 +74,14 @@ pub(crate) struct JobWrite {
     rewind: bool,
     counts: Lifetime,
     acks: Vec<Ack>,
+}
+
+/// What a batch adds to usage. That of jobs is summed up by numbers first: a name that each job would
+/// count a reference of is one that all processors write to.
+#[derive(Debug, Default)]
+struct Used {
+    by_number: BTreeMap<(EndpointKey, OwnerKey, TemplateId), UsageSum>,
+    by_name: BTreeMap<MeterKey, UsageSum>,
 }
 
 /// What happens to a job's row.
@@ -132,7 +141,7 @@ impl Index {
     /// What it bills counts in the hour of `time`.
     pub(crate) fn take_batch(&mut self, max: BatchMax, takes_all: bool, time: Timestamp) -> Batch {
         let now = Instant::now();
-        let mut used = BTreeMap::new();
+        let mut used = Used::default();
         let dropped_deliveries = std::mem::take(&mut self.dropped_deliveries);
         let forgotten_repeats = self.forgotten_repeats.take();
         let mut batch = Batch { dropped_deliveries, forgotten_repeats, ..Batch::default() };
@@ -154,7 +163,7 @@ impl Index {
                     let Bill { endpoint, owner, wall_ms, metered } = *bill;
                     let sum = metered.over(wall_ms);
                     let key = MeterKey { endpoint, template: metered.template, owner };
-                    used.entry(key).or_default().add(&sum);
+                    used.by_name.entry(key).or_default().add(&sum);
                 }
                 Write::Forget(endpoint, ack) => {
                     batch.operations += 1;
@@ -182,16 +191,23 @@ impl Index {
                 sum.add(Lifetime { completed, failed, retried });
             }
         }
-        batch.usage = self.meters.with(used, time);
+        batch.usage = self.meters.with(self.named(used), time);
         batch
     }
 
-    fn take_job(
-        &mut self,
-        key: JobKey,
-        batch: &mut Batch,
-        used: &mut BTreeMap<MeterKey, UsageSum>,
-    ) {
+    /// The usage under its names.
+    fn named(&self, used: Used) -> BTreeMap<MeterKey, UsageSum> {
+        let Used { by_number, mut by_name } = used;
+        for ((endpoint, owner, template), sum) in by_number {
+            if let Some(endpoint) = self.endpoints.get(&endpoint) {
+                let (endpoint, owner) = (endpoint.name.clone(), self.owners.name(owner).clone());
+                by_name.entry(MeterKey { endpoint, template, owner }).or_default().add(&sum);
+            }
+        }
+        by_name
+    }
+
+    fn take_job(&mut self, key: JobKey, batch: &mut Batch, used: &mut Used) {
         let Some(job) = self.jobs.get_mut(key) else { return };
         let Some(pending) = &mut job.pending else { return };
         if pending.queued.take().is_none() {
@@ -229,12 +245,8 @@ impl Index {
                 input: job.homes.input,
             })
         });
-        if let Some(name) = name {
-            for (template, sum) in change.bills.into_iter() {
-                let owner = self.owners.name(job.owner).clone();
-                let key = MeterKey { endpoint: name.clone(), template, owner };
-                used.entry(key).or_default().add(&sum);
-            }
+        for (template, sum) in change.bills.into_iter() {
+            used.by_number.entry((job.endpoint, job.owner, template)).or_default().add(&sum);
         }
         let write = JobWrite {
             key,

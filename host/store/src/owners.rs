@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use gristmill_core::id::OwnerId;
 
 /// The number of an owner, until the store is closed. It is never written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OwnerKey(u32);
 
 /// All owners of jobs since the store was opened.

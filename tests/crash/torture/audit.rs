@@ -107,7 +107,7 @@ async fn check_bill(session: &Session) {
     println!("{billed} attempts are billed, {results} have results, {totals:?}");
     assert!(billed >= results, "lost: {billed} billed of {results} results");
     let without_result = billed - results;
-    assert!(without_result <= totals.cancelled, "double: {without_result} too many are billed");
+    assert!(without_result <= totals.stopped, "double: {without_result} too many are billed");
     assert!(ms >= totals.execution_ms, "lost: {ms} ms billed of {totals:?}");
     if without_result == 0 {
         assert_eq!(ms, totals.execution_ms, "double: more time is billed than was used");

@@ -20,9 +20,16 @@ pub(crate) struct End {
 }
 
 impl End {
+    fn document(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap()
+    }
+
     fn execution_ms(&self) -> u64 {
-        let document: Value = serde_json::from_str(&self.text).unwrap();
-        document["executionTime"].as_u64().unwrap()
+        self.document()["executionTime"].as_u64().unwrap()
+    }
+
+    fn was_stopped(&self) -> bool {
+        self.status == "CANCELLED" && self.document()["workerId"].is_string()
     }
 }
 
@@ -79,8 +86,8 @@ pub(crate) struct Totals {
     pub(crate) retried: u64,
     /// Of the failed ones, those whose host died too often: nobody pays for them.
     pub(crate) given_up: u64,
-    /// Some of them had run, and are on the bill.
-    pub(crate) cancelled: u64,
+    /// Jobs that were cancelled while they ran: those are on the bill, too, unless a kill came first.
+    pub(crate) stopped: u64,
     /// The `executionTime` of what completed, failed or timed out, but for `given_up`.
     pub(crate) execution_ms: u64,
 }
@@ -318,7 +325,8 @@ impl Totals {
         let execution_ms = paid.map(End::execution_ms).sum::<u64>();
         Self {
             given_up: self.given_up + entry.ends.iter().filter(given_up).count() as u64,
-            cancelled: self.cancelled + ended("CANCELLED"),
+            stopped: self.stopped
+                + entry.ends.iter().filter(|end| end.was_stopped()).count() as u64,
             execution_ms: self.execution_ms + execution_ms,
             completed: self.completed + ended("COMPLETED"),
             failed: self.failed + ended("FAILED") + ended("TIMED_OUT"),

@@ -86,3 +86,63 @@ impl TemplateUsage {
         prices.amount(&others)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gristmill_core::id::{EndpointId, NodeId};
+    use gristmill_core::signals::Signals;
+    use gristmill_core::store::JobStore as _;
+    use gristmill_core::time::{Clock as _, ManualClock};
+    use gristmill_core::usage::{Bill, KEPT_HOURS, Metered};
+    use gristmill_store::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn others_earn_for_the_owner_of_a_template() {
+        let clock = Arc::new(ManualClock::new(Hour(500_000).start()));
+        let store = MemoryStore::new(NodeId(1), clock.clone(), Arc::new(Signals::default()));
+        let name = |text| TemplateId::new(text).unwrap();
+        let owner = |text| OwnerId::new(text).unwrap();
+        let template = Template::new(name("t"), owner("me"), "i:latest");
+        let bill = async |who, with| {
+            let metered = Metered {
+                template: name(with),
+                cpu_us: 0,
+                fuel: 0,
+                memory_bytes_peak: 0,
+                bytes_in: 0,
+                bytes_out: 0,
+                chunks: 0,
+            };
+            let endpoint = EndpointId::new("e").unwrap();
+            let bill = Bill { endpoint, owner: owner(who), wall_ms: 40_000, metered };
+            store.bill(bill).await.unwrap();
+        };
+        let prices = Prices { wall_second: "0.5".parse().unwrap(), ..Prices::default() };
+        let totals = Totals::default();
+        let shown = async || {
+            let used = totals.read(&store, Hour::of(clock.now())).await.unwrap();
+            let earned = used.earned(&template, &prices).to_string();
+            (used.runtime_min(&template), earned)
+        };
+        assert_eq!(shown().await, (0, "0".to_owned()));
+        bill("me", "t").await;
+        bill("other", "t").await;
+        bill("other", "another").await;
+        assert_eq!(shown().await, (1, "20".to_owned()));
+        assert_eq!(shown().await, (1, "20".to_owned()), "nothing counts twice");
+        for hours in [1, 1, 30, 1_000] {
+            clock.advance(hours * 3_600_000);
+            bill("other", "t").await;
+            let _ = shown().await;
+        }
+        assert_eq!(shown().await, (4, "100".to_owned()));
+        clock.advance(u64::from(KEPT_HOURS) * 3_600_000);
+        assert_eq!(shown().await, (4, "100".to_owned()), "what was seen stays until the end");
+        let anew = Totals::default().read(&store, Hour::of(clock.now())).await.unwrap();
+        assert_eq!(anew.runtime_min(&template), 0, "(40 s of the last hour that is kept)");
+    }
+}

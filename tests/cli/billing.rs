@@ -1,0 +1,22 @@
+//! `gristmill billing`.
+
+use gristmill_tests::{guests, shared_host};
+use serde_json::json;
+
+use crate::command::{on, run};
+
+#[tokio::test]
+async fn what_was_used_is_shown_to_people_and_to_programs() {
+    let host = shared_host();
+    let endpoint = host.deploy(&guests::playground(), "cli-billing", json!({})).await;
+    for _ in 0..2 {
+        host.client.finish(&endpoint, json!({ "op": "echo" })).await;
+    }
+    let told = run(on(&host), "billing --bucket year --endpoint cli-billing --json").succeeded();
+    assert_eq!(told.json()[0]["jobs"], 2);
+    let shown = run(on(&host), "billing --endpoint cli-billing --group template").succeeded();
+    let lines: Vec<_> = shown.stdout.lines().collect();
+    assert!(lines[0].starts_with("TIME") && lines[0].contains("TEMPLATE"), "{shown:?}");
+    assert!(lines[1].contains("cli-billing"), "{shown:?}");
+    run(on(&host), "billing --from 2026-13-01").failed(1, &["startTime", "RFC 3339"]);
+}
