@@ -39,7 +39,7 @@ impl Bench {
         let records = MemoryRecords::new();
         let sandbox = Sandbox::open(settings, records.clone()).unwrap();
         let bytes = std::fs::read(guest).unwrap();
-        let component = sandbox.add_component(bytes.into()).await.unwrap();
+        let component = sandbox.add_component(bytes.into()).await.unwrap().component;
         records.put(component.clone());
         Self { sandbox, component, _directory: directory }
     }

@@ -3,16 +3,18 @@
 //! All of it is small and stays in memory as one immutable [`View`]; a change makes a new view
 //! once it is on disk. A lookup takes a read lock for the time of one reference count.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::{ComponentDigest, Deployment, Endpoint, Release};
-use crate::id::{EndpointId, KeyId, OwnerId, TemplateId};
+use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId};
+use crate::image::PushedManifest;
 use crate::key::ApiKey;
+use crate::registry_auth::RegistryAuth;
 use crate::store::StoreError;
 use crate::template::Template;
 use crate::time::{Clock, Timestamp};
@@ -51,6 +53,8 @@ pub enum CatalogEntry {
     Image(Image),
     /// An API key.
     Key(ApiKey),
+    /// Credentials for a registry.
+    RegistryAuth(RegistryAuth),
 }
 
 /// What a catalog entry is found by.
@@ -66,6 +70,8 @@ pub enum CatalogKey {
     Image(String),
     /// An API key's id.
     Key(KeyId),
+    /// The id of credentials for a registry.
+    RegistryAuth(RegistryAuthId),
 }
 
 impl CatalogKey {
@@ -77,6 +83,7 @@ impl CatalogKey {
             Self::Component(_) => "component",
             Self::Image(_) => "image",
             Self::Key(_) => "key",
+            Self::RegistryAuth(_) => "registry_auth",
         }
     }
 
@@ -88,6 +95,7 @@ impl CatalogKey {
             Self::Component(digest) => digest.to_string(),
             Self::Image(name) => name.clone(),
             Self::Key(id) => id.to_string(),
+            Self::RegistryAuth(id) => id.to_string(),
         }
     }
 }
@@ -101,6 +109,7 @@ impl CatalogEntry {
             Self::Component(component) => CatalogKey::Component(component.digest),
             Self::Image(image) => CatalogKey::Image(image.reference()),
             Self::Key(key) => CatalogKey::Key(key.id.clone()),
+            Self::RegistryAuth(auth) => CatalogKey::RegistryAuth(auth.id.clone()),
         }
     }
 }
@@ -123,6 +132,27 @@ pub struct Component {
     /// SHA-256 of each compiled file, by the key of the engine that it is for. A file with another
     /// digest is never loaded.
     pub artifacts: BTreeMap<String, ComponentDigest>,
+    /// What it was made with, as it says itself.
+    #[serde(default)]
+    pub producers: Producers,
+}
+
+/// What a component was made with, from its `producers` sections.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Producers {
+    /// The languages that it was written in.
+    pub languages: Vec<Producer>,
+    /// Compilers, linkers and kits.
+    pub tools: Vec<Producer>,
+}
+
+/// A language or a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Producer {
+    /// Such as `Rust`, `rustc`.
+    pub name: String,
+    /// As the tool writes it; may be empty.
+    pub version: String,
 }
 
 /// A name for a component, such as `echo:latest`.
@@ -138,6 +168,9 @@ pub struct Image {
     pub owner: OwnerId,
     /// When it was last moved to another component.
     pub updated_at: Timestamp,
+    /// The manifest with which it was pushed; `None` when it was uploaded without one.
+    #[serde(default)]
+    pub manifest: Option<PushedManifest>,
 }
 
 impl Image {
@@ -160,6 +193,8 @@ pub struct View {
     pub images: HashMap<String, Arc<Image>>,
     /// API keys by id.
     pub keys: HashMap<KeyId, Arc<ApiKey>>,
+    /// Credentials for registries by id.
+    pub registry_auths: HashMap<RegistryAuthId, Arc<RegistryAuth>>,
 }
 
 impl View {
@@ -176,6 +211,12 @@ impl View {
             self.images.get(&format!("{reference}:latest"))
         };
         found.map(|image| image.digest)
+    }
+
+    /// The component that a template runs: the one that was fetched for it, or the one that its
+    /// image names here.
+    pub fn component_of(&self, template: &Template) -> Option<ComponentDigest> {
+        template.fetched.or_else(|| self.resolve_image(&template.image))
     }
 
     /// Whether an endpoint uses the template.
@@ -202,6 +243,9 @@ impl View {
             CatalogChange::Put(CatalogEntry::Key(key)) => {
                 self.keys.insert(key.id.clone(), Arc::new(key));
             }
+            CatalogChange::Put(CatalogEntry::RegistryAuth(auth)) => {
+                self.registry_auths.insert(auth.id.clone(), Arc::new(auth));
+            }
             CatalogChange::Delete(CatalogKey::Template(id)) => {
                 self.templates.remove(&id);
             }
@@ -217,6 +261,9 @@ impl View {
             CatalogChange::Delete(CatalogKey::Key(id)) => {
                 self.keys.remove(&id);
             }
+            CatalogChange::Delete(CatalogKey::RegistryAuth(id)) => {
+                self.registry_auths.remove(&id);
+            }
         }
     }
 
@@ -224,7 +271,7 @@ impl View {
     /// API never lets happen.
     fn join(&self, endpoint: Arc<Endpoint>) -> Option<Deployment> {
         let template = self.templates.get(&endpoint.template)?.clone();
-        let component = self.resolve_image(&template.image);
+        let component = self.component_of(&template);
         Some(Deployment { endpoint, template, component })
     }
 
@@ -280,6 +327,8 @@ pub struct Catalog {
     view: RwLock<Arc<View>>,
     /// Changes come one at a time, so that each is decided on the view that it changes.
     change: tokio::sync::Mutex<()>,
+    /// Deployments that are not shown any more. Whoever took one while it was may still run it.
+    retired: Mutex<Vec<Weak<Deployment>>>,
 }
 
 impl Catalog {
@@ -298,8 +347,13 @@ impl Catalog {
         for entry in entries {
             view.apply(CatalogChange::Put(entry));
         }
-        let (view, change) = (RwLock::new(Arc::new(view)), tokio::sync::Mutex::new(()));
-        Ok(Self { store, clock, view, change })
+        Ok(Self {
+            store,
+            clock,
+            view: RwLock::new(Arc::new(view)),
+            change: tokio::sync::Mutex::default(),
+            retired: Mutex::default(),
+        })
     }
 
     /// The newest view.
@@ -335,7 +389,53 @@ impl Catalog {
             changes.push(CatalogChange::Put(CatalogEntry::Endpoint(endpoint)));
         }
         self.store.write_catalog(changes).await?;
+        self.retire(&view);
         *self.view.write() = Arc::new(view);
         Ok(answer)
+    }
+
+    /// Takes out the components that nothing names and nobody can be running, and tells which they
+    /// were: their files are not needed any more.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn forget_unused(&self) -> Result<Vec<ComponentDigest>, StoreError> {
+        self.change(|view| {
+            let unused = self.unused(view);
+            let forget = |digest: &ComponentDigest| {
+                CatalogChange::Delete(CatalogKey::Component(*digest))
+            };
+            Ok((unused.iter().map(forget).collect(), unused))
+        })
+        .await
+    }
+
+    fn unused(&self, view: &View) -> Vec<ComponentDigest> {
+        let retired = self.retired.lock();
+        let running = retired.iter().filter_map(Weak::upgrade).filter_map(|d| d.component);
+        let named = view.images.values().map(|image| image.digest);
+        // What an endpoint may go back to.
+        let released = view.deployments.values().flat_map(|d| &d.endpoint.releases);
+        let used: HashSet<_> = view
+            .templates
+            .values()
+            .filter_map(|template| view.component_of(template))
+            .chain(named)
+            .chain(running)
+            .chain(released.map(|release| release.component))
+            .collect();
+        view.components.keys().filter(|digest| !used.contains(digest)).copied().collect()
+    }
+
+    /// Remembers the deployments that `next` does not show any more, for as long as somebody has
+    /// them.
+    fn retire(&self, next: &View) {
+        let mut retired = self.retired.lock();
+        retired.retain(|deployment| deployment.strong_count() > 0);
+        let view = self.view();
+        let gone = view.deployments.iter().filter(|(id, shown)| {
+            next.deployments.get(*id).is_none_or(|newer| !Arc::ptr_eq(newer, shown))
+        });
+        retired.extend(gone.map(|(_, deployment)| Arc::downgrade(deployment)));
     }
 }

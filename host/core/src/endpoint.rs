@@ -230,6 +230,11 @@ impl ComponentDigest {
         use sha2::Digest as _;
         Self(sha2::Sha256::digest(component).into())
     }
+
+    /// The digest that somebody has computed: the 32 bytes of a SHA-256.
+    pub fn from_sha256(digest: [u8; 32]) -> Self {
+        Self(digest)
+    }
 }
 
 impl fmt::Display for ComponentDigest {

@@ -116,6 +116,10 @@ name!(
     KeyId, "key id", reserved: []
 );
 name!(
+    /// Names credentials for a registry.
+    RegistryAuthId, "registry auth id", reserved: []
+);
+name!(
     /// Names the account that owns keys, templates and endpoints.
     OwnerId, "owner id", reserved: []
 );

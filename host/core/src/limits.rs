@@ -69,6 +69,20 @@ pub const LOG_LINE_BYTES_MAX: usize = 4 * KIB;
 /// Largest uploaded component, in bytes (64 MiB): 413.
 pub const COMPONENT_BYTES_MAX: usize = 64 * MIB;
 
+/// Most bytes of uploads that are on their way in at one time, on disk (1 GiB). Beyond it an upload
+/// is answered with 503.
+pub const STAGED_BYTES_MAX: u64 = 1 << 30;
+
+/// Largest manifest of an image, in bytes: 413, or the image is not fetched.
+pub const IMAGE_MANIFEST_BYTES_MAX: usize = 64 * KIB;
+
+/// Largest config of an image, in bytes. A manifest that names a larger one is refused.
+pub const IMAGE_CONFIG_BYTES_MAX: usize = 64 * KIB;
+
+/// Longest user name, and longest password, of credentials for a registry, in bytes: 400. Some
+/// registries give tokens of some KiB as passwords.
+pub const REGISTRY_SECRET_BYTES_MAX: usize = 16 * KIB;
+
 /// Largest body of a management call other than an upload, in bytes (1 MiB): 413.
 pub const MANAGEMENT_BODY_BYTES_MAX: usize = MIB;
 

@@ -1,14 +1,17 @@
 //! The trait behind which handlers are run.
 
+use std::any::Any;
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::io::AsyncRead;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Component;
-use crate::endpoint::Deployment;
+use crate::endpoint::{ComponentDigest, Deployment};
 use crate::id::JobId;
 use crate::payload::Json;
 use crate::record::{Chunk, S3Config};
@@ -153,15 +156,87 @@ pub struct Usage {
     pub log_lines_dropped: u64,
 }
 
-/// Takes uploaded components in. Implemented by the sandbox.
+/// Takes uploaded components in, and keeps their bytes. Implemented by the sandbox.
 #[async_trait]
 pub trait Components: Send + Sync + std::fmt::Debug {
-    /// Checks, compiles and keeps a component, apart from this process. The same bytes twice cost
-    /// one compilation.
+    /// A place for bytes that come in piece by piece.
+    ///
+    /// # Errors
+    /// [`StageError`].
+    async fn stage(&self) -> Result<Box<dyn Staged>, StageError>;
+
+    /// The bytes of a component that has a record, to be read from their start.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    async fn open_component(
+        &self,
+        component: ComponentDigest,
+    ) -> io::Result<Box<dyn AsyncRead + Send + Unpin>>;
+
+    /// Removes the files of components that have no record any more. Those that are being added are
+    /// left alone, and jobs that run one go on.
+    ///
+    /// # Errors
+    /// Those of the file system. The next start removes what is left.
+    async fn remove_components(&self, components: Vec<ComponentDigest>) -> io::Result<()>;
+}
+
+/// Bytes on their way in, on disk. They are gone when this is dropped.
+#[async_trait]
+pub trait Staged: Send + Sync + std::fmt::Debug {
+    /// Adds the next bytes. When the call is dropped they are added or not, but never in part.
+    ///
+    /// # Errors
+    /// [`StageError`]; what was there before is still there.
+    async fn write(&self, piece: Bytes) -> Result<(), StageError>;
+
+    /// How many bytes there are.
+    fn len(&self) -> u64;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Their digest.
+    fn digest(&self) -> ComponentDigest;
+
+    /// All of them, when they are at most `bytes_max`.
+    ///
+    /// # Errors
+    /// When they are more, or cannot be read.
+    async fn read(&self, bytes_max: usize) -> io::Result<Bytes>;
+
+    /// Checks, compiles and keeps them as a component, apart from this process. The same bytes
+    /// twice cost one compilation.
     ///
     /// # Errors
     /// [`AddComponentError`]; nothing is kept.
-    async fn add_component(&self, bytes: Bytes) -> Result<Component, AddComponentError>;
+    async fn add(self: Box<Self>) -> Result<Added, AddComponentError>;
+}
+
+/// A component that was taken in.
+#[derive(Debug)]
+pub struct Added {
+    /// Its record, which is not in the catalog yet.
+    pub component: Component,
+    /// Keeps its files until the record is in the catalog; drop it then.
+    pub hold: Hold,
+}
+
+/// Keeps something for as long as it lives.
+pub type Hold = Box<dyn Any + Send + Sync>;
+
+/// Why bytes are not taken now.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// Too many are on their way.
+    #[error("too many uploads are on their way; try again shortly")]
+    Full,
+    /// The disk.
+    #[error("cannot store the upload: {0}")]
+    Io(#[from] io::Error),
 }
 
 /// Why an uploaded component was not taken.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::endpoint::ComponentDigest;
 use crate::id::{OwnerId, TemplateId};
 
 /// A template. The field names are ours; the wire's spellings live in the API.
@@ -15,15 +16,18 @@ pub struct Template {
     pub owner: OwnerId,
     /// Unique among the owner's templates.
     pub name: String,
-    /// The uploaded component: `name:tag` or `name@sha256:…`.
+    /// The uploaded component, `name:tag` or `name@sha256:…`; or an image in a registry.
     pub image: String,
+    /// The component that was fetched for an image in a registry.
+    #[serde(default)]
+    pub fetched: Option<ComponentDigest>,
     /// Scratch space of a worker, in gigabytes.
     pub container_disk_gb: u32,
     /// Space that persists, in gigabytes.
     pub volume_gb: u32,
     /// Where the persistent space is mounted.
     pub volume_mount_path: String,
-    /// Credentials for pulling the image.
+    /// The id of the credentials for fetching the image; empty: none.
     pub registry_auth: String,
     /// First part of the component's arguments.
     pub entrypoint: Vec<String>,
@@ -62,6 +66,7 @@ impl Template {
             id,
             owner,
             image: image.to_owned(),
+            fetched: None,
             container_disk_gb: 0,
             volume_gb: 0,
             volume_mount_path: String::new(),

@@ -3,16 +3,18 @@
 //! are kept elsewhere ([`ArtifactRecords`]): native code runs with the host's rights, so a
 //! compiled file that is not the recorded one is never loaded but compiled again.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use gristmill_core::catalog::Component;
 use gristmill_core::endpoint::{ComponentDigest, Metering};
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
+use gristmill_core::runtime::{AddComponentError, Added};
 use gristmill_core::time::Timestamp;
+use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use tracing::{info, warn};
 use wasmtime::component::Component as CompiledComponent;
@@ -23,6 +25,7 @@ use crate::component::{RejectedComponent, causes, check_preamble, names, prepare
 use crate::engine::{Engines, RunEngine, compile_engine, engine_key};
 use crate::files;
 use crate::records::ArtifactRecords;
+use crate::staging::{StagedFile, StagedTotal};
 use crate::state::State;
 
 /// Components that are kept ready in memory. One that is not is read again, in 0.2 to 4 ms.
@@ -38,7 +41,7 @@ pub(crate) enum AddError {
     #[error("component has {bytes} bytes, limit: {COMPONENT_BYTES_MAX} bytes")]
     TooLarge {
         /// Its size.
-        bytes: usize,
+        bytes: u64,
     },
     /// The host could not check or compile it.
     #[error("cannot compile the component: {0}")]
@@ -81,10 +84,43 @@ pub(crate) struct Artifacts {
     compiler: Compiler,
     records: Arc<dyn ArtifactRecords>,
     loaded: Cache<(ComponentDigest, Metering), Arc<Loaded>>,
+    staged: StagedTotal,
+    held: Held,
+}
+
+/// How often the files of a component are held, because its record is not there yet.
+#[derive(Debug, Clone, Default)]
+struct Held(Arc<Mutex<HashMap<ComponentDigest, u32>>>);
+
+/// Keeps the files of a component.
+#[derive(Debug)]
+struct Hold {
+    held: Held,
+    digest: ComponentDigest,
+}
+
+impl Held {
+    fn hold(&self, digest: ComponentDigest) -> Hold {
+        *self.0.lock().entry(digest).or_default() += 1;
+        Hold { held: self.clone(), digest }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut held = self.held.0.lock();
+        if let Some(count) = held.get_mut(&self.digest) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.digest);
+            }
+        }
+    }
 }
 
 impl Artifacts {
-    /// Opens the directories, and removes what no engine of this process can load.
+    /// Opens the directories, and removes what no engine of this process can load, and what has no
+    /// record: a process ended after it had stored a component and before its record was written.
     ///
     /// # Errors
     /// Those of the file system and of wasmtime.
@@ -113,8 +149,24 @@ impl Artifacts {
             files::create_private_dir(&artifacts_dir.join(key))?;
             files::remove_temporaries(&artifacts_dir.join(key))?;
         }
-        let loaded = Cache::new(LOADED_MAX);
-        Ok(Self { components_dir, artifacts_dir, engines, compiler, records, loaded })
+        let is_recorded = |digest| records.find(digest).is_some();
+        let mut orphans = files::remove_unless(&components_dir, ".wasm", is_recorded)?;
+        for key in &keys {
+            orphans += files::remove_unless(&artifacts_dir.join(key), ".cwasm", is_recorded)?;
+        }
+        if orphans > 0 {
+            info!("removed {orphans} files of components that have no record");
+        }
+        Ok(Self {
+            components_dir,
+            artifacts_dir,
+            engines,
+            compiler,
+            records,
+            loaded: Cache::new(LOADED_MAX),
+            staged: StagedTotal::default(),
+            held: Held::default(),
+        })
     }
 
     /// The engines.
@@ -122,30 +174,50 @@ impl Artifacts {
         &self.engines
     }
 
+    /// A place for an upload. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn stage(&self) -> io::Result<StagedFile> {
+        StagedFile::create(&self.components_dir, self.staged.clone())
+    }
+
     /// Checks, stores and compiles what was uploaded, for the metered engine. Bytes that are known
     /// already cost no second compile. Large components take seconds, and components are compiled
-    /// one at a time.
+    /// one at a time. What is returned keeps the files until there is a record.
     ///
     /// # Errors
     /// [`AddError`]; nothing is stored then.
     pub(crate) async fn add(
         &self,
-        bytes: Bytes,
+        upload: StagedFile,
+        uploaded_at: Timestamp,
+    ) -> Result<Added, AddError> {
+        let size = upload.len();
+        if size > COMPONENT_BYTES_MAX as u64 {
+            return Err(AddError::TooLarge { bytes: size });
+        }
+        check_preamble(&upload.preamble())?;
+        let digest = upload.digest();
+        let hold = self.held.hold(digest);
+        let path = self.component_path(digest);
+        blocking(move || upload.keep_as(&path)).await?;
+        match self.add_stored(digest, size, uploaded_at).await {
+            Ok(component) => Ok(Added { component, hold: Box::new(hold) }),
+            Err(error) => {
+                drop(hold);
+                self.remove(digest).await?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn add_stored(
+        &self,
+        digest: ComponentDigest,
+        size: u64,
         uploaded_at: Timestamp,
     ) -> Result<Component, AddError> {
-        if bytes.len() > COMPONENT_BYTES_MAX {
-            return Err(AddError::TooLarge { bytes: bytes.len() });
-        }
-        check_preamble(&bytes)?;
-        let size = bytes.len() as u64;
-        let directory = self.components_dir.clone();
-        let (digest, path) = blocking(move || {
-            let digest = ComponentDigest::of(&bytes);
-            let path = directory.join(format!("{digest}.wasm"));
-            files::write_durably(&path, &bytes)?;
-            Ok((digest, path))
-        })
-        .await?;
         let known = self.records.find(digest);
         let engine = self.engine(Metering::Fuel).map_err(AddError::Compile)?;
         if let Some(known) = &known
@@ -155,12 +227,7 @@ impl Artifacts {
         }
         let task = self.task(digest, Metering::Fuel, &engine.key);
         let artifact_path = task.artifact.clone();
-        let compiled = self.compile_and_try(task, engine.clone()).await;
-        if known.is_none() && compiled.is_err() {
-            let artifact = artifact_path.clone();
-            blocking(move || files::remove(&path).and_then(|()| files::remove(&artifact))).await?;
-        }
-        let compiled = compiled?;
+        let compiled = self.compile_and_try(task, engine.clone()).await?;
         let artifact = blocking(move || files::digest(&artifact_path)).await?;
         let artifact = artifact.ok_or(io::ErrorKind::NotFound).map_err(io::Error::from)?;
         let mut artifacts = known.map_or_else(Default::default, |known| known.artifacts.clone());
@@ -173,6 +240,7 @@ impl Artifacts {
             uploaded_at,
             compile_ms: u64::try_from(compiled.took.as_millis()).unwrap_or(u64::MAX),
             artifacts,
+            producers: compiled.info.producers,
         })
     }
 
@@ -207,15 +275,29 @@ impl Artifacts {
         self.loaded.get_or_insert_async(&key, Box::pin(self.read(digest, metering))).await
     }
 
-    /// Forgets a component and removes its files. Jobs that run it go on.
-    pub(crate) fn remove(&self, digest: ComponentDigest) -> io::Result<()> {
-        for metering in [Metering::Fuel, Metering::Epoch] {
-            self.loaded.remove(&(digest, metering));
+    /// Forgets a component that has no record, and removes its files, unless it is being added.
+    /// Jobs that run it go on.
+    pub(crate) async fn remove(&self, digest: ComponentDigest) -> io::Result<()> {
+        let (held, records) = (self.held.clone(), self.records.clone());
+        let (component, artifacts_dir) = (self.component_path(digest), self.artifacts_dir.clone());
+        let is_removed = blocking(move || {
+            // Nobody begins to add it meanwhile. Who adds it drops his hold only once the record is
+            // there, so one of the two is seen.
+            let held = held.0.lock();
+            if held.contains_key(&digest) || records.find(digest).is_some() {
+                return Ok(false);
+            }
+            for entry in fs::read_dir(&artifacts_dir)? {
+                files::remove(&entry?.path().join(format!("{digest}.cwasm")))?;
+            }
+            files::remove(&component).map(|()| true)
+        });
+        if is_removed.await? {
+            for metering in Metering::ALL {
+                self.loaded.remove(&(digest, metering));
+            }
         }
-        for entry in fs::read_dir(&self.artifacts_dir)? {
-            files::remove(&entry?.path().join(format!("{digest}.cwasm")))?;
-        }
-        files::remove(&self.component_path(digest))
+        Ok(())
     }
 
     async fn read(
@@ -274,7 +356,7 @@ impl Artifacts {
         self.engines.get(metering).map_err(|error| causes(&error))
     }
 
-    fn component_path(&self, digest: ComponentDigest) -> PathBuf {
+    pub(crate) fn component_path(&self, digest: ComponentDigest) -> PathBuf {
         self.components_dir.join(format!("{digest}.wasm"))
     }
 
@@ -297,7 +379,7 @@ fn load_file(path: &Path, engine: Arc<RunEngine>, metering: Metering) -> Result<
 }
 
 /// Runs file work where it may block.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
@@ -305,6 +387,15 @@ async fn blocking<T: Send + 'static>(
 
 fn host_error(error: impl std::fmt::Display) -> LoadError {
     LoadError::Host(error.to_string())
+}
+
+impl From<AddError> for AddComponentError {
+    fn from(error: AddError) -> Self {
+        match error {
+            AddError::Rejected(_) | AddError::TooLarge { .. } => Self::Rejected(error.to_string()),
+            AddError::Compile(_) | AddError::Storage(_) => Self::Failed(error.to_string()),
+        }
+    }
 }
 
 impl From<CompileError> for AddError {

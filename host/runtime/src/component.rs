@@ -1,6 +1,7 @@
 //! What a component must be to run here, and what this host gives it. A component that is not, or
 //! that wants more, is refused when it is uploaded, with a sentence that names what is wrong.
 
+use gristmill_core::catalog::Producers;
 use serde::{Deserialize, Serialize};
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, HasSelf, Linker};
@@ -9,10 +10,14 @@ use wasmtime::{Engine, Result};
 use crate::bindings::{Handler, HandlerPre};
 use crate::egress::bound_heads;
 use crate::limiter::{MEMORIES_MAX, TABLES_MAX};
+use crate::producers::producers;
 use crate::state::State;
 
 /// What a handler exports.
 const HANDLER_EXPORT: &str = "gristmill:handler/run@0.1.0";
+
+/// How many of the first bytes tell whether a file may be a component.
+pub(crate) const PREAMBLE_BYTES: usize = 8;
 
 /// Most imports, and most exports, of a component: its record keeps their names, and a refusal
 /// tells them. This host provides about thirty in all.
@@ -68,6 +73,8 @@ pub(crate) struct ComponentInfo {
     pub(crate) imports: Vec<String>,
     /// Its exports.
     pub(crate) exports: Vec<String>,
+    /// What it was made with.
+    pub(crate) producers: Producers,
 }
 
 /// Why bytes are not a component that can run here.
@@ -153,7 +160,7 @@ pub(crate) fn inspect(
     check_preamble(bytes)?;
     let component = Component::from_binary(engine, bytes)
         .map_err(|error| RejectedComponent::Invalid(causes(&error)))?;
-    let info = names(engine, &component);
+    let info = ComponentInfo { producers: producers(bytes), ..names(engine, &component) };
     check_names(&info)?;
     if let Some(import) = info.imports.iter().find(|import| !is_provided(import)) {
         return Err(RejectedComponent::UnknownImport(import.clone()));
@@ -215,13 +222,14 @@ pub(crate) fn prepare(
     HandlerPre::new(pre).map_err(|error| RejectedComponent::MismatchedHandler(causes(&error)))
 }
 
-/// The names of a component's imports and exports.
+/// The names of a component's imports and exports; a compiled one does not tell its producers.
 pub(crate) fn names(engine: &Engine, component: &Component) -> ComponentInfo {
     let kind = component.component_type();
     let text = |(name, _): (&str, ComponentItem)| name.to_owned();
     ComponentInfo {
         imports: kind.imports(engine).map(|(name, item)| text((name, item.ty))).collect(),
         exports: kind.exports(engine).map(|(name, item)| text((name, item.ty))).collect(),
+        producers: Producers::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gristmill_core::endpoint::ComponentDigest;
@@ -23,10 +23,8 @@ pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
 /// then the path names the old file or none.
 pub(crate) fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut temporary = path.as_os_str().to_owned();
-    let number = WRITES.fetch_add(1, Ordering::Relaxed);
-    temporary.push(format!(".{}-{number}{TEMPORARY}", std::process::id()));
-    let written = write_new(Path::new(&temporary), content)
+    let temporary = temporary(path);
+    let written = write_new(&temporary, content)
         .and_then(|()| fs::rename(&temporary, path))
         .and_then(|()| File::open(directory)?.sync_all());
     if written.is_err() {
@@ -36,9 +34,21 @@ pub(crate) fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     written
 }
 
+/// A name beside `path` for a file that is being written; another one each time.
+pub(crate) fn temporary(path: &Path) -> PathBuf {
+    let mut temporary = path.as_os_str().to_owned();
+    let number = WRITES.fetch_add(1, Ordering::Relaxed);
+    temporary.push(format!(".{}-{number}{TEMPORARY}", std::process::id()));
+    temporary.into()
+}
+
+/// Makes an empty file that only this user can read, to be written.
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
 fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut file = create_private(path)?;
     file.write_all(content)?;
     file.sync_all()
 }
@@ -72,6 +82,26 @@ pub(crate) fn remove_temporaries(directory: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Removes the files `<digest><ending>` of the digests that are not wanted, and tells how many.
+pub(crate) fn remove_unless(
+    directory: &Path,
+    ending: &str,
+    is_wanted: impl Fn(ComponentDigest) -> bool,
+) -> io::Result<usize> {
+    let mut removed = 0;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let stem = name.to_str().and_then(|name| name.strip_suffix(ending));
+        let digest = stem.and_then(|stem| stem.parse().ok());
+        if digest.is_some_and(|digest| !is_wanted(digest)) {
+            remove(&entry.path())?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
 }
 
 /// Removes a file, if it is there.

@@ -75,6 +75,11 @@ impl MemoryRecords {
     pub fn put(&self, component: Component) {
         self.components.write().insert(component.digest, Arc::new(component));
     }
+
+    /// Removes a record.
+    pub fn remove(&self, component: ComponentDigest) {
+        self.components.write().remove(&component);
+    }
 }
 
 #[async_trait]

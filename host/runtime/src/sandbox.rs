@@ -10,18 +10,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt as _;
-use gristmill_core::catalog::Component;
 use gristmill_core::endpoint::{ComponentDigest, Deployment};
 use gristmill_core::id::JobId;
 use gristmill_core::runtime::{
-    AddComponentError, Attempt, AttemptReport, AttemptSink, Components, Runtime, RuntimeLoad,
+    AddComponentError, Added, Attempt, AttemptReport, AttemptSink, Components, Runtime,
+    RuntimeLoad, StageError, Staged,
 };
-use gristmill_core::time::{Clock as _, SystemClock};
+use tokio::io::AsyncRead;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::error;
 
-use crate::artifacts::{AddError, Artifacts, Loaded};
+use crate::artifacts::{Artifacts, Loaded, blocking};
 use crate::attempt;
 use crate::compile::Compiler;
 use crate::component::causes;
@@ -31,6 +31,7 @@ use crate::end::ReportExt as _;
 use crate::engine::{Engines, Pool};
 use crate::lane;
 use crate::records::ArtifactRecords;
+use crate::staging::StagedComponent;
 use crate::state::State;
 
 /// How a sandbox is set up.
@@ -73,7 +74,7 @@ pub enum OpenSandboxError {
 /// A host gives them a runtime apart from the one that serves HTTP.
 #[derive(Debug)]
 pub struct Sandbox {
-    artifacts: Artifacts,
+    artifacts: Arc<Artifacts>,
     egress: Arc<Egress>,
     places: Arc<Semaphore>,
     places_max: usize,
@@ -98,7 +99,8 @@ impl Sandbox {
         let engines = Engines::new(places_max, settings.pool).map_err(engine_error)?;
         Ok(Self {
             artifacts: Artifacts::open(&settings.data_dir, engines, settings.compiler, records)
-                .map_err(engine_error)?,
+                .map_err(engine_error)?
+                .into(),
             egress: Egress::new(),
             places: Arc::new(Semaphore::new(places_max as usize)),
             places_max: places_max as usize,
@@ -107,12 +109,15 @@ impl Sandbox {
         })
     }
 
-    /// Removes a component's files, after its record. Jobs that run it go on. Blocks on the disk.
+    /// Takes in a component that is in memory.
     ///
     /// # Errors
-    /// Those of the file system.
-    pub fn remove_component(&self, digest: ComponentDigest) -> io::Result<()> {
-        self.artifacts.remove(digest)
+    /// [`AddComponentError`]; nothing is kept.
+    pub async fn add_component(&self, bytes: Bytes) -> Result<Added, AddComponentError> {
+        let failed = |error: StageError| AddComponentError::Failed(error.to_string());
+        let staged = self.stage().await.map_err(failed)?;
+        staged.write(bytes).await.map_err(failed)?;
+        staged.add().await
     }
 
     /// How memory for instances is allocated on this machine.
@@ -200,15 +205,28 @@ impl Runtime for Sandbox {
 
 #[async_trait]
 impl Components for Sandbox {
-    async fn add_component(&self, bytes: Bytes) -> Result<Component, AddComponentError> {
-        // Boxed: the future holds a compile and its files.
-        Box::pin(self.artifacts.add(bytes, SystemClock.now())).await.map_err(|error| match error {
-            AddError::Rejected(reason) => AddComponentError::Rejected(reason.to_string()),
-            AddError::TooLarge { .. } => AddComponentError::Rejected(error.to_string()),
-            AddError::Compile(_) | AddError::Storage(_) => {
-                AddComponentError::Failed(error.to_string())
-            }
-        })
+    async fn stage(&self) -> Result<Box<dyn Staged>, StageError> {
+        let artifacts = self.artifacts.clone();
+        let file = {
+            let artifacts = artifacts.clone();
+            blocking(move || artifacts.stage()).await?
+        };
+        Ok(Box::new(StagedComponent { file, artifacts }))
+    }
+
+    async fn open_component(
+        &self,
+        component: ComponentDigest,
+    ) -> io::Result<Box<dyn AsyncRead + Send + Unpin>> {
+        let file = tokio::fs::File::open(self.artifacts.component_path(component)).await?;
+        Ok(Box::new(file))
+    }
+
+    async fn remove_components(&self, components: Vec<ComponentDigest>) -> io::Result<()> {
+        for component in components {
+            self.artifacts.remove(component).await?;
+        }
+        Ok(())
     }
 }
 

@@ -14,7 +14,7 @@ use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, Templat
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
 use gristmill_core::runtime::{
-    Attempt, AttemptReport, AttemptSink, Components as _, LogLevel, Runtime as _, SinkClosed,
+    Attempt, AttemptReport, AttemptSink, LogLevel, Runtime as _, SinkClosed,
 };
 use gristmill_core::template::Template;
 use gristmill_core::time::Timestamp;
@@ -171,9 +171,9 @@ impl TestSandbox {
     }
 
     pub(crate) async fn add(&self, component: Vec<u8>) -> Component {
-        let component = self.sandbox.add_component(component.into()).await.unwrap();
-        self.records.put(component.clone());
-        component
+        let added = self.sandbox.add_component(component.into()).await.unwrap();
+        self.records.put(added.component.clone());
+        added.component
     }
 
     /// A run of a handler with this body; change what is not right for the test.

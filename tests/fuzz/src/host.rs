@@ -2,6 +2,7 @@
 //! tokio's paused clock and a clock that is moved by hand, so that no call takes any.
 
 use std::cell::OnceCell;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use gristmill_api::{AddressLimit, Api, ApiState, PeerAddress, RateLimits, Services};
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource};
-use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _, Component};
-use gristmill_core::endpoint::{Deployment, Endpoint};
+use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _};
+use gristmill_core::endpoint::{ComponentDigest, Deployment, Endpoint};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, WorkerId};
 use gristmill_core::jobs::Jobs;
 use gristmill_core::key::{ApiKey, NewKey, Scope};
@@ -20,7 +21,7 @@ use gristmill_core::price::Prices;
 use gristmill_core::rate::OperationLimit;
 use gristmill_core::record::ClaimedJob;
 use gristmill_core::runtime::{
-    AddComponentError, Attempt, AttemptReport, AttemptSink, Components, Runtime, RuntimeLoad,
+    Attempt, AttemptReport, AttemptSink, Components, Runtime, RuntimeLoad, StageError, Staged,
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore as _;
@@ -31,6 +32,7 @@ use gristmill_store::MemoryStore;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
+use tokio::io::AsyncRead;
 use tokio::runtime::Runtime as Tokio;
 
 /// Longer than any job may live.
@@ -60,8 +62,19 @@ struct Nothing;
 
 #[async_trait]
 impl Components for Nothing {
-    async fn add_component(&self, _: Bytes) -> Result<Component, AddComponentError> {
-        Err(AddComponentError::Failed("nothing is taken here".to_owned()))
+    async fn stage(&self) -> Result<Box<dyn Staged>, StageError> {
+        Err(StageError::Full)
+    }
+
+    async fn open_component(
+        &self,
+        _: ComponentDigest,
+    ) -> io::Result<Box<dyn AsyncRead + Send + Unpin>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    async fn remove_components(&self, _: Vec<ComponentDigest>) -> io::Result<()> {
+        Ok(())
     }
 }
 

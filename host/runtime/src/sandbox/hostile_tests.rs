@@ -230,7 +230,8 @@ async fn damaged_components_harm_nobody() {
                 refused += 1;
             }
             Err(AddComponentError::Failed(error)) => panic!("the host failed: {error}"),
-            Ok(component) => {
+            Ok(added) => {
+                let component = added.component;
                 sandbox.records.put(component.clone());
                 let mut run = Run::of(&component);
                 run.timeout_ms = 1_000;

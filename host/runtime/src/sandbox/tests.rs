@@ -303,13 +303,39 @@ async fn files_are_private_and_go_with_the_component() {
     assert_eq!(component.exports, ["gristmill:handler/run@0.1.0"]);
     assert!(component.imports.contains(&"gristmill:handler/output@0.1.0".to_owned()));
     let known = sandbox.sandbox.add_component(guest(ECHO).into()).await.unwrap();
-    assert_eq!(known, component, "the same bytes are the same component");
-    sandbox.sandbox.remove_component(component.digest).unwrap();
+    assert_eq!(known.component, component, "the same bytes are the same component");
+    let files = |below: &str| walk(&sandbox.directory.path().join(below));
+    // Files stay as long as there is a record, or somebody is about to write one.
+    let remove = || sandbox.sandbox.remove_components(vec![component.digest]);
+    remove().await.unwrap();
+    assert_eq!((files("components"), files("artifacts")), (1, 1));
+    sandbox.records.remove(component.digest);
+    remove().await.unwrap();
+    assert_eq!((files("components"), files("artifacts")), (1, 1));
+    drop(known);
+    remove().await.unwrap();
     for below in ["components", "artifacts"] {
-        let path = sandbox.directory.path().join(below);
-        let files = walk(&path);
-        assert_eq!(files, 0, "{below}");
+        assert_eq!(files(below), 0, "{below}");
     }
+}
+
+#[tokio::test]
+async fn a_start_removes_what_has_no_record() {
+    let TestSandbox { sandbox, records, directory } = TestSandbox::open();
+    let forgotten = sandbox.add_component(guest(ECHO).into()).await.unwrap();
+    drop((forgotten, sandbox));
+    let other = guest("(call $ok (i32.const 0) (i32.const 0))");
+    let sandbox = TestSandbox::open_in(directory.clone(), records.clone());
+    let files = |below: &str| walk(&directory.path().join(below));
+    assert_eq!((files("components"), files("artifacts")), (0, 0));
+    sandbox.add(other).await;
+    // Another upload has come half way.
+    let staged = sandbox.sandbox.stage().await.unwrap();
+    staged.write("half".into()).await.unwrap();
+    std::mem::forget(staged);
+    drop(sandbox);
+    let _sandbox = TestSandbox::open_in(directory.clone(), records);
+    assert_eq!((files("components"), files("artifacts")), (1, 1));
 }
 
 fn walk(directory: &std::path::Path) -> usize {

@@ -136,7 +136,7 @@ impl Bench {
         let sandbox = Sandbox::open(settings(dir.path())?, records.clone())?;
         let spinner = progress::spinner("compiling");
         let compiled = async {
-            let record = sandbox.add_component(component).await?;
+            let record = sandbox.add_component(component).await?.component;
             let deployment = Arc::new(deployment::local(args, record.digest));
             records.put(record);
             sandbox.prepare(&deployment).await.map_err(|error| anyhow!(error))?;

@@ -1,0 +1,218 @@
+//! Uploads on their way in: files beside the components that have no name yet.
+//!
+//! **Bounds.** All of them together have [`STAGED_BYTES_MAX`] bytes; how many one may have is for
+//! whoever reads the upload. A file goes with its [`StagedFile`], and what a process left behind
+//! when it ended goes with the next start.
+
+use std::fs::{self, File};
+use std::io::{self, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use gristmill_core::endpoint::ComponentDigest;
+use gristmill_core::limits::STAGED_BYTES_MAX;
+use gristmill_core::runtime::{AddComponentError, Added, StageError, Staged};
+use gristmill_core::time::{Clock as _, SystemClock};
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+
+use crate::artifacts::{AddError, Artifacts, blocking};
+use crate::component::PREAMBLE_BYTES;
+use crate::files;
+
+/// How many bytes are staged, in all files together.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StagedTotal(Arc<AtomicU64>);
+
+impl StagedTotal {
+    fn take(&self, bytes: u64) -> Result<(), StageError> {
+        let more = |total: u64| total.checked_add(bytes).filter(|total| *total <= STAGED_BYTES_MAX);
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.map(drop).map_err(|_| StageError::Full)
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// One upload.
+#[derive(Debug)]
+pub(crate) struct StagedFile {
+    path: PathBuf,
+    /// In an `Arc` for the thread that writes: it ends its write even when nobody waits for it.
+    content: Arc<Mutex<Content>>,
+    total: StagedTotal,
+}
+
+#[derive(Debug)]
+struct Content {
+    file: File,
+    hash: Sha256,
+    bytes: u64,
+    preamble: Vec<u8>,
+}
+
+impl Content {
+    fn write(&mut self, piece: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.file.write_all(piece) {
+            // A part may be there: the next write begins where this one did.
+            self.file.set_len(self.bytes)?;
+            self.file.seek(io::SeekFrom::Start(self.bytes))?;
+            return Err(error);
+        }
+        self.hash.update(piece);
+        self.bytes += piece.len() as u64;
+        let missing = PREAMBLE_BYTES.saturating_sub(self.preamble.len());
+        self.preamble.extend(piece.iter().take(missing));
+        Ok(())
+    }
+}
+
+impl StagedFile {
+    /// An empty one in this directory. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn create(directory: &Path, total: StagedTotal) -> io::Result<Self> {
+        let path = files::temporary(&directory.join("upload"));
+        let content = Content {
+            file: files::create_private(&path)?,
+            hash: Sha256::new(),
+            bytes: 0,
+            preamble: Vec::with_capacity(PREAMBLE_BYTES),
+        };
+        Ok(Self { path, content: Arc::new(Mutex::new(content)), total })
+    }
+
+    /// Adds the next bytes.
+    ///
+    /// # Errors
+    /// [`StageError`]; what was there before is still there.
+    pub(crate) async fn write(&self, piece: Bytes) -> Result<(), StageError> {
+        let (content, total) = (self.content.clone(), self.total.clone());
+        let bytes = piece.len() as u64;
+        total.take(bytes)?;
+        let written = blocking(move || {
+            let written = content.lock().write(&piece);
+            if written.is_err() {
+                total.give_back(bytes);
+            }
+            written
+        });
+        Ok(written.await?)
+    }
+
+    /// How many bytes there are.
+    pub(crate) fn len(&self) -> u64 {
+        self.content.lock().bytes
+    }
+
+    /// Their digest.
+    pub(crate) fn digest(&self) -> ComponentDigest {
+        ComponentDigest::from_sha256(self.content.lock().hash.clone().finalize().into())
+    }
+
+    /// The first of them.
+    pub(crate) fn preamble(&self) -> Vec<u8> {
+        self.content.lock().preamble.clone()
+    }
+
+    /// Gives the file its name; it is on stable storage then. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Those of the file system; there is no such file then, or it is the one from before.
+    pub(crate) fn keep_as(self, path: &Path) -> io::Result<()> {
+        let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        self.content.lock().file.sync_all()?;
+        fs::rename(&self.path, path)?;
+        File::open(directory)?.sync_all()
+    }
+}
+
+impl Drop for StagedFile {
+    fn drop(&mut self) {
+        // After `keep_as` there is none of this name. What cannot be removed now is at the start.
+        let _ = files::remove(&self.path);
+        self.total.give_back(self.len());
+    }
+}
+
+/// An upload that can become a component.
+#[derive(Debug)]
+pub(crate) struct StagedComponent {
+    pub(crate) file: StagedFile,
+    pub(crate) artifacts: Arc<Artifacts>,
+}
+
+#[async_trait]
+impl Staged for StagedComponent {
+    async fn write(&self, piece: Bytes) -> Result<(), StageError> {
+        self.file.write(piece).await
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn digest(&self) -> ComponentDigest {
+        self.file.digest()
+    }
+
+    async fn read(&self, bytes_max: usize) -> io::Result<Bytes> {
+        let path = self.file.path.clone();
+        blocking(move || files::read_capped(&path, bytes_max).map(Bytes::from)).await
+    }
+
+    async fn add(self: Box<Self>) -> Result<Added, AddComponentError> {
+        let Self { file, artifacts } = *self;
+        // Boxed: the future holds a compile and its files.
+        let added = Box::pin(artifacts.add(file, SystemClock.now())).await;
+        added.map_err(AddError::into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_upload_is_there_in_pieces_and_gone_with_its_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let entries = || fs::read_dir(directory.path()).unwrap().count();
+        let total = StagedTotal::default();
+        let staged = StagedFile::create(directory.path(), total.clone()).unwrap();
+        for piece in ["\0asm", "\x0d\0\x01\0rest"] {
+            staged.write(piece.into()).await.unwrap();
+        }
+        let whole = b"\0asm\x0d\0\x01\0rest";
+        assert_eq!((staged.len(), staged.digest()), (12, ComponentDigest::of(whole)));
+        assert_eq!(staged.preamble(), &whole[..8]);
+        assert_eq!((entries(), total.0.load(Ordering::Relaxed)), (1, 12));
+        drop(staged);
+        assert_eq!((entries(), total.0.load(Ordering::Relaxed)), (0, 0));
+
+        let staged = StagedFile::create(directory.path(), total.clone()).unwrap();
+        staged.write("kept".into()).await.unwrap();
+        let path = directory.path().join("name");
+        staged.keep_as(&path).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), entries()), (b"kept".to_vec(), 1));
+        assert_eq!(total.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn all_uploads_together_are_bounded() {
+        let directory = tempfile::tempdir().unwrap();
+        let total = StagedTotal::default();
+        total.take(STAGED_BYTES_MAX - 3).unwrap();
+        let staged = StagedFile::create(directory.path(), total.clone()).unwrap();
+        staged.write("abc".into()).await.unwrap();
+        assert!(matches!(staged.write("d".into()).await, Err(StageError::Full)));
+        assert_eq!(staged.len(), 3);
+        total.give_back(1);
+        staged.write("d".into()).await.unwrap();
+    }
+}
