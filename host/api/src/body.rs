@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
+use gristmill_core::runtime::Staged;
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -58,12 +59,7 @@ impl BodyReader {
         mut body: Body,
         bytes_max: usize,
     ) -> Result<ReadBody, ApiError> {
-        let announced = headers
-            .get(header::CONTENT_LENGTH)
-            .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-        if announced.is_some_and(|bytes| bytes > bytes_max) {
-            return Err(too_large(bytes_max));
-        }
+        let announced = announced(headers, bytes_max)?;
         // Without Content-Length a body may be as large as the limit.
         let share = match announced.unwrap_or(bytes_max) {
             0..=SMALL_BODY_BYTES => None,
@@ -72,12 +68,10 @@ impl BodyReader {
         // The usual body is one frame, which is kept as it is; more frames are gathered.
         let mut bytes = Bytes::new();
         let mut gathered = BytesMut::new();
-        let started = Instant::now();
-        let deadline = |bytes: usize| {
-            let seconds = (bytes / BYTES_PER_SECOND_MIN) as u64;
-            (started + IDLE_WAIT + Duration::from_secs(seconds)).min(Instant::now() + IDLE_WAIT)
-        };
-        while let Some(data) = next_data(&mut body, deadline(bytes.len() + gathered.len())).await? {
+        let pace = Pace::start();
+        while let Some(data) =
+            next_data(&mut body, pace.deadline(bytes.len() + gathered.len())).await?
+        {
             if bytes.len() + gathered.len() + data.len() > bytes_max {
                 return Err(too_large(bytes_max));
             }
@@ -110,6 +104,57 @@ impl BodyReader {
     }
 }
 
+/// Adds a body to what is staged, as it comes: it is not held in memory, and so has no share of the
+/// bound. What has come when it fails stays staged.
+///
+/// # Errors
+/// Like those of [`BodyReader::read`]; 503 when too many uploads are on their way.
+pub(crate) async fn stage(
+    headers: &HeaderMap,
+    mut body: Body,
+    bytes_max: usize,
+    into: &dyn Staged,
+) -> Result<(), ApiError> {
+    announced(headers, bytes_max)?;
+    let pace = Pace::start();
+    let mut bytes = 0;
+    while let Some(data) = next_data(&mut body, pace.deadline(bytes)).await? {
+        bytes += data.len();
+        if bytes > bytes_max {
+            return Err(too_large(bytes_max));
+        }
+        into.write(data).await?;
+    }
+    Ok(())
+}
+
+/// The length that a client tells beforehand.
+fn announced(headers: &HeaderMap, bytes_max: usize) -> Result<Option<usize>, ApiError> {
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|bytes| bytes > bytes_max) {
+        return Err(too_large(bytes_max));
+    }
+    Ok(announced)
+}
+
+/// How fast a body has to come.
+struct Pace(Instant);
+
+impl Pace {
+    fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// When the next bytes have to be there, after so many.
+    fn deadline(&self, bytes: usize) -> Instant {
+        let seconds = (bytes / BYTES_PER_SECOND_MIN) as u64;
+        let on_average = self.0 + IDLE_WAIT + Duration::from_secs(seconds);
+        on_average.min(Instant::now() + IDLE_WAIT)
+    }
+}
+
 /// The next bytes of a body; `None` at its end.
 async fn next_data(body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
     loop {
@@ -131,7 +176,7 @@ async fn next_data(body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, 
     }
 }
 
-fn too_large(bytes_max: usize) -> ApiError {
+pub(crate) fn too_large(bytes_max: usize) -> ApiError {
     ApiError::new(
         ErrorCode::PayloadTooLarge,
         format!("the body is too large, limit: {bytes_max} bytes"),

@@ -4,6 +4,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use gristmill_core::jobs::SubmitError;
+use gristmill_core::runtime::StageError;
 use gristmill_core::store::StoreError;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -226,6 +227,18 @@ impl From<StoreError> for ApiError {
             StoreError::QueueFull { .. } => Self::new(ErrorCode::QueueFull, error.to_string()),
             StoreError::Closed => {
                 Self::new(ErrorCode::Unavailable, "the host is shutting down; try again shortly")
+            }
+        }
+    }
+}
+
+impl From<StageError> for ApiError {
+    fn from(error: StageError) -> Self {
+        match error {
+            StageError::Full => Self::new(ErrorCode::Unavailable, error.to_string()),
+            StageError::Io(_) => {
+                tracing::error!("{error}");
+                Self::new(ErrorCode::Internal, "the upload could not be stored; see the host's log")
             }
         }
     }

@@ -15,6 +15,7 @@ mod body;
 mod docs_page;
 mod error;
 mod front_door;
+mod images;
 mod management;
 mod metrics;
 mod openapi;

@@ -137,7 +137,8 @@ fn openai_api(
 
 fn management_api() -> OpenApiRouter<ApiState> {
     use management::{
-        backup, billing, endpoints, handlers, keys, logs, releases, templates, webhooks,
+        backup, billing, endpoints, handlers, keys, logs, registry_auths, releases, templates,
+        webhooks,
     };
     let (routes, document) = OpenApiRouter::new()
         .routes(routes!(templates::list, templates::create))
@@ -150,7 +151,9 @@ fn management_api() -> OpenApiRouter<ApiState> {
         .routes(routes!(webhooks::rotate_secret))
         .routes(routes!(webhooks::deliveries))
         .routes(routes!(handlers::list))
-        .routes(routes!(handlers::upload))
+        .routes(routes!(handlers::get, handlers::upload, handlers::delete))
+        .routes(routes!(registry_auths::list, registry_auths::create))
+        .routes(routes!(registry_auths::get, registry_auths::delete))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::revoke))
         .routes(routes!(billing::endpoints))

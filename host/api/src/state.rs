@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gristmill_core::backup::BackupSource;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::delivery::DeliveryStore;
+use gristmill_core::image::Registries;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::logs::Logs;
 use gristmill_core::price::Prices;
@@ -31,6 +32,7 @@ pub struct Parts {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) workers: Arc<dyn Workers>,
     pub(crate) components: Arc<dyn Components>,
+    pub(crate) registries: Arc<dyn Registries>,
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) store: Arc<dyn JobStore>,
     pub(crate) deliveries: Arc<dyn DeliveryStore>,
@@ -58,6 +60,8 @@ pub struct Services {
     pub workers: Arc<dyn Workers>,
     /// Where uploaded handlers go.
     pub components: Arc<dyn Components>,
+    /// Where images of templates are fetched.
+    pub registries: Arc<dyn Registries>,
     /// What runs them.
     pub runtime: Arc<dyn Runtime>,
     /// The store, of jobs.
@@ -78,12 +82,13 @@ impl ApiState {
     /// `prices` make credits of usage.
     pub fn new(services: Services, limits: RateLimits, brand: &str, prices: Prices) -> Self {
         let Services { jobs, catalog, workers, components, runtime, .. } = services;
-        let Services { store, deliveries, usage, logs, backups, .. } = services;
+        let Services { store, deliveries, usage, logs, registries, backups, .. } = services;
         Self(Arc::new(Parts {
             jobs,
             catalog,
             workers,
             components,
+            registries,
             runtime,
             store,
             deliveries,

@@ -205,12 +205,28 @@ impl View {
             let digest = digest.parse().ok()?;
             return self.components.contains_key(&digest).then_some(digest);
         }
-        let found = if reference.contains(':') {
+        self.image(reference).map(|image| image.digest)
+    }
+
+    /// The image with this name: `name`, which means `name:latest`, or `name:tag`.
+    pub fn image(&self, reference: &str) -> Option<&Arc<Image>> {
+        if reference.contains(':') {
             self.images.get(reference)
         } else {
             self.images.get(&format!("{reference}:latest"))
+        }
+    }
+
+    /// The endpoints whose templates name this image by its tag.
+    pub fn users_of(&self, image: &Image) -> Vec<&Arc<Endpoint>> {
+        let reference = image.reference();
+        let names_it = |deployment: &&Arc<Deployment>| {
+            let named = self.image(&deployment.template.image);
+            deployment.template.fetched.is_none()
+                && named.is_some_and(|named| named.reference() == reference)
         };
-        found.map(|image| image.digest)
+        let users = self.deployments.values().filter(names_it);
+        users.map(|deployment| &deployment.endpoint).collect()
     }
 
     /// The component that a template runs: the one that was fetched for it, or the one that its

@@ -2,15 +2,18 @@
 //! the manifests with which components are pushed and fetched.
 //!
 //! An image of a component has one layer, the component's bytes; that is what `wkg` and `oras`
-//! push. Everything is pure: who talks to a registry is elsewhere.
+//! push. Who talks to a registry stands behind [`Registries`].
 
 use std::fmt;
 use std::str::FromStr;
 
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::ComponentDigest;
 use crate::limits::{COMPONENT_BYTES_MAX, IMAGE_CONFIG_BYTES_MAX, NAME_BYTES_MAX};
+use crate::registry_auth::RegistryAuth;
+use crate::runtime::Added;
 
 /// Media type of a manifest.
 pub const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -151,6 +154,34 @@ fn is_repository(text: &str) -> bool {
             && !part.contains("..")
     };
     text.len() <= REPOSITORY_BYTES_MAX && text.split('/').all(is_part)
+}
+
+/// Fetches images from registries.
+#[async_trait]
+pub trait Registries: Send + Sync + fmt::Debug {
+    /// The image's component, checked, compiled and kept. Takes minutes at most.
+    ///
+    /// # Errors
+    /// [`FetchError`]; nothing is kept.
+    async fn fetch(
+        &self,
+        image: &RemoteImage,
+        auth: Option<&RegistryAuth>,
+    ) -> Result<Added, FetchError>;
+}
+
+/// Why an image was not fetched.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FetchError {
+    /// It may not be fetched, is not there, or is no component that runs here; one sentence.
+    #[error("{0}")]
+    Refused(String),
+    /// Too many uploads are on their way.
+    #[error("too many uploads are on their way; try again shortly")]
+    Full,
+    /// The host's fault.
+    #[error("{0}")]
+    Host(String),
 }
 
 /// What a manifest of a component names.

@@ -13,6 +13,7 @@ use gristmill_core::egress::{AllowedHosts, HostPattern};
 use gristmill_core::limits::{Bounds, QUEUE_JOBS_MAX};
 use gristmill_core::policy::Strictness;
 use gristmill_core::price::Prices;
+use gristmill_registry::{RegistryHosts, RegistryPattern};
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
@@ -192,6 +193,17 @@ pub struct ServeArgs {
     /// `giga-fuel`, `gb-in`, `gb-out` [default: everything is free].
     #[arg(long, value_name = "FILE", env = "GRISTMILL_PRICES", hide_env_values = true)]
     pub prices: Option<PathBuf>,
+    /// A registry that may have an address which is not public: `HOST`, `HOST:PORT` or `*.DOMAIN`;
+    /// with `http://` before it, one without TLS. Can be given more than once; the environment
+    /// separates with commas.
+    #[arg(
+        long,
+        value_name = "REGISTRY",
+        env = "GRISTMILL_REGISTRY_ALLOW",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    pub registry_allow: Vec<RegistryPattern>,
 
     /// Let the clock stand still, and move it as standard input says; for tests.
     #[arg(long, hide = true)]
@@ -222,6 +234,7 @@ struct ConfigFile {
     rate_limits: RateLimits,
     webhook_allow: Option<Vec<HostPattern>>,
     prices: Option<PathBuf>,
+    registry_allow: Option<Vec<RegistryPattern>>,
 }
 
 /// What the host runs with. Every bound is checked.
@@ -259,6 +272,8 @@ pub struct ServeSettings {
     pub webhook_allow: AllowedHosts,
     /// What usage costs.
     pub prices: Prices,
+    /// Registries whose addresses need not be public, or that are spoken to without TLS.
+    pub registry_allow: RegistryHosts,
     /// Whether standard input moves the clock.
     pub is_clock_manual: bool,
 }
@@ -331,6 +346,11 @@ impl ServeArgs {
                 file.webhook_allow.unwrap_or_default()
             } else {
                 self.webhook_allow.clone()
+            }),
+            registry_allow: RegistryHosts::new(if self.registry_allow.is_empty() {
+                file.registry_allow.as_deref().unwrap_or_default()
+            } else {
+                &self.registry_allow
             }),
             is_clock_manual: self.manual_clock,
         })

@@ -24,6 +24,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::{Clock, SystemClock};
 use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
+use gristmill_registry::Fetcher;
 use gristmill_runtime::{Compiler, Sandbox, SandboxSettings};
 use gristmill_store::SqliteStore;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -108,6 +109,8 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
     let store = Arc::new(store);
     let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await?);
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
+    // What nothing names any more, and could not be removed while somebody ran it.
+    catalog.forget_unused().await?;
     let sandbox = Arc::new(sandbox(settings, catalog.clone(), guests)?);
     let logs = Arc::new(Logs::default());
     let dispatcher = Dispatcher::start(Parts {
@@ -132,6 +135,7 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
         catalog: catalog.clone(),
         workers: dispatcher.clone(),
         components: sandbox.clone(),
+        registries: Arc::new(Fetcher::new(settings.registry_allow.clone(), sandbox.clone())),
         runtime: sandbox.clone(),
         store: store.clone(),
         deliveries: store.clone(),

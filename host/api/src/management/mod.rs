@@ -1,5 +1,5 @@
-//! The management API: handlers, templates, endpoints with their webhooks, keys,
-//! billing, and the backup.
+//! The management API: handlers, templates, credentials for registries, endpoints with their
+//! webhooks and logs, keys, billing, and the backup.
 
 pub(crate) mod dto;
 mod input;
@@ -12,5 +12,6 @@ pub(crate) mod handlers;
 pub(crate) mod keys;
 pub(crate) mod logs;
 pub(crate) mod releases;
+pub(crate) mod registry_auths;
 pub(crate) mod templates;
 pub(crate) mod webhooks;

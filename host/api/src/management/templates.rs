@@ -7,7 +7,9 @@ use axum::extract::{RawQuery, Request, State};
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{OwnerId, TemplateId};
+use gristmill_core::image::{FetchError, RemoteImage};
 use gristmill_core::key::Scope;
+use gristmill_core::runtime::Added;
 use gristmill_core::template::{Template, TemplateFilter};
 use gristmill_core::usage::Hour;
 
@@ -15,9 +17,11 @@ use super::dto::template::{PLATFORM_FLAG, branded_flag};
 use super::dto::{self, NewTemplate, TemplateInput};
 use super::input::{self, Named};
 use super::page::{Page, Paged};
+use super::registry_auths;
 use crate::auth::ManagementCaller;
 use crate::billing::TemplateUsage;
 use crate::error::{ApiError, ErrorCode};
+use crate::images;
 use crate::openapi::parameters::{PageOfList, TemplateFlags};
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
@@ -69,7 +73,7 @@ pub(crate) async fn list(
     Ok(page.of(visible, place, |t| dto::Template::new(t, &state.brand, &used, &state.prices)))
 }
 
-/// A new template.
+/// A new template. An image in a registry is fetched before the answer.
 #[utoipa::path(
     post, path = "/templates", operation_id = "CreateTemplate", tag = tag::TEMPLATES,
     request_body = NewTemplate,
@@ -87,20 +91,20 @@ pub(crate) async fn create(
         None => TemplateId::new(&random_id()).expect("hexadecimal digits are an id"),
     };
     let owner = caller.0.owner.clone();
-    let template = state
-        .catalog
-        .change(|view| {
-            if view.templates.contains_key(&id) {
-                return Err(conflict(format!("template `{id}` exists already")));
-            }
-            let template = apply(view, blank(id, owner), input)?;
-            Ok((put(&template), template))
-        })
-        .await?;
+    let create = |view: &View| {
+        if view.templates.contains_key(&id) {
+            return Err(conflict(format!("template `{id}` exists already")));
+        }
+        apply(view, blank(id.clone(), owner.clone()), input.clone())
+    };
+    let fetched = fetch(&state, create(&state.catalog.view())?, &input).await?;
+    let template =
+        state.catalog.change(|view| create(view).map(|new| put(new, fetched.as_ref()))).await?;
     Ok(Json(document(&state, &template).await?))
 }
 
-/// Changes the fields that are given.
+/// Changes the fields that are given. An image in a registry that is given is fetched, even if it
+/// is the same.
 ///
 /// Endpoints bound to the template run the new version from their next job on.
 #[utoipa::path(
@@ -117,15 +121,16 @@ pub(crate) async fn update(
     caller.require(Scope::Manage)?;
     let id = template_id(&id)?;
     let input: TemplateInput = input::json(&state, request).await?;
-    let template = state
-        .catalog
-        .change(|view| {
-            let current = own(view, &caller.0.owner, &id)?;
-            let template = apply(view, current, input)?;
-            Ok::<_, ApiError>((put(&template), template))
-        })
-        .await?;
+    let update = |view: &View| {
+        let current = own(view, &caller.0.owner, &id)?;
+        apply(view, current, input.clone())
+    };
+    let fetched = fetch(&state, update(&state.catalog.view())?, &input).await?;
+    let template =
+        state.catalog.change(|view| update(view).map(|new| put(new, fetched.as_ref()))).await?;
+    drop(fetched);
     refresh_bound(&state, &id);
+    images::forget_unused(&state).await;
     Ok(Json(document(&state, &template).await?))
 }
 
@@ -151,6 +156,7 @@ pub(crate) async fn delete(
             Ok((vec![CatalogChange::Delete(CatalogKey::Template(id.clone()))], ()))
         })
         .await?;
+    images::forget_unused(&state).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -196,8 +202,49 @@ fn own(view: &View, owner: &OwnerId, id: &TemplateId) -> Result<Template, ApiErr
     found.map(|template| (**template).clone()).ok_or_else(|| not_found(id))
 }
 
-fn put(template: &Template) -> Vec<CatalogChange> {
-    vec![CatalogChange::Put(CatalogEntry::Template(template.clone()))]
+/// What a template write changes: the template, and the component that was fetched for it.
+fn put(template: Template, fetched: Option<&Added>) -> (Vec<CatalogChange>, Template) {
+    let component = fetched.map(|added| added.component.clone());
+    let template = match &component {
+        Some(component) => Template { fetched: Some(component.digest), ..template },
+        None => template,
+    };
+    let component = component.map(CatalogEntry::Component);
+    let entries = component.into_iter().chain([CatalogEntry::Template(template.clone())]);
+    (entries.map(CatalogChange::Put).collect(), template)
+}
+
+/// Fetches the image of a template that is about to be written, when the call names one in a
+/// registry. Naming the same one again fetches it again: its tag may have moved.
+async fn fetch(
+    state: &ApiState,
+    template: Template,
+    input: &TemplateInput,
+) -> Result<Option<Added>, ApiError> {
+    if input.image_name.is_none() || !RemoteImage::is_meant(&template.image) {
+        return Ok(None);
+    }
+    let image: RemoteImage = template
+        .image
+        .parse()
+        .map_err(|error| ApiError::bad_request(format!("`imageName` is not usable: {error}")))?;
+    let view = state.catalog.view();
+    let auth = match template.registry_auth.as_str() {
+        "" => None,
+        id => Some(registry_auths::named_by_template(&view, &template.owner, id)?),
+    };
+    let fetched = state.registries.fetch(&image, auth).await;
+    fetched.map(Some).map_err(|error| match error {
+        FetchError::Refused(reason) => {
+            ApiError::bad_request(format!("`imageName`: cannot fetch `{image}`: {reason}"))
+        }
+        FetchError::Full => ApiError::new(ErrorCode::Unavailable, error.to_string()),
+        FetchError::Host(reason) => {
+            tracing::error!("the image `{image}` could not be taken in: {reason}");
+            let sentence = "the image could not be taken in; the host's log has the details";
+            ApiError::new(ErrorCode::Internal, sentence)
+        }
+    })
 }
 
 fn filter(state: &ApiState, query: &str) -> Result<TemplateFilter, ApiError> {
@@ -215,7 +262,12 @@ fn blank(id: TemplateId, owner: OwnerId) -> Template {
 
 /// The template with the given fields changed, when the result is a template that may exist.
 fn apply(view: &View, current: Template, input: TemplateInput) -> Result<Template, ApiError> {
+    if let Some(auth) = input.container_registry_auth_id.as_deref().filter(|id| !id.is_empty()) {
+        registry_auths::named_by_template(view, &current.owner, auth)?;
+    }
     let template = Template {
+        // Another image's component is not this one's.
+        fetched: current.fetched.filter(|_| input.image_name.is_none()),
         name: input.name.unwrap_or(current.name),
         image: input.image_name.unwrap_or(current.image),
         container_disk_gb: input.container_disk_in_gb.unwrap_or(current.container_disk_gb),
@@ -236,7 +288,7 @@ fn apply(view: &View, current: Template, input: TemplateInput) -> Result<Templat
     input::check_name(&template.name)?;
     if template.image.is_empty() {
         return Err(ApiError::bad_request(
-            "`imageName` is required; it names an uploaded handler as `name:tag` or `name@sha256:…`",
+            "`imageName` is required; it names an uploaded handler as `name:tag` or `name@sha256:…`, or an image in a registry",
         ));
     }
     if let Some(port) = template.ports.iter().find(|port| !is_port(port)) {

@@ -61,6 +61,7 @@ pub(crate) struct Document(Bytes);
         (name = tag::JOBS, description = "Submit, read, stream and stop an endpoint's jobs"),
         (name = tag::HANDLERS, description = "Uploaded components"),
         (name = tag::TEMPLATES, description = "What a worker runs"),
+        (name = tag::REGISTRY_AUTHS, description = "Credentials for fetching images"),
         (name = tag::ENDPOINTS, description = "Handlers with workers, limits and permissions"),
         (name = tag::KEYS, description = "API keys"),
         (name = tag::BILLING, description = "What was used"),

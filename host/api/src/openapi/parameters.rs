@@ -32,7 +32,7 @@ fn placeholder(name: &str) -> (RefOr<Schema>, &'static str) {
         "job" => (schema::JobId::schema(), "The job's id, as the submission returned it"),
         "rest" => (schema::OpenAiRoute::schema(), "OpenAI's path, such as `v1/models`"),
         "templateId" => (schema::Id::schema(), "The template's id"),
-        "reference" => (schema::HandlerName::schema(), "The name that the handler gets"),
+        "reference" => (schema::HandlerName::schema(), "The handler's name"),
         _ => (schema::Id::schema(), "The id"),
     }
 }

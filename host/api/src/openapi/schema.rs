@@ -9,7 +9,8 @@ use gristmill_core::endpoint::{
 use gristmill_core::job::JobStatus;
 use gristmill_core::key::Scope as KeyScope;
 use gristmill_core::limits::{
-    Bounds, EXECUTION_TIMEOUT_MS, KEY_LIFE_S, NAME_BYTES_MAX, NAME_CHARS_MAX, TTL_MS,
+    Bounds, EXECUTION_TIMEOUT_MS, KEY_LIFE_S, NAME_BYTES_MAX, NAME_CHARS_MAX,
+    REGISTRY_SECRET_BYTES_MAX, TTL_MS,
 };
 use utoipa::openapi::schema::{
     AllOf, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type,
@@ -42,7 +43,7 @@ macro_rules! schemas {
 }
 
 schemas! {
-    Id: "Names an endpoint, a template or a key" => id();
+    Id: "Names an endpoint, a template, credentials or a key" => id();
     EndpointId: "Names an endpoint: an `Id` that is neither `serverless` nor `templates`" =>
         id();
     JobId: "Names a job; opaque" => text().pattern(Some("^[A-Za-z0-9_-]+$"));
@@ -51,8 +52,14 @@ schemas! {
     HandlerName: "`name:tag`, or `name` for `name:latest`" => text().pattern(Some(format!(
         "^{part}(:{part})?$", part = format_args!("[A-Za-z0-9._-]{{1,{NAME_BYTES_MAX}}}"),
     )));
-    ImageName: "Names an uploaded handler: `name:tag` or `name@sha256:…`" =>
+    ImageName: "Names an uploaded handler, `name:tag` or `name@sha256:…`, or an image in a registry: `registry.example/name:tag`" =>
         text().min_length(Some(1));
+    RegistryUser: "A user name at a registry; no colon, no control characters" =>
+        text().min_length(Some(1)).max_length(Some(REGISTRY_SECRET_BYTES_MAX))
+            .pattern(Some(r"^[^:\x00-\x1f\x7f-\x9f]+$"));
+    RegistryPassword: "A password at a registry; no control characters" =>
+        text().min_length(Some(1)).max_length(Some(REGISTRY_SECRET_BYTES_MAX))
+            .pattern(Some(r"^[^\x00-\x1f\x7f-\x9f]+$"));
     Port: "`<1 to 65535>/http` or `…/tcp`" => text().pattern(Some(concat!(
         "^([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])",
         "/(http|tcp)$",

@@ -3,6 +3,7 @@
 pub(crate) const JOBS: &str = "jobs";
 pub(crate) const HANDLERS: &str = "handlers";
 pub(crate) const TEMPLATES: &str = "templates";
+pub(crate) const REGISTRY_AUTHS: &str = "container registry auths";
 pub(crate) const ENDPOINTS: &str = "endpoints";
 pub(crate) const KEYS: &str = "keys";
 pub(crate) const BILLING: &str = "billing";

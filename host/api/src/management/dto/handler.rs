@@ -1,6 +1,6 @@
 //! Uploaded handlers.
 
-use gristmill_core::catalog::{Component, Image};
+use gristmill_core::catalog::{self, Component, Image};
 use gristmill_core::endpoint::ComponentDigest;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -21,10 +21,30 @@ pub(crate) struct Handler {
     size_in_bytes: u64,
     imports: Vec<String>,
     exports: Vec<String>,
+    /// The languages that it was written in, as it says itself.
+    language: Vec<Producer>,
+    /// What it was made with, as it says itself.
+    toolchain: Vec<Producer>,
     /// Milliseconds that compiling took.
     compile_ms: u64,
     #[schema(value_type = schema::Time)]
     updated_at: String,
+}
+
+/// A language or a tool.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Producer {
+    name: String,
+    /// May be empty.
+    version: String,
+}
+
+fn producers(list: &[catalog::Producer]) -> Vec<Producer> {
+    let producer = |producer: &catalog::Producer| Producer {
+        name: producer.name.clone(),
+        version: producer.version.clone(),
+    };
+    list.iter().map(producer).collect()
 }
 
 impl Handler {
@@ -37,6 +57,8 @@ impl Handler {
             size_in_bytes: component.bytes,
             imports: component.imports.clone(),
             exports: component.exports.clone(),
+            language: producers(&component.producers.languages),
+            toolchain: producers(&component.producers.tools),
             compile_ms: component.compile_ms,
             updated_at: rfc3339(image.updated_at),
         }

@@ -7,6 +7,7 @@ mod handler;
 mod key;
 mod log;
 mod release;
+mod registry_auth;
 pub(crate) mod template;
 
 pub(crate) use billing::{Amount, BillingRecord};
@@ -18,6 +19,7 @@ pub(crate) use handler::Handler;
 pub(crate) use key::{Key, KeyInput, KeyWithText};
 pub(crate) use log::LogLine;
 pub(crate) use release::{Release, RollbackInput};
+pub(crate) use registry_auth::{RegistryAuth, RegistryAuthInput};
 pub(crate) use template::{NewTemplate, Template, TemplateInput};
 
 use serde::Serialize;

@@ -30,7 +30,7 @@ pub(crate) fn branded_flag(brand: &str) -> String {
 }
 
 /// A template to create, or the fields of one to change.
-#[derive(Debug, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TemplateInput {
     /// Only for a new one; a random id when it is left out.

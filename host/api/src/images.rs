@@ -1,0 +1,192 @@
+//! Names for components: how one is given, moved and taken away, whether by the management API or
+//! by a push. What nothing names any more goes, record and files.
+
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, Component, Image};
+use gristmill_core::id::OwnerId;
+use gristmill_core::image::PushedManifest;
+use gristmill_core::limits::NAME_BYTES_MAX;
+use gristmill_core::runtime::{AddComponentError, Added};
+use tracing::{error, warn};
+
+use crate::error::{ApiError, ErrorCode};
+use crate::state::ApiState;
+
+/// `name:tag`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ImageName {
+    pub(crate) name: String,
+    pub(crate) tag: String,
+}
+
+impl ImageName {
+    /// Reads `name` or `name:tag`; the tag is `latest` when there is none.
+    ///
+    /// # Errors
+    /// 400 when it is not such a name.
+    pub(crate) fn parse(text: &str) -> Result<Self, ApiError> {
+        let (name, tag) = text.split_once(':').unwrap_or((text, "latest"));
+        if is_part(name) && is_part(tag) {
+            return Ok(Self { name: name.to_owned(), tag: tag.to_owned() });
+        }
+        Err(ApiError::bad_request(format!(
+            "`{text}` is no handler name: write `name:tag`, each 1 to {NAME_BYTES_MAX} letters, digits, `.`, `_` or `-`"
+        )))
+    }
+
+    fn reference(&self) -> String {
+        let Self { name, tag } = self;
+        format!("{name}:{tag}")
+    }
+}
+
+/// Whether a text may be a handler's name, or its tag.
+pub(crate) fn is_part(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= NAME_BYTES_MAX
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+}
+
+/// What a name is to name.
+pub(crate) enum Named {
+    /// A component that has just been taken in.
+    Added(Added),
+    /// One that is there already, unless it has gone meanwhile.
+    Known(gristmill_core::endpoint::ComponentDigest),
+}
+
+/// Lets `name` name a component. Endpoints that run this image run the new component from their
+/// next job on.
+///
+/// # Errors
+/// When the name belongs to another owner, or a known component has gone.
+pub(crate) async fn name(
+    state: &ApiState,
+    owner: &OwnerId,
+    name: ImageName,
+    named: Named,
+    manifest: Option<PushedManifest>,
+) -> Result<(Image, Component), ApiError> {
+    // The files are held until the record is in the catalog.
+    let (digest, added, _hold) = match named {
+        Named::Added(Added { component, hold }) => (component.digest, Some(component), Some(hold)),
+        Named::Known(digest) => (digest, None, None),
+    };
+    let reference = name.reference();
+    let ImageName { name, tag } = name;
+    let updated_at = state.jobs.now();
+    let image = Image { name, tag, digest, owner: owner.clone(), updated_at, manifest };
+    let (image, component) = state
+        .catalog
+        .change(|view| {
+            let current = view.images.get(&reference);
+            if current.is_some_and(|current| current.owner != image.owner) {
+                let sentence = format!("the name `{reference}` belongs to another owner");
+                return Err(ApiError::new(ErrorCode::Conflict, sentence));
+            }
+            let known = || view.components.get(&digest).map(|known| Component::clone(known));
+            let component = added.or_else(known).ok_or_else(|| {
+                ApiError::not_found("the component is not there any more; push it again")
+            })?;
+            let entries =
+                [CatalogEntry::Component(component.clone()), CatalogEntry::Image(image.clone())];
+            Ok((entries.map(CatalogChange::Put).into(), (image, component)))
+        })
+        .await?;
+    for endpoint in state.catalog.view().users_of(&image) {
+        state.workers.refresh(&endpoint.id);
+    }
+    forget_unused(state).await;
+    Ok((image, component))
+}
+
+/// Takes a name away.
+///
+/// # Errors
+/// 404 when the owner has no such name; 400 when endpoints run what it names.
+pub(crate) async fn forget(
+    state: &ApiState,
+    owner: &OwnerId,
+    name: &ImageName,
+) -> Result<(), ApiError> {
+    let reference = name.reference();
+    state
+        .catalog
+        .change(|view| {
+            let image = view.images.get(&reference).filter(|image| image.owner == *owner);
+            let image = image.ok_or_else(|| not_found(name))?;
+            let users = view.users_of(image);
+            if !users.is_empty() {
+                let mine = users.iter().filter(|endpoint| endpoint.owner == *owner);
+                let mut names: Vec<_> = mine.map(|endpoint| format!("`{}`", endpoint.id)).collect();
+                names.sort_unstable();
+                names.extend((names.len() < users.len()).then(|| "another owner's".to_owned()));
+                let sentence = format!(
+                    "handler `{reference}` is in use by the endpoints {}; give their templates another image first",
+                    names.join(", ")
+                );
+                return Err(ApiError::new(ErrorCode::Conflict, sentence));
+            }
+            Ok((vec![CatalogChange::Delete(CatalogKey::Image(reference.clone()))], ()))
+        })
+        .await?;
+    forget_unused(state).await;
+    Ok(())
+}
+
+/// What a client reads about a name that the owner does not have.
+pub(crate) fn not_found(name: &ImageName) -> ApiError {
+    ApiError::not_found(format!("handler `{}` not found", name.reference()))
+}
+
+/// Removes the components that nothing names and nobody runs any more. Those that are still run go
+/// with a later call of this, or with the next start.
+pub(crate) async fn forget_unused(state: &ApiState) {
+    // A backup that is being sent has still to read the files that it names.
+    let Ok(_turn) = state.backup_turn.try_acquire() else { return };
+    let unused = match state.catalog.forget_unused().await {
+        Ok(unused) => unused,
+        // The change before was written; this one can wait.
+        Err(error) => return warn!("components that are not used stay for now: {error}"),
+    };
+    if let Err(error) = state.components.remove_components(unused).await {
+        error!("cannot remove the files of components that are not used: {error}");
+    }
+}
+
+/// Why an upload was not taken, as its client reads it.
+pub(crate) fn refused(error: AddComponentError) -> ApiError {
+    match error {
+        AddComponentError::Rejected(reason) => ApiError::bad_request(reason),
+        AddComponentError::Failed(reason) => {
+            error!("an uploaded component could not be taken in: {reason}");
+            ApiError::new(
+                ErrorCode::Internal,
+                "the component could not be compiled or kept; the host's log has the details",
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_have_a_name_and_a_tag() {
+        let pair = |name: &str, tag: &str| Some((name.to_owned(), tag.to_owned()));
+        let cases = [
+            ("echo", pair("echo", "latest")),
+            ("echo:v1.2", pair("echo", "v1.2")),
+            ("", None),
+            (":x", None),
+            ("a:", None),
+            ("a:b:c", None),
+            ("a/b", None),
+            ("..", pair("..", "latest")),
+        ];
+        for (text, expected) in cases {
+            let read = ImageName::parse(text).ok().map(|image| (image.name, image.tag));
+            assert_eq!(read, expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Credentials for registries.
+
+use gristmill_core::id::RegistryAuthId;
+use gristmill_core::registry_auth;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::openapi::schema;
+use crate::wire_time::rfc3339;
+
+/// Credentials to keep.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = NewContainerRegistryAuth)]
+pub(crate) struct RegistryAuthInput {
+    /// Unique among one's own.
+    #[schema(value_type = schema::Name)]
+    pub(crate) name: String,
+    /// The user at the registry.
+    #[schema(value_type = schema::RegistryUser)]
+    pub(crate) username: String,
+    /// The password, or a token in its place. Never shown.
+    #[schema(value_type = schema::RegistryPassword)]
+    pub(crate) password: String,
+}
+
+/// Credentials as they are shown, without the password.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ContainerRegistryAuth)]
+pub(crate) struct RegistryAuth {
+    /// What templates name as `containerRegistryAuthId`.
+    #[schema(value_type = schema::Id)]
+    id: RegistryAuthId,
+    name: String,
+    username: String,
+    #[schema(value_type = schema::Time)]
+    created_at: String,
+}
+
+impl From<&registry_auth::RegistryAuth> for RegistryAuth {
+    fn from(auth: &registry_auth::RegistryAuth) -> Self {
+        Self {
+            id: auth.id.clone(),
+            name: auth.name.clone(),
+            username: auth.username.clone(),
+            created_at: rfc3339(auth.created_at),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! `/v1/containerregistryauth`: credentials with which images are fetched from registries.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
+use gristmill_core::id::{OwnerId, RegistryAuthId};
+use gristmill_core::key::Scope;
+use gristmill_core::limits::REGISTRY_SECRET_BYTES_MAX;
+use gristmill_core::registry_auth;
+
+use super::dto::{RegistryAuth, RegistryAuthInput};
+use super::input::{self, Named};
+use super::templates::{conflict, random_id};
+use crate::auth::ManagementCaller;
+use crate::error::ApiError;
+use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
+use crate::openapi::tag;
+use crate::state::ApiState;
+
+/// All credentials of the caller, without their passwords.
+#[utoipa::path(
+    get, path = "/containerregistryauth", operation_id = "ListContainerRegistryAuths",
+    tag = tag::REGISTRY_AUTHS,
+    responses((status = 200, description = "By name", body = Vec<RegistryAuth>)),
+)]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+) -> Result<Json<Vec<RegistryAuth>>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let view = state.catalog.view();
+    let mut auths: Vec<_> =
+        view.registry_auths.values().filter(|auth| auth.owner == caller.0.owner).collect();
+    auths.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(Json(auths.into_iter().map(|auth| (&**auth).into()).collect()))
+}
+
+/// One of them.
+#[utoipa::path(
+    get, path = "/containerregistryauth/{id}", operation_id = "GetContainerRegistryAuth",
+    tag = tag::REGISTRY_AUTHS,
+    responses((status = 200, description = "The credentials", body = RegistryAuth), Mistaken, Missing),
+)]
+pub(crate) async fn get(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    Named(id): Named,
+) -> Result<Json<RegistryAuth>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let view = state.catalog.view();
+    let auth = own(&view, &caller.0.owner, &read_id(&id)?)?;
+    Ok(Json(auth.into()))
+}
+
+/// Keeps credentials; the password is shown to nobody but the registry.
+#[utoipa::path(
+    post, path = "/containerregistryauth", operation_id = "CreateContainerRegistryAuth",
+    tag = tag::REGISTRY_AUTHS, request_body = RegistryAuthInput,
+    responses((status = 200, description = "The new credentials", body = RegistryAuth), BodyRefused),
+)]
+pub(crate) async fn create(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    request: Request,
+) -> Result<Json<RegistryAuth>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let RegistryAuthInput { name, username, password } = input::json(&state, request).await?;
+    input::check_name(&name)?;
+    check("username", &username)?;
+    check("password", &password)?;
+    if username.contains(':') {
+        return Err(ApiError::bad_request("`username` must not have a colon: HTTP ends it there"));
+    }
+    let auth = registry_auth::RegistryAuth {
+        id: RegistryAuthId::new(&random_id()).expect("hexadecimal digits are an id"),
+        owner: caller.0.owner.clone(),
+        name,
+        username,
+        password,
+        created_at: state.jobs.now(),
+    };
+    let document = (&auth).into();
+    state
+        .catalog
+        .change(|view| {
+            let is_taken = view
+                .registry_auths
+                .values()
+                .any(|other| other.owner == auth.owner && other.name == auth.name);
+            if is_taken {
+                let sentence = format!("registry credentials named `{}` exist already", auth.name);
+                return Err(conflict(sentence));
+            }
+            Ok((vec![CatalogChange::Put(CatalogEntry::RegistryAuth(auth))], ()))
+        })
+        .await?;
+    Ok(Json(document))
+}
+
+/// Deletes credentials that no template names.
+#[utoipa::path(
+    delete, path = "/containerregistryauth/{id}", operation_id = "DeleteContainerRegistryAuth",
+    tag = tag::REGISTRY_AUTHS,
+    responses((status = 204, description = "They are gone"), Mistaken, Missing),
+)]
+pub(crate) async fn delete(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    Named(id): Named,
+) -> Result<StatusCode, ApiError> {
+    caller.require(Scope::Manage)?;
+    let id = read_id(&id)?;
+    state
+        .catalog
+        .change(|view| {
+            own(view, &caller.0.owner, &id)?;
+            let mut users = view.templates.values().filter(|template| {
+                template.owner == caller.0.owner && template.registry_auth == id.as_str()
+            });
+            if let Some(user) = users.next() {
+                let sentence = format!("registry credentials `{id}` are in use by template `{}`", user.id);
+                return Err(conflict(sentence));
+            }
+            Ok((vec![CatalogChange::Delete(CatalogKey::RegistryAuth(id.clone()))], ()))
+        })
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The credentials that a template of this owner names.
+///
+/// # Errors
+/// 400 when there are none.
+pub(super) fn named_by_template<'v>(
+    view: &'v View,
+    owner: &OwnerId,
+    id: &str,
+) -> Result<&'v registry_auth::RegistryAuth, ApiError> {
+    let found = RegistryAuthId::new(id).ok().and_then(|id| view.registry_auths.get(&id));
+    found.filter(|auth| auth.owner == *owner).map(|auth| &**auth).ok_or_else(|| {
+        ApiError::bad_request(format!(
+            "`containerRegistryAuthId` names no registry credentials of yours: `{id}`"
+        ))
+    })
+}
+
+fn own<'v>(
+    view: &'v View,
+    owner: &OwnerId,
+    id: &RegistryAuthId,
+) -> Result<&'v registry_auth::RegistryAuth, ApiError> {
+    let found = view.registry_auths.get(id).filter(|auth| auth.owner == *owner);
+    found
+        .map(|auth| &**auth)
+        .ok_or_else(|| ApiError::not_found(format!("registry credentials `{id}` not found")))
+}
+
+fn read_id(text: &str) -> Result<RegistryAuthId, ApiError> {
+    RegistryAuthId::new(text).map_err(|error| ApiError::bad_request(error.to_string()))
+}
+
+fn check(field: &str, text: &str) -> Result<(), ApiError> {
+    if text.is_empty() || text.len() > REGISTRY_SECRET_BYTES_MAX || text.contains(char::is_control) {
+        return Err(ApiError::bad_request(format!(
+            "`{field}` is required and has 1 to {REGISTRY_SECRET_BYTES_MAX} bytes without control characters"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Which registries may be reached, and how: public addresses over HTTPS, and what the operator has
+//! named.
+
+use std::str::FromStr;
+
+use gristmill_core::egress::{AllowedHosts, HostPattern, Permission};
+use gristmill_egress::{Destination, Reach};
+use serde::Deserialize;
+use url::Url;
+
+/// One entry of `--registry-allow`: a host pattern, whose addresses need not be public; with
+/// `http://` before it, it is spoken to without TLS.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct RegistryPattern {
+    host: HostPattern,
+    is_plain: bool,
+}
+
+/// A text that is no entry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no registry: write `HOST`, `HOST:PORT` or `http://HOST:PORT`")]
+pub struct InvalidRegistryPattern(String);
+
+impl FromStr for RegistryPattern {
+    type Err = InvalidRegistryPattern;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRegistryPattern> {
+        let (host, is_plain) = match text.strip_prefix("http://") {
+            Some(host) => (host, true),
+            None => (text.strip_prefix("https://").unwrap_or(text), false),
+        };
+        let host = host.parse().map_err(|_| InvalidRegistryPattern(text.to_owned()))?;
+        Ok(Self { host, is_plain })
+    }
+}
+
+impl TryFrom<String> for RegistryPattern {
+    type Error = InvalidRegistryPattern;
+    fn try_from(text: String) -> Result<Self, InvalidRegistryPattern> {
+        text.parse()
+    }
+}
+
+/// What the operator allows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RegistryHosts {
+    secure: AllowedHosts,
+    plain: AllowedHosts,
+}
+
+impl RegistryHosts {
+    /// Of these entries.
+    pub fn new(patterns: &[RegistryPattern]) -> Self {
+        let plain = patterns.iter().filter(|pattern| pattern.is_plain);
+        Self {
+            secure: AllowedHosts::new(patterns.iter().map(|pattern| pattern.host.clone()).collect()),
+            plain: AllowedHosts::new(plain.map(|pattern| pattern.host.clone()).collect()),
+        }
+    }
+
+    /// The URL below which a registry has its images.
+    ///
+    /// # Errors
+    /// When the host is none.
+    pub(crate) fn base(&self, registry: &str) -> Result<Url, String> {
+        let url = |scheme| {
+            let text = format!("{scheme}://{registry}/v2/");
+            Url::parse(&text).map_err(|error| format!("`{registry}` is no host: {error}"))
+        };
+        let plain = url("http")?;
+        match self.is_named(&plain)? {
+            true => Ok(plain),
+            false => url("https"),
+        }
+    }
+
+    /// What a request of this URL may connect to.
+    ///
+    /// # Errors
+    /// One sentence that says why it may not be sent at all.
+    pub(crate) fn reach(&self, url: &Url) -> Result<Reach, String> {
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("it leads to a URL with a user name or a password".to_owned());
+        }
+        if self.is_named(url)? {
+            return Ok(Reach::AnyAddress);
+        }
+        let destination = Destination::of(url).map_err(|error| error.to_string())?;
+        let host = &destination.host;
+        if url.scheme() == "http" {
+            return Err(format!(
+                "`{host}` would be called without TLS; the operator allows that with `serve --registry-allow http://…`"
+            ));
+        }
+        destination.require_public().map_err(|error| {
+            format!("{error}; the operator allows that with `serve --registry-allow {host}`")
+        })?;
+        Ok(Reach::PublicAddresses)
+    }
+
+    /// Whether the operator has named where the URL leads, with its scheme.
+    fn is_named(&self, url: &Url) -> Result<bool, String> {
+        let destination = Destination::of(url).map_err(|error| error.to_string())?;
+        let list = if url.scheme() == "http" { &self.plain } else { &self.secure };
+        // Whoever names a registry means it, wherever it is.
+        Ok(destination.permission(list) != Permission::Denied)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inner_addresses_and_plain_http_are_for_the_operator_to_allow() {
+        let patterns = ["10.0.0.1:5000", "http://127.0.0.1:5000", "http://hub.lan", "https://b.lan"]
+            .map(|text| text.parse().unwrap());
+        let hosts = RegistryHosts::new(&patterns);
+        let base = |registry: &str| hosts.base(registry).unwrap().to_string();
+        assert_eq!(base("127.0.0.1:5000"), "http://127.0.0.1:5000/v2/");
+        assert_eq!(base("hub.lan"), "http://hub.lan/v2/");
+        assert_eq!(base("hub.lan:5000"), "https://hub.lan:5000/v2/");
+        assert_eq!(base("10.0.0.1:5000"), "https://10.0.0.1:5000/v2/");
+        assert_eq!(base("registry.example"), "https://registry.example/v2/");
+
+        let reach = |url: &str| hosts.reach(&Url::parse(url).unwrap());
+        for url in ["http://127.0.0.1:5000/v2/", "https://10.0.0.1:5000/", "https://b.lan/"] {
+            assert_eq!(reach(url), Ok(Reach::AnyAddress), "{url}");
+        }
+        assert_eq!(reach("https://registry.example/"), Ok(Reach::PublicAddresses));
+        for url in [
+            "http://registry.example/",
+            "http://10.0.0.1:5000/",
+            "http://127.0.0.1/",
+            "https://127.0.0.1/",
+            "https://169.254.169.254/latest",
+            "https://[::1]:5000/",
+            "https://user:word@registry.example/",
+            "ftp://registry.example/",
+        ] {
+            assert!(reach(url).is_err(), "{url}");
+        }
+        for text in ["", "http://", "ftp://x", "a b", "x/y"] {
+            assert!(text.parse::<RegistryPattern>().is_err(), "{text}");
+        }
+    }
+}

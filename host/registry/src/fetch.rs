@@ -1,0 +1,278 @@
+//! Fetching one image: its manifest, who may have it, and its bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use gristmill_core::image::{
+    BlobDigest, ComponentManifest, FetchError, MANIFEST_TYPE, Registries, RemoteImage,
+};
+use gristmill_core::limits::IMAGE_MANIFEST_BYTES_MAX;
+use gristmill_core::registry_auth::RegistryAuth;
+use gristmill_core::runtime::{AddComponentError, Added, Components, StageError, Staged};
+use gristmill_egress::{Clients, innermost_cause, not_public};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, LOCATION, USER_AGENT};
+use reqwest::{Response, StatusCode};
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use url::{Origin, Url};
+
+use crate::allow::RegistryHosts;
+use crate::challenge::Challenge;
+
+/// Images that are fetched at one time; more wait.
+pub(crate) const FETCHES_MAX: usize = 4;
+
+/// Time for one image, from the turn to the last byte. Compiling comes after it.
+const FETCH_TIME_MAX: Duration = Duration::from_secs(120);
+
+/// Redirects of one request.
+const REDIRECTS_MAX: usize = 5;
+
+/// Largest answer of who makes the tokens, in bytes.
+const TOKEN_BYTES_MAX: usize = 64 << 10;
+
+/// How the platform calls itself.
+const AGENT: &str = concat!("gristmill/", env!("CARGO_PKG_VERSION"));
+
+/// Fetches images.
+#[derive(Debug)]
+pub struct Fetcher {
+    clients: Clients,
+    allowed: RegistryHosts,
+    components: Arc<dyn Components>,
+    turns: Semaphore,
+}
+
+impl Fetcher {
+    /// One that reaches public registries, and those that are allowed. What it fetches goes to
+    /// `components`.
+    pub fn new(allowed: RegistryHosts, components: Arc<dyn Components>) -> Self {
+        let turns = Semaphore::new(FETCHES_MAX);
+        Self { clients: Clients::default(), allowed, components, turns }
+    }
+
+    async fn download(
+        &self,
+        image: &RemoteImage,
+        auth: Option<&RegistryAuth>,
+    ) -> Result<Box<dyn Staged>, FetchError> {
+        let base = self.allowed.base(image.registry()).map_err(FetchError::Refused)?;
+        let at = |rest: &str| {
+            let path = format!("{}/{rest}", image.repository());
+            base.join(&path).map_err(|error| FetchError::Refused(error.to_string()))
+        };
+        let mut caller = Caller { image, auth, authorization: None, registry: base.origin() };
+        let wanted = at(&format!("manifests/{}", image.wanted()))?;
+        let answer = self.get(&mut caller, wanted, MANIFEST_TYPE).await?;
+        let manifest = read(answer, IMAGE_MANIFEST_BYTES_MAX, "the manifest").await?;
+        if let Some(digest) = image.digest() {
+            check_digest("manifest", BlobDigest::of(&manifest), digest)?;
+        }
+        let manifest = ComponentManifest::parse(&manifest)
+            .map_err(|error| FetchError::Refused(error.to_string()))?;
+        let wanted = at(&format!("blobs/{:?}", manifest.component.digest))?;
+        let mut answer = self.get(&mut caller, wanted, "*/*").await?;
+        let staged = self.components.stage().await.map_err(stage_error)?;
+        while let Some(piece) = answer.chunk().await.map_err(broken)? {
+            if staged.len() + piece.len() as u64 > manifest.component.bytes {
+                break;
+            }
+            staged.write(piece).await.map_err(stage_error)?;
+        }
+        check_digest("component", staged.digest(), manifest.component.digest)?;
+        Ok(staged)
+    }
+
+    /// The answer to a GET that succeeded, after redirects, and with a token when one is needed.
+    async fn get(
+        &self,
+        caller: &mut Caller<'_>,
+        mut url: Url,
+        accept: &'static str,
+    ) -> Result<Response, FetchError> {
+        let mut redirects = 0;
+        loop {
+            let is_registry = url.origin() == caller.registry;
+            let authorization = caller.authorization.as_ref().filter(|_| is_registry);
+            let answer = self.send(&url, accept, authorization).await?;
+            let status = answer.status();
+            if status == StatusCode::OK {
+                return Ok(answer);
+            }
+            if status == StatusCode::UNAUTHORIZED && is_registry && authorization.is_none() {
+                caller.authorization = Some(self.authorize(caller, &answer).await?);
+                continue;
+            }
+            if !status.is_redirection() {
+                return Err(FetchError::Refused(caller.complaint(status)));
+            }
+            let target = answer.headers().get(LOCATION).and_then(|target| target.to_str().ok());
+            let target = target.and_then(|target| url.join(target).ok());
+            redirects += 1;
+            url = target.filter(|_| redirects <= REDIRECTS_MAX).ok_or_else(|| {
+                let most = format!("the registry redirects to nowhere, or more than {REDIRECTS_MAX} times");
+                FetchError::Refused(most)
+            })?;
+        }
+    }
+
+    /// Sends one request, when its URL may be reached.
+    async fn send(
+        &self,
+        url: &Url,
+        accept: &'static str,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<Response, FetchError> {
+        let reach = self.allowed.reach(url).map_err(FetchError::Refused)?;
+        let client = self.clients.get(reach).map_err(FetchError::Host)?;
+        let request = client.get(url.clone()).header(ACCEPT, accept).header(USER_AGENT, AGENT);
+        let request = match authorization {
+            Some(value) => request.header(AUTHORIZATION, value.clone()),
+            None => request,
+        };
+        request.send().await.map_err(broken)
+    }
+
+    /// What to send as `Authorization` after this answer.
+    async fn authorize(
+        &self,
+        caller: &Caller<'_>,
+        answer: &Response,
+    ) -> Result<HeaderValue, FetchError> {
+        let basic = caller.auth.map(|auth| {
+            let pair = format!("{}:{}", auth.username, auth.password);
+            header(&format!("Basic {}", STANDARD.encode(pair)))
+        });
+        let basic = basic.transpose()?;
+        let refused = || FetchError::Refused(caller.complaint(StatusCode::UNAUTHORIZED));
+        let (realm, service, scope) = match Challenge::read(answer.headers()).ok_or_else(refused)? {
+            Challenge::Basic => return basic.ok_or_else(refused),
+            Challenge::Bearer { realm, service, scope } => (realm, service, scope),
+        };
+        let mut url = Url::parse(&realm).map_err(|_| {
+            FetchError::Refused("the registry names no URL where it has its tokens made".to_owned())
+        })?;
+        let pull = || format!("repository:{}:pull", caller.image.repository());
+        url.query_pairs_mut()
+            .extend_pairs(service.map(|service| ("service", service)))
+            .append_pair("scope", &scope.unwrap_or_else(pull));
+        let answer = self.send(&url, "application/json", basic.as_ref()).await?;
+        if answer.status() != StatusCode::OK {
+            return Err(FetchError::Refused(caller.complaint(answer.status())));
+        }
+        let text = read(answer, TOKEN_BYTES_MAX, "the token").await?;
+        let token = serde_json::from_slice::<TokenAnswer>(&text).ok();
+        let token = token.and_then(|answer| answer.token.or(answer.access_token));
+        let token = token.ok_or_else(|| {
+            FetchError::Refused("the registry's token service answers without a token".to_owned())
+        })?;
+        header(&format!("Bearer {token}"))
+    }
+}
+
+#[async_trait]
+impl Registries for Fetcher {
+    async fn fetch(
+        &self,
+        image: &RemoteImage,
+        auth: Option<&RegistryAuth>,
+    ) -> Result<Added, FetchError> {
+        let download = async {
+            let _turn = self.turns.acquire().await.map_err(|error| host(&error))?;
+            Box::pin(self.download(image, auth)).await
+        };
+        let staged = timeout(FETCH_TIME_MAX, download).await.unwrap_or_else(|_| {
+            let seconds = FETCH_TIME_MAX.as_secs();
+            Err(FetchError::Refused(format!("it did not come within {seconds} s")))
+        })?;
+        staged.add().await.map_err(|error| match error {
+            AddComponentError::Rejected(reason) => FetchError::Refused(reason),
+            AddComponentError::Failed(reason) => FetchError::Host(reason),
+        })
+    }
+}
+
+/// Whoever asks for an image.
+struct Caller<'a> {
+    image: &'a RemoteImage,
+    auth: Option<&'a RegistryAuth>,
+    /// Sent to the registry and to nobody else.
+    authorization: Option<HeaderValue>,
+    registry: Origin,
+}
+
+impl Caller<'_> {
+    /// What a status code means, to whoever wrote the template.
+    fn complaint(&self, status: StatusCode) -> String {
+        match (status, self.auth) {
+            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, Some(auth)) => {
+                format!("the registry refuses the credentials `{}` for it", auth.id)
+            }
+            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, None) => {
+                "the registry asks for credentials; name them as `containerRegistryAuthId`".to_owned()
+            }
+            (StatusCode::NOT_FOUND, _) => "the registry has no such image".to_owned(),
+            _ => format!("the registry answers with status {}", status.as_u16()),
+        }
+    }
+}
+
+/// What a token service answers; which of the two names it uses depends on its age.
+#[derive(Deserialize)]
+struct TokenAnswer {
+    token: Option<String>,
+    access_token: Option<String>,
+}
+
+/// A body of at most `bytes_max`.
+async fn read(mut answer: Response, bytes_max: usize, what: &str) -> Result<Vec<u8>, FetchError> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = answer.chunk().await.map_err(broken)? {
+        if bytes.len() + piece.len() > bytes_max {
+            return Err(FetchError::Refused(format!("{what} is larger than {bytes_max} bytes")));
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
+}
+
+fn check_digest(what: &str, found: BlobDigest, wanted: BlobDigest) -> Result<(), FetchError> {
+    if found == wanted {
+        return Ok(());
+    }
+    Err(FetchError::Refused(format!("the registry sends another {what} than {wanted:?}")))
+}
+
+/// A value that is not shown in logs.
+fn header(text: &str) -> Result<HeaderValue, FetchError> {
+    let unusable =
+        |_| FetchError::Refused("the credentials, or the token, cannot stand in a header".to_owned());
+    let mut value = HeaderValue::from_str(text).map_err(unusable)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn broken(error: reqwest::Error) -> FetchError {
+    FetchError::Refused(match not_public(&error) {
+        Some(refused) => {
+            format!("{refused}; the operator allows that with `serve --registry-allow {}`", refused.host)
+        }
+        None if error.is_connect() => format!("cannot connect: {}", innermost_cause(&error)),
+        None => format!("the connection broke: {}", innermost_cause(&error)),
+    })
+}
+
+fn stage_error(error: StageError) -> FetchError {
+    match error {
+        StageError::Full => FetchError::Full,
+        StageError::Io(_) => host(&error),
+    }
+}
+
+fn host(error: &dyn std::error::Error) -> FetchError {
+    FetchError::Host(error.to_string())
+}
