@@ -1,10 +1,13 @@
 //! Who calls, and whether he may. A key is looked up in memory; nothing here waits.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, Request, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use gristmill_core::id::EndpointId;
 use gristmill_core::key::{ApiKey, Scope};
 
@@ -18,6 +21,8 @@ pub(crate) enum Form {
     BearerOrBare,
     /// `Bearer KEY` only.
     Bearer,
+    /// `Bearer KEY`, or `Basic` with the key as the password: how clients of a registry send it.
+    BasicOrBearer,
 }
 
 /// The caller of the management API.
@@ -87,18 +92,30 @@ fn valid_key(headers: &HeaderMap, state: &ApiState, form: Form) -> Result<Arc<Ap
         unauthorized("no API key: send the header `Authorization: Bearer <API key>`")
     })?;
     let header = header.to_str().unwrap_or_default().trim();
+    let wrong = || unauthorized("this API key is unknown, revoked or expired");
     let text = match (header.split_once(' '), form) {
-        (Some((scheme, key)), _) if scheme.eq_ignore_ascii_case("bearer") => key.trim(),
-        (None, Form::BearerOrBare) => header,
+        (Some((scheme, key)), _) if scheme.eq_ignore_ascii_case("bearer") => key.trim().into(),
+        (None, Form::BearerOrBare) => Cow::Borrowed(header),
+        (Some((scheme, pair)), Form::BasicOrBearer) if scheme.eq_ignore_ascii_case("basic") => {
+            password(pair).ok_or_else(wrong)?.into()
+        }
+        (_, Form::BasicOrBearer) => {
+            return Err(unauthorized("log in with any user name and the API key as the password"));
+        }
         (Some(_) | None, _) => {
             return Err(unauthorized("the Authorization header must be `Bearer <API key>`"));
         }
     };
     // One answer for every wrong key: it tells nothing about which part was wrong.
-    let wrong = || unauthorized("this API key is unknown, revoked or expired");
-    let (id, secret) = ApiKey::parse_text(text).ok_or_else(wrong)?;
+    let (id, secret) = ApiKey::parse_text(&text).ok_or_else(wrong)?;
     let key = state.catalog.view().keys.get(&id).cloned().ok_or_else(wrong)?;
     if key.accepts(secret, state.jobs.now()) { Ok(key) } else { Err(wrong()) }
+}
+
+/// The password of `user:password` in base64.
+fn password(pair: &str) -> Option<String> {
+    let pair = String::from_utf8(STANDARD.decode(pair.trim()).ok()?).ok()?;
+    pair.split_once(':').map(|(_, password)| password.to_owned())
 }
 
 fn unauthorized(sentence: impl Into<String>) -> ApiError {

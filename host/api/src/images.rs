@@ -2,6 +2,7 @@
 //! by a push. What nothing names any more goes, record and files.
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, Component, Image};
+use gristmill_core::endpoint::ComponentDigest;
 use gristmill_core::id::OwnerId;
 use gristmill_core::image::PushedManifest;
 use gristmill_core::limits::NAME_BYTES_MAX;
@@ -51,7 +52,7 @@ pub(crate) enum Named {
     /// A component that has just been taken in.
     Added(Added),
     /// One that is there already, unless it has gone meanwhile.
-    Known(gristmill_core::endpoint::ComponentDigest),
+    Known(ComponentDigest),
 }
 
 /// Lets `name` name a component. Endpoints that run this image run the new component from their
@@ -66,16 +67,16 @@ pub(crate) async fn name(
     named: Named,
     manifest: Option<PushedManifest>,
 ) -> Result<(Image, Component), ApiError> {
-    // The files are held until the record is in the catalog.
-    let (digest, added, _hold) = match named {
-        Named::Added(Added { component, hold }) => (component.digest, Some(component), Some(hold)),
-        Named::Known(digest) => (digest, None, None),
+    // Held until the record is in the catalog.
+    let (digest, added) = match named {
+        Named::Added(added) => (added.component.digest, Some(added)),
+        Named::Known(digest) => (digest, None),
     };
     let reference = name.reference();
     let ImageName { name, tag } = name;
     let updated_at = state.jobs.now();
     let image = Image { name, tag, digest, owner: owner.clone(), updated_at, manifest };
-    let (image, component) = state
+    let named = state
         .catalog
         .change(|view| {
             let current = view.images.get(&reference);
@@ -84,6 +85,7 @@ pub(crate) async fn name(
                 return Err(ApiError::new(ErrorCode::Conflict, sentence));
             }
             let known = || view.components.get(&digest).map(|known| Component::clone(known));
+            let added = added.as_ref().map(|added| added.component.clone());
             let component = added.or_else(known).ok_or_else(|| {
                 ApiError::not_found("the component is not there any more; push it again")
             })?;
@@ -91,12 +93,21 @@ pub(crate) async fn name(
                 [CatalogEntry::Component(component.clone()), CatalogEntry::Image(image.clone())];
             Ok((entries.map(CatalogChange::Put).into(), (image, component)))
         })
-        .await?;
+        .await;
+    let_go(state, added).await;
+    let (image, component) = named?;
     for endpoint in state.catalog.view().users_of(&image) {
         state.workers.refresh(&endpoint.id);
     }
     forget_unused(state).await;
     Ok((image, component))
+}
+
+/// Lets go of a component that was taken in. Its files go, unless its record is in the catalog now.
+pub(crate) async fn let_go(state: &ApiState, added: Option<Added>) {
+    let Some(Added { component, hold }) = added else { return };
+    drop(hold);
+    remove_files(state, vec![component.digest]).await;
 }
 
 /// Takes a name away.
@@ -148,6 +159,10 @@ pub(crate) async fn forget_unused(state: &ApiState) {
         // The change before was written; this one can wait.
         Err(error) => return warn!("components that are not used stay for now: {error}"),
     };
+    remove_files(state, unused).await;
+}
+
+async fn remove_files(state: &ApiState, unused: Vec<ComponentDigest>) {
     if let Err(error) = state.components.remove_components(unused).await {
         error!("cannot remove the files of components that are not used: {error}");
     }

@@ -1,5 +1,5 @@
 //! The HTTP face of Gristmill: the queue API under `/v2` and `/sdk/v2`, the management API under
-//! `/v1`.
+//! `/v1`, and a registry of handlers beside the queue API.
 //!
 //! [`Api::new`] lists every route on one screen. Wire spellings live in `queue/dto/` and
 //! `management/dto/`, OpenAI's in `queue/openai`, and nowhere else; every error of both APIs is an
@@ -24,6 +24,7 @@ mod query;
 mod queue;
 mod rate_limit;
 mod refusal;
+mod registry;
 mod router;
 mod state;
 mod strangers;

@@ -24,7 +24,7 @@ use crate::queue::{StreamShape, dto};
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
 use crate::strangers::PeerAddress;
-use crate::{auth, docs_page, management, metrics, openapi, paths, queue};
+use crate::{auth, docs_page, management, metrics, openapi, paths, queue, registry};
 
 /// Both APIs, and the document that describes them. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -42,6 +42,7 @@ impl Api {
         let document = openapi::finish(document, &state.brand);
         let routes = routes
             .merge(docs_page::routes())
+            .merge(registry::routes())
             .route("/openapi.json", get(openapi::get).layer(Extension(document)))
             .method_not_allowed_fallback(method_not_allowed)
             .fallback(unknown_route)
@@ -175,9 +176,15 @@ fn behind_bearer(mut router: OpenApiRouter<ApiState>) -> OpenApiRouter<ApiState>
     router
 }
 
-async fn unknown_route(State(state): State<ApiState>, request: Request<Body>) -> ApiError {
-    let unknown = ApiError::not_found(format!("there is no route `{}`", request.uri().path()));
-    auth::count_stranger(&request, &state).err().unwrap_or(unknown)
+async fn unknown_route(State(state): State<ApiState>, request: Request<Body>) -> Response<Body> {
+    let path = request.uri().path();
+    if let Err(refused) = auth::count_stranger(&request, &state) {
+        return refused.into_response();
+    }
+    if registry::is_meant(path) {
+        return registry::RegistryError::name_of_several_parts().into_response();
+    }
+    ApiError::not_found(format!("there is no route `{path}`")).into_response()
 }
 
 /// Here the path has lost its prefix.
@@ -189,7 +196,7 @@ async fn unknown_management_route(
     auth::count_stranger(&request, &state).err().unwrap_or(unknown)
 }
 
-async fn method_not_allowed(State(state): State<ApiState>, request: Request<Body>) -> ApiError {
+pub(crate) async fn method_not_allowed(State(state): State<ApiState>, request: Request<Body>) -> ApiError {
     let method = request.method();
     let sentence = format!("the method {method} is not allowed here; see the Allow header");
     let wrong = ApiError::new(ErrorCode::MethodNotAllowed, sentence);

@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 use crate::billing::Totals;
 use crate::body::BodyReader;
 use crate::rate_limit::{RateLimiter, RateLimits};
+use crate::registry::uploads::Uploads;
 use crate::strangers::Strangers;
 
 /// What the routes work on. A clone, of which each call makes several, costs one counter.
@@ -44,6 +45,7 @@ pub struct Parts {
     /// Held by the one backup that is being sent.
     pub(crate) backup_turn: Arc<Semaphore>,
     pub(crate) bodies: BodyReader,
+    pub(crate) uploads: Uploads,
     pub(crate) limiter: RateLimiter,
     pub(crate) strangers: Strangers,
     pub(crate) brand: Box<str>,
@@ -99,6 +101,7 @@ impl ApiState {
             backups,
             backup_turn: Arc::new(Semaphore::new(1)),
             bodies: BodyReader::new(),
+            uploads: Uploads::default(),
             strangers: Strangers::new(limits.unauthenticated),
             limiter: RateLimiter::new(limits),
             brand: brand.into(),

@@ -98,8 +98,10 @@ pub(crate) async fn create(
         apply(view, blank(id.clone(), owner.clone()), input.clone())
     };
     let fetched = fetch(&state, create(&state.catalog.view())?, &input).await?;
-    let template =
-        state.catalog.change(|view| create(view).map(|new| put(new, fetched.as_ref()))).await?;
+    let put_new = |view: &View| create(view).map(|new| put(new, fetched.as_ref()));
+    let created = state.catalog.change(put_new).await;
+    images::let_go(&state, fetched).await;
+    let template = created?;
     Ok(Json(document(&state, &template).await?))
 }
 
@@ -126,9 +128,10 @@ pub(crate) async fn update(
         apply(view, current, input.clone())
     };
     let fetched = fetch(&state, update(&state.catalog.view())?, &input).await?;
-    let template =
-        state.catalog.change(|view| update(view).map(|new| put(new, fetched.as_ref()))).await?;
-    drop(fetched);
+    let put_new = |view: &View| update(view).map(|new| put(new, fetched.as_ref()));
+    let updated = state.catalog.change(put_new).await;
+    images::let_go(&state, fetched).await;
+    let template = updated?;
     refresh_bound(&state, &id);
     images::forget_unused(&state).await;
     Ok(Json(document(&state, &template).await?))

@@ -19,7 +19,7 @@ use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use gristmill_core::payload::Json;
 use gristmill_core::record::TIMED_OUT_ERROR;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, Components as _, Runtime as _, Usage,
+    Attempt, AttemptEnd, AttemptReport, Runtime as _, Usage,
 };
 use gristmill_runtime::{Compiler, MemoryRecords, Sandbox, SandboxSettings};
 use tempfile::TempDir;

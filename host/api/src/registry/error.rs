@@ -1,0 +1,166 @@
+//! How the registry refuses: `{"errors":[{"code":"BLOB_UNKNOWN","message":"…"}]}`, as the
+//! specification has it.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::error::{ApiError, ErrorCode};
+use crate::images;
+
+/// A refusal with the specification's word for it.
+#[derive(Debug)]
+pub(crate) struct RegistryError {
+    code: OciCode,
+    error: ApiError,
+    /// In place of the error's own.
+    status: Option<StatusCode>,
+}
+
+/// The specification's words, and two of the reference implementation's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(super) enum OciCode {
+    BlobUnknown,
+    BlobUploadInvalid,
+    BlobUploadUnknown,
+    DigestInvalid,
+    ManifestBlobUnknown,
+    ManifestInvalid,
+    ManifestUnknown,
+    NameInvalid,
+    NameUnknown,
+    SizeInvalid,
+    Unauthorized,
+    Denied,
+    Unsupported,
+    #[serde(rename = "TOOMANYREQUESTS")]
+    TooManyRequests,
+    Unavailable,
+    Unknown,
+}
+
+impl RegistryError {
+    /// 404: there is no such thing.
+    pub(super) fn unknown(code: OciCode, sentence: impl Into<String>) -> Self {
+        Self { code, error: ApiError::not_found(sentence), status: None }
+    }
+
+    /// 400: the call cannot be right.
+    pub(super) fn invalid(code: OciCode, sentence: impl Into<String>) -> Self {
+        Self { code, error: ApiError::bad_request(sentence), status: None }
+    }
+
+    /// 416: a piece that does not begin where the one before has ended.
+    pub(super) fn out_of_order(sentence: impl Into<String>) -> Self {
+        let status = Some(StatusCode::RANGE_NOT_SATISFIABLE);
+        Self { status, ..Self::invalid(OciCode::BlobUploadInvalid, sentence) }
+    }
+
+    /// The same with another word for it.
+    pub(super) fn with_code(self, code: OciCode) -> Self {
+        Self { code, ..self }
+    }
+
+    /// What is told about a name of several parts.
+    pub(crate) fn name_of_several_parts() -> Self {
+        let sentence = "a handler's name has one part: push to `host/name:tag`";
+        Self::unknown(OciCode::NameInvalid, sentence)
+    }
+}
+
+impl From<ApiError> for RegistryError {
+    fn from(error: ApiError) -> Self {
+        let code = match error.code() {
+            ErrorCode::Unauthorized => OciCode::Unauthorized,
+            ErrorCode::NotFound => OciCode::NameUnknown,
+            ErrorCode::MethodNotAllowed => OciCode::Unsupported,
+            ErrorCode::PayloadTooLarge => OciCode::SizeInvalid,
+            ErrorCode::RequestTimeout => OciCode::BlobUploadInvalid,
+            ErrorCode::Conflict => OciCode::Denied,
+            ErrorCode::QueueFull | ErrorCode::RateLimited | ErrorCode::ConcurrencyLimited => {
+                OciCode::TooManyRequests
+            }
+            ErrorCode::Unavailable => OciCode::Unavailable,
+            ErrorCode::BadRequest
+            | ErrorCode::IdempotencyMismatch
+            | ErrorCode::JobFailed
+            | ErrorCode::JobTimedOut
+            | ErrorCode::JobCancelled
+            | ErrorCode::WaitOver
+            | ErrorCode::Internal => OciCode::Unknown,
+        };
+        Self { code, error, status: None }
+    }
+}
+
+impl From<gristmill_core::runtime::StageError> for RegistryError {
+    fn from(error: gristmill_core::runtime::StageError) -> Self {
+        ApiError::from(error).into()
+    }
+}
+
+impl From<gristmill_core::runtime::AddComponentError> for RegistryError {
+    fn from(error: gristmill_core::runtime::AddComponentError) -> Self {
+        let error = images::refused(error);
+        let is_theirs = error.code() == ErrorCode::BadRequest;
+        let refused = Self::from(error);
+        if is_theirs { refused.with_code(OciCode::ManifestInvalid) } else { refused }
+    }
+}
+
+#[derive(Serialize)]
+struct Errors<'a> {
+    errors: [ErrorText<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct ErrorText<'a> {
+    code: OciCode,
+    message: &'a str,
+}
+
+impl IntoResponse for RegistryError {
+    fn into_response(self) -> Response {
+        let Self { code, error, status } = self;
+        let errors = [ErrorText { code, message: error.sentence() }];
+        let text = serde_json::to_string(&Errors { errors }).expect("the body is plain data");
+        let mut response = error.into_response();
+        response.extensions_mut().remove::<ApiError>();
+        *response.body_mut() = Body::from(text);
+        if let Some(status) = status {
+            *response.status_mut() = status;
+        }
+        let headers = response.headers_mut();
+        headers.remove(header::CONTENT_LENGTH);
+        if code == OciCode::Unauthorized {
+            // Clients send their user name and password to whoever asks in this way only.
+            let challenge = HeaderValue::from_static("Basic realm=\"gristmill\"");
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+}
+
+/// Gives a refusal that was made elsewhere the specification's shape. Its headers stay.
+pub(crate) async fn reshape_refusal(mut response: Response) -> Response {
+    let Some(error) = response.extensions_mut().remove::<ApiError>() else { return response };
+    let mut reshaped = RegistryError::from(error).into_response();
+    if let Some(allow) = response.headers_mut().remove(header::ALLOW) {
+        reshaped.headers_mut().insert(header::ALLOW, allow);
+    }
+    reshaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_written_as_the_specification_has_them() {
+        let written = |code| serde_json::to_value(code).unwrap();
+        assert_eq!(written(OciCode::BlobUploadUnknown), "BLOB_UPLOAD_UNKNOWN");
+        assert_eq!(written(OciCode::TooManyRequests), "TOOMANYREQUESTS");
+    }
+}

@@ -1,0 +1,101 @@
+//! The host as a registry: the part of the OCI distribution API that `wkg`, `oras` and other hosts
+//! need to push and fetch components. What is pushed as `name:tag` is a handler with this name, as
+//! if it had been uploaded; what was uploaded can be fetched.
+//!
+//! The paths are the specification's, below `/v2` like the queue API's. The two cannot be taken for
+//! each other: after the name comes `blobs`, `manifests` or `tags`, which no operation of an endpoint
+//! is called. Refusals have the specification's shape. The document of the API does not have these
+//! routes: the [specification] is theirs.
+//!
+//! **Bounds.** A blob is as large as a component, a manifest and a config 64 KiB; the uploads that
+//! are on their way are bounded in [`uploads`].
+//!
+//! [specification]: https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md
+
+mod answer;
+mod blobs;
+mod error;
+mod manifests;
+pub(crate) mod uploads;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::middleware::map_response;
+use axum::response::Response;
+use axum::routing::{get, post, put};
+use gristmill_core::catalog::{Component, Image, View};
+use gristmill_core::id::OwnerId;
+use gristmill_core::key::{ApiKey, Scope};
+
+pub(crate) use self::error::{RegistryError, reshape_refusal};
+use crate::auth::{self, Form};
+use crate::error::ApiError;
+use crate::state::ApiState;
+
+/// The routes.
+pub(crate) fn routes() -> Router<ApiState> {
+    Router::new()
+        .route("/v2", get(base))
+        .route("/v2/{name}/blobs/uploads", post(blobs::begin))
+        .route(
+            "/v2/{name}/blobs/uploads/{upload}",
+            put(blobs::finish).patch(blobs::add).get(blobs::progress).delete(blobs::cancel),
+        )
+        .route("/v2/{name}/blobs/{digest}", get(blobs::get))
+        .route("/v2/{name}/manifests/{reference}", get(manifests::get).put(manifests::push))
+        .route("/v2/{name}/tags/list", get(manifests::tags))
+        .method_not_allowed_fallback(crate::router::method_not_allowed)
+        .route_layer(map_response(reshape_refusal))
+}
+
+/// Whether a path that has no route was meant for a registry: with a name of several parts.
+pub(crate) fn is_meant(path: &str) -> bool {
+    let rest = path.strip_prefix("/v2/").unwrap_or_default();
+    ["/blobs/", "/manifests/", "/tags/list"].iter().any(|part| rest.contains(part))
+}
+
+/// Whoever pushes or fetches: the key is the password, whatever the user name is, or the token.
+struct Caller(Arc<ApiKey>);
+
+impl FromRequestParts<ApiState> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        let key = auth::identify(&parts.headers, &parts.extensions, state, Form::BasicOrBearer)?;
+        auth::require(&key, Scope::Manage, None)?;
+        Ok(Self(key))
+    }
+}
+
+/// Says that there is a registry here, to whoever has a key.
+async fn base(State(_): State<ApiState>, _: Caller) -> Response {
+    answer::empty_object()
+}
+
+/// The caller's images of one name, each with its component.
+fn images_of<'v>(
+    view: &'v View,
+    owner: &'v OwnerId,
+    name: &'v str,
+) -> impl Iterator<Item = (&'v Image, &'v Component)> {
+    let mine = view.images.values().filter(move |i| i.owner == *owner && i.name == name);
+    mine.filter_map(|image| Some((&**image, &**view.components.get(&image.digest)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_several_parts_are_seen() {
+        for path in ["/v2/a/b/blobs/uploads", "/v2/a/b/manifests/1", "/v2/a/b/c/tags/list"] {
+            assert!(is_meant(path), "{path}");
+        }
+        for path in ["/v2/a/status/j", "/v1/a/b/manifests/1", "/v2/blobs", "/"] {
+            assert!(!is_meant(path), "{path}");
+        }
+    }
+}
