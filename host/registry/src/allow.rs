@@ -8,6 +8,9 @@ use gristmill_egress::{Destination, Reach};
 use serde::Deserialize;
 use url::Url;
 
+/// What a refusal ends with.
+pub(crate) const HOW_TO_ALLOW: &str = "only the operator can allow it, with `serve --registry-allow`";
+
 /// One entry of `--registry-allow`: a host pattern, whose addresses need not be public; with
 /// `http://` before it, it is spoken to without TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -90,12 +93,10 @@ impl RegistryHosts {
         let host = &destination.host;
         if url.scheme() == "http" {
             return Err(format!(
-                "`{host}` would be called without TLS; the operator allows that with `serve --registry-allow http://…`"
+                "`{host}` would be called without TLS; {HOW_TO_ALLOW}"
             ));
         }
-        destination.require_public().map_err(|error| {
-            format!("{error}; the operator allows that with `serve --registry-allow {host}`")
-        })?;
+        destination.require_public().map_err(|error| format!("{error}; {HOW_TO_ALLOW}"))?;
         Ok(Reach::PublicAddresses)
     }
 

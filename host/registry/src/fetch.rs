@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use url::{Origin, Url};
 
-use crate::allow::RegistryHosts;
+use crate::allow::{HOW_TO_ALLOW, RegistryHosts};
 use crate::challenge::Challenge;
 
 /// Images that are fetched at one time; more wait.
@@ -258,9 +258,7 @@ fn header(text: &str) -> Result<HeaderValue, FetchError> {
 
 fn broken(error: reqwest::Error) -> FetchError {
     FetchError::Refused(match not_public(&error) {
-        Some(refused) => {
-            format!("{refused}; the operator allows that with `serve --registry-allow {}`", refused.host)
-        }
+        Some(refused) => format!("{refused}; {HOW_TO_ALLOW}"),
         None if error.is_connect() => format!("cannot connect: {}", innermost_cause(&error)),
         None => format!("the connection broke: {}", innermost_cause(&error)),
     })

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::connection::ConnectionArgs;
 use super::{component_file, output, parse, progress};
-use crate::client::{Client, Deployed, EndpointDocument, TemplateDocument, Upload};
+use crate::client::{Answer, Client, Deployed, EndpointDocument, TemplateDocument, Upload};
 
 /// The operations whose URLs are shown: name, method, and path below the endpoint.
 const OPERATIONS: [(&str, &str, &[&str]); 8] = [
@@ -126,7 +126,7 @@ pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
     let component = component_file::read(&args.file)?;
     let client = args.connection.client()?;
     let image = format!("{}:{}", args.name, args.tag);
-    let upload = upload(&client, &image, component).await?;
+    let upload: Upload = upload(&client, &image, component).await?.read()?;
     let template = TemplateDocument {
         image_name: Some(upload.image.clone()),
         docker_start_cmd: given(args.args),
@@ -146,7 +146,12 @@ pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn upload(client: &Client, image: &str, component: bytes::Bytes) -> anyhow::Result<Upload> {
+/// Uploads a component, and shows how far it has come.
+pub(super) async fn upload(
+    client: &Client,
+    image: &str,
+    component: bytes::Bytes,
+) -> anyhow::Result<Answer> {
     let len = component.len() as u64;
     let bar = progress::bytes_bar(len, "uploading");
     let on_sent = {

@@ -10,6 +10,7 @@ mod component_file;
 mod connection;
 mod deploy;
 mod endpoints;
+mod handlers;
 mod health;
 mod input;
 mod job;
@@ -18,6 +19,7 @@ mod logs;
 mod output;
 mod parse;
 mod progress;
+mod registry_auths;
 mod requests;
 mod resource;
 mod run;
@@ -72,6 +74,8 @@ enum Command {
     Logs(Box<logs::LogsArgs>),
     Templates(templates::TemplatesArgs),
     Endpoints(endpoints::EndpointsArgs),
+    Handlers(Box<handlers::HandlersArgs>),
+    RegistryAuths(registry_auths::RegistryAuthsArgs),
     Keys(keys::KeysArgs),
     Billing(Box<billing::BillingArgs>),
     Backup(Box<backup::BackupArgs>),
@@ -113,6 +117,8 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Templates(args) => block_on(templates::templates(args)),
         Command::Endpoints(args) => block_on(endpoints::endpoints(args)),
         Command::Logs(args) => block_on(logs::logs(*args)),
+        Command::Handlers(args) => block_on(handlers::handlers(*args)),
+        Command::RegistryAuths(args) => block_on(registry_auths::registry_auths(args)),
         Command::Keys(args) => block_on(keys::keys(args)),
         Command::Billing(args) => block_on(billing::billing(*args)),
         Command::Backup(args) => block_on(backup::backup(*args)),
@@ -141,6 +147,7 @@ mod tests {
     fn every_command_is_found() {
         let lines = [
             "serve --listen 0.0.0.0:80 --lenient-policy --drain-timeout 5",
+            "serve --registry-allow hub.lan,http://127.0.0.1:5000",
             "deploy a.wasm --name a --env A=b --env C= --workers-max 3 --metering epoch",
             "run a.wasm --input {} --max-fuel 10 --allow-host example.com",
             "submit a --input @f.json --wait --timeout-ms 5",
@@ -160,6 +167,13 @@ mod tests {
             "endpoints releases e",
             "endpoints rollback e --to 3",
             "logs e --job j --tail 5 -f --json",
+            "handlers list --json",
+            "handlers get mill:1",
+            "handlers push a.wasm mill --json",
+            "handlers delete mill:1",
+            "registry-auths list",
+            "registry-auths create --name hub --username mill --json",
+            "registry-auths delete a1",
             "keys list",
             "keys revoke k",
             "billing",
@@ -195,6 +209,9 @@ mod tests {
             "endpoints create --id e",
             "endpoints update e --scaler queue-delay:0",
             "endpoints update e --scaler often",
+            "registry-auths create --name hub --username mill --password x",
+            "registry-auths delete a/b",
+            "serve --registry-allow ftp://x",
             "serve --listen nowhere",
             "serve --max-running-jobs 0",
             "serve --tls-cert a.pem",

@@ -1,4 +1,4 @@
-//! The management API: handlers, templates, endpoints and keys.
+//! The management API: handlers, templates, credentials for registries, endpoints and keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gristmill_core::endpoint::Metering;
-use gristmill_core::id::{EndpointId, KeyId};
+use gristmill_core::id::{EndpointId, KeyId, RegistryAuthId};
 use gristmill_core::key::Scope;
 use reqwest::Method;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -33,6 +33,64 @@ pub(crate) struct Upload {
     pub(crate) size_in_bytes: u64,
     /// Milliseconds that compiling took.
     pub(crate) compile_ms: u64,
+}
+
+/// A handler as the host shows it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HandlerDocument {
+    /// `name:tag`.
+    pub(crate) image: String,
+    /// SHA-256 of the component, in hexadecimal.
+    pub(crate) sha256: String,
+    /// Size of the component.
+    pub(crate) size_in_bytes: u64,
+    /// What it imports.
+    pub(crate) imports: Vec<String>,
+    /// What it exports.
+    pub(crate) exports: Vec<String>,
+    /// The languages that it was written in.
+    pub(crate) language: Vec<ProducerDocument>,
+    /// What it was made with.
+    pub(crate) toolchain: Vec<ProducerDocument>,
+    /// Milliseconds that compiling took.
+    pub(crate) compile_ms: u64,
+    /// When the name was last moved.
+    pub(crate) updated_at: String,
+}
+
+/// A language or a tool.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ProducerDocument {
+    /// Its name.
+    pub(crate) name: String,
+    /// May be empty.
+    pub(crate) version: String,
+}
+
+/// Credentials for a registry to keep.
+#[derive(Serialize)]
+pub(crate) struct NewRegistryAuth<'a> {
+    /// A name for people.
+    pub(crate) name: &'a str,
+    /// The user at the registry.
+    pub(crate) username: &'a str,
+    /// The password.
+    pub(crate) password: &'a str,
+}
+
+/// Credentials as the host shows them.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RegistryAuthDocument {
+    /// What templates name.
+    pub(crate) id: String,
+    /// A name for people.
+    pub(crate) name: String,
+    /// The user at the registry.
+    pub(crate) username: String,
+    /// When they were kept.
+    pub(crate) created_at: String,
 }
 
 /// A template to create, or the fields of one to change; what is absent takes its default, or stays
@@ -180,7 +238,7 @@ impl Client {
         image: &str,
         component: Bytes,
         on_sent: Arc<dyn Fn(u64) + Send + Sync>,
-    ) -> Result<Upload, ClientError> {
+    ) -> Result<Answer, ClientError> {
         let len = component.len();
         let pieces = (0..len).step_by(PIECE_BYTES).map(move |start| {
             let end = (start + PIECE_BYTES).min(len);
@@ -194,7 +252,46 @@ impl Client {
             // Told beforehand, so that too large a body is refused before it is sent.
             .header(CONTENT_LENGTH, len)
             .body(reqwest::Body::wrap_stream(futures::stream::iter(pieces)));
-        self.send(request).await?.read()
+        self.send(request).await
+    }
+
+    /// All handlers.
+    pub(crate) async fn handlers(&self) -> Result<Answer, ClientError> {
+        self.get(&["v1", "handlers"]).await
+    }
+
+    /// What a name names.
+    pub(crate) async fn handler(&self, image: &str) -> Result<Answer, ClientError> {
+        self.get(&["v1", "handlers", image]).await
+    }
+
+    /// Deletes a name.
+    pub(crate) async fn delete_handler(&self, image: &str) -> Result<(), ClientError> {
+        let url = self.url(&["v1", "handlers", image]);
+        self.send(self.request(Method::DELETE, url)).await.map(drop)
+    }
+
+    /// All credentials for registries, without their passwords.
+    pub(crate) async fn registry_auths(&self) -> Result<Answer, ClientError> {
+        self.get(&["v1", "containerregistryauth"]).await
+    }
+
+    /// Keeps credentials for a registry.
+    pub(crate) async fn create_registry_auth(
+        &self,
+        new: &NewRegistryAuth<'_>,
+    ) -> Result<Answer, ClientError> {
+        let url = self.url(&["v1", "containerregistryauth"]);
+        self.send(self.request(Method::POST, url).json(new)).await
+    }
+
+    /// Deletes credentials that no template names.
+    pub(crate) async fn delete_registry_auth(
+        &self,
+        id: &RegistryAuthId,
+    ) -> Result<(), ClientError> {
+        let url = self.url(&["v1", "containerregistryauth", id.as_str()]);
+        self.send(self.request(Method::DELETE, url)).await.map(drop)
     }
 
     /// Creates the template `id`, or changes it.

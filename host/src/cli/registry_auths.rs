@@ -1,0 +1,151 @@
+//! `gristmill registry-auths`: credentials with which the host fetches images.
+
+use std::io::{self, IsTerminal as _, Read as _};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, ensure};
+use clap::{Args, Subcommand};
+use gristmill_core::id::RegistryAuthId;
+use gristmill_core::limits::REGISTRY_SECRET_BYTES_MAX;
+
+use super::connection::ConnectionArgs;
+use super::output;
+use crate::client::{NewRegistryAuth, RegistryAuthDocument};
+
+/// Where the password may stand, apart from standard input.
+const PASSWORD_VARIABLE: &str = "GRISTMILL_REGISTRY_PASSWORD";
+
+/// List, keep and delete credentials for registries.
+#[derive(Debug, Args)]
+pub(crate) struct RegistryAuthsArgs {
+    #[command(subcommand)]
+    command: RegistryAuthsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum RegistryAuthsCommand {
+    List(ListArgs),
+    Create(CreateArgs),
+    Delete(DeleteArgs),
+}
+
+/// List all credentials, without their passwords.
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Keep credentials and print their id, which templates name. The password is read from
+/// GRISTMILL_REGISTRY_PASSWORD or, without it, from standard input: other users can read command
+/// lines.
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// A name for people.
+    #[arg(long)]
+    name: String,
+    /// The user at the registry.
+    #[arg(long)]
+    username: String,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Delete credentials that no template names.
+#[derive(Debug, Args)]
+struct DeleteArgs {
+    /// The id of the credentials.
+    id: RegistryAuthId,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+pub(crate) async fn registry_auths(args: RegistryAuthsArgs) -> anyhow::Result<ExitCode> {
+    match args.command {
+        RegistryAuthsCommand::List(args) => list(args).await?,
+        RegistryAuthsCommand::Create(args) => create(args).await?,
+        RegistryAuthsCommand::Delete(args) => delete(args).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(args: ListArgs) -> anyhow::Result<()> {
+    let answer = args.connection.client()?.registry_auths().await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    for line in table(&answer.read::<Vec<RegistryAuthDocument>>()?) {
+        output::result(line)?;
+    }
+    Ok(())
+}
+
+fn table(auths: &[RegistryAuthDocument]) -> Vec<String> {
+    let rows = auths.iter().map(|auth| {
+        let [username, name] = [&auth.username, &auth.name].map(|text| output::plain(text));
+        [auth.id.clone(), username, auth.created_at.clone(), name]
+    });
+    output::table(["ID", "USERNAME", "CREATED", "NAME"], rows)
+}
+
+async fn create(args: CreateArgs) -> anyhow::Result<()> {
+    let password = password()?;
+    let new = NewRegistryAuth { name: &args.name, username: &args.username, password: &password };
+    let answer = args.connection.client()?.create_registry_auth(&new).await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    let auth: RegistryAuthDocument = answer.read()?;
+    output::note(format_args!("keeps credentials `{}`", output::plain(&auth.name)));
+    output::result(auth.id)
+}
+
+fn password() -> anyhow::Result<String> {
+    if let Some(password) = std::env::var_os(PASSWORD_VARIABLE).filter(|text| !text.is_empty()) {
+        let password = password.into_string().ok();
+        return password.with_context(|| format!("{PASSWORD_VARIABLE} is not UTF-8"));
+    }
+    ensure!(
+        !io::stdin().is_terminal(),
+        "there is no password: set {PASSWORD_VARIABLE}, or write it to standard input"
+    );
+    let mut password = String::new();
+    let limit = REGISTRY_SECRET_BYTES_MAX as u64 + 2;
+    io::stdin()
+        .lock()
+        .take(limit)
+        .read_to_string(&mut password)
+        .context("cannot read the password from standard input")?;
+    let end = password.trim_end_matches(['\r', '\n']).len();
+    password.truncate(end);
+    ensure!(!password.is_empty(), "the password on standard input is empty");
+    Ok(password)
+}
+
+async fn delete(args: DeleteArgs) -> anyhow::Result<()> {
+    args.connection.client()?.delete_registry_auth(&args.id).await?;
+    output::note(format_args!("deleted credentials `{}`", args.id));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_stand_in_columns() {
+        let auths = r#"[{"id":"a1","name":"our hub","username":"mill",
+            "createdAt":"2026-01-01T00:00:00Z"}]"#;
+        let expected = [
+            "ID  USERNAME  CREATED               NAME",
+            "a1  mill      2026-01-01T00:00:00Z  our hub",
+        ];
+        assert_eq!(table(&serde_json::from_str::<Vec<_>>(auths).unwrap()), expected);
+    }
+}
