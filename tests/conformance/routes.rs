@@ -57,6 +57,7 @@ pub(crate) fn management_routes() -> Vec<Route> {
     let admin = |method, path: &str, body| Route::new(method, path.to_owned(), "admin", body);
     let template = || Some(json!({ "name": "n", "imageName": "no-such-image:latest" }));
     let endpoint = || Some(json!({ "name": "n", "templateId": "no-such-template" }));
+    let registry_auth = || Some(json!({ "name": "n", "username": "u", "password": "p" }));
     vec![
         manage(Method::GET, "/v1/templates", None),
         manage(Method::POST, "/v1/templates", template()),
@@ -73,6 +74,12 @@ pub(crate) fn management_routes() -> Vec<Route> {
         manage(Method::GET, "/metrics", None),
         manage(Method::GET, "/v1/handlers", None),
         manage(Method::PUT, "/v1/handlers/no-handler:latest", None),
+        manage(Method::GET, "/v1/handlers/no-handler:latest", None),
+        manage(Method::DELETE, "/v1/handlers/no-handler:latest", None),
+        manage(Method::GET, "/v1/containerregistryauth", None),
+        manage(Method::POST, "/v1/containerregistryauth", registry_auth()),
+        manage(Method::GET, "/v1/containerregistryauth/nothing", None),
+        manage(Method::DELETE, "/v1/containerregistryauth/nothing", None),
         admin(Method::GET, "/v1/keys", None),
         admin(Method::POST, "/v1/keys", Some(json!({ "name": "n", "scopes": ["read"] }))),
         admin(Method::DELETE, "/v1/keys/nosuchkey", None),

@@ -94,7 +94,10 @@ async fn volume_mount_path() {
 /// `containerRegistryAuthId`: an identifier.
 #[tokio::test]
 async fn container_registry_auth_id() {
-    assert_field("containerRegistryAuthId", json!(""), &[json!("auth-1")], &[json!(7)]).await;
+    let new = json!({ "name": "field-auth", "username": "mill", "password": "grain" });
+    let made = shared_host().client.post("/v1/containerregistryauth", &new).await.ok();
+    let wrong = [json!(7), json!("nothing")];
+    assert_field("containerRegistryAuthId", json!(""), &[made["id"].clone()], &wrong).await;
 }
 
 /// `dockerEntrypoint`: strings; none by default.

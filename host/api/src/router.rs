@@ -196,7 +196,10 @@ async fn unknown_management_route(
     auth::count_stranger(&request, &state).err().unwrap_or(unknown)
 }
 
-pub(crate) async fn method_not_allowed(State(state): State<ApiState>, request: Request<Body>) -> ApiError {
+pub(crate) async fn method_not_allowed(
+    State(state): State<ApiState>,
+    request: Request<Body>,
+) -> ApiError {
     let method = request.method();
     let sentence = format!("the method {method} is not allowed here; see the Allow header");
     let wrong = ApiError::new(ErrorCode::MethodNotAllowed, sentence);

@@ -418,9 +418,8 @@ impl Catalog {
     pub async fn forget_unused(&self) -> Result<Vec<ComponentDigest>, StoreError> {
         self.change(|view| {
             let unused = self.unused(view);
-            let forget = |digest: &ComponentDigest| {
-                CatalogChange::Delete(CatalogKey::Component(*digest))
-            };
+            let forget =
+                |digest: &ComponentDigest| CatalogChange::Delete(CatalogKey::Component(*digest));
             Ok((unused.iter().map(forget).collect(), unused))
         })
         .await

@@ -413,9 +413,12 @@ mod tests {
         case("no config", Box::new(|m| m["config"] = Value::Null));
         case("0 layers", Box::new(|m| m["layers"] = json!([])));
         case("2 layers", Box::new(move |m| m["layers"] = json!([layer(m), layer(m)])));
-        case("type `application/x-tar`", Box::new(|m| {
-            m["layers"][0]["mediaType"] = "application/x-tar".into();
-        }));
+        case(
+            "type `application/x-tar`",
+            Box::new(|m| {
+                m["layers"][0]["mediaType"] = "application/x-tar".into();
+            }),
+        );
         case("`sha512:00`", Box::new(|m| m["layers"][0]["digest"] = "sha512:00".into()));
         case("config has", Box::new(|m| m["config"]["size"] = (1_u64 << 40).into()));
         case("component has", Box::new(|m| m["layers"][0]["size"] = (1_u64 << 40).into()));

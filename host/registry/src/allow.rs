@@ -9,7 +9,8 @@ use serde::Deserialize;
 use url::Url;
 
 /// What a refusal ends with.
-pub(crate) const HOW_TO_ALLOW: &str = "only the operator can allow it, with `serve --registry-allow`";
+pub(crate) const HOW_TO_ALLOW: &str =
+    "only the operator can allow it, with `serve --registry-allow`";
 
 /// One entry of `--registry-allow`: a host pattern, whose addresses need not be public; with
 /// `http://` before it, it is spoken to without TLS.
@@ -57,7 +58,9 @@ impl RegistryHosts {
     pub fn new(patterns: &[RegistryPattern]) -> Self {
         let plain = patterns.iter().filter(|pattern| pattern.is_plain);
         Self {
-            secure: AllowedHosts::new(patterns.iter().map(|pattern| pattern.host.clone()).collect()),
+            secure: AllowedHosts::new(
+                patterns.iter().map(|pattern| pattern.host.clone()).collect(),
+            ),
             plain: AllowedHosts::new(plain.map(|pattern| pattern.host.clone()).collect()),
         }
     }
@@ -92,9 +95,7 @@ impl RegistryHosts {
         let destination = Destination::of(url).map_err(|error| error.to_string())?;
         let host = &destination.host;
         if url.scheme() == "http" {
-            return Err(format!(
-                "`{host}` would be called without TLS; {HOW_TO_ALLOW}"
-            ));
+            return Err(format!("`{host}` would be called without TLS; {HOW_TO_ALLOW}"));
         }
         destination.require_public().map_err(|error| format!("{error}; {HOW_TO_ALLOW}"))?;
         Ok(Reach::PublicAddresses)
@@ -115,8 +116,9 @@ mod tests {
 
     #[test]
     fn inner_addresses_and_plain_http_are_for_the_operator_to_allow() {
-        let patterns = ["10.0.0.1:5000", "http://127.0.0.1:5000", "http://hub.lan", "https://b.lan"]
-            .map(|text| text.parse().unwrap());
+        let patterns =
+            ["10.0.0.1:5000", "http://127.0.0.1:5000", "http://hub.lan", "https://b.lan"]
+                .map(|text| text.parse().unwrap());
         let hosts = RegistryHosts::new(&patterns);
         let base = |registry: &str| hosts.base(registry).unwrap().to_string();
         assert_eq!(base("127.0.0.1:5000"), "http://127.0.0.1:5000/v2/");

@@ -40,11 +40,7 @@ impl Challenge {
             let found = parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
             found.map(|(_, value)| value.clone())
         };
-        Some(Self::Bearer {
-            realm: find("realm")?,
-            service: find("service"),
-            scope: find("scope"),
-        })
+        Some(Self::Bearer { realm: find("realm")?, service: find("service"), scope: find("scope") })
     }
 }
 

@@ -114,7 +114,9 @@ impl Fetcher {
             let target = target.and_then(|target| url.join(target).ok());
             redirects += 1;
             url = target.filter(|_| redirects <= REDIRECTS_MAX).ok_or_else(|| {
-                let most = format!("the registry redirects to nowhere, or more than {REDIRECTS_MAX} times");
+                let most = format!(
+                    "the registry redirects to nowhere, or more than {REDIRECTS_MAX} times"
+                );
                 FetchError::Refused(most)
             })?;
         }
@@ -213,7 +215,8 @@ impl Caller<'_> {
                 format!("the registry refuses the credentials `{}` for it", auth.id)
             }
             (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, None) => {
-                "the registry asks for credentials; name them as `containerRegistryAuthId`".to_owned()
+                "the registry asks for credentials; name them as `containerRegistryAuthId`"
+                    .to_owned()
             }
             (StatusCode::NOT_FOUND, _) => "the registry has no such image".to_owned(),
             _ => format!("the registry answers with status {}", status.as_u16()),
@@ -249,8 +252,9 @@ fn check_digest(what: &str, found: BlobDigest, wanted: BlobDigest) -> Result<(),
 
 /// A value that is not shown in logs.
 fn header(text: &str) -> Result<HeaderValue, FetchError> {
-    let unusable =
-        |_| FetchError::Refused("the credentials, or the token, cannot stand in a header".to_owned());
+    let unusable = |_| {
+        FetchError::Refused("the credentials, or the token, cannot stand in a header".to_owned())
+    };
     let mut value = HeaderValue::from_str(text).map_err(unusable)?;
     value.set_sensitive(true);
     Ok(value)

@@ -65,8 +65,9 @@ mod tests {
         assert_eq!(shown(&read.languages), ["Rust 2024", "C11 "]);
         assert_eq!(shown(&read.tools), ["rustc 1.95.0 (x)"]);
 
-        let many: String =
-            (0..100).map(|n| format!("(processed-by \"{n}{}\" \"\\07v\")", "é".repeat(99))).collect();
+        let many: String = (0..100)
+            .map(|n| format!("(processed-by \"{n}{}\" \"\\07v\")", "é".repeat(99)))
+            .collect();
         let module = format!("(component (core module (@producers {many})))");
         let read = producers(&wat::parse_str(module).unwrap());
         assert_eq!(read.tools.len(), ENTRIES_MAX);

@@ -102,6 +102,14 @@ def make_possible(case, body):
         body["id"] = f"{body['id'][:100]}-{next(numbers)}"
     if case.path.startswith("/v1/endpoints") and body.get("templateId"):
         body["templateId"] = ENDPOINTS[0]
+    if case.path.startswith("/v1/templates"):
+        # Nobody has such an image, and it is not asked for; credentials have to be there.
+        if isinstance(body.get("imageName"), str):
+            body["imageName"] = body["imageName"].replace("/", "-") or "echo"
+        if body.get("containerRegistryAuthId"):
+            body["containerRegistryAuthId"] = ""
+    if case.path == "/v1/containerregistryauth" and isinstance(body.get("name"), str):
+        body["name"] = f"{body['name'][:100]} {next(numbers)}"
     if body.get("workersMin"):
         body["workersMax"] = 1_000
 

@@ -14,14 +14,17 @@ use gristmill_core::backup::{BackupError, BackupFile, BackupSource};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _};
 use gristmill_core::endpoint::{ComponentDigest, Deployment, Endpoint};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, WorkerId};
+use gristmill_core::image::{FetchError, Registries, RemoteImage};
 use gristmill_core::jobs::Jobs;
 use gristmill_core::key::{ApiKey, NewKey, Scope};
 use gristmill_core::policy::Strictness;
 use gristmill_core::price::Prices;
 use gristmill_core::rate::OperationLimit;
 use gristmill_core::record::ClaimedJob;
+use gristmill_core::registry_auth::RegistryAuth;
 use gristmill_core::runtime::{
-    Attempt, AttemptReport, AttemptSink, Components, Runtime, RuntimeLoad, StageError, Staged,
+    Added, Attempt, AttemptReport, AttemptSink, Components, Runtime, RuntimeLoad, StageError,
+    Staged,
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore as _;
@@ -75,6 +78,13 @@ impl Components for Nothing {
 
     async fn remove_components(&self, _: Vec<ComponentDigest>) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Registries for Nothing {
+    async fn fetch(&self, _: &RemoteImage, _: Option<&RegistryAuth>) -> Result<Added, FetchError> {
+        Err(FetchError::Full)
     }
 }
 
@@ -164,6 +174,7 @@ impl Host {
             catalog: Arc::new(catalog),
             workers,
             components: Arc::new(Nothing),
+            registries: Arc::new(Nothing),
             runtime: Arc::new(Nothing),
             store: store.clone(),
             logs: Arc::default(),

@@ -12,6 +12,7 @@ use super::dto::Handler;
 use super::input::Named;
 use super::page::{Page, Paged};
 use crate::auth::ManagementCaller;
+use crate::body;
 use crate::error::ApiError;
 use crate::images::{self, ImageName};
 use crate::openapi::parameters::PageOfList;
@@ -19,7 +20,6 @@ use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::schema::ComponentBytes;
 use crate::openapi::tag;
 use crate::state::ApiState;
-use crate::body;
 
 /// All image names, with what they name.
 #[utoipa::path(

@@ -119,7 +119,8 @@ pub(crate) async fn delete(
                 template.owner == caller.0.owner && template.registry_auth == id.as_str()
             });
             if let Some(user) = users.next() {
-                let sentence = format!("registry credentials `{id}` are in use by template `{}`", user.id);
+                let sentence =
+                    format!("registry credentials `{id}` are in use by template `{}`", user.id);
                 return Err(conflict(sentence));
             }
             Ok((vec![CatalogChange::Delete(CatalogKey::RegistryAuth(id.clone()))], ()))
@@ -161,7 +162,8 @@ fn read_id(text: &str) -> Result<RegistryAuthId, ApiError> {
 }
 
 fn check(field: &str, text: &str) -> Result<(), ApiError> {
-    if text.is_empty() || text.len() > REGISTRY_SECRET_BYTES_MAX || text.contains(char::is_control) {
+    if text.is_empty() || text.len() > REGISTRY_SECRET_BYTES_MAX || text.contains(char::is_control)
+    {
         return Err(ApiError::bad_request(format!(
             "`{field}` is required and has 1 to {REGISTRY_SECRET_BYTES_MAX} bytes without control characters"
         )));

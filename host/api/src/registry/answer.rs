@@ -44,12 +44,7 @@ pub(super) fn created(location: &str, digest: BlobDigest) -> Response {
 }
 
 /// A blob or a manifest.
-pub(super) fn content(
-    kind: &'static str,
-    digest: BlobDigest,
-    bytes: u64,
-    body: Body,
-) -> Response {
+pub(super) fn content(kind: &'static str, digest: BlobDigest, bytes: u64, body: Body) -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
         (header::CONTENT_LENGTH, HeaderValue::from(bytes)),

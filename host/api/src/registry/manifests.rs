@@ -98,7 +98,8 @@ pub(super) async fn tags(
     let n = usize::try_from(TAGS.clamp(n)).unwrap_or(usize::MAX);
     let last = pair("last").unwrap_or_default();
     let view = state.catalog.view();
-    let mut all: Vec<_> = images_of(&view, &key.owner, &name).map(|(i, _)| i.tag.as_str()).collect();
+    let mut all: Vec<_> =
+        images_of(&view, &key.owner, &name).map(|(i, _)| i.tag.as_str()).collect();
     if all.is_empty() {
         let sentence = format!("there is no handler `{name}`");
         return Err(RegistryError::unknown(OciCode::NameUnknown, sentence));

@@ -137,7 +137,8 @@ impl Uploads {
         id: &str,
     ) -> Result<Taken, RegistryError> {
         let unknown = || {
-            let sentence = format!("upload `{id}` not found: it has ended, or nobody went on with it");
+            let sentence =
+                format!("upload `{id}` not found: it has ended, or nobody went on with it");
             RegistryError::unknown(OciCode::BlobUploadUnknown, sentence)
         };
         let key = UploadId::parse(id).ok_or_else(unknown)?;
@@ -163,12 +164,7 @@ impl Uploads {
     }
 
     /// Takes a whole blob out, for the manifest that names it.
-    pub(super) fn claim(
-        &self,
-        owner: &OwnerId,
-        name: &str,
-        blob: Blob,
-    ) -> Option<Box<dyn Staged>> {
+    pub(super) fn claim(&self, owner: &OwnerId, name: &str, blob: Blob) -> Option<Box<dyn Staged>> {
         let mut table = self.0.lock();
         let is_it = |upload: &Upload| {
             upload.belongs_to(owner, name)
@@ -282,9 +278,12 @@ mod tests {
         assert!(uploads.take(&me, "mill", &id).is_err(), "somebody has it");
         tokio::time::sleep(IDLE_MAX * 2).await;
         drop(taken);
-        for (whose, name, id) in
-            [("other", "mill", &*id), ("me", "other", &id), ("me", "mill", "0"), ("me", "mill", "+1")]
-        {
+        for (whose, name, id) in [
+            ("other", "mill", &*id),
+            ("me", "other", &id),
+            ("me", "mill", "0"),
+            ("me", "mill", "+1"),
+        ] {
             assert!(uploads.take(&owner(whose), name, id).is_err(), "{whose} {name} {id}");
         }
         drop(uploads.take(&me, "mill", &id).unwrap());

@@ -18,9 +18,7 @@ use gristmill_core::id::{JobId, NodeId, Submission};
 use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use gristmill_core::payload::Json;
 use gristmill_core::record::TIMED_OUT_ERROR;
-use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, Runtime as _, Usage,
-};
+use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, Runtime as _, Usage};
 use gristmill_runtime::{Compiler, MemoryRecords, Sandbox, SandboxSettings};
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};

@@ -1,0 +1,194 @@
+//! The life of uploaded handlers: looked at, moved, deleted, and gone when nothing needs them.
+
+use std::fs;
+
+use gristmill_tests::{Client, TestHost, eventually, guests, shared_host};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// The component with a custom section at its end: another component that does the same.
+pub(crate) fn variant(component: &[u8], label: &str) -> Vec<u8> {
+    let length = u8::try_from(label.len()).unwrap();
+    [component, &[0, length + 1, length], label.as_bytes()].concat()
+}
+
+pub(crate) fn echo(label: &str) -> Vec<u8> {
+    variant(&fs::read(guests::echo()).unwrap(), label)
+}
+
+fn stored(host: &TestHost) -> usize {
+    fs::read_dir(host.data_dir().join("components")).unwrap().count()
+}
+
+#[tokio::test]
+async fn a_handler_tells_what_it_is_and_was_made_with() {
+    let host = shared_host();
+    let producers = r#"(component (core module
+        (@producers (language "Rust" "2024") (processed-by "rustc" "1.95.0"))))"#;
+    // A whole handler, with a core module beside it that says what it was made with.
+    let mut bytes = fs::read(guests::word_count()).unwrap();
+    bytes.extend_from_slice(&wat::parse_str(producers).unwrap()[8..]);
+    let uploaded = host.upload("told:v1", bytes.clone()).await.ok();
+    let told = host.client.get("/v1/handlers/told:v1").await.ok();
+    assert_eq!(told, uploaded);
+    assert_eq!(told["sizeInBytes"], bytes.len());
+    let names = |field: &str| -> Vec<&str> {
+        told[field].as_array().unwrap().iter().filter_map(|p| p["name"].as_str()).collect()
+    };
+    assert!(names("language").contains(&"Rust"), "{told}");
+    assert!(names("toolchain").contains(&"rustc"), "{told}");
+    assert!(told["exports"][0].as_str().unwrap().starts_with("gristmill:handler/run@"), "{told}");
+    let listed = host.client.get("/v1/handlers").await.ok();
+    assert!(listed.as_array().unwrap().contains(&told), "{listed}");
+    host.client.get("/v1/handlers/told").await.refused(404);
+    host.client.get("/v1/handlers/a:b:c").await.refused(400);
+}
+
+#[tokio::test]
+async fn a_handler_that_runs_somewhere_is_not_deleted() {
+    let host = shared_host();
+    host.upload("deleted:latest", echo("deleted")).await.ok();
+    let endpoint = host.deploy_image("deleted", "delete-used", json!({})).await;
+    let refused = host.client.delete("/v1/handlers/deleted:latest").await.refused(400);
+    assert!(refused.contains("delete-used"), "{refused}");
+    host.client.patch("/v1/templates/delete-used", &json!({ "imageName": "none" })).await.ok();
+    assert_eq!(host.client.delete("/v1/handlers/deleted").await.status, 204);
+    host.client.delete("/v1/handlers/deleted:latest").await.refused(404);
+    host.client.get("/v1/handlers/deleted:latest").await.refused(404);
+    let job = host.client.submit(&endpoint, json!({})).await;
+    assert_eq!(host.client.status(&endpoint, &job).await.ok()["status"], "IN_QUEUE");
+}
+
+/// A component stays while a name, a template or a running job has it, and no longer.
+#[tokio::test]
+async fn a_component_goes_with_the_last_that_has_it() {
+    let host = TestHost::start();
+    let playground = fs::read(guests::playground()).unwrap();
+    let upload = async |name: &str, label: &str| -> String {
+        let document = host.upload(name, variant(&playground, label)).await.ok();
+        document["sha256"].as_str().unwrap().to_owned()
+    };
+    upload("a:1", "one").await;
+    let digest = upload("a:2", "one").await;
+    assert_eq!(stored(&host), 1);
+    assert_eq!(host.client().delete("/v1/handlers/a:1").await.status, 204);
+    assert_eq!(stored(&host), 1, "another name has it");
+    let endpoint = host.deploy_image("a:2", "running", json!({})).await;
+    let job = host.client().submit(&endpoint, json!({ "op": "sleep", "ms": 3_000 })).await;
+    host.client().until(&endpoint, &job, "IN_PROGRESS").await;
+    upload("a:2", "two").await;
+    assert_eq!(stored(&host), 2, "a job runs it");
+    let quick = host.client().finish(&endpoint, json!({ "op": "echo" })).await;
+    assert_eq!(quick["status"], "COMPLETED");
+    host.client().until(&endpoint, &job, "COMPLETED").await;
+    eventually("the component to go", async || {
+        // It goes with the next change after its last job.
+        upload("b:1", "two").await;
+        (stored(&host) == 1).then_some(())
+    })
+    .await;
+    assert!(!host.data_dir().join(format!("components/{digest}.wasm")).exists());
+    // A template that names it by its digest keeps it too.
+    let digest = upload("c:1", "three").await;
+    let template = json!({ "id": "t", "name": "t", "imageName": format!("c@sha256:{digest}") });
+    host.client().post("/v1/templates", &template).await.ok();
+    assert_eq!(host.client().delete("/v1/handlers/c:1").await.status, 204);
+    assert_eq!(stored(&host), 2);
+    assert_eq!(host.client().delete("/v1/templates/t").await.status, 204);
+    assert_eq!(stored(&host), 1);
+}
+
+#[tokio::test]
+async fn what_a_crash_leaves_of_an_upload_goes_with_the_next_start() {
+    let mut host = TestHost::start();
+    host.upload("kept:1", echo("kept")).await.ok();
+    let components = host.data_dir().join("components");
+    fs::write(components.join(format!("{}.wasm", "ab".repeat(32))), "no record").unwrap();
+    fs::write(components.join("upload.1-0.tmp"), "half").unwrap();
+    assert_eq!(stored(&host), 3);
+    host.start_again();
+    assert_eq!(stored(&host), 1);
+    host.client().get("/v1/handlers/kept:1").await.ok();
+}
+
+#[tokio::test]
+async fn an_upload_that_is_too_large_is_refused_and_leaves_nothing() {
+    let host = TestHost::start();
+    let piece = vec![0_u8; 1 << 20];
+    // Without a length told beforehand: it is seen while it comes.
+    let pieces = (0..65).map(move |_| Ok::<_, std::io::Error>(piece.clone()));
+    let body = reqwest::Body::wrap_stream(futures::stream::iter(pieces));
+    let request = host.client().request(Method::PUT, "/v1/handlers/huge:1").body(body);
+    // A client that is still sending may see the connection close instead.
+    if let Ok(answer) = host.client().try_send(request).await {
+        answer.refused(413);
+    }
+    eventually("the upload to go", async || (stored(&host) == 0).then_some(())).await;
+}
+
+/// Another owner's handlers are nobody else's; there is one owner for each host now, so keys alone
+/// are told apart.
+#[tokio::test]
+async fn handlers_need_the_scope_manage() {
+    let host = shared_host();
+    let key = |scope: &'static str| {
+        let admin = host.client.clone();
+        async move {
+            let body = json!({ "name": scope, "scopes": [scope] });
+            let made = admin.post("/v1/keys", &body).await.ok();
+            made["key"].as_str().unwrap().to_owned()
+        }
+    };
+    let submit: Client = host.client.with_key(&key("submit").await);
+    for (method, path) in [
+        (Method::GET, "/v1/handlers/x:1"),
+        (Method::DELETE, "/v1/handlers/x:1"),
+        (Method::GET, "/v1/containerregistryauth"),
+    ] {
+        submit.send(submit.request(method, path)).await.refused(401);
+    }
+    let manage = host.client.with_key(&key("manage").await);
+    let listed: Value = manage.get("/v1/containerregistryauth").await.ok();
+    assert!(listed.is_array(), "{listed}");
+}
+
+#[tokio::test]
+async fn registry_credentials_are_kept_and_their_password_is_not_shown() {
+    let host = shared_host();
+    let path = "/v1/containerregistryauth";
+    let new = json!({ "name": "our hub", "username": "mill", "password": "gr1st-s3cret" });
+    let made = host.client.post(path, &new).await;
+    assert!(!made.text.contains("gr1st"), "{made:?}");
+    let made = made.ok();
+    let id = made["id"].as_str().unwrap();
+    assert_eq!(host.client.get(&format!("{path}/{id}")).await.ok(), made);
+    let listed = host.client.get(path).await;
+    assert!(listed.ok().as_array().unwrap().contains(&made) && !listed.text.contains("gr1st"));
+    assert!(host.client.post(path, &new).await.refused(400).contains("exist already"));
+    for (field, wrong) in [
+        ("name", json!("")),
+        ("username", json!("a:b")),
+        ("username", json!("")),
+        ("password", json!("a\nb")),
+        ("password", json!("x".repeat(16_385))),
+        ("password", json!(null)),
+    ] {
+        let mut body = json!({ "name": "wrong", "username": "u", "password": "p" });
+        body[field] = wrong;
+        assert!(host.client.post(path, &body).await.refused(400).contains(field), "{body}");
+    }
+    let template = |auth: &str| {
+        json!({ "id": "auth-used", "name": "auth-used", "imageName": "echo:latest",
+                "containerRegistryAuthId": auth })
+    };
+    let refused = host.client.post("/v1/templates", &template("nothing")).await.refused(400);
+    assert!(refused.contains("containerRegistryAuthId"), "{refused}");
+    host.client.post("/v1/templates", &template(id)).await.ok();
+    let refused = host.client.delete(&format!("{path}/{id}")).await.refused(400);
+    assert!(refused.contains("auth-used"), "{refused}");
+    let none = json!({ "containerRegistryAuthId": "" });
+    host.client.patch("/v1/templates/auth-used", &none).await.ok();
+    assert_eq!(host.client.delete(&format!("{path}/{id}")).await.status, 204);
+    host.client.get(&format!("{path}/{id}")).await.refused(404);
+    host.client.delete(&format!("{path}/{id}")).await.refused(404);
+}

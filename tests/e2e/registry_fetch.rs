@@ -1,0 +1,282 @@
+//! Images that templates name in registries: another host of ours, and registries that lie.
+
+use std::sync::Arc;
+
+use gristmill_tests::{Reply, ScriptedServer, TestHost, shared_host};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::handlers::echo;
+
+fn sha256(bytes: &[u8]) -> String {
+    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+fn template(id: &str, image: &str, auth: &str) -> Value {
+    json!({ "id": id, "name": id, "imageName": image, "containerRegistryAuthId": auth })
+}
+
+/// A host that may fetch from this registry without TLS.
+fn host_that_allows(registry: &str) -> TestHost {
+    TestHost::start_with(&["--registry-allow", &format!("http://{registry}")])
+}
+
+async fn keep_auth(host: &TestHost, name: &str, password: &str) -> String {
+    let new = json!({ "name": name, "username": "mill", "password": password });
+    let made = host.client().post("/v1/containerregistryauth", &new).await.ok();
+    made["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_template_runs_an_image_of_another_host() {
+    let registry = shared_host();
+    let component = echo("remote");
+    registry.upload("remote:1", component.clone()).await.ok();
+    let host = host_that_allows(registry.address());
+    let client = host.client();
+    let image = format!("{}/remote:1", registry.address());
+    let create = async |id: &str, image: &str, auth: &str| {
+        client.post("/v1/templates", &template(id, image, auth)).await
+    };
+    let refused = create("t", &image, "").await.refused(400);
+    assert!(refused.contains("imageName") && refused.contains("containerRegistryAuthId"));
+    let wrong = keep_auth(&host, "wrong", "gm_no_key").await;
+    let refused = create("t", &image, &wrong).await.refused(400);
+    assert!(refused.contains(&wrong) && !refused.contains("gm_no_key"), "{refused}");
+    let auth = keep_auth(&host, "right", registry.admin_key()).await;
+    let missing = format!("{}/remote:none", registry.address());
+    assert!(create("t", &missing, &auth).await.refused(400).contains("no such image"));
+    assert_eq!(create("t", &image, &auth).await.ok()["imageName"], image);
+    client.post("/v1/endpoints", &json!({ "id": "e", "templateId": "t" })).await.ok();
+    assert_eq!(client.finish("e", json!({ "a": 1 })).await["output"], json!({ "a": 1 }));
+
+    // The tag moves there: here it moves when the image is named again.
+    let playground = std::fs::read(gristmill_tests::guests::playground()).unwrap();
+    registry.upload("remote:1", playground).await.ok();
+    client.patch("/v1/templates/t", &json!({ "readme": "x" })).await.ok();
+    assert_eq!(client.finish("e", json!({ "a": 2 })).await["output"], json!({ "a": 2 }));
+    client.patch("/v1/templates/t", &json!({ "imageName": image })).await.ok();
+    let echoed = client.finish("e", json!({ "op": "echo", "value": 3 })).await;
+    assert_eq!(echoed["output"], json!({ "echo": 3 }));
+
+    // A digest is the manifest's, and what comes must have it.
+    let path = "/v2/remote/manifests/1";
+    let manifest = registry.client.get(path).await.text;
+    let by_digest = format!("{}/remote@{}", registry.address(), sha256(manifest.as_bytes()));
+    create("d", &by_digest, &auth).await.ok();
+    // It survives a restart, and the registry's end.
+    let mut host = host;
+    host.start_again();
+    let echoed = host.client().finish("e", json!({ "op": "echo", "value": 4 })).await;
+    assert_eq!(echoed["output"], json!({ "echo": 4 }));
+    // With a local image again, what was fetched goes.
+    let client = host.client();
+    let stored = || std::fs::read_dir(host.data_dir().join("components")).unwrap().count();
+    assert_eq!(stored(), 1);
+    assert_eq!(client.delete("/v1/templates/d").await.status, 204);
+    client.patch("/v1/templates/t", &json!({ "imageName": "none:latest" })).await.ok();
+    assert_eq!(stored(), 0);
+}
+
+#[tokio::test]
+async fn inner_registries_are_for_the_operator_to_allow() {
+    let registry = shared_host();
+    registry.upload("inner:1", echo("inner")).await.ok();
+    let strict = TestHost::start();
+    let port = registry.address().rsplit_once(':').unwrap().1;
+    for name in ["127.0.0.1", "localhost", "[::1]"] {
+        let image = format!("{name}:{port}/inner:1");
+        let answer = strict.client().post("/v1/templates", &template("t", &image, "")).await;
+        let sentence = answer.refused(400);
+        assert!(sentence.contains("--registry-allow"), "{image}: {sentence}");
+    }
+    // Named without `http://`, it is not spoken to without TLS.
+    let secure = TestHost::start_with(&["--registry-allow", registry.address()]);
+    let image = format!("{}/inner:1", registry.address());
+    let answer = secure.client().post("/v1/templates", &template("t", &image, "")).await;
+    assert!(answer.refused(400).contains("cannot fetch"), "{answer:?}");
+    for image in ["127.0.0.1:1/..", "127.0.0.1:x/a", "a@127.0.0.1:1/a:1", "127.0.0.1:1/A"] {
+        let answer = strict.client().post("/v1/templates", &template("t", image, "")).await;
+        assert!(answer.refused(400).contains("imageName"), "{image}");
+    }
+}
+
+/// What a registry has: a manifest under `v1`, and its component.
+struct Image {
+    manifest: String,
+    component: Vec<u8>,
+    blob: String,
+}
+
+impl Image {
+    fn new(label: &str) -> Arc<Self> {
+        let component = echo(label);
+        let blob = sha256(&component);
+        let manifest = json!({
+            "schemaVersion": 2,
+            "config": { "mediaType": "x", "digest": blob, "size": 2 },
+            "layers": [{ "mediaType": "application/wasm", "digest": blob, "size": component.len() }],
+        });
+        Arc::new(Self { manifest: manifest.to_string(), component, blob })
+    }
+
+    fn reply(&self, head: &str) -> Reply {
+        match path(head) {
+            "/v2/mill/manifests/v1" => Reply::ok(self.manifest.clone()),
+            found if found == format!("/v2/mill/blobs/{}", self.blob) => {
+                Reply::ok(self.component.clone())
+            }
+            _ => Reply::with("404 Not Found", &[]),
+        }
+    }
+}
+
+fn path(head: &str) -> &str {
+    head.split(' ').nth(1).unwrap()
+}
+
+async fn create(host: &TestHost, registry: &ScriptedServer, auth: &str) -> gristmill_tests::Answer {
+    let image = format!("{}/mill:v1", registry.host());
+    host.client().post("/v1/templates", &template("t", &image, auth)).await
+}
+
+#[tokio::test]
+async fn what_a_registry_sends_must_be_what_it_named() {
+    let image = Image::new("lies");
+    let cases: [(&str, fn(&Image, &str) -> Option<Reply>); 7] = [
+        ("another component", |image, head| {
+            let other = vec![0; image.component.len()];
+            head.contains("/blobs/").then(|| Reply::ok(other))
+        }),
+        ("another component", |image, head| {
+            let cut = &image.component[1..];
+            head.contains("/blobs/").then(|| Reply::ok(cut))
+        }),
+        ("another component", |image, head| {
+            let more = [&image.component[..], b"more"].concat();
+            head.contains("/blobs/").then(|| Reply::ok(more))
+        }),
+        ("larger than 65536", |_, head| {
+            head.contains("/manifests/").then(|| Reply::ok(vec![b' '; 70_000]))
+        }),
+        ("limit: 67108864", |image, head| {
+            let huge = image
+                .manifest
+                .replace("\"size\":2", "\"size\":3")
+                .replace(&format!("\"size\":{}", image.component.len()), "\"size\":99999999999");
+            head.contains("/manifests/").then(|| Reply::ok(huge))
+        }),
+        ("status 500", |_, head| head.contains("/manifests/").then(|| Reply::with("500 Oh", &[]))),
+        ("not as specified", |_, head| head.contains("/manifests/").then(|| Reply::ok("hello"))),
+    ];
+    for (word, lie) in cases {
+        let image = image.clone();
+        let registry = ScriptedServer::start(move |_, head| {
+            lie(&image, head).unwrap_or_else(|| image.reply(head))
+        })
+        .await;
+        let host = host_that_allows(&registry.host());
+        let sentence = create(&host, &registry, "").await.refused(400);
+        assert!(sentence.contains(word), "{word}: {sentence}");
+        let stored = std::fs::read_dir(host.data_dir().join("components")).unwrap().count();
+        assert_eq!(stored, 0, "{word}");
+    }
+    let registry = ScriptedServer::start(move |_, head| image.reply(head)).await;
+    let host = host_that_allows(&registry.host());
+    create(&host, &registry, "").await.ok();
+    let wrong = format!("{}/mill:v1@{}", registry.host(), sha256(b"x"));
+    let answer = host.client().post("/v1/templates", &template("w", &wrong, "")).await;
+    assert!(answer.refused(400).contains("no such image"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn redirects_are_followed_where_they_may_lead_and_without_the_credentials() {
+    let image = Image::new("redirects");
+    let elsewhere = {
+        let image = image.clone();
+        ScriptedServer::start(move |_, head| match path(head) {
+            "/the/blob" => Reply::ok(image.component.clone()),
+            _ => Reply::with("404 Not Found", &[]),
+        })
+        .await
+    };
+    let store = elsewhere.host();
+    let registry = ScriptedServer::start(move |_, head| {
+        if !head.to_lowercase().contains("authorization: basic") {
+            return Reply::with("401 Unauthorized", &["WWW-Authenticate: Basic realm=\"x\""]);
+        }
+        if head.contains("/blobs/") {
+            let location = format!("Location: http://{store}/the/blob");
+            return Reply::with("307 Temporary Redirect", &[&location]);
+        }
+        image.reply(head)
+    })
+    .await;
+    let [first, second] = [&registry, &elsewhere].map(|server| format!("http://{}", server.host()));
+    let host = TestHost::start_with(&["--registry-allow", &format!("{first},{second}")]);
+    let auth = keep_auth(&host, "a", "s3cret").await;
+    create(&host, &registry, &auth).await.ok();
+    let heads = elsewhere.heads();
+    assert_eq!(heads.len(), 1);
+    assert!(!heads[0].to_lowercase().contains("authorization"), "{heads:?}");
+
+    // The same, where the operator has not named the second.
+    let host = host_that_allows(&registry.host());
+    let auth = keep_auth(&host, "a", "s3cret").await;
+    let refused = create(&host, &registry, &auth).await.refused(400);
+    assert!(refused.contains("--registry-allow"), "{refused}");
+    assert_eq!(elsewhere.heads().len(), 1, "nothing was connected to");
+    // And one that goes round in a circle.
+    let circle = ScriptedServer::start(|_, head| {
+        Reply::with("302 Found", &[&format!("Location: {}", path(head))])
+    })
+    .await;
+    let host = host_that_allows(&circle.host());
+    assert!(create(&host, &circle, "").await.refused(400).contains("redirects"));
+    assert_eq!(circle.heads().len(), 6);
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_where_the_registry_says_and_may_say() {
+    let image = Image::new("tokens");
+    let script = move |realm: Option<String>| {
+        let image = image.clone();
+        move |address: std::net::SocketAddr, head: &str| {
+            if path(head).starts_with("/token?") {
+                assert!(
+                    head.contains("service=mills") && head.contains("repository%3Amill%3Apull")
+                );
+                return match head.to_lowercase().contains("authorization: basic") {
+                    true => Reply::ok(r#"{"token":"t0ken"}"#),
+                    false => Reply::with("401 Unauthorized", &[]),
+                };
+            }
+            if head.contains("Bearer t0ken") {
+                return image.reply(head);
+            }
+            let realm = realm.clone().unwrap_or_else(|| format!("http://{address}/token"));
+            let challenge = format!("WWW-Authenticate: Bearer realm=\"{realm}\",service=\"mills\"");
+            Reply::with("401 Unauthorized", &[&challenge])
+        }
+    };
+    let registry = ScriptedServer::start(script(None)).await;
+    let host = host_that_allows(&registry.host());
+    let refused = create(&host, &registry, "").await.refused(400);
+    assert!(refused.contains("asks for credentials"), "{refused}");
+    let auth = keep_auth(&host, "a", "s3cret").await;
+    create(&host, &registry, &auth).await.ok();
+    let with_token = registry.heads().iter().filter(|head| head.contains("Bearer t0ken")).count();
+    assert_eq!(with_token, 2, "one token is good for both calls");
+
+    // A realm inside, which the operator has not named.
+    let inside = ScriptedServer::start(|_, _| Reply::ok("{}")).await;
+    let realms = [format!("http://{}/token", inside.host()), "https://169.254.169.254/".to_owned()];
+    for realm in realms.into_iter().chain(["nonsense".to_owned()]) {
+        let registry = ScriptedServer::start(script(Some(realm.clone()))).await;
+        let host = host_that_allows(&registry.host());
+        let auth = keep_auth(&host, "a", "s3cret").await;
+        create(&host, &registry, &auth).await.refused(400);
+    }
+    assert_eq!(inside.heads().len(), 0, "nothing was connected to");
+}
