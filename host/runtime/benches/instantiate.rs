@@ -18,7 +18,7 @@ use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, Templat
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptSink, Components as _, LogLevel, Runtime as _, SinkClosed,
+    Attempt, AttemptEnd, AttemptSink, LogLevel, Runtime as _, SinkClosed,
 };
 use gristmill_core::template::Template;
 use gristmill_core::time::Timestamp;

@@ -798,7 +798,7 @@ async fn the_catalog_keeps_what_was_put_last(t: Fixture) {
         let digest: ComponentDigest = String::from(digit).repeat(64).parse().unwrap();
         let owner = OwnerId::new("owner").unwrap();
         let (name, tag) = (name.to_owned(), "latest".to_owned());
-        CatalogEntry::Image(Image { name, tag, digest, owner, updated_at: START })
+        CatalogEntry::Image(Image { name, tag, digest, owner, updated_at: START, manifest: None })
     };
     assert_eq!(t.store.load_catalog().await.unwrap(), []);
     let put = |entry: &CatalogEntry| CatalogChange::Put(entry.clone());

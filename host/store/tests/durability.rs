@@ -519,6 +519,7 @@ async fn secrets_are_not_on_disk_in_clear() {
         name: "image".to_owned(),
         tag: "tag-in-clear".to_owned(),
         digest: ComponentDigest::of(b"component"),
+        manifest: None,
         owner: OwnerId::new("owner").unwrap(),
         updated_at: START,
     });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use gristmill_core::catalog::Image;
 use gristmill_core::key::Scope;
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
 

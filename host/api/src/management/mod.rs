@@ -11,7 +11,7 @@ pub(crate) mod endpoints;
 pub(crate) mod handlers;
 pub(crate) mod keys;
 pub(crate) mod logs;
-pub(crate) mod releases;
 pub(crate) mod registry_auths;
+pub(crate) mod releases;
 pub(crate) mod templates;
 pub(crate) mod webhooks;

@@ -89,9 +89,11 @@ fn rolled_back(view: &View, endpoint: &Endpoint, to: Option<u64>) -> Result<Temp
             other.endpoint.id, template.id
         )));
     }
-    let name = release.image.split(['@', ':']).next().unwrap_or_default();
+    // What is stored here, whatever registry it once came from.
+    let name = release.image.rsplit('/').next().unwrap_or_default();
+    let name = name.split(['@', ':']).next().unwrap_or_default();
     let image = format!("{name}@sha256:{}", release.component);
-    Ok(Template { image, ..(**template).clone() })
+    Ok(Template { image, fetched: None, ..(**template).clone() })
 }
 
 fn target(deployment: &Deployment, to: Option<u64>) -> Result<&Release, ApiError> {

@@ -6,8 +6,8 @@ mod endpoint;
 mod handler;
 mod key;
 mod log;
-mod release;
 mod registry_auth;
+mod release;
 pub(crate) mod template;
 
 pub(crate) use billing::{Amount, BillingRecord};
@@ -18,8 +18,8 @@ pub(crate) use endpoint::{
 pub(crate) use handler::Handler;
 pub(crate) use key::{Key, KeyInput, KeyWithText};
 pub(crate) use log::LogLine;
-pub(crate) use release::{Release, RollbackInput};
 pub(crate) use registry_auth::{RegistryAuth, RegistryAuthInput};
+pub(crate) use release::{Release, RollbackInput};
 pub(crate) use template::{NewTemplate, Template, TemplateInput};
 
 use serde::Serialize;
