@@ -15,24 +15,22 @@ const LAYER: &str = "application/wasm";
 const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-pub(crate) fn oci_client(piece_bytes: usize) -> OciClient {
-    OciClient::new(ClientConfig {
-        protocol: ClientProtocol::Http,
-        push_chunk_size: piece_bytes,
-        ..ClientConfig::default()
-    })
+/// One that pushes blobs whole or in pieces.
+fn oci_client(use_monolithic_push: bool) -> OciClient {
+    let protocol = ClientProtocol::Http;
+    OciClient::new(ClientConfig { protocol, use_monolithic_push, ..ClientConfig::default() })
 }
 
-pub(crate) fn reference(registry: &str, image: &str) -> Reference {
+fn reference(registry: &str, image: &str) -> Reference {
     format!("{registry}/{image}").parse().unwrap()
 }
 
-pub(crate) fn login(key: &str) -> RegistryAuth {
+fn login(key: &str) -> RegistryAuth {
     RegistryAuth::Basic("anybody".into(), key.into())
 }
 
 /// Pushes a component as `wkg` does; returns what the registry named it.
-pub(crate) async fn push(
+async fn push(
     client: &OciClient,
     image: &Reference,
     auth: &RegistryAuth,
@@ -99,22 +97,25 @@ async fn push_manifest(host: &TestHost, name: &str, tag: &str, manifest: &Value)
 
 fn staged(host: &TestHost) -> usize {
     let files = std::fs::read_dir(host.data_dir().join("components")).unwrap();
-    files.filter(|file| file.as_ref().unwrap().path().extension().unwrap() == "tmp").count()
+    files
+        .filter(|file| file.as_ref().unwrap().file_name().as_encoded_bytes().ends_with(b".tmp"))
+        .count()
 }
 
 #[tokio::test]
 async fn what_is_pushed_is_a_handler_and_comes_back_as_it_was() {
     let host = shared_host();
     let auth = login(host.admin_key());
-    for (tag, piece_bytes) in [("whole", 4 << 20), ("pieces", 4_000)] {
+    for (tag, is_whole) in [("whole", true), ("pieces", false)] {
         let component = echo(tag);
         let image = reference(host.address(), &format!("pushed:{tag}"));
-        let client = oci_client(piece_bytes);
+        let client = oci_client(is_whole);
         push(&client, &image, &auth, component.clone()).await.unwrap();
         let handler = host.client.get(&format!("/v1/handlers/pushed:{tag}")).await.ok();
         assert_eq!(format!("sha256:{}", handler["sha256"].as_str().unwrap()), digest(&component));
-        let endpoint = host.deploy_image(&format!("pushed:{tag}"), &format!("p-{tag}"), json!({}));
-        let document = host.client.finish(&endpoint.await, json!({ "grain": tag })).await;
+        let name = format!("pushed:{tag}");
+        let endpoint = host.deploy_image(&name, &format!("p-{tag}"), json!({})).await;
+        let document = host.client.finish(&endpoint, json!({ "grain": tag })).await;
         assert_eq!(document["output"], json!({ "grain": tag }));
 
         let fetched = client.pull(&image, &auth, vec![LAYER]).await.unwrap();
@@ -133,7 +134,7 @@ async fn what_is_pushed_is_a_handler_and_comes_back_as_it_was() {
 async fn client_tags(host: &TestHost, name: &str) -> Vec<String> {
     let image = reference(host.address(), name);
     let auth = login(host.admin_key());
-    oci_client(1 << 20).list_tags(&image, &auth, None, None).await.unwrap().tags
+    oci_client(false).list_tags(&image, &auth, None, None).await.unwrap().tags
 }
 
 #[tokio::test]
@@ -144,7 +145,7 @@ async fn what_was_uploaded_can_be_fetched() {
     host.upload("fetched:2", component.clone()).await.ok();
     let auth = login(host.admin_key());
     let image = reference(host.address(), "fetched:1");
-    let fetched = oci_client(1 << 20).pull(&image, &auth, vec![LAYER]).await.unwrap();
+    let fetched = oci_client(false).pull(&image, &auth, vec![LAYER]).await.unwrap();
     assert_eq!(fetched.layers[0].data, component);
     let config: Value = serde_json::from_slice(&fetched.config.data).unwrap();
     assert_eq!(config["layerDigests"][0], digest(&component), "{config}");
@@ -162,7 +163,7 @@ async fn a_component_that_cannot_run_here_is_refused_and_says_why() {
     let image = reference(host.address(), "refused:1");
     let component = wat::parse_str("(component)").unwrap();
     let auth = login(host.admin_key());
-    let error = push(&oci_client(1 << 20), &image, &auth, component).await.unwrap_err();
+    let error = push(&oci_client(false), &image, &auth, component).await.unwrap_err();
     assert!(error.contains("not a handler"), "{error}");
     let missing = send(&host, call(&host, Method::GET, "refused/manifests/1")).await;
     refused(&missing, 404, "MANIFEST_UNKNOWN");
@@ -190,7 +191,7 @@ async fn who_has_no_key_is_asked_for_one_and_nothing_else_is_told() {
     let key = host.client.post("/v1/keys", &made).await.ok()["key"].as_str().unwrap().to_owned();
     let image = reference(host.address(), "nobody:1");
     for wrong in ["", "wrong", &*key] {
-        let pushed = push(&oci_client(1 << 20), &image, &login(wrong), echo("no")).await;
+        let pushed = push(&oci_client(false), &image, &login(wrong), echo("no")).await;
         assert!(pushed.is_err(), "{wrong}");
     }
     let basic = |value: &str| host.client.with_authorization(Some(value));

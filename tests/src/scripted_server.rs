@@ -45,7 +45,7 @@ impl ScriptedServer {
     pub async fn start(script: impl Fn(SocketAddr, &str) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let heads = Arc::new(Mutex::default());
+        let heads = Arc::<Mutex<Vec<String>>>::default();
         let (script, seen) = (Arc::new(script), Arc::clone(&heads));
         let task = tokio::spawn(async move {
             while let Ok((connection, _)) = listener.accept().await {
