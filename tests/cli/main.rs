@@ -12,6 +12,7 @@
 mod billing;
 mod command;
 mod deploy;
+mod handlers;
 mod jobs;
 mod keys;
 mod local_run;

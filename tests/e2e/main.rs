@@ -31,6 +31,7 @@ mod priority;
 mod progress;
 mod registry;
 mod registry_fetch;
+mod registry_foreign;
 mod sandbox;
 mod sandbox_network;
 mod secrets;

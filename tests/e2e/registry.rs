@@ -16,12 +16,12 @@ const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
 /// One that pushes blobs whole or in pieces.
-fn oci_client(use_monolithic_push: bool) -> OciClient {
+pub(crate) fn oci_client(use_monolithic_push: bool) -> OciClient {
     let protocol = ClientProtocol::Http;
     OciClient::new(ClientConfig { protocol, use_monolithic_push, ..ClientConfig::default() })
 }
 
-fn reference(registry: &str, image: &str) -> Reference {
+pub(crate) fn reference(registry: &str, image: &str) -> Reference {
     format!("{registry}/{image}").parse().unwrap()
 }
 
@@ -30,7 +30,7 @@ fn login(key: &str) -> RegistryAuth {
 }
 
 /// Pushes a component as `wkg` does; returns what the registry named it.
-async fn push(
+pub(crate) async fn push(
     client: &OciClient,
     image: &Reference,
     auth: &RegistryAuth,
