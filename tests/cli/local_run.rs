@@ -31,6 +31,13 @@ fn run_prints_one_json_value_a_line_the_chunks_first() {
 }
 
 #[test]
+fn run_gives_scratch_space_when_asked() {
+    let write = r#"{"op":"file","file":{"do":"write","path":"/tmp/a","text":"rye"}}"#;
+    assert_eq!(play(write, &["--scratch-gb", "1"]).succeeded().line(), r#"{"done":1}"#);
+    play(write, &[]).failed(1, &["/tmp/a"]);
+}
+
+#[test]
 fn a_handler_that_fails_makes_run_fail_with_its_reason() {
     play(r#"{"op":"fail","message":"no flour"}"#, &[]).failed(1, &["no flour"]);
     play(r#"{"op":"trap"}"#, &[]).failed(1, &["unreachable"]);

@@ -18,3 +18,4 @@ mod keys;
 mod local_run;
 mod management;
 mod mistakes;
+mod volumes;

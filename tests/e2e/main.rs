@@ -43,4 +43,5 @@ mod stream_sizes;
 mod timeouts;
 mod ttl;
 mod uploads;
+mod volumes;
 mod webhooks;

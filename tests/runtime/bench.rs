@@ -10,15 +10,15 @@ use async_trait::async_trait;
 use gristmill_core::catalog::Component;
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Deployment, Endpoint};
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, VolumeId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, Components as _, LogLevel, Runtime as _,
-    SinkClosed,
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, Runtime as _, SinkClosed,
 };
 use gristmill_core::template::Template;
 use gristmill_core::time::Timestamp;
+use gristmill_core::volume::Volume;
 use gristmill_runtime::{Compiler, MemoryRecords, Sandbox, SandboxSettings};
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -27,12 +27,21 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Bench {
     sandbox: Sandbox,
     pub(crate) component: Component,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Bench {
     pub(crate) async fn open(guest: &Path) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::open_in(tempfile::tempdir().unwrap(), guest).await
+    }
+
+    /// The same on what another one has left.
+    pub(crate) async fn again(self, guest: &Path) -> Self {
+        drop(self.sandbox);
+        Self::open_in(self.directory, guest).await
+    }
+
+    async fn open_in(directory: TempDir, guest: &Path) -> Self {
         let mut settings =
             SandboxSettings::new(directory.path().to_owned(), Compiler::in_process());
         settings.running_jobs_max = 4;
@@ -41,7 +50,7 @@ impl Bench {
         let bytes = std::fs::read(guest).unwrap();
         let component = sandbox.add_component(bytes.into()).await.unwrap().component;
         records.put(component.clone());
-        Self { sandbox, component, _directory: directory }
+        Self { sandbox, component, directory }
     }
 
     /// A run with this input; change what is not right for the test.
@@ -49,11 +58,23 @@ impl Bench {
         Run {
             bench: self,
             input: Json::parse(input.to_owned()).unwrap(),
+            template: template(&endpoint()),
             endpoint: endpoint(),
+            volume: None,
             timeout: Duration::from_secs(60),
             stop: CancellationToken::new(),
             sink: Arc::default(),
         }
+    }
+
+    /// The sandbox itself.
+    pub(crate) fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
+    }
+
+    /// Its data directory.
+    pub(crate) fn data_dir(&self) -> &Path {
+        self.directory.path()
     }
 
     /// Attempts that hold a place now.
@@ -66,6 +87,8 @@ pub(crate) struct Run<'a> {
     bench: &'a Bench,
     input: Json,
     pub(crate) endpoint: Endpoint,
+    pub(crate) template: Template,
+    volume: Option<Arc<Volume>>,
     pub(crate) timeout: Duration,
     pub(crate) stop: CancellationToken,
     pub(crate) sink: Arc<Sink>,
@@ -76,11 +99,25 @@ impl Run<'_> {
         self.endpoint.allowed_hosts = AllowedHosts::new(vec![host.parse().unwrap()]);
     }
 
+    /// Gives it the volume `id` of this many gigabytes, at `/workspace`.
+    pub(crate) fn mount(&mut self, id: &str, size_gb: u32) {
+        let id = VolumeId::new(id).unwrap();
+        self.endpoint.network_volume = Some(id.clone());
+        self.volume = Some(Arc::new(Volume {
+            id,
+            owner: self.endpoint.owner.clone(),
+            name: "volume".to_owned(),
+            size_gb,
+            created_at: self.endpoint.created_at,
+        }));
+    }
+
     pub(crate) async fn perform(&self) -> Report {
         let deployment = Deployment {
             endpoint: Arc::new(self.endpoint.clone()),
-            template: Arc::new(template(&self.endpoint)),
+            template: Arc::new(self.template.clone()),
             component: Some(self.bench.component.digest),
+            volume: self.volume.clone(),
         };
         let attempt = Attempt {
             job: JobId::generate(Submission::Async, NodeId(0)),

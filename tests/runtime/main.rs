@@ -4,11 +4,13 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::indexing_slicing,
     clippy::print_stdout,
     reason = "all of this is test code: a broken assumption must stop the test"
 )]
 
 mod bench;
+mod files;
 mod hostile;
 
 use std::time::{Duration, Instant};

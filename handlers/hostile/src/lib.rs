@@ -3,6 +3,7 @@
 #![cfg(target_arch = "wasm32")]
 
 mod calls;
+mod disk;
 mod http;
 mod outside;
 
@@ -18,6 +19,9 @@ struct Input {
     bytes: usize,
     #[serde(default)]
     url: String,
+    /// A directory that it may use.
+    #[serde(default)]
+    path: String,
 }
 
 fn one() -> usize {
@@ -42,6 +46,13 @@ enum Op {
     Sockets,
     Files,
     Snoop,
+    Escape,
+    Fill,
+    Deep,
+    Orphans,
+    Open,
+    Churn,
+    Races,
 }
 
 #[derive(Serialize)]
@@ -54,7 +65,7 @@ enum Output {
 }
 
 fn attack(ctx: &Context, input: Input) -> Result<Output, Error> {
-    let Input { op, count, bytes, url } = input;
+    let Input { op, count, bytes, url, path } = input;
     Ok(match op {
         Op::Park => calls::park(count),
         Op::Poll => Output::Done(calls::poll_list(count)),
@@ -71,6 +82,13 @@ fn attack(ctx: &Context, input: Input) -> Result<Output, Error> {
         Op::Sockets => Output::Seen(outside::sockets()),
         Op::Files => Output::Seen(outside::files()),
         Op::Snoop => Output::Seen(outside::snoop(ctx)),
+        Op::Escape => Output::Seen(disk::escape(&path)),
+        Op::Fill => Output::Done(disk::fill(&path, bytes)),
+        Op::Deep => Output::Done(disk::deep(&path)?),
+        Op::Orphans => Output::Done(disk::orphans(&path, bytes)?),
+        Op::Open => Output::Done(disk::open(&path)?),
+        Op::Churn => disk::churn(&path),
+        Op::Races => Output::Done(disk::races(&path, count)?),
     })
 }
 

@@ -1,5 +1,6 @@
 //! Does what it is asked to, good or bad: the handler behind the demo and the platform's tests.
 
+mod files;
 mod limits;
 mod ops;
 
@@ -28,6 +29,7 @@ struct Input {
     mib: Option<usize>,
     bytes: Option<usize>,
     code: Option<i32>,
+    file: Option<files::Job>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -55,6 +57,7 @@ enum Op {
     Fetch,
     Remember,
     S3,
+    File,
 }
 
 #[derive(Serialize)]
@@ -70,6 +73,7 @@ enum Output {
     Text(String),
     Env { env: Option<String> },
     Args { args: Vec<String> },
+    Names { names: Vec<String> },
     Sha256 { sha256: String },
     Fetched { status: u16, length: usize, body: Option<String> },
     S3 { s3: Option<String> },
@@ -108,6 +112,7 @@ fn play(ctx: &Context, mut input: Input) -> Result<Output, Error> {
         Op::Fetch => ops::fetch(ctx, required("url", input.url)?),
         Op::Remember => Ok(ops::remember(input.value)),
         Op::S3 => Ok(ops::s3(ctx)),
+        Op::File => files::file(&required("file", input.file)?),
 
         Op::Spin => limits::spin(),
         Op::SleepForever => limits::sleep_forever(),

@@ -139,7 +139,7 @@ fn openai_api(
 fn management_api() -> OpenApiRouter<ApiState> {
     use management::{
         backup, billing, endpoints, handlers, keys, logs, registry_auths, releases, templates,
-        webhooks,
+        volumes, webhooks,
     };
     let (routes, document) = OpenApiRouter::new()
         .routes(routes!(templates::list, templates::create))
@@ -155,6 +155,8 @@ fn management_api() -> OpenApiRouter<ApiState> {
         .routes(routes!(handlers::get, handlers::upload, handlers::delete))
         .routes(routes!(registry_auths::list, registry_auths::create))
         .routes(routes!(registry_auths::get, registry_auths::delete))
+        .routes(routes!(volumes::list, volumes::create))
+        .routes(routes!(volumes::get, volumes::update, volumes::delete))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::revoke))
         .routes(routes!(billing::endpoints))

@@ -10,7 +10,7 @@ use gristmill_core::image::Registries;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::logs::Logs;
 use gristmill_core::price::Prices;
-use gristmill_core::runtime::{Components, Runtime};
+use gristmill_core::runtime::{Components, Runtime, Volumes};
 use gristmill_core::store::JobStore;
 use gristmill_core::usage::UsageStore;
 use gristmill_core::workers::Workers;
@@ -35,6 +35,7 @@ pub struct Parts {
     pub(crate) components: Arc<dyn Components>,
     pub(crate) registries: Arc<dyn Registries>,
     pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) volumes: Arc<dyn Volumes>,
     pub(crate) store: Arc<dyn JobStore>,
     pub(crate) deliveries: Arc<dyn DeliveryStore>,
     pub(crate) logs: Arc<Logs>,
@@ -66,6 +67,8 @@ pub struct Services {
     pub registries: Arc<dyn Registries>,
     /// What runs them.
     pub runtime: Arc<dyn Runtime>,
+    /// What is in the network volumes.
+    pub volumes: Arc<dyn Volumes>,
     /// The store, of jobs.
     pub store: Arc<dyn JobStore>,
     /// The store, of webhooks.
@@ -84,7 +87,8 @@ impl ApiState {
     /// `prices` make credits of usage.
     pub fn new(services: Services, limits: RateLimits, brand: &str, prices: Prices) -> Self {
         let Services { jobs, catalog, workers, components, runtime, .. } = services;
-        let Services { store, deliveries, usage, logs, registries, backups, .. } = services;
+        let Services { store, deliveries, usage, logs, registries, volumes, backups, .. } =
+            services;
         Self(Arc::new(Parts {
             jobs,
             catalog,
@@ -92,6 +96,7 @@ impl ApiState {
             components,
             registries,
             runtime,
+            volumes,
             store,
             deliveries,
             logs,

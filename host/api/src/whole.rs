@@ -39,15 +39,28 @@ impl<'de> Deserialize<'de> for Whole {
     }
 }
 
-/// For `deserialize_with`: a whole number that fits into a field, or null.
+/// For `deserialize_with`: a whole number that fits into a field.
+pub(crate) fn required<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<i128>,
+{
+    let Whole(number) = Whole::deserialize(deserializer)?;
+    T::try_from(number).map_err(|_| out_of_range(number))
+}
+
+/// The same, or null.
 pub(crate) fn optional<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: TryFrom<i128>,
 {
     let Some(Whole(number)) = Option::deserialize(deserializer)? else { return Ok(None) };
-    let out_of_range = |_| de::Error::custom(format_args!("{number} is out of range"));
-    T::try_from(number).map(Some).map_err(out_of_range)
+    T::try_from(number).map(Some).map_err(|_| out_of_range(number))
+}
+
+fn out_of_range<E: de::Error>(number: i128) -> E {
+    E::custom(format_args!("{number} is out of range"))
 }
 
 #[cfg(test)]

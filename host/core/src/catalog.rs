@@ -1,4 +1,5 @@
-//! What is deployed: templates, endpoints, uploaded components, image names and keys.
+//! What is deployed: templates, endpoints, uploaded components, image names, network volumes and
+//! keys.
 //!
 //! All of it is small and stays in memory as one immutable [`View`]; a change makes a new view
 //! once it is on disk. A lookup takes a read lock for the time of one reference count.
@@ -11,13 +12,14 @@ use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::{ComponentDigest, Deployment, Endpoint, Release};
-use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId};
+use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
 use crate::image::PushedManifest;
 use crate::key::ApiKey;
 use crate::registry_auth::RegistryAuth;
 use crate::store::StoreError;
 use crate::template::Template;
 use crate::time::{Clock, Timestamp};
+use crate::volume::Volume;
 
 /// Keeps the catalog on disk.
 #[async_trait]
@@ -55,6 +57,8 @@ pub enum CatalogEntry {
     Key(ApiKey),
     /// Credentials for a registry.
     RegistryAuth(RegistryAuth),
+    /// A network volume.
+    Volume(Volume),
 }
 
 /// What a catalog entry is found by.
@@ -72,6 +76,8 @@ pub enum CatalogKey {
     Key(KeyId),
     /// The id of credentials for a registry.
     RegistryAuth(RegistryAuthId),
+    /// A network volume's id.
+    Volume(VolumeId),
 }
 
 impl CatalogKey {
@@ -84,6 +90,7 @@ impl CatalogKey {
             Self::Image(_) => "image",
             Self::Key(_) => "key",
             Self::RegistryAuth(_) => "registry_auth",
+            Self::Volume(_) => "volume",
         }
     }
 
@@ -96,6 +103,7 @@ impl CatalogKey {
             Self::Image(name) => name.clone(),
             Self::Key(id) => id.to_string(),
             Self::RegistryAuth(id) => id.to_string(),
+            Self::Volume(id) => id.to_string(),
         }
     }
 }
@@ -110,6 +118,7 @@ impl CatalogEntry {
             Self::Image(image) => CatalogKey::Image(image.reference()),
             Self::Key(key) => CatalogKey::Key(key.id.clone()),
             Self::RegistryAuth(auth) => CatalogKey::RegistryAuth(auth.id.clone()),
+            Self::Volume(volume) => CatalogKey::Volume(volume.id.clone()),
         }
     }
 }
@@ -195,6 +204,8 @@ pub struct View {
     pub keys: HashMap<KeyId, Arc<ApiKey>>,
     /// Credentials for registries by id.
     pub registry_auths: HashMap<RegistryAuthId, Arc<RegistryAuth>>,
+    /// Network volumes by id.
+    pub volumes: HashMap<VolumeId, Arc<Volume>>,
 }
 
 impl View {
@@ -240,6 +251,12 @@ impl View {
         self.deployments.values().any(|d| d.endpoint.template == *template)
     }
 
+    /// An endpoint that uses the network volume.
+    pub fn user_of(&self, volume: &VolumeId) -> Option<&EndpointId> {
+        let mut users = self.deployments.values().map(|deployment| &deployment.endpoint);
+        users.find(|e| e.network_volume.as_ref() == Some(volume)).map(|endpoint| &endpoint.id)
+    }
+
     fn apply(&mut self, change: CatalogChange) {
         match change {
             CatalogChange::Put(CatalogEntry::Template(template)) => {
@@ -262,6 +279,9 @@ impl View {
             CatalogChange::Put(CatalogEntry::RegistryAuth(auth)) => {
                 self.registry_auths.insert(auth.id.clone(), Arc::new(auth));
             }
+            CatalogChange::Put(CatalogEntry::Volume(volume)) => {
+                self.volumes.insert(volume.id.clone(), Arc::new(volume));
+            }
             CatalogChange::Delete(CatalogKey::Template(id)) => {
                 self.templates.remove(&id);
             }
@@ -280,6 +300,9 @@ impl View {
             CatalogChange::Delete(CatalogKey::RegistryAuth(id)) => {
                 self.registry_auths.remove(&id);
             }
+            CatalogChange::Delete(CatalogKey::Volume(id)) => {
+                self.volumes.remove(&id);
+            }
         }
     }
 
@@ -288,7 +311,8 @@ impl View {
     fn join(&self, endpoint: Arc<Endpoint>) -> Option<Deployment> {
         let template = self.templates.get(&endpoint.template)?.clone();
         let component = self.component_of(&template);
-        Some(Deployment { endpoint, template, component })
+        let volume = endpoint.network_volume.as_ref().and_then(|id| self.volumes.get(id)).cloned();
+        Some(Deployment { endpoint, template, component, volume })
     }
 
     /// Gives the next version to each endpoint whose deployment is not what it was before, and answers
@@ -318,7 +342,7 @@ impl View {
         released
     }
 
-    /// Makes new deployments where a template or an image has changed; the others stay the same
+    /// Makes new deployments where a template, an image or a volume has changed; the others stay the same
     /// objects, so that a holder can tell.
     fn rejoin(&mut self) {
         let changed: Vec<_> = self

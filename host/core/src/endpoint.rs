@@ -8,11 +8,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::egress::AllowedHosts;
-use crate::id::{EndpointId, OwnerId, TemplateId};
+use crate::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use crate::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use crate::rate::OperationLimit;
 use crate::template::Template;
 use crate::time::Timestamp;
+use crate::volume::Volume;
 use crate::webhook::WebhookSecrets;
 
 /// A serverless endpoint.
@@ -51,6 +52,9 @@ pub struct Endpoint {
     pub allowed_hosts: AllowedHosts,
     /// Environment variables, over those of the template.
     pub env: BTreeMap<String, String>,
+    /// The network volume that its handlers see. Records of hosts before there were any have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_volume: Option<VolumeId>,
     /// What its webhooks are signed with.
     pub webhook_secrets: WebhookSecrets,
 }
@@ -85,6 +89,7 @@ impl Endpoint {
             rate_limits: BTreeMap::new(),
             allowed_hosts: AllowedHosts::default(),
             env: BTreeMap::new(),
+            network_volume: None,
             webhook_secrets: WebhookSecrets::generate(),
         }
     }
@@ -293,6 +298,8 @@ pub struct Deployment {
     pub template: Arc<Template>,
     /// The component to run; `None` when the template's image names none that is stored.
     pub component: Option<ComponentDigest>,
+    /// The network volume that the endpoint names.
+    pub volume: Option<Arc<Volume>>,
 }
 
 impl Deployment {

@@ -124,6 +124,10 @@ name!(
     OwnerId, "owner id", reserved: []
 );
 name!(
+    /// Names a network volume.
+    VolumeId, "network volume id", reserved: []
+);
+name!(
     /// Names one worker of an endpoint while it lives.
     WorkerId, "worker id", reserved: []
 );

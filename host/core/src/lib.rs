@@ -33,5 +33,6 @@ pub mod stream;
 pub mod template;
 pub mod time;
 pub mod usage;
+pub mod volume;
 pub mod webhook;
 pub mod workers;

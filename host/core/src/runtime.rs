@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Component;
 use crate::endpoint::{ComponentDigest, Deployment};
-use crate::id::JobId;
+use crate::id::{JobId, VolumeId};
 use crate::payload::Json;
 use crate::record::{Chunk, S3Config};
 
@@ -237,6 +237,17 @@ pub enum StageError {
     /// The disk.
     #[error("cannot store the upload: {0}")]
     Io(#[from] io::Error),
+}
+
+/// Keeps what is in network volumes. Implemented by the sandbox.
+#[async_trait]
+pub trait Volumes: Send + Sync + std::fmt::Debug {
+    /// Removes all that is in a volume, which nobody may name any more. Running jobs that see it
+    /// lose it when they end.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    async fn remove_volume(&self, volume: &VolumeId) -> io::Result<()>;
 }
 
 /// Why an uploaded component was not taken.

@@ -162,6 +162,7 @@ fn deployment(component: ComponentDigest, metering: Metering) -> Deployment {
         endpoint: Arc::new(endpoint),
         template: Arc::new(template),
         component: Some(component),
+        volume: None,
     }
 }
 

@@ -9,6 +9,7 @@ use wasmtime::{Engine, Result};
 
 use crate::bindings::{Handler, HandlerPre};
 use crate::egress::bound_heads;
+use crate::host_fns::filesystem;
 use crate::limiter::{MEMORIES_MAX, TABLES_MAX};
 use crate::producers::producers;
 use crate::state::State;
@@ -244,6 +245,7 @@ pub(crate) fn linker(engine: &Engine) -> Result<Linker<State>> {
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     bound_heads(&mut linker)?;
+    filesystem::add_to_linker(&mut linker)?;
     Ok(linker)
 }
 

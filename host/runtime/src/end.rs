@@ -11,6 +11,7 @@ use crate::bindings::exports::gristmill::handler::run::Error;
 use crate::bindings::gristmill::handler::types::Failure;
 use crate::component::causes;
 use crate::deadline::Halt;
+use crate::disk::Files;
 use crate::engine::STACK_BYTES_MAX;
 use crate::state::{HANDLES_MAX, HOST_CALL_BYTES_MAX, State};
 
@@ -64,8 +65,9 @@ pub(crate) fn attempt_end(end: CallEnd, state: &State) -> AttemptEnd {
 fn handler_error(error: Error, state: &State) -> String {
     match error {
         Error::InvalidInput(failure) => format!("invalid input: {}", sentence(failure)),
-        // A handler that caught a failed allocation does not know why it failed.
-        Error::Failed(failure) => match memory_limit(state) {
+        // A handler that caught a failed allocation does not know why it failed; nor does one whose
+        // write failed, since its C library keeps the reason to itself.
+        Error::Failed(failure) => match memory_limit(state).or_else(|| space_limit(state)) {
             Some(limit) => format!("{} ({limit})", sentence(failure)),
             None => sentence(failure),
         },
@@ -80,6 +82,12 @@ fn memory_limit(state: &State) -> Option<String> {
     let limiter = &state.limiter;
     let size = Size(limiter.memory_bytes_max());
     limiter.hit_memory_limit().then(|| format!("memory limit of {size} exceeded"))
+}
+
+/// Says that there was no space for what the handler wanted to write, if so.
+fn space_limit(state: &State) -> Option<String> {
+    let was_full = state.files.as_ref().is_some_and(Files::was_full);
+    was_full.then(|| "a file could not grow: no space left on device".to_owned())
 }
 
 fn halted(halt: Halt) -> AttemptEnd {

@@ -4,7 +4,8 @@
 //! and runs attempts at jobs ([`Runtime`](gristmill_core::runtime::Runtime)). The way of an attempt:
 //! a permit and a compiled component (`sandbox`, `artifacts`), a store with its limits (`state`,
 //! `limiter`), the call under two lines of defence (`attempt`, `deadline`), and one sentence for
-//! how it ended (`end`). What a handler may call lies in `host_fns`, `wasi` and `egress`.
+//! how it ended (`end`). What a handler may call lies in `host_fns` and `egress`,
+//! what it sees of the disk in `disk`.
 //!
 //! **Invariants.** This is the only crate that knows wasmtime. No component is loaded from a
 //! compiled file whose digest is not the recorded one. Nothing of an attempt outlives its permit.
@@ -15,6 +16,7 @@ mod bindings;
 pub mod compile;
 mod component;
 mod deadline;
+mod disk;
 mod egress;
 mod end;
 mod engine;

@@ -11,10 +11,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use gristmill_core::endpoint::{ComponentDigest, Deployment};
-use gristmill_core::id::JobId;
+use gristmill_core::id::{JobId, VolumeId};
 use gristmill_core::runtime::{
     AddComponentError, Added, Attempt, AttemptReport, AttemptSink, Components, Runtime,
-    RuntimeLoad, StageError, Staged,
+    RuntimeLoad, StageError, Staged, Volumes,
 };
 use tokio::io::AsyncRead;
 use tokio::runtime::Handle;
@@ -26,6 +26,7 @@ use crate::attempt;
 use crate::compile::Compiler;
 use crate::component::causes;
 use crate::deadline::{Halt, Watch};
+use crate::disk::{Disks, Files};
 use crate::egress::Egress;
 use crate::end::ReportExt as _;
 use crate::engine::{Engines, Pool};
@@ -37,7 +38,7 @@ use crate::state::State;
 /// How a sandbox is set up.
 #[derive(Debug)]
 pub struct SandboxSettings {
-    /// The directory for `components/` and `artifacts/`.
+    /// The directory for `components/`, `artifacts/`, `volumes/` and `scratch/`.
     pub data_dir: PathBuf,
     /// What compiles components.
     pub compiler: Compiler,
@@ -76,6 +77,7 @@ pub enum OpenSandboxError {
 pub struct Sandbox {
     artifacts: Arc<Artifacts>,
     egress: Arc<Egress>,
+    disks: Disks,
     places: Arc<Semaphore>,
     places_max: usize,
     waiting: AtomicU64,
@@ -101,6 +103,7 @@ impl Sandbox {
             artifacts: Artifacts::open(&settings.data_dir, engines, settings.compiler, records)
                 .map_err(engine_error)?
                 .into(),
+            disks: Disks::open(&settings.data_dir)?,
             egress: Egress::new(),
             places: Arc::new(Semaphore::new(places_max as usize)),
             places_max: places_max as usize,
@@ -125,14 +128,15 @@ impl Sandbox {
         self.artifacts.engines().pool()
     }
 
-    /// A place, and the component: all that is waited for before an attempt can start.
+    /// A place, the component and its files: all that is waited for before an attempt can start.
     async fn ready(
         &self,
         attempt: &Attempt,
-    ) -> Result<(OwnedSemaphorePermit, Arc<Loaded>), AttemptReport> {
+    ) -> Result<(OwnedSemaphorePermit, Arc<Loaded>, Option<Files>), AttemptReport> {
         let place = self.place().await;
-        let loaded = self.loaded(&attempt.deployment).await;
-        Ok((place, loaded.map_err(AttemptReport::failed)?))
+        let loaded = self.loaded(&attempt.deployment).await.map_err(AttemptReport::failed)?;
+        let files = self.disks.files(&attempt.deployment).await.map_err(AttemptReport::failed)?;
+        Ok((place, loaded, files))
     }
 
     async fn loaded(&self, deployment: &Deployment) -> Result<Arc<Loaded>, String> {
@@ -182,12 +186,12 @@ impl Runtime for Sandbox {
                 return AttemptReport::halted(Halt::Deadline);
             }
         };
-        let (place, loaded) = match ready {
+        let (place, loaded, files) = match ready {
             Ok(ready) => ready,
             Err(report) => return report,
         };
         let job = attempt.job;
-        let state = State::new(attempt, sink, watch, self.egress.clone());
+        let state = State::new(attempt, sink, watch, self.egress.clone(), files);
         let ticking = self.artifacts.engines().ticking();
         let attempted = async move {
             let attempted = AssertUnwindSafe(attempt::run(loaded, state)).catch_unwind().await;
@@ -227,6 +231,13 @@ impl Components for Sandbox {
             self.artifacts.remove(component).await?;
         }
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Volumes for Sandbox {
+    async fn remove_volume(&self, volume: &VolumeId) -> io::Result<()> {
+        self.disks.remove_volume(volume).await
     }
 }
 

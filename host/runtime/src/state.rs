@@ -11,6 +11,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::deadline::{Watch, watch_epochs};
+use crate::disk::Files;
 use crate::egress::{Egress, HTTP_HEAD_BYTES_MAX, JobEgress};
 use crate::limiter::Limiter;
 use crate::log::{AttemptLog, StdStream};
@@ -39,10 +40,12 @@ pub(crate) struct State {
     pub(crate) watch: Arc<Watch>,
     pub(crate) limiter: Limiter,
     pub(crate) egress: JobEgress,
+    /// What it sees of the disk, if anything.
+    pub(crate) files: Option<Files>,
     /// Chunks emitted, and their bytes.
     pub(crate) chunks: u64,
     pub(crate) emitted_bytes: u64,
-    table: ResourceTable,
+    pub(crate) table: ResourceTable,
     wasi: WasiCtx,
     http: WasiHttpCtx,
 }
@@ -54,6 +57,7 @@ impl State {
         sink: Arc<dyn AttemptSink>,
         watch: Arc<Watch>,
         egress: Arc<Egress>,
+        files: Option<Files>,
     ) -> Self {
         let log = Arc::new(AttemptLog::new(sink.clone()));
         let mut table = ResourceTable::new();
@@ -63,6 +67,7 @@ impl State {
         Self {
             limiter: Limiter::new(attempt.deployment.endpoint.limits.memory_bytes_max),
             egress: JobEgress::new(egress, attempt.deployment.clone(), attempt.deadline),
+            files,
             wasi: wasi(&attempt, &log),
             attempt,
             sink,
@@ -83,8 +88,8 @@ impl State {
 }
 
 /// What a handler sees of WASI: its arguments, its environment, clocks, random numbers and output
-/// streams that become its log. Files, sockets and name lookup are linked, since some languages
-/// import them always, and every call of theirs is refused.
+/// streams that become its log. Sockets and name lookup are linked, since some languages import them
+/// always, and every call of theirs is refused. Files are not wasmtime's: see `disk`.
 fn wasi(attempt: &Attempt, log: &Arc<AttemptLog>) -> WasiCtx {
     let mut wasi = WasiCtxBuilder::new();
     wasi.stdin(ClosedInputStream)

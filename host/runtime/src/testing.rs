@@ -254,6 +254,7 @@ fn deployment(endpoint: &Endpoint, component: &Component) -> Deployment {
         endpoint: Arc::new(endpoint.clone()),
         template: Arc::new(template),
         component: Some(component.digest),
+        volume: None,
     }
 }
 

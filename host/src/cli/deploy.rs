@@ -47,6 +47,12 @@ pub(crate) struct DeployArgs {
     /// An argument of the handler; may be repeated. Those of an earlier deploy go.
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     args: Vec<String>,
+    /// Where the handler finds its network volume [default: /workspace].
+    #[arg(long, value_name = "PATH", value_parser = parse::mount_path)]
+    mount_path: Option<String>,
+    /// Scratch space of each job, at /tmp, in gigabytes; 0: none [default: 0].
+    #[arg(long, value_name = "GB")]
+    scratch_gb: Option<u32>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -91,6 +97,9 @@ pub(crate) struct EndpointOptions {
     /// repeated. Those of an earlier deploy go.
     #[arg(long = "allow-host", value_name = "HOST")]
     allowed_hosts: Vec<HostPattern>,
+    /// The network volume that the handler sees, by its id; an empty one takes it away again.
+    #[arg(long, value_name = "ID")]
+    volume: Option<String>,
 }
 
 impl EndpointOptions {
@@ -113,6 +122,7 @@ impl EndpointOptions {
             metering: self.metering,
             allowed_hosts: given(self.allowed_hosts)
                 .map(|hosts| hosts.into_iter().map(String::from).collect()),
+            network_volume_id: self.volume,
         }
     }
 }
@@ -131,6 +141,8 @@ pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
         image_name: Some(upload.image.clone()),
         docker_start_cmd: given(args.args),
         env: given(args.env).map(parse::environment),
+        container_disk_in_gb: args.scratch_gb,
+        volume_mount_path: args.mount_path,
         is_serverless: Some(true),
         ..TemplateDocument::default()
     };

@@ -27,6 +27,7 @@ pub mod serve;
 mod stream;
 mod submit;
 mod templates;
+mod volumes;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -78,6 +79,7 @@ enum Command {
     RegistryAuths(registry_auths::RegistryAuthsArgs),
     Keys(keys::KeysArgs),
     Billing(Box<billing::BillingArgs>),
+    Volumes(volumes::VolumesArgs),
     Backup(Box<backup::BackupArgs>),
     Restore(backup::RestoreArgs),
     /// The compiling process of `serve` and `run`.
@@ -121,6 +123,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::RegistryAuths(args) => block_on(registry_auths::registry_auths(args)),
         Command::Keys(args) => block_on(keys::keys(args)),
         Command::Billing(args) => block_on(billing::billing(*args)),
+        Command::Volumes(args) => block_on(volumes::volumes(args)),
         Command::Backup(args) => block_on(backup::backup(*args)),
         Command::Restore(args) => backup::restore(&args),
     }

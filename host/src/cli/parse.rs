@@ -6,6 +6,7 @@ use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser
 use gristmill_core::endpoint::{Metering, Scaler};
 use gristmill_core::key::Scope;
 use gristmill_core::limits::{Bounds, NAME_BYTES_MAX};
+use gristmill_core::volume::MountPath;
 use url::Url;
 
 /// One environment variable.
@@ -37,6 +38,14 @@ where
     T: TryFrom<u64> + Clone + Send + Sync,
 {
     RangedU64ValueParser::new().range(bounds.min..=bounds.max)
+}
+
+/// Where a volume can be mounted.
+pub(crate) fn mount_path(text: &str) -> Result<String, String> {
+    match MountPath::parse(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!("write {error}")),
+    }
 }
 
 /// `queue-delay:4` or `request-count:1`.

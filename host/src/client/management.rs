@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gristmill_core::endpoint::Metering;
-use gristmill_core::id::{EndpointId, KeyId, RegistryAuthId};
+use gristmill_core::id::{EndpointId, KeyId, RegistryAuthId, VolumeId};
 use gristmill_core::key::Scope;
 use reqwest::Method;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -174,6 +174,29 @@ pub(crate) struct EndpointDocument {
     /// Hosts that a job may call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) allowed_hosts: Option<Vec<String>>,
+    /// The network volume that a job sees; empty: none any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) network_volume_id: Option<String>,
+}
+
+/// A network volume to create.
+#[derive(Debug, Serialize)]
+pub(crate) struct NewVolume<'a> {
+    /// A name for people.
+    pub(crate) name: &'a str,
+    /// Most that it may hold, in gigabytes.
+    pub(crate) size: u32,
+}
+
+/// A network volume as the host shows it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct VolumeDocument {
+    /// Its id.
+    pub(crate) id: String,
+    /// A name for people.
+    pub(crate) name: String,
+    /// Most that it may hold, in gigabytes.
+    pub(crate) size: u32,
 }
 
 /// A key to create.
@@ -354,6 +377,28 @@ impl Client {
         let mut url = self.url(&["v1", "endpoints", endpoint.as_str(), "logs"]);
         url.query_pairs_mut().extend_pairs(query);
         url
+    }
+
+    /// Makes a network volume.
+    pub(crate) async fn create_volume(&self, new: &NewVolume<'_>) -> Result<Answer, ClientError> {
+        let url = self.url(&["v1", "networkvolumes"]);
+        self.send(self.request(Method::POST, url).json(new)).await
+    }
+
+    /// All network volumes.
+    pub(crate) async fn volumes(&self) -> Result<Answer, ClientError> {
+        self.get(&["v1", "networkvolumes"]).await
+    }
+
+    /// One network volume.
+    pub(crate) async fn volume(&self, id: &VolumeId) -> Result<Answer, ClientError> {
+        self.get(&["v1", "networkvolumes", id.as_str()]).await
+    }
+
+    /// Deletes a network volume with all that is in it.
+    pub(crate) async fn delete_volume(&self, id: &VolumeId) -> Result<(), ClientError> {
+        let url = self.url(&["v1", "networkvolumes", id.as_str()]);
+        self.send(self.request(Method::DELETE, url)).await.map(drop)
     }
 
     /// Makes a key.

@@ -32,8 +32,8 @@ pub(crate) use billing::BillingRecord;
 pub(crate) use error::ClientError;
 pub(crate) use events::EventStream;
 pub(crate) use management::{
-    Deployed, EndpointDocument, HandlerDocument, KeyDocument, NewKey, NewRegistryAuth,
-    ProducerDocument, RegistryAuthDocument, TemplateDocument, Upload,
+    Deployed, EndpointDocument, HandlerDocument, KeyDocument, NewKey, NewRegistryAuth, NewVolume,
+    ProducerDocument, RegistryAuthDocument, TemplateDocument, Upload, VolumeDocument,
 };
 pub(crate) use queue::{
     HealthReport, JobDocument, RequestList, RequestSummary, Submission, SubmissionPolicy, status,

@@ -137,6 +137,7 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
         components: sandbox.clone(),
         registries: Arc::new(Fetcher::new(settings.registry_allow.clone(), sandbox.clone())),
         runtime: sandbox.clone(),
+        volumes: sandbox.clone(),
         store: store.clone(),
         deliveries: store.clone(),
         logs,

@@ -32,7 +32,8 @@ schemathesis.openapi.media_type("application/wasm", st.just(COMPONENT))
 dice = random.Random(int(os.environ["GRISTMILL_SEED"]))
 numbers = itertools.count()
 jobs = {endpoint: collections.deque(maxlen=40) for endpoint in ENDPOINTS}
-made = {kind: collections.deque(maxlen=40) for kind in ("templates", "endpoints", "keys")}
+KINDS = ("templates", "endpoints", "networkvolumes", "keys")
+made = {kind: collections.deque(maxlen=40) for kind in KINDS}
 
 
 # Calls on a job in the stateful phase, by operation and status code.
@@ -110,6 +111,11 @@ def make_possible(case, body):
             body["containerRegistryAuthId"] = ""
     if case.path == "/v1/containerregistryauth" and isinstance(body.get("name"), str):
         body["name"] = f"{body['name'][:100]} {next(numbers)}"
+    if body.get("networkVolumeId"):
+        body["networkVolumeId"] = dice.choice(made["networkvolumes"] or [""])
+    if case.path.startswith("/v1/networkvolumes/") and body.get("size"):
+        # A volume never becomes smaller.
+        body["size"] = 4_000
     if body.get("workersMin"):
         body["workersMax"] = 1_000
 

@@ -13,7 +13,7 @@ use gristmill_api::{AddressLimit, Api, ApiState, PeerAddress, RateLimits, Servic
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _};
 use gristmill_core::endpoint::{ComponentDigest, Deployment, Endpoint};
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, VolumeId, WorkerId};
 use gristmill_core::image::{FetchError, Registries, RemoteImage};
 use gristmill_core::jobs::Jobs;
 use gristmill_core::key::{ApiKey, NewKey, Scope};
@@ -24,7 +24,7 @@ use gristmill_core::record::ClaimedJob;
 use gristmill_core::registry_auth::RegistryAuth;
 use gristmill_core::runtime::{
     Added, Attempt, AttemptReport, AttemptSink, Components, Runtime, RuntimeLoad, StageError,
-    Staged,
+    Staged, Volumes,
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore as _;
@@ -85,6 +85,13 @@ impl Components for Nothing {
 impl Registries for Nothing {
     async fn fetch(&self, _: &RemoteImage, _: Option<&RegistryAuth>) -> Result<Added, FetchError> {
         Err(FetchError::Full)
+    }
+}
+
+#[async_trait]
+impl Volumes for Nothing {
+    async fn remove_volume(&self, _: &VolumeId) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -176,6 +183,7 @@ impl Host {
             components: Arc::new(Nothing),
             registries: Arc::new(Nothing),
             runtime: Arc::new(Nothing),
+            volumes: Arc::new(Nothing),
             store: store.clone(),
             logs: Arc::default(),
             deliveries: store.clone(),

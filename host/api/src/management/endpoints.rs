@@ -15,6 +15,7 @@ use super::input::Named;
 use super::input::{self, bounded, bounded_u32};
 use super::page::{Page, Paged};
 use super::templates::{conflict, random_id};
+use super::volumes;
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
 use crate::openapi::parameters::PageOfList;
@@ -168,6 +169,10 @@ fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoin
     }
     let name = input.name.unwrap_or(current.name);
     input::check_name(&name)?;
+    let network_volume = match input.network_volume_id {
+        Some(id) => volumes::attached(view, &current.owner, &template, &id)?,
+        None => current.network_volume,
+    };
     let execution_timeout_ms = match input.execution_timeout_ms {
         Some(ms) => bounded("executionTimeoutMs", EXECUTION_TIMEOUT_MS, ms)?,
         None => current.execution_timeout_ms,
@@ -204,6 +209,7 @@ fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoin
         },
         allowed_hosts: input.allowed_hosts.map_or(current.allowed_hosts, AllowedHosts::new),
         env: input.env.unwrap_or(current.env),
+        network_volume,
         webhook_secrets: current.webhook_secrets,
     })
 }

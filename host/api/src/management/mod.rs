@@ -1,5 +1,5 @@
 //! The management API: handlers, templates, credentials for registries, endpoints with their
-//! webhooks and logs, keys, billing, and the backup.
+//! webhooks and logs, network volumes, keys, billing, and the backup.
 
 pub(crate) mod dto;
 mod input;
@@ -14,4 +14,5 @@ pub(crate) mod logs;
 pub(crate) mod registry_auths;
 pub(crate) mod releases;
 pub(crate) mod templates;
+pub(crate) mod volumes;
 pub(crate) mod webhooks;

@@ -18,6 +18,7 @@ use super::dto::{self, NewTemplate, TemplateInput};
 use super::input::{self, Named};
 use super::page::{Page, Paged};
 use super::registry_auths;
+use super::volumes;
 use crate::auth::ManagementCaller;
 use crate::billing::TemplateUsage;
 use crate::error::{ApiError, ErrorCode};
@@ -294,6 +295,7 @@ fn apply(view: &View, current: Template, input: TemplateInput) -> Result<Templat
             "`imageName` is required; it names an uploaded handler as `name:tag` or `name@sha256:…`, or an image in a registry",
         ));
     }
+    volumes::check_mount_path(&template.volume_mount_path)?;
     if let Some(port) = template.ports.iter().find(|port| !is_port(port)) {
         return Err(ApiError::bad_request(format!(
             "`ports` has `{port}`; a port is written `<1 to 65535>/http` or `…/tcp`"

@@ -63,6 +63,7 @@ pub(crate) struct Document(Bytes);
         (name = tag::TEMPLATES, description = "What a worker runs"),
         (name = tag::REGISTRY_AUTHS, description = "Credentials for fetching images"),
         (name = tag::ENDPOINTS, description = "Handlers with workers, limits and permissions"),
+        (name = tag::VOLUMES, description = "Directories that persist, for the handlers of endpoints"),
         (name = tag::KEYS, description = "API keys"),
         (name = tag::BILLING, description = "What was used"),
         (name = tag::HOST, description = "The host itself"),

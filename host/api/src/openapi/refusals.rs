@@ -31,6 +31,7 @@ sets! {
     Mistaken: BadRequest;
     /// What the path names does not exist.
     Missing: NotFound;
+    /// What shall be deleted is in use.
     /// A body that is read can be wrong, too large, or stop.
     BodyRefused: BadRequest PayloadTooLarge RequestTimeout Unavailable;
     /// Another backup is being made, or the host ends.

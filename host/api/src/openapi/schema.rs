@@ -12,6 +12,7 @@ use gristmill_core::limits::{
     Bounds, EXECUTION_TIMEOUT_MS, KEY_LIFE_S, NAME_BYTES_MAX, NAME_CHARS_MAX,
     REGISTRY_SECRET_BYTES_MAX, TTL_MS,
 };
+use gristmill_core::volume::{MountPath as VolumePath, Volume};
 use utoipa::openapi::schema::{
     AllOf, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type,
 };
@@ -43,7 +44,9 @@ macro_rules! schemas {
 }
 
 schemas! {
-    Id: "Names an endpoint, a template, credentials or a key" => id();
+    Id: "Names an endpoint, a template, credentials, a network volume or a key" => id();
+    OptionalId: "An `Id`, or empty for none" => id().min_length(None)
+        .pattern(Some("^[A-Za-z0-9_-]*$"));
     EndpointId: "Names an endpoint: an `Id` that is neither `serverless` nor `templates`" =>
         id();
     JobId: "Names a job; opaque" => text().pattern(Some("^[A-Za-z0-9_-]+$"));
@@ -101,6 +104,11 @@ schemas! {
         integer(Bounds { min: 0, ..Endpoint::WAITING_JOBS_MAX });
     IdleTimeout: "Seconds for which a worker beyond `workersMin` waits for work" =>
         integer(Scaling::IDLE_TIMEOUT_S);
+    VolumeSize: "In gigabytes of 2^30 bytes; never becomes less" => integer(Volume::SIZE_GB);
+    MountPath: "An absolute path without `.`, `..` and empty parts, and not `/tmp`; empty: `/workspace`" =>
+        text().max_length(Some(VolumePath::BYTES_MAX)).pattern(Some(
+            "^$|^(?!/tmp$)(/(\\.{0,2}[!--0-~][!-.0-~]*|\\.{3}[!-.0-~]*))+$",
+        ));
     MemoryMib: "Memory of one attempt, in MiB" => integer(SandboxLimits::MEMORY_MIB);
     KeyLife: "Seconds after which the key is refused" => integer(KEY_LIFE_S);
     Gigabytes: "In gigabytes" =>

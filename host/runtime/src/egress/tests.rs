@@ -71,7 +71,7 @@ async fn job(allowed: &[String]) -> State {
     run.endpoint.allowed_hosts = AllowedHosts::new(hosts.collect());
     let attempt = run.attempt();
     let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
-    State::new(attempt, run.sink, watch, Egress::new())
+    State::new(attempt, run.sink, watch, Egress::new(), None)
 }
 
 fn get(url: String) -> Request {

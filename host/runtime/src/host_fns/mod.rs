@@ -1,6 +1,7 @@
 //! What a handler may call, one file per interface of `wit/`.
 
 mod context;
+pub(crate) mod filesystem;
 mod http;
 mod log;
 mod output;

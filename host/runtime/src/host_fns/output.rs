@@ -77,7 +77,7 @@ mod tests {
         let run = Run::of(&TestSandbox::open().add(guest("unreachable")).await);
         let attempt = run.attempt();
         let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
-        let mut state = State::new(attempt, run.sink, watch, Egress::new());
+        let mut state = State::new(attempt, run.sink, watch, Egress::new(), None);
         state.emitted_bytes = EMIT_TOTAL_BYTES_MAX - 3 * (1 + EMIT_OVERHEAD_BYTES);
         for _ in 0..3 {
             assert!(state.emit("1".to_owned(), None).await.is_ok());

@@ -34,6 +34,7 @@ pub(super) fn local(args: RunArgs, component: ComponentDigest) -> Deployment {
         )
     };
     let template = Template {
+        container_disk_gb: args.scratch_gb,
         start_command: args.args,
         env: parse::environment(args.env),
         ..Template::new(template, owner, &format!("{NAME}:latest"))
@@ -42,6 +43,7 @@ pub(super) fn local(args: RunArgs, component: ComponentDigest) -> Deployment {
         endpoint: Arc::new(endpoint),
         template: Arc::new(template),
         component: Some(component),
+        volume: None,
     }
 }
 

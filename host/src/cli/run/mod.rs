@@ -59,6 +59,9 @@ pub(crate) struct RunArgs {
     /// repeated.
     #[arg(long = "allow-host", value_name = "HOST")]
     allowed_hosts: Vec<HostPattern>,
+    /// Scratch space of the job, at /tmp, in gigabytes; 0: none.
+    #[arg(long, value_name = "GB", default_value_t = 0)]
+    scratch_gb: u32,
     /// Memory of the job, in MiB.
     #[arg(
         long,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gristmill_core::egress::{AllowedHosts, HostPattern};
 use gristmill_core::endpoint::{self, Metering, Scaler};
-use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
+use gristmill_core::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use gristmill_core::rate::OperationLimit;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -61,6 +61,9 @@ pub(crate) struct EndpointInput {
     pub(crate) allowed_hosts: Option<Vec<HostPattern>>,
     /// Over the template's.
     pub(crate) env: Option<BTreeMap<String, String>>,
+    /// The network volume that its handlers see; empty: none any more.
+    #[schema(value_type = Option<schema::OptionalId>)]
+    pub(crate) network_volume_id: Option<String>,
 }
 
 requiring! {
@@ -102,6 +105,10 @@ pub(crate) struct Endpoint {
     #[schema(value_type = Vec<schema::HostPattern>)]
     allowed_hosts: AllowedHosts,
     env: BTreeMap<String, String>,
+    /// Absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = schema::Id)]
+    network_volume_id: Option<VolumeId>,
     /// Absent: derived from the timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64)]
@@ -190,6 +197,7 @@ impl From<&endpoint::Endpoint> for Endpoint {
             metering: endpoint.limits.metering,
             allowed_hosts: endpoint.allowed_hosts.clone(),
             env: endpoint.env.clone(),
+            network_volume_id: endpoint.network_volume.clone(),
             max_fuel: endpoint.limits.fuel_max,
         }
     }

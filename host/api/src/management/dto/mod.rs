@@ -9,6 +9,7 @@ mod log;
 mod registry_auth;
 mod release;
 pub(crate) mod template;
+mod volume;
 
 pub(crate) use billing::{Amount, BillingRecord};
 pub(crate) use delivery::Delivery;
@@ -21,6 +22,7 @@ pub(crate) use log::LogLine;
 pub(crate) use registry_auth::{RegistryAuth, RegistryAuthInput};
 pub(crate) use release::{Release, RollbackInput};
 pub(crate) use template::{NewTemplate, Template, TemplateInput};
+pub(crate) use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume};
 
 use serde::Serialize;
 use utoipa::ToSchema;

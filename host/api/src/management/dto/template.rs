@@ -41,15 +41,16 @@ pub(crate) struct TemplateInput {
     pub(crate) name: Option<String>,
     #[schema(value_type = Option<schema::ImageName>)]
     pub(crate) image_name: Option<String>,
-    /// Scratch space, wiped with the worker.
+    /// Scratch space, of each job's own, at `/tmp`; 0: none.
     #[schema(value_type = Option<schema::Gigabytes>)]
     #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) container_disk_in_gb: Option<u32>,
-    /// Space that persists.
+    /// Kept and shown; space that persists is a network volume.
     #[schema(value_type = Option<schema::Gigabytes>)]
     #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) volume_in_gb: Option<u32>,
-    /// Where the persistent space is mounted.
+    /// Where the endpoint's network volume is mounted.
+    #[schema(value_type = Option<schema::MountPath>)]
     pub(crate) volume_mount_path: Option<String>,
     pub(crate) container_registry_auth_id: Option<String>,
     /// First part of the handler's arguments.

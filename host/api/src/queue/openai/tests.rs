@@ -62,6 +62,7 @@ impl Bench {
             endpoint: Arc::new(Endpoint::new(endpoint, owner.clone(), template.clone(), at)),
             template: Arc::new(Template::new(template, owner, "i:latest")),
             component: None,
+            volume: None,
         });
         Self { store, jobs, deployment }
     }

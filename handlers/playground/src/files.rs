@@ -1,0 +1,123 @@
+//! What handlers do with files, if their endpoint gives them any.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+
+use gristmill_sdk::Error;
+use serde::Deserialize;
+
+use crate::Output;
+
+/// What to do with `path`.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Do {
+    /// Replaces what is in the file by `text`.
+    Write,
+    /// Adds `text` to its end.
+    Append,
+    /// Answers what is in it.
+    Read,
+    /// Answers its last `bytes`.
+    Tail,
+    /// Answers its size.
+    Size,
+    /// Cuts or extends it to `bytes`.
+    Truncate,
+    /// Writes so many `bytes`, piece by piece, and answers how many there was room for.
+    Fill,
+    /// Answers the names in a directory, in their order.
+    List,
+    /// Makes a directory, with its parents.
+    MakeDir,
+    /// Removes a file.
+    Remove,
+    /// Removes a directory with all that is in it.
+    RemoveDir,
+    /// Moves it to `to`.
+    Rename,
+    /// Reads the number in it and writes the next one, `bytes` times.
+    Count,
+}
+
+/// One operation.
+#[derive(Deserialize)]
+pub struct Job {
+    #[serde(rename = "do")]
+    what: Do,
+    path: String,
+    #[serde(default)]
+    to: String,
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    bytes: u64,
+}
+
+pub fn file(job: &Job) -> Result<Output, Error> {
+    let Job { what, path, to, text, bytes } = job;
+    let done = |result: std::io::Result<()>| result.map(|()| Output::Done { done: 1 });
+    let outcome = match what {
+        Do::Write => done(fs::write(path, text)),
+        Do::Append => done(append(path, text)),
+        Do::Read => fs::read_to_string(path).map(Output::Text),
+        Do::Tail => tail(path, *bytes).map(Output::Text),
+        Do::Size => fs::metadata(path).map(|metadata| Output::Done { done: metadata.len() }),
+        Do::Truncate => {
+            done(OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(*bytes)))
+        }
+        Do::Fill => fill(path, *bytes).map(|done| Output::Done { done }),
+        Do::List => list(path).map(|names| Output::Names { names }),
+        Do::MakeDir => done(fs::create_dir_all(path)),
+        Do::Remove => done(fs::remove_file(path)),
+        Do::RemoveDir => done(fs::remove_dir_all(path)),
+        Do::Rename => done(fs::rename(path, to)),
+        Do::Count => count(path, *bytes).map(|done| Output::Done { done }),
+    };
+    outcome.map_err(|error| Error::failed(format_args!("{path}: {error}")))
+}
+
+fn append(path: &str, text: &str) -> std::io::Result<()> {
+    OpenOptions::new().create(true).append(true).open(path)?.write_all(text.as_bytes())
+}
+
+fn tail(path: &str, bytes: u64) -> std::io::Result<String> {
+    let mut file = fs::File::open(path)?;
+    let size = file.metadata()?.len();
+    file.seek(SeekFrom::Start(size.saturating_sub(bytes)))?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn fill(path: &str, bytes: u64) -> std::io::Result<u64> {
+    let mut file = fs::File::create(path)?;
+    let piece = vec![b'x'; 1 << 20];
+    let mut written = 0;
+    while written < bytes {
+        let wanted = usize::try_from(bytes - written).unwrap_or(usize::MAX).min(piece.len());
+        match file.write(piece.get(..wanted).unwrap_or(&piece)) {
+            Ok(count) => written += count as u64,
+            // The C library makes one error of all that a write can fail with.
+            Err(_) => break,
+        }
+    }
+    Ok(written)
+}
+
+fn list(path: &str) -> std::io::Result<Vec<String>> {
+    let entries = fs::read_dir(path)?;
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names = names.collect::<std::io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+fn count(path: &str, times: u64) -> std::io::Result<u64> {
+    let mut number = fs::read_to_string(path).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    for _ in 0..times {
+        number += 1;
+        fs::write(path, number.to_string())?;
+    }
+    Ok(number)
+}

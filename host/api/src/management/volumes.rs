@@ -1,0 +1,186 @@
+//! `/v1/networkvolumes`: directories that persist, for the handlers of endpoints.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
+use gristmill_core::id::{OwnerId, TemplateId, VolumeId};
+use gristmill_core::key::Scope;
+use gristmill_core::limits::Bounds;
+use gristmill_core::volume::{MountPath, Volume};
+
+use super::dto::{self, NetworkVolumeInput, NewNetworkVolume};
+use super::input::{self, Named};
+use super::page::{Page, Paged};
+use super::templates::{conflict, random_id};
+use crate::auth::ManagementCaller;
+use crate::error::{ApiError, ErrorCode};
+use crate::openapi::parameters::PageOfList;
+use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
+use crate::openapi::tag;
+use crate::state::ApiState;
+
+/// One network volume.
+#[utoipa::path(
+    get, path = "/networkvolumes/{id}", operation_id = "GetNetworkVolume", tag = tag::VOLUMES,
+    responses((status = 200, description = "The network volume", body = dto::NetworkVolume), Mistaken, Missing),
+)]
+pub(crate) async fn get(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    Named(id): Named,
+) -> Result<Json<dto::NetworkVolume>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let volume = own(&state.catalog.view(), &caller.0.owner, &id)?;
+    Ok(Json((&volume).into()))
+}
+
+/// All network volumes of the caller, by id.
+#[utoipa::path(
+    get, path = "/networkvolumes", operation_id = "ListNetworkVolumes", tag = tag::VOLUMES,
+    params(PageOfList),
+    responses((status = 200, description = "By id", body = Vec<dto::NetworkVolume>), Mistaken),
+)]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    page: Page,
+) -> Result<Paged<dto::NetworkVolume>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let view = state.catalog.view();
+    let own = view.volumes.values().filter(|volume| volume.owner == caller.0.owner);
+    Ok(page.of(own, |volume| volume.id.to_string(), |volume| (&**volume).into()))
+}
+
+/// A new network volume, with nothing in it.
+#[utoipa::path(
+    post, path = "/networkvolumes", operation_id = "CreateNetworkVolume", tag = tag::VOLUMES,
+    request_body = NewNetworkVolume,
+    responses((status = 200, description = "The new network volume", body = dto::NetworkVolume), BodyRefused),
+)]
+pub(crate) async fn create(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    request: Request,
+) -> Result<Json<dto::NetworkVolume>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let input: NewNetworkVolume = input::json(&state, request).await?;
+    input::check_name(&input.name)?;
+    let volume = Volume {
+        id: VolumeId::new(&random_id()).expect("hexadecimal digits are an id"),
+        owner: caller.0.owner.clone(),
+        name: input.name,
+        size_gb: input::bounded_u32("size", Volume::SIZE_GB, input.size)?,
+        created_at: state.jobs.now(),
+    };
+    let change = put(&volume);
+    state.catalog.change(|_| Ok::<_, ApiError>((change, ()))).await?;
+    Ok(Json((&volume).into()))
+}
+
+/// Changes the name, or makes the volume larger.
+#[utoipa::path(
+    patch, path = "/networkvolumes/{id}", operation_id = "UpdateNetworkVolume", tag = tag::VOLUMES,
+    request_body = NetworkVolumeInput,
+    responses((status = 200, description = "The changed network volume", body = dto::NetworkVolume), BodyRefused, Missing),
+)]
+pub(crate) async fn update(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    Named(id): Named,
+    request: Request,
+) -> Result<Json<dto::NetworkVolume>, ApiError> {
+    caller.require(Scope::Manage)?;
+    let input: NetworkVolumeInput = input::json(&state, request).await?;
+    let volume = state
+        .catalog
+        .change(|view| {
+            let volume = apply(own(view, &caller.0.owner, &id)?, input)?;
+            Ok::<_, ApiError>((put(&volume), volume))
+        })
+        .await?;
+    Ok(Json((&volume).into()))
+}
+
+/// Deletes a network volume that no endpoint uses, with all that is in it.
+#[utoipa::path(
+    delete, path = "/networkvolumes/{id}", operation_id = "DeleteNetworkVolume", tag = tag::VOLUMES,
+    responses((status = 204, description = "It is gone"), Mistaken, Missing),
+)]
+pub(crate) async fn delete(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+    Named(id): Named,
+) -> Result<StatusCode, ApiError> {
+    caller.require(Scope::Manage)?;
+    let id = state
+        .catalog
+        .change(|view| {
+            let id = own(view, &caller.0.owner, &id)?.id;
+            if let Some(user) = view.user_of(&id) {
+                let sentence = format!("network volume `{id}` is in use by endpoint `{user}`");
+                return Err(conflict(sentence));
+            }
+            Ok((vec![CatalogChange::Delete(CatalogKey::Volume(id.clone()))], id))
+        })
+        .await?;
+    state.volumes.remove_volume(&id).await.map_err(|error| {
+        tracing::error!("the directory of network volume `{id}` cannot be removed: {error}");
+        let sentence = "the volume is deleted, but its files cannot be removed; see the host's log";
+        ApiError::new(ErrorCode::Internal, sentence)
+    })?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The volume that an endpoint with this template shall use; none when the id is empty.
+pub(super) fn attached(
+    view: &View,
+    owner: &OwnerId,
+    template: &TemplateId,
+    id: &str,
+) -> Result<Option<VolumeId>, ApiError> {
+    if id.is_empty() {
+        return Ok(None);
+    }
+    let volume = own(view, owner, id).map_err(|error| {
+        ApiError::bad_request(format!("`networkVolumeId`: {}", error.sentence()))
+    })?;
+    let path = view.templates.get(template).map(|template| &*template.volume_mount_path);
+    check_mount_path(path.unwrap_or_default())?;
+    Ok(Some(volume.id))
+}
+
+/// Refuses what cannot be a template's mount path.
+pub(super) fn check_mount_path(path: &str) -> Result<(), ApiError> {
+    match MountPath::parse(path) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            Err(ApiError::bad_request(format!("`volumeMountPath` must be empty or {error}")))
+        }
+    }
+}
+
+fn own(view: &View, owner: &OwnerId, id: &str) -> Result<Volume, ApiError> {
+    let id = VolumeId::new(id).map_err(|error| ApiError::bad_request(error.to_string()))?;
+    let found = view.volumes.get(&id).filter(|volume| volume.owner == *owner);
+    found
+        .map(|volume| (**volume).clone())
+        .ok_or_else(|| ApiError::not_found(format!("network volume `{id}` not found")))
+}
+
+fn put(volume: &Volume) -> Vec<CatalogChange> {
+    vec![CatalogChange::Put(CatalogEntry::Volume(volume.clone()))]
+}
+
+fn apply(mut volume: Volume, input: NetworkVolumeInput) -> Result<Volume, ApiError> {
+    if let Some(name) = input.name {
+        input::check_name(&name)?;
+        volume.name = name;
+    }
+    if let Some(size) = input.size {
+        // It only grows: what is in it stays within its bound.
+        let bounds = Bounds { min: volume.size_gb.into(), ..Volume::SIZE_GB };
+        volume.size_gb = input::bounded_u32("size", bounds, size)?;
+    }
+    Ok(volume)
+}

@@ -1,0 +1,138 @@
+//! How file operations take turns. They block, so they run on threads for that, and handlers wait
+//! for them like for a timer: their deadlines hold, and nobody else waits with them.
+//!
+//! **Bounds.** A job has one operation at a time; all jobs together have [`OPERATIONS_MAX`]; those
+//! that change something in a mount come one after the other. A job may have [`SLOTS_MAX`]
+//! descriptors, streams and listings, all jobs together a quarter of the files that the process may
+//! open. An operation that has begun goes on when its attempt is ended: it holds its place, and
+//! its mount, until it is done.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::{Resource, getrlimit};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
+
+use super::mount::Mount;
+
+/// Most file operations at one time.
+const OPERATIONS_MAX: usize = 32;
+
+/// Most descriptors, streams and listings of a job. A stream keeps up to 64 KiB.
+pub(crate) const SLOTS_MAX: usize = 256;
+
+/// Most files that handlers have open, when the process may open any number.
+const OPEN_FILES_MAX: u64 = 1 << 16;
+
+/// What all jobs share.
+#[derive(Debug)]
+pub(crate) struct Gates {
+    operations: Arc<Semaphore>,
+    open_files: Arc<Semaphore>,
+}
+
+impl Gates {
+    pub(crate) fn new() -> Self {
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
+        let files = usize::try_from(files.min(OPEN_FILES_MAX)).unwrap_or(usize::MAX);
+        Self {
+            operations: Arc::new(Semaphore::new(OPERATIONS_MAX)),
+            open_files: Arc::new(Semaphore::new(files)),
+        }
+    }
+
+    /// The gate of one job.
+    pub(crate) fn job(&self) -> Arc<Gate> {
+        Arc::new(Gate {
+            turn: Arc::default(),
+            slots: Arc::new(Semaphore::new(SLOTS_MAX)),
+            operations: self.operations.clone(),
+            open_files: self.open_files.clone(),
+            was_full: AtomicBool::new(false),
+        })
+    }
+}
+
+/// Through which all file operations of a job go.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    turn: Arc<Mutex<()>>,
+    slots: Arc<Semaphore>,
+    operations: Arc<Semaphore>,
+    open_files: Arc<Semaphore>,
+    was_full: AtomicBool,
+}
+
+/// The right to have a descriptor, a stream or a listing; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    _slot: OwnedSemaphorePermit,
+    _open_file: Option<OwnedSemaphorePermit>,
+}
+
+impl Gate {
+    /// The right to have something more.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Quota`] when the job has as much as it may.
+    pub(crate) fn slot(&self) -> Result<Slot, ErrorCode> {
+        Ok(Slot { _slot: one_of(&self.slots)?, _open_file: None })
+    }
+
+    /// The right to have one more file of the host open.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Quota`] when the job has as much as it may, or all jobs together have.
+    pub(crate) fn open_file(&self) -> Result<Slot, ErrorCode> {
+        Ok(Slot { _slot: one_of(&self.slots)?, _open_file: Some(one_of(&self.open_files)?) })
+    }
+
+    /// Whether an operation of the job found no space.
+    pub(crate) fn was_full(&self) -> bool {
+        self.was_full.load(Ordering::Relaxed)
+    }
+
+    /// Runs an operation that changes nothing of what a mount takes.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce() -> Result<T, ErrorCode> + Send + 'static,
+    ) -> Result<T, ErrorCode> {
+        let turn = self.turn.clone().lock_owned().await;
+        self.run(turn, operation).await
+    }
+
+    /// Runs an operation that changes the mount, with nobody else changing it meanwhile.
+    pub(crate) async fn change<T: Send + 'static>(
+        &self,
+        mount: &Mount,
+        operation: impl FnOnce() -> Result<T, ErrorCode> + Send + 'static,
+    ) -> Result<T, ErrorCode> {
+        let turn = self.turn.clone().lock_owned().await;
+        let alone = mount.change.clone().lock_owned().await;
+        self.run((turn, alone), operation).await
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        guards: impl Send + 'static,
+        operation: impl FnOnce() -> Result<T, ErrorCode> + Send + 'static,
+    ) -> Result<T, ErrorCode> {
+        let place = self.operations.clone().acquire_owned().await;
+        let done = tokio::task::spawn_blocking(move || {
+            let done = operation();
+            drop((place, guards));
+            done
+        });
+        // It fails when the host ends before the operation has begun.
+        let done = done.await.unwrap_or(Err(ErrorCode::Io));
+        if matches!(done, Err(ErrorCode::InsufficientSpace)) {
+            self.was_full.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+}
+
+fn one_of(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ErrorCode> {
+    places.clone().try_acquire_owned().map_err(|_| ErrorCode::Quota)
+}

@@ -1,0 +1,212 @@
+//! What handlers have of a file system: a network volume that persists, and scratch space that is
+//! gone with the attempt. A handler whose endpoint has neither has no files at all, and costs
+//! nothing here.
+//!
+//! [`Disks`] knows all mounts of the host; a [`mount`] is one directory with its [`space`]; a
+//! [`node`] is what a handler has open of it, by way of a [`path`]; [`gate`] says when an operation
+//! may run. `host_fns::filesystem` is the way in.
+
+mod gate;
+mod listing;
+mod mount;
+mod node;
+mod path;
+mod space;
+mod streams;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gristmill_core::endpoint::Deployment;
+use gristmill_core::id::VolumeId;
+use gristmill_core::volume::{MountPath, SCRATCH_PATH, Volume, gigabytes};
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+use tracing::error;
+use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
+
+use self::gate::{Gate, Gates};
+pub(crate) use self::listing::Listing;
+use self::mount::{Mount, wipe};
+pub(crate) use self::node::{How, Node};
+pub(crate) use self::streams::{PIECE_BYTES, ReadStream, To, WriteStream};
+
+/// Below the data directory: one directory for each network volume.
+const VOLUMES: &str = "volumes";
+
+/// Below the data directory: one directory for each attempt that has scratch space.
+const SCRATCH: &str = "scratch";
+
+/// How the directory of a volume ends that was deleted.
+const REMOVED: &str = ".removed";
+
+/// The directories that handlers see, of all jobs.
+#[derive(Debug)]
+pub(crate) struct Disks {
+    volumes_dir: PathBuf,
+    scratch_dir: PathBuf,
+    /// Volumes that were used since the start, so that each is counted once: one open directory
+    /// for each. `None` for one that was removed: a job that began before must not make it again.
+    volumes: Mutex<HashMap<VolumeId, Option<Counted>>>,
+    scratches: AtomicU64,
+    gates: Gates,
+}
+
+/// A volume, once it is counted.
+type Counted = Arc<OnceCell<Arc<Mount>>>;
+
+/// The mounts of one attempt.
+#[derive(Debug)]
+pub(crate) struct Files {
+    mounts: Vec<(Arc<Mount>, String)>,
+    gate: Arc<Gate>,
+}
+
+impl Disks {
+    /// Wipes what the last process left behind: scratch space, and volumes that were deleted.
+    /// Blocks on the disk.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn open(data_dir: &Path) -> io::Result<Self> {
+        let (volumes_dir, scratch_dir) = (data_dir.join(VOLUMES), data_dir.join(SCRATCH));
+        wipe_all(&scratch_dir, |_| true)?;
+        wipe_all(&volumes_dir, |name| name.ends_with(REMOVED.as_bytes()))?;
+        Ok(Self {
+            volumes_dir,
+            scratch_dir,
+            volumes: Mutex::default(),
+            scratches: AtomicU64::new(0),
+            gates: Gates::new(),
+        })
+    }
+
+    /// What an attempt of this deployment sees; `None` when that is nothing.
+    ///
+    /// # Errors
+    /// One sentence for the person who submitted the job.
+    pub(crate) async fn files(&self, deployment: &Deployment) -> Result<Option<Files>, String> {
+        let mut mounts = Vec::new();
+        if let Some(id) = &deployment.endpoint.network_volume {
+            let volume = deployment.volume.as_ref();
+            let volume = volume.ok_or_else(|| format!("network volume `{id}` does not exist"))?;
+            let path = MountPath::parse(&deployment.template.volume_mount_path)
+                .map_err(|error| format!("the template's volumeMountPath must be {error}"))?;
+            let mount = self.volume(volume).await.map_err(|error| {
+                error!("network volume `{id}` cannot be used: {error}");
+                format!("network volume `{id}` cannot be used: {error}")
+            })?;
+            mounts.push((mount, path.as_str().to_owned()));
+        }
+        let scratch_gb = deployment.template.container_disk_gb;
+        if scratch_gb > 0 {
+            let mount = self.scratch(gigabytes(scratch_gb)).await.map_err(|error| {
+                error!("no scratch space can be made: {error}");
+                format!("no scratch space can be made: {error}")
+            })?;
+            mounts.push((mount, SCRATCH_PATH.to_owned()));
+        }
+        Ok((!mounts.is_empty()).then(|| Files { mounts, gate: self.gates.job() }))
+    }
+
+    /// The mount of a volume, the same for all its jobs. The first call counts what is in it, and
+    /// goes on with that when its caller gives up.
+    async fn volume(&self, volume: &Volume) -> io::Result<Arc<Mount>> {
+        let known = self
+            .volumes
+            .lock()
+            .entry(volume.id.clone())
+            .or_insert_with(|| Some(Counted::default()))
+            .clone();
+        let cell = known.ok_or(io::ErrorKind::NotFound)?;
+        let bytes_max = volume.bytes_max();
+        let mount = match cell.get() {
+            Some(mount) => mount.clone(),
+            None => {
+                let path = self.volumes_dir.join(volume.id.as_str());
+                let counting = tokio::spawn(async move {
+                    let open = || blocking(move || Mount::volume(&path, bytes_max));
+                    cell.get_or_try_init(open).await.cloned()
+                });
+                counting.await.map_err(io::Error::other)??
+            }
+        };
+        mount.space.set_max(bytes_max);
+        Ok(mount)
+    }
+
+    async fn scratch(&self, bytes_max: u64) -> io::Result<Arc<Mount>> {
+        let number = self.scratches.fetch_add(1, Ordering::Relaxed);
+        // A process that takes the place of another may meet the last of its directories.
+        let path = self.scratch_dir.join(format!("{}-{number}", std::process::id()));
+        blocking(move || Mount::scratch(path, bytes_max)).await
+    }
+
+    /// Removes a volume's directory: by name at once, with its content when no job sees it any
+    /// more.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) async fn remove_volume(&self, id: &VolumeId) -> io::Result<()> {
+        let cell = self.volumes.lock().insert(id.clone(), None).flatten();
+        let path = self.volumes_dir.join(id.as_str());
+        let removed = self.volumes_dir.join(format!("{id}{REMOVED}"));
+        let mount = cell.and_then(|cell| cell.get().cloned());
+        let rename = move || match fs::rename(&path, &removed) {
+            // It was never used.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => {
+                match mount {
+                    Some(mount) => mount.wipe_at_end(removed),
+                    None => wipe(&removed),
+                }
+                Ok(())
+            }
+        };
+        tokio::task::spawn_blocking(rename).await.map_err(io::Error::other)?
+    }
+}
+
+/// Removes what lies in a directory, if there is one, under these names. The directory itself stays:
+/// it may be another file system's.
+fn wipe_all(directory: &Path, is_wiped: impl Fn(&[u8]) -> bool) -> io::Result<()> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if is_wiped(entry.file_name().as_encoded_bytes()) {
+            wipe(&entry.path());
+        }
+    }
+    Ok(())
+}
+
+async fn blocking(
+    open: impl FnOnce() -> io::Result<Mount> + Send + 'static,
+) -> io::Result<Arc<Mount>> {
+    tokio::task::spawn_blocking(open).await.map_err(io::Error::other)?.map(Arc::new)
+}
+
+impl Files {
+    /// Whether the handler wanted more space than there was.
+    pub(crate) fn was_full(&self) -> bool {
+        self.gate.was_full()
+    }
+
+    /// The roots of all mounts, with the paths where a handler finds them.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Quota`] when the job has too many descriptors.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = Result<(Node, String), ErrorCode>> {
+        self.mounts.iter().map(|(mount, path)| {
+            Node::root(mount.clone(), self.gate.clone()).map(|root| (root, path.clone()))
+        })
+    }
+}

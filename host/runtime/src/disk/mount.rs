@@ -1,0 +1,166 @@
+//! One directory of the host that handlers see: a volume, or the scratch space of one attempt.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
+use rustix::io::Errno;
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+use tracing::warn;
+
+use super::path::DEPTH_MAX;
+use super::space::{Space, charge};
+use crate::files::create_private_dir;
+
+/// How much deeper than handlers can go an operator may have put directories.
+const COUNTED_DEPTH_MAX: usize = 4 * DEPTH_MAX;
+
+/// A directory with its space. Whoever uses it holds it: what is to be wiped is wiped once nobody
+/// does.
+#[derive(Debug)]
+pub(crate) struct Mount {
+    /// The directory itself.
+    pub(crate) root: Arc<File>,
+    pub(crate) space: Space,
+    /// Held by the one operation that changes something: what it finds stays so until it is done.
+    pub(crate) change: Arc<Mutex<()>>,
+    /// What is removed with it.
+    wiped: OnceLock<PathBuf>,
+}
+
+impl Mount {
+    /// Opens a volume's directory, and makes it if it is not there. Counts what is in it: takes
+    /// about a second for each 500,000 files. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn volume(path: &Path, bytes_max: u64) -> io::Result<Self> {
+        create_private_dir(path)?;
+        let root = File::open(path)?;
+        let used = count(root.as_fd().try_clone_to_owned()?, 0)?;
+        Ok(Self::new(root, Space::new(used, bytes_max)))
+    }
+
+    /// Makes an empty directory that is wiped with this. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Those of the file system; one is that the directory exists.
+    pub(crate) fn scratch(path: PathBuf, bytes_max: u64) -> io::Result<Self> {
+        if let Some(parent) = path.parent() {
+            create_private_dir(parent)?;
+        }
+        rustix::fs::mkdir(&path, Mode::RWXU)?;
+        let mount = Self::new(File::open(&path)?, Space::new(0, bytes_max));
+        mount.wipe_at_end(path);
+        Ok(mount)
+    }
+
+    fn new(root: File, space: Space) -> Self {
+        Self { root: Arc::new(root), space, change: Arc::default(), wiped: OnceLock::new() }
+    }
+
+    /// Has this directory, which is the one of this mount, removed once nobody uses it.
+    pub(crate) fn wipe_at_end(&self, path: PathBuf) {
+        // Only the first counts; nothing is wiped twice.
+        let _ = self.wiped.set(path);
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let Some(path) = self.wiped.take() else { return };
+        // Without a runtime the host is ending: its next start wipes what is left.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn_blocking(move || wipe(&path));
+        }
+    }
+}
+
+/// Removes a directory with all that is in it. What cannot be removed now is when the host starts.
+pub(crate) fn wipe(path: &Path) {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            warn!(%error, "cannot remove {}: {error}", path.display());
+        }
+        Ok(()) | Err(_) => {}
+    }
+}
+
+/// What all that is below a directory counts.
+fn count(directory: OwnedFd, depth: usize) -> io::Result<u64> {
+    if depth > COUNTED_DEPTH_MAX {
+        let sentence = format!("directories lie deeper than {COUNTED_DEPTH_MAX} levels");
+        return Err(io::Error::other(sentence));
+    }
+    let mut sum = 0_u64;
+    let mut entries = Dir::new(directory)?;
+    while let Some(entry) = entries.read() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let stat = match statat(entries.fd()?, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            // Removed meanwhile, by somebody who works on the host.
+            Err(Errno::NOENT) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        sum = sum.saturating_add(charge(&stat));
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let below = openat(entries.fd()?, name, flags, Mode::empty())?;
+            sum = sum.saturating_add(count(below, depth + 1)?);
+        }
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::space::{NODE_BYTES, file_charge};
+    use super::*;
+
+    #[test]
+    fn all_that_is_in_a_volume_is_counted_and_links_are_not_followed() {
+        let host = tempfile::tempdir().unwrap();
+        let path = host.path().join("volumes/v");
+        let volume = Mount::volume(&path, 1 << 30).unwrap();
+        assert_eq!(volume.space.used(), 0, "nothing but its own directory");
+        fs::create_dir_all(path.join("a/b")).unwrap();
+        fs::write(path.join("a/b/file"), [0; 5_000]).unwrap();
+        fs::write(path.join("empty"), []).unwrap();
+        std::os::unix::fs::symlink("/", path.join("link")).unwrap();
+        let again = Mount::volume(&path, 1 << 30).unwrap();
+        assert_eq!(again.space.used(), 4 * NODE_BYTES + file_charge(5_000));
+    }
+
+    #[test]
+    fn a_tree_without_end_is_not_counted() {
+        let host = tempfile::tempdir().unwrap();
+        let levels = "d/".repeat(COUNTED_DEPTH_MAX + 2);
+        fs::create_dir_all(host.path().join(levels)).unwrap();
+        let error = Mount::volume(host.path(), 1 << 30).unwrap_err();
+        assert_eq!(error.to_string(), "directories lie deeper than 256 levels");
+    }
+
+    #[tokio::test]
+    async fn scratch_is_wiped_once_nobody_uses_it() {
+        let host = tempfile::tempdir().unwrap();
+        let path = host.path().join("scratch/s");
+        let scratch = Arc::new(Mount::scratch(path.clone(), 1 << 30).unwrap());
+        fs::create_dir_all(path.join("a/b")).unwrap();
+        fs::write(path.join("a/b/file"), "grain").unwrap();
+        let user = scratch.clone();
+        drop(scratch);
+        assert!(path.exists());
+        drop(user);
+        while path.exists() {
+            tokio::task::yield_now().await;
+        }
+    }
+}

@@ -1,0 +1,478 @@
+//! A file or a directory that a handler has open, and what can be done with it. All of it blocks
+//! on the disk: [`Gate`] says where it runs.
+//!
+//! **Invariants.** Nothing grows before its space is taken. There are no symbolic links to follow,
+//! none can be made, and no second names of a file either: each file has one name, and counts once.
+//! A directory is renamed in its parent only, so that none gets deeper than
+//! [`DEPTH_MAX`](super::path::DEPTH_MAX).
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Stat, Timestamps, fstat, ftruncate, futimens, mkdirat, openat,
+    renameat, statat, unlinkat, utimensat,
+};
+use rustix::io::Errno;
+use tokio::runtime::Handle;
+use wasmtime_wasi::p2::bindings::clocks::wall_clock::Datetime;
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    DescriptorFlags, DescriptorStat, DescriptorType, ErrorCode, MetadataHashValue, OpenFlags,
+};
+
+use super::gate::{Gate, Slot};
+use super::mount::Mount;
+use super::path::{DEPTH_MAX, Parts};
+use super::space::{FileKey, NODE_BYTES, charge, file_charge, size};
+
+/// What is found by a name as it is, be it a link.
+const AS_IT_IS: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
+
+/// A descriptor of a handler.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) mount: Arc<Mount>,
+    pub(crate) gate: Arc<Gate>,
+    file: Arc<File>,
+    kind: Kind,
+    flags: DescriptorFlags,
+    slot: Option<Slot>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// With the levels above it, up to the root of its mount.
+    Directory { depth: usize },
+    /// Counted as open under this key.
+    File(FileKey),
+}
+
+/// How something is opened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    pub(crate) open: OpenFlags,
+    pub(crate) flags: DescriptorFlags,
+}
+
+impl Node {
+    /// The root of a mount.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Quota`] when the job has too many descriptors.
+    pub(crate) fn root(mount: Arc<Mount>, gate: Arc<Gate>) -> Result<Self, ErrorCode> {
+        Ok(Self {
+            file: mount.root.clone(),
+            kind: Kind::Directory { depth: 0 },
+            flags: DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY,
+            slot: Some(gate.slot()?),
+            mount,
+            gate,
+        })
+    }
+
+    /// Runs [`Gate::look`] on this.
+    pub(crate) async fn look<T: Send + 'static>(
+        self: &Arc<Self>,
+        operation: impl FnOnce(&Self) -> Result<T, ErrorCode> + Send + 'static,
+    ) -> Result<T, ErrorCode> {
+        let node = self.clone();
+        self.gate.look(move || operation(&node)).await
+    }
+
+    /// Runs [`Gate::change`] on this.
+    pub(crate) async fn change<T: Send + 'static>(
+        self: &Arc<Self>,
+        operation: impl FnOnce(&Self) -> Result<T, ErrorCode> + Send + 'static,
+    ) -> Result<T, ErrorCode> {
+        let node = self.clone();
+        self.gate.change(&self.mount, move || operation(&node)).await
+    }
+
+    /// How it was opened.
+    pub(crate) fn flags(&self) -> DescriptorFlags {
+        self.flags
+    }
+
+    /// What it is.
+    pub(crate) fn descriptor_type(&self) -> DescriptorType {
+        match self.kind {
+            Kind::Directory { .. } => DescriptorType::Directory,
+            Kind::File(_) => DescriptorType::RegularFile,
+        }
+    }
+
+    /// Opens what lies below this directory. Changes the mount, if only by what is open.
+    pub(crate) fn open(&self, path: &str, how: How) -> Result<Self, ErrorCode> {
+        let depth = self.depth()?;
+        let unsupported = DescriptorFlags::FILE_INTEGRITY_SYNC
+            | DescriptorFlags::DATA_INTEGRITY_SYNC
+            | DescriptorFlags::REQUESTED_WRITE_SYNC;
+        if how.flags.intersects(unsupported) {
+            return Err(ErrorCode::Unsupported);
+        }
+        let slot = self.gate.open_file()?;
+        let parts = parts(path)?;
+        let (parent, name) = parts.parent(self.file.as_fd()).map_err(code)?;
+        let only_directory = how.open.contains(OpenFlags::DIRECTORY) || parts.is_directory;
+        let creates = how.open.contains(OpenFlags::CREATE);
+        if only_directory && (creates || how.open.contains(OpenFlags::TRUNCATE)) {
+            return Err(ErrorCode::Invalid);
+        }
+        let mut flags = access(how) | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // What is no file, such as a pipe that somebody made on the host, must not make it wait.
+        flags |= OFlags::NONBLOCK | OFlags::NOCTTY;
+        if only_directory {
+            flags |= OFlags::DIRECTORY;
+        }
+        let is_exclusive = creates && how.open.contains(OpenFlags::EXCLUSIVE);
+        let file = match openat(&parent, name, flags, Mode::empty()) {
+            Ok(_) if is_exclusive => return Err(ErrorCode::Exist),
+            Ok(file) => file,
+            Err(Errno::NOENT) if creates => {
+                check_depth(depth + parts.depth())?;
+                self.mount.space.take(NODE_BYTES).map_err(code)?;
+                let flags = flags | OFlags::CREATE | OFlags::EXCL;
+                openat(&parent, name, flags, Mode::RUSR | Mode::WUSR).map_err(|error| {
+                    self.mount.space.give_back(NODE_BYTES);
+                    code(error)
+                })?
+            }
+            Err(_) if is_exclusive && statat(&parent, name, AS_IT_IS).is_ok() => {
+                return Err(ErrorCode::Exist);
+            }
+            Err(error) => return Err(code(error)),
+        };
+        let node = self.opened(file, depth + parts.depth(), how.flags, slot)?;
+        if how.open.contains(OpenFlags::TRUNCATE) {
+            node.set_size(0)?;
+        }
+        Ok(node)
+    }
+
+    fn opened(
+        &self,
+        file: OwnedFd,
+        depth: usize,
+        flags: DescriptorFlags,
+        slot: Slot,
+    ) -> Result<Self, ErrorCode> {
+        let stat = fstat(&file).map_err(code)?;
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => Kind::Directory { depth },
+            FileType::RegularFile => Kind::File(FileKey::of(&stat)),
+            _ => return Err(ErrorCode::NotPermitted),
+        };
+        if let Kind::File(key) = kind {
+            self.mount.space.opened(key);
+        }
+        Ok(Self {
+            mount: self.mount.clone(),
+            gate: self.gate.clone(),
+            file: Arc::new(file.into()),
+            kind,
+            flags,
+            slot: Some(slot),
+        })
+    }
+
+    /// Reads up to `len` bytes; none at the end of the file.
+    pub(crate) fn read(&self, len: usize, offset: u64) -> Result<Vec<u8>, ErrorCode> {
+        let mut bytes = vec![0; len];
+        let count = self.file()?.read_at(&mut bytes, offset)?;
+        bytes.truncate(count);
+        Ok(bytes)
+    }
+
+    /// Writes all bytes, or none when there is no space for them. Changes the mount.
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), ErrorCode> {
+        let end = offset.checked_add(bytes.len() as u64).ok_or(ErrorCode::FileTooLarge)?;
+        let file = self.file()?;
+        self.resize(|before| before.max(end), || file.write_all_at(bytes, offset))
+    }
+
+    /// Writes all bytes at the end, or none. Changes the mount.
+    pub(crate) fn append(&self, bytes: &[u8]) -> Result<(), ErrorCode> {
+        let end = size(&fstat(self.file()?).map_err(code)?);
+        self.write(bytes, end)
+    }
+
+    /// Cuts or extends the file. Changes the mount.
+    pub(crate) fn set_size(&self, bytes: u64) -> Result<(), ErrorCode> {
+        let file = self.file()?;
+        self.resize(|_| bytes, || Ok(ftruncate(file, bytes)?))
+    }
+
+    /// Does what changes the size of the file, and counts what that takes or gives back, also when
+    /// it fails half way.
+    fn resize(
+        &self,
+        wanted: impl FnOnce(u64) -> u64,
+        change: impl FnOnce() -> std::io::Result<()>,
+    ) -> Result<(), ErrorCode> {
+        if !self.flags.contains(DescriptorFlags::WRITE) {
+            return Err(ErrorCode::NotPermitted);
+        }
+        let before = fstat(&*self.file).map_err(code)?;
+        let wanted = wanted(size(&before));
+        if i64::try_from(wanted).is_err() {
+            return Err(ErrorCode::FileTooLarge);
+        }
+        let reserved = file_charge(wanted).max(charge(&before));
+        let space = &self.mount.space;
+        space.take(reserved - charge(&before)).map_err(code)?;
+        let done = change();
+        let after = fstat(&*self.file).map_or(reserved, |stat| charge(&stat));
+        space.give_back(reserved.saturating_sub(after));
+        Ok(done?)
+    }
+
+    /// Makes a directory below this one. Changes the mount.
+    pub(crate) fn create_directory(&self, path: &str) -> Result<(), ErrorCode> {
+        let depth = self.depth()?;
+        let parts = parts(path)?;
+        check_depth(depth + parts.depth())?;
+        let (parent, name) = parts.parent(self.file.as_fd()).map_err(code)?;
+        self.mount.space.take(NODE_BYTES).map_err(code)?;
+        mkdirat(&parent, name, Mode::RWXU).map_err(|error| {
+            self.mount.space.give_back(NODE_BYTES);
+            code(error)
+        })
+    }
+
+    /// Removes a file. Changes the mount.
+    pub(crate) fn unlink(&self, path: &str) -> Result<(), ErrorCode> {
+        self.depth()?;
+        let parts = parts(path)?;
+        let (parent, name) = parts.parent(self.file.as_fd()).map_err(code)?;
+        let stat = statat(&parent, name, AS_IT_IS).map_err(code)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => return Err(ErrorCode::IsDirectory),
+            _ if parts.is_directory => return Err(ErrorCode::NotDirectory),
+            _ => {}
+        }
+        unlinkat(&parent, name, AtFlags::empty()).map_err(code)?;
+        self.mount.space.removed(FileKey::of(&stat), charge(&stat));
+        Ok(())
+    }
+
+    /// Removes an empty directory. Changes the mount.
+    pub(crate) fn remove_directory(&self, path: &str) -> Result<(), ErrorCode> {
+        self.depth()?;
+        let parts = parts(path)?;
+        let (parent, name) = parts.parent(self.file.as_fd()).map_err(code)?;
+        unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(code)?;
+        self.mount.space.give_back(NODE_BYTES);
+        Ok(())
+    }
+
+    /// Moves a file within the mount, or renames a directory in its parent. Changes the mount.
+    pub(crate) fn rename(&self, from: &str, to: &Self, path: &str) -> Result<(), ErrorCode> {
+        self.depth()?;
+        let depth = to.depth()?;
+        if !Arc::ptr_eq(&self.mount, &to.mount) {
+            return Err(ErrorCode::CrossDevice);
+        }
+        let (from, path) = (parts(from)?, parts(path)?);
+        check_depth(depth + path.depth())?;
+        let (old_parent, old) = from.parent(self.file.as_fd()).map_err(code)?;
+        let (new_parent, new) = path.parent(to.file.as_fd()).map_err(code)?;
+        let stat = statat(&old_parent, old, AS_IT_IS).map_err(code)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            let [old, new] = [fstat(&old_parent), fstat(&new_parent)];
+            if FileKey::of(&old.map_err(code)?) != FileKey::of(&new.map_err(code)?) {
+                // What a move to another file system is answered with: then tools copy.
+                return Err(ErrorCode::CrossDevice);
+            }
+        } else if from.is_directory || path.is_directory {
+            return Err(ErrorCode::NotDirectory);
+        }
+        let replaced = statat(&new_parent, new, AS_IT_IS).ok();
+        renameat(&old_parent, old, &new_parent, new).map_err(code)?;
+        if let Some(replaced) = replaced {
+            // A name moved onto itself replaces nothing.
+            if FileKey::of(&replaced) != FileKey::of(&stat) {
+                self.mount.space.removed(FileKey::of(&replaced), charge(&replaced));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is known of this.
+    pub(crate) fn stat(&self) -> Result<DescriptorStat, ErrorCode> {
+        fstat(&*self.file).map(|stat| described(&stat)).map_err(code)
+    }
+
+    /// What is known of something below this directory.
+    pub(crate) fn stat_at(&self, path: &str) -> Result<DescriptorStat, ErrorCode> {
+        self.raw_stat_at(path).map(|stat| described(&stat))
+    }
+
+    fn raw_stat_at(&self, path: &str) -> Result<Stat, ErrorCode> {
+        self.depth()?;
+        let parts = parts(path)?;
+        let (parent, name) = parts.parent(self.file.as_fd()).map_err(code)?;
+        let stat = statat(&parent, name, AS_IT_IS).map_err(code)?;
+        if parts.is_directory && FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            return Err(ErrorCode::NotDirectory);
+        }
+        Ok(stat)
+    }
+
+    /// Sets the times of this.
+    pub(crate) fn set_times(&self, times: &Timestamps) -> Result<(), ErrorCode> {
+        if !self.flags.intersects(DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY) {
+            return Err(ErrorCode::NotPermitted);
+        }
+        futimens(&*self.file, times).map_err(code)
+    }
+
+    /// Sets the times of something below this directory.
+    pub(crate) fn set_times_at(&self, path: &str, times: &Timestamps) -> Result<(), ErrorCode> {
+        self.depth()?;
+        let parts = parts(path)?;
+        let (parent, name) = parts.parent(self.file.as_fd()).map_err(code)?;
+        utimensat(&parent, name, times, AS_IT_IS).map_err(code)
+    }
+
+    /// Waits until all that was written is on stable storage.
+    pub(crate) fn sync(&self) -> Result<(), ErrorCode> {
+        Ok(self.file.sync_all()?)
+    }
+
+    /// The same without the times of the file.
+    pub(crate) fn sync_data(&self) -> Result<(), ErrorCode> {
+        Ok(self.file.sync_data()?)
+    }
+
+    /// Two numbers that are the same for the same file.
+    pub(crate) fn metadata_hash(&self) -> Result<MetadataHashValue, ErrorCode> {
+        fstat(&*self.file).map(|stat| hashed(&stat)).map_err(code)
+    }
+
+    /// The same of something below this directory.
+    pub(crate) fn metadata_hash_at(&self, path: &str) -> Result<MetadataHashValue, ErrorCode> {
+        self.raw_stat_at(path).map(|stat| hashed(&stat))
+    }
+
+    /// Whether both are the same file or directory.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match [fstat(&*self.file), fstat(&*other.file)] {
+            [Ok(one), Ok(two)] => FileKey::of(&one) == FileKey::of(&two),
+            _ => false,
+        }
+    }
+
+    /// The file; an error for a directory.
+    pub(crate) fn file(&self) -> Result<&File, ErrorCode> {
+        match self.kind {
+            Kind::File(_) => Ok(&self.file),
+            Kind::Directory { .. } => Err(ErrorCode::IsDirectory),
+        }
+    }
+
+    /// The directory, opened once more; an error for a file.
+    pub(crate) fn directory(&self) -> Result<OwnedFd, ErrorCode> {
+        self.depth()?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(&*self.file, ".", flags, Mode::empty()).map_err(code)
+    }
+
+    fn depth(&self) -> Result<usize, ErrorCode> {
+        match self.kind {
+            Kind::Directory { depth } => Ok(depth),
+            Kind::File(_) => Err(ErrorCode::NotDirectory),
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let Kind::File(key) = self.kind else { return };
+        if !self.mount.space.closed(key) {
+            return;
+        }
+        // The last handle of a removed file: closing it frees what may be gigabytes.
+        let mount = self.mount.clone();
+        let (file, slot) =
+            (std::mem::replace(&mut self.file, mount.root.clone()), self.slot.take());
+        let close = move || {
+            let charge = fstat(&*file).map_or(0, |stat| charge(&stat));
+            drop((file, slot));
+            mount.space.give_back(charge);
+        };
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(close)),
+            Err(_) => close(),
+        }
+    }
+}
+
+fn parts(path: &str) -> Result<Parts<'_>, ErrorCode> {
+    Parts::of(path).map_err(|bad| code(bad.into()))
+}
+
+fn check_depth(depth: usize) -> Result<(), ErrorCode> {
+    if depth > DEPTH_MAX { Err(ErrorCode::NameTooLong) } else { Ok(()) }
+}
+
+fn access(how: How) -> OFlags {
+    let writes = how.flags.contains(DescriptorFlags::WRITE);
+    match (how.flags.contains(DescriptorFlags::READ), writes) {
+        (true, true) => OFlags::RDWR,
+        (false, true) => OFlags::WRONLY,
+        (true | false, false) => OFlags::RDONLY,
+    }
+}
+
+/// An error of the operating system as a handler sees it.
+pub(crate) fn code(error: Errno) -> ErrorCode {
+    match error {
+        Errno::XDEV => ErrorCode::CrossDevice,
+        Errno::DQUOT => ErrorCode::InsufficientSpace,
+        Errno::ROFS => ErrorCode::ReadOnly,
+        Errno::MFILE | Errno::NFILE => ErrorCode::Quota,
+        other => std::io::Error::from(other).into(),
+    }
+}
+
+/// A type of file as a handler sees it.
+pub(crate) fn descriptor_type(kind: FileType) -> DescriptorType {
+    match kind {
+        FileType::RegularFile => DescriptorType::RegularFile,
+        FileType::Directory => DescriptorType::Directory,
+        FileType::Symlink => DescriptorType::SymbolicLink,
+        FileType::Fifo => DescriptorType::Fifo,
+        FileType::Socket => DescriptorType::Socket,
+        FileType::CharacterDevice => DescriptorType::CharacterDevice,
+        FileType::BlockDevice => DescriptorType::BlockDevice,
+        FileType::Unknown => DescriptorType::Unknown,
+    }
+}
+
+fn described(stat: &Stat) -> DescriptorStat {
+    DescriptorStat {
+        type_: descriptor_type(FileType::from_raw_mode(stat.st_mode)),
+        link_count: 1,
+        size: size(stat),
+        data_access_timestamp: time(stat.st_atime, stat.st_atime_nsec),
+        data_modification_timestamp: time(stat.st_mtime, stat.st_mtime_nsec),
+        status_change_timestamp: time(stat.st_ctime, stat.st_ctime_nsec),
+    }
+}
+
+/// A time; `None` when it is before 1970.
+fn time(seconds: i64, nanoseconds: u64) -> Option<Datetime> {
+    Some(Datetime { seconds: seconds.try_into().ok()?, nanoseconds: nanoseconds.try_into().ok()? })
+}
+
+/// Not the numbers of the inode themselves, which are the host's.
+fn hashed(stat: &Stat) -> MetadataHashValue {
+    let mut hasher = DefaultHasher::new();
+    FileKey::of(stat).hash(&mut hasher);
+    let lower = hasher.finish();
+    hasher.write_u8(0);
+    MetadataHashValue { lower, upper: hasher.finish() }
+}

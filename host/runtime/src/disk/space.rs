@@ -1,0 +1,179 @@
+//! How much of its disk a mount has taken, and how much it may take.
+//!
+//! Every file counts with its size, rounded up to blocks, and every file and directory with
+//! [`NODE_BYTES`] more: one number bounds the bytes of a mount and the count of its files, however
+//! empty they are. A file that was removed while somebody had it open counts until it is closed.
+//!
+//! **Costs.** A few instructions under a lock, and one entry for each open file.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+
+/// What a file or a directory counts besides its content: about what its inode and its name take
+/// on disk.
+pub(crate) const NODE_BYTES: u64 = 4 << 10;
+
+/// What the size of a file is rounded up to.
+const BLOCK_BYTES: u64 = 4 << 10;
+
+/// Names a file as long as it exists: its device and its inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct FileKey {
+    device: u64,
+    inode: u64,
+}
+
+impl FileKey {
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
+/// What a file of this size counts.
+pub(crate) fn file_charge(bytes: u64) -> u64 {
+    NODE_BYTES.saturating_add(bytes.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES))
+}
+
+/// What something on disk counts.
+pub(crate) fn charge(stat: &Stat) -> u64 {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => file_charge(size(stat)),
+        _ => NODE_BYTES,
+    }
+}
+
+/// The size of a file, in bytes.
+pub(crate) fn size(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or(0)
+}
+
+/// The space of one mount.
+#[derive(Debug)]
+pub(crate) struct Space(Mutex<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    used: u64,
+    max: u64,
+    open: HashMap<FileKey, Open>,
+}
+
+/// A file that is open.
+#[derive(Debug, Default)]
+struct Open {
+    handles: u32,
+    is_removed: bool,
+}
+
+impl Space {
+    /// A space of which this much is taken.
+    pub(crate) fn new(used: u64, max: u64) -> Self {
+        Self(Mutex::new(Counts { used, max, open: HashMap::new() }))
+    }
+
+    /// Moves the bound. What is taken beyond it stays.
+    pub(crate) fn set_max(&self, max: u64) {
+        self.0.lock().max = max;
+    }
+
+    /// Takes so much more.
+    ///
+    /// # Errors
+    /// [`Errno::NOSPC`] when there is not so much left; nothing is taken.
+    pub(crate) fn take(&self, bytes: u64) -> Result<(), Errno> {
+        let mut counts = self.0.lock();
+        match counts.used.checked_add(bytes) {
+            Some(used) if bytes == 0 || used <= counts.max => {
+                counts.used = used;
+                Ok(())
+            }
+            _ => Err(Errno::NOSPC),
+        }
+    }
+
+    /// Gives so much back.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        let mut counts = self.0.lock();
+        counts.used = counts.used.saturating_sub(bytes);
+    }
+
+    /// A file was opened.
+    pub(crate) fn opened(&self, key: FileKey) {
+        self.0.lock().open.entry(key).or_default().handles += 1;
+    }
+
+    /// A handle of a file is being closed. Whether it was the last one of a file that has no name
+    /// any more: then what the file counts is to be given back.
+    pub(crate) fn closed(&self, key: FileKey) -> bool {
+        let mut counts = self.0.lock();
+        let Some(open) = counts.open.get_mut(&key) else { return false };
+        open.handles = open.handles.saturating_sub(1);
+        if open.handles > 0 {
+            return false;
+        }
+        counts.open.remove(&key).is_some_and(|open| open.is_removed)
+    }
+
+    /// A file has lost its name. What it counts is given back now, or when it is closed.
+    pub(crate) fn removed(&self, key: FileKey, charge: u64) {
+        let mut counts = self.0.lock();
+        match counts.open.get_mut(&key) {
+            Some(open) => open.is_removed = true,
+            None => counts.used = counts.used.saturating_sub(charge),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn used(&self) -> u64 {
+        self.0.lock().used
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: FileKey = FileKey { device: 1, inode: 2 };
+
+    #[test]
+    fn files_count_by_blocks_and_one_by_one() {
+        let cases = [(0, 4_096), (1, 8_192), (4_096, 8_192), (4_097, 12_288)];
+        for (bytes, expected) in cases {
+            assert_eq!(file_charge(bytes), expected);
+        }
+        assert_eq!(file_charge(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn no_more_is_taken_than_there_is() {
+        let space = Space::new(10, 100);
+        assert_eq!(space.take(90), Ok(()));
+        assert_eq!(space.take(1), Err(Errno::NOSPC));
+        assert_eq!(space.take(u64::MAX), Err(Errno::NOSPC));
+        space.set_max(50);
+        assert_eq!(space.take(0), Ok(()), "what takes nothing always fits");
+        space.give_back(51);
+        assert_eq!(space.take(1), Ok(()));
+        assert_eq!(space.take(1), Err(Errno::NOSPC));
+        assert_eq!(space.used(), 50);
+    }
+
+    #[test]
+    fn a_removed_file_counts_until_it_is_closed() {
+        let space = Space::new(40, 100);
+        space.opened(KEY);
+        space.opened(KEY);
+        space.removed(KEY, 30);
+        assert_eq!(space.used(), 40);
+        assert!(!space.closed(KEY));
+        assert!(space.closed(KEY), "the last one");
+        assert_eq!(space.used(), 40, "whoever closes it gives it back");
+        space.removed(KEY, 30);
+        assert_eq!(space.used(), 10);
+        space.opened(KEY);
+        assert!(!space.closed(KEY), "it has its name");
+    }
+}

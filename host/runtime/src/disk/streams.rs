@@ -1,0 +1,199 @@
+//! Files as streams. A stream has one operation under way at most, and keeps what one operation
+//! reads or writes. What was written is on its way to the file when somebody waits for the stream,
+//! or drops it; a stream that is left behind by a handler that ends may lose its last write.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use wasmtime_wasi::async_trait;
+use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
+use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
+
+use super::gate::Slot;
+use super::node::Node;
+
+/// Most bytes that one operation reads or writes.
+pub(crate) const PIECE_BYTES: usize = 64 << 10;
+
+/// Reads a file from a place on.
+pub(crate) struct ReadStream {
+    node: Arc<Node>,
+    offset: u64,
+    state: Reading,
+    _slot: Slot,
+}
+
+enum Reading {
+    Idle,
+    Busy(BoxFuture<'static, Result<Vec<u8>, ErrorCode>>),
+    Read(Bytes),
+    Failed(ErrorCode),
+    Ended,
+}
+
+impl ReadStream {
+    /// # Errors
+    /// [`ErrorCode::IsDirectory`], and [`ErrorCode::Quota`] when the job has too much open.
+    pub(crate) fn new(node: Arc<Node>, offset: u64) -> Result<Self, ErrorCode> {
+        node.file()?;
+        let slot = node.gate.slot()?;
+        Ok(Self { node, offset, state: Reading::Idle, _slot: slot })
+    }
+
+    fn begin(&mut self, bytes: usize) {
+        let (node, offset, len) = (self.node.clone(), self.offset, bytes.min(PIECE_BYTES));
+        let reading = async move { node.look(move |node| node.read(len, offset)).await };
+        self.state = Reading::Busy(Box::pin(reading));
+    }
+}
+
+#[async_trait]
+impl Pollable for ReadStream {
+    async fn ready(&mut self) {
+        if matches!(self.state, Reading::Idle) {
+            self.begin(PIECE_BYTES);
+        }
+        if let Reading::Busy(reading) = &mut self.state {
+            self.state = match reading.await {
+                Ok(bytes) if bytes.is_empty() => Reading::Ended,
+                Ok(bytes) => Reading::Read(bytes.into()),
+                Err(error) => Reading::Failed(error),
+            };
+        }
+    }
+}
+
+#[async_trait]
+impl InputStream for ReadStream {
+    fn read(&mut self, size: usize) -> StreamResult<Bytes> {
+        match &mut self.state {
+            Reading::Idle if size > 0 => {
+                self.begin(size);
+                Ok(Bytes::new())
+            }
+            Reading::Idle | Reading::Busy(_) => Ok(Bytes::new()),
+            Reading::Read(bytes) => {
+                let part = bytes.split_to(bytes.len().min(size));
+                if bytes.is_empty() {
+                    self.state = Reading::Idle;
+                }
+                self.offset += part.len() as u64;
+                Ok(part)
+            }
+            Reading::Failed(error) => {
+                let error = *error;
+                self.state = Reading::Ended;
+                Err(StreamError::LastOperationFailed(error.into()))
+            }
+            Reading::Ended => Err(StreamError::Closed),
+        }
+    }
+
+    // The default reads as much as it can at once, most of which the usual caller has no use for.
+    async fn blocking_read(&mut self, size: usize) -> StreamResult<Bytes> {
+        if matches!(self.state, Reading::Idle) && size > 0 {
+            self.begin(size);
+        }
+        if !matches!(self.state, Reading::Idle) {
+            self.ready().await;
+        }
+        self.read(size)
+    }
+}
+
+/// Writes to a file, from a place on or at its end.
+pub(crate) struct WriteStream {
+    node: Arc<Node>,
+    to: To,
+    state: Writing,
+    _slot: Slot,
+}
+
+/// Where the next bytes go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum To {
+    /// To this place.
+    Offset(u64),
+    /// To the end, wherever it is by then.
+    End,
+}
+
+enum Writing {
+    Idle,
+    Busy(BoxFuture<'static, Result<(), ErrorCode>>),
+    Failed(ErrorCode),
+    Closed,
+}
+
+impl WriteStream {
+    /// # Errors
+    /// [`ErrorCode::IsDirectory`], and [`ErrorCode::Quota`] when the job has too much open.
+    pub(crate) fn new(node: Arc<Node>, to: To) -> Result<Self, ErrorCode> {
+        node.file()?;
+        let slot = node.gate.slot()?;
+        Ok(Self { node, to, state: Writing::Idle, _slot: slot })
+    }
+}
+
+#[async_trait]
+impl Pollable for WriteStream {
+    async fn ready(&mut self) {
+        if let Writing::Busy(writing) = &mut self.state {
+            self.state = match writing.await {
+                Ok(()) => Writing::Idle,
+                Err(error) => Writing::Failed(error),
+            };
+        }
+    }
+}
+
+#[async_trait]
+impl OutputStream for WriteStream {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        match self.state {
+            Writing::Idle if bytes.is_empty() => return Ok(()),
+            Writing::Idle => {}
+            Writing::Closed => return Err(StreamError::Closed),
+            Writing::Busy(_) | Writing::Failed(_) => {
+                return Err(StreamError::trap(
+                    "bytes were written that the stream did not ask for",
+                ));
+            }
+        }
+        let (node, to) = (self.node.clone(), self.to);
+        if let To::Offset(offset) = &mut self.to {
+            *offset = offset.saturating_add(bytes.len() as u64);
+        }
+        let writing = async move {
+            let write = move |node: &Node| match to {
+                To::Offset(offset) => node.write(&bytes, offset),
+                To::End => node.append(&bytes),
+            };
+            node.change(write).await
+        };
+        self.state = Writing::Busy(Box::pin(writing));
+        Ok(())
+    }
+
+    // Nothing is kept here that is not on its way.
+    fn flush(&mut self) -> StreamResult<()> {
+        self.check_write().map(drop)
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        match self.state {
+            Writing::Idle => Ok(PIECE_BYTES),
+            Writing::Busy(_) => Ok(0),
+            Writing::Failed(error) => {
+                self.state = Writing::Closed;
+                Err(StreamError::LastOperationFailed(error.into()))
+            }
+            Writing::Closed => Err(StreamError::Closed),
+        }
+    }
+
+    async fn cancel(&mut self) {
+        self.ready().await;
+    }
+}

@@ -1,0 +1,145 @@
+//! `gristmill volumes`: makes, lists, shows and deletes network volumes.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use gristmill_core::id::VolumeId;
+use gristmill_core::volume::Volume;
+
+use super::connection::ConnectionArgs;
+use super::{output, parse};
+use crate::client::{NewVolume, VolumeDocument};
+
+/// Make, list, show and delete network volumes: directories that persist.
+#[derive(Debug, Args)]
+pub(crate) struct VolumesArgs {
+    #[command(subcommand)]
+    command: VolumesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum VolumesCommand {
+    Create(CreateArgs),
+    List(ListArgs),
+    Get(GetArgs),
+    Delete(DeleteArgs),
+}
+
+/// Make a network volume and print its id. An endpoint gets it with `deploy --volume`.
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// A name for people.
+    #[arg(long)]
+    name: String,
+    /// Most that it may hold, in gigabytes.
+    #[arg(long, value_name = "GB", value_parser = parse::bounded::<u32>(Volume::SIZE_GB))]
+    size: u32,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// List all network volumes.
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Show a network volume.
+#[derive(Debug, Args)]
+struct GetArgs {
+    /// The volume's id.
+    id: VolumeId,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Delete a network volume that no endpoint uses, with all that is in it.
+#[derive(Debug, Args)]
+struct DeleteArgs {
+    /// The volume's id.
+    id: VolumeId,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+pub(crate) async fn volumes(args: VolumesArgs) -> anyhow::Result<ExitCode> {
+    match args.command {
+        VolumesCommand::Create(args) => create(args).await?,
+        VolumesCommand::List(args) => list(args).await?,
+        VolumesCommand::Get(args) => get(args).await?,
+        VolumesCommand::Delete(args) => delete(args).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn create(args: CreateArgs) -> anyhow::Result<()> {
+    let new = NewVolume { name: &args.name, size: args.size };
+    let answer = args.connection.client()?.create_volume(&new).await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    let volume: VolumeDocument = answer.read()?;
+    output::note(format_args!("made network volume `{}`", volume.id));
+    output::result(volume.id)
+}
+
+async fn list(args: ListArgs) -> anyhow::Result<()> {
+    let answer = args.connection.client()?.volumes().await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    show(&answer.read::<Vec<VolumeDocument>>()?)
+}
+
+async fn get(args: GetArgs) -> anyhow::Result<()> {
+    let answer = args.connection.client()?.volume(&args.id).await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    show(&[answer.read::<VolumeDocument>()?])
+}
+
+fn show(volumes: &[VolumeDocument]) -> anyhow::Result<()> {
+    table(volumes).into_iter().try_for_each(output::result)
+}
+
+fn table(volumes: &[VolumeDocument]) -> Vec<String> {
+    let rows = volumes.iter().map(|volume| {
+        [volume.id.clone(), format!("{} GB", volume.size), output::plain(&volume.name)]
+    });
+    output::table(["ID", "SIZE", "NAME"], rows)
+}
+
+async fn delete(args: DeleteArgs) -> anyhow::Result<()> {
+    args.connection.client()?.delete_volume(&args.id).await?;
+    output::note(format_args!("deleted network volume `{}`", args.id));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volumes_stand_in_columns() {
+        let volumes = r#"[
+            {"id":"0123456789abcdef","name":"grain","size":10,"dataCenterId":"local"},
+            {"id":"f","name":"flour","size":4000,"dataCenterId":"local"}]"#;
+        let expected = [
+            "ID                SIZE     NAME",
+            "0123456789abcdef  10 GB    grain",
+            "f                 4000 GB  flour",
+        ];
+        assert_eq!(table(&serde_json::from_str::<Vec<_>>(volumes).unwrap()), expected);
+    }
+}

@@ -1,0 +1,328 @@
+//! The files of handlers: what persists and what does not, how much there may be, and what lies
+//! outside. docs/SECURITY.md names these tests beside the attacks.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use gristmill_core::id::VolumeId;
+use gristmill_core::runtime::{AttemptEnd, Volumes as _};
+use gristmill_tests::{eventually, guests};
+use serde_json::{Value, json};
+
+use super::bench::{Bench, Report, Run};
+
+const GIB: u64 = 1 << 30;
+
+/// What each file and directory counts.
+const NODE_BYTES: u64 = 4 << 10;
+
+/// As the handler tells it, or the host for a handler that cannot know.
+const FULL: &str = "o space left on device";
+
+/// A run on the volume `v` of one gigabyte.
+fn on_volume<'a>(bench: &'a Bench, input: &Value) -> Run<'a> {
+    let mut run = bench.run(&input.to_string());
+    run.mount("v", 1);
+    run
+}
+
+async fn file(bench: &Bench, what: &str, path: &str, more: &Value) -> Report {
+    let mut job = json!({ "do": what, "path": format!("/workspace/{path}") });
+    job.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+    on_volume(bench, &json!({ "op": "file", "file": job })).perform().await
+}
+
+/// The `done` of its output.
+fn number(report: &Report) -> u64 {
+    let output: Value = serde_json::from_str(&report.output()).unwrap();
+    output["done"].as_u64().unwrap()
+}
+
+/// How many bytes of a new file there is still room for.
+async fn room(bench: &Bench) -> u64 {
+    let filled = file(bench, "fill", "rest", &json!({ "bytes": 2 * GIB })).await;
+    file(bench, "remove", "rest", &json!({})).await.output();
+    number(&filled)
+}
+
+/// Takes all of the volume but this much: with a file that is all hole, and takes nothing on disk.
+async fn leave(bench: &Bench, bytes: u64) {
+    file(bench, "write", "hole", &json!({})).await.output();
+    let size = GIB - NODE_BYTES - bytes;
+    file(bench, "truncate", "hole", &json!({ "bytes": size })).await.output();
+}
+
+async fn attack(bench: &Bench, op: &str, more: &Value) -> Report {
+    let mut input = json!({ "op": op, "path": "/workspace" });
+    input.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+    on_volume(bench, &input).perform().await
+}
+
+async fn done(bench: &Bench, op: &str, more: &Value) -> u64 {
+    number(&attack(bench, op, more).await)
+}
+
+#[tokio::test]
+async fn a_volume_persists_and_is_used_like_any_directory() {
+    let bench = Bench::open(&guests::playground()).await;
+    let none = json!({});
+    let text = |text: &str| json!({ "text": text });
+    file(&bench, "make_dir", "a/b", &none).await.output();
+    file(&bench, "write", "a/b/file", &text("rye")).await.output();
+    file(&bench, "append", "a/b/file", &text(" and oats")).await.output();
+    assert_eq!(file(&bench, "read", "a/b/file", &none).await.output(), r#""rye and oats""#);
+    let tail = file(&bench, "tail", "a/b/file", &json!({ "bytes": 4 })).await.output();
+    assert_eq!(tail, r#""oats""#);
+    file(&bench, "truncate", "a/b/file", &json!({ "bytes": 3 })).await.output();
+    assert_eq!(file(&bench, "size", "a/b/file", &none).await.output(), r#"{"done":3}"#);
+    let to = json!({ "to": "/workspace/moved" });
+    file(&bench, "rename", "a/b/file", &to).await.output();
+    for number in 0..150 {
+        file(&bench, "write", &format!("a/{number:03}"), &none).await.output();
+    }
+    let listed = file(&bench, "list", "a", &none).await.output();
+    let names = &serde_json::from_str::<Value>(&listed).unwrap()["names"];
+    assert_eq!((names.as_array().unwrap().len(), &names[149]), (151, &json!("149")));
+    file(&bench, "remove_dir", "a", &none).await.output();
+    let listed = file(&bench, "list", "", &none).await.output();
+    assert_eq!(listed, r#"{"names":["moved"]}"#);
+
+    let bench = bench.again(&guests::playground()).await;
+    assert_eq!(file(&bench, "read", "moved", &none).await.output(), r#""rye""#);
+    let on_host = bench.data_dir().join("volumes/v/moved");
+    assert_eq!(fs::read_to_string(on_host).unwrap(), "rye");
+}
+
+#[tokio::test]
+async fn a_handler_without_mounts_has_no_files_and_makes_none() {
+    let bench = Bench::open(&guests::playground()).await;
+    for path in ["/workspace/a", "/tmp/a", "a"] {
+        let input = json!({ "op": "file", "file": { "do": "write", "path": path } });
+        let error = bench.run(&input.to_string()).perform().await.error();
+        assert!(error.starts_with(path), "{error}");
+    }
+    assert!(!bench.data_dir().join("volumes").exists());
+    assert!(!bench.data_dir().join("scratch").exists());
+}
+
+#[tokio::test]
+async fn the_size_holds_in_whatever_way_it_is_filled() {
+    let bench = Bench::open(&guests::playground()).await;
+    let all = GIB - NODE_BYTES;
+    file(&bench, "write", "a", &json!({})).await.output();
+    let error = file(&bench, "truncate", "a", &json!({ "bytes": all + 1 })).await.error();
+    assert!(error.contains(FULL), "{error}");
+    let error = file(&bench, "truncate", "a", &json!({ "bytes": u64::MAX })).await.error();
+    assert!(!error.contains("host failed"), "{error}");
+    file(&bench, "truncate", "a", &json!({ "bytes": all })).await.output();
+    for (what, path) in [("append", "a"), ("write", "b"), ("make_dir", "c")] {
+        let error = file(&bench, what, path, &json!({ "text": "x" })).await.error();
+        assert!(error.contains(FULL), "{what}: {error}");
+    }
+    // What is there can still be read, overwritten and removed.
+    let tail = file(&bench, "tail", "a", &json!({ "bytes": 1 })).await.output();
+    assert_eq!(tail, r#""\u0000""#);
+    file(&bench, "truncate", "a", &json!({ "bytes": 1 })).await.output();
+    file(&bench, "truncate", "a", &json!({ "bytes": all })).await.output();
+    file(&bench, "remove", "a", &json!({})).await.output();
+
+    let megabytes = 3 << 20;
+    leave(&bench, megabytes + NODE_BYTES).await;
+    assert_eq!(room(&bench).await, megabytes);
+    let error = file(&bench, "truncate", "hole", &json!({ "bytes": GIB })).await.error();
+    assert!(error.contains(FULL), "{error}");
+    // A volume that was made larger has room for more at once.
+    let input = json!({ "op": "file", "file": {
+        "do": "truncate", "path": "/workspace/hole", "bytes": 3 * GIB / 2 } });
+    let mut run = bench.run(&input.to_string());
+    run.mount("v", 2);
+    run.perform().await.output();
+}
+
+#[tokio::test]
+async fn empty_files_and_directories_count() {
+    let bench = Bench::open(&guests::hostile()).await;
+    let nodes = 500;
+    leave_hostile(&bench, nodes * NODE_BYTES);
+    assert_eq!(done(&bench, "fill", &json!({ "bytes": 0 })).await, nodes);
+    let error = attack(&bench, "deep", &json!({})).await.error();
+    assert!(error.contains("insufficient-space"), "{error}");
+    // The next start counts what is there by then: the same files are made again, and no other.
+    let volume = bench.data_dir().join("volumes/v");
+    fs::remove_file(volume.join(format!("{}7", "n".repeat(200)))).unwrap();
+    let bench = bench.again(&guests::hostile()).await;
+    assert_eq!(done(&bench, "fill", &json!({ "bytes": 0 })).await, nodes);
+}
+
+/// The same as [`leave`], for a handler that cannot; before its first job.
+fn leave_hostile(bench: &Bench, bytes: u64) {
+    let volume = bench.data_dir().join("volumes/v");
+    fs::create_dir_all(&volume).unwrap();
+    let hole = fs::File::create(volume.join("hole")).unwrap();
+    hole.set_len(GIB - NODE_BYTES - bytes).unwrap();
+}
+
+#[tokio::test]
+async fn removed_files_count_while_they_are_open() {
+    let bench = Bench::open(&guests::hostile()).await;
+    leave_hostile(&bench, 8 << 20);
+    let bytes = 1 << 20;
+    let taken = done(&bench, "orphans", &json!({ "bytes": bytes })).await;
+    assert_eq!(taken, 7 * bytes, "each counts with its node");
+    // And no longer than that; what is gigabytes is not freed at once.
+    eventually("they are closed", async || {
+        (done(&bench, "orphans", &json!({ "bytes": bytes })).await == taken).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_on_one_volume_keep_its_size_together() {
+    let bench = Bench::open(&guests::playground()).await;
+    let megabytes = 8 << 20;
+    let jobs = 4;
+    leave(&bench, megabytes + jobs * NODE_BYTES).await;
+    let fill = async |job: u64| {
+        let more = json!({ "bytes": megabytes });
+        number(&file(&bench, "fill", &format!("{job}"), &more).await)
+    };
+    let filled = join_all((0..jobs).map(fill)).await;
+    println!("filled {filled:?}");
+    let sum: u64 = filled.iter().sum();
+    // A piece that does not fit is not written in part.
+    assert!(sum <= megabytes && sum >= megabytes - jobs * (64 << 10), "{filled:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_counted_is_true_after_any_order_of_changes() {
+    let bench = Bench::open(&guests::hostile()).await;
+    leave_hostile(&bench, 1 << 20);
+    let rounds = json!({ "count": 300 });
+    for report in join_all((0..4).map(|_| attack(&bench, "races", &rounds))).await {
+        println!("refused for want of space: {}", report.output());
+    }
+    let volume = bench.data_dir().join("volumes/v");
+    let left = fs::read_dir(volume).unwrap().map(|entry| {
+        let bytes = entry.unwrap().metadata().unwrap().len();
+        NODE_BYTES + bytes.next_multiple_of(NODE_BYTES)
+    });
+    let free = GIB - left.sum::<u64>();
+    let expected = free / (PIECE + NODE_BYTES) * PIECE;
+    println!("{free} bytes are free");
+    eventually("what is counted is what is there", async || {
+        (room_in_pieces(&bench).await == expected).then_some(())
+    })
+    .await;
+    let bench = bench.again(&guests::hostile()).await;
+    assert_eq!(room_in_pieces(&bench).await, expected, "counted again");
+}
+
+const PIECE: u64 = 16 << 10;
+
+/// How many bytes there is room for, in removed files of one piece.
+async fn room_in_pieces(bench: &Bench) -> u64 {
+    done(bench, "orphans", &json!({ "bytes": PIECE })).await
+}
+
+#[tokio::test]
+async fn nothing_leads_out_of_a_volume() {
+    let bench = Bench::open(&guests::hostile()).await;
+    let volume = bench.data_dir().join("volumes/v");
+    fs::create_dir_all(&volume).unwrap();
+    fs::write(volume.join("inside"), "x").unwrap();
+    std::os::unix::fs::symlink("/etc", volume.join("link")).unwrap();
+    let mut run = on_volume(&bench, &json!({ "op": "escape", "path": "/workspace" }));
+    run.template.container_disk_gb = 1;
+    assert_eq!(run.perform().await.output(), r#"{"seen":[]}"#);
+    assert_eq!(fs::read(volume.join("inside")).unwrap(), b"x");
+}
+
+#[tokio::test]
+async fn depth_and_open_files_end() {
+    let bench = Bench::open(&guests::hostile()).await;
+    assert_eq!(done(&bench, "deep", &json!({})).await, 64);
+    let open = done(&bench, "open", &json!({})).await;
+    assert!((100..256).contains(&open), "{open}");
+    // They are closed with the job.
+    assert_eq!(done(&bench, "open", &json!({})).await, open);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_file_operations_is_stopped_and_holds_nobody_up() {
+    let bench = Bench::open(&guests::hostile()).await;
+    let flood = async || {
+        let mut run = on_volume(&bench, &json!({ "op": "churn", "path": "/workspace" }));
+        run.timeout = Duration::from_secs(1);
+        let started = Instant::now();
+        let report = run.perform().await;
+        assert!(matches!(report.end, AttemptEnd::DeadlineReached), "{:?}", report.end);
+        started.elapsed()
+    };
+    let innocent = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let started = Instant::now();
+        let mut run = bench.run(r#"{"op":"open","path":"/tmp"}"#);
+        run.template.container_disk_gb = 1;
+        run.perform().await.output();
+        started.elapsed()
+    };
+    let (floods, innocent) = tokio::join!(join_all((0..3).map(|_| flood())), innocent);
+    println!("floods ended after {floods:?}; beside them a job with 128 files took {innocent:?}");
+    assert!(floods.iter().all(|took| *took < Duration::from_secs(5)), "{floods:?}");
+    assert_eq!(bench.running(), 0);
+}
+
+fn scratch_dirs(data_dir: &Path) -> usize {
+    fs::read_dir(data_dir.join("scratch")).map_or(0, Iterator::count)
+}
+
+#[tokio::test]
+async fn scratch_is_each_jobs_own_and_gone_with_it() {
+    let bench = Bench::open(&guests::playground()).await;
+    let scratch = |what: &str, bytes: u64| {
+        let job = json!({ "do": what, "path": "/tmp/a", "text": "rye", "bytes": bytes });
+        let mut run = bench.run(&json!({ "op": "file", "file": job }).to_string());
+        run.template.container_disk_gb = 1;
+        run
+    };
+    scratch("write", 0).perform().await.output();
+    let error = scratch("read", 0).perform().await.error();
+    assert!(error.contains("No such file"), "{error}");
+    let error = scratch("truncate", GIB).perform().await.error();
+    assert!(error.contains("No such file"), "{error}");
+    eventually("scratch space is wiped", async || {
+        (scratch_dirs(bench.data_dir()) == 0).then_some(())
+    })
+    .await;
+
+    // What a crash leaves behind is gone with the next start.
+    let left = bench.data_dir().join("scratch/1-0/deep");
+    fs::create_dir_all(&left).unwrap();
+    let bench = bench.again(&guests::playground()).await;
+    assert_eq!(scratch_dirs(bench.data_dir()), 0);
+}
+
+#[tokio::test]
+async fn a_removed_volume_is_gone_once_no_job_sees_it() {
+    let bench = Bench::open(&guests::playground()).await;
+    file(&bench, "write", "a", &json!({ "text": "rye" })).await.output();
+    let volume = VolumeId::new("v").unwrap();
+    bench.sandbox().remove_volume(&volume).await.unwrap();
+    let volumes = bench.data_dir().join("volumes");
+    eventually("the volume is gone", async || {
+        fs::read_dir(&volumes).unwrap().next().is_none().then_some(())
+    })
+    .await;
+    bench.sandbox().remove_volume(&volume).await.unwrap();
+    // A job that was on its way does not make it again.
+    let error = file(&bench, "write", "a", &json!({})).await.error();
+    assert!(error.starts_with("network volume `v` cannot be used"), "{error}");
+    assert_eq!(fs::read_dir(&volumes).unwrap().count(), 0);
+
+    let left = volumes.join("v.removed");
+    fs::create_dir_all(left.join("a")).unwrap();
+    let bench = bench.again(&guests::playground()).await;
+    assert!(!bench.data_dir().join("volumes/v.removed").exists());
+}
