@@ -404,8 +404,9 @@ mod tests {
                 .is_ok()
         );
         let layer = |m: &Value| m["layers"][0].clone();
-        let mut cases: Vec<(&str, Box<dyn FnOnce(&mut Value)>)> = vec![];
-        let mut case = |word, change: Box<dyn FnOnce(&mut Value)>| cases.push((word, change));
+        type Change = Box<dyn FnOnce(&mut Value)>;
+        let mut cases: Vec<(&str, Change)> = vec![];
+        let mut case = |word, change: Change| cases.push((word, change));
         case("index", Box::new(|m| m["manifests"] = json!([])));
         case("index", Box::new(|m| m["mediaType"] = INDEX_TYPES[0].into()));
         case("not as specified", Box::new(|m| m["schemaVersion"] = 1.into()));

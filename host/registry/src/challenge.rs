@@ -24,11 +24,12 @@ impl Challenge {
         let texts = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|text| text.to_str().ok());
         let challenges: Vec<_> = texts.filter_map(Self::parse).collect();
         let bearer = challenges.iter().find(|challenge| **challenge != Self::Basic);
-        bearer.or(challenges.first()).cloned()
+        bearer.or_else(|| challenges.first()).cloned()
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let (scheme, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        let text = text.trim();
+        let (scheme, rest) = text.split_once(' ').unwrap_or((text, ""));
         if scheme.eq_ignore_ascii_case("basic") {
             return Some(Self::Basic);
         }

@@ -76,12 +76,12 @@ impl Fetcher {
             .map_err(|error| FetchError::Refused(error.to_string()))?;
         let wanted = at(&format!("blobs/{:?}", manifest.component.digest))?;
         let mut answer = self.get(&mut caller, wanted, "*/*").await?;
-        let staged = self.components.stage().await.map_err(stage_error)?;
-        while let Some(piece) = answer.chunk().await.map_err(broken)? {
+        let staged = self.components.stage().await.map_err(|error| stage_error(&error))?;
+        while let Some(piece) = answer.chunk().await.map_err(|error| broken(&error))? {
             if staged.len() + piece.len() as u64 > manifest.component.bytes {
                 break;
             }
-            staged.write(piece).await.map_err(stage_error)?;
+            staged.write(piece).await.map_err(|error| stage_error(&error))?;
         }
         check_digest("component", staged.digest(), manifest.component.digest)?;
         Ok(staged)
@@ -136,7 +136,7 @@ impl Fetcher {
             Some(value) => request.header(AUTHORIZATION, value.clone()),
             None => request,
         };
-        request.send().await.map_err(broken)
+        request.send().await.map_err(|error| broken(&error))
     }
 
     /// What to send as `Authorization` after this answer.
@@ -234,7 +234,7 @@ struct TokenAnswer {
 /// A body of at most `bytes_max`.
 async fn read(mut answer: Response, bytes_max: usize, what: &str) -> Result<Vec<u8>, FetchError> {
     let mut bytes = Vec::new();
-    while let Some(piece) = answer.chunk().await.map_err(broken)? {
+    while let Some(piece) = answer.chunk().await.map_err(|error| broken(&error))? {
         if bytes.len() + piece.len() > bytes_max {
             return Err(FetchError::Refused(format!("{what} is larger than {bytes_max} bytes")));
         }
@@ -260,18 +260,18 @@ fn header(text: &str) -> Result<HeaderValue, FetchError> {
     Ok(value)
 }
 
-fn broken(error: reqwest::Error) -> FetchError {
-    FetchError::Refused(match not_public(&error) {
+fn broken(error: &reqwest::Error) -> FetchError {
+    FetchError::Refused(match not_public(error) {
         Some(refused) => format!("{refused}; {HOW_TO_ALLOW}"),
-        None if error.is_connect() => format!("cannot connect: {}", innermost_cause(&error)),
-        None => format!("the connection broke: {}", innermost_cause(&error)),
+        None if error.is_connect() => format!("cannot connect: {}", innermost_cause(error)),
+        None => format!("the connection broke: {}", innermost_cause(error)),
     })
 }
 
-fn stage_error(error: StageError) -> FetchError {
+fn stage_error(error: &StageError) -> FetchError {
     match error {
         StageError::Full => FetchError::Full,
-        StageError::Io(_) => host(&error),
+        StageError::Io(_) => host(error),
     }
 }
 

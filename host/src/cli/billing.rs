@@ -5,11 +5,10 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
-use serde_json::value::RawValue;
 
 use super::connection::ConnectionArgs;
 use super::output;
-use crate::client::{BillingRecord, ClientError};
+use crate::client::BillingRecord;
 
 /// List what was used, and what it costs, by time and by endpoint, template or owner.
 #[derive(Debug, Args)]
@@ -50,13 +49,13 @@ pub(crate) struct BillingArgs {
 
 pub(crate) async fn billing(args: BillingArgs) -> anyhow::Result<ExitCode> {
     let parameters = args.parameters();
-    let records = args.connection.client()?.billing(&parameters).await?;
+    let query: Vec<_> = parameters.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let answer = args.connection.client()?.list(&["v1", "billing", "endpoints"], &query).await?;
     if args.json {
-        let texts: Vec<_> = records.iter().map(|record| record.get()).collect();
-        output::result(format_args!("[{}]", texts.join(",")))?;
+        output::result(answer.text())?;
         return Ok(ExitCode::SUCCESS);
     }
-    for line in table(&args.group, &records)? {
+    for line in table(&args.group, &answer.read::<Vec<_>>()?) {
         output::result(line)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -83,16 +82,13 @@ fn time(text: &str) -> String {
     if text.contains(['T', 't', ' ']) { text.to_owned() } else { format!("{text}T00:00:00Z") }
 }
 
-fn table(group: &str, records: &[Box<RawValue>]) -> Result<Vec<String>, ClientError> {
+fn table(group: &str, records: &[BillingRecord<'_>]) -> Vec<String> {
     let group = group.to_ascii_uppercase();
     let headings = ["TIME", &group, "CREDITS", "JOBS", "RAN", "CPU", "MEMORY", "IN", "OUT"];
     let rows = records.iter().map(|record| {
-        let record: BillingRecord<'_> = serde_json::from_str(record.get()).map_err(|error| {
-            ClientError::Garbled(format!("a record is not what this command expects: {error}"))
-        })?;
-        Ok([
-            record.time,
-            record.id,
+        [
+            record.time.clone(),
+            record.id.clone(),
             record.amount.get().to_owned(),
             output::grouped(record.jobs),
             seconds(record.time_billed_ms),
@@ -100,10 +96,9 @@ fn table(group: &str, records: &[Box<RawValue>]) -> Result<Vec<String>, ClientEr
             output::size(record.memory_bytes_peak),
             output::size(record.bytes_in),
             output::size(record.bytes_out),
-        ])
+        ]
     });
-    let rows = rows.collect::<Result<Vec<_>, ClientError>>()?;
-    Ok(output::table(headings, rows.into_iter()))
+    output::table(headings, rows)
 }
 
 fn seconds(ms: u64) -> String {
@@ -136,8 +131,8 @@ mod tests {
             "2026-01-01T00:00:00Z  a         12.000001  12 345  1 234.567 s  0.009 s  1.0 MiB  0 bytes  2.0 KiB",
             "2026-01-02T00:00:00Z  bcd       0          1       0.001 s      0.000 s  0 bytes  7 bytes  0 bytes",
         ];
-        let records: Vec<Box<RawValue>> = serde_json::from_str(records).unwrap();
-        assert_eq!(table("endpoint", &records).unwrap(), expected);
+        let records: Vec<_> = serde_json::from_str(records).unwrap();
+        assert_eq!(table("endpoint", &records), expected);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use gristmill_core::key::Scope;
 use reqwest::Method;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use url::Url;
 
 use super::{Answer, Client, ClientError, EventStream};
@@ -233,6 +234,32 @@ pub(crate) struct KeyDocument {
     pub(crate) expires_at: Option<String>,
     /// The key itself; only in the answer to its making.
     pub(crate) key: Option<String>,
+}
+
+/// What one group used in one bucket of time.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BillingRecord<'a> {
+    /// When the bucket begins.
+    pub(crate) time: String,
+    /// The group, by whichever of these three fields the report is made.
+    #[serde(alias = "endpointId", alias = "templateId", alias = "ownerId")]
+    pub(crate) id: String,
+    /// Credits, with all digits.
+    #[serde(borrow)]
+    pub(crate) amount: &'a RawValue,
+    /// Attempts that have ended.
+    pub(crate) jobs: u64,
+    /// Milliseconds that they ran.
+    pub(crate) time_billed_ms: u64,
+    /// Milliseconds for which they held a processor.
+    pub(crate) cpu_ms: u64,
+    /// The greatest memory of one of them.
+    pub(crate) memory_bytes_peak: u64,
+    /// Bytes of inputs.
+    pub(crate) bytes_in: u64,
+    /// Bytes of outputs and chunks.
+    pub(crate) bytes_out: u64,
 }
 
 /// Whether something was there before.

@@ -8,7 +8,6 @@
 //! followed: they would carry the key elsewhere.
 
 mod backup;
-mod billing;
 mod error;
 mod events;
 mod management;
@@ -28,12 +27,12 @@ use serde_json::value::RawValue;
 use url::{Host, Url};
 
 pub(crate) use backup::BackupStream;
-pub(crate) use billing::BillingRecord;
 pub(crate) use error::ClientError;
 pub(crate) use events::EventStream;
 pub(crate) use management::{
-    Deployed, EndpointDocument, HandlerDocument, KeyDocument, NewKey, NewRegistryAuth, NewVolume,
-    ProducerDocument, RegistryAuthDocument, TemplateDocument, Upload, VolumeDocument,
+    BillingRecord, Deployed, EndpointDocument, HandlerDocument, KeyDocument, NewKey,
+    NewRegistryAuth, NewVolume, ProducerDocument, RegistryAuthDocument, TemplateDocument, Upload,
+    VolumeDocument,
 };
 pub(crate) use queue::{
     HealthReport, JobDocument, RequestList, RequestSummary, Submission, SubmissionPolicy, status,
