@@ -148,7 +148,8 @@ async fn create(host: &TestHost, registry: &ScriptedServer, auth: &str) -> grist
 #[tokio::test]
 async fn what_a_registry_sends_must_be_what_it_named() {
     let image = Image::new("lies");
-    let cases: [(&str, fn(&Image, &str) -> Option<Reply>); 7] = [
+    type Answering = fn(&Image, &str) -> Option<Reply>;
+    let cases: [(&str, Answering); 7] = [
         ("another component", |image, head| {
             let other = vec![0; image.component.len()];
             head.contains("/blobs/").then(|| Reply::ok(other))

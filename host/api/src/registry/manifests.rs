@@ -106,10 +106,11 @@ pub(super) async fn tags(
     }
     all.sort_unstable();
     all.retain(|tag| *tag > last.as_str());
-    let next = all.get(n).and(n.checked_sub(1)).and_then(|last| all.get(last)).map(|last| {
-        let link = format!("</v2/{name}/tags/list?n={n}&last={last}>; rel=\"next\"");
-        HeaderValue::from_str(&link).expect("names and tags are a header value")
-    });
+    let next =
+        all.get(n).and_then(|_| n.checked_sub(1)).and_then(|last| all.get(last)).map(|last| {
+            let link = format!("</v2/{name}/tags/list?n={n}&last={last}>; rel=\"next\"");
+            HeaderValue::from_str(&link).expect("names and tags are a header value")
+        });
     all.truncate(n);
     let mut response = axum::Json(json!({ "name": name, "tags": all })).into_response();
     if let Some(next) = next {
