@@ -18,5 +18,5 @@ async fn what_was_used_is_shown_to_people_and_to_programs() {
     let lines: Vec<_> = shown.stdout.lines().collect();
     assert!(lines[0].starts_with("TIME") && lines[0].contains("TEMPLATE"), "{shown:?}");
     assert!(lines[1].contains("cli-billing"), "{shown:?}");
-    run(on(&host), "billing --from 2026-13-01").failed(1, &["startTime", "RFC 3339"]);
+    run(on(&host), "billing --from 2026-13-01").failed(1, &["starttime", "rfc 3339"]);
 }

@@ -58,6 +58,7 @@ pub(crate) fn management_routes() -> Vec<Route> {
     let template = || Some(json!({ "name": "n", "imageName": "no-such-image:latest" }));
     let endpoint = || Some(json!({ "name": "n", "templateId": "no-such-template" }));
     let registry_auth = || Some(json!({ "name": "n", "username": "u", "password": "p" }));
+    let volume = || Some(json!({ "name": "n", "size": 1 }));
     vec![
         manage(Method::GET, "/v1/templates", None),
         manage(Method::POST, "/v1/templates", template()),
@@ -71,6 +72,15 @@ pub(crate) fn management_routes() -> Vec<Route> {
         manage(Method::DELETE, "/v1/endpoints/no-such-endpoint", None),
         manage(Method::POST, "/v1/endpoints/no-such-endpoint/rotate-webhook-secret", None),
         manage(Method::GET, "/v1/endpoints/no-such-endpoint/deliveries", None),
+        manage(Method::GET, "/v1/endpoints/no-such-endpoint/logs", None),
+        manage(Method::GET, "/v1/endpoints/no-such-endpoint/releases", None),
+        manage(Method::POST, "/v1/endpoints/no-such-endpoint/rollback", None),
+        manage(Method::GET, "/v1/networkvolumes", None),
+        manage(Method::POST, "/v1/networkvolumes", volume()),
+        manage(Method::GET, "/v1/networkvolumes/nothing", None),
+        manage(Method::PATCH, "/v1/networkvolumes/nothing", volume()),
+        manage(Method::DELETE, "/v1/networkvolumes/nothing", None),
+        manage(Method::GET, "/v1/billing/endpoints", None),
         manage(Method::GET, "/metrics", None),
         manage(Method::GET, "/v1/handlers", None),
         manage(Method::PUT, "/v1/handlers/no-handler:latest", None),

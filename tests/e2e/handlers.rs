@@ -81,8 +81,11 @@ async fn a_component_goes_with_the_last_that_has_it() {
     let quick = host.client().finish(&endpoint, json!({ "op": "echo" })).await;
     assert_eq!(quick["status"], "COMPLETED");
     host.client().until(&endpoint, &job, "COMPLETED").await;
+    upload("b:1", "two").await;
+    assert_eq!(stored(&host), 2, "its endpoint may go back to it");
+    assert_eq!(host.client().delete("/v1/endpoints/running").await.status, 204);
     eventually("the component to go", async || {
-        // It goes with the next change after its last job.
+        // It goes with the next change after its last worker.
         upload("b:1", "two").await;
         (stored(&host) == 1).then_some(())
     })

@@ -70,10 +70,15 @@ async fn a_template_runs_an_image_of_another_host() {
     host.start_again();
     let echoed = host.client().finish("e", json!({ "op": "echo", "value": 4 })).await;
     assert_eq!(echoed["output"], json!({ "echo": 4 }));
-    // With a local image again, what was fetched goes.
+    // Back to what was fetched first; what is stored here is not asked for again.
     let client = host.client();
+    let back = client.post_empty("/v1/endpoints/e/rollback").await.ok();
+    assert!(back["image"].as_str().unwrap().starts_with("remote@sha256:"), "{back}");
+    assert_eq!(client.finish("e", json!({ "a": 5 })).await["output"], json!({ "a": 5 }));
+    // Without its endpoint, and with a local image again, what was fetched goes.
     let stored = || std::fs::read_dir(host.data_dir().join("components")).unwrap().count();
-    assert_eq!(stored(), 1);
+    assert_eq!(stored(), 2);
+    assert_eq!(client.delete("/v1/endpoints/e").await.status, 204);
     assert_eq!(client.delete("/v1/templates/d").await.status, 204);
     eventually("what was fetched to go", async || {
         // A worker may still have it; then it goes with the next change.

@@ -83,7 +83,7 @@ async fn endpoints_name_a_volume_that_is_there_and_keep_it() {
     assert_eq!(client.get(&endpoint).await.ok()["networkVolumeId"], id);
     let path = format!("/v1/networkvolumes/{id}");
     let refused = client.delete(&path).await;
-    assert_eq!(refused.json()["code"], "in_use", "{refused:?}");
+    assert_eq!(refused.json()["code"], "conflict", "{refused:?}");
     let sentence = refused.refused(400);
     assert!(sentence.contains("in use by endpoint `volume-bound`"), "{sentence}");
 

@@ -1,7 +1,7 @@
 //! From the queue to a result.
 //!
 //! Each endpoint has a [set of workers](worker_set) that grows with its queue and shrinks when
-//! there is nothing to do, by the endpoint's [scaler](scaler). A [`worker`] claims one job after the other; an
+//! there is nothing to do, by the endpoint's [`scaler`]. A [`worker`] claims one job after the other; an
 //! [`attempt`] runs it and stores its result under the claim's fence. Beside them one task
 //! [deletes what has expired](expiry), and one [calls webhooks](delivery).
 //!

@@ -18,6 +18,7 @@ use super::templates::{conflict, random_id};
 use super::volumes;
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
+use crate::images;
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
@@ -143,6 +144,8 @@ pub(crate) async fn delete(
     state.workers.refresh(&endpoint);
     state.store.delete_endpoint(&endpoint).await?;
     state.logs.forget(&endpoint);
+    // Those of its releases.
+    images::forget_unused(&state).await;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -11,9 +11,11 @@ use gristmill_core::registry_auth;
 
 use super::dto::{RegistryAuth, RegistryAuthInput};
 use super::input::{self, Named};
+use super::page::{Page, Paged};
 use super::templates::{conflict, random_id};
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
+use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
 use crate::state::ApiState;
@@ -21,19 +23,18 @@ use crate::state::ApiState;
 /// All credentials of the caller, without their passwords.
 #[utoipa::path(
     get, path = "/containerregistryauth", operation_id = "ListContainerRegistryAuths",
-    tag = tag::REGISTRY_AUTHS,
-    responses((status = 200, description = "By name", body = Vec<RegistryAuth>)),
+    tag = tag::REGISTRY_AUTHS, params(PageOfList),
+    responses((status = 200, description = "By name", body = Vec<RegistryAuth>), Mistaken),
 )]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: ManagementCaller,
-) -> Result<Json<Vec<RegistryAuth>>, ApiError> {
+    page: Page,
+) -> Result<Paged<RegistryAuth>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let mut auths: Vec<_> =
-        view.registry_auths.values().filter(|auth| auth.owner == caller.0.owner).collect();
-    auths.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Json(auths.into_iter().map(|auth| (&**auth).into()).collect()))
+    let own = view.registry_auths.values().filter(|auth| auth.owner == caller.0.owner);
+    Ok(page.of(own, |auth| auth.name.clone(), |auth| (&**auth).into()))
 }
 
 /// One of them.

@@ -4,7 +4,7 @@
 //! **Invariants.** Nothing grows before its space is taken. There are no symbolic links to follow,
 //! none can be made, and no second names of a file either: each file has one name, and counts once.
 //! A directory is renamed in its parent only, so that none gets deeper than
-//! [`DEPTH_MAX`](super::path::DEPTH_MAX).
+//! [`DEPTH_MAX`].
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
