@@ -77,6 +77,13 @@ impl Drop for Strangers {
     }
 }
 
+/// A component with half a million additions.
+fn slow_to_compile(number: u32) -> Vec<u8> {
+    let sums = "i32.const 1 i32.add ".repeat(500_000);
+    let module = format!("(core module (func i32.const {number} {sums} drop))");
+    wat::parse_str(format!("(component {module})")).unwrap()
+}
+
 fn row(name: &str, took: &mut [Duration], peak: u64) {
     let [p50, p99] = [50, 99].map(|percent| percentile(took, percent).as_secs_f64() * 1e3);
     println!("| {name} | {p50:.1} | {p99:.1} | {} |", peak >> 20);
@@ -120,6 +127,24 @@ async fn an_innocent_endpoint_stays_quick_beside_each_attack() {
     // What is compiled for the first job of its kind is compiled before the attacks.
     client.finish(unmetered, json!({ "op": "echo" })).await;
     println!("| Attack | p50 ms | p99 ms | peak MiB |\n|---|---|---|---|");
+    // One component after the other that takes seconds to compile, each another one.
+    let is_over = AtomicBool::new(false);
+    let uploads = async {
+        let mut number = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            number += 1;
+            host.upload("slow:latest", slow_to_compile(number)).await.refused(400);
+        }
+        number
+    };
+    let innocent_calls_beside = async {
+        let took = innocent_calls(&client, &innocent).await;
+        is_over.store(true, Ordering::Relaxed);
+        took
+    };
+    let (count, mut took) = tokio::join!(uploads, innocent_calls_beside);
+    row(&format!("compiling, {count} components"), &mut took, host.peak_memory());
+    assert!(percentile(&mut took, 99) < Duration::from_secs(2), "{took:?}");
     let strangers = Strangers::start();
     let mut took = innocent_calls(&client, &innocent).await;
     row("strangers", &mut took, host.peak_memory());

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use super::connection::ConnectionArgs;
+use super::resource::ListArgs;
 use super::{component_file, deploy, output};
 use crate::client::{HandlerDocument, ProducerDocument};
 
@@ -18,20 +19,11 @@ pub(crate) struct HandlersArgs {
 
 #[derive(Debug, Subcommand)]
 enum HandlersCommand {
+    /// List all handlers.
     List(ListArgs),
     Get(GetArgs),
     Push(PushArgs),
     Delete(DeleteArgs),
-}
-
-/// List all handlers.
-#[derive(Debug, Args)]
-struct ListArgs {
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    connection: ConnectionArgs,
 }
 
 /// Show what a name names.

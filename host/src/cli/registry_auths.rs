@@ -10,6 +10,7 @@ use gristmill_core::limits::REGISTRY_SECRET_BYTES_MAX;
 
 use super::connection::ConnectionArgs;
 use super::output;
+use super::resource::ListArgs;
 use crate::client::{NewRegistryAuth, RegistryAuthDocument};
 
 /// Where the password may stand, apart from standard input.
@@ -24,19 +25,10 @@ pub(crate) struct RegistryAuthsArgs {
 
 #[derive(Debug, Subcommand)]
 enum RegistryAuthsCommand {
+    /// List all credentials, without their passwords.
     List(ListArgs),
     Create(CreateArgs),
     Delete(DeleteArgs),
-}
-
-/// List all credentials, without their passwords.
-#[derive(Debug, Args)]
-struct ListArgs {
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    connection: ConnectionArgs,
 }
 
 /// Keep credentials and print their id, which templates name. The password is read from

@@ -7,6 +7,7 @@ use gristmill_core::id::VolumeId;
 use gristmill_core::volume::Volume;
 
 use super::connection::ConnectionArgs;
+use super::resource::ListArgs;
 use super::{output, parse};
 use crate::client::{NewVolume, VolumeDocument};
 
@@ -20,6 +21,7 @@ pub(crate) struct VolumesArgs {
 #[derive(Debug, Subcommand)]
 enum VolumesCommand {
     Create(CreateArgs),
+    /// List all network volumes.
     List(ListArgs),
     Get(GetArgs),
     Delete(DeleteArgs),
@@ -34,16 +36,6 @@ struct CreateArgs {
     /// Most that it may hold, in gigabytes.
     #[arg(long, value_name = "GB", value_parser = parse::bounded::<u32>(Volume::SIZE_GB))]
     size: u32,
-    /// Print the host's answer as it is.
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    connection: ConnectionArgs,
-}
-
-/// List all network volumes.
-#[derive(Debug, Args)]
-struct ListArgs {
     /// Print the host's answer as it is.
     #[arg(long)]
     json: bool,

@@ -307,7 +307,7 @@ impl Client {
 
     /// All handlers.
     pub(crate) async fn handlers(&self) -> Result<Answer, ClientError> {
-        self.get(&["v1", "handlers"]).await
+        self.list(&["v1", "handlers"], &[]).await
     }
 
     /// What a name names.
@@ -323,7 +323,7 @@ impl Client {
 
     /// All credentials for registries, without their passwords.
     pub(crate) async fn registry_auths(&self) -> Result<Answer, ClientError> {
-        self.get(&["v1", "containerregistryauth"]).await
+        self.list(&["v1", "containerregistryauth"], &[]).await
     }
 
     /// Keeps credentials for a registry.
@@ -414,7 +414,7 @@ impl Client {
 
     /// All network volumes.
     pub(crate) async fn volumes(&self) -> Result<Answer, ClientError> {
-        self.get(&["v1", "networkvolumes"]).await
+        self.list(&["v1", "networkvolumes"], &[]).await
     }
 
     /// One network volume.

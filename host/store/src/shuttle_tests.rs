@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gristmill_core::catalog::CatalogStore as _;
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
@@ -14,6 +14,7 @@ use gristmill_core::record::{NewJob, Outcome};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore as _, StoreError};
 use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::usage::Metered;
 use shuttle::future::block_on;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::thread;
@@ -63,6 +64,18 @@ fn new_job(endpoint: EndpointId) -> NewJob {
     }
 }
 
+fn metered() -> Metered {
+    Metered {
+        template: TemplateId::new("t").unwrap(),
+        cpu_us: 1,
+        fuel: 0,
+        memory_bytes_peak: 1,
+        bytes_in: 3,
+        bytes_out: 4,
+        chunks: 0,
+    }
+}
+
 /// Callers that submit, finish, cancel and purge, and ask the database, while the store closes or
 /// is dropped.
 fn callers_and_threads(closes: bool, segment_bytes: u32) {
@@ -96,7 +109,7 @@ fn callers_and_threads(closes: bool, segment_bytes: u32) {
                     let end = match turn {
                         0 => block_on(store.cancel(&endpoint(), job.lease.job)).map(|_| ()),
                         1 => block_on(store.finish(job.lease, done)).map(|_| ()),
-                        _ => block_on(store.finish_soon(job.lease, done)).map(|_| ()),
+                        _ => block_on(store.finish_soon(job.lease, done, metered())).map(|_| ()),
                     };
                     let status =
                         if turn == 0 { JobStatus::Cancelled } else { JobStatus::Completed };

@@ -33,8 +33,8 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// Opens a volume's directory, and makes it if it is not there. Counts what is in it: takes
-    /// about a second for each 500,000 files. Blocks on the disk.
+    /// Opens a volume's directory, and makes it if it is not there. Counts what is in it,
+    /// which takes a look at each file. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system.
