@@ -50,7 +50,7 @@ async fn every_list_has_pages() {
         let (whole, pages) = walk(&host, &path.replace("limit=2", ""), field).await;
         assert_eq!((whole, pages), (seen, 1), "{path}");
     }
-    for query in ["limit=0", "limit=1001", "limit=many", "cursor=not%20one"] {
+    for query in ["limit=0", "limit=1001", "limit=many"] {
         let refused = client.get(&format!("/v1/endpoints?{query}")).await.refused(400);
         assert!(refused.contains("query `"), "{refused}");
     }

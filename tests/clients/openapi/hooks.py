@@ -77,6 +77,9 @@ def name_what_exists(case, path):
         if "job" in path and known and dice.random() < 0.9:
             path["job"] = dice.choice(known)
         return
+    if path.get("id") == "":
+        # What a thing names may be nothing; then the path is another one.
+        path["id"] = "unknown"
     kind = case.path.split("/")[2]
     name = "templateId" if kind == "templates" else "id"
     known = made.get(kind) or ["unknown"]
@@ -111,6 +114,9 @@ def make_possible(case, body):
             body["containerRegistryAuthId"] = ""
     if case.path == "/v1/containerregistryauth" and isinstance(body.get("name"), str):
         body["name"] = f"{body['name'][:100]} {next(numbers)}"
+    if isinstance(body.get("rateLimits"), dict):
+        limits = body["rateLimits"].values()
+        body["rateLimits"] = {dice.choice(("run", "status", "cancel")): limit for limit in limits}
     if body.get("networkVolumeId"):
         body["networkVolumeId"] = dice.choice(made["networkvolumes"] or [""])
     if case.path.startswith("/v1/networkvolumes/") and body.get("size"):

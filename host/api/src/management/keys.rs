@@ -33,7 +33,7 @@ pub(crate) async fn list(
 ) -> Result<Paged<Key>, ApiError> {
     caller.require(Scope::Admin)?;
     let view = state.catalog.view();
-    let place = |key: &&Arc<ApiKey>| format!("{:020}\0{}", key.created_at.as_millis(), key.id);
+    let place = |key: &&Arc<ApiKey>| format!("{:020} {}", key.created_at.as_millis(), key.id);
     Ok(page.of(view.keys.values(), place, |key| (&**key).into()))
 }
 

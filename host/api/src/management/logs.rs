@@ -50,26 +50,43 @@ pub(crate) async fn read(
     caller.require(Scope::Manage)?;
     let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?.id;
     let query = Query(query.as_deref().unwrap_or_default());
-    let query = LogQuery {
+    let mut wanted = LogQuery {
         after: resume(&headers)?.unwrap_or(0),
-        job: job(query)?,
+        job: None,
         count_max: query.bounded("tail", LIST_LOGS)?,
     };
+    match job(query)? {
+        Wanted::All => {}
+        Wanted::Job(job) => wanted.job = Some(job),
+        Wanted::Nothing => return Ok(Json::<[(); 0]>([]).into_response()),
+    }
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     if accept.is_some_and(|accept| accept.contains("text/event-stream")) {
-        return Ok(follow(state, endpoint, query));
+        return Ok(follow(state, endpoint, wanted));
     }
-    let lines = state.logs.read(&endpoint, query);
+    let lines = state.logs.read(&endpoint, wanted);
     let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
     Ok(Json(documents).into_response())
 }
 
-fn job(query: Query<'_>) -> Result<Option<JobId>, ApiError> {
-    let Some(text) = query.text("job") else { return Ok(None) };
-    let job = text.parse().map_err(|_| {
-        ApiError::bad_request(format!("query `job` must be the id of a job, not `{text}`"))
-    });
-    job.map(Some)
+/// What a query is for: all jobs, one of them, or one that there cannot be.
+enum Wanted {
+    All,
+    Job(JobId),
+    Nothing,
+}
+
+fn job(query: Query<'_>) -> Result<Wanted, ApiError> {
+    let Some(text) = query.text("job") else { return Ok(Wanted::All) };
+    if let Ok(job) = text.parse() {
+        return Ok(Wanted::Job(job));
+    }
+    // As with the job of a path: what could be an id is not found, anything else is a mistake.
+    let is_id = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if !text.is_empty() && text.bytes().all(is_id) {
+        return Ok(Wanted::Nothing);
+    }
+    Err(ApiError::bad_request(format!("query `job` must be the id of a job, not `{text}`")))
 }
 
 fn resume(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {

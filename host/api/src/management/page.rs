@@ -8,8 +8,6 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gristmill_core::limits::PAGE;
 use serde::Serialize;
 
@@ -32,16 +30,7 @@ impl<S: Sync> FromRequestParts<S> for Page {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let query = Query(parts.uri.query().unwrap_or_default());
         let count_max = query.bounded("limit", PAGE)?;
-        let after = match query.text("cursor") {
-            None => None,
-            Some(text) => {
-                let place = URL_SAFE_NO_PAD.decode(&*text).ok();
-                let place = place.and_then(|bytes| String::from_utf8(bytes).ok());
-                Some(place.ok_or_else(|| {
-                    ApiError::bad_request("query `cursor` must come from the `Link` of a page")
-                })?)
-            }
-        };
+        let after = query.text("cursor").map(Into::into);
         Ok(Self { after, count_max, uri: parts.uri.clone() })
     }
 }
@@ -84,7 +73,7 @@ impl Page {
         let given = url::form_urlencoded::parse(self.uri.query().unwrap_or_default().as_bytes());
         let query = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs(given.filter(|(name, _)| name != "cursor"))
-            .append_pair("cursor", &URL_SAFE_NO_PAD.encode(place))
+            .append_pair("cursor", place)
             .finish();
         HeaderValue::try_from(format!("</v1{}?{query}>; rel=\"next\"", self.uri.path())).ok()
     }
@@ -129,9 +118,9 @@ mod tests {
 
     #[tokio::test]
     async fn pages_follow_each_other() {
-        let things = ["b", "ä \"&=", "a", "c\0d", "c"];
+        let things = ["b", "ä \"&=", "a", "c d", "c"];
         let pages = walk("/things?limit=2&flag=x%20y", &things).await;
-        assert_eq!(pages, [vec!["a", "b"], vec!["c", "c\0d"], vec!["ä \"&="]]);
+        assert_eq!(pages, [vec!["a", "b"], vec!["c", "c d"], vec!["ä \"&="]]);
         assert_eq!(walk("/things", &things).await.len(), 1, "no limit, no pages");
         assert_eq!(walk("/things?limit=5", &things).await.len(), 1);
         assert_eq!(walk("/things?limit=1", &[]).await, [Vec::<String>::new()]);
@@ -141,12 +130,12 @@ mod tests {
     async fn what_was_asked_for_stays_in_the_link() {
         let paged = page("/things?limit=1&flag=x%20y").await.unwrap();
         let link = paged.of(["a", "b"], |thing| (*thing).to_owned(), |thing| thing).next.unwrap();
-        assert_eq!(link, "</v1/things?limit=1&flag=x+y&cursor=YQ>; rel=\"next\"");
+        assert_eq!(link, "</v1/things?limit=1&flag=x+y&cursor=a>; rel=\"next\"");
     }
 
     #[tokio::test]
-    async fn other_numbers_and_cursors_are_refused() {
-        for query in ["limit=0", "limit=1001", "limit=x", "cursor=%21", "cursor=_w"] {
+    async fn other_numbers_are_refused() {
+        for query in ["limit=0", "limit=1001", "limit=x"] {
             assert!(page(&format!("/?{query}")).await.is_err(), "{query}");
         }
     }

@@ -69,7 +69,7 @@ pub(crate) async fn list(
         .templates
         .values()
         .filter(|t| t.is_visible_to(&caller.0.owner, view.is_bound(&t.id), filter));
-    let place = |t: &&Arc<Template>| format!("{}\0{}", t.name, t.id);
+    let place = |t: &&Arc<Template>| format!("{} {}", t.name, t.id);
     let used = used(&state).await?;
     Ok(page.of(visible, place, |t| dto::Template::new(t, &state.brand, &used, &state.prices)))
 }
