@@ -129,13 +129,17 @@ pub(crate) enum ScalerType {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RateLimit {
     /// Calls in any ten seconds.
-    #[serde(rename = "callsPer10s")]
+    #[serde(rename = "callsPer10s", deserialize_with = "whole::required")]
     calls_per_10s: u32,
     /// Calls at one time; absent: no bound.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "whole::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     concurrent: Option<u32>,
     /// For each running worker this many calls in ten seconds, when that is more.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole::required")]
     calls_per_worker: u32,
 }
 
