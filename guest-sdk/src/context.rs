@@ -116,6 +116,19 @@ impl Context {
         self.host.s3_config()
     }
 
+    /// Asks that this instance takes no further job, as after an error that leaves a `static` in
+    /// doubt. It says something only on an endpoint that reuses instances.
+    ///
+    /// ```
+    /// # use gristmill_sdk::testing::TestContext;
+    /// let ctx = TestContext::new();
+    /// ctx.retire();
+    /// assert!(ctx.retired());
+    /// ```
+    pub fn retire(&self) {
+        self.host.retire();
+    }
+
     /// Appends one chunk to the job's stream. Waits while the host's buffer for this job is full.
     ///
     /// # Errors

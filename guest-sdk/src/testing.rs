@@ -299,6 +299,16 @@ impl TestContext {
         self.host.state().logs.clone()
     }
 
+    /// Whether the handler called [`Context::retire`].
+    ///
+    /// ```
+    /// # use gristmill_sdk::testing::TestContext;
+    /// assert!(!TestContext::new().retired());
+    /// ```
+    pub fn retired(&self) -> bool {
+        self.host.state().retired
+    }
+
     /// The HTTP requests, in order, refused ones included.
     ///
     /// ```

@@ -50,6 +50,10 @@ impl Host {
         Some(S3Config { access_id, access_secret, bucket_name, endpoint_url })
     }
 
+    pub(crate) fn retire(&self) {
+        context::retire();
+    }
+
     pub(crate) fn emit(&self, chunk: &str, metrics: Option<&str>) -> Result<(), EmitError> {
         output::emit(chunk, metrics).map_err(|error| match error {
             output::EmitError::Closed => EmitError::Closed,

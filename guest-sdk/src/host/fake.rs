@@ -34,6 +34,7 @@ pub(crate) struct State {
     pub(crate) progress: Vec<Value>,
     pub(crate) logs: Vec<(Level, String)>,
     pub(crate) requests: Vec<http::Request>,
+    pub(crate) retired: bool,
 }
 
 impl Default for State {
@@ -52,6 +53,7 @@ impl Default for State {
             progress: Vec::new(),
             logs: Vec::new(),
             requests: Vec::new(),
+            retired: false,
         }
     }
 }
@@ -81,6 +83,10 @@ impl Host {
 
     pub(crate) fn s3_config(&self) -> Option<S3Config> {
         self.state().s3_config.clone()
+    }
+
+    pub(crate) fn retire(&self) {
+        self.state().retired = true;
     }
 
     pub(crate) fn emit(&self, output: &str, metrics: Option<&str>) -> Result<(), EmitError> {

@@ -45,6 +45,8 @@ pub(crate) struct State {
     /// Chunks emitted, and their bytes.
     pub(crate) chunks: u64,
     pub(crate) emitted_bytes: u64,
+    /// Whether the handler asked that its instance takes no further job.
+    pub(crate) retired: bool,
     pub(crate) table: ResourceTable,
     wasi: WasiCtx,
     http: WasiHttpCtx,
@@ -75,6 +77,7 @@ impl State {
             watch,
             chunks: 0,
             emitted_bytes: 0,
+            retired: false,
             table,
             http,
         }

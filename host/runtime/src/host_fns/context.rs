@@ -31,4 +31,8 @@ impl Host for State {
             endpoint_url: config.endpoint_url,
         })
     }
+
+    fn retire(&mut self) {
+        self.retired = true;
+    }
 }
