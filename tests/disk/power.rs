@@ -12,7 +12,7 @@ use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::record::Outcome;
 use gristmill_core::store::{Fenced, JobStore as _};
-use gristmill_core::usage::{Hour, UsageQuery, UsageRow, UsageStore as _};
+use gristmill_core::usage::{UsageFilter, UsageQuery, UsageRow, UsageStore as _};
 use gristmill_store::SqliteStore;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -158,14 +158,7 @@ async fn check_bills(store: &SqliteStore, ledger: &Ledger) -> Vec<UsageRow> {
 }
 
 async fn all_usage(store: &SqliteStore) -> Vec<UsageRow> {
-    let query = UsageQuery {
-        hours: Hour::default()..Hour(u32::MAX),
-        endpoint: None,
-        template: None,
-        owner: None,
-        after: None,
-        rows_max: 1_000,
-    };
+    let query = UsageQuery::of_all_hours(UsageFilter::default(), 1_000);
     store.usage(&query).await.unwrap()
 }
 

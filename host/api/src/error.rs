@@ -163,6 +163,11 @@ impl ApiError {
         Self::new(ErrorCode::NotFound, sentence)
     }
 
+    /// What is asked for cannot be beside what there is.
+    pub(crate) fn conflict(sentence: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Conflict, sentence)
+    }
+
     /// What a client reads about a job that is unknown, expired, or another endpoint's.
     pub(crate) fn job_not_found() -> Self {
         Self::not_found("job not found: its id is wrong, or its ttl or retention is over")

@@ -82,7 +82,7 @@ pub(crate) async fn name(
             let current = view.images.get(&reference);
             if current.is_some_and(|current| current.owner != image.owner) {
                 let sentence = format!("the name `{reference}` belongs to another owner");
-                return Err(ApiError::new(ErrorCode::Conflict, sentence));
+                return Err(ApiError::conflict(sentence));
             }
             let known = || view.components.get(&digest).map(|known| Component::clone(known));
             let added = added.as_ref().map(|added| added.component.clone());
@@ -135,7 +135,7 @@ pub(crate) async fn forget(
                     "handler `{reference}` is in use by the endpoints {}; give their templates another image first",
                     names.join(", ")
                 );
-                return Err(ApiError::new(ErrorCode::Conflict, sentence));
+                return Err(ApiError::conflict(sentence));
             }
             Ok((vec![CatalogChange::Delete(CatalogKey::Image(reference.clone()))], ()))
         })

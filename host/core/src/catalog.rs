@@ -406,9 +406,10 @@ impl Catalog {
         self.view.read().deployments.get(id).cloned()
     }
 
-    /// Changes the catalog, and counts the versions of the endpoints that it changes: `decide` looks at the newest view and says what to change, or why
-    /// not. Nobody else changes the catalog meanwhile, and the new view is shown only once the
-    /// change is on disk.
+    /// Changes the catalog, and counts the versions of the endpoints that it changes: `decide`
+    /// looks at the newest view and says what to change, or why not. Nobody else changes the
+    /// catalog meanwhile, and the new view is shown only once the change is on disk. With nothing
+    /// to change nothing is written.
     ///
     /// # Errors
     /// What `decide` refuses, and those of the store.
@@ -419,6 +420,9 @@ impl Catalog {
         let _turn = self.change.lock().await;
         let before = self.view();
         let (mut changes, answer) = decide(&before)?;
+        if changes.is_empty() {
+            return Ok(answer);
+        }
         let mut view = (*before).clone();
         for change in changes.iter().cloned() {
             view.apply(change);

@@ -240,6 +240,11 @@ impl ComponentDigest {
     pub fn from_sha256(digest: [u8; 32]) -> Self {
         Self(digest)
     }
+
+    /// As registries and image names write it: `sha256:` and 64 hexadecimal digits.
+    pub fn oci(&self) -> String {
+        format!("sha256:{self}")
+    }
 }
 
 impl fmt::Display for ComponentDigest {
@@ -250,7 +255,7 @@ impl fmt::Display for ComponentDigest {
 
 impl fmt::Debug for ComponentDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sha256:{self}")
+        f.write_str(&self.oci())
     }
 }
 

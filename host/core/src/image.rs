@@ -87,7 +87,7 @@ impl RemoteImage {
 
     /// What the registry is asked for: the digest, else the tag.
     pub fn wanted(&self) -> String {
-        self.digest.map_or_else(|| self.tag.clone(), |digest| format!("{digest:?}"))
+        self.digest.map_or_else(|| self.tag.clone(), |digest| digest.oci())
     }
 
     /// The digest that the manifest must have.
@@ -120,7 +120,7 @@ impl fmt::Display for RemoteImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { registry, repository, tag, digest } = self;
         match digest {
-            Some(digest) => write!(f, "{registry}/{repository}@{digest:?}"),
+            Some(digest) => write!(f, "{registry}/{repository}@{}", digest.oci()),
             None => write!(f, "{registry}/{repository}:{tag}"),
         }
     }

@@ -99,10 +99,8 @@ impl Logs {
         state.last_number += 1;
         let line = LogLine { number: state.last_number, at, job, level, text: text.into() };
         let bytes = line.bytes();
-        if !state.endpoints.contains_key(endpoint) {
-            state.endpoints.insert(endpoint.clone(), Lines::default());
-        }
-        let Some(lines) = state.endpoints.get_mut(endpoint) else { return };
+        // The key is shared text: a clone costs no allocation.
+        let lines = state.endpoints.entry(endpoint.clone()).or_default();
         lines.bytes += bytes;
         lines.lines.push_back(Arc::new(line));
         let mut freed = 0;

@@ -171,17 +171,24 @@ pub struct UsageRow {
     pub sum: UsageSum,
 }
 
-/// Which rows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UsageQuery {
-    /// Those of these hours.
-    pub hours: Range<Hour>,
+/// Whose rows; by default everybody's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UsageFilter {
     /// Only those of one endpoint.
     pub endpoint: Option<EndpointId>,
     /// Only those of one template.
     pub template: Option<TemplateId>,
     /// Only those of one owner.
     pub owner: Option<OwnerId>,
+}
+
+/// Which rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageQuery {
+    /// Those of these hours.
+    pub hours: Range<Hour>,
+    /// Whose.
+    pub filter: UsageFilter,
     /// Only those after this one.
     pub after: Option<UsageKey>,
     /// At most so many.
@@ -189,12 +196,18 @@ pub struct UsageQuery {
 }
 
 impl UsageQuery {
+    /// The first `rows_max` rows of all hours.
+    pub fn of_all_hours(filter: UsageFilter, rows_max: usize) -> Self {
+        Self { hours: Hour::default()..Hour(u32::MAX), filter, after: None, rows_max }
+    }
+
     /// Whether the query wants a row.
     pub fn wants(&self, key: &UsageKey) -> bool {
+        let UsageFilter { endpoint, template, owner } = &self.filter;
         self.hours.contains(&key.hour)
-            && self.endpoint.as_ref().is_none_or(|endpoint| *endpoint == key.endpoint)
-            && self.template.as_ref().is_none_or(|template| *template == key.template)
-            && self.owner.as_ref().is_none_or(|owner| *owner == key.owner)
+            && endpoint.as_ref().is_none_or(|endpoint| *endpoint == key.endpoint)
+            && template.as_ref().is_none_or(|template| *template == key.template)
+            && owner.as_ref().is_none_or(|owner| *owner == key.owner)
             && self.after.as_ref().is_none_or(|after| after < key)
     }
 }

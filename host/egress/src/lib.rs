@@ -13,6 +13,9 @@ pub use clients::Clients;
 pub use destination::{Destination, InvalidDestination};
 pub use resolver::{NotPublic, not_public};
 
+/// What the host calls itself in its own requests.
+pub const AGENT: &str = concat!("gristmill/", env!("CARGO_PKG_VERSION"));
+
 /// The innermost cause of a failed request: what a person can act on, such as "connection refused".
 pub fn innermost_cause(error: &reqwest::Error) -> String {
     let first = std::error::Error::source(error);

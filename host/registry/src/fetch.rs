@@ -12,7 +12,7 @@ use gristmill_core::image::{
 use gristmill_core::limits::IMAGE_MANIFEST_BYTES_MAX;
 use gristmill_core::registry_auth::RegistryAuth;
 use gristmill_core::runtime::{AddComponentError, Added, Components, StageError, Staged};
-use gristmill_egress::{Clients, innermost_cause, not_public};
+use gristmill_egress::{AGENT, Clients, innermost_cause, not_public};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, LOCATION, USER_AGENT};
 use reqwest::{Response, StatusCode};
 use serde::Deserialize;
@@ -34,9 +34,6 @@ const REDIRECTS_MAX: usize = 5;
 
 /// Largest answer of who makes the tokens, in bytes.
 const TOKEN_BYTES_MAX: usize = 64 << 10;
-
-/// How the platform calls itself.
-const AGENT: &str = concat!("gristmill/", env!("CARGO_PKG_VERSION"));
 
 /// Fetches images.
 #[derive(Debug)]
@@ -74,7 +71,7 @@ impl Fetcher {
         }
         let manifest = ComponentManifest::parse(&manifest)
             .map_err(|error| FetchError::Refused(error.to_string()))?;
-        let wanted = at(&format!("blobs/{:?}", manifest.component.digest))?;
+        let wanted = at(&format!("blobs/{}", manifest.component.digest.oci()))?;
         let mut answer = self.get(&mut caller, wanted, "*/*").await?;
         let staged = self.components.stage().await.map_err(|error| stage_error(&error))?;
         while let Some(piece) = answer.chunk().await.map_err(|error| broken(&error))? {
@@ -247,7 +244,7 @@ fn check_digest(what: &str, found: BlobDigest, wanted: BlobDigest) -> Result<(),
     if found == wanted {
         return Ok(());
     }
-    Err(FetchError::Refused(format!("the registry sends another {what} than {wanted:?}")))
+    Err(FetchError::Refused(format!("the registry sends another {what} than {}", wanted.oci())))
 }
 
 /// A value that is not shown in logs.

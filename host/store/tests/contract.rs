@@ -21,7 +21,7 @@ use gristmill_core::record::{Lease, NewJob, Outcome, Part, S3Config, TIMED_OUT_E
 use gristmill_core::signals::ReadyListener;
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError};
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::{Bill, Hour, KEPT_HOURS, UsageQuery, UsageSum};
+use gristmill_core::usage::{Bill, Hour, KEPT_HOURS, UsageFilter, UsageQuery, UsageSum};
 use parking_lot::Mutex;
 use support::fixture::{Fixture, contract};
 use support::{
@@ -753,13 +753,19 @@ async fn usage_is_found_by_hour_and_by_name(t: Fixture) {
     let second = t.store.usage(&UsageQuery { rows_max: 2, ..all_usage() }).await.unwrap();
     let after = Some(second[1].key.clone());
     assert_eq!(names(UsageQuery { after, ..all_usage() }).await, "ac");
-    assert_eq!(names(UsageQuery { endpoint: Some(endpoint("a")), ..all_usage() }).await, "aa");
-    let template = |name| Some(TemplateId::new(name).unwrap());
-    assert_eq!(names(UsageQuery { template: template("t"), ..all_usage() }).await, "abac");
-    assert_eq!(names(UsageQuery { template: template("u"), ..all_usage() }).await, "");
-    let owner = |name| Some(OwnerId::new(name).unwrap());
-    assert_eq!(names(UsageQuery { owner: owner("owner"), ..all_usage() }).await, "abac");
-    assert_eq!(names(UsageQuery { owner: owner("other"), ..all_usage() }).await, "");
+    let of = |endpoint: Option<&str>, template: Option<&str>, owner: Option<&str>| {
+        let filter = UsageFilter {
+            endpoint: endpoint.map(|id| EndpointId::new(id).unwrap()),
+            template: template.map(|id| TemplateId::new(id).unwrap()),
+            owner: owner.map(|id| OwnerId::new(id).unwrap()),
+        };
+        names(UsageQuery { filter, ..all_usage() })
+    };
+    assert_eq!(of(Some("a"), None, None).await, "aa");
+    assert_eq!(of(None, Some("t"), None).await, "abac");
+    assert_eq!(of(None, Some("u"), None).await, "");
+    assert_eq!(of(None, None, Some("owner")).await, "abac");
+    assert_eq!(of(None, None, Some("other")).await, "");
 }
 
 /// Runs one job to its end, on disk.

@@ -10,9 +10,8 @@ pub(crate) use totals::{TemplateUsage, Totals};
 
 use std::ops::Range;
 
-use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::store::StoreError;
-use gristmill_core::usage::{Hour, UsageQuery, UsageRow, UsageStore};
+use gristmill_core::usage::{Hour, UsageFilter, UsageQuery, UsageRow, UsageStore};
 
 /// Hours that one question to the store covers: 31 days. It is answered by the thread that readers
 /// of payloads wait for too.
@@ -21,33 +20,18 @@ const SLICE_HOURS: u32 = 31 * 24;
 /// Rows that one answer may have.
 const ROWS_MAX: usize = 1_000;
 
-/// Which rows a report is made of.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Filter {
-    pub(crate) endpoint: Option<EndpointId>,
-    pub(crate) template: Option<TemplateId>,
-    pub(crate) owner: Option<OwnerId>,
-}
-
 /// Hands the rows of these hours to `take`, in their order.
 async fn read(
     store: &dyn UsageStore,
     hours: Range<Hour>,
-    filter: &Filter,
+    filter: &UsageFilter,
     mut take: impl FnMut(UsageRow),
 ) -> Result<(), StoreError> {
     let mut start = hours.start;
     while start < hours.end {
         let end = Hour(start.0.saturating_add(SLICE_HOURS)).min(hours.end);
-        let Filter { endpoint, template, owner } = filter.clone();
-        let mut query = UsageQuery {
-            hours: start..end,
-            endpoint,
-            template,
-            owner,
-            after: None,
-            rows_max: ROWS_MAX,
-        };
+        let filter = filter.clone();
+        let mut query = UsageQuery { hours: start..end, filter, after: None, rows_max: ROWS_MAX };
         loop {
             let rows = store.usage(&query).await?;
             let is_last = rows.len() < ROWS_MAX;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use gristmill_core::store::StoreError;
-use gristmill_core::usage::{Hour, UsageKey, UsageStore, UsageSum};
+use gristmill_core::usage::{Hour, UsageFilter, UsageKey, UsageStore, UsageSum};
 
-use super::{BucketSize, Filter, read};
+use super::{BucketSize, read};
 
 /// What a group has in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(crate) struct Report {
     pub(crate) hours: Range<Hour>,
     pub(crate) size: BucketSize,
     pub(crate) grouping: Grouping,
-    pub(crate) filter: Filter,
+    pub(crate) filter: UsageFilter,
 }
 
 /// The usage of one group in one bucket.

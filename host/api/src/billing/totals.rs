@@ -10,9 +10,9 @@ use gristmill_core::id::{OwnerId, TemplateId};
 use gristmill_core::price::{Credits, Prices};
 use gristmill_core::store::StoreError;
 use gristmill_core::template::Template;
-use gristmill_core::usage::{Hour, UsageRow, UsageStore, UsageSum};
+use gristmill_core::usage::{Hour, UsageFilter, UsageRow, UsageStore, UsageSum};
 
-use super::{Filter, read};
+use super::read;
 
 type Sums = HashMap<TemplateId, HashMap<OwnerId, UsageSum>>;
 
@@ -46,7 +46,7 @@ impl Totals {
         }
         let mut sums = Sums::new();
         let from = closed.until.max(now.first_kept());
-        read(store, from..until, &Filter::default(), |row| add(&mut sums, row)).await?;
+        read(store, from..until, &UsageFilter::default(), |row| add(&mut sums, row)).await?;
         // All of it or nothing: whoever gives up in between leaves what was here.
         for (template, owners) in sums {
             let closed = closed.sums.entry(template).or_default();
@@ -58,7 +58,7 @@ impl Totals {
         let mut all = closed.sums.clone();
         drop(closed);
         let newest = until..Hour(now.0.saturating_add(1));
-        read(store, newest, &Filter::default(), |row| add(&mut all, row)).await?;
+        read(store, newest, &UsageFilter::default(), |row| add(&mut all, row)).await?;
         Ok(TemplateUsage(all))
     }
 }

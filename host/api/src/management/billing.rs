@@ -7,12 +7,12 @@ use std::str::FromStr;
 use axum::extract::{RawQuery, State};
 use gristmill_core::key::Scope;
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::Hour;
+use gristmill_core::usage::{Hour, UsageFilter};
 
 use super::dto::BillingRecord;
 use super::page::{Page, Paged};
 use crate::auth::ManagementCaller;
-use crate::billing::{BucketSize, Filter, Grouping, Report};
+use crate::billing::{BucketSize, Grouping, Report};
 use crate::error::ApiError;
 use crate::openapi::parameters::{BillingQuery, PageOfList};
 use crate::openapi::refusals::Mistaken;
@@ -67,7 +67,7 @@ pub(crate) async fn endpoints(
 fn report(query: Query<'_>, now: Timestamp) -> Result<Report, ApiError> {
     let size = one_of(query, "bucketSize", BucketSize::ALL, BucketSize::Day, BucketSize::as_str)?;
     let grouping = one_of(query, "grouping", Grouping::ALL, Grouping::Endpoint, Grouping::field)?;
-    let filter = Filter {
+    let filter = UsageFilter {
         endpoint: id(query, "endpointId")?,
         template: id(query, "templateId")?,
         owner: id(query, "ownerId")?,

@@ -6,15 +6,14 @@ use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Endpoint, SandboxLimits, Scaler, Scaling};
-use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::key::Scope;
 use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 
 use super::dto::{self, EndpointInput, EndpointWithSecret, NewEndpoint, ScalerType};
 use super::input::Named;
 use super::input::{self, bounded, bounded_u32};
+use super::owned::{own, random_id};
 use super::page::{Page, Paged};
-use super::templates::{conflict, random_id};
 use super::volumes;
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
@@ -35,8 +34,9 @@ pub(crate) async fn get(
     Named(id): Named,
 ) -> Result<Json<dto::Endpoint>, ApiError> {
     caller.require(Scope::Manage)?;
-    let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?;
-    Ok(Json((&endpoint).into()))
+    let view = state.catalog.view();
+    let endpoint: &Endpoint = own(&view, &caller.0.owner, &id)?;
+    Ok(Json(endpoint.into()))
 }
 
 /// All endpoints of the caller, by id.
@@ -75,21 +75,22 @@ pub(crate) async fn create(
     })?;
     let id = match &input.id {
         Some(id) => id.clone(),
-        None => EndpointId::new(&random_id()).expect("hexadecimal digits are an id"),
+        None => random_id(),
     };
     let blank = Endpoint::new(id.clone(), caller.0.owner.clone(), template, state.jobs.now());
     state
         .catalog
         .change(|view| {
             if view.deployments.contains_key(&id) {
-                return Err(conflict(format!("endpoint `{id}` exists already")));
+                return Err(ApiError::conflict(format!("endpoint `{id}` exists already")));
             }
             Ok((put(apply(view, blank, input)?), ()))
         })
         .await?;
-    let endpoint = own(&state.catalog.view(), &caller.0.owner, id.as_str())?;
+    let view = state.catalog.view();
+    let endpoint: &Endpoint = own(&view, &caller.0.owner, id.as_str())?;
     state.workers.refresh(&endpoint.id);
-    Ok(Json((&endpoint).into()))
+    Ok(Json(endpoint.into()))
 }
 
 /// Changes the fields that are given.
@@ -111,13 +112,15 @@ pub(crate) async fn update(
     state
         .catalog
         .change(|view| {
-            let endpoint = apply(view, own(view, &caller.0.owner, &id)?, input)?;
+            let endpoint =
+                apply(view, own::<Endpoint>(view, &caller.0.owner, &id)?.clone(), input)?;
             Ok::<_, ApiError>((put(endpoint), ()))
         })
         .await?;
-    let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?;
+    let view = state.catalog.view();
+    let endpoint: &Endpoint = own(&view, &caller.0.owner, &id)?;
     state.workers.refresh(&endpoint.id);
-    Ok(Json((&endpoint).into()))
+    Ok(Json(endpoint.into()))
 }
 
 /// Deletes the endpoint with all its jobs.
@@ -136,9 +139,9 @@ pub(crate) async fn delete(
     let endpoint = state
         .catalog
         .change(|view| {
-            let endpoint = own(view, &caller.0.owner, &id)?;
+            let endpoint: &Endpoint = own(view, &caller.0.owner, &id)?;
             let change = CatalogChange::Delete(CatalogKey::Endpoint(endpoint.id.clone()));
-            Ok::<_, ApiError>((vec![change], endpoint.id))
+            Ok::<_, ApiError>((vec![change], endpoint.id.clone()))
         })
         .await?;
     state.workers.refresh(&endpoint);
@@ -147,14 +150,6 @@ pub(crate) async fn delete(
     // Those of its releases.
     images::forget_unused(&state).await;
     Ok(StatusCode::NO_CONTENT)
-}
-
-pub(super) fn own(view: &View, owner: &OwnerId, id: &str) -> Result<Endpoint, ApiError> {
-    let id = EndpointId::new(id).map_err(|error| ApiError::bad_request(error.to_string()))?;
-    let found = view.deployments.get(&id).filter(|found| found.endpoint.owner == *owner);
-    found
-        .map(|deployment| (*deployment.endpoint).clone())
-        .ok_or_else(|| ApiError::not_found(format!("endpoint `{id}` not found")))
 }
 
 pub(super) fn put(endpoint: Endpoint) -> Vec<CatalogChange> {

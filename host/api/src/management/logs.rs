@@ -9,10 +9,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, header};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures::stream;
+use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::key::Scope;
 use gristmill_core::limits::LIST_LOGS;
@@ -20,14 +21,14 @@ use gristmill_core::logs::{LogLine, LogQuery};
 use tokio::time::timeout;
 
 use super::dto;
-use super::endpoints::own;
 use super::input::Named;
+use super::owned::own;
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
 use crate::openapi::parameters::LogFilter;
 use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
-use crate::query::{Query, integer};
+use crate::query::Query;
 use crate::queue::sse::{self, COMMENT_INTERVAL};
 use crate::state::ApiState;
 
@@ -48,10 +49,10 @@ pub(crate) async fn read(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     caller.require(Scope::Manage)?;
-    let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?.id;
+    let endpoint = own::<Endpoint>(&state.catalog.view(), &caller.0.owner, &id)?.id.clone();
     let query = Query(query.as_deref().unwrap_or_default());
     let mut wanted = LogQuery {
-        after: resume(&headers)?.unwrap_or(0),
+        after: sse::last_event_id(&headers, "the number of a line")?.unwrap_or(0),
         job: None,
         count_max: query.bounded("tail", LIST_LOGS)?,
     };
@@ -60,8 +61,7 @@ pub(crate) async fn read(
         Wanted::Job(job) => wanted.job = Some(job),
         Wanted::Nothing => return Ok(Json::<[(); 0]>([]).into_response()),
     }
-    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-    if accept.is_some_and(|accept| accept.contains("text/event-stream")) {
+    if sse::is_accepted(&headers) {
         return Ok(follow(state, endpoint, wanted));
     }
     let lines = state.logs.read(&endpoint, wanted);
@@ -87,14 +87,6 @@ fn job(query: Query<'_>) -> Result<Wanted, ApiError> {
         return Ok(Wanted::Nothing);
     }
     Err(ApiError::bad_request(format!("query `job` must be the id of a job, not `{text}`")))
-}
-
-fn resume(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
-    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
-    let number = value.to_str().ok().and_then(|text| integer(text.trim())?.try_into().ok());
-    number.map(Some).ok_or_else(|| {
-        ApiError::bad_request("the header Last-Event-ID must be the number of a line")
-    })
 }
 
 fn follow(state: ApiState, endpoint: EndpointId, query: LogQuery) -> Response {

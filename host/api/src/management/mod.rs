@@ -3,6 +3,7 @@
 
 pub(crate) mod dto;
 mod input;
+mod owned;
 mod page;
 
 pub(crate) mod backup;

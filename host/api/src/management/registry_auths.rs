@@ -11,8 +11,8 @@ use gristmill_core::registry_auth;
 
 use super::dto::{RegistryAuth, RegistryAuthInput};
 use super::input::{self, Named};
+use super::owned::{own, random_id};
 use super::page::{Page, Paged};
-use super::templates::{conflict, random_id};
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
 use crate::openapi::parameters::PageOfList;
@@ -50,7 +50,7 @@ pub(crate) async fn get(
 ) -> Result<Json<RegistryAuth>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let auth = own(&view, &caller.0.owner, &read_id(&id)?)?;
+    let auth: &registry_auth::RegistryAuth = own(&view, &caller.0.owner, &id)?;
     Ok(Json(auth.into()))
 }
 
@@ -74,7 +74,7 @@ pub(crate) async fn create(
         return Err(ApiError::bad_request("`username` must not have a colon: HTTP ends it there"));
     }
     let auth = registry_auth::RegistryAuth {
-        id: RegistryAuthId::new(&random_id()).expect("hexadecimal digits are an id"),
+        id: random_id(),
         owner: caller.0.owner.clone(),
         name,
         username,
@@ -91,7 +91,7 @@ pub(crate) async fn create(
                 .any(|other| other.owner == auth.owner && other.name == auth.name);
             if is_taken {
                 let sentence = format!("registry credentials named `{}` exist already", auth.name);
-                return Err(conflict(sentence));
+                return Err(ApiError::conflict(sentence));
             }
             Ok((vec![CatalogChange::Put(CatalogEntry::RegistryAuth(auth))], ()))
         })
@@ -111,20 +111,19 @@ pub(crate) async fn delete(
     Named(id): Named,
 ) -> Result<StatusCode, ApiError> {
     caller.require(Scope::Manage)?;
-    let id = read_id(&id)?;
     state
         .catalog
         .change(|view| {
-            own(view, &caller.0.owner, &id)?;
+            let id = own::<registry_auth::RegistryAuth>(view, &caller.0.owner, &id)?.id.clone();
             let mut users = view.templates.values().filter(|template| {
                 template.owner == caller.0.owner && template.registry_auth == id.as_str()
             });
             if let Some(user) = users.next() {
                 let sentence =
                     format!("registry credentials `{id}` are in use by template `{}`", user.id);
-                return Err(conflict(sentence));
+                return Err(ApiError::conflict(sentence));
             }
-            Ok((vec![CatalogChange::Delete(CatalogKey::RegistryAuth(id.clone()))], ()))
+            Ok((vec![CatalogChange::Delete(CatalogKey::RegistryAuth(id))], ()))
         })
         .await?;
     Ok(StatusCode::NO_CONTENT)
@@ -145,21 +144,6 @@ pub(super) fn named_by_template<'v>(
             "`containerRegistryAuthId` names no registry credentials of yours: `{id}`"
         ))
     })
-}
-
-fn own<'v>(
-    view: &'v View,
-    owner: &OwnerId,
-    id: &RegistryAuthId,
-) -> Result<&'v registry_auth::RegistryAuth, ApiError> {
-    let found = view.registry_auths.get(id).filter(|auth| auth.owner == *owner);
-    found
-        .map(|auth| &**auth)
-        .ok_or_else(|| ApiError::not_found(format!("registry credentials `{id}` not found")))
-}
-
-fn read_id(text: &str) -> Result<RegistryAuthId, ApiError> {
-    RegistryAuthId::new(text).map_err(|error| ApiError::bad_request(error.to_string()))
 }
 
 fn check(field: &str, text: &str) -> Result<(), ApiError> {

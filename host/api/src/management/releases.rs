@@ -8,10 +8,10 @@ use gristmill_core::key::Scope;
 use gristmill_core::template::Template;
 
 use super::dto::{self, RollbackInput};
-use super::endpoints::own;
 use super::input::{self, Named};
+use super::owned::own;
 use super::page::{Page, Paged};
-use super::templates::{conflict, refresh_bound};
+use super::templates::refresh_bound;
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
 use crate::openapi::parameters::PageOfList;
@@ -32,7 +32,8 @@ pub(crate) async fn list(
     page: Page,
 ) -> Result<Paged<dto::Release>, ApiError> {
     caller.require(Scope::Manage)?;
-    let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?;
+    let view = state.catalog.view();
+    let endpoint: &Endpoint = own(&view, &caller.0.owner, &id)?;
     let place = |release: &&Release| format!("{:010}", u32::MAX - release.version);
     Ok(page.of(&endpoint.releases, place, |release| release.into()))
 }
@@ -57,16 +58,17 @@ pub(crate) async fn roll_back(
         .catalog
         .change(|view| {
             let endpoint = own(view, &caller.0.owner, &id)?;
-            let template = rolled_back(view, &endpoint, input.version)?;
+            let template = rolled_back(view, endpoint, input.version)?;
             let id = template.id.clone();
             let change = CatalogChange::Put(CatalogEntry::Template(template));
             Ok::<_, ApiError>((vec![change], id))
         })
         .await?;
     refresh_bound(&state, &template);
-    let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?;
+    let view = state.catalog.view();
+    let endpoint: &Endpoint = own(&view, &caller.0.owner, &id)?;
     let current = endpoint.releases.last();
-    Ok(Json(current.ok_or_else(|| nowhere(&endpoint))?.into()))
+    Ok(Json(current.ok_or_else(|| nowhere(endpoint))?.into()))
 }
 
 /// The endpoint's template with the component of an earlier release.
@@ -74,7 +76,7 @@ fn rolled_back(view: &View, endpoint: &Endpoint, to: Option<u64>) -> Result<Temp
     let deployment = view.deployments.get(&endpoint.id).ok_or_else(|| nowhere(endpoint))?;
     let release = target(deployment, to)?;
     if !view.components.contains_key(&release.component) {
-        return Err(conflict(format!(
+        return Err(ApiError::conflict(format!(
             "the handler of version {} is no longer stored: sha256 {}",
             release.version, release.component
         )));
@@ -84,7 +86,7 @@ fn rolled_back(view: &View, endpoint: &Endpoint, to: Option<u64>) -> Result<Temp
         other.endpoint.template == template.id && other.endpoint.id != endpoint.id
     };
     if let Some(other) = view.deployments.values().find(shares) {
-        return Err(conflict(format!(
+        return Err(ApiError::conflict(format!(
             "endpoint `{}` runs the same template `{}`; change the template's `imageName`",
             other.endpoint.id, template.id
         )));
@@ -92,7 +94,7 @@ fn rolled_back(view: &View, endpoint: &Endpoint, to: Option<u64>) -> Result<Temp
     // What is stored here, whatever registry it once came from.
     let name = release.image.rsplit('/').next().unwrap_or_default();
     let name = name.split(['@', ':']).next().unwrap_or_default();
-    let image = format!("{name}@sha256:{}", release.component);
+    let image = format!("{name}@{}", release.component.oci());
     Ok(Template { image, fetched: None, ..(**template).clone() })
 }
 
@@ -114,5 +116,5 @@ fn target(deployment: &Deployment, to: Option<u64>) -> Result<&Release, ApiError
 }
 
 fn nowhere(endpoint: &Endpoint) -> ApiError {
-    conflict(format!("endpoint `{}` has run no other handler", endpoint.id))
+    ApiError::conflict(format!("endpoint `{}` has run no other handler", endpoint.id))
 }

@@ -16,6 +16,7 @@ use gristmill_core::usage::Hour;
 use super::dto::template::{PLATFORM_FLAG, branded_flag};
 use super::dto::{self, NewTemplate, TemplateInput};
 use super::input::{self, Named};
+use super::owned::{missing, own, random_id, read_id};
 use super::page::{Page, Paged};
 use super::registry_auths;
 use super::volumes;
@@ -41,12 +42,13 @@ pub(crate) async fn get(
     RawQuery(query): RawQuery,
 ) -> Result<Json<dto::Template>, ApiError> {
     caller.require(Scope::Manage)?;
-    let id = template_id(&id)?;
+    let id: TemplateId = read_id(&id)?;
     let filter = filter(&state, query.as_deref().unwrap_or_default())?;
     let view = state.catalog.view();
     let is_visible =
         |t: &&Arc<Template>| t.is_visible_to(&caller.0.owner, view.is_bound(&id), filter);
-    let template = view.templates.get(&id).filter(is_visible).ok_or_else(|| not_found(&id))?;
+    let template =
+        view.templates.get(&id).filter(is_visible).ok_or_else(|| missing::<Template>(&id))?;
     Ok(Json(document(&state, template).await?))
 }
 
@@ -89,12 +91,12 @@ pub(crate) async fn create(
     let input: TemplateInput = input::json(&state, request).await?;
     let id = match &input.id {
         Some(id) => id.clone(),
-        None => TemplateId::new(&random_id()).expect("hexadecimal digits are an id"),
+        None => random_id(),
     };
     let owner = caller.0.owner.clone();
     let create = |view: &View| {
         if view.templates.contains_key(&id) {
-            return Err(conflict(format!("template `{id}` exists already")));
+            return Err(ApiError::conflict(format!("template `{id}` exists already")));
         }
         apply(view, blank(id.clone(), owner.clone()), input.clone())
     };
@@ -122,11 +124,11 @@ pub(crate) async fn update(
     request: Request,
 ) -> Result<Json<dto::Template>, ApiError> {
     caller.require(Scope::Manage)?;
-    let id = template_id(&id)?;
+    let id: TemplateId = read_id(&id)?;
     let input: TemplateInput = input::json(&state, request).await?;
     let update = |view: &View| {
-        let current = own(view, &caller.0.owner, &id)?;
-        apply(view, current, input.clone())
+        let current: &Template = own(view, &caller.0.owner, id.as_str())?;
+        apply(view, current.clone(), input.clone())
     };
     let fetched = fetch(&state, update(&state.catalog.view())?, &input).await?;
     let put_new = |view: &View| update(view).map(|new| put(new, fetched.as_ref()));
@@ -149,13 +151,15 @@ pub(crate) async fn delete(
     Named(id): Named,
 ) -> Result<StatusCode, ApiError> {
     caller.require(Scope::Manage)?;
-    let id = template_id(&id)?;
+    let id: TemplateId = read_id(&id)?;
     state
         .catalog
         .change(|view| {
-            own(view, &caller.0.owner, &id)?;
+            own::<Template>(view, &caller.0.owner, id.as_str())?;
             if view.is_bound(&id) {
-                return Err(conflict(format!("template `{id}` is in use by an endpoint")));
+                return Err(ApiError::conflict(format!(
+                    "template `{id}` is in use by an endpoint"
+                )));
             }
             Ok((vec![CatalogChange::Delete(CatalogKey::Template(id.clone()))], ()))
         })
@@ -182,28 +186,6 @@ pub(super) fn refresh_bound(state: &ApiState, id: &TemplateId) {
             state.workers.refresh(&deployment.endpoint.id);
         }
     }
-}
-
-fn template_id(text: &str) -> Result<TemplateId, ApiError> {
-    TemplateId::new(text).map_err(|error| ApiError::bad_request(error.to_string()))
-}
-
-fn not_found(id: &TemplateId) -> ApiError {
-    ApiError::not_found(format!("template `{id}` not found"))
-}
-
-pub(super) fn conflict(sentence: String) -> ApiError {
-    ApiError::new(ErrorCode::Conflict, sentence)
-}
-
-/// An id for something that came without one: 16 hexadecimal digits.
-pub(super) fn random_id() -> String {
-    format!("{:016x}", rand::random::<u64>())
-}
-
-fn own(view: &View, owner: &OwnerId, id: &TemplateId) -> Result<Template, ApiError> {
-    let found = view.templates.get(id).filter(|template| template.owner == *owner);
-    found.map(|template| (**template).clone()).ok_or_else(|| not_found(id))
 }
 
 /// What a template write changes: the template, and the component that was fetched for it.
@@ -305,7 +287,10 @@ fn apply(view: &View, current: Template, input: TemplateInput) -> Result<Templat
         other.name == template.name && other.owner == template.owner && other.id != template.id
     });
     if is_taken {
-        return Err(conflict(format!("a template named `{}` exists already", template.name)));
+        return Err(ApiError::conflict(format!(
+            "a template named `{}` exists already",
+            template.name
+        )));
     }
     Ok(template)
 }

@@ -11,8 +11,8 @@ use gristmill_core::volume::{MountPath, Volume};
 
 use super::dto::{self, NetworkVolumeInput, NewNetworkVolume};
 use super::input::{self, Named};
+use super::owned::{own, random_id};
 use super::page::{Page, Paged};
-use super::templates::{conflict, random_id};
 use crate::auth::ManagementCaller;
 use crate::error::{ApiError, ErrorCode};
 use crate::openapi::parameters::PageOfList;
@@ -31,8 +31,9 @@ pub(crate) async fn get(
     Named(id): Named,
 ) -> Result<Json<dto::NetworkVolume>, ApiError> {
     caller.require(Scope::Manage)?;
-    let volume = own(&state.catalog.view(), &caller.0.owner, &id)?;
-    Ok(Json((&volume).into()))
+    let view = state.catalog.view();
+    let volume: &Volume = own(&view, &caller.0.owner, &id)?;
+    Ok(Json(volume.into()))
 }
 
 /// All network volumes of the caller, by id.
@@ -67,7 +68,7 @@ pub(crate) async fn create(
     let input: NewNetworkVolume = input::json(&state, request).await?;
     input::check_name(&input.name)?;
     let volume = Volume {
-        id: VolumeId::new(&random_id()).expect("hexadecimal digits are an id"),
+        id: random_id(),
         owner: caller.0.owner.clone(),
         name: input.name,
         size_gb: input::bounded_u32("size", Volume::SIZE_GB, input.size)?,
@@ -95,7 +96,7 @@ pub(crate) async fn update(
     let volume = state
         .catalog
         .change(|view| {
-            let volume = apply(own(view, &caller.0.owner, &id)?, input)?;
+            let volume = apply(own::<Volume>(view, &caller.0.owner, &id)?.clone(), input)?;
             Ok::<_, ApiError>((put(&volume), volume))
         })
         .await?;
@@ -116,10 +117,10 @@ pub(crate) async fn delete(
     let id = state
         .catalog
         .change(|view| {
-            let id = own(view, &caller.0.owner, &id)?.id;
+            let id = own::<Volume>(view, &caller.0.owner, &id)?.id.clone();
             if let Some(user) = view.user_of(&id) {
                 let sentence = format!("network volume `{id}` is in use by endpoint `{user}`");
-                return Err(conflict(sentence));
+                return Err(ApiError::conflict(sentence));
             }
             Ok((vec![CatalogChange::Delete(CatalogKey::Volume(id.clone()))], id))
         })
@@ -142,12 +143,12 @@ pub(super) fn attached(
     if id.is_empty() {
         return Ok(None);
     }
-    let volume = own(view, owner, id).map_err(|error| {
+    let volume = own::<Volume>(view, owner, id).map_err(|error| {
         ApiError::bad_request(format!("`networkVolumeId`: {}", error.sentence()))
     })?;
     let path = view.templates.get(template).map(|template| &*template.volume_mount_path);
     check_mount_path(path.unwrap_or_default())?;
-    Ok(Some(volume.id))
+    Ok(Some(volume.id.clone()))
 }
 
 /// Refuses what cannot be a template's mount path.
@@ -158,14 +159,6 @@ pub(super) fn check_mount_path(path: &str) -> Result<(), ApiError> {
             Err(ApiError::bad_request(format!("`volumeMountPath` must be empty or {error}")))
         }
     }
-}
-
-fn own(view: &View, owner: &OwnerId, id: &str) -> Result<Volume, ApiError> {
-    let id = VolumeId::new(id).map_err(|error| ApiError::bad_request(error.to_string()))?;
-    let found = view.volumes.get(&id).filter(|volume| volume.owner == *owner);
-    found
-        .map(|volume| (**volume).clone())
-        .ok_or_else(|| ApiError::not_found(format!("network volume `{id}` not found")))
 }
 
 fn put(volume: &Volume) -> Vec<CatalogChange> {

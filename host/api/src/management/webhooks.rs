@@ -3,11 +3,13 @@
 use axum::Json;
 use axum::extract::State;
 use gristmill_core::delivery::DELIVERY_LOG_MAX;
+use gristmill_core::endpoint::Endpoint;
 use gristmill_core::key::Scope;
 
 use super::dto::{Delivery, EndpointWithSecret};
-use super::endpoints::{own, put};
+use super::endpoints::put;
 use super::input::Named;
+use super::owned::own;
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
 use crate::openapi::refusals::{Missing, Mistaken};
@@ -29,14 +31,15 @@ pub(crate) async fn rotate_secret(
     state
         .catalog
         .change(|view| {
-            let mut endpoint = own(view, &caller.0.owner, &id)?;
+            let mut endpoint = own::<Endpoint>(view, &caller.0.owner, &id)?.clone();
             endpoint.webhook_secrets = endpoint.webhook_secrets.rotated(now);
             Ok::<_, ApiError>((put(endpoint), ()))
         })
         .await?;
-    let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?;
+    let view = state.catalog.view();
+    let endpoint: &Endpoint = own(&view, &caller.0.owner, &id)?;
     state.workers.refresh(&endpoint.id);
-    Ok(Json((&endpoint).into()))
+    Ok(Json(endpoint.into()))
 }
 
 /// The newest deliveries, newest first.
@@ -50,7 +53,8 @@ pub(crate) async fn deliveries(
     Named(id): Named,
 ) -> Result<Json<Vec<Delivery>>, ApiError> {
     caller.require(Scope::Manage)?;
-    let endpoint = own(&state.catalog.view(), &caller.0.owner, &id)?;
+    let view = state.catalog.view();
+    let endpoint: &Endpoint = own(&view, &caller.0.owner, &id)?;
     let deliveries = state.deliveries.deliveries(&endpoint.id, DELIVERY_LOG_MAX).await?;
     Ok(Json(deliveries.iter().map(Delivery::from).collect()))
 }

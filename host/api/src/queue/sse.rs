@@ -23,14 +23,30 @@ use crate::queue::dto;
 /// How long a connection is silent before it gets a comment.
 pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 
+/// Whether the caller wants events.
+pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.to_ascii_lowercase().contains("text/event-stream"))
+}
+
+/// The last event that a reader who comes back has seen.
+///
+/// # Errors
+/// 400 when it is no number; `what` says what it must be.
+pub(crate) fn last_event_id(headers: &HeaderMap, what: &str) -> Result<Option<u64>, ApiError> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
+    let id = value.to_str().ok().and_then(|text| integer(text.trim())?.try_into().ok());
+    id.map(Some)
+        .ok_or_else(|| ApiError::bad_request(format!("the header Last-Event-ID must be {what}")))
+}
+
 /// The position that a reader who comes back asks for.
 pub(crate) fn resume(headers: &HeaderMap) -> Result<Option<Position>, ApiError> {
-    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
-    let index = value.to_str().ok().and_then(|text| integer(text.trim())?.try_into().ok());
-    let index: u64 = index.ok_or_else(|| {
-        ApiError::bad_request("the header Last-Event-ID must be the index of a chunk")
-    })?;
-    Ok(Some(Position::From(index.saturating_add(1))))
+    let index = last_event_id(headers, "the index of a chunk")?;
+    Ok(index.map(|index| Position::From(index.saturating_add(1))))
 }
 
 /// Answers with all pages as they come.

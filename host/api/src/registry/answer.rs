@@ -37,7 +37,7 @@ pub(super) fn under_way(status: StatusCode, name: &str, id: UploadId, bytes: u64
 pub(super) fn created(location: &str, digest: BlobDigest) -> Response {
     let headers = [
         (header::LOCATION, value(location)),
-        (CONTENT_DIGEST, value(&format!("{digest:?}"))),
+        (CONTENT_DIGEST, value(&digest.oci())),
         (header::CONTENT_LENGTH, HeaderValue::from_static("0")),
     ];
     (StatusCode::CREATED, headers).into_response()
@@ -48,7 +48,7 @@ pub(super) fn content(kind: &'static str, digest: BlobDigest, bytes: u64, body: 
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
         (header::CONTENT_LENGTH, HeaderValue::from(bytes)),
-        (CONTENT_DIGEST, value(&format!("{digest:?}"))),
+        (CONTENT_DIGEST, value(&digest.oci())),
     ];
     (headers, body).into_response()
 }

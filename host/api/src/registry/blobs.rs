@@ -8,11 +8,11 @@ use gristmill_core::image::{BlobDigest, parse_digest};
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
 use gristmill_core::runtime::Staged;
 use tokio_util::io::ReaderStream;
-use url::form_urlencoded;
 
 use super::error::{OciCode, RegistryError};
 use super::uploads::Taken;
 use super::{Caller, answer, images_of, manifests};
+use crate::query::Query;
 use crate::state::ApiState;
 use crate::{body, images};
 
@@ -149,18 +149,17 @@ fn conclude(taken: Taken, name: &str, digest: BlobDigest) -> Result<Response, Re
     let found = taken.digest();
     if found != digest {
         taken.end();
-        let sentence = format!("the upload has the digest {found:?}, not {digest:?}");
+        let sentence = format!("the upload has the digest {}, not {}", found.oci(), digest.oci());
         return Err(RegistryError::invalid(OciCode::DigestInvalid, sentence));
     }
     taken.finish(digest);
-    Ok(answer::created(&format!("/v2/{name}/blobs/{digest:?}"), digest))
+    Ok(answer::created(&format!("/v2/{name}/blobs/{}", digest.oci()), digest))
 }
 
 /// The query `digest`.
 fn digest_in(query: Option<&str>) -> Result<Option<BlobDigest>, RegistryError> {
-    let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    let digest = pairs.find(|(name, _)| name == "digest");
-    digest.map(|(_, digest)| read_digest(&digest)).transpose()
+    let digest = Query(query.unwrap_or_default()).text("digest");
+    digest.map(|digest| read_digest(&digest)).transpose()
 }
 
 fn read_digest(text: &str) -> Result<BlobDigest, RegistryError> {
@@ -171,7 +170,7 @@ fn read_digest(text: &str) -> Result<BlobDigest, RegistryError> {
 }
 
 fn unknown(digest: BlobDigest) -> RegistryError {
-    let sentence = format!("blob {digest:?} not found under this name");
+    let sentence = format!("blob {} not found under this name", digest.oci());
     RegistryError::unknown(OciCode::BlobUnknown, sentence)
 }
 

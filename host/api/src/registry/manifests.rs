@@ -12,11 +12,11 @@ use gristmill_core::image::{
 };
 use gristmill_core::limits::{Bounds, IMAGE_CONFIG_BYTES_MAX, IMAGE_MANIFEST_BYTES_MAX};
 use serde_json::json;
-use url::form_urlencoded;
 
 use super::error::{OciCode, RegistryError};
 use super::{Caller, answer, blobs, images_of};
 use crate::images::{self, ImageName, Named};
+use crate::query::Query;
 use crate::state::ApiState;
 use crate::wire_time::rfc3339;
 
@@ -79,7 +79,7 @@ pub(super) async fn push(
     let digest = pushed.digest();
     let image = ImageName { name: name.clone(), tag };
     images::name(&state, owner, image, component, Some(pushed)).await?;
-    Ok(answer::created(&format!("/v2/{name}/manifests/{digest:?}"), digest))
+    Ok(answer::created(&format!("/v2/{name}/manifests/{}", digest.oci()), digest))
 }
 
 /// The tags of a name, in order; `?n=` and `?last=` page through them.
@@ -89,14 +89,10 @@ pub(super) async fn tags(
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, RegistryError> {
-    let query = query.unwrap_or_default();
-    let pair = |wanted: &str| {
-        let mut pairs = form_urlencoded::parse(query.as_bytes());
-        pairs.find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
-    };
-    let n = pair("n").and_then(|n| n.parse().ok()).unwrap_or(TAGS.default);
+    let query = Query(query.as_deref().unwrap_or_default());
+    let n = query.text("n").and_then(|n| n.parse().ok()).unwrap_or(TAGS.default);
     let n = usize::try_from(TAGS.clamp(n)).unwrap_or(usize::MAX);
-    let last = pair("last").unwrap_or_default();
+    let last = query.text("last").unwrap_or_default();
     let view = state.catalog.view();
     let mut all: Vec<_> =
         images_of(&view, &key.owner, &name).map(|(i, _)| i.tag.as_str()).collect();
@@ -105,7 +101,7 @@ pub(super) async fn tags(
         return Err(RegistryError::unknown(OciCode::NameUnknown, sentence));
     }
     all.sort_unstable();
-    all.retain(|tag| *tag > last.as_str());
+    all.retain(|tag| *tag > &*last);
     let next =
         all.get(n).and_then(|_| n.checked_sub(1)).and_then(|last| all.get(last)).map(|last| {
             let link = format!("</v2/{name}/tags/list?n={n}&last={last}>; rel=\"next\"");
@@ -181,6 +177,7 @@ async fn component(
 
 fn unknown(what: &str, blob: Blob) -> RegistryError {
     let Blob { digest, bytes } = blob;
-    let sentence = format!("the image's {what} {digest:?} of {bytes} bytes was not pushed before");
+    let digest = digest.oci();
+    let sentence = format!("the image's {what} {digest} of {bytes} bytes was not pushed before");
     RegistryError::unknown(OciCode::ManifestBlobUnknown, sentence)
 }

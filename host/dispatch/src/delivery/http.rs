@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::egress::{AllowedHosts, Permission};
-use gristmill_egress::{Clients, Destination, Reach, innermost_cause, not_public};
+use gristmill_egress::{AGENT, Clients, Destination, Reach, innermost_cause, not_public};
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, USER_AGENT};
 use url::Url;
@@ -17,9 +17,6 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes of an answer that are read; the rest is not waited for.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-
-/// How the platform calls itself.
-const AGENT: &str = concat!("gristmill/", env!("CARGO_PKG_VERSION"));
 
 /// Calls receivers over HTTP.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore as _, RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::template::Template;
 use gristmill_core::time::{Clock, Timestamp};
-use gristmill_core::usage::{Hour, UsageQuery, UsageStore as _};
+use gristmill_core::usage::{UsageFilter, UsageQuery, UsageStore as _};
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Dispatcher, Parts};
 use gristmill_store::MemoryStore;
@@ -398,14 +398,12 @@ fn endpoint() -> EndpointId {
 
 /// The attempts that were billed, over all lives of the host.
 async fn billed(store: &MemoryStore) -> u64 {
-    let query = UsageQuery {
-        hours: Hour::default()..Hour(u32::MAX),
+    let filter = UsageFilter {
         endpoint: Some(endpoint()),
         template: Some(TemplateId::new("t").unwrap()),
         owner: Some(OwnerId::new("o").unwrap()),
-        after: None,
-        rows_max: usize::MAX,
     };
+    let query = UsageQuery::of_all_hours(filter, usize::MAX);
     let rows = store.usage(&query).await.unwrap();
     rows.iter().map(|row| row.sum.jobs).sum()
 }

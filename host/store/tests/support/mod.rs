@@ -22,7 +22,7 @@ use gristmill_core::record::{Chunk, NewJob};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
-use gristmill_core::usage::{Hour, Metered, UsageQuery};
+use gristmill_core::usage::{Metered, UsageFilter, UsageQuery};
 use gristmill_store::{Recovery, Settings, SqliteStore};
 use tempfile::TempDir;
 
@@ -143,12 +143,5 @@ pub(crate) fn metered(template: &str) -> Metered {
 }
 
 pub(crate) fn all_usage() -> UsageQuery {
-    UsageQuery {
-        hours: Hour::default()..Hour(u32::MAX),
-        endpoint: None,
-        template: None,
-        owner: None,
-        after: None,
-        rows_max: 1_000,
-    }
+    UsageQuery::of_all_hours(UsageFilter::default(), 1_000)
 }

@@ -2,7 +2,7 @@
 
 use axum::Extension;
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use futures::FutureExt as _;
 use gristmill_core::id::JobId;
@@ -39,7 +39,7 @@ pub(crate) async fn stream(
     let wait = query.wait(STREAM_WAIT_MS)?;
     let position = query.unsigned("from")?.map_or(Position::Undelivered, Position::From);
     let resumed = sse::resume(&headers)?;
-    if accepts_events(&headers) {
+    if sse::is_accepted(&headers) {
         let position = resumed.unwrap_or(position);
         return sse::follow(state.jobs.clone(), endpoint.clone(), id, position).await;
     }
@@ -50,14 +50,6 @@ pub(crate) async fn stream(
     headers.insert("x-job-status", HeaderValue::from_static(page.status.as_str()));
     headers.insert("x-stream-next", HeaderValue::from(page.page.next()));
     Ok(response)
-}
-
-fn accepts_events(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .any(|value| value.to_ascii_lowercase().contains("text/event-stream"))
 }
 
 fn page_body(
