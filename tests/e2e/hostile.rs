@@ -52,6 +52,17 @@ async fn innocent_calls(client: &Client, endpoint: &str) -> Vec<Duration> {
     took
 }
 
+/// The same; `is_over` says when they are done to what runs beside them.
+async fn innocent_calls_beside(
+    client: &Client,
+    endpoint: &str,
+    is_over: &AtomicBool,
+) -> Vec<Duration> {
+    let took = innocent_calls(client, endpoint).await;
+    is_over.store(true, Ordering::Relaxed);
+    took
+}
+
 /// Programs that have nothing to do with the host, and compute on every core at the lowest priority:
 /// what the machine itself makes of a load.
 struct Strangers(Vec<Child>);
@@ -137,12 +148,8 @@ async fn an_innocent_endpoint_stays_quick_beside_each_attack() {
         }
         number
     };
-    let innocent_calls_beside = async {
-        let took = innocent_calls(&client, &innocent).await;
-        is_over.store(true, Ordering::Relaxed);
-        took
-    };
-    let (count, mut took) = tokio::join!(uploads, innocent_calls_beside);
+    let calls = innocent_calls_beside(&client, &innocent, &is_over);
+    let (count, mut took) = tokio::join!(uploads, calls);
     row(&format!("compiling, {count} components"), &mut took, host.peak_memory());
     assert!(percentile(&mut took, 99) < Duration::from_secs(2), "{took:?}");
     let strangers = Strangers::start();
@@ -153,12 +160,8 @@ async fn an_innocent_endpoint_stays_quick_beside_each_attack() {
         host.forget_peak_memory();
         let is_over = AtomicBool::new(false);
         let attackers = (0..ATTACKERS).map(|_| attack(&client, endpoint, &input, &is_over));
-        let innocent_calls = async {
-            let took = innocent_calls(&client, &innocent).await;
-            is_over.store(true, Ordering::Relaxed);
-            took
-        };
-        let (_, mut took) = tokio::join!(futures::future::join_all(attackers), innocent_calls);
+        let calls = innocent_calls_beside(&client, &innocent, &is_over);
+        let (_, mut took) = tokio::join!(futures::future::join_all(attackers), calls);
         let peak = host.peak_memory();
         let name = input.as_object().unwrap().iter().map(|(name, value)| format!("{name}={value}"));
         let name = format!("{endpoint}: {}", name.collect::<Vec<_>>().join(" "));

@@ -8,6 +8,7 @@ use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 
 use super::connection::ConnectionArgs;
 use super::output;
+use super::resource::print;
 use crate::client::BillingRecord;
 
 /// List what was used, and what it costs, by time and by endpoint, template or owner.
@@ -50,14 +51,8 @@ pub(crate) struct BillingArgs {
 pub(crate) async fn billing(args: BillingArgs) -> anyhow::Result<ExitCode> {
     let parameters = args.parameters();
     let query: Vec<_> = parameters.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let answer = args.connection.client()?.list(&["v1", "billing", "endpoints"], &query).await?;
-    if args.json {
-        output::result(answer.text())?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    for line in table(&args.group, &answer.read::<Vec<_>>()?) {
-        output::result(line)?;
-    }
+    let answer = args.connection.client()?.billing(&query).await?;
+    print(&answer, args.json, |records: Vec<_>| table(&args.group, &records))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,15 +4,13 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use gristmill_core::id::EndpointId;
-use reqwest::Method;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::connection::ConnectionArgs;
 use super::deploy::EndpointOptions;
 use super::output;
-use super::resource::{ListArgs, OneArgs, show};
-use crate::client::EndpointDocument;
+use super::resource::{ListArgs, OneArgs, print, show};
+use crate::client::{EndpointDocument, Kind};
 
 /// Make, list, change and delete endpoints; go back to an earlier handler.
 #[derive(Debug, Args)]
@@ -129,7 +127,7 @@ pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         EndpointsCommand::List(args) => list(args).await?,
         EndpointsCommand::Get(args) => {
-            let answer = args.connection.client()?.get(&["v1", "endpoints", &args.id]).await?;
+            let answer = args.connection.client()?.one(Kind::Endpoints, &args.id, &[]).await?;
             show(&answer, args.json)?;
         }
         EndpointsCommand::Create(args) => {
@@ -137,19 +135,19 @@ pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
                 EndpointDocument { template_id: Some(args.template), ..args.options.document() };
             let given = Given { id: args.id, name: args.name, settings };
             let client = args.connection.client()?;
-            let answer = client.send_json(Method::POST, &["v1", "endpoints"], &given).await?;
+            let answer = client.create(Kind::Endpoints, &given).await?;
             show(&answer, args.json)?;
         }
         EndpointsCommand::Update(args) => {
             let settings =
                 EndpointDocument { template_id: args.template, ..args.options.document() };
             let given = Given { id: None, name: args.name, settings };
-            let path = ["v1", "endpoints", args.id.as_str()];
             let client = args.connection.client()?;
-            show(&client.send_json(Method::PATCH, &path, &given).await?, args.json)?;
+            let answer = client.update(Kind::Endpoints, args.id.as_str(), &given).await?;
+            show(&answer, args.json)?;
         }
         EndpointsCommand::Delete(args) => {
-            args.connection.client()?.delete(&["v1", "endpoints", &args.id]).await?;
+            args.connection.client()?.delete(Kind::Endpoints, &args.id).await?;
             output::note(format_args!("deleted endpoint `{}` and its jobs", args.id));
         }
         EndpointsCommand::Releases(args) => releases(args).await?,
@@ -159,11 +157,12 @@ pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.list(&["v1", "endpoints"], &[]).await?;
-    if args.json {
-        return output::result(answer.text());
-    }
-    let rows = answer.read::<Vec<Endpoint>>()?.into_iter().map(|endpoint| {
+    let answer = args.connection.client()?.all(Kind::Endpoints, &[]).await?;
+    print(&answer, args.json, table)
+}
+
+fn table(endpoints: Vec<Endpoint>) -> Vec<String> {
+    let rows = endpoints.into_iter().map(|endpoint| {
         let scaler = endpoint.scaler_type.to_ascii_lowercase().replace('_', "-");
         [
             endpoint.id,
@@ -175,33 +174,24 @@ async fn list(args: ListArgs) -> anyhow::Result<()> {
         ]
     });
     let headings = ["ID", "TEMPLATE", "VERSION", "WORKERS", "SCALER", "CREATED"];
-    for line in output::table(headings, rows) {
-        output::result(line)?;
-    }
-    Ok(())
+    output::table(headings, rows)
 }
 
 async fn releases(args: OneArgs) -> anyhow::Result<()> {
-    let client = args.connection.client()?;
-    let answer = client.list(&["v1", "endpoints", &args.id, "releases"], &[]).await?;
-    if args.json {
-        return output::result(answer.text());
-    }
-    let rows = answer.read::<Vec<Release>>()?.into_iter().map(|release| {
+    let answer = args.connection.client()?.releases(&args.id).await?;
+    print(&answer, args.json, release_table)
+}
+
+fn release_table(releases: Vec<Release>) -> Vec<String> {
+    let rows = releases.into_iter().map(|release| {
         let sha256 = release.sha256.get(..12).unwrap_or(&release.sha256).to_owned();
         [release.version.to_string(), release.released_at, sha256, output::plain(&release.image)]
     });
-    for line in output::table(["VERSION", "RELEASED", "SHA256", "IMAGE"], rows) {
-        output::result(line)?;
-    }
-    Ok(())
+    output::table(["VERSION", "RELEASED", "SHA256", "IMAGE"], rows)
 }
 
 async fn roll_back(args: RollbackArgs) -> anyhow::Result<()> {
-    let client = args.connection.client()?;
-    let path = ["v1", "endpoints", args.id.as_str(), "rollback"];
-    let body = args.to.map_or_else(|| json!({}), |version| json!({ "version": version }));
-    let answer = client.send_json(Method::POST, &path, &body).await?;
+    let answer = args.connection.client()?.roll_back(&args.id, args.to).await?;
     if args.json {
         return output::result(answer.text());
     }

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use super::connection::ConnectionArgs;
-use super::resource::ListArgs;
+use super::resource::{ListArgs, print};
 use super::{component_file, deploy, output};
-use crate::client::{HandlerDocument, ProducerDocument};
+use crate::client::{HandlerDocument, Kind, ProducerDocument};
 
 /// List, look at, upload and delete handlers.
 #[derive(Debug, Args)]
@@ -72,14 +72,8 @@ pub(crate) async fn handlers(args: HandlersArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.handlers().await?;
-    if args.json {
-        return output::result(answer.text());
-    }
-    for line in table(&answer.read::<Vec<HandlerDocument>>()?) {
-        output::result(line)?;
-    }
-    Ok(())
+    let answer = args.connection.client()?.all(Kind::Handlers, &[]).await?;
+    print(&answer, args.json, |all: Vec<HandlerDocument>| table(&all))
 }
 
 fn table(handlers: &[HandlerDocument]) -> Vec<String> {
@@ -98,14 +92,8 @@ fn table(handlers: &[HandlerDocument]) -> Vec<String> {
 }
 
 async fn get(args: GetArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.handler(&args.handler).await?;
-    if args.json {
-        return output::result(answer.text());
-    }
-    for line in report(&answer.read()?) {
-        output::result(line)?;
-    }
-    Ok(())
+    let answer = args.connection.client()?.one(Kind::Handlers, &args.handler, &[]).await?;
+    print(&answer, args.json, |one| report(&one))
 }
 
 fn report(handler: &HandlerDocument) -> Vec<String> {
@@ -133,17 +121,11 @@ fn producers(list: &[ProducerDocument]) -> String {
 async fn push(args: PushArgs) -> anyhow::Result<()> {
     let component = component_file::read(&args.file)?;
     let answer = deploy::upload(&args.connection.client()?, &args.handler, component).await?;
-    if args.json {
-        return output::result(answer.text());
-    }
-    for line in report(&answer.read()?) {
-        output::result(line)?;
-    }
-    Ok(())
+    print(&answer, args.json, |one| report(&one))
 }
 
 async fn delete(args: DeleteArgs) -> anyhow::Result<()> {
-    args.connection.client()?.delete_handler(&args.handler).await?;
+    args.connection.client()?.delete(Kind::Handlers, &args.handler).await?;
     output::note(format_args!("deleted handler `{}`", args.handler));
     Ok(())
 }

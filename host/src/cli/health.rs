@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::connection::ConnectionArgs;
 use super::output;
+use super::resource::print;
 use crate::client::HealthReport;
 
 /// Names one endpoint.
@@ -29,13 +30,7 @@ struct Purged {
 
 pub(crate) async fn health(args: EndpointArgs) -> anyhow::Result<ExitCode> {
     let answer = args.connection.client()?.health(&args.endpoint).await?;
-    if args.json {
-        output::result(answer.text())?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    for line in describe(&answer.read()?) {
-        output::result(line)?;
-    }
+    print(&answer, args.json, |report| describe(&report).into())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,9 +7,9 @@ use gristmill_core::id::{EndpointId, KeyId};
 use gristmill_core::key::Scope;
 
 use super::connection::ConnectionArgs;
-use super::resource::ListArgs;
+use super::resource::{ListArgs, print};
 use super::{output, parse};
-use crate::client::{ClientError, KeyDocument, NewKey};
+use crate::client::{ClientError, KeyDocument, Kind, NewKey};
 
 /// Make, list and revoke API keys.
 #[derive(Debug, Args)]
@@ -79,7 +79,7 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
         endpoints: (!args.endpoints.is_empty()).then_some(&args.endpoints),
         expires_in_seconds: args.expires_in,
     };
-    let answer = args.connection.client()?.create_key(&new).await?;
+    let answer = args.connection.client()?.create(Kind::Keys, &new).await?;
     if args.json {
         return output::result(answer.text());
     }
@@ -92,14 +92,8 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.keys().await?;
-    if args.json {
-        return output::result(answer.text());
-    }
-    for line in table(&answer.read::<Vec<KeyDocument>>()?) {
-        output::result(line)?;
-    }
-    Ok(())
+    let answer = args.connection.client()?.all(Kind::Keys, &[]).await?;
+    print(&answer, args.json, |all: Vec<KeyDocument>| table(&all))
 }
 
 fn table(keys: &[KeyDocument]) -> Vec<String> {
@@ -118,7 +112,7 @@ fn table(keys: &[KeyDocument]) -> Vec<String> {
 }
 
 async fn revoke(args: RevokeArgs) -> anyhow::Result<()> {
-    args.connection.client()?.revoke_key(&args.id).await?;
+    args.connection.client()?.delete(Kind::Keys, args.id.as_str()).await?;
     output::note(format_args!("revoked key `{}`", args.id));
     Ok(())
 }

@@ -10,8 +10,8 @@ use gristmill_core::limits::REGISTRY_SECRET_BYTES_MAX;
 
 use super::connection::ConnectionArgs;
 use super::output;
-use super::resource::ListArgs;
-use crate::client::{NewRegistryAuth, RegistryAuthDocument};
+use super::resource::{ListArgs, print};
+use crate::client::{Kind, NewRegistryAuth, RegistryAuthDocument};
 
 /// Where the password may stand, apart from standard input.
 const PASSWORD_VARIABLE: &str = "GRISTMILL_REGISTRY_PASSWORD";
@@ -68,14 +68,8 @@ pub(crate) async fn registry_auths(args: RegistryAuthsArgs) -> anyhow::Result<Ex
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.registry_auths().await?;
-    if args.json {
-        return output::result(answer.text());
-    }
-    for line in table(&answer.read::<Vec<RegistryAuthDocument>>()?) {
-        output::result(line)?;
-    }
-    Ok(())
+    let answer = args.connection.client()?.all(Kind::RegistryAuths, &[]).await?;
+    print(&answer, args.json, |all: Vec<RegistryAuthDocument>| table(&all))
 }
 
 fn table(auths: &[RegistryAuthDocument]) -> Vec<String> {
@@ -89,7 +83,7 @@ fn table(auths: &[RegistryAuthDocument]) -> Vec<String> {
 async fn create(args: CreateArgs) -> anyhow::Result<()> {
     let password = password()?;
     let new = NewRegistryAuth { name: &args.name, username: &args.username, password: &password };
-    let answer = args.connection.client()?.create_registry_auth(&new).await?;
+    let answer = args.connection.client()?.create(Kind::RegistryAuths, &new).await?;
     if args.json {
         return output::result(answer.text());
     }
@@ -121,7 +115,7 @@ fn password() -> anyhow::Result<String> {
 }
 
 async fn delete(args: DeleteArgs) -> anyhow::Result<()> {
-    args.connection.client()?.delete_registry_auth(&args.id).await?;
+    args.connection.client()?.delete(Kind::RegistryAuths, args.id.as_str()).await?;
     output::note(format_args!("deleted credentials `{}`", args.id));
     Ok(())
 }

@@ -1,6 +1,9 @@
 //! What the commands about one kind of thing share: their arguments, and how a thing is shown.
 
+use std::fmt::Display;
+
 use clap::Args;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::connection::ConnectionArgs;
@@ -29,18 +32,27 @@ pub(crate) struct OneArgs {
     pub(crate) connection: ConnectionArgs,
 }
 
+/// Prints the host's answer as it is, or the lines that `describe` makes of it.
+///
+/// # Errors
+/// When the answer is not what `describe` reads, or cannot be written.
+pub(crate) fn print<'a, T: Deserialize<'a>, L: Display>(
+    answer: &'a Answer,
+    as_json: bool,
+    describe: impl FnOnce(T) -> Vec<L>,
+) -> anyhow::Result<()> {
+    if as_json {
+        return output::result(answer.text());
+    }
+    describe(answer.read()?).into_iter().try_for_each(output::result)
+}
+
 /// Prints one thing: each field on a line of its own, or the host's answer as it is.
 ///
 /// # Errors
 /// When the answer is no object, or cannot be written.
 pub(crate) fn show(answer: &Answer, as_json: bool) -> anyhow::Result<()> {
-    if as_json {
-        return output::result(answer.text());
-    }
-    for line in fields(&answer.read::<serde_json::Map<_, _>>()?) {
-        output::result(line)?;
-    }
-    Ok(())
+    print(answer, as_json, |thing: serde_json::Map<_, _>| fields(&thing))
 }
 
 fn fields(thing: &serde_json::Map<String, Value>) -> Vec<String> {

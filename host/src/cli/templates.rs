@@ -5,14 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use reqwest::Method;
 use serde::Deserialize;
 
 use super::connection::ConnectionArgs;
 use super::deploy::given;
-use super::resource::{ListArgs, OneArgs, show};
+use super::resource::{ListArgs, OneArgs, print, show};
 use super::{output, parse};
-use crate::client::TemplateDocument;
+use crate::client::{Kind, TemplateDocument};
 
 /// Everything that the caller may see.
 const ALL: [(&str, &str); 3] = [
@@ -152,17 +151,16 @@ pub(crate) async fn templates(args: TemplatesArgs) -> anyhow::Result<ExitCode> {
         TemplatesCommand::Create(args) => {
             let document = args.options.document(Some(args.name), Some(args.image))?;
             let client = args.connection.client()?;
-            let answer = client.send_json(Method::POST, &["v1", "templates"], &document).await?;
+            let answer = client.create(Kind::Templates, &document).await?;
             show(&answer, args.json)?;
         }
         TemplatesCommand::Update(args) => {
             let document = args.options.document(args.name, args.image)?;
             let client = args.connection.client()?;
-            let path = ["v1", "templates", &args.id];
-            show(&client.send_json(Method::PATCH, &path, &document).await?, args.json)?;
+            show(&client.update(Kind::Templates, &args.id, &document).await?, args.json)?;
         }
         TemplatesCommand::Delete(args) => {
-            args.connection.client()?.delete(&["v1", "templates", &args.id]).await?;
+            args.connection.client()?.delete(Kind::Templates, &args.id).await?;
             output::note(format_args!("deleted template `{}`", args.id));
         }
     }
@@ -170,11 +168,11 @@ pub(crate) async fn templates(args: TemplatesArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.list(&["v1", "templates"], &ALL).await?;
-    if args.json {
-        return output::result(answer.text());
-    }
-    let templates: Vec<Template> = answer.read()?;
+    let answer = args.connection.client()?.all(Kind::Templates, &ALL).await?;
+    print(&answer, args.json, table)
+}
+
+fn table(templates: Vec<Template>) -> Vec<String> {
     let rows = templates.into_iter().map(|template| {
         let of = match (template.is_platform, template.is_public) {
             (true, _) => "platform",
@@ -184,15 +182,11 @@ async fn list(args: ListArgs) -> anyhow::Result<()> {
         let [name, image] = [&template.name, &template.image_name].map(|text| output::plain(text));
         [template.id, image, of.to_owned(), name]
     });
-    for line in output::table(["ID", "IMAGE", "VISIBLE", "NAME"], rows) {
-        output::result(line)?;
-    }
-    Ok(())
+    output::table(["ID", "IMAGE", "VISIBLE", "NAME"], rows)
 }
 
 async fn get(args: OneArgs) -> anyhow::Result<()> {
     // One thing with the flags of the list: those in use are found too.
-    let query = ALL.map(|(name, value)| format!("{name}={value}")).join("&");
-    let answer = args.connection.client()?.get_with(&["v1", "templates", &args.id], &query).await?;
+    let answer = args.connection.client()?.one(Kind::Templates, &args.id, &ALL).await?;
     show(&answer, args.json)
 }

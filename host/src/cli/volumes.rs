@@ -7,9 +7,9 @@ use gristmill_core::id::VolumeId;
 use gristmill_core::volume::Volume;
 
 use super::connection::ConnectionArgs;
-use super::resource::ListArgs;
+use super::resource::{ListArgs, print};
 use super::{output, parse};
-use crate::client::{NewVolume, VolumeDocument};
+use crate::client::{Kind, NewVolume, VolumeDocument};
 
 /// Make, list, show and delete network volumes: directories that persist.
 #[derive(Debug, Args)]
@@ -76,7 +76,7 @@ pub(crate) async fn volumes(args: VolumesArgs) -> anyhow::Result<ExitCode> {
 
 async fn create(args: CreateArgs) -> anyhow::Result<()> {
     let new = NewVolume { name: &args.name, size: args.size };
-    let answer = args.connection.client()?.create_volume(&new).await?;
+    let answer = args.connection.client()?.create(Kind::Volumes, &new).await?;
     if args.json {
         return output::result(answer.text());
     }
@@ -86,23 +86,13 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.volumes().await?;
-    if args.json {
-        return output::result(answer.text());
-    }
-    show(&answer.read::<Vec<VolumeDocument>>()?)
+    let answer = args.connection.client()?.all(Kind::Volumes, &[]).await?;
+    print(&answer, args.json, |all: Vec<_>| table(&all))
 }
 
 async fn get(args: GetArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.volume(&args.id).await?;
-    if args.json {
-        return output::result(answer.text());
-    }
-    show(&[answer.read::<VolumeDocument>()?])
-}
-
-fn show(volumes: &[VolumeDocument]) -> anyhow::Result<()> {
-    table(volumes).into_iter().try_for_each(output::result)
+    let answer = args.connection.client()?.one(Kind::Volumes, args.id.as_str(), &[]).await?;
+    print(&answer, args.json, |one| table(&[one]))
 }
 
 fn table(volumes: &[VolumeDocument]) -> Vec<String> {
@@ -113,7 +103,7 @@ fn table(volumes: &[VolumeDocument]) -> Vec<String> {
 }
 
 async fn delete(args: DeleteArgs) -> anyhow::Result<()> {
-    args.connection.client()?.delete_volume(&args.id).await?;
+    args.connection.client()?.delete(Kind::Volumes, args.id.as_str()).await?;
     output::note(format_args!("deleted network volume `{}`", args.id));
     Ok(())
 }

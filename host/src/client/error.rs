@@ -164,7 +164,7 @@ mod tests {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let url = format!("http://127.0.0.1:{port}").parse().unwrap();
         let client = crate::client::Client::new(url, None, None).unwrap();
-        let error = client.keys().await.unwrap_err();
+        let error = client.all(crate::client::Kind::Keys, &[]).await.unwrap_err();
         let expected = format!(
             "no Gristmill host answers at http://127.0.0.1:{port}; start one with `gristmill serve`"
         );

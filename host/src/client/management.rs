@@ -1,4 +1,4 @@
-//! The management API: handlers, templates, credentials for registries, endpoints and keys.
+//! The management API: what the host keeps, by its [`Kind`], and what the documents say.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gristmill_core::endpoint::Metering;
-use gristmill_core::id::{EndpointId, KeyId, RegistryAuthId, VolumeId};
+use gristmill_core::id::EndpointId;
 use gristmill_core::key::Scope;
 use reqwest::Method;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -14,13 +14,38 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use url::Url;
 
-use super::{Answer, Client, ClientError, EventStream};
+use super::{Answer, Client, ClientError, EventStream, with_query};
 
 /// How long an upload may take, the compiling included.
 const UPLOAD_TIME_MAX: Duration = Duration::from_mins(15);
 
 /// An upload is sent in pieces of this size, so that its progress can be shown.
 const PIECE_BYTES: usize = 64 << 10;
+
+/// The kinds of things that the host keeps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Endpoints,
+    Handlers,
+    Keys,
+    RegistryAuths,
+    Templates,
+    Volumes,
+}
+
+impl Kind {
+    /// Its place in URLs.
+    fn path(self) -> &'static str {
+        match self {
+            Self::Endpoints => "endpoints",
+            Self::Handlers => "handlers",
+            Self::Keys => "keys",
+            Self::RegistryAuths => "containerregistryauth",
+            Self::Templates => "templates",
+            Self::Volumes => "networkvolumes",
+        }
+    }
+}
 
 /// What the host says about an uploaded handler.
 #[derive(Debug, Deserialize)]
@@ -262,6 +287,12 @@ pub(crate) struct BillingRecord<'a> {
     pub(crate) bytes_out: u64,
 }
 
+#[derive(Serialize)]
+struct Rollback {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u32>,
+}
+
 /// Whether something was there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deployed {
@@ -305,43 +336,69 @@ impl Client {
         self.send(request).await
     }
 
-    /// All handlers.
-    pub(crate) async fn handlers(&self) -> Result<Answer, ClientError> {
-        self.list(&["v1", "handlers"], &[]).await
-    }
-
-    /// What a name names.
-    pub(crate) async fn handler(&self, image: &str) -> Result<Answer, ClientError> {
-        self.get(&["v1", "handlers", image]).await
-    }
-
-    /// Deletes a name.
-    pub(crate) async fn delete_handler(&self, image: &str) -> Result<(), ClientError> {
-        let url = self.url(&["v1", "handlers", image]);
-        self.send(self.request(Method::DELETE, url)).await.map(drop)
-    }
-
-    /// All credentials for registries, without their passwords.
-    pub(crate) async fn registry_auths(&self) -> Result<Answer, ClientError> {
-        self.list(&["v1", "containerregistryauth"], &[]).await
-    }
-
-    /// Keeps credentials for a registry.
-    pub(crate) async fn create_registry_auth(
+    /// All things of a kind that the query wants, as one array.
+    pub(crate) async fn all(
         &self,
-        new: &NewRegistryAuth<'_>,
+        kind: Kind,
+        query: &[(&str, &str)],
     ) -> Result<Answer, ClientError> {
-        let url = self.url(&["v1", "containerregistryauth"]);
-        self.send(self.request(Method::POST, url).json(new)).await
+        self.list(&["v1", kind.path()], query).await
     }
 
-    /// Deletes credentials that no template names.
-    pub(crate) async fn delete_registry_auth(
+    /// One thing.
+    pub(crate) async fn one(
         &self,
-        id: &RegistryAuthId,
-    ) -> Result<(), ClientError> {
-        let url = self.url(&["v1", "containerregistryauth", id.as_str()]);
+        kind: Kind,
+        id: &str,
+        query: &[(&str, &str)],
+    ) -> Result<Answer, ClientError> {
+        let url = with_query(self.url(&["v1", kind.path(), id]), query);
+        self.send(self.request(Method::GET, url)).await
+    }
+
+    /// Makes a thing.
+    pub(crate) async fn create(
+        &self,
+        kind: Kind,
+        document: &(impl Serialize + Sync),
+    ) -> Result<Answer, ClientError> {
+        self.send_json(Method::POST, &["v1", kind.path()], document).await
+    }
+
+    /// Changes the fields of a thing that the document has.
+    pub(crate) async fn update(
+        &self,
+        kind: Kind,
+        id: &str,
+        document: &(impl Serialize + Sync),
+    ) -> Result<Answer, ClientError> {
+        self.send_json(Method::PATCH, &["v1", kind.path(), id], document).await
+    }
+
+    /// Deletes a thing.
+    pub(crate) async fn delete(&self, kind: Kind, id: &str) -> Result<(), ClientError> {
+        let url = self.url(&["v1", kind.path(), id]);
         self.send(self.request(Method::DELETE, url)).await.map(drop)
+    }
+
+    /// The handlers that an endpoint has run, the newest first.
+    pub(crate) async fn releases(&self, endpoint: &str) -> Result<Answer, ClientError> {
+        self.list(&["v1", "endpoints", endpoint, "releases"], &[]).await
+    }
+
+    /// Goes back to the handler that ran before, or to that of a version.
+    pub(crate) async fn roll_back(
+        &self,
+        endpoint: &EndpointId,
+        version: Option<u32>,
+    ) -> Result<Answer, ClientError> {
+        let path = ["v1", "endpoints", endpoint.as_str(), "rollback"];
+        self.send_json(Method::POST, &path, &Rollback { version }).await
+    }
+
+    /// What was used.
+    pub(crate) async fn billing(&self, query: &[(&str, &str)]) -> Result<Answer, ClientError> {
+        self.list(&["v1", "billing", "endpoints"], query).await
     }
 
     /// Creates the template `id`, or changes it.
@@ -350,7 +407,7 @@ impl Client {
         id: &EndpointId,
         document: &TemplateDocument,
     ) -> Result<Deployed, ClientError> {
-        self.put_document("templates", id, document).await
+        self.put_document(Kind::Templates, id, document).await
     }
 
     /// Creates the endpoint `id`, or changes it.
@@ -359,21 +416,21 @@ impl Client {
         id: &EndpointId,
         document: &EndpointDocument,
     ) -> Result<Deployed, ClientError> {
-        self.put_document("endpoints", id, document).await
+        self.put_document(Kind::Endpoints, id, document).await
     }
 
     async fn put_document<T: Serialize + Sync>(
         &self,
-        kind: &str,
+        kind: Kind,
         id: &EndpointId,
         document: &T,
     ) -> Result<Deployed, ClientError> {
-        match self.send_json(Method::PATCH, &["v1", kind, id.as_str()], document).await {
+        match self.update(kind, id.as_str(), document).await {
             Err(error) if error.is_not_found() => {}
             other => return other.map(|_| Deployed::Updated),
         }
         let new = Named { id, name: id, document };
-        let created = self.send_json(Method::POST, &["v1", kind], &new).await;
+        let created = self.create(kind, &new).await;
         created.map(|_| Deployed::Created)
     }
 
@@ -404,43 +461,6 @@ impl Client {
         let mut url = self.url(&["v1", "endpoints", endpoint.as_str(), "logs"]);
         url.query_pairs_mut().extend_pairs(query);
         url
-    }
-
-    /// Makes a network volume.
-    pub(crate) async fn create_volume(&self, new: &NewVolume<'_>) -> Result<Answer, ClientError> {
-        let url = self.url(&["v1", "networkvolumes"]);
-        self.send(self.request(Method::POST, url).json(new)).await
-    }
-
-    /// All network volumes.
-    pub(crate) async fn volumes(&self) -> Result<Answer, ClientError> {
-        self.list(&["v1", "networkvolumes"], &[]).await
-    }
-
-    /// One network volume.
-    pub(crate) async fn volume(&self, id: &VolumeId) -> Result<Answer, ClientError> {
-        self.get(&["v1", "networkvolumes", id.as_str()]).await
-    }
-
-    /// Deletes a network volume with all that is in it.
-    pub(crate) async fn delete_volume(&self, id: &VolumeId) -> Result<(), ClientError> {
-        let url = self.url(&["v1", "networkvolumes", id.as_str()]);
-        self.send(self.request(Method::DELETE, url)).await.map(drop)
-    }
-
-    /// Makes a key.
-    pub(crate) async fn create_key(&self, new: &NewKey<'_>) -> Result<Answer, ClientError> {
-        self.send_json(Method::POST, &["v1", "keys"], new).await
-    }
-
-    /// All keys, without their secrets.
-    pub(crate) async fn keys(&self) -> Result<Answer, ClientError> {
-        self.list(&["v1", "keys"], &[]).await
-    }
-
-    /// Revokes a key; it is refused from then on.
-    pub(crate) async fn revoke_key(&self, id: &KeyId) -> Result<(), ClientError> {
-        self.delete(&["v1", "keys", id.as_str()]).await
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) use backup::BackupStream;
 pub(crate) use error::ClientError;
 pub(crate) use events::EventStream;
 pub(crate) use management::{
-    BillingRecord, Deployed, EndpointDocument, HandlerDocument, KeyDocument, NewKey,
+    BillingRecord, Deployed, EndpointDocument, HandlerDocument, KeyDocument, Kind, NewKey,
     NewRegistryAuth, NewVolume, ProducerDocument, RegistryAuthDocument, TemplateDocument, Upload,
     VolumeDocument,
 };
@@ -136,23 +136,12 @@ impl Client {
     }
 
     /// `GET` of a path.
-    pub(crate) async fn get(&self, segments: &[&str]) -> Result<Answer, ClientError> {
+    async fn get(&self, segments: &[&str]) -> Result<Answer, ClientError> {
         self.send(self.request(Method::GET, self.url(segments))).await
     }
 
-    /// `GET` of a path with a query.
-    pub(crate) async fn get_with(
-        &self,
-        segments: &[&str],
-        query: &str,
-    ) -> Result<Answer, ClientError> {
-        let mut url = self.url(segments);
-        url.set_query(Some(query));
-        self.send(self.request(Method::GET, url)).await
-    }
-
     /// A call with a JSON body.
-    pub(crate) async fn send_json(
+    async fn send_json(
         &self,
         method: Method,
         segments: &[&str],
@@ -161,22 +150,10 @@ impl Client {
         self.send(self.request(method, self.url(segments)).json(body)).await
     }
 
-    /// `DELETE` of a path.
-    pub(crate) async fn delete(&self, segments: &[&str]) -> Result<(), ClientError> {
-        self.send(self.request(Method::DELETE, self.url(segments))).await.map(drop)
-    }
-
     /// All pages of a list, as one array.
-    pub(crate) async fn list(
-        &self,
-        segments: &[&str],
-        query: &[(&str, &str)],
-    ) -> Result<Answer, ClientError> {
+    async fn list(&self, segments: &[&str], query: &[(&str, &str)]) -> Result<Answer, ClientError> {
         let list = self.url(segments);
-        let mut url = list.clone();
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
+        let mut url = with_query(list.clone(), query);
         let mut things: Vec<Box<RawValue>> = vec![];
         loop {
             let response = self.open(self.request(Method::GET, url)).await?;
@@ -224,6 +201,13 @@ impl Client {
     fn transport(&self, error: reqwest::Error) -> ClientError {
         ClientError::transport(error, &self.base)
     }
+}
+
+fn with_query(mut url: Url, query: &[(&str, &str)]) -> Url {
+    if !query.is_empty() {
+        url.query_pairs_mut().extend_pairs(query);
+    }
+    url
 }
 
 /// The page that a `Link` names, below the same host and path: only its query is taken.
