@@ -1,0 +1,113 @@
+//! What a caller has by an id: found for its owner, and for nobody else.
+
+use std::fmt::{Debug, Display};
+use std::str::FromStr;
+
+use gristmill_core::catalog::View;
+use gristmill_core::endpoint::Endpoint;
+use gristmill_core::id::{EndpointId, InvalidId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
+use gristmill_core::registry_auth::RegistryAuth;
+use gristmill_core::template::Template;
+use gristmill_core::volume::Volume;
+
+use crate::error::ApiError;
+
+/// A part of the catalog that has an id and belongs to somebody.
+pub(super) trait Owned: Sized {
+    type Id: FromStr<Err = InvalidId> + Display;
+
+    /// What a sentence calls it.
+    const WHAT: &'static str;
+
+    fn find<'v>(view: &'v View, id: &Self::Id) -> Option<&'v Self>;
+
+    fn owner(&self) -> &OwnerId;
+}
+
+/// What this owner has under this id.
+///
+/// # Errors
+/// 400 when the text is no id; 404 when there is none, or it is somebody else's.
+pub(super) fn own<'v, T: Owned>(
+    view: &'v View,
+    owner: &OwnerId,
+    id: &str,
+) -> Result<&'v T, ApiError> {
+    let id = read_id(id)?;
+    T::find(view, &id).filter(|found| found.owner() == owner).ok_or_else(|| missing::<T>(&id))
+}
+
+/// The text as an id.
+///
+/// # Errors
+/// 400 when it is none.
+pub(super) fn read_id<I: FromStr<Err = InvalidId>>(text: &str) -> Result<I, ApiError> {
+    text.parse().map_err(|error: InvalidId| ApiError::bad_request(error.to_string()))
+}
+
+/// What a client reads about an id that it has not.
+pub(super) fn missing<T: Owned>(id: &T::Id) -> ApiError {
+    ApiError::not_found(format!("{} `{id}` not found", T::WHAT))
+}
+
+/// An id for something that came without one: 16 hexadecimal digits.
+pub(super) fn random_id<I: FromStr<Err: Debug>>() -> I {
+    let text = format!("{:016x}", rand::random::<u64>());
+    text.parse().expect("hexadecimal digits are an id")
+}
+
+impl Owned for Endpoint {
+    type Id = EndpointId;
+
+    const WHAT: &'static str = "endpoint";
+
+    fn find<'v>(view: &'v View, id: &EndpointId) -> Option<&'v Self> {
+        view.deployments.get(id).map(|deployment| &*deployment.endpoint)
+    }
+
+    fn owner(&self) -> &OwnerId {
+        &self.owner
+    }
+}
+
+impl Owned for Template {
+    type Id = TemplateId;
+
+    const WHAT: &'static str = "template";
+
+    fn find<'v>(view: &'v View, id: &TemplateId) -> Option<&'v Self> {
+        view.templates.get(id).map(|template| &**template)
+    }
+
+    fn owner(&self) -> &OwnerId {
+        &self.owner
+    }
+}
+
+impl Owned for Volume {
+    type Id = VolumeId;
+
+    const WHAT: &'static str = "network volume";
+
+    fn find<'v>(view: &'v View, id: &VolumeId) -> Option<&'v Self> {
+        view.volumes.get(id).map(|volume| &**volume)
+    }
+
+    fn owner(&self) -> &OwnerId {
+        &self.owner
+    }
+}
+
+impl Owned for RegistryAuth {
+    type Id = RegistryAuthId;
+
+    const WHAT: &'static str = "registry credentials";
+
+    fn find<'v>(view: &'v View, id: &RegistryAuthId) -> Option<&'v Self> {
+        view.registry_auths.get(id).map(|auth| &**auth)
+    }
+
+    fn owner(&self) -> &OwnerId {
+        &self.owner
+    }
+}
