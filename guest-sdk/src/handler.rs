@@ -143,6 +143,28 @@ impl RawJson {
 /// handler!(count);
 /// ```
 ///
+/// A handler that is costly to start does that in `init`, a `fn() -> Result<(), Error>`: it is called
+/// once in each instance, before the first job, or already when the component is built
+/// (`gristmill build --preinit`). On an endpoint that reuses instances the next jobs find what it made.
+///
+/// ```
+/// use std::sync::OnceLock;
+/// use gristmill_sdk::{Context, Error, handler};
+///
+/// static SQUARES: OnceLock<Vec<u64>> = OnceLock::new();
+///
+/// fn build_squares() -> Result<(), Error> {
+///     SQUARES.get_or_init(|| (0..1_000).map(|n| n * n).collect());
+///     Ok(())
+/// }
+///
+/// fn square(_ctx: &Context, n: usize) -> Result<Option<u64>, Error> {
+///     Ok(SQUARES.get().and_then(|squares| squares.get(n)).copied())
+/// }
+///
+/// handler!(square, init = build_squares);
+/// ```
+///
 /// Anything else does not compile:
 ///
 /// ```compile_fail
@@ -153,6 +175,26 @@ impl RawJson {
 /// ```
 #[macro_export]
 macro_rules! handler {
+    ($function:path, init = $init:path $(,)?) => {
+        $crate::handler!($function);
+
+        const _: fn() -> ::core::result::Result<(), $crate::Error> = $init;
+
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            struct Component;
+
+            impl $crate::__macro::InitGuest for Component {
+                fn init() -> ::core::result::Result<(), ::std::string::String> {
+                    $crate::__macro::init($init)
+                }
+            }
+
+            $crate::bindings::with_init::export_init!(
+                Component with_types_in $crate::bindings::with_init
+            );
+        };
+    };
     ($function:path $(,)?) => {
         const _: fn(
             &$crate::Context,

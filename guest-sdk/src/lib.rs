@@ -42,5 +42,6 @@ pub use serde_json::value::RawValue;
 #[doc(hidden)]
 pub mod __macro {
     pub use crate::bindings::exports::gristmill::handler::run::{Error, Guest, Job};
-    pub use crate::host::handle;
+    pub use crate::bindings::with_init::exports::gristmill::handler::lifecycle::Guest as InitGuest;
+    pub use crate::host::{handle, init};
 }

@@ -37,6 +37,11 @@ pub fn thumbnail() -> PathBuf {
     component("thumbnail")
 }
 
+/// Takes numbers apart, with a table that it makes in `init`.
+pub fn factors() -> PathBuf {
+    component("factors")
+}
+
 /// Fetches a URL.
 pub fn fetch() -> PathBuf {
     component("fetch")

@@ -3,6 +3,7 @@
 //! [`Host`] is a unit struct and every call is direct, so a component imports only the interfaces
 //! that its handler uses.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::bindings::exports::gristmill::handler::run::{self, Job};
@@ -17,6 +18,17 @@ pub fn handle<Shape>(handler: &impl Handler<Shape>, job: Job) -> Result<String, 
         Error::Failed(failure) => run::Error::Failed(lower_failure(failure)),
         Error::Cancelled => run::Error::Cancelled,
     })
+}
+
+/// Initializes the instance: the body of the export that [`handler!`](crate::handler) writes for its
+/// `init`. What a component that was initialized when it was built has in its memory says so.
+pub fn init(init: fn() -> Result<(), Error>) -> Result<(), String> {
+    static IS_DONE: AtomicBool = AtomicBool::new(false);
+    if !IS_DONE.load(Ordering::Relaxed) {
+        init().map_err(|error| error.to_string())?;
+        IS_DONE.store(true, Ordering::Relaxed);
+    }
+    Ok(())
 }
 
 fn lower_failure(failure: Failure) -> types::Failure {

@@ -40,7 +40,8 @@ pub(crate) async fn metrics(
         ),
         ("gristmill_jobs", "gauge", "Jobs that exist", store.jobs),
         ("gristmill_endpoints", "gauge", "Endpoints that exist", endpoints),
-        ("gristmill_sandboxes_running", "gauge", "Sandboxes that exist", load.running),
+        ("gristmill_sandboxes_running", "gauge", "Sandboxes that run a job", load.running),
+        ("gristmill_sandboxes_idle", "gauge", "Sandboxes that wait for their next job", load.idle),
         ("gristmill_sandboxes_waiting", "gauge", "Attempts that wait for a sandbox", load.waiting),
     ];
     let mut text = String::new();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,9 @@ pub struct Endpoint {
     pub execution_timeout_ms: u64,
     /// What one attempt may use.
     pub limits: SandboxLimits,
+    /// How long an instance of its handler lives.
+    #[serde(default)]
+    pub reuse: Reuse,
     /// Most jobs that may wait; `None`: what the host allows.
     #[serde(default)]
     pub waiting_jobs_max: Option<u32>,
@@ -85,6 +89,7 @@ impl Endpoint {
             scaling: Scaling::default(),
             execution_timeout_ms: EXECUTION_TIMEOUT_MS.default,
             limits: SandboxLimits::default(),
+            reuse: Reuse::default(),
             waiting_jobs_max: None,
             rate_limits: BTreeMap::new(),
             allowed_hosts: AllowedHosts::default(),
@@ -192,6 +197,34 @@ impl Default for SandboxLimits {
             fuel_max: None,
             metering: Metering::Fuel,
         }
+    }
+}
+
+/// How long an instance lives: for one job, or on to the next ones of its endpoint and version, for
+/// handlers that are costly to start. What one job leaves in memory the next one finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reuse {
+    /// Most jobs of one instance; 1: every job has an instance of its own.
+    pub jobs_max: u32,
+    /// Seconds for which an instance waits for its next job.
+    pub idle_s: u32,
+}
+
+impl Reuse {
+    /// Bounds and default of `jobs_max`.
+    pub const JOBS_MAX: Bounds = Bounds { min: 1, default: 1, max: 1_000_000 };
+    /// Bounds and default of `idle_s`.
+    pub const IDLE_S: Bounds = Bounds { min: 1, default: 60, max: 3_600 };
+
+    /// How long an instance that has handled so many jobs waits for another; `None`: not at all.
+    pub fn waits_after(self, jobs: u32) -> Option<Duration> {
+        (jobs < self.jobs_max).then(|| Duration::from_secs(self.idle_s.into()))
+    }
+}
+
+impl Default for Reuse {
+    fn default() -> Self {
+        Self { jobs_max: 1, idle_s: 60 }
     }
 }
 

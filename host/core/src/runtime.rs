@@ -38,8 +38,10 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
 /// How busy a runtime is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RuntimeLoad {
-    /// Sandboxes that exist now.
+    /// Sandboxes that run a job now.
     pub running: u64,
+    /// Sandboxes that wait for their next job.
+    pub idle: u64,
     /// Attempts that wait because as many run as may.
     pub waiting: u64,
 }

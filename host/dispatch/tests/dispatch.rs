@@ -46,7 +46,7 @@ impl Runtime for ScriptedRuntime {
     }
 
     fn load(&self) -> RuntimeLoad {
-        RuntimeLoad { running: self.running.load(Ordering::SeqCst), waiting: 0 }
+        RuntimeLoad { running: self.running.load(Ordering::SeqCst), idle: 0, waiting: 0 }
     }
 
     async fn perform(&self, attempt: Attempt, sink: Arc<dyn AttemptSink>) -> AttemptReport {

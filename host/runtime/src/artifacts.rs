@@ -19,14 +19,12 @@ use quick_cache::sync::Cache;
 use tracing::{info, warn};
 use wasmtime::component::Component as CompiledComponent;
 
-use crate::bindings::HandlerPre;
 use crate::compile::{CompileError, CompileTask, Compiled, Compiler};
-use crate::component::{RejectedComponent, causes, check_preamble, names, prepare};
+use crate::component::{Prepared, RejectedComponent, causes, check_preamble, names, prepare};
 use crate::engine::{Engines, RunEngine, compile_engine, engine_key};
 use crate::files;
 use crate::records::ArtifactRecords;
 use crate::staging::{StagedFile, StagedTotal};
-use crate::state::State;
 
 /// Components that are kept ready in memory. One that is not is read again, in 0.2 to 4 ms.
 const LOADED_MAX: usize = 256;
@@ -70,7 +68,7 @@ pub(crate) enum LoadError {
 
 /// A component that is ready to be instantiated.
 pub(crate) struct Loaded {
-    pub(crate) pre: HandlerPre<State>,
+    pub(crate) component: Prepared,
     pub(crate) engine: Arc<RunEngine>,
     pub(crate) metering: Metering,
 }
@@ -228,7 +226,7 @@ impl Artifacts {
         let task = self.task(digest, Metering::Fuel, &engine.key);
         let artifact_path = task.artifact.clone();
         let compiled = self.compile_and_try(task, engine.clone()).await?;
-        let artifact = blocking(move || files::digest(&artifact_path)).await?;
+        let artifact = blocking(move || files::artifact_digest(&artifact_path)).await?;
         let artifact = artifact.ok_or(io::ErrorKind::NotFound).map_err(io::Error::from)?;
         let mut artifacts = known.map_or_else(Default::default, |known| known.artifacts.clone());
         artifacts.insert(engine.key.clone(), artifact);
@@ -308,10 +306,10 @@ impl Artifacts {
         let record = self.records.find(digest).ok_or(LoadError::Unknown(digest))?;
         let engine = self.engine(metering).map_err(LoadError::Host)?;
         let path = self.task(digest, metering, &engine.key).artifact;
-        let expected = record.artifacts.get(&engine.key).copied();
+        let expected = record.artifacts.get(&engine.key).cloned();
         let found = {
             let path = path.clone();
-            blocking(move || files::digest(&path)).await.map_err(host_error)?
+            blocking(move || files::artifact_digest(&path)).await.map_err(host_error)?
         };
         if expected.is_none() || found != expected {
             if expected.is_some() && found.is_some() {
@@ -344,7 +342,8 @@ impl Artifacts {
             compile_ms = compiled.took.as_millis(),
             "compiled component `{digest}` for engine `{key}`"
         );
-        let found = blocking(move || files::digest(&artifact)).await.map_err(host_error)?;
+        let found =
+            blocking(move || files::artifact_digest(&artifact)).await.map_err(host_error)?;
         let found = found.ok_or_else(|| host_error(io::Error::from(io::ErrorKind::NotFound)))?;
         if let Err(error) = self.records.record(digest, key, found).await {
             warn!("component `{digest}` will be compiled again after a restart: {error}");
@@ -374,8 +373,8 @@ fn load_file(path: &Path, engine: Arc<RunEngine>, metering: Metering) -> Result<
     let component = unsafe { CompiledComponent::deserialize_file(&engine.engine, path) };
     let component = component.map_err(|error| LoadError::Host(causes(&error)))?;
     let info = names(&engine.engine, &component);
-    let pre = prepare(&engine.linker, &component, &info)?;
-    Ok(Loaded { pre, engine, metering })
+    let component = prepare(&engine.linker, &component, &info)?;
+    Ok(Loaded { component, engine, metering })
 }
 
 /// Runs file work where it may block.

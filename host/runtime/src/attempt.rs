@@ -1,33 +1,21 @@
-//! One attempt: a fresh store and instance, the call, and what it used.
+//! One attempt: the call of an instance's handler, and what it used.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use gristmill_core::endpoint::Metering;
 use gristmill_core::runtime::{AttemptReport, Usage};
-use wasmtime::{Result, Store};
 
-use crate::artifacts::Loaded;
-use crate::bindings::exports::gristmill::handler::run::{Error, Job};
-use crate::end::{CallEnd, ReportExt as _, attempt_end};
-use crate::state::{State, store};
+use crate::end::{CallEnd, attempt_end};
+use crate::instance::Instance;
 
-/// Runs an attempt to its end. When this returns, or is dropped, nothing of it is left.
-pub(crate) async fn run(loaded: Arc<Loaded>, state: State) -> AttemptReport {
+/// Runs the attempt of an instance to its end. When this is dropped, nothing of it is left.
+pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
     let started = Instant::now();
-    let counts_fuel = loaded.metering == Metering::Fuel;
-    let (watch, log) = (state.watch.clone(), state.log.clone());
-    let fuel_max = state.fuel_max();
-    let mut store = match store(&loaded.engine.engine, state, counts_fuel) {
-        Ok(store) => store,
-        Err(error) => return AttemptReport::failed(crate::component::causes(&error)),
-    };
-    let mut times = Times::default();
+    let (watch, log) = (instance.state().watch.clone(), instance.state().log.clone());
+    let mut ready = None;
     let mut cpu = Duration::ZERO;
-    let call = Box::pin(call(&loaded, &mut store, &mut times));
-    let call = Timed { cpu: &mut cpu, call };
+    let call = Timed { cpu: &mut cpu, call: Box::pin(instance.handle(&mut ready)) };
     let ended = tokio::select! {
         biased;
         result = call => result.map_or_else(CallEnd::Trapped, CallEnd::Returned),
@@ -37,35 +25,18 @@ pub(crate) async fn run(loaded: Arc<Loaded>, state: State) -> AttemptReport {
     };
     let ran = started.elapsed();
     let log_lines_dropped = log.finish();
-    let instantiate = times.instantiated.map_or(ran, |at| at - started);
+    let instantiate = ready.map_or(ran, |at| at - started);
+    let state = instance.state();
     let usage = Usage {
         instantiate_us: micros(instantiate),
         run_us: micros(ran.saturating_sub(instantiate)),
         cpu_us: micros(cpu),
-        fuel: counts_fuel.then(|| fuel_max.saturating_sub(store.get_fuel().unwrap_or(0))),
-        memory_bytes_peak: store.data().limiter.memory_bytes_peak(),
-        chunks: store.data().chunks,
+        fuel: instance.fuel(),
+        memory_bytes_peak: state.limiter.memory_bytes_peak(),
+        chunks: state.chunks,
         log_lines_dropped,
     };
-    AttemptReport { end: attempt_end(ended, store.data()), usage }
-}
-
-/// When what began.
-#[derive(Debug, Default)]
-struct Times {
-    instantiated: Option<Instant>,
-}
-
-async fn call(
-    loaded: &Loaded,
-    store: &mut Store<State>,
-    times: &mut Times,
-) -> Result<Result<String, Error>> {
-    let attempt = &store.data().attempt;
-    let job = Job { id: attempt.job.to_string(), input: attempt.input.as_str().to_owned() };
-    let handler = loaded.pre.instantiate_async(&mut *store).await?;
-    times.instantiated = Some(Instant::now());
-    handler.gristmill_handler_run().call_handle(&mut *store, &job).await
+    AttemptReport { end: attempt_end(ended, state), usage }
 }
 
 /// Sums the time that a future spends being polled: the handler's processor time, with that of

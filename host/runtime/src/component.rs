@@ -3,11 +3,11 @@
 
 use gristmill_core::catalog::Producers;
 use serde::{Deserialize, Serialize};
-use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{Component, HasSelf, Linker};
+use wasmtime::component::types::{self, ComponentItem};
+use wasmtime::component::{Component, ComponentExportIndex, HasSelf, InstancePre, Linker};
 use wasmtime::{Engine, Result};
 
-use crate::bindings::{Handler, HandlerPre};
+use crate::bindings::{Handler, HandlerIndices};
 use crate::egress::bound_heads;
 use crate::host_fns::filesystem;
 use crate::limiter::{MEMORIES_MAX, TABLES_MAX};
@@ -16,6 +16,9 @@ use crate::state::State;
 
 /// What a handler exports.
 const HANDLER_EXPORT: &str = "gristmill:handler/run@0.1.0";
+
+/// What a handler exports that does something once in each instance.
+const LIFECYCLE_EXPORT: &str = "gristmill:handler/lifecycle@0.1.0";
 
 /// How many of the first bytes tell whether a file may be a component.
 pub(crate) const PREAMBLE_BYTES: usize = 8;
@@ -116,6 +119,11 @@ pub(crate) enum RejectedComponent {
     /// Its handler has another type.
     #[error("component exports `{HANDLER_EXPORT}` with another type: {0}")]
     MismatchedHandler(String),
+    /// What it does once has another type.
+    #[error(
+        "component exports `{LIFECYCLE_EXPORT}`, but its `init` is no `func() -> result<_, string>`"
+    )]
+    MismatchedInit,
     /// It has more parts than one job may have.
     #[error("component needs {count} {what}, limit: {max}")]
     TooManyParts {
@@ -201,7 +209,16 @@ fn check_count(what: &str, count: u32, max: u32) -> Result<(), RejectedComponent
     Ok(())
 }
 
-/// Joins a component with what it imports, ready to be instantiated.
+/// A component that is ready to be instantiated.
+pub(crate) struct Prepared {
+    pub(crate) pre: InstancePre<State>,
+    /// Where its handler is.
+    pub(crate) indices: HandlerIndices,
+    /// What it does once in each instance, if anything.
+    pub(crate) init: Option<ComponentExportIndex>,
+}
+
+/// Joins a component with what it imports.
 ///
 /// # Errors
 /// [`RejectedComponent`] when the host does not fit it, which [`inspect`] has ruled out unless the
@@ -210,7 +227,7 @@ pub(crate) fn prepare(
     linker: &Linker<State>,
     component: &Component,
     info: &ComponentInfo,
-) -> Result<HandlerPre<State>, RejectedComponent> {
+) -> Result<Prepared, RejectedComponent> {
     let pre = linker.instantiate_pre(component).map_err(|error| mismatch(&error, info))?;
     let is_handler = |export: &&String| export.starts_with("gristmill:handler/run@0.1.");
     if info.exports.iter().find(is_handler).is_none() {
@@ -220,7 +237,31 @@ pub(crate) fn prepare(
         };
         return Err(RejectedComponent::NoHandler(exports));
     }
-    HandlerPre::new(pre).map_err(|error| RejectedComponent::MismatchedHandler(causes(&error)))
+    let indices = HandlerIndices::new(&pre)
+        .map_err(|error| RejectedComponent::MismatchedHandler(causes(&error)))?;
+    Ok(Prepared { pre, indices, init: init(component)? })
+}
+
+fn init(component: &Component) -> Result<Option<ComponentExportIndex>, RejectedComponent> {
+    let Some(lifecycle) = component.get_export_index(None, LIFECYCLE_EXPORT) else {
+        return Ok(None);
+    };
+    let is_init = |function: &types::ComponentFunc| {
+        let mut results = function.results();
+        let is_outcome = match (results.next(), results.next()) {
+            (Some(types::Type::Result(outcome)), None) => {
+                outcome.ok().is_none() && outcome.err() == Some(types::Type::String)
+            }
+            _ => false,
+        };
+        function.params().len() == 0 && is_outcome
+    };
+    match component.get_export(Some(&lifecycle), "init") {
+        Some((ComponentItem::ComponentFunc(function), init)) if is_init(&function) => {
+            Ok(Some(init))
+        }
+        _ => Err(RejectedComponent::MismatchedInit),
+    }
 }
 
 /// The names of a component's imports and exports; a compiled one does not tell its producers.

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gristmill_core::catalog::ArtifactDigest;
 use gristmill_core::endpoint::ComponentDigest;
 
 /// How the name of a file ends that is being written.
@@ -68,6 +69,15 @@ pub(crate) fn read_capped(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> 
 pub(crate) fn digest(path: &Path) -> io::Result<Option<ComponentDigest>> {
     match fs::read(path) {
         Ok(content) => Ok(Some(ComponentDigest::of(&content))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The digest of a compiled file; `None` when there is no such file.
+pub(crate) fn artifact_digest(path: &Path) -> io::Result<Option<ArtifactDigest>> {
+    match blake3::Hasher::new().update_mmap(path) {
+        Ok(hasher) => Ok(Some(ArtifactDigest(hasher.finalize().to_hex().to_string()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }

@@ -1,14 +1,15 @@
-//! The sandbox of Gristmill: one wasmtime instance per job.
+//! The sandbox of Gristmill: one wasmtime instance per job, or for several of an endpoint that says so.
 //!
 //! [`Sandbox`] is the whole of it: it takes uploaded components ([`Components`](gristmill_core::runtime::Components))
 //! and runs attempts at jobs ([`Runtime`](gristmill_core::runtime::Runtime)). The way of an attempt:
 //! a permit and a compiled component (`sandbox`, `artifacts`), a store with its limits (`state`,
-//! `limiter`), the call under two lines of defence (`attempt`, `deadline`), and one sentence for
+//! `limiter`) and an instance (`instance`; `idle` for those that wait for another job), the call under two lines of defence (`attempt`, `deadline`), and one sentence for
 //! how it ended (`end`). What a handler may call lies in `host_fns` and `egress`,
 //! what it sees of the disk in `disk`.
 //!
 //! **Invariants.** This is the only crate that knows wasmtime. No component is loaded from a
-//! compiled file whose digest is not the recorded one. Nothing of an attempt outlives its permit.
+//! compiled file whose digest is not the recorded one. Nothing of an attempt outlives its permit, but
+//! what its handler keeps in an instance that its endpoint reuses.
 
 mod artifacts;
 mod attempt;
@@ -25,9 +26,12 @@ mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host_fns;
+mod idle;
+mod instance;
 mod lane;
 mod limiter;
 mod log;
+pub mod preinit;
 mod producers;
 mod records;
 mod sandbox;

@@ -46,6 +46,17 @@ impl Limiter {
         self.memory_bytes_peak
     }
 
+    /// The sum of all memories now, in bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    /// Starts again with what there is: for the next job of the same instance.
+    pub(crate) fn begin(&mut self) {
+        self.memory_bytes_peak = self.memory_bytes;
+        self.hit_memory_limit = false;
+    }
+
     /// Whether the job's last attempt to grow was refused. A trap that follows is the handler's
     /// way to die of it.
     pub(crate) fn hit_memory_limit(&self) -> bool {

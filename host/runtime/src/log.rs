@@ -30,14 +30,14 @@ impl StdStream {
     }
 }
 
-/// Where all log lines of one attempt go.
+/// Where all log lines of one attempt go. An instance keeps its log, and with each further job it
+/// begins anew.
 pub(crate) struct AttemptLog {
-    sink: Arc<dyn AttemptSink>,
     state: Mutex<LogState>,
 }
 
-#[derive(Default)]
 struct LogState {
+    sink: Arc<dyn AttemptSink>,
     bytes: usize,
     lines_dropped: u64,
     /// Unfinished lines; never longer than [`LOG_LINE_BYTES_MAX`].
@@ -54,7 +54,12 @@ struct PartialLine {
 
 impl AttemptLog {
     pub(crate) fn new(sink: Arc<dyn AttemptSink>) -> Self {
-        Self { sink, state: Mutex::default() }
+        Self { state: Mutex::new(LogState::new(sink)) }
+    }
+
+    /// Forgets what was, and sends what comes elsewhere.
+    pub(crate) fn begin(&self, sink: Arc<dyn AttemptSink>) {
+        *self.state.lock() = LogState::new(sink);
     }
 
     /// Takes one message of the handler's `log`; line breaks in it make several lines.
@@ -121,7 +126,7 @@ impl AttemptLog {
             return;
         }
         state.bytes = bytes;
-        self.sink.log(level, &line);
+        state.sink.log(level, &line);
     }
 }
 
@@ -132,6 +137,17 @@ impl fmt::Debug for AttemptLog {
 }
 
 impl LogState {
+    fn new(sink: Arc<dyn AttemptSink>) -> Self {
+        Self {
+            sink,
+            bytes: 0,
+            lines_dropped: 0,
+            stdout: PartialLine::default(),
+            stderr: PartialLine::default(),
+            stderr_tail: String::new(),
+        }
+    }
+
     fn partial(&mut self, stream: StdStream) -> &mut PartialLine {
         match stream {
             StdStream::Out => &mut self.stdout,

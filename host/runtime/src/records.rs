@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, Component};
+use gristmill_core::catalog::{ArtifactDigest, Catalog, CatalogChange, CatalogEntry, Component};
 use gristmill_core::endpoint::ComponentDigest;
 use gristmill_core::store::StoreError;
 use parking_lot::RwLock;
@@ -26,7 +26,7 @@ pub trait ArtifactRecords: Send + Sync + std::fmt::Debug {
         &self,
         component: ComponentDigest,
         engine_key: &str,
-        artifact: ComponentDigest,
+        artifact: ArtifactDigest,
     ) -> Result<(), RecordError>;
 }
 
@@ -45,12 +45,12 @@ impl ArtifactRecords for Catalog {
         &self,
         component: ComponentDigest,
         engine_key: &str,
-        artifact: ComponentDigest,
+        artifact: ArtifactDigest,
     ) -> Result<(), RecordError> {
         let added = self.change(|view| {
             let changed = view.components.get(&component).map(|current| {
                 let mut changed = Component::clone(current);
-                changed.artifacts.insert(engine_key.to_owned(), artifact);
+                changed.artifacts.insert(engine_key.to_owned(), artifact.clone());
                 CatalogChange::Put(CatalogEntry::Component(changed))
             });
             Ok::<_, StoreError>((changed.into_iter().collect(), ()))
@@ -92,7 +92,7 @@ impl ArtifactRecords for MemoryRecords {
         &self,
         component: ComponentDigest,
         engine_key: &str,
-        artifact: ComponentDigest,
+        artifact: ArtifactDigest,
     ) -> Result<(), RecordError> {
         if let Some(record) = self.components.write().get_mut(&component) {
             Arc::make_mut(record).artifacts.insert(engine_key.to_owned(), artifact);

@@ -30,6 +30,8 @@ use crate::disk::{Disks, Files};
 use crate::egress::Egress;
 use crate::end::ReportExt as _;
 use crate::engine::{Engines, Pool};
+use crate::idle::Idle;
+use crate::instance::Instance;
 use crate::lane;
 use crate::records::ArtifactRecords;
 use crate::staging::StagedComponent;
@@ -71,8 +73,8 @@ pub enum OpenSandboxError {
     Engine(String),
 }
 
-/// Runs handlers, each attempt in an instance of its own and on the tokio runtime of its caller.
-/// A host gives them a runtime apart from the one that serves HTTP.
+/// Runs handlers, each attempt in an instance of its own unless its endpoint reuses them, and on the
+/// tokio runtime of its caller. A host gives them a runtime apart from the one that serves HTTP.
 #[derive(Debug)]
 pub struct Sandbox {
     artifacts: Arc<Artifacts>,
@@ -80,7 +82,8 @@ pub struct Sandbox {
     disks: Disks,
     places: Arc<Semaphore>,
     places_max: usize,
-    waiting: AtomicU64,
+    waiting: Arc<AtomicU64>,
+    idle: Idle,
     lengthy: Option<Handle>,
 }
 
@@ -107,7 +110,8 @@ impl Sandbox {
             egress: Egress::new(),
             places: Arc::new(Semaphore::new(places_max as usize)),
             places_max: places_max as usize,
-            waiting: AtomicU64::new(0),
+            waiting: Arc::default(),
+            idle: Idle::default(),
             lengthy: settings.lengthy,
         })
     }
@@ -128,15 +132,36 @@ impl Sandbox {
         self.artifacts.engines().pool()
     }
 
-    /// A place, the component and its files: all that is waited for before an attempt can start.
-    async fn ready(
-        &self,
-        attempt: &Attempt,
-    ) -> Result<(OwnedSemaphorePermit, Arc<Loaded>, Option<Files>), AttemptReport> {
+    /// An instance that waits for another job, or what a new one takes: a place, the component and
+    /// its files. All that is waited for before an attempt can start.
+    async fn ready(&self, attempt: &Attempt) -> Result<Ready, String> {
+        if let Some((instance, place)) = self.idle.take(&attempt.deployment) {
+            return Ok(Ready { place, start: Start::Waiting(Box::new(instance)) });
+        }
         let place = self.place().await;
-        let loaded = self.loaded(&attempt.deployment).await.map_err(AttemptReport::failed)?;
-        let files = self.disks.files(&attempt.deployment).await.map_err(AttemptReport::failed)?;
-        Ok((place, loaded, files))
+        let loaded = self.loaded(&attempt.deployment).await?;
+        let files = self.disks.files(&attempt.deployment).await?;
+        Ok(Ready { place, start: Start::New(loaded, files) })
+    }
+
+    /// The instance that handles the attempt.
+    fn instance(
+        &self,
+        start: Start,
+        attempt: Attempt,
+        sink: Arc<dyn AttemptSink>,
+        watch: Arc<Watch>,
+    ) -> wasmtime::Result<Instance> {
+        match start {
+            Start::Waiting(mut instance) => {
+                instance.begin(attempt, sink, watch)?;
+                Ok(*instance)
+            }
+            Start::New(loaded, files) => {
+                let state = State::new(attempt, sink, watch, self.egress.clone(), files);
+                Instance::new(loaded, state)
+            }
+        }
     }
 
     async fn loaded(&self, deployment: &Deployment) -> Result<Arc<Loaded>, String> {
@@ -157,11 +182,24 @@ impl Sandbox {
         if let Ok(place) = self.places.clone().try_acquire_owned() {
             return place;
         }
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // Seen by whoever lets an instance wait meanwhile.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
         let _waiting = Waiting(&self.waiting);
+        self.idle.end_oldest();
         let place = self.places.clone().acquire_owned().await;
         place.expect("the semaphore of places is never closed")
     }
+}
+
+/// What an attempt starts with.
+struct Ready {
+    place: OwnedSemaphorePermit,
+    start: Start,
+}
+
+enum Start {
+    Waiting(Box<Instance>),
+    New(Arc<Loaded>, Option<Files>),
 }
 
 #[async_trait]
@@ -171,8 +209,13 @@ impl Runtime for Sandbox {
     }
 
     fn load(&self) -> RuntimeLoad {
-        let running = self.places_max.saturating_sub(self.places.available_permits());
-        RuntimeLoad { running: running as u64, waiting: self.waiting.load(Ordering::Relaxed) }
+        let taken = self.places_max.saturating_sub(self.places.available_permits());
+        let idle = self.idle.len();
+        RuntimeLoad {
+            running: taken.saturating_sub(idle) as u64,
+            idle: idle as u64,
+            waiting: self.waiting.load(Ordering::Relaxed),
+        }
     }
 
     async fn perform(&self, attempt: Attempt, sink: Arc<dyn AttemptSink>) -> AttemptReport {
@@ -186,17 +229,30 @@ impl Runtime for Sandbox {
                 return AttemptReport::halted(Halt::Deadline);
             }
         };
-        let (place, loaded, files) = match ready {
+        let Ready { place, start } = match ready {
             Ok(ready) => ready,
-            Err(report) => return report,
+            Err(reason) => return AttemptReport::failed(reason),
         };
         let job = attempt.job;
-        let state = State::new(attempt, sink, watch, self.egress.clone(), files);
+        let mut instance = match self.instance(start, attempt, sink, watch) {
+            Ok(instance) => instance,
+            Err(error) => return AttemptReport::failed(causes(&error)),
+        };
         let ticking = self.artifacts.engines().ticking();
+        let (idle, waiting) = (self.idle.clone(), self.waiting.clone());
         let attempted = async move {
-            let attempted = AssertUnwindSafe(attempt::run(loaded, state)).catch_unwind().await;
-            // The store is gone: the pool has room for the next.
-            drop((place, ticking));
+            let attempted = AssertUnwindSafe(attempt::run(&mut instance)).catch_unwind().await;
+            drop(ticking);
+            match attempted.is_ok().then(|| instance.waits()).flatten() {
+                Some(wait) => {
+                    idle.put(instance, place, wait);
+                    if waiting.load(Ordering::SeqCst) > 0 {
+                        idle.end_oldest();
+                    }
+                }
+                // First the store: then the pool has room for the next.
+                None => drop((instance, place)),
+            }
             attempted
         };
         match lane::run(attempted, self.lengthy.as_ref()).await {
@@ -254,5 +310,7 @@ fn broken(panic: &(dyn Any + Send), job: JobId) -> AttemptReport {
 
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod reuse_tests;
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,12 @@
-//! What a running handler has on the host's side: one [`State`] per store, one store per attempt.
+//! What a running handler has on the host's side: one [`State`] per store, one store per instance.
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
-use gristmill_core::runtime::{Attempt, AttemptSink};
+use gristmill_core::payload::Json;
+use gristmill_core::record::Chunk;
+use gristmill_core::runtime::{Attempt, AttemptSink, LogLevel, SinkClosed};
 use wasmtime::component::ResourceTable;
 use wasmtime::{Engine, Result, Store};
 use wasmtime_wasi::p2::pipe::ClosedInputStream;
@@ -32,7 +35,7 @@ const RANDOM_BYTES_MAX: u64 = 64 << 10;
 /// a millisecond, so the timeout always comes first and the figure is only counted.
 const FUEL_PER_MS: u64 = 20_000_000;
 
-/// The host's side of one attempt.
+/// The host's side of one instance, and of the attempt that it handles now.
 pub(crate) struct State {
     pub(crate) attempt: Attempt,
     pub(crate) sink: Arc<dyn AttemptSink>,
@@ -83,6 +86,34 @@ impl State {
         }
     }
 
+    /// Gets ready for the next attempt of the same instance.
+    pub(crate) fn begin(
+        &mut self,
+        attempt: Attempt,
+        sink: Arc<dyn AttemptSink>,
+        watch: Arc<Watch>,
+    ) {
+        self.limiter.begin();
+        self.egress.begin(attempt.deadline);
+        if let Some(files) = &self.files {
+            files.begin();
+        }
+        self.log.begin(sink.clone());
+        (self.chunks, self.emitted_bytes) = (0, 0);
+        self.attempt = attempt;
+        self.sink = sink;
+        self.watch = watch;
+    }
+
+    /// Lets go of what belongs to the attempt that has ended, while the instance waits.
+    pub(crate) fn end(&mut self) {
+        let nobody: Arc<dyn AttemptSink> = Arc::new(Nobody);
+        self.log.begin(nobody.clone());
+        self.sink = nobody;
+        self.attempt.input = Json::null();
+        self.attempt.s3_config = None;
+    }
+
     /// The fuel that this attempt may burn.
     pub(crate) fn fuel_max(&self) -> u64 {
         let derived = self.attempt.timeout_ms.saturating_mul(FUEL_PER_MS);
@@ -111,21 +142,31 @@ fn wasi(attempt: &Attempt, log: &Arc<AttemptLog>) -> WasiCtx {
     wasi.build()
 }
 
-/// A store for one attempt, with all its limits. `counts_fuel` says whether the engine does.
+/// A store for one instance, with all its limits but fuel.
 ///
 /// # Errors
 /// When the store cannot be allocated.
-pub(crate) fn store(engine: &Engine, state: State, counts_fuel: bool) -> Result<Store<State>> {
-    let fuel_max = state.fuel_max();
+pub(crate) fn store(engine: &Engine, state: State) -> Result<Store<State>> {
     let mut store = Store::try_new(engine, state)?;
     store.limiter(|state| &mut state.limiter);
     store.set_hostcall_fuel(HOST_CALL_BYTES_MAX);
     store.set_max_component_handles(HANDLES_MAX);
     watch_epochs(&mut store);
-    if counts_fuel {
-        store.set_fuel(fuel_max)?;
-    }
     Ok(store)
+}
+
+/// Listens to an instance that handles no job.
+struct Nobody;
+
+#[async_trait]
+impl AttemptSink for Nobody {
+    async fn emit(&self, _: Vec<Chunk>) -> std::result::Result<(), SinkClosed> {
+        Err(SinkClosed)
+    }
+
+    fn progress(&self, _: Json) {}
+
+    fn log(&self, _: LogLevel, _: &str) {}
 }
 
 impl WasiView for State {

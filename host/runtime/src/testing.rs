@@ -74,7 +74,14 @@ pub(crate) fn guest(body: &str) -> Vec<u8> {
 
 /// The same, with further fields of its module: tables, functions, a start.
 pub(crate) fn guest_with(fields: &str, body: &str) -> Vec<u8> {
-    encode(&guest_module(fields, body), None)
+    encode(&guest_module(fields, body), "handler", None)
+}
+
+/// The same, with an `init` of this body: it returns a pointer to its outcome.
+pub(crate) fn guest_with_init(init: &str, body: &str) -> Vec<u8> {
+    let init =
+        format!("(func (export \"gristmill:handler/lifecycle@0.1.0#init\") (result i32) {init})");
+    encode(&guest_module(&init, body), "handler-with-init", None)
 }
 
 /// A handler that imports one more interface, of a package that is not ours.
@@ -87,7 +94,7 @@ pub(crate) fn guest_that_imports(package: &str, interface: &str, function: &str)
         &format!("(module (import \"{import}\" \"{function}\" (func))"),
         1,
     );
-    encode(&module, Some((&wit, &import)))
+    encode(&module, "handler", Some((&wit, &import)))
 }
 
 fn guest_module(fields: &str, body: &str) -> String {
@@ -120,11 +127,10 @@ fn guest_module(fields: &str, body: &str) -> String {
     )
 }
 
-fn encode(module: &str, other: Option<(&str, &str)>) -> Vec<u8> {
+fn encode(module: &str, mut world: &str, other: Option<(&str, &str)>) -> Vec<u8> {
     let mut resolve = Resolve::default();
     let wit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit");
     let (mut package, _) = resolve.push_path(wit).unwrap();
-    let mut world = "handler";
     if let Some((text, import)) = other {
         resolve.push_str("other.wit", text).unwrap();
         let worlds = format!(

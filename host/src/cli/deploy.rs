@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use clap::Args;
 use gristmill_core::egress::HostPattern;
-use gristmill_core::endpoint::{Metering, SandboxLimits, Scaler, Scaling};
+use gristmill_core::endpoint::{Metering, Reuse, SandboxLimits, Scaler, Scaling};
 use gristmill_core::id::EndpointId;
 use gristmill_core::limits::EXECUTION_TIMEOUT_MS;
 use serde_json::json;
 
 use super::connection::ConnectionArgs;
 use super::{component_file, output, parse, progress};
-use crate::client::{Answer, Client, Deployed, EndpointDocument, TemplateDocument, Upload};
+use crate::client::{
+    Answer, Client, Deployed, EndpointDocument, ReuseDocument, TemplateDocument, Upload,
+};
 
 /// The operations whose URLs are shown: name, method, and path below the endpoint.
 const OPERATIONS: [(&str, &str, &[&str]); 8] = [
@@ -93,6 +95,13 @@ pub(crate) struct EndpointOptions {
     /// How computing is metered [default: fuel].
     #[arg(long, value_parser = parse::metering())]
     metering: Option<Metering>,
+    /// Most jobs of one instance of the handler, for one that is costly to start: what a job leaves
+    /// in memory the next one finds [default: 1].
+    #[arg(long, value_name = "JOBS", value_parser = parse::bounded::<u32>(Reuse::JOBS_MAX))]
+    reuse: Option<u32>,
+    /// For how long an instance waits for its next job, in seconds [default: 60].
+    #[arg(long, value_name = "S", value_parser = parse::bounded::<u32>(Reuse::IDLE_S))]
+    reuse_idle: Option<u32>,
     /// A host that the handler may call, such as example.com or *.example.com:8443; may be
     /// repeated. Those of an earlier deploy go.
     #[arg(long = "allow-host", value_name = "HOST")]
@@ -120,6 +129,8 @@ impl EndpointOptions {
             memory_mib: self.memory_mib,
             max_fuel: self.max_fuel,
             metering: self.metering,
+            reuse: (self.reuse.is_some() || self.reuse_idle.is_some())
+                .then_some(ReuseDocument { max_jobs: self.reuse, max_idle: self.reuse_idle }),
             allowed_hosts: given(self.allowed_hosts)
                 .map(|hosts| hosts.into_iter().map(String::from).collect()),
             network_volume_id: self.volume,

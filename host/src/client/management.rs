@@ -197,12 +197,27 @@ pub(crate) struct EndpointDocument {
     /// How computing is metered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) metering: Option<Metering>,
+    /// How long an instance lives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reuse: Option<ReuseDocument>,
     /// Hosts that a job may call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) allowed_hosts: Option<Vec<String>>,
     /// The network volume that a job sees; empty: none any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) network_volume_id: Option<String>,
+}
+
+/// How long an instance lives, as far as it is given.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ReuseDocument {
+    /// Most jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_jobs: Option<u32>,
+    /// Seconds that it waits for the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_idle: Option<u32>,
 }
 
 /// A network volume to create.

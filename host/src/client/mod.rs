@@ -31,8 +31,8 @@ pub(crate) use error::ClientError;
 pub(crate) use events::EventStream;
 pub(crate) use management::{
     BillingRecord, Deployed, EndpointDocument, HandlerDocument, KeyDocument, Kind, NewKey,
-    NewRegistryAuth, NewVolume, ProducerDocument, RegistryAuthDocument, TemplateDocument, Upload,
-    VolumeDocument,
+    NewRegistryAuth, NewVolume, ProducerDocument, RegistryAuthDocument, ReuseDocument,
+    TemplateDocument, Upload, VolumeDocument,
 };
 pub(crate) use queue::{
     HealthReport, JobDocument, RequestList, RequestSummary, Submission, SubmissionPolicy, status,

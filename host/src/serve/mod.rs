@@ -12,6 +12,7 @@ mod telemetry;
 mod tls;
 mod untaken;
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use gristmill_api::{Api, ApiState, Services};
 use gristmill_core::catalog::Catalog;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::logs::Logs;
+use gristmill_core::runtime::Runtime as _;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::{Clock, SystemClock};
@@ -44,6 +46,9 @@ use crate::cli::serve::{ServeArgs, ServeSettings};
 
 /// The brand whose clients are the most: their Rust SDK insists on its field.
 const DEFAULT_BRAND: &str = "Runpod";
+
+/// Most endpoints whose handlers are loaded at the start.
+const LOADED_AHEAD_MAX: usize = 64;
 
 /// How long answers that are being written may take once everything else has stopped.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -112,6 +117,7 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
     // What nothing names any more, and could not be removed while somebody ran it.
     catalog.forget_unused().await?;
     let sandbox = Arc::new(sandbox(settings, catalog.clone(), guests)?);
+    load_ahead(&catalog, sandbox.clone(), guests);
     let logs = Arc::new(Logs::default());
     let dispatcher = Dispatcher::start(Parts {
         store: store.clone(),
@@ -193,6 +199,19 @@ fn sandbox(
         ..SandboxSettings::new(settings.data_dir.clone(), compiler)
     };
     Ok(Sandbox::open(settings, catalog)?)
+}
+
+/// Loads what the newest endpoints run before their first jobs ask for it: a Python handler takes up
+/// to 20 ms. At the lowest priority, and no job waits for it.
+fn load_ahead(catalog: &Catalog, sandbox: Arc<Sandbox>, guests: &Guests) {
+    let mut deployments: Vec<_> = catalog.view().deployments.values().cloned().collect();
+    deployments.sort_by_key(|deployment| Reverse(deployment.endpoint.created_at));
+    guests.lengthy.spawn(async move {
+        for deployment in deployments.into_iter().take(LOADED_AHEAD_MAX) {
+            // Whatever is wrong with it, its first job will tell.
+            let _ = sandbox.prepare(&deployment).await;
+        }
+    });
 }
 
 /// Stops in order: no new connections and jobs, running jobs end or wait again, parked calls are

@@ -5,11 +5,11 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{Endpoint, SandboxLimits, Scaler, Scaling};
+use gristmill_core::endpoint::{Endpoint, Reuse, SandboxLimits, Scaler, Scaling};
 use gristmill_core::key::Scope;
 use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 
-use super::dto::{self, EndpointInput, EndpointWithSecret, NewEndpoint, ScalerType};
+use super::dto::{self, EndpointInput, EndpointWithSecret, NewEndpoint, ReuseInput, ScalerType};
 use super::input::Named;
 use super::input::{self, bounded, bounded_u32};
 use super::owned::{own, random_id};
@@ -195,6 +195,10 @@ fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoin
         scaling,
         execution_timeout_ms,
         limits,
+        reuse: match input.reuse {
+            Some(given) => reuse(current.reuse, &given)?,
+            None => current.reuse,
+        },
         waiting_jobs_max: match input.max_waiting_jobs {
             // 0 takes an own bound back.
             Some(0) => None,
@@ -209,6 +213,19 @@ fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoin
         env: input.env.unwrap_or(current.env),
         network_volume,
         webhook_secrets: current.webhook_secrets,
+    })
+}
+
+fn reuse(current: Reuse, given: &ReuseInput) -> Result<Reuse, ApiError> {
+    Ok(Reuse {
+        jobs_max: match given.max_jobs {
+            Some(jobs) => bounded_u32("reuse.maxJobs", Reuse::JOBS_MAX, jobs)?,
+            None => current.jobs_max,
+        },
+        idle_s: match given.max_idle {
+            Some(seconds) => bounded_u32("reuse.maxIdle", Reuse::IDLE_S, seconds)?,
+            None => current.idle_s,
+        },
     })
 }
 

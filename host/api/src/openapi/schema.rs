@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use gristmill_core::endpoint::{
-    Endpoint, Metering as CoreMetering, SandboxLimits, Scaler, Scaling,
+    Endpoint, Metering as CoreMetering, Reuse, SandboxLimits, Scaler, Scaling,
 };
 use gristmill_core::job::JobStatus;
 use gristmill_core::key::Scope as KeyScope;
@@ -110,6 +110,9 @@ schemas! {
             "^$|^(?!/tmp$)(/(\\.{0,2}[!--0-~][!-.0-~]*|\\.{3}[!-.0-~]*))+$",
         ));
     MemoryMib: "Memory of one attempt, in MiB" => integer(SandboxLimits::MEMORY_MIB);
+    ReuseJobs: "Most jobs of one instance; 1: every job has an instance of its own" =>
+        integer(Reuse::JOBS_MAX);
+    ReuseIdle: "Seconds for which an instance waits for its next job" => integer(Reuse::IDLE_S);
     KeyLife: "Seconds after which the key is refused" => integer(KEY_LIFE_S);
     Gigabytes: "In gigabytes" =>
         integer(Bounds { min: 0, default: 0, max: u32::MAX.into() });

@@ -105,7 +105,7 @@ impl Runtime for Mill {
     }
 
     fn load(&self) -> RuntimeLoad {
-        RuntimeLoad { running: self.running.lock().len() as u64, waiting: 0 }
+        RuntimeLoad { running: self.running.lock().len() as u64, idle: 0, waiting: 0 }
     }
 
     async fn perform(&self, attempt: Attempt, sink: Arc<dyn AttemptSink>) -> AttemptReport {

@@ -93,6 +93,11 @@ impl Gate {
         self.was_full.load(Ordering::Relaxed)
     }
 
+    /// Forgets that, for the next job of the same instance.
+    pub(crate) fn begin(&self) {
+        self.was_full.store(false, Ordering::Relaxed);
+    }
+
     /// Runs an operation that changes nothing of what a mount takes.
     pub(crate) async fn look<T: Send + 'static>(
         &self,

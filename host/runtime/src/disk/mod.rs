@@ -1,5 +1,5 @@
 //! What handlers have of a file system: a network volume that persists, and scratch space that is
-//! gone with the attempt. A handler whose endpoint has neither has no files at all, and costs
+//! gone with the instance. A handler whose endpoint has neither has no files at all, and costs
 //! nothing here.
 //!
 //! [`Disks`] knows all mounts of the host; a [`mount`] is one directory with its [`space`]; a
@@ -38,7 +38,7 @@ pub(crate) use self::streams::{PIECE_BYTES, ReadStream, To, WriteStream};
 /// Below the data directory: one directory for each network volume.
 const VOLUMES: &str = "volumes";
 
-/// Below the data directory: one directory for each attempt that has scratch space.
+/// Below the data directory: one directory for each instance that has scratch space.
 const SCRATCH: &str = "scratch";
 
 /// How the directory of a volume ends that was deleted.
@@ -59,7 +59,7 @@ pub(crate) struct Disks {
 /// A volume, once it is counted.
 type Counted = Arc<OnceCell<Arc<Mount>>>;
 
-/// The mounts of one attempt.
+/// The mounts of one instance.
 #[derive(Debug)]
 pub(crate) struct Files {
     mounts: Vec<(Arc<Mount>, String)>,
@@ -198,6 +198,11 @@ impl Files {
     /// Whether the handler wanted more space than there was.
     pub(crate) fn was_full(&self) -> bool {
         self.gate.was_full()
+    }
+
+    /// Forgets that, for the next job of the same instance.
+    pub(crate) fn begin(&self) {
+        self.gate.begin();
     }
 
     /// The roots of all mounts, with the paths where a handler finds them.

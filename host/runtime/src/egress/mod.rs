@@ -89,6 +89,12 @@ impl JobEgress {
         Self { egress, deployment, deadline, in_flight }
     }
 
+    /// Goes on until this time, for the next job of the same instance. Requests that are still open
+    /// count on.
+    pub(crate) fn begin(&mut self, deadline: Instant) {
+        self.deadline = deadline;
+    }
+
     /// Time until the attempt is stopped.
     fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())

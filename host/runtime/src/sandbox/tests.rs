@@ -48,7 +48,7 @@ async fn a_handler_returns_its_output_and_its_usage() {
             Metering::Epoch => assert_eq!(report.usage.fuel, None),
         }
     }
-    assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 0, waiting: 0 });
+    assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 0, idle: 0, waiting: 0 });
 }
 
 #[tokio::test]
@@ -175,12 +175,12 @@ async fn a_stop_before_the_start_needs_no_grace() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let stop = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 2, waiting: 1 });
+            assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 2, idle: 0, waiting: 1 });
             waiting.stop.cancel();
         };
         let (report, ()) = tokio::join!(sandbox.perform(&waiting), stop);
         assert!(matches!(report.end, AttemptEnd::Stopped));
-        assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 2, waiting: 0 });
+        assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 2, idle: 0, waiting: 0 });
         busy.stop.cancel();
     };
     tokio::join!(hold, wait);
@@ -272,7 +272,7 @@ async fn a_changed_or_missing_artifact_is_compiled_again() {
         let again = TestSandbox::open_in(sandbox.directory.clone(), sandbox.records.clone());
         assert_eq!(output(&again.perform(&run).await), "\"hello\"");
         assert_eq!(std::fs::read(&file).unwrap().len(), good.len());
-        let artifact = ComponentDigest::of(&std::fs::read(&file).unwrap());
+        let artifact = crate::files::artifact_digest(&file).unwrap().unwrap();
         let record = sandbox.records.find(run.component.digest).unwrap();
         assert_eq!(record.artifacts.values().collect::<Vec<_>>(), [&artifact]);
     }

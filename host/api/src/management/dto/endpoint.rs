@@ -56,6 +56,8 @@ pub(crate) struct EndpointInput {
     pub(crate) max_fuel: Option<u64>,
     #[schema(value_type = Option<schema::Metering>)]
     pub(crate) metering: Option<Metering>,
+    /// For handlers that are costly to start.
+    pub(crate) reuse: Option<ReuseInput>,
     /// What its handlers may call.
     #[schema(value_type = Option<Vec<schema::HostPattern>>)]
     pub(crate) allowed_hosts: Option<Vec<HostPattern>>,
@@ -102,6 +104,7 @@ pub(crate) struct Endpoint {
     memory_mib: u64,
     #[schema(value_type = schema::Metering)]
     metering: Metering,
+    reuse: Reuse,
     #[schema(value_type = Vec<schema::HostPattern>)]
     allowed_hosts: AllowedHosts,
     env: BTreeMap<String, String>,
@@ -122,6 +125,34 @@ pub(crate) struct Endpoint {
 pub(crate) enum ScalerType {
     QueueDelay,
     RequestCount,
+}
+
+/// How long an instance lives, as far as it is given.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ReuseInput {
+    #[schema(value_type = Option<schema::ReuseJobs>)]
+    #[serde(default, deserialize_with = "whole::optional")]
+    pub(crate) max_jobs: Option<u64>,
+    #[schema(value_type = Option<schema::ReuseIdle>)]
+    #[serde(default, deserialize_with = "whole::optional")]
+    pub(crate) max_idle: Option<u64>,
+}
+
+/// How long an instance lives.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Reuse {
+    #[schema(value_type = schema::ReuseJobs)]
+    max_jobs: u32,
+    #[schema(value_type = schema::ReuseIdle)]
+    max_idle: u32,
+}
+
+impl From<endpoint::Reuse> for Reuse {
+    fn from(reuse: endpoint::Reuse) -> Self {
+        Self { max_jobs: reuse.jobs_max, max_idle: reuse.idle_s }
+    }
 }
 
 /// What one operation may be called for, for each owner of keys.
@@ -199,6 +230,7 @@ impl From<&endpoint::Endpoint> for Endpoint {
             execution_timeout_ms: endpoint.execution_timeout_ms,
             memory_mib: endpoint.limits.memory_bytes_max >> 20,
             metering: endpoint.limits.metering,
+            reuse: endpoint.reuse.into(),
             allowed_hosts: endpoint.allowed_hosts.clone(),
             env: endpoint.env.clone(),
             network_volume_id: endpoint.network_volume.clone(),

@@ -1,0 +1,133 @@
+//! One instance of a component, with its store. It handles one job, or several of one endpoint and
+//! version when the endpoint reuses instances; then it waits between them in `idle`.
+//!
+//! What a handler did wrong ends with its instance: one that trapped, ran into a limit or had to be
+//! stopped handles nothing more.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gristmill_core::endpoint::Metering;
+use gristmill_core::runtime::{Attempt, AttemptSink};
+use wasmtime::component::TypedFunc;
+use wasmtime::{Result, Store};
+
+use crate::artifacts::Loaded;
+use crate::bindings::Handler;
+use crate::bindings::exports::gristmill::handler::run::{Error, Job};
+use crate::bindings::gristmill::handler::types::Failure;
+use crate::component::Prepared;
+use crate::deadline::Watch;
+use crate::state::{State, store};
+
+/// What an instance may keep of its memory limit for it to go on to another job, as one part in so
+/// many: a handler that leaks is not to fail a job that did nothing.
+const KEPT_MEMORY_PART: u64 = 2;
+
+/// An instance, from before its handler is there until after its last job.
+pub(crate) struct Instance {
+    store: Store<State>,
+    loaded: Arc<Loaded>,
+    handler: Option<Handler>,
+    jobs: u32,
+}
+
+impl Instance {
+    /// A place for a handler that is still to be instantiated.
+    ///
+    /// # Errors
+    /// When its store cannot be allocated.
+    pub(crate) fn new(loaded: Arc<Loaded>, state: State) -> Result<Self> {
+        let mut store = store(&loaded.engine.engine, state)?;
+        if loaded.metering == Metering::Fuel {
+            let fuel = store.data().fuel_max();
+            store.set_fuel(fuel)?;
+        }
+        Ok(Self { store, loaded, handler: None, jobs: 0 })
+    }
+
+    /// Gets ready for the next attempt.
+    ///
+    /// # Errors
+    /// None that is known: the engine's, when it does not count fuel.
+    pub(crate) fn begin(
+        &mut self,
+        attempt: Attempt,
+        sink: Arc<dyn AttemptSink>,
+        watch: Arc<Watch>,
+    ) -> Result<()> {
+        self.store.data_mut().begin(attempt, sink, watch);
+        if self.loaded.metering == Metering::Fuel {
+            let fuel = self.store.data().fuel_max();
+            self.store.set_fuel(fuel)?;
+        }
+        Ok(())
+    }
+
+    /// Handles the job of its attempt; `ready` is set once the handler can begin.
+    ///
+    /// # Errors
+    /// A trap, a limit or an exit.
+    pub(crate) async fn handle(
+        &mut self,
+        ready: &mut Option<Instant>,
+    ) -> Result<Result<String, Error>> {
+        self.jobs += 1;
+        let attempt = &self.store.data().attempt;
+        let job = Job { id: attempt.job.to_string(), input: attempt.input.as_str().to_owned() };
+        let handler = match self.handler.take() {
+            Some(handler) => handler,
+            None => match self.start().await? {
+                Ok(handler) => handler,
+                Err(failure) => return Ok(Err(Error::Failed(failure))),
+            },
+        };
+        *ready = Some(Instant::now());
+        let handled = handler.gristmill_handler_run().call_handle(&mut self.store, &job).await?;
+        // Only of a handler that returned: any other is not called again.
+        self.handler = Some(handler);
+        Ok(handled)
+    }
+
+    /// Instantiates the handler, and lets it do what it does once.
+    async fn start(&mut self) -> Result<Result<Handler, Failure>> {
+        let Prepared { pre, indices, init } = &self.loaded.component;
+        let instance = pre.instantiate_async(&mut self.store).await?;
+        let handler = indices.load(&mut self.store, &instance)?;
+        let Some(init) = init else { return Ok(Ok(handler)) };
+        let init: TypedFunc<(), (std::result::Result<(), String>,)> =
+            instance.get_typed_func(&mut self.store, init)?;
+        let (outcome,) = init.call_async(&mut self.store, ()).await?;
+        Ok(outcome.map(|()| handler).map_err(|reason| Failure {
+            message: format!("the handler could not be initialized: {reason}"),
+            details: None,
+        }))
+    }
+
+    /// For how long it waits for another job, now that it has handled one; `None`: not at all.
+    pub(crate) fn waits(&self) -> Option<Duration> {
+        let state = self.store.data();
+        let kept_max = state.limiter.memory_bytes_max() / KEPT_MEMORY_PART;
+        let is_fit =
+            self.handler.is_some() && !state.retired && state.limiter.memory_bytes() <= kept_max;
+        let reuse = state.attempt.deployment.endpoint.reuse;
+        is_fit.then(|| reuse.waits_after(self.jobs)).flatten()
+    }
+
+    /// Lets go of the attempt that has ended.
+    pub(crate) fn end(&mut self) {
+        self.store.data_mut().end();
+    }
+
+    /// The host's side of it.
+    pub(crate) fn state(&self) -> &State {
+        self.store.data()
+    }
+
+    /// The fuel that its attempt has burned; `None` when the engine does not count.
+    pub(crate) fn fuel(&self) -> Option<u64> {
+        let left = || self.store.get_fuel().unwrap_or(0);
+        let counts = self.loaded.metering == Metering::Fuel;
+        counts.then(|| self.store.data().fuel_max().saturating_sub(left()))
+    }
+}
