@@ -39,7 +39,7 @@ unit: guests ## all tests: crates, handlers, and the whole through the real bina
 
 crash: N ?= 100
 crash: guests ## kill -9 a host under load N times and look for anything lost; N=1000 takes some ten minutes, SEED repeats the choices of a run
-	GRISTMILL_CRASH_KILLS=$(N) GRISTMILL_CRASH_SEED=$(SEED) $(CARGO) test $(LOCKED) -p gristmill-tests --test crash nothing_acknowledged -- --nocapture
+	GRISTMILL_CRASH_KILLS=$(N) GRISTMILL_CRASH_SEED=$(SEED) $(CARGO) test $(LOCKED) -p gristmill-tests --test crash -- --nocapture nothing_acknowledged management
 
 overload: SECONDS ?= 300
 overload: guests ## far more than the host can do, for SECONDS=300 at full size; some fifteen minutes

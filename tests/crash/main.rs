@@ -12,6 +12,7 @@
 
 mod drain;
 mod lock;
+mod management;
 mod recovery;
 mod rolling;
 mod torture;

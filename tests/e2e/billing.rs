@@ -77,6 +77,14 @@ async fn each_result_is_billed_once_and_survives_a_kill() {
     host.kill9();
     host.start_again();
     assert_eq!(only(&host.client(), "bucketSize=year").await, before);
+    // A result that was told is billed, also when nobody asks for the bill before the kill.
+    for _ in 0..3 {
+        host.client().run_sync(&endpoint, "", json!({ "op": "echo" })).await.ok();
+    }
+    host.kill9();
+    host.start_again();
+    let before = only(&host.client(), "bucketSize=year").await;
+    assert_eq!(number(&before, "jobs"), 10);
     // Deleting an endpoint deletes no bill.
     host.client().delete("/v1/endpoints/billed").await;
     assert_eq!(only(&host.client(), "bucketSize=year").await, before);

@@ -101,6 +101,36 @@ async fn a_component_goes_with_the_last_that_has_it() {
     assert_eq!(stored(&host), 1);
 }
 
+/// An endpoint may go back to the last twenty handlers that it has run. What it ran before them stays
+/// while a job still runs it.
+#[tokio::test]
+async fn a_running_job_keeps_what_no_release_keeps() {
+    let host = TestHost::start();
+    let client = host.client();
+    let first = host.upload("mill:1", fs::read(guests::playground()).unwrap()).await.ok();
+    let file = format!("components/{}.wasm", first["sha256"].as_str().unwrap());
+    let file = host.data_dir().join(file);
+    let endpoint = host.deploy_image("mill:1", "mill", json!({ "workersMax": 1 })).await;
+    let job = client.submit(&endpoint, json!({ "op": "sleep_forever" })).await;
+    client.until(&endpoint, &job, "IN_PROGRESS").await;
+    for number in 0..20 {
+        host.upload("mill:1", echo(&format!("n{number}"))).await.ok();
+    }
+    let releases = client.get("/v1/endpoints/mill/releases").await.ok();
+    let versions: Vec<_> =
+        releases.as_array().unwrap().iter().map(|r| r["version"].as_u64().unwrap()).collect();
+    assert_eq!(versions, (2..=21).rev().collect::<Vec<_>>());
+    assert!(file.exists(), "a job runs it");
+    assert_eq!(stored(&host), 21);
+    client.cancel(&endpoint, &job).await.ok();
+    eventually("the component to go", async || {
+        // It goes with the next change after its last worker.
+        host.upload("mill:1", echo("n19")).await.ok();
+        (stored(&host) == 20 && !file.exists()).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn what_a_crash_leaves_of_an_upload_goes_with_the_next_start() {
     let mut host = TestHost::start();

@@ -37,6 +37,7 @@ mod sandbox;
 mod sandbox_network;
 mod secrets;
 mod security;
+mod simultaneous;
 mod strangers;
 mod stream;
 mod stream_events;

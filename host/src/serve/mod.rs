@@ -23,7 +23,7 @@ use gristmill_core::jobs::Jobs;
 use gristmill_core::logs::Logs;
 use gristmill_core::runtime::Runtime as _;
 use gristmill_core::signals::Signals;
-use gristmill_core::store::JobStore;
+use gristmill_core::store::{JobStore, StoreError};
 use gristmill_core::time::{Clock, SystemClock};
 use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
 use gristmill_registry::Fetcher;
@@ -113,6 +113,7 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
     )?;
     let store = Arc::new(store);
     let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await?);
+    finish_deletions(&store, &catalog).await?;
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     // What nothing names any more, and could not be removed while somebody ran it.
     catalog.forget_unused().await?;
@@ -183,6 +184,18 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
             Ok(())
         }
     }
+}
+
+/// Forgets the jobs of endpoints that are gone: a crash came between the two, and a new endpoint of the
+/// name would run them.
+async fn finish_deletions(store: &SqliteStore, catalog: &Catalog) -> Result<(), StoreError> {
+    for endpoint in store.endpoints()? {
+        if catalog.deployment(&endpoint).is_none() {
+            info!("forgetting what a crash has left of endpoint `{endpoint}`");
+            store.delete_endpoint(&endpoint).await?;
+        }
+    }
+    Ok(())
 }
 
 /// The sandbox, with compiles in child processes of this same program.

@@ -181,6 +181,14 @@ impl Drop for Unclaimed<'_> {
 }
 
 impl SqliteStore {
+    /// The endpoints that it has anything of, but for what was billed.
+    ///
+    /// # Errors
+    /// When it is closed.
+    pub fn endpoints(&self) -> Result<Vec<EndpointId>, StoreError> {
+        self.shared.read(|index, _| index.names.keys().cloned().collect())
+    }
+
     /// Decides the end of an attempt; `ack` resolves when it, or what outran it, is on disk.
     async fn finish_now(
         &self,

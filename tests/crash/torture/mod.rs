@@ -24,7 +24,7 @@ use tempfile::NamedTempFile;
 use self::deploys::Deployer;
 use self::ledger::Ledger;
 use self::purges::Purger;
-use self::random::Random;
+pub(crate) use self::random::Random;
 use self::session::Session;
 use self::streams::StreamReader;
 use self::submission::MILL;
@@ -45,7 +45,7 @@ const OPERATIONS: [&str; 7] =
 const OUT_OF_REACH: &str = "calls-per-10s = 1000000\nconcurrent = 100000\ncalls-per-worker = 0";
 
 /// A number from the environment; one that is empty counts as not set.
-fn setting(name: &str) -> Option<u64> {
+pub(crate) fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not `{text}`")))
 }

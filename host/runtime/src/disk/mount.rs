@@ -122,6 +122,8 @@ fn count(directory: OwnedFd, depth: usize) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::space::{NODE_BYTES, file_charge};
     use super::*;
 
@@ -159,8 +161,11 @@ mod tests {
         drop(scratch);
         assert!(path.exists());
         drop(user);
-        while path.exists() {
-            tokio::task::yield_now().await;
-        }
+        let wiped = async {
+            while path.exists() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), wiped).await.unwrap();
     }
 }

@@ -6,7 +6,7 @@ use gristmill_core::limits::CHUNK_BYTES_MAX;
 use gristmill_core::runtime::AttemptEnd;
 
 use super::*;
-use crate::testing::{Run, TestSandbox, core_module, guest, guest_that_imports};
+use crate::testing::{Run, TestSandbox, core_module, guest, guest_that_imports, guest_with};
 
 const ECHO: &str = "(call $ok (local.get $input) (local.get $input_len))";
 const SPIN: &str = "(loop $again (br $again)) unreachable";
@@ -62,6 +62,30 @@ async fn every_job_has_an_instance_of_its_own() {
     let run = sandbox.run(count).await;
     for _ in 0..5 {
         assert_eq!(output(&sandbox.perform(&run).await), "1");
+    }
+}
+
+/// However little a call keeps on the stack, it is two words: a hundred thousand calls do not fit.
+#[tokio::test]
+async fn the_stack_ends_where_it_is_said_to() {
+    let deep = "(func $deep (param i32) (result i32)
+        (if (result i32) (local.get 0)
+          (then (i32.add (i32.const 1) (call $deep (i32.sub (local.get 0) (i32.const 1)))))
+          (else (i32.const 0))))";
+    let sandbox = TestSandbox::open();
+    for (calls, fits) in [(4_000, true), (100_000, false)] {
+        let body = format!(
+            "(drop (call $deep (i32.const {calls})))
+             (call $ok (local.get $input) (local.get $input_len))"
+        );
+        let run = Run::of(&sandbox.add(guest_with(deep, &body)).await);
+        match sandbox.perform(&run).await.end {
+            AttemptEnd::Returned(_) => assert!(fits, "{calls} calls"),
+            AttemptEnd::Failed(error) => {
+                assert!(!fits && error.starts_with("stack overflow: "), "{calls} calls: {error}");
+            }
+            end => panic!("{calls} calls: {end:?}"),
+        }
     }
 }
 
