@@ -32,10 +32,8 @@ const ENGINES = {
   starlingmonkey: {
     wait: "const wait = (promise) => promise;",
     esbuild: { target: "es2023" },
-    async componentize({ source, witPath, world }) {
-      const { componentize } = await import("@bytecodealliance/componentize-js").catch(() => {
-        throw new Error("this engine needs: npm install --save-dev @bytecodealliance/componentize-js@0.23.0");
-      });
+    async componentize({ source, witPath, world, project }) {
+      const { componentize } = await import(findStarlingMonkey(project));
       return componentize({ sourcePath: source, witPath, worldName: world });
     },
   },
@@ -62,7 +60,7 @@ export async function build({ project, output, entry, engine = "quickjs", minify
     await copyFile(join(SDK, "wit/guest.wit"), join(temp, "wit/guest.wit"));
     await copyFile(contract(), join(temp, "wit/deps/gristmill-handler/handler.wit"));
     const world = hasInit ? "handler-with-init" : "handler";
-    const { component } = await componentize({ source, witPath: join(temp, "wit"), world });
+    const { component } = await componentize({ source, witPath: join(temp, "wit"), world, project });
     await writeFile(output, component);
     return component.length;
   } finally {
@@ -105,6 +103,17 @@ function entryPoint(handler, wait, hasInit) {
     `import * as handler from ${JSON.stringify(handler)};`,
     `export const { run${hasInit ? ", lifecycle" : ""} } = component(handler, wait);`,
   ].join("\n");
+}
+
+/** The toolchain of StarlingMonkey, which is large and therefore the project's own choice. */
+function findStarlingMonkey(project) {
+  for (let directory = project; ; directory = dirname(directory)) {
+    const path = join(directory, "node_modules/@bytecodealliance/componentize-js/src/componentize.js");
+    if (existsSync(path)) return path;
+    if (directory === dirname(directory)) {
+      throw new Error("this engine needs: npm install --save-dev @bytecodealliance/componentize-js@0.23.0 @bytecodealliance/preview2-shim@0.25.0");
+    }
+  }
 }
 
 /** The contract: in this package, or at the root of the repository that it is part of. */

@@ -7,6 +7,9 @@ snapshot of the interpreter is what each instance starts from.
 
 from __future__ import annotations
 
+import _strptime  # noqa: F401 - `datetime.strptime` imports it when it is called
+import asyncio
+import encodings.idna  # noqa: F401 - and so do URLs this
 import linecache
 import logging
 import os
@@ -24,6 +27,7 @@ from wit_world.imports import types as wit_types
 from . import _handler, http
 from ._context import Context, Level, S3Config, context
 from ._errors import EmitError, Error, Failed, InvalidInput
+from ._loop import Loop
 from ._values import encode
 
 _LEVELS = {level.name.lower(): level for level in wit_log.Level}
@@ -106,6 +110,7 @@ _fresh = True
 def load(name: str) -> None:
     """Runs the handler's module and finds its handler."""
     global _loaded
+    asyncio.new_event_loop = asyncio.events.new_event_loop = Loop  # for `asyncio.run`
     sys.stdout.reconfigure(line_buffering=True)
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO, handlers=[_JobLog()])
     _loaded, module = _handler.load(name)

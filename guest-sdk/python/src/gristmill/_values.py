@@ -64,8 +64,8 @@ def decode(value: Any, hint: Any, path: str = "") -> Any:
             allowed = " or ".join(map(repr, args))
             raise _wrong(path, f"expected {allowed}, got {value!r}")
         return value
-    kind = origin or hint
-    if dataclasses.is_dataclass(kind):
+    kind: Any = origin or hint
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _decode_dataclass(_expect(value, dict, path), kind, path)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         try:

@@ -115,7 +115,7 @@ class _Host:
         if test._emit_quota is not None and test._emitted_bytes + size > test._emit_quota:
             raise EmitError("quota-exceeded", limit_bytes=test._emit_quota)
         test._emitted_bytes += size
-        test.chunks.append(Chunk(json.loads(output), metrics and json.loads(metrics)))
+        test.chunks.append(Chunk(json.loads(output), json.loads(metrics or "null")))
 
     def progress(self, value: str) -> None:
         self._test.progress_values.append(json.loads(value))
