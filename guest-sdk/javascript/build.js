@@ -6,12 +6,14 @@
 // makes 1.6 MB; StarlingMonkey, the engine of Firefox, takes some 15 and makes 12 MB, and has the
 // web platform: `fetch`, `URL`, streams, `Intl`.
 
-import { copyFile, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { appendFile, copyFile, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { existsSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, dirname, join, resolve } from "node:path";
+import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+
+import { TraceMap, eachMapping } from "@jridgewell/trace-mapping";
 
 const SDK = dirname(fileURLToPath(import.meta.url));
 const ENTRIES = ["handler.ts", "handler.js", "handler.mjs"];
@@ -52,10 +54,12 @@ export async function build({ project, output, entry, engine = "quickjs", minify
     await bundle({
       stdin: { contents: entryPoint(handler, wait, hasInit), resolveDir: project, sourcefile: "entry.js" },
       outfile: source,
+      sourcemap: "external",
       minify,
       keepNames: minify,
       ...esbuild,
     });
+    await appendLines(source, project);
     await mkdir(join(temp, "wit/deps/gristmill-handler"), { recursive: true });
     await copyFile(join(SDK, "wit/guest.wit"), join(temp, "wit/guest.wit"));
     await copyFile(contract(), join(temp, "wit/deps/gristmill-handler/handler.wit"));
@@ -103,6 +107,22 @@ function entryPoint(handler, wait, hasInit) {
     `import * as handler from ${JSON.stringify(handler)};`,
     `export const { run${hasInit ? ", lifecycle" : ""} } = component(handler, wait);`,
   ].join("\n");
+}
+
+/** Tells src/stack.js which file and line each line of the bundle came from; not those of the SDK. */
+async function appendLines(source, project) {
+  const files = [];
+  const lines = [];
+  eachMapping(new TraceMap(await readFile(`${source}.map`, "utf8")), (mapping) => {
+    if (mapping.source === null || lines[mapping.generatedLine]) return;
+    const path = resolve(dirname(source), mapping.source);
+    if (path.startsWith(SDK + sep) || path.includes(`${sep}promise-polyfill${sep}`)) return;
+    const file = relative(project, path);
+    if (!files.includes(file)) files.push(file);
+    lines[mapping.generatedLine] = [files.indexOf(file), mapping.originalLine];
+  });
+  const places = JSON.stringify({ files, lines: Array.from(lines, (line) => line ?? 0) });
+  await appendFile(source, `\nglobalThis.gristmillBundle = ${places};\n`);
 }
 
 /** The toolchain of StarlingMonkey, which is large and therefore the project's own choice. */

@@ -136,5 +136,5 @@ suite components '^(Ran|FAILED|ERROR|FAIL)' "$python" "$here/test_components.py"
 
 [ -n "$failed" ] || exit 0
 echo "failed:$failed"
-[ ! -s "$host_log" ] || { echo "the host's log ends with:"; tail -n 50 "$host_log"; }
+[ ! -s "$host_log" ] || { echo "the host's log ends with:"; tail -n 20 "$host_log"; }
 exit 1

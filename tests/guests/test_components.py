@@ -109,7 +109,7 @@ class Everywhere(unittest.TestCase):
         self.assertEqual([chunk["output"] for chunk in chunks], [1])
 
     def fails(self, endpoint):
-        self.assertEqual(error(endpoint, "invalid"), 'no flour: {"sacks":0}')
+        self.assertEqual(error(endpoint, "invalid"), 'invalid input: no flour (details: {"sacks":0})')
         self.assertEqual(error(endpoint, "failed"), "the wheel is stuck")
         self.assertEqual(error(endpoint, "error"), '{"code":7}')
         self.assertIn("output has no JSON form: ", error(endpoint, "nan"))
@@ -194,6 +194,11 @@ class JavaScript(unittest.TestCase):
             messages = [message for _, message in logs(endpoint, job)]
             self.assertIn("RangeError: no water", messages)
             self.assertIn("caused by Error: drought", messages)
+            # The handler's own lines, and no others: not those of the bundle, nor of the SDK.
+            frames = [message for message in messages if ".js:" in message]
+            self.assertTrue(frames, messages)
+            for frame in frames:
+                self.assertRegex(frame, r"[( @]handler\.js:\d+\)?$")
 
     def test_values_are_shown(self):
         for endpoint in JAVASCRIPT:

@@ -3,6 +3,7 @@
 import { runningAs } from "./context.js";
 import { EmitError, Failed, GristmillError, InvalidInput } from "./errors.js";
 import { HttpError } from "./http.js";
+import { readable } from "./stack.js";
 import { encode } from "./values.js";
 
 /** One element of a job's stream, with metrics; a generator yields it. */
@@ -69,7 +70,7 @@ export function describe(error) {
   const line = `${error.name}: ${error.message}`;
   const stack = error.stack ?? "";
   // V8 begins a stack with the message, the other engines do not.
-  const lines = stack.startsWith(error.name) ? stack : `${line}\n${stack}`;
+  const lines = stack.startsWith(error.name) ? stack : `${line}\n${readable(stack)}`;
   return error.cause === undefined
     ? lines.trimEnd()
     : `${lines.trimEnd()}\ncaused by ${describe(error.cause)}`;
