@@ -6,7 +6,16 @@
 // makes 1.6 MB; StarlingMonkey, the engine of Firefox, takes some 15 and makes 12 MB, and has the
 // web platform: `fetch`, `URL`, streams, `Intl`.
 
-import { appendFile, copyFile, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import {
+  appendFile,
+  copyFile,
+  mkdir,
+  mkdtemp,
+  readFile,
+  rm,
+  stat,
+  writeFile,
+} from "node:fs/promises";
 import { existsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
@@ -52,7 +61,11 @@ export async function build({ project, output, entry, engine = "quickjs", minify
     const exported = await bundle({ entryPoints: [handler], write: false, ...esbuild });
     const hasInit = exported.includes("init");
     await bundle({
-      stdin: { contents: entryPoint(handler, wait, hasInit), resolveDir: project, sourcefile: "entry.js" },
+      stdin: {
+        contents: entryPoint(handler, wait, hasInit),
+        resolveDir: project,
+        sourcefile: "entry.js",
+      },
       outfile: source,
       sourcemap: "external",
       minify,
@@ -64,7 +77,12 @@ export async function build({ project, output, entry, engine = "quickjs", minify
     await copyFile(join(SDK, "wit/guest.wit"), join(temp, "wit/guest.wit"));
     await copyFile(contract(), join(temp, "wit/deps/gristmill-handler/handler.wit"));
     const world = hasInit ? "handler-with-init" : "handler";
-    const { component } = await componentize({ source, witPath: join(temp, "wit"), world, project });
+    const { component } = await componentize({
+      source,
+      witPath: join(temp, "wit"),
+      world,
+      project,
+    });
     await writeFile(output, component);
     return component.length;
   } finally {
@@ -128,17 +146,24 @@ async function appendLines(source, project) {
 /** The toolchain of StarlingMonkey, which is large and therefore the project's own choice. */
 function findStarlingMonkey(project) {
   for (let directory = project; ; directory = dirname(directory)) {
-    const path = join(directory, "node_modules/@bytecodealliance/componentize-js/src/componentize.js");
+    const path = join(
+      directory,
+      "node_modules/@bytecodealliance/componentize-js/src/componentize.js",
+    );
     if (existsSync(path)) return path;
     if (directory === dirname(directory)) {
-      throw new Error("this engine needs: npm install --save-dev @bytecodealliance/componentize-js@0.23.0 @bytecodealliance/preview2-shim@0.25.0");
+      throw new Error(
+        "this engine needs: npm install --save-dev @bytecodealliance/componentize-js@0.23.0 @bytecodealliance/preview2-shim@0.25.0",
+      );
     }
   }
 }
 
 /** The contract: in this package, or at the root of the repository that it is part of. */
 function contract() {
-  const path = ["wit/handler.wit", "../../wit/handler.wit"].map((path) => join(SDK, path)).find(existsSync);
+  const path = ["wit/handler.wit", "../../wit/handler.wit"]
+    .map((path) => join(SDK, path))
+    .find(existsSync);
   if (!path) throw new Error("wit/handler.wit is missing: reinstall the package gristmill-sdk");
   return path;
 }

@@ -90,7 +90,12 @@ class Everywhere(unittest.TestCase):
         self.assertNotEqual(output(endpoint, "random"), output(endpoint, "random"))
         value = {"é": [None, True, 1.5, "😀", {}]}
         self.assertEqual(output(endpoint, "echo", value=value), value)
-        s3 = {"accessId": "a", "accessSecret": "s", "bucketName": "sacks", "endpointUrl": "https://example.com"}
+        s3 = {
+            "accessId": "a",
+            "accessSecret": "s",
+            "bucketName": "sacks",
+            "endpointUrl": "https://example.com",
+        }
         self.assertEqual(run(endpoint, {"op": "s3"}, s3Config=s3)["output"], "sacks")
         self.assertEqual(output(endpoint, "refresh"), {"ground": 1})
         nested = json.dumps(output(endpoint, "deep"))
@@ -109,7 +114,9 @@ class Everywhere(unittest.TestCase):
         self.assertEqual([chunk["output"] for chunk in chunks], [1])
 
     def fails(self, endpoint):
-        self.assertEqual(error(endpoint, "invalid"), 'invalid input: no flour (details: {"sacks":0})')
+        self.assertEqual(
+            error(endpoint, "invalid"), 'invalid input: no flour (details: {"sacks":0})'
+        )
         self.assertEqual(error(endpoint, "failed"), "the wheel is stuck")
         self.assertEqual(error(endpoint, "error"), '{"code":7}')
         self.assertIn("output has no JSON form: ", error(endpoint, "nan"))
@@ -127,10 +134,16 @@ class Everywhere(unittest.TestCase):
                 self.assertTrue(any(message.startswith("lone ") for message in messages), lines)
 
     def test_only_a_handler_with_an_init_exports_one(self):
-        for name, has_init in [*((name, True) for name in FEATURES), ("python-sql", False), ("javascript-markdown", False)]:
+        for name, has_init in [
+            *((name, True) for name in FEATURES),
+            ("python-sql", False),
+            ("javascript-markdown", False),
+        ]:
             document = subprocess.run(
                 [os.environ["GRISTMILL"], "handlers", "get", name, "--json"],
-                check=True, capture_output=True, text=True,
+                check=True,
+                capture_output=True,
+                text=True,
             ).stdout
             self.assertEqual("gristmill:handler/lifecycle@0.1.0" in document, has_init, name)
 
@@ -165,7 +178,9 @@ class Python(unittest.TestCase):
         lines = logs("python-features", job)
         self.assertIn(("error", "KeyError: 'flour'"), lines)
         # With the line of the source, which the sandbox has no file of.
-        self.assertTrue(any('"raise": lambda job: {}["flour"]' in message for _, message in lines), lines)
+        self.assertTrue(
+            any('"raise": lambda job: {}["flour"]' in message for _, message in lines), lines
+        )
 
     def test_logging_goes_to_the_log(self):
         lines = logs("python-features", run("python-features", {"op": "log"}))
@@ -183,7 +198,9 @@ class Python(unittest.TestCase):
 
     def test_a_library_works(self):
         sql = {"sql": "SELECT IFNULL(a, `b`) FROM t", "from": "mysql", "to": "postgres"}
-        self.assertEqual(run("python-sql", sql)["output"], {"statements": ['SELECT\n  COALESCE(a, "b")\nFROM t']})
+        self.assertEqual(
+            run("python-sql", sql)["output"], {"statements": ['SELECT\n  COALESCE(a, "b")\nFROM t']}
+        )
 
 
 class JavaScript(unittest.TestCase):
@@ -202,7 +219,9 @@ class JavaScript(unittest.TestCase):
 
     def test_values_are_shown(self):
         for endpoint in JAVASCRIPT:
-            self.assertIn(("info", 'printed {"sacks":2}'), logs(endpoint, run(endpoint, {"op": "log"})))
+            self.assertIn(
+                ("info", 'printed {"sacks":2}'), logs(endpoint, run(endpoint, {"op": "log"}))
+            )
 
     def test_a_timer_does_not_overtake_what_is_ready(self):
         for endpoint in JAVASCRIPT:

@@ -27,22 +27,32 @@ const host = {
   emit: (output, metrics) => {
     try {
       emit(output.toWellFormed(), metrics?.toWellFormed() ?? null);
-    } catch ({ payload: { tag, val } }) {
-      throw new EmitError(tag, val, tag === "quota-exceeded" ? Number(val) : undefined);
+    } catch (error) {
+      throw lift(EmitError, error, "quota-exceeded");
     }
   },
   progress: (value) => progress(value.toWellFormed()),
   log: write,
   httpSend: ({ method, url, headers = [], body = new Uint8Array(), timeout }) => {
-    const timeoutMs = timeout === undefined ? null : Math.min(Math.ceil(timeout), 2 ** 31 - 1);
+    // QuickJS hands on no larger number.
+    const timeoutMs =
+      timeout === undefined ? null : Math.min(Math.max(Math.ceil(timeout), 0), 2 ** 31 - 1);
+    headers = headers.map((pair) => pair.map((text) => text.toWellFormed()));
     try {
-      const answer = send({ method, url, headers, body, timeoutMs });
+      const answer = send({ method, url: String(url).toWellFormed(), headers, body, timeoutMs });
       return new Response(answer.status, Uint8Array.from(answer.body), answer.headers);
-    } catch ({ payload: { tag, val } }) {
-      throw new HttpError(tag, val, tag === "too-large" ? Number(val) : undefined);
+    } catch (error) {
+      throw lift(HttpError, error, "too-large");
     }
   },
 };
+
+/** The host's error as one of ours; `limit` is the kind that has a number of bytes. */
+function lift(Kind, error, limit) {
+  if (!error?.payload) return error;
+  const { tag, val } = error.payload;
+  return tag === limit ? new Kind(tag, undefined, Number(val)) : new Kind(tag, val);
+}
 
 let begun = false;
 
@@ -104,7 +114,14 @@ function lowerError(error) {
 globalThis.process ??= {};
 process.env ??= {};
 
-const LEVELS = { trace: "trace", debug: "debug", log: "info", info: "info", warn: "warn", error: "error" };
+const LEVELS = {
+  trace: "trace",
+  debug: "debug",
+  log: "info",
+  info: "info",
+  warn: "warn",
+  error: "error",
+};
 globalThis.console ??= {};
 for (const [method, level] of Object.entries(LEVELS)) {
   console[method] = (...values) => {

@@ -133,7 +133,9 @@ function check(input, validate) {
   try {
     return validate(input);
   } catch (error) {
-    throw error instanceof GristmillError ? error : new InvalidInput(error?.message ?? String(error));
+    throw error instanceof GristmillError
+      ? error
+      : new InvalidInput(error?.message ?? String(error));
   }
 }
 
@@ -142,7 +144,8 @@ function mark(work, handler) {
 }
 
 function raw(value) {
-  if (typeof value !== "string") throw new TypeError(`a raw handler returns text, not ${typeof value}`);
+  if (typeof value !== "string")
+    throw new TypeError(`a raw handler returns text, not ${typeof value}`);
   return value.toWellFormed();
 }
 

@@ -59,5 +59,6 @@ export const get = (url, options) => request("GET", url, options);
 export const post = (url, options) => request("POST", url, options);
 
 function pairs(headers) {
-  return Array.isArray(headers) ? [...headers] : Object.entries(headers);
+  const list = Array.isArray(headers) ? headers : Object.entries(headers);
+  return list.map(([name, value]) => [String(name), String(value)]);
 }

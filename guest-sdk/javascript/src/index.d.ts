@@ -10,9 +10,7 @@ type Awaitable<T> = T | Promise<T>;
 
 /** What a handler returns: a value, or a generator, each `yield` of which is a chunk. */
 export type Outcome<Output, Emitted = unknown> =
-  | Awaitable<Output>
-  | Generator<Emitted, Output | void>
-  | AsyncGenerator<Emitted, Output | void>;
+  Awaitable<Output> | Generator<Emitted, Output | void> | AsyncGenerator<Emitted, Output | void>;
 
 /** A place for files, with the key to it. A field that the submission left out is empty. */
 export interface S3Config {

@@ -32,7 +32,10 @@ test("each level has its method", () => {
   const ctx = new TestContext();
   const levels = ["trace", "debug", "info", "warn", "error"];
   for (const level of levels) ctx[level](level);
-  assert.deepEqual(ctx.logs, levels.map((level) => [level, level]));
+  assert.deepEqual(
+    ctx.logs,
+    levels.map((level) => [level, level]),
+  );
 });
 
 test("progress without a JSON form is logged and dropped", () => {
@@ -43,7 +46,10 @@ test("progress without a JSON form is logged and dropped", () => {
 });
 
 test("HTTP answers come in their order, and the last repeats", async () => {
-  const answers = [new http.HttpError("timeout"), new http.Response(404, '{"a":"é"}', { Age: "1" })];
+  const answers = [
+    new http.HttpError("timeout"),
+    new http.Response(404, '{"a":"é"}', { Age: "1" }),
+  ];
   const ctx = new TestContext({ http: { [URL]: answers } });
   const output = await ctx.run(() => {
     assert.throws(() => http.get(URL), { kind: "timeout" });
@@ -53,7 +59,10 @@ test("HTTP answers come in their order, and the last repeats", async () => {
   assert.deepEqual(output, [404, "1", { a: "é" }]);
   const { method, body, headers, timeout } = ctx.requests[1];
   assert.deepEqual([method, new TextDecoder().decode(body), timeout], ["POST", '{"q":1}', 2]);
-  assert.deepEqual(headers, [["x", "y"], ["content-type", "application/json"]]);
+  assert.deepEqual(headers, [
+    ["x", "y"],
+    ["content-type", "application/json"],
+  ]);
 });
 
 test("an unknown URL is denied", () => {

@@ -3,9 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import {
-  Cancelled, Chunk, Failed, InvalidInput, context, handler, serveRaw,
-} from "gristmill-sdk";
+import { Cancelled, Chunk, Failed, InvalidInput, context, handler, serveRaw } from "gristmill-sdk";
 import { TestContext } from "gristmill-sdk/testing";
 
 const fails = (promise, kind, message) =>
@@ -24,7 +22,10 @@ test("a job has its id, input and s3Config", async () => {
 
 test("the context is the second parameter, and can be found", async () => {
   const ctx = new TestContext({ attempt: 3 });
-  assert.deepEqual(await ctx.run(async (_job, { attempt }) => [attempt, context().attempt], 1), [3, 3]);
+  assert.deepEqual(
+    await ctx.run(async (_job, { attempt }) => [attempt, context().attempt], 1),
+    [3, 3],
+  );
   assert.throws(context, /no job is running/);
 });
 
@@ -41,12 +42,26 @@ test("a typed handler takes the context and the input", async () => {
 
 test("a raw handler keeps what JavaScript's numbers lose", async () => {
   const text = ' {"z": 9007199254740993, "a": 1.50} ';
-  assert.equal(await new TestContext().runJson(serveRaw((_ctx, input) => input), text), text);
+  assert.equal(
+    await new TestContext().runJson(
+      serveRaw((_ctx, input) => input),
+      text,
+    ),
+    text,
+  );
 });
 
 test("an error in the output fails the job", async () => {
-  await fails(new TestContext().run(() => ({ error: "no flour" }), 1), Failed, "no flour");
-  await fails(new TestContext().run(() => ({ error: { code: 7 } }), 1), Failed, '{"code":7}');
+  await fails(
+    new TestContext().run(() => ({ error: "no flour" }), 1),
+    Failed,
+    "no flour",
+  );
+  await fails(
+    new TestContext().run(() => ({ error: { code: 7 } }), 1),
+    Failed,
+    '{"code":7}',
+  );
   assert.deepEqual(await new TestContext().run(() => ({ error: null }), 1), { error: null });
 });
 
@@ -77,7 +92,12 @@ test("each yield is a chunk, and a return is the output", async () => {
 });
 
 test("without a return the host aggregates", async () => {
-  assert.equal(await new TestContext().runJson(function* () { yield 1; }, "1"), "null");
+  assert.equal(
+    await new TestContext().runJson(function* () {
+      yield 1;
+    }, "1"),
+    "null",
+  );
 });
 
 test("a yielded error ends the job after the chunks before it", async () => {
@@ -107,11 +127,21 @@ test("a cancelled job ends at its next yield", async () => {
 
 test("an error becomes the job's error, and its stack is logged", async () => {
   const ctx = new TestContext();
-  await fails(ctx.run(() => null.flour, 1), Failed, /^TypeError: Cannot read properties of null/);
+  await fails(
+    ctx.run(() => null.flour, 1),
+    Failed,
+    /^TypeError: Cannot read properties of null/,
+  );
   const [[level, lines]] = ctx.logs;
   assert.equal(level, "error");
   assert.match(lines, /handler\.test\.js/);
-  await fails(new TestContext().run(() => { throw { code: 7 }; }, 1), Failed, '{"code":7}');
+  await fails(
+    new TestContext().run(() => {
+      throw { code: 7 };
+    }, 1),
+    Failed,
+    '{"code":7}',
+  );
 });
 
 test("what is not JSON is refused", async () => {
@@ -121,6 +151,10 @@ test("what is not JSON is refused", async () => {
     [1n, "a bigint is not JSON"],
     [() => 1, "a function is not JSON"],
   ]) {
-    await fails(new TestContext().run(() => output, 1), Failed, `output has no JSON form: ${why}`);
+    await fails(
+      new TestContext().run(() => output, 1),
+      Failed,
+      `output has no JSON form: ${why}`,
+    );
   }
 });

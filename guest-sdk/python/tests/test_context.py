@@ -21,7 +21,9 @@ class Emit(unittest.TestCase):
         ctx.emit(1, {"n": 2})
         with self.assertRaises(EmitError) as caught:
             ctx.emit(34567)
-        self.assertEqual((caught.exception.kind, caught.exception.limit_bytes), ("quota-exceeded", 10))
+        self.assertEqual(
+            (caught.exception.kind, caught.exception.limit_bytes), ("quota-exceeded", 10)
+        )
 
     def test_a_closed_stream_says_so(self) -> None:
         with self.assertRaisesRegex(EmitError, "the attempt is over"):
@@ -58,7 +60,9 @@ class Log(unittest.TestCase):
         ctx = TestContext()
         ctx.progress(object())
         self.assertEqual(ctx.progress_values, [])
-        self.assertEqual(ctx.logs, [("warn", "progress value has no JSON form: a object is not JSON")])
+        self.assertEqual(
+            ctx.logs, [("warn", "progress value has no JSON form: a object is not JSON")]
+        )
 
 
 class Http(unittest.TestCase):

@@ -58,7 +58,9 @@ class Typed(unittest.TestCase):
 class ForJob(unittest.TestCase):
     def test_the_job_has_its_id_and_input(self) -> None:
         ctx = TestContext(job_id="j-1")
-        self.assertEqual(ctx.run(lambda job: job, {"n": 2**64}), {"id": "j-1", "input": {"n": 2**64}})
+        self.assertEqual(
+            ctx.run(lambda job: job, {"n": 2**64}), {"id": "j-1", "input": {"n": 2**64}}
+        )
 
     def test_the_job_has_its_s3_config_as_submitted(self) -> None:
         ctx = TestContext(s3_config=S3Config(access_id="me", bucket_name="b"))
@@ -178,7 +180,7 @@ class Failures(unittest.TestCase):
         [(level, lines)] = ctx.logs
         self.assertEqual(level, "error")
         self.assertIn("test_handler.py", lines)
-        self.assertNotIn("_handler.py\"", lines.replace("test_handler.py", ""))
+        self.assertNotIn('_handler.py"', lines.replace("test_handler.py", ""))
 
     def test_exit_is_a_failure(self) -> None:
         with self.assertRaisesRegex(Failed, "SystemExit: 2"):

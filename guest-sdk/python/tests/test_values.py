@@ -73,7 +73,10 @@ class Decode(unittest.TestCase):
 
 class Encode(unittest.TestCase):
     def test_values_of_the_language_become_plain(self) -> None:
-        self.assertEqual(encode({"p": Point(1), "c": Color.RED, "é": {1}}), '{"p":{"x":1,"y":0},"c":"red","é":[1]}')
+        self.assertEqual(
+            encode({"p": Point(1), "c": Color.RED, "é": {1}}),
+            '{"p":{"x":1,"y":0},"c":"red","é":[1]}',
+        )
 
 
 if __name__ == "__main__":

@@ -36,7 +36,11 @@ function validate(input: any): Input {
       throw new InvalidInput(`${field}: expected a whole number, got ${JSON.stringify(value)}`);
     }
   }
-  return { prompt: input.prompt, max_tokens: input.max_tokens ?? undefined, delay_ms: input.delay_ms };
+  return {
+    prompt: input.prompt,
+    max_tokens: input.max_tokens ?? undefined,
+    delay_ms: input.delay_ms,
+  };
 }
 
 /**

@@ -21,5 +21,7 @@ def handler(job):
         )
     except ParseError as error:
         mistake = error.errors[0]
-        return {"error": f"line {mistake['line']}, column {mistake['col']}: {mistake['description']}"}
+        return {
+            "error": f"line {mistake['line']}, column {mistake['col']}: {mistake['description']}"
+        }
     return {"statements": statements}

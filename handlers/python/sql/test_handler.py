@@ -7,7 +7,11 @@ from handler import handler
 
 class Sql(unittest.TestCase):
     def test_a_dialect_becomes_another(self) -> None:
-        job_input = {"sql": "SELECT IFNULL(a, `b`) FROM t LIMIT 1", "from": "mysql", "to": "postgres"}
+        job_input = {
+            "sql": "SELECT IFNULL(a, `b`) FROM t LIMIT 1",
+            "from": "mysql",
+            "to": "postgres",
+        }
         output = TestContext().run(handler, job_input)
         self.assertEqual(output, {"statements": ['SELECT\n  COALESCE(a, "b")\nFROM t\nLIMIT 1']})
 

@@ -1,4 +1,4 @@
-"""Streams the tokens of a prompt, each with the numbers that a client of a language model expects."""
+"""Streams the tokens of a prompt, with the numbers that clients of a language model expect."""
 
 import re
 import time

@@ -3,14 +3,20 @@
 import { Chunk, type Context, type Job, handler, http, serve, serveRaw } from "gristmill-sdk";
 import { TestContext } from "gristmill-sdk/testing";
 
-serve((job: Job<{ text: string }>, ctx: Context) => ({ upper: job.input.text, left: ctx.remaining }));
+serve((job: Job<{ text: string }>, ctx: Context) => ({
+  upper: job.input.text,
+  left: ctx.remaining,
+}));
 serve(async function* (job) {
   yield new Chunk(job.id, { n: 1 });
 });
 serveRaw((_ctx, text) => text);
 
 const double = handler<number, number>((_ctx, input) => input * 2, { validate: Number });
-const output: number = await new TestContext({ http: { "https://a": new http.Response(200) } }).run(double, 1);
+const output: number = await new TestContext({ http: { "https://a": new http.Response(200) } }).run(
+  double,
+  1,
+);
 console.log(output);
 
 // @ts-expect-error: the input is a number

@@ -13,11 +13,13 @@ const ready = [];
 const timers = new Map();
 let lastTimer = 0;
 
-const set = (repeats) => (callback, delay = 0, ...args) => {
-  const every = repeats ? Math.max(delay, 1) : undefined;
-  timers.set(++lastTimer, { at: performance.now() + delay, every, run: () => callback(...args) });
-  return lastTimer;
-};
+const set =
+  (repeats) =>
+  (callback, delay = 0, ...args) => {
+    const every = repeats ? Math.max(delay, 1) : undefined;
+    timers.set(++lastTimer, { at: performance.now() + delay, every, run: () => callback(...args) });
+    return lastTimer;
+  };
 const clear = (timer) => void timers.delete(timer);
 globalThis.setTimeout = set(false);
 globalThis.setInterval = set(true);

@@ -8,7 +8,9 @@ Promise._immediateFn = queueMicrotask;
 Promise._unhandledRejectionFn = (reason) => console.warn("unhandled rejection:", reason);
 Promise.withResolvers = () => {
   const resolvers = {};
-  resolvers.promise = new Promise((resolve, reject) => Object.assign(resolvers, { resolve, reject }));
+  resolvers.promise = new Promise((resolve, reject) =>
+    Object.assign(resolvers, { resolve, reject }),
+  );
   return resolvers;
 };
 globalThis.Promise = Promise;

@@ -39,7 +39,7 @@ globalThis.TextDecoder = class TextDecoder {
     const bom = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf && !this.ignoreBOM;
     const codes = [];
     const parts = [];
-    for (let i = bom ? 3 : 0; i < bytes.length; ) {
+    for (let i = bom ? 3 : 0; i < bytes.length;) {
       const [code, length] = read(bytes, i);
       if (code === undefined && this.fatal) throw new TypeError("the bytes are not UTF-8");
       codes.push(code ?? REPLACEMENT);
@@ -61,12 +61,18 @@ function read(bytes, start) {
   for (let i = 1; i <= tail; i++) {
     const byte = bytes[start + i];
     // The second byte alone tells overlong forms, surrogates, and what is beyond Unicode.
-    const [low, high] = i > 1 ? [0x80, 0xbf]
-      : first === 0xe0 ? [0xa0, 0xbf]
-      : first === 0xed ? [0x80, 0x9f]
-      : first === 0xf0 ? [0x90, 0xbf]
-      : first === 0xf4 ? [0x80, 0x8f]
-      : [0x80, 0xbf];
+    const [low, high] =
+      i > 1
+        ? [0x80, 0xbf]
+        : first === 0xe0
+          ? [0xa0, 0xbf]
+          : first === 0xed
+            ? [0x80, 0x9f]
+            : first === 0xf0
+              ? [0x90, 0xbf]
+              : first === 0xf4
+                ? [0x80, 0x8f]
+                : [0x80, 0xbf];
     if (!(byte >= low && byte <= high)) return [undefined, i];
     code = (code << 6) | (byte & 0x3f);
   }

@@ -12,6 +12,7 @@ import asyncio
 import encodings.idna  # noqa: F401 - and so do URLs this
 import linecache
 import logging
+import math
 import os
 import sys
 from typing import Any
@@ -28,7 +29,7 @@ from . import _handler, http
 from ._context import Context, Level, S3Config, context
 from ._errors import EmitError, Error, Failed, InvalidInput
 from ._loop import Loop
-from ._values import encode
+from ._values import encode, well_formed
 
 _LEVELS = {level.name.lower(): level for level in wit_log.Level}
 
@@ -64,10 +65,14 @@ class _Host:
         wit_log.write(_LEVELS[level], message)
 
     def http_send(self, request: http.Request) -> http.Response:
-        timeout_ms = None if request.timeout is None else min(-int(-request.timeout * 1000 // 1), 2**32 - 1)
+        timeout = request.timeout
+        timeout_ms = None if timeout is None else min(max(math.ceil(timeout * 1000), 0), 2**32 - 1)
+        headers = [(well_formed(name), well_formed(value)) for name, value in request.headers]
         try:
             answer = wit_http.send(
-                wit_http.Request(request.method, request.url, request.headers, request.body, timeout_ms)
+                wit_http.Request(
+                    request.method, well_formed(request.url), headers, request.body, timeout_ms
+                )
             )
         except Err as error:
             match error.value:
@@ -157,7 +162,7 @@ class Lifecycle:
         try:
             _handler.run_init()
         except Error as error:
-            raise Err(error.message) from None
+            raise Err(well_formed(str(error.message))) from None
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -172,8 +177,7 @@ def _lower(error: Error) -> Any:
             details = encode(error.details)
         except ValueError as why:
             details = encode(f"details have no JSON form: {why}")
-    message = str(error.message).encode("utf-8", "replace").decode()
-    failure = wit_types.Failure(message, details)
+    failure = wit_types.Failure(well_formed(str(error.message)), details)
     if isinstance(error, InvalidInput):
         return wit_types.Error_InvalidInput(failure)
     return wit_types.Error_Failed(failure)

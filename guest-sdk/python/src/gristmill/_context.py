@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 from . import http
 from ._errors import Cancelled, EmitError
-from ._values import encode
+from ._values import encode, well_formed
 
 Level = Literal["trace", "debug", "info", "warn", "error"]
 """How much a line in the job's log matters."""
@@ -119,8 +119,7 @@ class Context:
         """Writes one line to the job's log, for the people who run the endpoint. The log is
         capped; the host counts the lines beyond its cap. ``print`` and ``logging`` go the same
         way."""
-        # A lone surrogate cannot leave the sandbox.
-        self._host.log(level, str(message).encode("utf-8", "replace").decode())
+        self._host.log(level, well_formed(str(message)))
 
     def trace(self, message: object) -> None:
         """:meth:`log` at ``trace``: every step."""

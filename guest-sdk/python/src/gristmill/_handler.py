@@ -51,7 +51,7 @@ class Handler:
         with running(ctx):
             try:
                 output = self._output(ctx, self.call(ctx, text))
-            except Error:
+            except (Error, KeyboardInterrupt):  # the latter ends a test
                 raise
             except BaseException as error:  # SystemExit too: a trap would say less
                 ctx.error(_traceback(error))

@@ -34,6 +34,11 @@ def encode(value: Any) -> str:
     return text
 
 
+def well_formed(text: str) -> str:
+    """The text without lone surrogates, which cannot leave the sandbox."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -100,7 +105,9 @@ def _decode_dataclass(value: dict[str, Any], kind: type, path: str) -> Any:
         if not field.init:
             continue
         if field.name in value:
-            fields[field.name] = decode(value[field.name], hints[field.name], _field(path, field.name))
+            fields[field.name] = decode(
+                value[field.name], hints[field.name], _field(path, field.name)
+            )
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise _wrong(path, f"missing field `{field.name}`")
     try:
@@ -114,7 +121,10 @@ def _decode_tuple(items: list[Any], args: tuple[Any, ...], path: str) -> tuple[A
         args = (args[0] if args else Any,) * len(items)
     if len(items) != len(args):
         raise _wrong(path, f"expected {len(args)} items, got {len(items)}")
-    return tuple(decode(item, arg, f"{path}[{i}]") for i, (item, arg) in enumerate(zip(items, args)))
+    return tuple(
+        decode(item, arg, f"{path}[{i}]")
+        for i, (item, arg) in enumerate(zip(items, args, strict=True))
+    )
 
 
 def _decode_union(value: Any, args: tuple[Any, ...], path: str) -> Any:

@@ -72,7 +72,9 @@ def build(project: Path, output: Path, module: str = "handler") -> None:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m gristmill.build", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m gristmill.build", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("project", type=Path, nargs="?", default=Path(), help="default: here")
     parser.add_argument("-o", "--output", type=Path, help="default: PROJECT/PROJECT.wasm")
     parser.add_argument("-m", "--module", default="handler", help="default: handler")

@@ -93,7 +93,8 @@ def request(
     body and says so in ``content-type``. Raises :class:`Error`."""
     from ._context import context
 
-    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+    items = headers.items() if isinstance(headers, Mapping) else headers
+    pairs = [(str(name), str(value)) for name, value in items]
     if json is not _NO_JSON:
         body = _json.dumps(json, allow_nan=False)
         pairs.append(("content-type", "application/json"))

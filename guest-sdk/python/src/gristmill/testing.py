@@ -51,7 +51,8 @@ class TestContext(Context):
         self._emit_quota = emit_quota
         self._emit_closed = emit_closed
         self._answers = {
-            url: [answer] if isinstance(answer, Answer) else [*answer] for url, answer in http.items()
+            url: [answer] if isinstance(answer, Answer) else [*answer]
+            for url, answer in http.items()
         }
         self._emitted_bytes = 0
         self.chunks: list[Chunk] = []

@@ -26,7 +26,11 @@ const nested = (depth) => (depth ? [nested(depth - 1)] : []);
 
 const OPS = {
   facts: (job, ctx) => [
-    job.id === ctx.jobId, ctx.endpoint, ctx.attempt, context().remaining > 1000, ctx.cancelled,
+    job.id === ctx.jobId,
+    ctx.endpoint,
+    ctx.attempt,
+    context().remaining > 1000,
+    ctx.cancelled,
   ],
   echo: (job) => job.input.value,
   s3: (job) => job.s3Config.bucketName,
@@ -38,7 +42,14 @@ const OPS = {
     ctx.info("lone \ud800");
   },
   async: () => Promise.all([later(2), later(1)]),
-  race: () => Promise.race([later(100_000), (async () => { for (let i = 0; i < 5000; i++) await i; return "won"; })()]),
+  race: () =>
+    Promise.race([
+      later(100_000),
+      (async () => {
+        for (let i = 0; i < 5000; i++) await i;
+        return "won";
+      })(),
+    ]),
   http: () => kindOf(() => http.get("https://example.com/")),
   emit: (_job, ctx) => kindOf(() => ctx.emit(1, [])),
   random: () => [Math.random(), crypto.randomUUID()],
