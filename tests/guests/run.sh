@@ -59,7 +59,8 @@ install_python() {
   rm -rf "$here/.venv"
   python3 -m venv "$here/.venv"
   # The SDK as its users have it: from a wheel.
-  logged pip "$here/.venv/bin/pip" install "$sdk/python" -r "$here/python/requirements.txt" -c "$here/python/constraints.txt"
+  logged pip "$here/.venv/bin/pip" install "$sdk/python[build]" \
+    -r "$root/handlers/python/sql/requirements.txt" -r "$here/python/requirements.txt" -c "$here/python/constraints.txt"
 }
 # Not `npm ci`, which refuses a lock file without the builds for other platforms; some registries
 # lack those. This keeps to the lock file too, and does not write it.
@@ -67,7 +68,7 @@ install_javascript() { logged npm npm --prefix "$1" install --no-save --no-audit
 
 echo "installing the toolchains"
 mkdir -p "$built"
-unless_same "$built/.python" "$(digest "$sdk/python" "$root/wit" "$here"/python/*.txt)" install_python
+unless_same "$built/.python" "$(digest "$sdk/python" "$root/wit" "$root"/handlers/python/*/*.txt "$here"/python/*.txt)" install_python
 for directory in "$sdk/javascript" "$root/handlers/javascript" "$here/javascript"; do
   [ -d "$directory/node_modules" ] || rm -f "$directory/node_modules/.same"
   unless_same "$directory/node_modules/.same" "$(digest "$directory/package-lock.json")" install_javascript "$directory"
@@ -94,12 +95,12 @@ suite javascript-types 'error' "$here/javascript/node_modules/.bin/tsc" --projec
 suite javascript-handlers '^# (tests|fail) ' in_directory "$root/handlers/javascript" \
   node --import gristmill-sdk/typescript --test --test-reporter=tap
 
-# component NAME SOURCE COMMAND...: builds built/NAME.wasm with the command and `-o`, if SOURCE, the
-# SDKs or the contract are not those of the last time.
+# component NAME SDK SOURCE COMMAND...: builds built/NAME.wasm with the command and `-o`, if SOURCE,
+# the SDK or the contract are not those of the last time.
 component() {
-  name=$1 source=$2
-  shift 2
-  unless_same "$built/$name.digest" "$(digest "$source" "$sdk/python/src" "$sdk/javascript" "$root/wit" "$here/python/constraints.txt")" \
+  name=$1 language=$2 source=$3
+  shift 3
+  unless_same "$built/$name.digest" "$(digest "$source" "$sdk/$language" "$root/wit")" \
     compile "$name" "$@" "$source" -o "$built/$name.wasm"
 }
 compile() {
@@ -109,14 +110,16 @@ compile() {
   logged "$name" "$@"
   echo "built $name in $(($(date +%s) - began)) s, $(($(wc -c <"$built/$name.wasm") / 1000)) kB"
 }
-component python-token-stream "$root/handlers/python/token-stream" "$python" -m gristmill.build
-component python-sql "$root/handlers/python/sql" "$python" -m gristmill.build
-component python-features "$here/python/features" "$python" -m gristmill.build
-javascript="node $sdk/javascript/build.js build"
-component javascript-token-stream "$root/handlers/javascript/token-stream" $javascript
-component javascript-markdown "$root/handlers/javascript/markdown" $javascript
-component quickjs-features "$here/javascript/features" $javascript
-component starlingmonkey-features "$here/javascript/features" $javascript --engine starlingmonkey
+for name in token-stream sql; do
+  component "python-$name" python "$root/handlers/python/$name" "$python" -m gristmill.build
+done
+component python-features python "$here/python/features" "$python" -m gristmill.build
+build() { node "$sdk/javascript/build.js" build "$@"; }
+for name in token-stream markdown; do
+  component "javascript-$name" javascript "$root/handlers/javascript/$name" build
+done
+component quickjs-features javascript "$here/javascript/features" build
+component starlingmonkey-features javascript "$here/javascript/features" build --engine starlingmonkey
 
 export NO_PROXY=127.0.0.1 no_proxy=127.0.0.1
 start_host "$temp/data" 127.0.0.1:0

@@ -72,6 +72,10 @@ class Decode(unittest.TestCase):
 
 
 class Encode(unittest.TestCase):
+    def test_a_lone_surrogate_is_escaped(self) -> None:
+        self.assertEqual(encode(["é", "\udc00"]), r'["\u00e9","\udc00"]')
+        self.assertEqual(encode("é😀"), '"é😀"')
+
     def test_values_of_the_language_become_plain(self) -> None:
         self.assertEqual(
             encode({"p": Point(1), "c": Color.RED, "é": {1}}),

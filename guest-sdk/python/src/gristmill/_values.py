@@ -21,17 +21,23 @@ def encode(value: Any) -> str:
     """The value as JSON text. Dataclasses become objects and enums their values; anything else
     that JSON does not know, ``NaN`` among it, is a ``ValueError``."""
     if isinstance(value, RawJson):
-        return value
+        return well_formed(value)
     try:
-        text = json.dumps(
-            value, allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_plain
-        )
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("a string has a lone surrogate") from None
+        text = _dumps(value, ensure_ascii=False)
+        # A lone surrogate has no UTF-8, but JSON has an escape for it.
+        return text if well_formed(text) == text else _dumps(value, ensure_ascii=True)
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
-    return text
+
+
+def _dumps(value: Any, ensure_ascii: bool) -> str:
+    return json.dumps(
+        value,
+        allow_nan=False,
+        ensure_ascii=ensure_ascii,
+        separators=(",", ":"),
+        default=_plain,
+    )
 
 
 def well_formed(text: str) -> str:
