@@ -233,6 +233,7 @@ class JavaScript(unittest.TestCase):
 
     def test_waiting_for_nothing_fails(self):
         self.assertIn("nothing settles", error("quickjs-features", "stuck"))
+        self.assertEqual(error("quickjs-features", "late"), "Error: too late")
 
     def test_a_library_works(self):
         job = run("javascript-markdown", {"markdown": "# Mill\n\n*Slow*."})

@@ -8,6 +8,7 @@
 import { subscribeDuration } from "wasi:clocks/monotonic-clock@0.2.0";
 
 import { Failed } from "../errors.js";
+import { failure } from "../handler.js";
 
 const ready = [];
 const timers = new Map();
@@ -36,10 +37,19 @@ export function wait(promise, lower) {
     (value) => (settled = { value }),
     (error) => (settled = { error }),
   );
-  while (!settled) {
-    if (ready.length) runReady();
-    else if (timers.size) runNextTimer();
-    else throw lower(new Failed("the handler waits for a promise that nothing settles"));
+  try {
+    while (!settled) {
+      if (ready.length) runReady();
+      else if (timers.size) runNextTimer();
+      else throw new Failed("the handler waits for a promise that nothing settles");
+    }
+  } catch (error) {
+    // Of a timer's callback, too: nobody else is there to catch it.
+    throw lower(failure(error, console.error));
+  } finally {
+    // What nobody waits for ends here: an instance may be given another job.
+    ready.length = 0;
+    timers.clear();
   }
   if ("error" in settled) throw settled.error;
   return settled.value;

@@ -27,7 +27,7 @@ from wit_world.imports import types as wit_types
 
 from . import _handler, http
 from ._context import Context, Level, S3Config, context
-from ._errors import EmitError, Error, Failed, InvalidInput
+from ._errors import Cancelled, EmitError, Error, InvalidInput
 from ._loop import Loop
 from ._values import encode, well_formed
 
@@ -169,7 +169,7 @@ class Lifecycle:
 
 
 def _lower(error: Error) -> Any:
-    if not isinstance(error, (InvalidInput, Failed)):
+    if isinstance(error, Cancelled):
         return wit_types.Error_Cancelled()
     details = None
     if error.details is not None:

@@ -62,6 +62,10 @@ const OPS = {
   refresh: () => ({ refresh_worker: true, ground: 1 }),
   surrogate: () => "\udc00",
   deep: () => nested(100),
+  late: () =>
+    new Promise(() => {
+      setTimeout(() => fail(new Error("too late")), 1);
+    }),
   stuck: () => new Promise(() => {}),
 };
 
