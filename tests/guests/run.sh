@@ -42,7 +42,7 @@ logged() {
 
 # digest PATH...: of all files in these places that are sources.
 digest() {
-  find "$@" -type f ! -path '*/node_modules/*' ! -name '*.pyc' ! -name '*.wasm' -print0 | sort -z | xargs -0 sha256sum | sha256sum
+  find "$@" -type f ! -path '*/node_modules/*' ! -path '*_cache*/*' ! -name '*.wasm' -print0 | sort -z | xargs -0 sha256sum | sha256sum
 }
 
 # unless_same FILE DIGEST COMMAND...: runs the command, unless it did so for this digest before.
@@ -86,7 +86,7 @@ suite() {
 in_directory() ( cd "$1" && shift && "$@" )
 
 suite python-sdk '^(Ran|FAILED)' "$python" -m unittest discover -s "$sdk/python/tests"
-suite python-types '^(Success|Found)' in_directory "$sdk/python" "$python" -m mypy
+suite python-types '^(Success|Found)' in_directory "$sdk/python" "$python" -m mypy --cache-dir "$built/.mypy"
 for handler in "$root"/handlers/python/*/; do
   suite "python-$(basename "$handler")" '^(Ran|FAILED)' in_directory "$handler" "$python" -m unittest
 done

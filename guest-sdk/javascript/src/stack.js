@@ -5,8 +5,8 @@ const PLACE = /(?:componentize-qjs:user|bundle)\.js:(\d+)(?::\d+)?/;
 
 /** The stack without the frames of the SDK and of the engine; as it is where nothing was bundled. */
 export function readable(stack) {
-  const bundle = globalThis.gristmillBundle;
-  if (!bundle) return stack;
+  if (!globalThis.gristmillBundle) return stack;
+  const bundle = JSON.parse(globalThis.gristmillBundle);
   const frames = stack.split("\n").map((frame) => {
     const place = PLACE.exec(frame);
     const line = place && bundle.lines[place[1]];
