@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit crash overload fuzz clients registry guests soak bench bench-peers deny sbom clean
+.PHONY: help setup demo test check docs unit crash overload fuzz clients guest-sdks registry guests soak bench bench-peers deny sbom clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -20,7 +20,7 @@ demo: guests ## build, start a host, deploy the samples, run real jobs
 	$(BUILD_UNDER_TEST)
 	@sh tests/demo.sh $(UNDER_TEST) $(GUESTS)
 
-test: setup check docs unit clients ## formatting, lints, docs and every test
+test: setup check docs unit clients guest-sdks ## formatting, lints, docs and every test
 
 check: ## formatting and lints, host and handlers
 	$(CARGO) fmt --all --check
@@ -48,6 +48,10 @@ overload: guests ## far more than the host can do, for SECONDS=300 at full size;
 clients: guests ## the official SDKs, unmodified, against a real host; needs python3 and node
 	$(BUILD_UNDER_TEST)
 	sh tests/clients/run.sh $(UNDER_TEST) $(GUESTS)
+
+guest-sdks: guests ## the Python and JavaScript guest SDKs, and components made with them; needs python3 and node
+	$(BUILD_UNDER_TEST)
+	sh tests/guests/run.sh $(UNDER_TEST) $(GUESTS)
 
 registry: guests ## images from a registry that is not ours; needs apt
 	sh tests/registry/run.sh

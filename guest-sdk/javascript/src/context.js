@@ -1,0 +1,120 @@
+// What a handler can ask about its job, and hand out before it returns.
+
+import { Cancelled, EmitError } from "./errors.js";
+import { encode } from "./values.js";
+
+/**
+ * The running attempt: its facts, and the ways out of the sandbox.
+ *
+ * What stands behind it is a `host`: the sandbox's imports, or a test's fake. JSON goes through as
+ * text.
+ */
+export class Context {
+  #jobId;
+  #host;
+
+  constructor(jobId, host) {
+    this.#jobId = jobId;
+    this.#host = host;
+  }
+
+  get jobId() {
+    return this.#jobId;
+  }
+
+  get endpoint() {
+    return this.#host.endpoint();
+  }
+
+  get attempt() {
+    return this.#host.attempt();
+  }
+
+  get remaining() {
+    return this.#host.remainingMs();
+  }
+
+  get cancelled() {
+    return this.#host.cancelled();
+  }
+
+  checkCancelled() {
+    if (this.cancelled) throw new Cancelled();
+  }
+
+  get s3Config() {
+    return this.#host.s3Config();
+  }
+
+  retire() {
+    this.#host.retire();
+  }
+
+  emit(output, metrics) {
+    let texts;
+    try {
+      texts = [encode(output), metrics === undefined ? undefined : encode(metrics)];
+    } catch (error) {
+      throw new EmitError("invalid-json", error.message);
+    }
+    this.#host.emit(...texts);
+  }
+
+  progress(value) {
+    let text;
+    try {
+      text = encode(value);
+    } catch (error) {
+      return this.warn(`progress value has no JSON form: ${error.message}`);
+    }
+    this.#host.progress(text);
+  }
+
+  log(level, message) {
+    // A lone surrogate cannot leave the sandbox.
+    this.#host.log(level, String(message).toWellFormed());
+  }
+
+  trace(message) {
+    this.log("trace", message);
+  }
+
+  debug(message) {
+    this.log("debug", message);
+  }
+
+  info(message) {
+    this.log("info", message);
+  }
+
+  warn(message) {
+    this.log("warn", message);
+  }
+
+  error(message) {
+    this.log("error", message);
+  }
+
+  httpSend(request) {
+    return this.#host.httpSend(request);
+  }
+}
+
+let running;
+
+/** The context of the job that runs, for code that was not handed one. */
+export function context() {
+  if (!running) throw new Error("no job is running: call context() in a handler");
+  return running;
+}
+
+/** Makes `ctx` the one that `context()` finds, while `work` goes on. */
+export async function runningAs(ctx, work) {
+  const before = running;
+  running = ctx;
+  try {
+    return await work();
+  } finally {
+    running = before;
+  }
+}

@@ -1,0 +1,39 @@
+// The ways in which a job, and a chunk, can fail.
+
+/** How a handler ends a job that it cannot complete: throw one of the three classes below. */
+export class GristmillError extends Error {
+  constructor(message, details) {
+    super(message);
+    this.name = new.target.name;
+    this.details = details;
+  }
+}
+
+/** The input is not what this handler accepts. */
+export class InvalidInput extends GristmillError {}
+
+/** The work could not be done. */
+export class Failed extends GristmillError {}
+
+/** The handler stopped because `ctx.cancelled` was true. */
+export class Cancelled extends GristmillError {
+  constructor() {
+    super("cancelled");
+  }
+}
+
+/** Why a chunk was not added to the job's stream. */
+export class EmitError extends Error {
+  constructor(kind, why, limitBytes) {
+    super(
+      {
+        closed: "stream is closed: the attempt is over",
+        "invalid-json": `chunk is not JSON: ${why}`,
+        "quota-exceeded": `chunks exceed the attempt's limit: ${limitBytes} bytes`,
+      }[kind],
+    );
+    this.name = "EmitError";
+    this.kind = kind;
+    this.limitBytes = limitBytes;
+  }
+}

@@ -1,0 +1,159 @@
+// From a plain function to a component's export.
+
+import { runningAs } from "./context.js";
+import { EmitError, Failed, GristmillError, InvalidInput } from "./errors.js";
+import { HttpError } from "./http.js";
+import { readable } from "./stack.js";
+import { encode } from "./values.js";
+
+/** One element of a job's stream, with metrics; a generator yields it. */
+export class Chunk {
+  constructor(output, metrics) {
+    this.output = output;
+    this.metrics = metrics;
+  }
+}
+
+const HANDLER = Symbol("gristmill handler");
+let served;
+
+/** A handler `(ctx, input) => output`. */
+export function handler(work, { validate } = {}) {
+  return mark((...args) => work(...args), {
+    call: (ctx, text) => work(ctx, check(JSON.parse(text), validate)),
+  });
+}
+
+/** Makes `(job, ctx) => output`, or what `handler` returned, the handler of this component. */
+export function serve(work) {
+  served = work;
+  return work;
+}
+
+/** Makes `(ctx, text) => text` the handler of this component. */
+export function serveRaw(work) {
+  return serve(mark((...args) => work(...args), { call: work, encode: raw }));
+}
+
+/** Handles one job of a handler module: JSON text in, JSON text out. Throws a `GristmillError`. */
+export function handle(module, ctx, text) {
+  return run(of(served ?? module.default), ctx, text);
+}
+
+/** Runs what `of` returned. What other errors say at length goes to the job's log. */
+export async function run(handler, ctx, text) {
+  let output;
+  try {
+    output = await runningAs(ctx, async () => outcome(handler, ctx, await handler.call(ctx, text)));
+  } catch (error) {
+    throw failure(error, (lines) => ctx.error(lines));
+  }
+  try {
+    return (handler.encode ?? encode)(output);
+  } catch (error) {
+    throw new Failed(`output has no JSON form: ${error.message}`);
+  }
+}
+
+/** The error that a job ends with; `log` is given the stack of one that is not the SDK's own. */
+export function failure(error, log) {
+  if (error instanceof GristmillError) return error;
+  log(describe(error));
+  // These two say what they are.
+  if (error instanceof EmitError || error instanceof HttpError) return new Failed(error.message);
+  return new Failed(error instanceof Error ? `${error.name}: ${error.message}` : text(error));
+}
+
+/** An error with its stack and causes, in lines. */
+export function describe(error) {
+  if (!(error instanceof Error)) return text(error);
+  const line = `${error.name}: ${error.message}`;
+  const stack = error.stack ?? "";
+  // V8 begins a stack with the message, the other engines do not.
+  const lines = stack.startsWith(error.name) ? stack : `${line}\n${readable(stack)}`;
+  return error.cause === undefined
+    ? lines.trimEnd()
+    : `${lines.trimEnd()}\ncaused by ${describe(error.cause)}`;
+}
+
+/** The handler that a function is. */
+export function of(work) {
+  if (typeof work !== "function") {
+    throw new TypeError("there is no handler: export default a function, or call serve(handler)");
+  }
+  return work[HANDLER] ?? forJob(work);
+}
+
+/** A handler `(job, ctx)`, by the conventions of the hosted services. */
+function forJob(work) {
+  const call = (ctx, text) => {
+    const job = { id: ctx.jobId, input: JSON.parse(text) };
+    const s3 = ctx.s3Config;
+    if (s3) job.s3Config = s3;
+    return work(job, ctx);
+  };
+  return { call, conclude };
+}
+
+function conclude(ctx, value) {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return value;
+  if ("refresh_worker" in value) {
+    const { refresh_worker, ...rest } = value;
+    if (refresh_worker) ctx.retire();
+    value = rest;
+  }
+  const { error } = value;
+  if (error) throw new Failed(typeof error === "string" ? error : encode(error));
+  return value;
+}
+
+async function outcome({ conclude = (_ctx, value) => value }, ctx, result) {
+  if (!isGenerator(result)) return conclude(ctx, result);
+  try {
+    while (true) {
+      const { value, done } = await result.next();
+      if (done) return value === undefined ? null : conclude(ctx, value);
+      if (value instanceof Chunk) ctx.emit(value.output, value.metrics);
+      else ctx.emit(conclude(ctx, value));
+      ctx.checkCancelled();
+    }
+  } finally {
+    await result.return(); // lets it tidy up; nothing if it has ended
+  }
+}
+
+function isGenerator(value) {
+  const kind = Object.prototype.toString.call(value);
+  // The build rewrites async generators, which then have no tag of their own.
+  return kind === "[object Generator]" || typeof value?.[Symbol.asyncIterator] === "function";
+}
+
+function check(input, validate) {
+  if (!validate) return input;
+  try {
+    return validate(input);
+  } catch (error) {
+    throw error instanceof GristmillError
+      ? error
+      : new InvalidInput(error?.message ?? String(error));
+  }
+}
+
+function mark(work, handler) {
+  return Object.assign(work, { [HANDLER]: handler });
+}
+
+function raw(value) {
+  if (typeof value !== "string")
+    throw new TypeError(`a raw handler returns text, not ${typeof value}`);
+  return value.toWellFormed();
+}
+
+function text(value) {
+  if (typeof value === "string") return value;
+  try {
+    return encode(value);
+  } catch {
+    return String(value);
+  }
+}

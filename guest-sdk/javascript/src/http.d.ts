@@ -1,0 +1,55 @@
+/**
+ * One-shot HTTP. An endpoint reaches only the hosts that it lists as allowed; redirects are
+ * returned, not followed. A status such as 404 is an answer, not an error.
+ */
+
+export type Headers = Record<string, string> | [name: string, value: string][];
+
+export interface Options {
+  headers?: Headers;
+  body?: string | Uint8Array;
+  /** Replaces the body, and says so in `content-type`. */
+  json?: unknown;
+  /**
+   * The longest wait for the whole answer, in milliseconds. The time that remains of the attempt
+   * caps it, and stands in when there is none.
+   */
+  timeout?: number;
+}
+
+export interface Request {
+  method: string;
+  url: string;
+  headers?: [name: string, value: string][];
+  body?: Uint8Array;
+  timeout?: number;
+}
+
+export class Response {
+  constructor(status: number, body?: string | Uint8Array, headers?: Headers);
+  readonly status: number;
+  readonly headers: [name: string, value: string][];
+  readonly body: Uint8Array;
+  /** The first header of that name, in any case. */
+  header(name: string): string | undefined;
+  /** The body as UTF-8; a `TypeError` when it is not. */
+  text(): string;
+  /** The body as JSON. */
+  json(): any;
+}
+
+/**
+ * Why there is no answer. `denied`: the endpoint does not allow this host, or its address is not
+ * public. `invalid-request`: the method, URL or a header is malformed. `too-large`: the body is
+ * larger than `limitBytes`. `connect`: no connection could be made.
+ */
+export class HttpError extends Error {
+  constructor(kind: HttpError["kind"], what?: string, limitBytes?: number);
+  readonly kind: "denied" | "invalid-request" | "timeout" | "too-large" | "connect" | "other";
+  readonly limitBytes?: number;
+}
+
+/** Sends one request for the running job and waits for the whole answer. Throws {@link HttpError}. */
+export function request(method: string, url: string, options?: Options): Response;
+export function get(url: string, options?: Omit<Options, "body" | "json">): Response;
+export function post(url: string, options?: Options): Response;

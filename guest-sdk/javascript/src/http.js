@@ -1,0 +1,64 @@
+// One-shot HTTP. An endpoint reaches only the hosts that it lists as allowed; redirects are
+// returned, not followed. A status such as 404 is an answer, not an error.
+
+import { context } from "./context.js";
+
+/** An answer. */
+export class Response {
+  constructor(status, body = "", headers = []) {
+    this.status = status;
+    this.body = typeof body === "string" ? new TextEncoder().encode(body) : body;
+    this.headers = pairs(headers);
+  }
+
+  /** The first header of that name, in any case. */
+  header(name) {
+    return this.headers.find(([key]) => key.toLowerCase() === name.toLowerCase())?.[1];
+  }
+
+  text() {
+    return new TextDecoder("utf-8", { fatal: true }).decode(this.body);
+  }
+
+  json() {
+    return JSON.parse(this.text());
+  }
+}
+
+/** Why there is no answer. */
+export class HttpError extends Error {
+  constructor(kind, what, limitBytes) {
+    super(
+      {
+        denied: `HTTP request is not allowed: ${what}`,
+        "invalid-request": `HTTP request is malformed: ${what}`,
+        timeout: "HTTP request timed out",
+        "too-large": `HTTP response exceeds the limit: ${limitBytes} bytes`,
+        connect: `HTTP connection failed: ${what}`,
+        other: `HTTP request failed: ${what}`,
+      }[kind],
+    );
+    this.name = "HttpError";
+    this.kind = kind;
+    this.limitBytes = limitBytes;
+  }
+}
+
+/** Sends one request for the running job and waits for the whole answer. */
+export function request(method, url, { headers = [], body = "", json, timeout } = {}) {
+  headers = pairs(headers);
+  if (json !== undefined) {
+    body = JSON.stringify(json);
+    headers.push(["content-type", "application/json"]);
+  }
+  if (typeof body === "string") body = new TextEncoder().encode(body);
+  return context().httpSend({ method, url, headers, body, timeout });
+}
+
+export const get = (url, options) => request("GET", url, options);
+export const post = (url, options) => request("POST", url, options);
+
+function pairs(headers) {
+  const list = Array.isArray(headers) ? headers : Object.entries(headers);
+  return list.map(([name, value]) => [String(name), String(value)]);
+}

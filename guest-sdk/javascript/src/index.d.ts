@@ -1,0 +1,158 @@
+/** Write Gristmill handlers in JavaScript and TypeScript. */
+
+export * as http from "./http.js";
+
+/** How much a line in the job's log matters. */
+export type Level = "trace" | "debug" | "info" | "warn" | "error";
+
+/** A value or a promise of it. */
+type Awaitable<T> = T | Promise<T>;
+
+/** What a handler returns: a value, or a generator, each `yield` of which is a chunk. */
+export type Outcome<Output, Emitted = unknown> =
+  Awaitable<Output> | Generator<Emitted, Output | void> | AsyncGenerator<Emitted, Output | void>;
+
+/** A place for files, with the key to it. A field that the submission left out is empty. */
+export interface S3Config {
+  accessId: string;
+  accessSecret: string;
+  bucketName: string;
+  endpointUrl: string;
+}
+
+/** A job, as handlers of the hosted services know it. */
+export interface Job<Input = any> {
+  id: string;
+  /**
+   * The submission's `input`. An integer beyond 2^53 loses digits, as everywhere in JavaScript:
+   * `serveRaw` has the text.
+   */
+  input: Input;
+  s3Config?: S3Config;
+}
+
+/**
+ * The running attempt: its facts, and the ways out of the sandbox.
+ *
+ * Calls return at once, except `emit`, which waits while the client is slow, and `httpSend`. A test
+ * builds one with `TestContext` of `gristmill-sdk/testing`.
+ */
+export class Context {
+  /** The job's id, as the client sees it. */
+  get jobId(): string;
+  /** The id of the endpoint that the job was submitted to. */
+  get endpoint(): string;
+  /** 1 for the first attempt; one more for each time the job was queued again. */
+  get attempt(): number;
+  /** Milliseconds until the host stops this attempt; zero when it is over. */
+  get remaining(): number;
+  /**
+   * True once the job was cancelled or the host drains. The host stops the attempt shortly after; a
+   * handler that looks here has time to tidy up.
+   */
+  get cancelled(): boolean;
+  /** Throws {@link Cancelled} once the attempt is asked to stop. */
+  checkCancelled(): void;
+  /** Where the handler may store files: the submission's `s3Config`, if it has one. */
+  get s3Config(): S3Config | undefined;
+  /**
+   * Asks that this instance takes no further job, as after an error that leaves a global in doubt.
+   * It says something only on an endpoint that reuses instances.
+   */
+  retire(): void;
+  /**
+   * Appends one chunk to the job's stream, with numbers that the client finds beside it as
+   * `metrics`. Waits while the host's buffer for this job is full. Throws {@link EmitError}.
+   */
+  emit(output: unknown, metrics?: Record<string, unknown>): void;
+  /**
+   * Replaces the value that the job's status shows while it runs. Never waits; of values that
+   * follow each other quickly only the last may be seen. A value that has no JSON form is dropped
+   * with a line in the job's log.
+   */
+  progress(value: unknown): void;
+  /**
+   * Writes one line to the job's log, for the people who run the endpoint. The log is capped; the
+   * host counts the lines beyond its cap. `console` goes the same way.
+   */
+  log(level: Level, message: unknown): void;
+  trace(message: unknown): void;
+  debug(message: unknown): void;
+  info(message: unknown): void;
+  warn(message: unknown): void;
+  /** The job goes on: throw to end it. */
+  error(message: unknown): void;
+  /** Sends one HTTP request and waits for the whole answer; `http` has shorter ways to say it. */
+  httpSend(request: import("./http.js").Request): import("./http.js").Response;
+}
+
+/** The context of the job that runs, for code that was not handed one. */
+export function context(): Context;
+
+/** One element of a job's stream; a generator yields it to give `metrics` with a chunk. */
+export class Chunk<Output = unknown> {
+  constructor(output: Output, metrics?: Record<string, unknown>);
+  readonly output: Output;
+  readonly metrics?: Record<string, unknown>;
+}
+
+/** A function that can be a handler: `(job, ctx) => output`, or what {@link handler} returns. */
+export type JobHandler<Input = any, Output = unknown> = (
+  job: Job<Input>,
+  ctx: Context,
+) => Outcome<Output>;
+
+declare const marked: unique symbol;
+/** What {@link handler} and {@link serveRaw} return; to be exported as default. */
+export interface Handler<Input, Output> {
+  (ctx: Context, input: Input): Outcome<Output>;
+  readonly [marked]: true;
+}
+
+/**
+ * A handler `(ctx, input) => output`, plain, async, or a generator. What `validate` returns is the
+ * input; an error that it throws refuses the job with that message.
+ */
+export function handler<Input = any, Output = unknown>(
+  work: (ctx: Context, input: Input) => Outcome<Output>,
+  options?: { validate?: (input: unknown) => Input },
+): Handler<Input, Output>;
+
+/** Makes this the handler of the component, instead of the default export. */
+export function serve<Input = any>(work: JobHandler<Input>): JobHandler<Input>;
+export function serve<Input, Output>(work: Handler<Input, Output>): Handler<Input, Output>;
+
+/** Makes `(ctx, text) => text` the handler of the component: JSON that is not even parsed. */
+export function serveRaw(
+  work: (ctx: Context, input: string) => Awaitable<string>,
+): Handler<string, string>;
+
+/**
+ * How a handler ends a job that it cannot complete: throw one of the three classes below. Each makes
+ * the job `FAILED`, at once and for good: the platform repeats a job only when the machine that ran
+ * it was lost. Any other error does the same, with its stack in the job's log.
+ */
+export class GristmillError extends Error {
+  /** `details` is anything that a program may want to know beside the message, as JSON. */
+  constructor(message: string, details?: unknown);
+  readonly details?: unknown;
+}
+/** The input is not what this handler accepts. */
+export class InvalidInput extends GristmillError {}
+/** The work could not be done. */
+export class Failed extends GristmillError {}
+/** The handler stopped because `ctx.cancelled` was true. */
+export class Cancelled extends GristmillError {
+  constructor();
+}
+
+/**
+ * Why a chunk was not added to the job's stream. `closed`: the attempt is over, and nobody reads on.
+ * `invalid-json`: the output has no JSON form, or the metrics are not an object. `quota-exceeded`:
+ * the chunk would take the bytes that this attempt emitted past `limitBytes`.
+ */
+export class EmitError extends Error {
+  constructor(kind: EmitError["kind"], why?: string, limitBytes?: number);
+  readonly kind: "closed" | "invalid-json" | "quota-exceeded";
+  readonly limitBytes?: number;
+}

@@ -1,0 +1,46 @@
+/**
+ * A fake host, so that handlers run in a plain `node --test`. It has no timing: `emit` never waits,
+ * every progress value is kept, and nothing stops a handler that does not return.
+ */
+
+import { Context } from "./index.js";
+import type { Handler, JobHandler, Level, S3Config, http } from "./index.js";
+
+type Answer = http.Response | http.HttpError;
+
+export interface TestOptions {
+  jobId?: string;
+  endpoint?: string;
+  attempt?: number;
+  remaining?: number;
+  cancelled?: boolean;
+  /** Chunks after which the job is cancelled. */
+  cancelledAfter?: number;
+  s3Config?: S3Config;
+  /** Bytes that the job may emit. */
+  emitQuota?: number;
+  emitClosed?: boolean;
+  /** Answers by exact URL: of several the last one repeats; any other URL is denied. */
+  http?: Record<string, Answer | Answer[]>;
+}
+
+/** A context that answers what it was told to, and keeps what it hears. */
+export class TestContext extends Context {
+  constructor(options?: TestOptions);
+  /** The chunks that were emitted, as a client would read them. */
+  readonly chunks: { output: any; metrics?: Record<string, any> }[];
+  /** The outputs of the chunks. */
+  get outputs(): any[];
+  /** The values that the job's status showed. */
+  readonly progressValues: any[];
+  /** The lines of the job's log, but for those of `console`. */
+  readonly logs: [level: Level, message: string][];
+  /** The HTTP requests that were sent. */
+  readonly requests: http.Request[];
+  /** Whether the handler asked that its instance takes no further job. */
+  readonly retired: boolean;
+  /** Runs a handler as the platform does. Rejects with a `GristmillError` when the job fails. */
+  run(handler: JobHandler | Handler<any, any>, input: unknown): Promise<any>;
+  /** Runs a handler from text to text. */
+  runJson(handler: JobHandler | Handler<any, any>, input: string): Promise<string>;
+}

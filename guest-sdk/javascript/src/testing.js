@@ -1,0 +1,79 @@
+// A fake host, so that handlers run in a plain `node --test`. It has no timing: `emit` never waits,
+// every progress value is kept, and nothing stops a handler that does not return.
+
+import { Context } from "./context.js";
+import { EmitError } from "./errors.js";
+import { of, run } from "./handler.js";
+import { HttpError } from "./http.js";
+
+/** A context that answers what it was told to, and keeps what it hears. */
+export class TestContext extends Context {
+  chunks = [];
+  progressValues = [];
+  logs = [];
+  requests = [];
+  retired = false;
+
+  constructor({
+    jobId = "test-job",
+    endpoint = "test-endpoint",
+    attempt = 1,
+    remaining = 600_000,
+    cancelled = false,
+    cancelledAfter = cancelled ? 0 : Infinity,
+    s3Config,
+    emitQuota = Infinity,
+    emitClosed = false,
+    http = {},
+  } = {}) {
+    let emittedBytes = 0;
+    const answers = Object.fromEntries(
+      Object.entries(http).map(([url, answer]) => [url, [answer].flat()]),
+    );
+    super(jobId, {
+      endpoint: () => endpoint,
+      attempt: () => attempt,
+      remainingMs: () => remaining,
+      cancelled: () => this.chunks.length >= cancelledAfter,
+      s3Config: () => s3Config,
+      retire: () => void (this.retired = true),
+      emit: (output, metrics) => {
+        if (emitClosed) throw new EmitError("closed");
+        if (metrics && !metrics.startsWith("{")) {
+          throw new EmitError("invalid-json", "metrics are not an object");
+        }
+        const bytes = new TextEncoder().encode(output + (metrics ?? "")).length;
+        if (emittedBytes + bytes > emitQuota) {
+          throw new EmitError("quota-exceeded", undefined, emitQuota);
+        }
+        emittedBytes += bytes;
+        this.chunks.push({
+          output: JSON.parse(output),
+          ...(metrics && { metrics: JSON.parse(metrics) }),
+        });
+      },
+      progress: (value) => void this.progressValues.push(JSON.parse(value)),
+      log: (level, message) => void this.logs.push([level, message]),
+      httpSend: (request) => {
+        this.requests.push(request);
+        const [answer, ...more] = answers[request.url] ?? [];
+        if (!answer) throw new HttpError("denied", `${request.url}: the test has no answer for it`);
+        if (more.length) answers[request.url] = more;
+        if (answer instanceof HttpError) throw answer;
+        return answer;
+      },
+    });
+  }
+
+  get outputs() {
+    return this.chunks.map((chunk) => chunk.output);
+  }
+
+  async run(handler, input) {
+    return JSON.parse(await this.runJson(handler, JSON.stringify(input)));
+  }
+
+  async runJson(handler, input) {
+    return run(of(handler), this, input);
+  }
+}

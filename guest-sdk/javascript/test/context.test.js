@@ -1,0 +1,70 @@
+// The context and its fake host: chunks, progress, log, HTTP.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Cancelled, http } from "gristmill-sdk";
+import { TestContext } from "gristmill-sdk/testing";
+
+const URL = "https://example.com/";
+
+test("metrics must be an object", () => {
+  const ctx = new TestContext();
+  assert.throws(() => ctx.emit("x", 1), { kind: "invalid-json" });
+  assert.deepEqual(ctx.chunks, []);
+});
+
+test("the quota counts chunks and metrics", () => {
+  const ctx = new TestContext({ emitQuota: 10 });
+  ctx.emit(1, { n: 2 });
+  assert.throws(() => ctx.emit(34567), { kind: "quota-exceeded", limitBytes: 10 });
+  assert.throws(() => new TestContext({ emitClosed: true }).emit(1), /the attempt is over/);
+});
+
+test("facts are what was told", () => {
+  const ctx = new TestContext({ jobId: "j", endpoint: "e", attempt: 2, remaining: 1500 });
+  assert.deepEqual([ctx.jobId, ctx.endpoint, ctx.attempt, ctx.remaining], ["j", "e", 2, 1500]);
+  ctx.checkCancelled();
+  assert.throws(() => new TestContext({ cancelled: true }).checkCancelled(), Cancelled);
+});
+
+test("each level has its method", () => {
+  const ctx = new TestContext();
+  const levels = ["trace", "debug", "info", "warn", "error"];
+  for (const level of levels) ctx[level](level);
+  assert.deepEqual(
+    ctx.logs,
+    levels.map((level) => [level, level]),
+  );
+});
+
+test("progress without a JSON form is logged and dropped", () => {
+  const ctx = new TestContext();
+  ctx.progress(NaN);
+  assert.deepEqual(ctx.progressValues, []);
+  assert.deepEqual(ctx.logs, [["warn", "progress value has no JSON form: NaN is not JSON"]]);
+});
+
+test("HTTP answers come in their order, and the last repeats", async () => {
+  const answers = [
+    new http.HttpError("timeout"),
+    new http.Response(404, '{"a":"é"}', { Age: "1" }),
+  ];
+  const ctx = new TestContext({ http: { [URL]: answers } });
+  const output = await ctx.run(() => {
+    assert.throws(() => http.get(URL), { kind: "timeout" });
+    const response = http.post(URL, { json: { q: 1 }, headers: { x: "y" }, timeout: 2 });
+    return [response.status, response.header("age"), response.json()];
+  }, 1);
+  assert.deepEqual(output, [404, "1", { a: "é" }]);
+  const { method, body, headers, timeout } = ctx.requests[1];
+  assert.deepEqual([method, new TextDecoder().decode(body), timeout], ["POST", '{"q":1}', 2]);
+  assert.deepEqual(headers, [
+    ["x", "y"],
+    ["content-type", "application/json"],
+  ]);
+});
+
+test("an unknown URL is denied", () => {
+  assert.throws(() => new TestContext().httpSend({ method: "GET", url: URL }), { kind: "denied" });
+});

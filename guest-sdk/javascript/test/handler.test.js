@@ -1,0 +1,160 @@
+// How functions become handlers: both styles, streams, conventions, and every way to fail.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Cancelled, Chunk, Failed, InvalidInput, context, handler, serveRaw } from "gristmill-sdk";
+import { TestContext } from "gristmill-sdk/testing";
+
+const fails = (promise, kind, message) =>
+  assert.rejects(promise, (error) => {
+    assert.ok(error instanceof kind, String(error));
+    if (message instanceof RegExp) assert.match(error.message, message);
+    else assert.equal(error.message, message);
+    return true;
+  });
+
+test("a job has its id, input and s3Config", async () => {
+  const s3Config = { accessId: "me", accessSecret: "", bucketName: "b", endpointUrl: "" };
+  const ctx = new TestContext({ jobId: "j-1", s3Config });
+  assert.deepEqual(await ctx.run((job) => job, { n: 1 }), { id: "j-1", input: { n: 1 }, s3Config });
+});
+
+test("the context is the second parameter, and can be found", async () => {
+  const ctx = new TestContext({ attempt: 3 });
+  assert.deepEqual(
+    await ctx.run(async (_job, { attempt }) => [attempt, context().attempt], 1),
+    [3, 3],
+  );
+  assert.throws(context, /no job is running/);
+});
+
+test("a typed handler takes the context and the input", async () => {
+  const double = handler((_ctx, input) => input * 2, {
+    validate: (input) => {
+      if (typeof input !== "number") throw new TypeError("expected a number");
+      return input;
+    },
+  });
+  assert.equal(await new TestContext().run(double, 2), 4);
+  await fails(new TestContext().run(double, "x"), InvalidInput, "expected a number");
+});
+
+test("a raw handler keeps what JavaScript's numbers lose", async () => {
+  const text = ' {"z": 9007199254740993, "a": 1.50} ';
+  assert.equal(
+    await new TestContext().runJson(
+      serveRaw((_ctx, input) => input),
+      text,
+    ),
+    text,
+  );
+});
+
+test("an error in the output fails the job", async () => {
+  await fails(
+    new TestContext().run(() => ({ error: "no flour" }), 1),
+    Failed,
+    "no flour",
+  );
+  await fails(
+    new TestContext().run(() => ({ error: { code: 7 } }), 1),
+    Failed,
+    '{"code":7}',
+  );
+  assert.deepEqual(await new TestContext().run(() => ({ error: null }), 1), { error: null });
+});
+
+test("refresh_worker leaves the output", async () => {
+  const ctx = new TestContext();
+  assert.deepEqual(await ctx.run(() => ({ refresh_worker: true, x: 1 }), 1), { x: 1 });
+  assert.ok(ctx.retired);
+});
+
+test("each yield is a chunk, and a return is the output", async () => {
+  for (const countdown of [
+    function* () {
+      yield 2;
+      yield new Chunk(1, { n: 1 });
+      return "done";
+    },
+    async function* () {
+      yield 2;
+      await new Promise((resolve) => setTimeout(resolve, 1));
+      yield new Chunk(1, { n: 1 });
+      return "done";
+    },
+  ]) {
+    const ctx = new TestContext();
+    assert.equal(await ctx.run(countdown, 1), "done");
+    assert.deepEqual(ctx.chunks, [{ output: 2 }, { output: 1, metrics: { n: 1 } }]);
+  }
+});
+
+test("without a return the host aggregates", async () => {
+  assert.equal(
+    await new TestContext().runJson(function* () {
+      yield 1;
+    }, "1"),
+    "null",
+  );
+});
+
+test("a yielded error ends the job after the chunks before it", async () => {
+  const ctx = new TestContext();
+  const broken = function* () {
+    yield 1;
+    yield { error: "no flour" };
+    yield 2;
+  };
+  await fails(ctx.run(broken, 1), Failed, "no flour");
+  assert.deepEqual(ctx.outputs, [1]);
+});
+
+test("a cancelled job ends at its next yield", async () => {
+  let tidied = false;
+  const endless = function* () {
+    try {
+      while (true) yield 1;
+    } finally {
+      tidied = true;
+    }
+  };
+  const ctx = new TestContext({ cancelledAfter: 2 });
+  await fails(ctx.run(endless, 1), Cancelled, "cancelled");
+  assert.deepEqual([ctx.outputs, tidied], [[1, 1], true]);
+});
+
+test("an error becomes the job's error, and its stack is logged", async () => {
+  const ctx = new TestContext();
+  await fails(
+    ctx.run(() => null.flour, 1),
+    Failed,
+    /^TypeError: Cannot read properties of null/,
+  );
+  const [[level, lines]] = ctx.logs;
+  assert.equal(level, "error");
+  assert.match(lines, /handler\.test\.js/);
+  await fails(
+    new TestContext().run(() => {
+      throw { code: 7 };
+    }, 1),
+    Failed,
+    '{"code":7}',
+  );
+});
+
+test("what is not JSON is refused", async () => {
+  for (const [output, why] of [
+    [NaN, "NaN is not JSON"],
+    [{ a: [Infinity] }, "Infinity is not JSON"],
+    [1n, "a bigint is not JSON"],
+    [() => 1, "a function is not JSON"],
+  ]) {
+    await fails(
+      new TestContext().run(() => output, 1),
+      Failed,
+      `output has no JSON form: ${why}`,
+    );
+  }
+});

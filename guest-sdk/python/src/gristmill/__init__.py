@@ -1,0 +1,40 @@
+"""Write Gristmill handlers in Python.
+
+A handler is a function; ``python -m gristmill.build`` makes a WebAssembly component of it::
+
+    from dataclasses import dataclass
+
+    import gristmill
+
+    @dataclass
+    class Input:
+        text: str
+
+    @gristmill.handler
+    def count(ctx: gristmill.Context, input: Input):
+        return {"words": len(input.text.split())}
+"""
+
+from . import http, serverless
+from ._context import Context, Level, S3Config, context
+from ._errors import Cancelled, EmitError, Error, Failed, InvalidInput
+from ._handler import Chunk, handler, init
+from ._values import RawJson
+
+__all__ = [
+    "Cancelled",
+    "Chunk",
+    "Context",
+    "EmitError",
+    "Error",
+    "Failed",
+    "InvalidInput",
+    "Level",
+    "RawJson",
+    "S3Config",
+    "context",
+    "handler",
+    "http",
+    "init",
+    "serverless",
+]

@@ -1,0 +1,183 @@
+"""The real host, behind the component's imports and its exports. Only the build imports this: the
+module ``wit_world`` exists nowhere else.
+
+All that a handler's module does when it is imported happens once, when the component is built; a
+snapshot of the interpreter is what each instance starts from.
+"""
+
+from __future__ import annotations
+
+import _strptime  # noqa: F401 - `datetime.strptime` imports it when it is called
+import asyncio
+import encodings.idna  # noqa: F401 - and so do URLs this
+import linecache
+import logging
+import math
+import os
+import sys
+from typing import Any
+
+from componentize_py_types import Err
+from wit_world import exports
+from wit_world.imports import context as wit_context
+from wit_world.imports import http as wit_http
+from wit_world.imports import log as wit_log
+from wit_world.imports import output as wit_output
+from wit_world.imports import types as wit_types
+
+from . import _handler, http
+from ._context import Context, Level, S3Config, context
+from ._errors import Cancelled, EmitError, Error, InvalidInput
+from ._loop import Loop
+from ._values import encode, well_formed
+
+_LEVELS = {level.name.lower(): level for level in wit_log.Level}
+
+
+class _Host:
+    """:class:`gristmill._context.Host` by the sandbox's imports."""
+
+    attempt = staticmethod(wit_context.attempt)
+    endpoint = staticmethod(wit_context.endpoint)
+    remaining_ms = staticmethod(wit_context.remaining_ms)
+    cancelled = staticmethod(wit_context.cancelled)
+    retire = staticmethod(wit_context.retire)
+    progress = staticmethod(wit_output.progress)
+
+    def s3_config(self) -> S3Config | None:
+        s3 = wit_context.s3()
+        return s3 and S3Config(s3.access_id, s3.access_secret, s3.bucket_name, s3.endpoint_url)
+
+    def emit(self, output: str, metrics: str | None) -> None:
+        try:
+            wit_output.emit(output, metrics)
+        except Err as error:
+            match error.value:
+                case wit_output.EmitError_InvalidJson(why):
+                    raise EmitError("invalid-json", why) from None
+                case wit_output.EmitError_QuotaExceeded(limit):
+                    raise EmitError("quota-exceeded", limit_bytes=limit) from None
+                case _:
+                    raise EmitError("closed") from None
+
+    def log(self, level: Level, message: str) -> None:
+        sys.stdout.flush()  # what was printed before comes before
+        wit_log.write(_LEVELS[level], message)
+
+    def http_send(self, request: http.Request) -> http.Response:
+        timeout = request.timeout
+        timeout_ms = None if timeout is None else min(max(math.ceil(timeout * 1000), 0), 2**32 - 1)
+        headers = [(well_formed(name), well_formed(value)) for name, value in request.headers]
+        try:
+            answer = wit_http.send(
+                wit_http.Request(
+                    request.method, well_formed(request.url), headers, request.body, timeout_ms
+                )
+            )
+        except Err as error:
+            match error.value:
+                case wit_http.HttpError_Timeout():
+                    raise http.Error("timeout") from None
+                case wit_http.HttpError_TooLarge(limit):
+                    raise http.Error("too-large", limit_bytes=limit) from None
+                case wit_http.HttpError_Denied(what):
+                    raise http.Error("denied", what) from None
+                case wit_http.HttpError_InvalidRequest(what):
+                    raise http.Error("invalid-request", what) from None
+                case wit_http.HttpError_Connect(what):
+                    raise http.Error("connect", what) from None
+                case wit_http.HttpError_Other(what):
+                    raise http.Error("other", what) from None
+        return http.Response(answer.status, answer.headers, answer.body)
+
+
+class _JobLog(logging.Handler):
+    """Takes what ``logging`` is given to the job's log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        levels: list[tuple[int, Level]] = [
+            (logging.ERROR, "error"),
+            (logging.WARNING, "warn"),
+            (logging.INFO, "info"),
+            (logging.DEBUG, "debug"),
+        ]
+        level = next((name for number, name in levels if record.levelno >= number), "trace")
+        try:
+            context().log(level, self.format(record))
+        except RuntimeError:  # no job runs: the component is being built
+            print(self.format(record), file=sys.stderr)
+
+
+_loaded: _handler.Handler
+_fresh = True
+
+
+def load(name: str) -> None:
+    """Runs the handler's module and finds its handler."""
+    global _loaded
+    asyncio.new_event_loop = asyncio.events.new_event_loop = Loop  # for `asyncio.run`
+    sys.stdout.reconfigure(line_buffering=True)
+    logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO, handlers=[_JobLog()])
+    _loaded, module = _handler.load(name)
+    _keep_sources(os.path.dirname(module.__spec__.origin))
+
+
+def _keep_sources(directory: str) -> None:
+    """Lets tracebacks show the lines of the handler's own modules: the sandbox has no files."""
+    for module in [*sys.modules.values()]:
+        file = getattr(module, "__file__", None) or ""
+        if file.startswith(directory + os.sep):
+            lines = linecache.getlines(file)
+            # Without a time of modification an entry is never checked against the disk.
+            linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
+
+
+def _begin() -> None:
+    """What the snapshot has that instances must not share."""
+    global _fresh
+    if _fresh and (random := sys.modules.get("random")):
+        random.seed()
+    _fresh = False
+
+
+class Run(exports.Run):
+    """The export ``run``."""
+
+    def handle(self, job: Any) -> str:
+        _begin()
+        try:
+            return _loaded.handle(Context(job.id, _Host()), job.input)
+        except Error as error:
+            raise Err(_lower(error)) from None
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+
+
+class Lifecycle:
+    """The export ``lifecycle``, of the components that have one."""
+
+    def init(self) -> None:
+        _begin()
+        try:
+            _handler.run_init()
+        except Error as error:
+            raise Err(well_formed(str(error.message))) from None
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+
+
+def _lower(error: Error) -> Any:
+    if isinstance(error, Cancelled):
+        return wit_types.Error_Cancelled()
+    details = None
+    if error.details is not None:
+        try:
+            details = encode(error.details)
+        except ValueError as why:
+            details = encode(f"details have no JSON form: {why}")
+    failure = wit_types.Failure(well_formed(str(error.message)), details)
+    if isinstance(error, InvalidInput):
+        return wit_types.Error_InvalidInput(failure)
+    return wit_types.Error_Failed(failure)

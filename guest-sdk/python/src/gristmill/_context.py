@@ -1,0 +1,168 @@
+"""What a handler can ask about its job, and hand out before it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from . import http
+from ._errors import Cancelled, EmitError
+from ._values import encode, well_formed
+
+Level = Literal["trace", "debug", "info", "warn", "error"]
+"""How much a line in the job's log matters."""
+
+
+@dataclass(frozen=True)
+class S3Config:
+    """A place for files, with the key to it. A field that the submission left out is empty."""
+
+    access_id: str = ""
+    access_secret: str = field(default="", repr=False)
+    bucket_name: str = ""
+    endpoint_url: str = ""
+
+
+class Host(Protocol):
+    """What stands behind a :class:`Context`: the sandbox's imports, or a test's fake. JSON goes
+    through as text."""
+
+    def attempt(self) -> int: ...
+    def endpoint(self) -> str: ...
+    def remaining_ms(self) -> int: ...
+    def cancelled(self) -> bool: ...
+    def s3_config(self) -> S3Config | None: ...
+    def retire(self) -> None: ...
+    def emit(self, output: str, metrics: str | None) -> None: ...
+    def progress(self, value: str) -> None: ...
+    def log(self, level: Level, message: str) -> None: ...
+    def http_send(self, request: http.Request) -> http.Response: ...
+
+
+class Context:
+    """The running attempt: its facts, and the ways out of the sandbox.
+
+    Calls are cheap and return at once, except :meth:`emit`, which waits while the client is slow,
+    and :meth:`http_send`. A test builds one with ``gristmill.testing.TestContext``.
+    """
+
+    def __init__(self, job_id: str, host: Host) -> None:
+        self._job_id = job_id
+        self._host = host
+
+    @property
+    def job_id(self) -> str:
+        """The job's id, as the client sees it."""
+        return self._job_id
+
+    @property
+    def endpoint(self) -> str:
+        """The id of the endpoint that the job was submitted to."""
+        return self._host.endpoint()
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first attempt; one more for each time the job was queued again."""
+        return self._host.attempt()
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the host stops this attempt; zero when it is over."""
+        return self._host.remaining_ms() / 1000
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the job was cancelled or the host drains. The host stops the attempt shortly
+        after; a handler that looks here has time to tidy up."""
+        return self._host.cancelled()
+
+    def check_cancelled(self) -> None:
+        """Raises :class:`Cancelled` once the attempt is asked to stop."""
+        if self.cancelled:
+            raise Cancelled
+
+    @property
+    def s3_config(self) -> S3Config | None:
+        """Where the handler may store files: the submission's ``s3Config``, if it has one."""
+        return self._host.s3_config()
+
+    def retire(self) -> None:
+        """Asks that this instance takes no further job, as after an error that leaves a global in
+        doubt. It says something only on an endpoint that reuses instances."""
+        self._host.retire()
+
+    def emit(self, output: Any, metrics: dict[str, Any] | None = None) -> None:
+        """Appends one chunk to the job's stream, with numbers that the client finds beside it as
+        ``metrics``. Waits while the host's buffer for this job is full. Raises
+        :class:`EmitError`."""
+        try:
+            texts = encode(output), None if metrics is None else encode(metrics)
+        except ValueError as error:
+            raise EmitError("invalid-json", str(error)) from None
+        self._host.emit(*texts)
+
+    def progress(self, value: Any) -> None:
+        """Replaces the value that the job's status shows while it runs. Never waits; of values
+        that follow each other quickly only the last may be seen. A value that has no JSON form is
+        dropped with a line in the job's log."""
+        try:
+            text = encode(value)
+        except ValueError as error:
+            self.warn(f"progress value has no JSON form: {error}")
+        else:
+            self._host.progress(text)
+
+    def log(self, level: Level, message: object) -> None:
+        """Writes one line to the job's log, for the people who run the endpoint. The log is
+        capped; the host counts the lines beyond its cap. ``print`` and ``logging`` go the same
+        way."""
+        self._host.log(level, well_formed(str(message)))
+
+    def trace(self, message: object) -> None:
+        """:meth:`log` at ``trace``: every step."""
+        self.log("trace", message)
+
+    def debug(self, message: object) -> None:
+        """:meth:`log` at ``debug``: for the author of the handler."""
+        self.log("debug", message)
+
+    def info(self, message: object) -> None:
+        """:meth:`log` at ``info``: what a reader of the log expects to find."""
+        self.log("info", message)
+
+    def warn(self, message: object) -> None:
+        """:meth:`log` at ``warn``: the job goes on, but somebody may want to look."""
+        self.log("warn", message)
+
+    def error(self, message: object) -> None:
+        """:meth:`log` at ``error``: something is lost. The job goes on: raise to end it."""
+        self.log("error", message)
+
+    def http_send(self, request: http.Request) -> http.Response:
+        """Sends one HTTP request and waits for the whole answer; ``gristmill.http`` has shorter
+        ways to say it. Raises :class:`http.Error`."""
+        return self._host.http_send(request)
+
+
+_running: ContextVar[Context] = ContextVar("gristmill.context")
+
+
+def context() -> Context:
+    """The context of the job that runs, for code that was not handed one."""
+    try:
+        return _running.get()
+    except LookupError:
+        raise RuntimeError("no job is running: call gristmill.context() in a handler") from None
+
+
+@contextmanager
+def running(ctx: Context) -> Iterator[None]:
+    """Makes ``ctx`` the one that :func:`context` finds."""
+    token = _running.set(ctx)
+    try:
+        yield
+    finally:
+        _running.reset(token)

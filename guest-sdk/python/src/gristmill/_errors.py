@@ -1,0 +1,59 @@
+"""The ways in which a job, and a chunk, can fail."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+
+class Error(Exception):
+    """How a handler ends a job that it cannot complete: raise one of the three classes below.
+
+    Each makes the job ``FAILED``, at once and for good: the platform repeats a job only when the
+    machine that ran it was lost. Any other exception does the same, with its traceback in the
+    job's log.
+
+    ``message`` is one sentence for the person who submitted the job. ``details`` is anything a
+    program may want to know beside it, as JSON; both become the job's ``error``.
+    """
+
+    def __init__(self, message: str, details: Any = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+
+class InvalidInput(Error):
+    """The input is not what this handler accepts."""
+
+
+class Failed(Error):
+    """The work could not be done."""
+
+
+class Cancelled(Error):
+    """The handler stopped because :attr:`Context.cancelled` was true."""
+
+    def __init__(self) -> None:
+        super().__init__("cancelled")
+
+
+class EmitError(Exception):
+    """Why a chunk was not added to the job's stream.
+
+    ``closed``: the attempt is over, and nobody reads on. ``invalid-json``: the output has no JSON
+    form, or the metrics are not a JSON object. ``quota-exceeded``: the chunk would take the bytes
+    that this attempt emitted past ``limit_bytes``.
+    """
+
+    Kind = Literal["closed", "invalid-json", "quota-exceeded"]
+
+    def __init__(self, kind: Kind, why: str = "", limit_bytes: int | None = None) -> None:
+        super().__init__(
+            {
+                "closed": "stream is closed: the attempt is over",
+                "invalid-json": f"chunk is not JSON: {why}",
+                "quota-exceeded": f"chunks exceed the attempt's limit: {limit_bytes} bytes",
+            }[kind]
+        )
+        self.kind: EmitError.Kind = kind
+        self.limit_bytes = limit_bytes

@@ -1,0 +1,254 @@
+"""From a plain function to a component's export."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing, closing
+from dataclasses import dataclass
+from importlib.util import find_spec, module_from_spec
+from types import ModuleType
+from typing import Any, TypeVar, get_type_hints
+
+from . import http
+from ._context import Context, running
+from ._errors import EmitError, Error, Failed, InvalidInput
+from ._loop import Loop
+from ._values import RawJson, decode, encode
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One element of a job's stream. A generator yields it instead of a plain value when the
+    client shall find ``metrics`` beside the output; tests find them in ``TestContext.chunks``."""
+
+    output: Any
+    metrics: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Handler:
+    """What one job is given to.
+
+    ``call`` takes the context and the input's text; what it returns may be a value, an awaitable,
+    or a generator of either kind. ``conclude`` has the last word on a value.
+    """
+
+    call: Callable[[Context, str], Any]
+    conclude: Callable[[Context, Any], Any] = lambda ctx, value: value
+    aggregate: bool = True
+    """Whether a generator that returns nothing has its chunks as output, or an empty list."""
+
+    def handle(self, ctx: Context, text: str) -> str:
+        """Handles one job: JSON text in, JSON text out. Raises :class:`Error` and nothing else;
+        what other exceptions say at length goes to the job's log."""
+        with running(ctx):
+            try:
+                output = self._output(ctx, self.call(ctx, text))
+            except (Error, KeyboardInterrupt):  # the latter ends a test
+                raise
+            except BaseException as error:  # SystemExit too: a trap would say less
+                ctx.error(_traceback(error))
+                raise Failed(_one_line(error)) from error
+        try:
+            return encode(output)
+        except ValueError as error:
+            raise Failed(f"output has no JSON form: {error}") from None
+
+    def _output(self, ctx: Context, result: Any) -> Any:
+        if inspect.isgenerator(result):
+            with closing(result):
+                return self._stream(ctx, result)
+        if inspect.isasyncgen(result):
+            return _run(self._stream_async(ctx, result))
+        if inspect.isawaitable(result):
+            return self._output(ctx, _run(result))
+        return self.conclude(ctx, result)
+
+    def _stream(self, ctx: Context, chunks: Any) -> Any:
+        while True:
+            try:
+                chunk = next(chunks)
+            except StopIteration as end:
+                return self._end(ctx, end.value)
+            self._emit(ctx, chunk)
+
+    async def _stream_async(self, ctx: Context, chunks: Any) -> Any:
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                self._emit(ctx, chunk)
+        return self._end(ctx, None)
+
+    def _emit(self, ctx: Context, chunk: Any) -> None:
+        if isinstance(chunk, Chunk):
+            ctx.emit(chunk.output, chunk.metrics)
+        else:
+            ctx.emit(self.conclude(ctx, chunk))
+        ctx.check_cancelled()
+
+    def _end(self, ctx: Context, value: Any) -> Any:
+        if value is None:
+            return None if self.aggregate else []
+        return self.conclude(ctx, value)
+
+
+def handler(function: Function) -> Function:
+    """Makes a function the handler of this component: ``f(ctx, input)``, plain, ``async``, or a
+    generator. The annotation of ``input`` says how the job's input is read: a dataclass, a plain
+    type, or :class:`RawJson`; without one it is what ``json.loads`` returns.
+
+    Without this decorator, a function named ``handler`` in the handler's module is taken, and
+    called with the whole job; see :func:`for_job`.
+    """
+    parameters = [*inspect.signature(function).parameters][:2]
+    if len(parameters) < 2:
+        raise TypeError(f"a handler is f(ctx, input); {function.__name__} takes {parameters}")
+
+    def call(ctx: Context, text: str) -> Any:
+        # Not earlier: the annotation may name what is defined below the function.
+        hint = get_type_hints(function).get(parameters[1], Any)
+        return function(ctx, RawJson(text) if hint is RawJson else decode(_parse(text), hint))
+
+    function.__gristmill_handler__ = Handler(call)  # type: ignore[attr-defined]
+    register(of(function))
+    return function
+
+
+def for_job(
+    function: Callable[..., Any], *, aggregate: bool = True, refresh_worker: bool = False
+) -> Handler:
+    """A handler ``f(job)`` or ``f(job, ctx)``, by the conventions of the hosted services.
+
+    ``job`` is a dict with ``id``, ``input`` and, if the submission has one, ``s3Config``. A dict
+    with an ``error`` that is returned or yielded fails the job; ``refresh_worker`` is taken out of
+    it, and the instance takes no further job.
+    """
+    with_context = len(inspect.signature(function).parameters) > 1
+
+    def call(ctx: Context, text: str) -> Any:
+        if refresh_worker:
+            ctx.retire()
+        job = {"id": ctx.job_id, "input": _parse(text)}
+        if s3 := ctx.s3_config:
+            job["s3Config"] = {
+                "accessId": s3.access_id,
+                "accessSecret": s3.access_secret,
+                "bucketName": s3.bucket_name,
+                "endpointUrl": s3.endpoint_url,
+            }
+        return function(job, ctx) if with_context else function(job)
+
+    return Handler(call, _conclude, aggregate)
+
+
+def _conclude(ctx: Context, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    if "refresh_worker" in value:
+        value = dict(value)
+        if value.pop("refresh_worker"):
+            ctx.retire()
+    if error := value.get("error"):
+        raise Failed(error if isinstance(error, str) else encode(error))
+    return value
+
+
+_registered: Handler | None = None
+_init: Callable[[], Any] | None = None
+
+
+def register(handler: Handler) -> None:
+    """Makes ``handler`` the one of this component."""
+    global _registered
+    _registered = handler
+
+
+def of(function: Callable[..., Any]) -> Handler:
+    """The handler that a function is, decorated or not."""
+    return getattr(function, "__gristmill_handler__", None) or for_job(function)
+
+
+def load(name: str) -> tuple[Handler, ModuleType]:
+    """Runs the module ``name`` as ``__main__`` and finds its handler: the one registered meanwhile,
+    or the function named ``handler``."""
+    spec = find_spec(name)
+    if spec is None or spec.loader is None:
+        raise ModuleNotFoundError(f"there is no module {name}")
+    module = module_from_spec(spec)
+    # Under both names, since dataclasses and pickles look their module up.
+    sys.modules["__main__"] = sys.modules[name] = module
+    module.__name__ = "__main__"
+    exec(spec.loader.get_code(name), module.__dict__)  # type: ignore[attr-defined]
+    if _registered:
+        return _registered, module
+    if callable(function := getattr(module, "handler", None)):
+        return of(function), module
+    raise TypeError(
+        f"{name} has no handler: define handler(job), or decorate a function with "
+        "@gristmill.handler"
+    )
+
+
+def init(function: Function) -> Function:
+    """Makes a function run once in each instance, before its first job, within that job's time and
+    limits. An exception ends that job ``FAILED``. What needs neither the environment nor the
+    network is better done where a module begins: that ran when the component was built."""
+    global _init
+    _init = function
+    return function
+
+
+def has_init() -> bool:
+    """Whether there is a function to run before the first job."""
+    return _init is not None
+
+
+def run_init() -> None:
+    """Runs what :func:`init` was given. Raises :class:`Failed`."""
+    try:
+        result = _init() if _init else None
+        if inspect.isawaitable(result):
+            _run(result)
+    except Error:
+        raise
+    except BaseException as error:
+        print(_traceback(error))
+        raise Failed(_one_line(error)) from error
+
+
+def _run(awaitable: Awaitable[Any]) -> Any:
+    async def wait() -> Any:
+        return await awaitable
+
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        return runner.run(wait())
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise InvalidInput("input is nested too deeply") from None
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, (EmitError, http.Error)):
+        return str(error)  # says what it is
+    line = f"{type(error).__name__}: {error}".removesuffix(": ")
+    if isinstance(error, ModuleNotFoundError):
+        line += "; a component has what was imported when it was built: import it at the top"
+    return line
+
+
+def _traceback(error: BaseException) -> str:
+    """The traceback from the handler's own code on."""
+    frames = error.__traceback__
+    while frames and frames.tb_frame.f_globals.get("__package__") == __package__:
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames))

@@ -1,0 +1,40 @@
+"""The words of the hosted services' Python worker, so that a handler written for it is ported by
+one line: ``import gristmill as runpod``.
+
+    import gristmill as runpod
+
+    def handler(job):
+        runpod.serverless.progress_update(job, "halfway")
+        return {"upper": job["input"]["text"].upper()}
+
+    if __name__ == "__main__":
+        runpod.serverless.start({"handler": handler})
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._context import context
+from ._handler import for_job, register
+
+
+def start(config: dict[str, Any]) -> None:
+    """Makes ``config["handler"]`` the handler of this component; returns at once.
+
+    ``return_aggregate_stream`` makes a generator's chunks its output; without it the output is an
+    empty list. ``refresh_worker`` lets an instance take no second job. Other keys say how a worker
+    fetches jobs, which is the host's part here, and are ignored.
+    """
+    register(
+        for_job(
+            config["handler"],
+            aggregate=bool(config.get("return_aggregate_stream")),
+            refresh_worker=bool(config.get("refresh_worker")),
+        )
+    )
+
+
+def progress_update(job: dict[str, Any], progress: Any) -> None:
+    """Replaces the value that the job's status shows while it runs."""
+    context().progress(progress)

@@ -1,0 +1,135 @@
+"""A fake host, so that handlers run in a plain ``pytest`` or ``unittest``.
+
+    from gristmill.testing import TestContext
+    from handler import count
+
+    def test_words_are_counted():
+        assert TestContext().run(count, {"text": "to be or not"}) == {"words": 4}
+
+The fake has no timing: ``emit`` never waits, every progress value is kept, and nothing stops a
+handler that does not return.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from . import _handler, http
+from ._context import Context, Level, S3Config
+from ._errors import EmitError
+from ._handler import Chunk
+
+Answer = http.Response | http.Error
+
+
+class TestContext(Context):
+    """A context that answers what it was told to, and keeps what it hears."""
+
+    __test__ = False  # pytest takes classes of such names for tests
+
+    def __init__(
+        self,
+        *,
+        job_id: str = "test-job",
+        endpoint: str = "test-endpoint",
+        attempt: int = 1,
+        remaining: float = 600,
+        cancelled: bool = False,
+        cancelled_after: int | None = None,
+        s3_config: S3Config | None = None,
+        emit_quota: int | None = None,
+        emit_closed: bool = False,
+        http: Mapping[str, Answer | Iterable[Answer]] = {},
+    ) -> None:
+        """``cancelled_after`` is a number of chunks, ``emit_quota`` one of bytes. ``http`` has the
+        answers by exact URL: of several the last one repeats; any other URL is denied."""
+        self._settings = endpoint, attempt, remaining
+        self._cancelled_after = 0 if cancelled else cancelled_after
+        self._s3_config = s3_config
+        self._emit_quota = emit_quota
+        self._emit_closed = emit_closed
+        self._answers = {
+            url: [answer] if isinstance(answer, Answer) else [*answer]
+            for url, answer in http.items()
+        }
+        self._emitted_bytes = 0
+        self.chunks: list[Chunk] = []
+        """The chunks that were emitted, as a client would read them."""
+        self.progress_values: list[Any] = []
+        """The values that the job's status showed."""
+        self.logs: list[tuple[Level, str]] = []
+        """The lines of the job's log, but for what was printed."""
+        self.requests: list[Any] = []
+        """The HTTP requests that were sent."""
+        self.retired = False
+        """Whether the handler asked that its instance takes no further job."""
+        super().__init__(job_id, _Host(self))
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The outputs of the chunks."""
+        return [chunk.output for chunk in self.chunks]
+
+    def run(self, handler: Callable[..., Any], input: Any) -> Any:
+        """Runs a handler as the platform does, and returns its output. Raises
+        :class:`gristmill.Error` when the job fails."""
+        return json.loads(self.run_json(handler, json.dumps(input)))
+
+    def run_json(self, handler: Callable[..., Any], input: str) -> str:
+        """Runs a handler from text to text. An ``f(ctx, input)`` is one that was decorated with
+        ``@gristmill.handler``; any other function is called with the job."""
+        return _handler.of(handler).handle(self, input)
+
+
+class _Host:
+    def __init__(self, test: TestContext) -> None:
+        self._test = test
+
+    def endpoint(self) -> str:
+        return self._test._settings[0]
+
+    def attempt(self) -> int:
+        return self._test._settings[1]
+
+    def remaining_ms(self) -> int:
+        return int(self._test._settings[2] * 1000)
+
+    def cancelled(self) -> bool:
+        after = self._test._cancelled_after
+        return after is not None and len(self._test.chunks) >= after
+
+    def s3_config(self) -> S3Config | None:
+        return self._test._s3_config
+
+    def retire(self) -> None:
+        self._test.retired = True
+
+    def emit(self, output: str, metrics: str | None) -> None:
+        test = self._test
+        if test._emit_closed:
+            raise EmitError("closed")
+        if metrics is not None and not metrics.startswith("{"):
+            raise EmitError("invalid-json", "metrics are not an object")
+        size = len(output.encode()) + len((metrics or "").encode())
+        if test._emit_quota is not None and test._emitted_bytes + size > test._emit_quota:
+            raise EmitError("quota-exceeded", limit_bytes=test._emit_quota)
+        test._emitted_bytes += size
+        test.chunks.append(Chunk(json.loads(output), json.loads(metrics or "null")))
+
+    def progress(self, value: str) -> None:
+        self._test.progress_values.append(json.loads(value))
+
+    def log(self, level: Level, message: str) -> None:
+        self._test.logs.append((level, message))
+
+    def http_send(self, request: http.Request) -> http.Response:
+        self._test.requests.append(request)
+        answers = self._test._answers.get(request.url)
+        if not answers:
+            raise http.Error("denied", f"{request.url}: the test has no answer for it")
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, http.Error):
+            raise answer
+        return answer

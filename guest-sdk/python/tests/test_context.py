@@ -1,0 +1,93 @@
+"""The context and its fake host: chunks, progress, log, HTTP."""
+
+import unittest
+
+from gristmill import Cancelled, EmitError, S3Config, context, http
+from gristmill.testing import TestContext
+
+URL = "https://example.com/"
+
+
+class Emit(unittest.TestCase):
+    def test_metrics_must_be_an_object(self) -> None:
+        ctx = TestContext()
+        with self.assertRaises(EmitError) as caught:
+            ctx.emit("x", 1)  # type: ignore[arg-type]
+        self.assertEqual(caught.exception.kind, "invalid-json")
+        self.assertEqual(ctx.chunks, [])
+
+    def test_the_quota_counts_chunks_and_metrics(self) -> None:
+        ctx = TestContext(emit_quota=10)
+        ctx.emit(1, {"n": 2})
+        with self.assertRaises(EmitError) as caught:
+            ctx.emit(34567)
+        self.assertEqual(
+            (caught.exception.kind, caught.exception.limit_bytes), ("quota-exceeded", 10)
+        )
+
+    def test_a_closed_stream_says_so(self) -> None:
+        with self.assertRaisesRegex(EmitError, "the attempt is over"):
+            TestContext(emit_closed=True).emit(1)
+
+
+class Facts(unittest.TestCase):
+    def test_what_was_told(self) -> None:
+        ctx = TestContext(job_id="j", endpoint="e", attempt=2, remaining=1.5)
+        self.assertEqual((ctx.job_id, ctx.endpoint, ctx.attempt, ctx.remaining), ("j", "e", 2, 1.5))
+        self.assertIsNone(ctx.s3_config)
+
+    def test_cancelled(self) -> None:
+        TestContext().check_cancelled()
+        with self.assertRaises(Cancelled):
+            TestContext(cancelled=True).check_cancelled()
+
+    def test_the_secret_is_hidden(self) -> None:
+        self.assertNotIn("hunter2", repr(S3Config(access_secret="hunter2")))
+
+    def test_no_job_runs_here(self) -> None:
+        with self.assertRaisesRegex(RuntimeError, "no job is running"):
+            context()
+
+
+class Log(unittest.TestCase):
+    def test_each_level_has_its_method(self) -> None:
+        ctx = TestContext()
+        for level in ["trace", "debug", "info", "warn", "error"]:
+            getattr(ctx, level)(level)
+        self.assertEqual([level for level, _ in ctx.logs], [line for _, line in ctx.logs])
+
+    def test_progress_without_a_json_form_is_logged_and_dropped(self) -> None:
+        ctx = TestContext()
+        ctx.progress(object())
+        self.assertEqual(ctx.progress_values, [])
+        self.assertEqual(
+            ctx.logs, [("warn", "progress value has no JSON form: a object is not JSON")]
+        )
+
+
+class Http(unittest.TestCase):
+    def test_answers_come_in_their_order_and_the_last_repeats(self) -> None:
+        answers = [http.Error("timeout"), http.Response(404, [("Age", "1")], b'{"a":"\xc3\xa9"}')]
+        ctx = TestContext(http={URL: answers})
+
+        def fetch(job):
+            try:
+                http.get(URL)
+            except http.Error as error:
+                assert error.kind == "timeout"
+            response = http.post(URL, json={"q": 1}, headers={"x": "y"}, timeout=2)
+            return [response.status, response.header("age"), response.text, response.json()]
+
+        self.assertEqual(ctx.run(fetch, 1), [404, "1", '{"a":"é"}', {"a": "é"}])
+        sent = ctx.requests[1]
+        self.assertEqual((sent.method, sent.body, sent.timeout), ("POST", b'{"q": 1}', 2))
+        self.assertEqual(sent.headers, [("x", "y"), ("content-type", "application/json")])
+
+    def test_an_unknown_url_is_denied(self) -> None:
+        with self.assertRaises(http.Error) as caught:
+            TestContext().http_send(http.Request("GET", URL))
+        self.assertEqual(caught.exception.kind, "denied")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,208 @@
+"""How functions become handlers: both styles, streams, conventions, and every way to fail."""
+
+import asyncio
+import unittest
+from dataclasses import dataclass, field
+
+import gristmill
+from gristmill import Cancelled, Chunk, Context, Failed, InvalidInput, RawJson, S3Config
+from gristmill._handler import for_job
+from gristmill.testing import TestContext
+
+
+@dataclass
+class Item:
+    count: int
+
+
+@dataclass
+class Order:
+    items: list[Item]
+    note: str = "none"
+
+
+@dataclass
+class Total:
+    total: int
+    notes: list[str] = field(default_factory=list)
+
+
+@gristmill.handler
+def total(ctx: Context, order: Order) -> Total:
+    return Total(sum(item.count for item in order.items), [order.note])
+
+
+class Typed(unittest.TestCase):
+    def test_dataclasses_come_and_go_as_json(self) -> None:
+        output = TestContext().run_json(total, '{"items":[{"count":2},{"count":3}],"more":1}')
+        self.assertEqual(output, '{"total":5,"notes":["none"]}')
+
+    def test_a_mistake_is_reported_with_its_path(self) -> None:
+        with self.assertRaises(InvalidInput) as caught:
+            TestContext().run(total, {"items": [{"count": 2}, {"count": "x"}]})
+        self.assertEqual(caught.exception.message, "items[1].count: expected int, got str")
+
+    def test_raw_json_is_not_touched(self) -> None:
+        @gristmill.handler
+        def untouched(ctx: Context, input: RawJson) -> RawJson:
+            return input
+
+        text = ' {"z": 9007199254740993, "a": 1.50} '
+        self.assertEqual(TestContext().run_json(untouched, text), text)
+
+    def test_a_handler_takes_two_parameters(self) -> None:
+        with self.assertRaisesRegex(TypeError, r"a handler is f\(ctx, input\)"):
+            gristmill.handler(lambda input: input)
+
+
+class ForJob(unittest.TestCase):
+    def test_the_job_has_its_id_and_input(self) -> None:
+        ctx = TestContext(job_id="j-1")
+        self.assertEqual(
+            ctx.run(lambda job: job, {"n": 2**64}), {"id": "j-1", "input": {"n": 2**64}}
+        )
+
+    def test_the_job_has_its_s3_config_as_submitted(self) -> None:
+        ctx = TestContext(s3_config=S3Config(access_id="me", bucket_name="b"))
+        job = ctx.run(lambda job: job, 1)
+        self.assertEqual(job["s3Config"]["accessId"], "me")
+        self.assertEqual(job["s3Config"]["bucketName"], "b")
+
+    def test_a_second_parameter_is_the_context(self) -> None:
+        self.assertEqual(TestContext(attempt=3).run(lambda job, ctx: ctx.attempt, 1), 3)
+
+    def test_an_error_in_the_output_fails_the_job(self) -> None:
+        for error, message in [("no flour", "no flour"), ({"code": 7}, '{"code":7}')]:
+            with self.assertRaises(Failed) as caught:
+                TestContext().run(lambda job: {"error": error}, 1)
+            self.assertEqual(caught.exception.message, message)
+        self.assertEqual(TestContext().run(lambda job: {"error": None}, 1), {"error": None})
+
+    def test_refresh_worker_leaves_the_output(self) -> None:
+        ctx = TestContext()
+        self.assertEqual(ctx.run(lambda job: {"refresh_worker": True, "x": 1}, 1), {"x": 1})
+        self.assertTrue(ctx.retired)
+
+    def test_progress_update_finds_the_job(self) -> None:
+        ctx = TestContext()
+        ctx.run(lambda job: gristmill.serverless.progress_update(job, "halfway"), 1)
+        self.assertEqual(ctx.progress_values, ["halfway"])
+
+
+class Streams(unittest.TestCase):
+    def test_each_yield_is_a_chunk(self) -> None:
+        def countdown(job, ctx):
+            yield 2
+            yield Chunk(1, {"n": 1})
+            return "done"
+
+        ctx = TestContext()
+        self.assertEqual(ctx.run(countdown, 1), "done")
+        self.assertEqual(ctx.chunks, [Chunk(2), Chunk(1, {"n": 1})])
+
+    def test_without_a_return_the_host_aggregates_unless_told_otherwise(self) -> None:
+        def one(job):
+            yield 1
+
+        self.assertEqual(TestContext().run_json(one, "1"), "null")
+        self.assertEqual(for_job(one, aggregate=False).handle(TestContext(), "1"), "[]")
+
+    def test_an_async_generator_streams_too(self) -> None:
+        async def two(job):
+            for i in range(2):
+                await asyncio.sleep(0.001)
+                yield i
+
+        ctx = TestContext()
+        ctx.run(two, 1)
+        self.assertEqual(ctx.outputs, [0, 1])
+
+    def test_a_yielded_error_ends_the_job_after_the_chunks_before_it(self) -> None:
+        def broken(job):
+            yield 1
+            yield {"error": "no flour"}
+            yield 2
+
+        ctx = TestContext()
+        with self.assertRaisesRegex(Failed, "no flour"):
+            ctx.run(broken, 1)
+        self.assertEqual(ctx.outputs, [1])
+
+    def test_a_cancelled_job_ends_at_its_next_yield(self) -> None:
+        tidied = []
+
+        def endless(job):
+            try:
+                while True:
+                    yield 1
+            finally:
+                tidied.append(True)
+
+        ctx = TestContext(cancelled_after=2)
+        with self.assertRaises(Cancelled):
+            ctx.run(endless, 1)
+        self.assertEqual((ctx.outputs, tidied), ([1, 1], [True]))
+
+
+class Async(unittest.TestCase):
+    def test_tasks_run_together(self) -> None:
+        async def gather(job):
+            async def later(value):
+                await asyncio.sleep(0.001 * value)
+                return value
+
+            return await asyncio.gather(later(3), later(1))
+
+        self.assertEqual(TestContext().run(gather, 1), [3, 1])
+
+    def test_a_timeout_holds(self) -> None:
+        async def slow(job):
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(60)
+
+        with self.assertRaisesRegex(Failed, "^TimeoutError$"):
+            TestContext().run(slow, 1)
+
+    def test_waiting_for_nothing_fails(self) -> None:
+        async def stuck(job):
+            await asyncio.Event().wait()
+
+        with self.assertRaisesRegex(Failed, "nothing will wake"):
+            TestContext().run(stuck, 1)
+
+
+class Failures(unittest.TestCase):
+    def test_an_exception_becomes_the_error_and_its_traceback_is_logged(self) -> None:
+        ctx = TestContext()
+        with self.assertRaises(Failed) as caught:
+            ctx.run(lambda job: {}["flour"], 1)
+        self.assertEqual(caught.exception.message, "KeyError: 'flour'")
+        [(level, lines)] = ctx.logs
+        self.assertEqual(level, "error")
+        self.assertIn("test_handler.py", lines)
+        self.assertNotIn('_handler.py"', lines.replace("test_handler.py", ""))
+
+    def test_exit_is_a_failure(self) -> None:
+        with self.assertRaisesRegex(Failed, "SystemExit: 2"):
+            TestContext().run(lambda job: exit(2), 1)
+
+    def test_what_is_not_json_is_refused(self) -> None:
+        for output, why in [
+            (float("nan"), "Out of range float values are not JSON compliant"),
+            (b"x", "a bytes is not JSON"),
+        ]:
+            with self.subTest(output=output):
+                with self.assertRaisesRegex(Failed, f"output has no JSON form: {why}"):
+                    TestContext().run(lambda job: output, 1)
+
+    def test_init_says_why(self) -> None:
+        @gristmill.init
+        def broken() -> None:
+            raise OSError("no model")
+
+        with self.assertRaisesRegex(Failed, "OSError: no model"):
+            gristmill._handler.run_init()
+
+
+if __name__ == "__main__":
+    unittest.main()

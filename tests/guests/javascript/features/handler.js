@@ -1,0 +1,85 @@
+// What the SDK has, one `op` for each: the same as in ../../python/features.
+
+import { Chunk, EmitError, Failed, InvalidInput, context, http } from "gristmill-sdk";
+
+// What is exported is run before the first job of an instance.
+export async function init() {
+  await later(0);
+}
+
+const later = (value) => new Promise((resolve) => setTimeout(resolve, 10 * value, value));
+
+function kindOf(work) {
+  try {
+    work();
+  } catch (error) {
+    if (!(error instanceof http.HttpError || error instanceof EmitError)) throw error;
+    return error.kind;
+  }
+}
+
+function fail(error) {
+  throw error;
+}
+
+const nested = (depth) => (depth ? [nested(depth - 1)] : []);
+
+const OPS = {
+  facts: (job, ctx) => [
+    job.id === ctx.jobId,
+    ctx.endpoint,
+    ctx.attempt,
+    context().remaining > 1000,
+    ctx.cancelled,
+  ],
+  echo: (job) => job.input.value,
+  s3: (job) => job.s3Config.bucketName,
+  env: () => process.env.MILL,
+  log: (_job, ctx) => {
+    console.log("printed", { sacks: 2 });
+    console.warn("complained");
+    for (const level of ["trace", "debug", "info", "warn", "error"]) ctx.log(level, `at ${level}`);
+    ctx.info("lone \ud800");
+  },
+  async: () => Promise.all([later(2), later(1)]),
+  race: () =>
+    Promise.race([
+      later(100_000),
+      (async () => {
+        for (let i = 0; i < 5000; i++) await i;
+        return "won";
+      })(),
+    ]),
+  http: () => kindOf(() => http.get("https://example.com/")),
+  emit: (_job, ctx) => kindOf(() => ctx.emit(1, [])),
+  random: () => [Math.random(), crypto.randomUUID()],
+  text: (job) => new TextDecoder().decode(new TextEncoder().encode(job.input.value)),
+  invalid: () => fail(new InvalidInput("no flour", { sacks: 0 })),
+  failed: () => fail(new Failed("the wheel is stuck")),
+  raise: () => fail(new RangeError("no water", { cause: new Error("drought") })),
+  nan: () => NaN,
+  error: () => ({ error: { code: 7 }, rest: 1 }),
+  refresh: () => ({ refresh_worker: true, ground: 1 }),
+  surrogate: () => "\udc00",
+  deep: () => nested(100),
+  late: () =>
+    new Promise(() => {
+      setTimeout(() => fail(new Error("too late")), 1);
+    }),
+  stuck: () => new Promise(() => {}),
+};
+
+export default async function* handler(job, ctx) {
+  const { op } = job.input;
+  if (op === "stream") {
+    ctx.progress({ percent: 50 });
+    yield { grain: 1 };
+    yield new Chunk("flour", { sacks: 2 });
+    return;
+  }
+  if (op === "broken-stream") {
+    yield 1;
+    throw new Error("no water");
+  }
+  return OPS[op](job, ctx);
+}

@@ -1,0 +1,110 @@
+"""A handler as it is written for the hosted services, ported by its one import; with what else the
+SDK has, one `op` for each."""
+
+import asyncio
+import datetime
+import logging
+import os
+import random
+import sys
+
+import gristmill as runpod
+from gristmill import EmitError, Failed, InvalidInput, context, http
+
+started = False
+
+
+@runpod.init
+def start():
+    global started
+    started = True
+
+
+async def later(value):
+    await asyncio.sleep(0.01 * value)
+    return value
+
+
+def wait_for_two():
+    async def both():
+        return await asyncio.gather(later(2), later(1))
+
+    return asyncio.run(both())
+
+
+def refused_by_http():
+    try:
+        http.get("https://example.com/")
+    except http.Error as error:
+        return error.kind
+
+
+def refused_by_emit():
+    try:
+        context().emit(1, [])
+    except EmitError as error:
+        return error.kind
+
+
+def write_to_log():
+    print("printed")
+    print("complained", file=sys.stderr)
+    for level in ["trace", "debug", "info", "warn", "error"]:
+        context().log(level, f"at {level}")
+    context().info("lone \ud800")
+    logging.getLogger("mill").warning("through logging")
+
+
+def fail(error):
+    raise error
+
+
+def nested(depth):
+    return [nested(depth - 1)] if depth else []
+
+
+OPS = {
+    "facts": lambda job: [
+        job["id"] == context().job_id,
+        context().endpoint,
+        context().attempt,
+        context().remaining > 1,
+        context().cancelled,
+    ],
+    "echo": lambda job: job["input"]["value"],
+    "s3": lambda job: job["s3Config"]["bucketName"],
+    "env": lambda job: os.environ["MILL"],
+    "log": lambda job: write_to_log(),
+    "async": lambda job: wait_for_two(),
+    "http": lambda job: refused_by_http(),
+    "emit": lambda job: refused_by_emit(),
+    "random": lambda job: random.random(),
+    "year": lambda job: datetime.datetime.strptime("2026", "%Y").year,
+    "invalid": lambda job: fail(InvalidInput("no flour", {"sacks": 0})),
+    "failed": lambda job: fail(Failed("the wheel is stuck")),
+    "raise": lambda job: {}["flour"],
+    "nan": lambda job: float("nan"),
+    "surrogate": lambda job: "\udc00",
+    "error": lambda job: {"error": {"code": 7}, "rest": 1},
+    "refresh": lambda job: {"refresh_worker": True, "ground": 1},
+    "exit": lambda job: sys.exit(2),
+    "deep": lambda job: nested(200),
+    "lazy": lambda job: __import__("colorsys"),
+}
+
+
+def handler(job):
+    op = job["input"]["op"]
+    if op == "stream":
+        runpod.serverless.progress_update(job, {"percent": 50})
+        yield {"grain": 1}
+        yield runpod.Chunk("flour", {"sacks": 2})
+        return
+    if op == "broken-stream":
+        yield 1
+        raise OSError("no water")
+    return OPS[op](job)
+
+
+if __name__ == "__main__":
+    runpod.serverless.start({"handler": handler, "return_aggregate_stream": True})

@@ -1,0 +1,143 @@
+#!/bin/sh
+# The guest SDKs of Python and JavaScript: their own tests, then components of real handlers in a
+# real host. Usage: run.sh GRISTMILL_BINARY DIRECTORY_OF_COMPONENTS
+set -eu
+
+[ $# -eq 2 ] || { sed -n 3s/..//p "$0" >&2; exit 2; }
+gristmill=$1
+guests=$2
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+root=$(CDPATH='' cd -- "$here/../.." && pwd)
+sdk=$root/guest-sdk
+built=$here/built
+
+# need COMMAND VERSION TEST...: fails when COMMAND is missing or the test of its version fails.
+need() {
+  tool=$1 version=$2
+  shift 2
+  if ! command -v "$tool" >/dev/null || ! "$@" >/dev/null 2>&1; then
+    echo "the guest tests need $tool $version" >&2
+    missing=1
+  fi
+}
+missing=
+need python3 "3.11 or newer, with venv" python3 -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))'
+need node "20.11 or newer" node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 11) ? 0 : 1)'
+need npm "with node" npm --version
+[ -x "$gristmill" ] || { echo "no such program: $gristmill" >&2; missing=1; }
+[ -z "$missing" ] || exit 1
+
+temp=$(mktemp -d)
+host_log=$temp/host.log
+. "$here/../host.sh"
+trap 'stop_host; rm -rf "$temp"' EXIT
+trap 'exit 130' INT TERM
+
+# logged NAME COMMAND...: the command's output goes to a file, which is shown when the command fails.
+logged() {
+  log=$temp/$1.log
+  shift
+  "$@" >"$log" 2>&1 || { cat "$log"; return 1; }
+}
+
+# digest PATH...: of all files in these places that are sources.
+digest() {
+  find "$@" -type f ! -path '*/node_modules/*' ! -path '*_cache*/*' ! -name '*.wasm' -print0 | sort -z | xargs -0 sha256sum | sha256sum
+}
+
+# unless_same FILE DIGEST COMMAND...: runs the command, unless it did so for this digest before.
+unless_same() {
+  mark=$1 now=$2
+  shift 2
+  [ "$now" != "$(cat "$mark" 2>/dev/null)" ] || return 0
+  rm -f "$mark"
+  "$@"
+  echo "$now" >"$mark"
+}
+
+install_python() {
+  rm -rf "$here/.venv"
+  python3 -m venv "$here/.venv"
+  # The SDK as its users have it: from a wheel.
+  logged pip "$here/.venv/bin/pip" install "$sdk/python[build]" \
+    -r "$root/handlers/python/sql/requirements.txt" -r "$here/python/requirements.txt" -c "$here/python/constraints.txt"
+}
+# Not `npm ci`, which refuses a lock file without the builds for other platforms; some registries
+# lack those. This keeps to the lock file too, and does not write it.
+install_javascript() { logged npm npm --prefix "$1" install --no-save --no-audit --no-fund; }
+
+echo "installing the toolchains"
+mkdir -p "$built"
+unless_same "$built/.python" "$(digest "$sdk/python" "$root/wit" "$root"/handlers/python/*/*.txt "$here"/python/*.txt)" install_python
+for directory in "$sdk/javascript" "$root/handlers/javascript" "$here/javascript"; do
+  [ -d "$directory/node_modules" ] || rm -f "$directory/node_modules/.same"
+  unless_same "$directory/node_modules/.same" "$(digest "$directory/package-lock.json")" install_javascript "$directory"
+done
+python=$here/.venv/bin/python
+
+failed=
+# suite NAME CLOSING COMMAND...: runs a suite and shows the lines of its output that match CLOSING.
+suite() {
+  name=$1 closing=$2
+  shift 2
+  if logged "$name" "$@"; then :; else failed="$failed $name"; fi
+  grep -E "$closing" "$log" | sed "s/^/$name: /" || true
+}
+in_directory() ( cd "$1" && shift && "$@" )
+
+suite python-sdk '^(Ran|FAILED)' "$python" -m unittest discover -s "$sdk/python/tests"
+suite python-types '^(Success|Found)' in_directory "$sdk/python" "$python" -m mypy --cache-dir "$built/.mypy"
+for handler in "$root"/handlers/python/*/; do
+  suite "python-$(basename "$handler")" '^(Ran|FAILED)' in_directory "$handler" "$python" -m unittest
+done
+suite javascript-sdk '^# (tests|fail) ' node --test --test-reporter=tap "$sdk"/javascript/test/*.test.js
+suite javascript-types 'error' "$here/javascript/node_modules/.bin/tsc" --project "$here/javascript"
+suite javascript-handlers '^# (tests|fail) ' in_directory "$root/handlers/javascript" \
+  node --import gristmill-sdk/typescript --test --test-reporter=tap
+
+# component NAME SDK SOURCE COMMAND...: builds built/NAME.wasm with the command and `-o`, if SOURCE,
+# the SDK or the contract are not those of the last time.
+component() {
+  name=$1 language=$2 source=$3
+  shift 3
+  unless_same "$built/$name.digest" "$(digest "$source" "$sdk/$language" "$root/wit")" \
+    compile "$name" "$@" "$source" -o "$built/$name.wasm"
+}
+compile() {
+  name=$1
+  shift
+  began=$(date +%s)
+  logged "$name" "$@"
+  echo "built $name in $(($(date +%s) - began)) s, $(($(wc -c <"$built/$name.wasm") / 1000)) kB"
+}
+for name in token-stream sql; do
+  component "python-$name" python "$root/handlers/python/$name" "$python" -m gristmill.build
+done
+component python-features python "$here/python/features" "$python" -m gristmill.build
+build() { node "$sdk/javascript/build.js" build "$@"; }
+for name in token-stream markdown; do
+  component "javascript-$name" javascript "$root/handlers/javascript/$name" build
+done
+component quickjs-features javascript "$here/javascript/features" build
+component starlingmonkey-features javascript "$here/javascript/features" build --engine starlingmonkey
+
+export NO_PROXY=127.0.0.1 no_proxy=127.0.0.1
+start_host "$temp/data" 127.0.0.1:0
+GRISTMILL_API_KEY=$(cat "$GRISTMILL_DATA_DIR/admin.key")
+GRISTMILL=$gristmill
+GRISTMILL_BUILT=$built
+export GRISTMILL_API_KEY GRISTMILL GRISTMILL_BUILT
+deploy() {
+  began=$(date +%s)
+  logged deploy "$gristmill" deploy "$1" --name "$2" --env MILL=stone
+  seconds=$(($(date +%s) - began))
+  [ $seconds -lt 5 ] || echo "deployed $2 in $seconds s"
+}
+for file in "$built"/*.wasm; do deploy "$file" "$(basename "$file" .wasm)"; done
+deploy "$guests/token_stream.wasm" rust-token-stream
+suite components '^(Ran|FAILED|ERROR|FAIL)' "$python" "$here/test_components.py"
+
+[ -n "$failed" ] || exit 0
+echo "failed:$failed"
+[ ! -s "$host_log" ] || { echo "the host's log ends with:"; tail -n 20 "$host_log"; }
+exit 1

@@ -1,0 +1,245 @@
+"""Components of both SDKs in a real host, which `run.sh` started and deployed them to."""
+
+import json
+import os
+import subprocess
+import unittest
+import urllib.request
+
+URL = os.environ["GRISTMILL_URL"]
+FEATURES = ["python-features", "quickjs-features", "starlingmonkey-features"]
+JAVASCRIPT = FEATURES[1:]
+
+
+def call(path, body=None):
+    request = urllib.request.Request(
+        URL + path,
+        data=body and json.dumps(body).encode(),
+        headers={
+            "authorization": "Bearer " + os.environ["GRISTMILL_API_KEY"],
+            "content-type": "application/json",
+        },
+    )
+    with urllib.request.urlopen(request, timeout=120) as response:
+        return json.load(response)
+
+
+def run(endpoint, job_input, **more):
+    return call(f"/v2/{endpoint}/runsync", {"input": job_input, **more})
+
+
+def output(endpoint, op, **more):
+    job = run(endpoint, {"op": op, **more})
+    assert job["status"] == "COMPLETED", job
+    return job.get("output")
+
+
+def error(endpoint, op):
+    job = run(endpoint, {"op": op})
+    assert job["status"] == "FAILED", job
+    return job["error"]
+
+
+def logs(endpoint, job):
+    """The lines of a job's log, as (level, message)."""
+    command = [os.environ["GRISTMILL"], "logs", endpoint, "--job", job["id"], "--json"]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    return [(line["level"], line["line"]) for line in map(json.loads, lines)]
+
+
+class Everywhere(unittest.TestCase):
+    """What is the same in every language."""
+
+    def test_one_handler_in_three_languages(self):
+        inputs = [
+            {"prompt": "  Grüße,\n world… 3.5€ under_score!", "max_tokens": 7},
+            {"prompt": ""},
+            {"prompt": "a b", "max_tokens": 0},
+            {"prompt": "slow mills", "delay_ms": 5, "max_tokens": None},
+        ]
+        for job_input in inputs:
+            results = []
+            for language in ["rust", "python", "javascript"]:
+                endpoint = f"{language}-token-stream"
+                job = run(endpoint, job_input)
+                chunks = call(f"/v2/{endpoint}/stream/{job['id']}?from=0")
+                results.append((job["status"], job.get("output"), chunks))
+            self.assertEqual(results[0][0], "COMPLETED")
+            self.assertEqual(results[1], results[0], job_input)
+            self.assertEqual(results[2], results[0], job_input)
+
+    def test_a_wrong_input_is_told(self):
+        for language in ["rust", "python", "javascript"]:
+            job = run(f"{language}-token-stream", {"prompt": 5})
+            self.assertEqual(job["status"], "FAILED")
+            self.assertIn("prompt: ", job["error"])
+
+    def test_each(self):
+        for endpoint in FEATURES:
+            with self.subTest(endpoint):
+                self.facts(endpoint)
+                self.streams(endpoint)
+                self.fails(endpoint)
+
+    def facts(self, endpoint):
+        self.assertEqual(output(endpoint, "facts"), [True, endpoint, 1, True, False])
+        self.assertEqual(output(endpoint, "env"), "stone")
+        self.assertEqual(output(endpoint, "async"), [2, 1])
+        self.assertEqual(output(endpoint, "http"), "denied")
+        self.assertEqual(output(endpoint, "emit"), "invalid-json")
+        self.assertNotEqual(output(endpoint, "random"), output(endpoint, "random"))
+        value = {"é": [None, True, 1.5, "😀", {}]}
+        self.assertEqual(output(endpoint, "echo", value=value), value)
+        s3 = {
+            "accessId": "a",
+            "accessSecret": "s",
+            "bucketName": "sacks",
+            "endpointUrl": "https://example.com",
+        }
+        self.assertEqual(run(endpoint, {"op": "s3"}, s3Config=s3)["output"], "sacks")
+        self.assertEqual(output(endpoint, "refresh"), {"ground": 1})
+        self.assertEqual(output(endpoint, "surrogate"), "\udc00")
+        nested = json.dumps(output(endpoint, "deep"))
+        self.assertEqual(nested.strip("[]"), "")
+
+    def streams(self, endpoint):
+        job = run(endpoint, {"op": "stream"})
+        self.assertEqual(job["output"], [{"grain": 1}, "flour"])
+        chunks = call(f"/v2/{endpoint}/stream/{job['id']}?from=0")
+        self.assertEqual([chunk["output"] for chunk in chunks], job["output"])
+        self.assertEqual(chunks[1]["metrics"]["sacks"], 2)
+        job = run(endpoint, {"op": "broken-stream"})
+        self.assertEqual(job["status"], "FAILED")
+        self.assertIn("no water", job["error"])
+        chunks = call(f"/v2/{endpoint}/stream/{job['id']}?from=0")
+        self.assertEqual([chunk["output"] for chunk in chunks], [1])
+
+    def fails(self, endpoint):
+        self.assertEqual(
+            error(endpoint, "invalid"), 'invalid input: no flour (details: {"sacks":0})'
+        )
+        self.assertEqual(error(endpoint, "failed"), "the wheel is stuck")
+        self.assertEqual(error(endpoint, "error"), '{"code":7}')
+        self.assertIn("output has no JSON form: ", error(endpoint, "nan"))
+
+    def test_levels_reach_the_log(self):
+        for endpoint in FEATURES:
+            with self.subTest(endpoint):
+                lines = logs(endpoint, run(endpoint, {"op": "log"}))
+                for level in ["trace", "debug", "info", "warn", "error"]:
+                    self.assertIn((level, f"at {level}"), lines)
+                self.assertTrue(any(message.startswith("printed") for _, message in lines), lines)
+                self.assertIn(("warn", "complained"), lines)
+                messages = [message for _, message in lines]
+                self.assertTrue(any(message.startswith("lone ") for message in messages), lines)
+
+    def test_only_a_handler_with_an_init_exports_one(self):
+        for name, has_init in [
+            *((name, True) for name in FEATURES),
+            ("python-sql", False),
+            ("javascript-markdown", False),
+        ]:
+            document = subprocess.run(
+                [os.environ["GRISTMILL"], "handlers", "get", name, "--json"],
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+            self.assertEqual("gristmill:handler/lifecycle@0.1.0" in document, has_init, name)
+
+
+class Run(unittest.TestCase):
+    """Without a host: `gristmill run`."""
+
+    def gristmill(self, name, op):
+        file = os.path.join(os.environ["GRISTMILL_BUILT"], name + ".wasm")
+        command = [os.environ["GRISTMILL"], "run", file, "--input", json.dumps({"op": op})]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    def test_chunks_and_progress(self):
+        for name in ["python-features", "quickjs-features"]:
+            done = self.gristmill(name, "stream")
+            self.assertEqual((done.returncode, done.stdout), (0, '{"grain":1}\n"flour"\n'), done)
+            self.assertIn('progress: {"percent":50}', done.stderr)
+
+    def test_a_failure(self):
+        done = self.gristmill("quickjs-features", "failed")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("the wheel is stuck", done.stderr)
+
+
+class Python(unittest.TestCase):
+    def test_integers_have_any_size(self):
+        self.assertEqual(output("python-features", "echo", value=2**70 + 1), 2**70 + 1)
+
+    def test_an_exception_is_told_and_its_traceback_logged(self):
+        job = run("python-features", {"op": "raise"})
+        self.assertEqual(job["error"], "KeyError: 'flour'")
+        lines = logs("python-features", job)
+        self.assertIn(("error", "KeyError: 'flour'"), lines)
+        # With the line of the source, which the sandbox has no file of.
+        self.assertTrue(
+            any('"raise": lambda job: {}["flour"]' in message for _, message in lines), lines
+        )
+
+    def test_logging_goes_to_the_log(self):
+        lines = logs("python-features", run("python-features", {"op": "log"}))
+        self.assertIn(("warn", "mill: through logging"), lines)
+        self.assertIn(("info", "printed"), lines)
+
+    def test_exit_is_no_trap(self):
+        self.assertEqual(error("python-features", "exit"), "SystemExit: 2")
+
+    def test_the_standard_library_loads_what_it_needs(self):
+        self.assertEqual(output("python-features", "year"), 2026)
+
+    def test_a_late_import_says_what_to_do(self):
+        self.assertIn("import it at the top", error("python-features", "lazy"))
+
+    def test_a_library_works(self):
+        sql = {"sql": "SELECT IFNULL(a, `b`) FROM t", "from": "mysql", "to": "postgres"}
+        self.assertEqual(
+            run("python-sql", sql)["output"], {"statements": ['SELECT\n  COALESCE(a, "b")\nFROM t']}
+        )
+
+
+class JavaScript(unittest.TestCase):
+    def test_an_error_is_told_and_its_stack_logged(self):
+        for endpoint in JAVASCRIPT:
+            job = run(endpoint, {"op": "raise"})
+            self.assertEqual(job["error"], "RangeError: no water")
+            messages = [message for _, message in logs(endpoint, job)]
+            self.assertIn("RangeError: no water", messages)
+            self.assertIn("caused by Error: drought", messages)
+            # The handler's own lines, and no others: not those of the bundle, nor of the SDK.
+            frames = [message for message in messages if ".js:" in message]
+            self.assertTrue(frames, messages)
+            for frame in frames:
+                self.assertRegex(frame, r"[( @]handler\.js:\d+\)?$")
+
+    def test_values_are_shown(self):
+        for endpoint in JAVASCRIPT:
+            self.assertIn(
+                ("info", 'printed {"sacks":2}'), logs(endpoint, run(endpoint, {"op": "log"}))
+            )
+
+    def test_a_timer_does_not_overtake_what_is_ready(self):
+        for endpoint in JAVASCRIPT:
+            self.assertEqual(output(endpoint, "race"), "won")
+
+    def test_text_is_utf_8(self):
+        for endpoint in JAVASCRIPT:
+            self.assertEqual(output(endpoint, "text", value="Grüße 😀"), "Grüße 😀")
+
+    def test_waiting_for_nothing_fails(self):
+        self.assertIn("nothing settles", error("quickjs-features", "stuck"))
+        self.assertEqual(error("quickjs-features", "late"), "Error: too late")
+
+    def test_a_library_works(self):
+        job = run("javascript-markdown", {"markdown": "# Mill\n\n*Slow*."})
+        self.assertEqual(job["output"]["headings"], [{"depth": 1, "text": "Mill"}])
+        self.assertEqual(job["output"]["html"], "<h1>Mill</h1>\n<p><em>Slow</em>.</p>\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
