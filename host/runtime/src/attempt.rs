@@ -12,6 +12,7 @@ use wasmtime::{Result, Store};
 use crate::artifacts::Loaded;
 use crate::bindings::exports::gristmill::handler::run::{Error, Job};
 use crate::end::{CallEnd, ReportExt as _, attempt_end};
+use crate::stack::stack;
 use crate::state::{State, store};
 
 /// Runs an attempt to its end. When this returns, or is dropped, nothing of it is left.
@@ -36,6 +37,11 @@ pub(crate) async fn run(loaded: Arc<Loaded>, state: State) -> AttemptReport {
         halt = watch.ended() => CallEnd::Halted(halt),
     };
     let ran = started.elapsed();
+    if let CallEnd::Trapped(error) = &ended
+        && loaded.engine.kind.explains_traps
+    {
+        store.data().sink.trapped(stack(error));
+    }
     let log_lines_dropped = log.finish();
     let instantiate = times.instantiated.map_or(ran, |at| at - started);
     let usage = Usage {
