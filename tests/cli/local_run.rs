@@ -1,6 +1,6 @@
 //! `gristmill run`: one job without a server, in the same sandbox.
 
-use gristmill_tests::{command, guests};
+use gristmill_tests::{LocalServer, command, guests};
 
 use crate::command::{Finished, run_args};
 
@@ -55,4 +55,68 @@ fn run_refuses_a_file_that_is_no_handler_and_input_that_is_no_json() {
     let text = text.display().to_string();
     run_args(command(), ["run", &text, "--input", "{}"], "").failed(1, &["webassembly"]);
     play("{\"op\":", &[]).failed_with_any_code(&["json"]);
+}
+
+#[test]
+fn run_mounts_a_directory_as_the_network_volume() {
+    let grain = tempfile::tempdir().unwrap();
+    std::fs::write(grain.path().join("a"), "rye").unwrap();
+    let dir = grain.path().to_str().unwrap();
+    let file = |what: &str, path: &str| {
+        format!(r#"{{"op":"file","file":{{"do":"{what}","path":"{path}","text":"oat"}}}}"#)
+    };
+    let read = play(&file("read", "/workspace/a"), &["--volume", dir]).succeeded();
+    assert_eq!(read.line(), r#""rye""#);
+    let elsewhere = ["--volume", dir, "--mount-path", "/grain"];
+    play(&file("write", "/grain/b"), &elsewhere).succeeded();
+    assert_eq!(std::fs::read_to_string(grain.path().join("b")).unwrap(), "oat");
+    play(&file("write", "/workspace/b"), &elsewhere).failed(1, &["/workspace/b"]);
+
+    // The size holds; what is there already counts. The file is sparse: it takes no space here.
+    let large = std::fs::File::create(grain.path().join("large")).unwrap();
+    large.set_len(1 << 30).unwrap();
+    play(&file("write", "/workspace/c"), &["--volume", dir]).failed(1, &["no space"]);
+    play(&file("write", "/workspace/c"), &["--volume", dir, "--volume-gb", "2"]).succeeded();
+
+    play("{}", &["--volume", "not-there"]).failed(1, &["not-there", "no directory"]);
+    play("{}", &["--volume-gb", "2"]).failed(2, &["--volume"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trace_shows_the_calls_to_the_host() {
+    let traced = |input: &str, options: &[&str]| {
+        let shown = play(input, &[&["--trace"], options].concat());
+        let lines = shown.stderr.lines().filter_map(|line| line.strip_prefix("trace: "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let has = |lines: &[String], words: &[&str]| {
+        assert!(
+            lines.iter().any(|line| words.iter().all(|w| line.contains(w))),
+            "{words:?} {lines:#?}"
+        );
+    };
+    let stream = traced(r#"{"op":"stream","count":2}"#, &[]);
+    has(&stream, &["gristmill:handler/output.emit(output: \"{\\\"i\\\":1}\"", "Ok(())", " ms"]);
+    let logged = traced(r#"{"op":"log","message":"rye"}"#, &[]);
+    has(&logged, &["gristmill:handler/log.write(", "Info", "\"rye\""]);
+    let env = traced(r#"{"op":"env","name":"A"}"#, &[]);
+    has(&env, &["wasi:cli/environment.get-environment()"]);
+    let write = r#"{"op":"file","file":{"do":"write","path":"/tmp/a","text":"rye"}}"#;
+    has(
+        &traced(write, &["--scratch-gb", "1"]),
+        &["wasi:filesystem/types.descriptor.open-at(", "\"a\""],
+    );
+
+    let server = LocalServer::start().await;
+    let (url, host) = (server.url("/rye"), server.host());
+    let fetch = format!(r#"{{"op":"fetch","url":"{url}"}}"#);
+    let fetched = traced(&fetch, &["--allow-host", &host]);
+    has(&fetched, &["request(", "GET", &url, "200"]);
+    // A long argument is cut.
+    let long = format!(r#"{{"op":"log","message":"{}"}}"#, "x".repeat(5_000));
+    let lines = traced(&long, &[]);
+    assert!(lines.iter().all(|line| line.len() < 600), "{lines:#?}");
+    // Without the option there is nothing of this.
+    let untraced = play(r#"{"op":"stream"}"#, &[]).succeeded();
+    assert!(!untraced.stderr.contains("trace:"), "{untraced:?}");
 }

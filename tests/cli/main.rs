@@ -18,4 +18,7 @@ mod keys;
 mod local_run;
 mod management;
 mod mistakes;
+mod project;
+mod test_cases;
+mod trapping;
 mod volumes;

@@ -82,6 +82,28 @@ pub trait AttemptSink: Send + Sync {
     /// Takes one line of log: from the handler's `log`, or its standard output or error. The
     /// runtime has capped its length and the attempt's total, and removed control characters.
     fn log(&self, level: LogLevel, line: &str);
+
+    /// Takes the handler's stack as it was when the handler was ended, the innermost frame first.
+    /// Told only by a runtime that was set up to explain traps.
+    fn trapped(&self, _stack: Vec<StackCall>) {}
+}
+
+/// One call on a handler's stack.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StackCall {
+    /// The function, when the component has names.
+    pub function: Option<String>,
+    /// Where in its source, when the component has debug information.
+    pub place: Option<SourcePlace>,
+}
+
+/// A place in somebody's source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourcePlace {
+    /// The file, as the compiler named it.
+    pub file: String,
+    /// The line; the first is 1.
+    pub line: Option<u32>,
 }
 
 /// The attempt is over; nothing more is taken.

@@ -134,7 +134,7 @@ impl Artifacts {
         files::create_private_dir(&artifacts_dir)?;
         files::remove_temporaries(&components_dir)?;
         let keys = [Metering::Fuel, Metering::Epoch]
-            .map(|metering| Ok(engine_key(metering, &compile_engine(metering)?)));
+            .map(|metering| Ok(engine_key(metering, &compile_engine(engines.kind(metering))?)));
         let keys = keys.into_iter().collect::<wasmtime::Result<Vec<_>>>()?;
         for entry in fs::read_dir(&artifacts_dir)? {
             let path = entry?.path();
@@ -249,7 +249,7 @@ impl Artifacts {
         task: CompileTask,
         engine: Arc<RunEngine>,
     ) -> Result<Compiled, AddError> {
-        let (metering, artifact) = (task.metering, task.artifact.clone());
+        let (metering, artifact) = (task.kind.metering, task.artifact.clone());
         let compiled = self.compiler.compile(task).await?;
         let loading = tokio::task::spawn_blocking(move || load_file(&artifact, engine, metering));
         match loading.await.map_err(io::Error::other)? {
@@ -361,7 +361,8 @@ impl Artifacts {
 
     fn task(&self, digest: ComponentDigest, metering: Metering, key: &str) -> CompileTask {
         let artifact = self.artifacts_dir.join(key).join(format!("{digest}.cwasm"));
-        CompileTask { metering, component: self.component_path(digest), artifact }
+        let kind = self.engines.kind(metering);
+        CompileTask { kind, component: self.component_path(digest), artifact }
     }
 }
 

@@ -8,6 +8,7 @@ use gristmill_core::runtime::{AttemptReport, Usage};
 
 use crate::end::{CallEnd, attempt_end};
 use crate::instance::Instance;
+use crate::stack::stack;
 
 /// Runs the attempt of an instance to its end. When this is dropped, nothing of it is left.
 pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
@@ -24,6 +25,11 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
         halt = watch.ended() => CallEnd::Halted(halt),
     };
     let ran = started.elapsed();
+    if let CallEnd::Trapped(error) = &ended
+        && instance.explains_traps()
+    {
+        instance.state().sink.trapped(stack(error));
+    }
     let log_lines_dropped = log.finish();
     let instantiate = ready.map_or(ran, |at| at - started);
     let state = instance.state();

@@ -18,7 +18,7 @@ use tokio::process::Command;
 use tokio::sync::Semaphore;
 
 use crate::component::{ComponentInfo, RejectedComponent, inspect};
-use crate::engine::compile_engine;
+use crate::engine::{Kind, compile_engine};
 use crate::files;
 
 /// Processor time of one compile, in seconds. The largest components that we know take 12.
@@ -41,6 +41,9 @@ const COMPILE_THREADS: &str = "4";
 
 /// How much lower than the host's the priority of a compile is.
 const NICE: i32 = 10;
+
+/// What tells the compiling process to keep what explains a trap.
+const EXPLAIN: &str = "explain";
 
 /// Most bytes of the compiling process's report.
 const REPORT_BYTES_MAX: u64 = 1 << 20;
@@ -69,7 +72,7 @@ pub(crate) enum CompileError {
 /// What is compiled, for which engine, and where the result goes.
 #[derive(Debug, Clone)]
 pub(crate) struct CompileTask {
-    pub(crate) metering: Metering,
+    pub(crate) kind: Kind,
     pub(crate) component: PathBuf,
     pub(crate) artifact: PathBuf,
 }
@@ -91,8 +94,8 @@ enum Report {
 }
 
 impl Compiler {
-    /// Compiles in child processes: `program args… <metering> <component> <artifact>`, which has
-    /// to call [`child_main`] with what follows `args`.
+    /// Compiles in child processes: `program args… <metering> <component> <artifact>`, and the word
+    /// `explain` if traps are to be explained. The program has to call [`child_main`] with what follows `args`.
     pub fn child(program: PathBuf, args: Vec<OsString>) -> Self {
         Self { program: Some((program, args)), turn: Semaphore::new(1) }
     }
@@ -130,9 +133,10 @@ async fn run_child(
 ) -> Result<Report, CompileError> {
     let mut child = Command::new(program)
         .args(args)
-        .arg(task.metering.as_str())
+        .arg(task.kind.metering.as_str())
         .arg(&task.component)
         .arg(&task.artifact)
+        .args(task.kind.explains_traps.then_some(EXPLAIN))
         // It inherits nothing of the host's settings and secrets.
         .env_clear()
         .env("RAYON_NUM_THREADS", COMPILE_THREADS)
@@ -189,7 +193,7 @@ fn without_report(status: ExitStatus, stderr: &[u8]) -> CompileError {
 }
 
 /// The compiling process: what the host's hidden subcommand runs. `args` are the metering, the
-/// component's path and the artifact's path. It limits itself before it reads a byte of the
+/// component's path, the artifact's path, and perhaps `explain`. It limits itself before it reads a byte of the
 /// component, and prints one line of JSON.
 pub fn child_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let report = match limit_this_process() {
@@ -209,9 +213,15 @@ fn read_task(args: impl IntoIterator<Item = OsString>) -> Result<CompileTask, St
     else {
         return Err("three arguments are needed".to_owned());
     };
+    let explains_traps = match args.next() {
+        None => false,
+        Some(word) if word == EXPLAIN => true,
+        Some(word) => return Err(format!("`{}` is not known", word.display())),
+    };
     let metering = [Metering::Fuel, Metering::Epoch].into_iter().find(|m| metering == m.as_str());
     let metering = metering.ok_or("the metering is `fuel` or `epoch`")?;
-    Ok(CompileTask { metering, component: component.into(), artifact: artifact.into() })
+    let kind = Kind { metering, explains_traps };
+    Ok(CompileTask { kind, component: component.into(), artifact: artifact.into() })
 }
 
 fn limit_this_process() -> std::io::Result<()> {
@@ -234,7 +244,7 @@ fn limit_this_process() -> std::io::Result<()> {
 fn compile(task: &CompileTask) -> Report {
     let compiled = files::read_capped(&task.component, COMPONENT_BYTES_MAX)
         .map_err(wasmtime::Error::from)
-        .and_then(|bytes| Ok((compile_engine(task.metering)?, bytes)))
+        .and_then(|bytes| Ok((compile_engine(task.kind)?, bytes)))
         .and_then(|(engine, bytes)| match inspect(&engine, &bytes) {
             Ok((component, info)) => {
                 files::write_durably(&task.artifact, &component.serialize()?)?;
@@ -272,8 +282,8 @@ mod tests {
         let component = directory.path().join("in.wasm");
         let artifact = directory.path().join("out.cwasm");
         std::fs::write(&component, bytes).unwrap();
-        let metering = Metering::Fuel;
-        let task = CompileTask { metering, component, artifact: artifact.clone() };
+        let kind = Kind { metering: Metering::Fuel, explains_traps: false };
+        let task = CompileTask { kind, component, artifact: artifact.clone() };
         let compiled = compiler.compile(task).await;
         assert_eq!(compiled.is_ok(), artifact.exists());
         compiled.map(|_| std::fs::read(artifact).unwrap()).map_err(|error| error.to_string())

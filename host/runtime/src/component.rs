@@ -335,7 +335,7 @@ mod tests {
     use gristmill_core::endpoint::Metering;
 
     use super::*;
-    use crate::engine::compile_engine;
+    use crate::engine::{Kind, compile_engine};
 
     /// A component that imports nothing but this name, as an instance without members.
     fn importer(name: &str) -> Vec<u8> {
@@ -344,7 +344,8 @@ mod tests {
 
     #[test]
     fn versions_of_one_track_are_provided_and_no_other() {
-        let engine = compile_engine(Metering::Epoch).unwrap();
+        let kind = Kind { metering: Metering::Epoch, explains_traps: false };
+        let engine = compile_engine(kind).unwrap();
         let refusal = |name: &str| inspect(&engine, &importer(name)).err().unwrap();
         for known in ["wasi:io/poll@0.2.0", "wasi:io/poll@0.2.99", "gristmill:handler/log@0.1.7"] {
             // It is refused only since it exports nothing.

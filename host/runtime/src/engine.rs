@@ -18,7 +18,7 @@ use tracing::warn;
 use wasmtime::component::Linker;
 use wasmtime::{
     Config, Enabled, Engine, EngineWeak, InstanceAllocationStrategy, OptLevel,
-    PoolingAllocationConfig,
+    PoolingAllocationConfig, WasmBacktraceDetails,
 };
 
 use crate::component::linker;
@@ -123,8 +123,22 @@ impl Pool {
     }
 }
 
+/// What shapes the code of an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) metering: Metering,
+    /// Whether traps tell the handler's stack, with lines of source. Reads the debug information
+    /// that a component brings along.
+    pub(crate) explains_traps: bool,
+}
+
 /// The settings that every engine shares: those that run handlers and those that compile them.
-fn config(metering: Metering, allocation: InstanceAllocationStrategy) -> Config {
+fn config(kind: Kind, allocation: InstanceAllocationStrategy) -> Config {
+    let Kind { metering, explains_traps } = kind;
+    let (details, frames_max) = match explains_traps {
+        true => (WasmBacktraceDetails::Enable, 64),
+        false => (WasmBacktraceDetails::Disable, 20),
+    };
     let mut config = Config::new();
     // What handlers do not need is off: it is where most of the engine's advisories lie.
     config
@@ -155,7 +169,8 @@ fn config(metering: Metering, allocation: InstanceAllocationStrategy) -> Config 
         .cranelift_opt_level(OptLevel::Speed)
         .parallel_compilation(true)
         .generate_address_map(true)
-        .wasm_backtrace_max_frames(NonZeroUsize::new(20))
+        .wasm_backtrace_max_frames(NonZeroUsize::new(frames_max))
+        .wasm_backtrace_details(details)
         // Registering unwind tables can take quadratic time, and wasm backtraces need none.
         .native_unwind_info(false);
     config
@@ -165,8 +180,8 @@ fn config(metering: Metering, allocation: InstanceAllocationStrategy) -> Config 
 ///
 /// # Errors
 /// When the machine is not supported.
-pub(crate) fn compile_engine(metering: Metering) -> wasmtime::Result<Engine> {
-    Engine::new(&config(metering, InstanceAllocationStrategy::OnDemand))
+pub(crate) fn compile_engine(kind: Kind) -> wasmtime::Result<Engine> {
+    Engine::new(&config(kind, InstanceAllocationStrategy::OnDemand))
 }
 
 /// Names the compiled files that fit an engine: its metering, and a hash of all that shapes the
@@ -193,6 +208,7 @@ pub(crate) struct RunEngine {
     pub(crate) engine: Engine,
     pub(crate) linker: Linker<State>,
     pub(crate) key: String,
+    pub(crate) kind: Kind,
     pool: Pool,
 }
 
@@ -201,6 +217,7 @@ pub(crate) struct Engines {
     running_jobs_max: u32,
     /// What is tried first.
     wanted_pool: Pool,
+    explains_traps: bool,
     fuel: OnceLock<Arc<RunEngine>>,
     epoch: OnceLock<Arc<RunEngine>>,
     build: Mutex<()>,
@@ -212,10 +229,15 @@ impl Engines {
     ///
     /// # Errors
     /// When no engine can be built, or the ticker's thread cannot be started.
-    pub(crate) fn new(running_jobs_max: u32, wanted_pool: Pool) -> wasmtime::Result<Self> {
+    pub(crate) fn new(
+        running_jobs_max: u32,
+        wanted_pool: Pool,
+        explains_traps: bool,
+    ) -> wasmtime::Result<Self> {
         let engines = Self {
             running_jobs_max,
             wanted_pool,
+            explains_traps,
             fuel: OnceLock::new(),
             epoch: OnceLock::new(),
             build: Mutex::new(()),
@@ -223,6 +245,11 @@ impl Engines {
         };
         engines.get(Metering::Fuel)?;
         Ok(engines)
+    }
+
+    /// What the engine for a metering is like.
+    pub(crate) fn kind(&self, metering: Metering) -> Kind {
+        Kind { metering, explains_traps: self.explains_traps }
     }
 
     /// The engine for a metering. Building one takes some milliseconds, once.
@@ -257,8 +284,9 @@ impl Engines {
     }
 
     fn build(&self, metering: Metering) -> wasmtime::Result<RunEngine> {
+        let kind = self.kind(metering);
         let mut pool = self.wanted_pool;
-        let mut built = Engine::new(&config(metering, pool.strategy(self.running_jobs_max)));
+        let mut built = Engine::new(&config(kind, pool.strategy(self.running_jobs_max)));
         if let Err(error) = &built {
             warn!(
                 error = %format_args!("{error:#}"),
@@ -267,10 +295,11 @@ impl Engines {
                 self.running_jobs_max
             );
             pool = Pool::OnDemand;
-            built = Engine::new(&config(metering, pool.strategy(self.running_jobs_max)));
+            built = Engine::new(&config(kind, pool.strategy(self.running_jobs_max)));
         }
         let engine = built?;
-        Ok(RunEngine { linker: linker(&engine)?, key: engine_key(metering, &engine), engine, pool })
+        let (linker, key) = (linker(&engine)?, engine_key(metering, &engine));
+        Ok(RunEngine { engine, linker, key, kind, pool })
     }
 }
 
@@ -377,9 +406,9 @@ mod tests {
 
     #[test]
     fn compiling_and_running_engines_agree_on_their_files() {
-        let engines = Engines::new(2, Pool::for_this_machine()).unwrap();
+        let engines = Engines::new(2, Pool::for_this_machine(), false).unwrap();
         for metering in [Metering::Fuel, Metering::Epoch] {
-            let key = engine_key(metering, &compile_engine(metering).unwrap());
+            let key = engine_key(metering, &compile_engine(engines.kind(metering)).unwrap());
             assert_eq!(engines.get(metering).unwrap().key, key);
         }
         let [fuel, epoch] =
@@ -390,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_pool_beyond_the_address_space_falls_back_to_none() {
-        let engines = Engines::new(1_000_000, Pool::for_this_machine()).unwrap();
+        let engines = Engines::new(1_000_000, Pool::for_this_machine(), false).unwrap();
         assert_eq!(engines.pool(), Pool::OnDemand);
     }
 }

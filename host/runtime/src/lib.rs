@@ -36,6 +36,7 @@ mod producers;
 mod records;
 mod sandbox;
 mod split;
+mod stack;
 mod staging;
 mod state;
 mod stdio;
@@ -45,6 +46,11 @@ pub use compile::Compiler;
 pub use engine::Pool;
 pub use records::{ArtifactRecords, MemoryRecords, RecordError};
 pub use sandbox::{OpenSandboxError, Sandbox, SandboxSettings};
+
+/// The target of the spans that tell each host call of a handler, as those of WASI do: their events
+/// `call` and `return` have the arguments and the result, secrets included. Only who runs a handler
+/// of his own should listen; for all others they cost one look at whether somebody does.
+pub const HOST_CALLS: &str = "gristmill_runtime::bindings";
 
 #[cfg(test)]
 mod testing;

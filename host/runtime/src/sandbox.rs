@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::io;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,13 +52,23 @@ pub struct SandboxSettings {
     /// Where attempts go on that have computed for more than some milliseconds; without it they stay
     /// where they began. Its threads should have a lower priority than those of the callers.
     pub lengthy: Option<Handle>,
+    /// Whether sinks are told the handler's stack when it traps, with lines of source where the
+    /// component has debug information: for one's own handlers, since that information is read.
+    pub explains_traps: bool,
 }
 
 impl SandboxSettings {
     /// 256 running jobs, the pool that suits this machine, and attempts that stay where they began.
     pub fn new(data_dir: PathBuf, compiler: Compiler) -> Self {
         let pool = Pool::for_this_machine();
-        Self { data_dir, compiler, running_jobs_max: 256, pool, lengthy: None }
+        Self {
+            data_dir,
+            compiler,
+            running_jobs_max: 256,
+            pool,
+            lengthy: None,
+            explains_traps: false,
+        }
     }
 }
 
@@ -101,7 +111,8 @@ impl Sandbox {
             Ok(error) => OpenSandboxError::Io(error),
             Err(error) => OpenSandboxError::Engine(causes(&error)),
         };
-        let engines = Engines::new(places_max, settings.pool).map_err(engine_error)?;
+        let engines = Engines::new(places_max, settings.pool, settings.explains_traps);
+        let engines = engines.map_err(engine_error)?;
         Ok(Self {
             artifacts: Artifacts::open(&settings.data_dir, engines, settings.compiler, records)
                 .map_err(engine_error)?
@@ -125,6 +136,15 @@ impl Sandbox {
         let staged = self.stage().await.map_err(failed)?;
         staged.write(bytes).await.map_err(failed)?;
         staged.add().await
+    }
+
+    /// Has a network volume lie in a directory that exists, instead of in the data directory. To be
+    /// called before a job uses the volume.
+    ///
+    /// # Errors
+    /// When the directory cannot be found, or the volume has been used.
+    pub fn place_volume(&self, volume: &VolumeId, directory: &Path) -> io::Result<()> {
+        self.disks.place_volume(volume, directory)
     }
 
     /// How memory for instances is allocated on this machine.

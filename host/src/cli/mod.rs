@@ -15,10 +15,13 @@ mod health;
 mod input;
 mod job;
 mod keys;
+mod limits;
+mod local;
 mod logs;
 mod output;
 mod parse;
 mod progress;
+mod project;
 mod registry_auths;
 mod requests;
 mod resource;
@@ -27,6 +30,7 @@ pub mod serve;
 mod stream;
 mod submit;
 mod templates;
+mod test;
 mod volumes;
 
 use std::ffi::OsString;
@@ -59,6 +63,7 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     Deploy(Box<deploy::DeployArgs>),
     Run(Box<run::RunArgs>),
+    Test(Box<test::TestArgs>),
     Submit(Box<submit::SubmitArgs>),
     /// Show a job: its state, its times, and its result.
     Status(job::JobArgs),
@@ -107,6 +112,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Serve(args) => crate::serve::run(&args).map(|()| ExitCode::SUCCESS),
         Command::CompileComponent { args } => Ok(gristmill_runtime::compile::child_main(args)),
         Command::Run(args) => run::run(*args),
+        Command::Test(args) => test::test(*args),
         Command::Deploy(args) => block_on(deploy::deploy(*args)),
         Command::Submit(args) => block_on(submit::submit(*args)),
         Command::Status(args) => block_on(job::status(args)),
@@ -153,6 +159,10 @@ mod tests {
             "serve --registry-allow hub.lan,http://127.0.0.1:5000",
             "deploy a.wasm --name a --env A=b --env C= --workers-max 3 --metering epoch",
             "run a.wasm --input {} --max-fuel 10 --allow-host example.com",
+            "run --trace --volume d --volume-gb 2 --mount-path /grain --metering epoch",
+            "test",
+            "test a.wasm --cases c.json --filter x -j 3 --junit o.xml --json --record --env A=1",
+            "test --endpoint e --url http://h:1 --jobs 256",
             "submit a --input @f.json --wait --timeout-ms 5",
             "status a j",
             "stream a j --from 3",
@@ -201,6 +211,14 @@ mod tests {
             "deploy a.wasm --name a --metering time",
             "deploy a.wasm --name a --env =x",
             "deploy a.wasm --name a --allow-host http://x",
+            "run --volume-gb 2",
+            "run --volume d --mount-path rel",
+            "run --volume d --volume-gb 0",
+            "run --timeout-ms 0",
+            "test --jobs 0",
+            "test --jobs 257",
+            "test --endpoint e --env A=1",
+            "test --endpoint e --memory-mib 5",
             "submit a/b --input {}",
             "submit a --input {} --ttl 1",
             "submit a --input {} --timeout-ms 5",

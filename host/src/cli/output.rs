@@ -14,6 +14,19 @@ pub(crate) fn result(line: impl Display) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Writes one line of the result after a label, in bold and the colour with this ANSI number where
+/// the result goes to a terminal.
+///
+/// # Errors
+/// When nobody reads it any more, or it cannot be written.
+pub(crate) fn result_labelled(label: &str, colour: &str, line: impl Display) -> anyhow::Result<()> {
+    if io::stdout().is_terminal() && wants_colours() {
+        result(format_args!("\x1b[1;{colour}m{label}\x1b[0m {line}"))
+    } else {
+        result(format_args!("{label} {line}"))
+    }
+}
+
 /// Writes one line for the person at the terminal to standard error.
 pub(crate) fn note(line: impl Display) {
     // Nobody is there to be told that nobody is there.
@@ -42,7 +55,11 @@ pub(crate) fn is_terminal() -> bool {
 }
 
 fn has_colours() -> bool {
-    is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    is_terminal() && wants_colours()
+}
+
+fn wants_colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// The text without control characters. What a handler says must not steer the terminal.

@@ -18,12 +18,21 @@ pub(crate) struct EnvVar {
 
 /// Reads `K=V`; the value may be empty and may contain `=`.
 pub(crate) fn env_var(text: &str) -> Result<EnvVar, String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => {
-            Ok(EnvVar { name: name.to_owned(), value: value.to_owned() })
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    EnvVar::check_name(name)?;
+    Ok(EnvVar { name: name.to_owned(), value: value.to_owned() })
+}
+
+impl EnvVar {
+    /// Checks a name.
+    pub(crate) fn check_name(name: &str) -> Result<(), String> {
+        if name.is_empty() {
+            return Err("a name is missing".to_owned());
         }
-        Some(_) => Err("the name before `=` is missing".to_owned()),
-        None => Err("write NAME=VALUE".to_owned()),
+        if name.contains('=') {
+            return Err(format!("`{name}` has a `=`, which no name may have"));
+        }
+        Ok(())
     }
 }
 

@@ -42,14 +42,18 @@ pub(crate) struct StreamArgs {
 
 /// One chunk.
 #[derive(Debug, Deserialize)]
-struct Chunk<'a> {
+pub(super) struct Chunk<'a> {
+    /// What the handler handed out.
     #[serde(borrow)]
-    output: &'a RawValue,
+    pub(super) output: &'a RawValue,
+    /// All of it, as the host sent it.
+    #[serde(skip)]
+    whole: &'a str,
 }
 
 /// The last event.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
-struct End {
+pub(super) struct End {
     #[serde(deserialize_with = "client::status")]
     status: JobStatus,
     error: Option<String>,
@@ -57,39 +61,22 @@ struct End {
 
 pub(crate) async fn stream(args: StreamArgs) -> anyhow::Result<ExitCode> {
     let client = args.connection.client()?;
-    let mut follower = Follower {
-        client,
-        endpoint: args.endpoint,
-        job: args.job,
-        from: args.from,
-        shows_chunks_whole: args.json,
-    };
-    let mut failed = 0;
-    let end = loop {
-        let from = follower.from;
-        let cause = match follower.follow().await? {
-            Followed::End(end) => break end,
-            Followed::Broken(cause) => cause,
-        };
-        failed = if follower.from == from { failed + 1 } else { 1 };
-        if failed > RECONNECTS_MAX {
-            match cause {
-                Some(cause) => return Err(cause.into()),
-                None => bail!("the host ends the stream again and again before the job's end"),
-            }
-        }
-        tokio::time::sleep(RECONNECT_PAUSE).await;
-    };
+    let follower = Follower::new(client, args.endpoint, args.job, args.from);
+    let end = follower.follow_to_end(|chunk| {
+        let shown = if args.json { chunk.whole } else { chunk.output.get() };
+        output::result(output::one_line(shown))
+    });
+    let end = end.await?;
     Ok(job::conclude(end.status, end.error.as_deref()))
 }
 
-struct Follower {
+/// Follows one job's stream, over as many connections as it takes.
+pub(super) struct Follower {
     client: Client,
     endpoint: EndpointId,
     job: String,
     /// The next chunk, once it is known.
     from: Option<u64>,
-    shows_chunks_whole: bool,
 }
 
 /// How one connection ended.
@@ -101,8 +88,47 @@ enum Followed {
 }
 
 impl Follower {
-    /// Shows what one connection brings.
-    async fn follow(&mut self) -> anyhow::Result<Followed> {
+    /// Begins with chunk `from`, or with the first that was not delivered yet.
+    pub(super) fn new(
+        client: Client,
+        endpoint: EndpointId,
+        job: String,
+        from: Option<u64>,
+    ) -> Self {
+        Self { client, endpoint, job, from }
+    }
+
+    /// Hands on each chunk until the job has ended.
+    ///
+    /// # Errors
+    /// Those of `on_chunk`; or the host cannot be asked, again and again.
+    pub(super) async fn follow_to_end(
+        mut self,
+        mut on_chunk: impl FnMut(&Chunk<'_>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<End> {
+        let mut failed = 0;
+        loop {
+            let from = self.from;
+            let cause = match self.follow(&mut on_chunk).await? {
+                Followed::End(end) => return Ok(end),
+                Followed::Broken(cause) => cause,
+            };
+            failed = if self.from == from { failed + 1 } else { 1 };
+            if failed > RECONNECTS_MAX {
+                match cause {
+                    Some(cause) => return Err(cause.into()),
+                    None => bail!("the host ends the stream again and again before the job's end"),
+                }
+            }
+            tokio::time::sleep(RECONNECT_PAUSE).await;
+        }
+    }
+
+    /// Hands on what one connection brings.
+    async fn follow(
+        &mut self,
+        on_chunk: &mut impl FnMut(&Chunk<'_>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Followed> {
         let opened = self.client.stream(&self.endpoint, &self.job, self.from).await;
         let mut events = match opened {
             Ok(events) => events,
@@ -118,7 +144,7 @@ impl Follower {
             };
             match event.kind.as_str() {
                 "end" => return Ok(Followed::End(read(&event.data)?)),
-                "" | "message" => output::result(line(&event.data, self.shows_chunks_whole)?)?,
+                "" | "message" => on_chunk(&Chunk::read(&event.data)?)?,
                 // Kinds of a later version.
                 _ => continue,
             }
@@ -129,10 +155,10 @@ impl Follower {
     }
 }
 
-/// What is shown of a chunk.
-fn line(data: &str, is_whole: bool) -> Result<String, ClientError> {
-    let chunk: Chunk<'_> = read(data)?;
-    Ok(output::one_line(if is_whole { data } else { chunk.output.get() }))
+impl<'a> Chunk<'a> {
+    fn read(data: &'a str) -> Result<Self, ClientError> {
+        Ok(Self { whole: data, ..read(data)? })
+    }
 }
 
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ClientError> {
@@ -146,11 +172,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chunk_is_one_line() {
-        let data = "{\"output\":{\"t\":\n \"a\"},\"metrics\":{\"stream_index\":0}}";
-        assert_eq!(line(data, false).unwrap(), r#"{"t": "a"}"#);
-        assert_eq!(line(data, true).unwrap(), data.replace('\n', ""));
-        assert!(line("{}", false).is_err());
+    fn a_chunk_keeps_its_text() {
+        let data = r#"{"output":{"n": 9007199254740993},"metrics":{"stream_index":0}}"#;
+        let chunk = Chunk::read(data).unwrap();
+        assert_eq!((chunk.output.get(), chunk.whole), (r#"{"n": 9007199254740993}"#, data));
+        assert!(Chunk::read("{}").is_err());
     }
 
     #[test]

@@ -64,8 +64,9 @@ pub(crate) struct SubmitArgs {
 
 /// The answer to a submission.
 #[derive(Debug, Deserialize)]
-struct Accepted {
-    id: String,
+pub(super) struct Accepted {
+    /// The job's id.
+    pub(super) id: String,
 }
 
 pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
@@ -119,37 +120,67 @@ async fn wait(
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let look = if output::is_terminal() { LOOK_WAIT_WATCHED } else { LOOK_WAIT };
     let spinner = progress::spinner("submitted");
-    let mut failed = 0;
-    let last = loop {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let answer = match left {
-            // The long form of the call would wait for at least its lower bound.
-            Some(left) if left.as_millis() < u128::from(WAIT_MS.min) => {
-                tokio::time::sleep(left).await;
-                client.status(endpoint, id).await
-            }
-            Some(left) => client.wait(endpoint, id, look.min(left)).await,
-            None => client.wait(endpoint, id, look).await,
-        };
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) if error.is_passing() && failed < LOOKS_FAILED_MAX => {
-                failed += 1;
-                tokio::time::sleep(LOOK_PAUSE).await;
-                continue;
-            }
-            Err(error) => break Err(error.into()),
-        };
-        failed = 0;
-        let document: JobDocument<'_> = answer.read()?;
-        let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        if document.status.is_final() || is_over {
-            break Ok(answer);
-        }
-        spinner.set_message(describe(&document));
-    };
+    let waiting = Waiting { client, endpoint, id, look, deadline };
+    let last = waiting.until_end(|document| spinner.set_message(describe(document))).await;
     spinner.finish_and_clear();
     last
+}
+
+/// A job that is waited for.
+pub(super) struct Waiting<'a> {
+    /// The host.
+    pub(super) client: &'a Client,
+    /// The job's endpoint.
+    pub(super) endpoint: &'a EndpointId,
+    /// The job's id.
+    pub(super) id: &'a str,
+    /// How long one look waits.
+    pub(super) look: Duration,
+    /// When there are no more looks, whether the job has ended or not.
+    pub(super) deadline: Option<Instant>,
+}
+
+impl Waiting<'_> {
+    /// Waits for the job's end or the deadline, and returns its last status document; each one
+    /// before goes to `on_look`.
+    ///
+    /// # Errors
+    /// When the host cannot be asked, again and again.
+    pub(super) async fn until_end(
+        self,
+        mut on_look: impl FnMut(&JobDocument<'_>),
+    ) -> anyhow::Result<Answer> {
+        let Self { client, endpoint, id, look, deadline } = self;
+        let mut failed = 0;
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let answer = match left {
+                // The long form of the call would wait for at least its lower bound.
+                Some(left) if left.as_millis() < u128::from(WAIT_MS.min) => {
+                    tokio::time::sleep(left).await;
+                    client.status(endpoint, id).await
+                }
+                Some(left) => client.wait(endpoint, id, look.min(left)).await,
+                None => client.wait(endpoint, id, look).await,
+            };
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(error) if error.is_passing() && failed < LOOKS_FAILED_MAX => {
+                    failed += 1;
+                    tokio::time::sleep(LOOK_PAUSE).await;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            failed = 0;
+            let document: JobDocument<'_> = answer.read()?;
+            let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if document.status.is_final() || is_over {
+                return Ok(answer);
+            }
+            on_look(&document);
+        }
+    }
 }
 
 /// What the spinner says about a job that has not ended.

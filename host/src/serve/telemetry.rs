@@ -13,7 +13,9 @@ use crate::cli::serve::ServeSettings;
 /// # Errors
 /// When the filter is malformed, or logging has been started before.
 pub(crate) fn start(settings: &ServeSettings) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&settings.log)?;
+    // What a handler passes to the host is the business of whoever wrote it.
+    let filter = EnvFilter::try_new(&settings.log)?
+        .add_directive(format!("{}=off", gristmill_runtime::HOST_CALLS).parse()?);
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let started = if settings.is_json {
         lines.json().try_init()

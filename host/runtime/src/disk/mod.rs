@@ -29,6 +29,8 @@ use tokio::sync::OnceCell;
 use tracing::error;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
+use crate::files::create_private_dir;
+
 use self::gate::{Gate, Gates};
 pub(crate) use self::listing::Listing;
 use self::mount::{Mount, wipe};
@@ -137,6 +139,15 @@ impl Disks {
         };
         mount.space.set_max(bytes_max);
         Ok(mount)
+    }
+
+    /// Puts a link to `directory` where the volume's own directory would be made.
+    ///
+    /// # Errors
+    /// Those of the file system; one is that the volume exists.
+    pub(crate) fn place_volume(&self, id: &VolumeId, directory: &Path) -> io::Result<()> {
+        create_private_dir(&self.volumes_dir)?;
+        std::os::unix::fs::symlink(directory.canonicalize()?, self.volumes_dir.join(id.as_str()))
     }
 
     async fn scratch(&self, bytes_max: u64) -> io::Result<Arc<Mount>> {

@@ -14,6 +14,8 @@ use gristmill_core::endpoint::Deployment;
 use gristmill_egress::{Destination, NotPublic, Reach, innermost_cause, not_public};
 use http::{HeaderMap, Method};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::field::Empty;
+use tracing::{Instrument as _, trace_span};
 use url::Url;
 
 pub(crate) use client::Egress;
@@ -113,16 +115,21 @@ impl JobEgress {
         let of_job =
             self.in_flight.clone().try_acquire_owned().map_err(|_| EgressError::TooMany)?;
         let slot = self.egress.slot(&self.deployment.endpoint.id, of_job).await;
+        let (method, url) = (&request.method, &request.url);
         let mut sending = self
             .egress
             .client(reach)?
-            .request(request.method, request.url)
+            .request(method.clone(), url.clone())
             .headers(without_hop_headers(request.headers))
             .timeout(self.remaining());
         if let Some(body) = request.body {
             sending = sending.body(body);
         }
-        let mut response = sending.send().await?;
+        let sent = trace_span!(
+            target: "gristmill_runtime::bindings::egress", "request", %method, %url, status = Empty
+        );
+        let mut response = sending.send().instrument(sent.clone()).await?;
+        sent.record("status", response.status().as_u16());
         let headers = std::mem::take(response.headers_mut());
         *response.headers_mut() = without_hop_headers(headers);
         Ok((response, slot))

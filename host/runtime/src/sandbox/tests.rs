@@ -319,7 +319,7 @@ async fn files_are_private_and_go_with_the_component() {
     use std::os::unix::fs::PermissionsExt as _;
     let sandbox = TestSandbox::open();
     let component = sandbox.add(guest(ECHO)).await;
-    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     for below in ["components", "artifacts"] {
         let file = sandbox.only_file(below);
         assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700), "{file:?}");
@@ -362,7 +362,7 @@ async fn a_start_removes_what_has_no_record() {
     assert_eq!((files("components"), files("artifacts")), (1, 1));
 }
 
-fn walk(directory: &std::path::Path) -> usize {
+fn walk(directory: &Path) -> usize {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     entries.map(|path| if path.is_dir() { walk(&path) } else { 1 }).sum()
 }

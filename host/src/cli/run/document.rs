@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, TIMED_OUT_ERROR};
-use gristmill_core::runtime::{AttemptEnd, AttemptReport};
+use gristmill_core::runtime::{AttemptEnd, AttemptReport, StackCall};
 use serde::Serialize;
 use serde_json::value::RawValue;
+
+use crate::cli::local::describe_call;
 
 /// A run, in the spelling of the status document.
 #[derive(Debug, Serialize)]
@@ -17,6 +19,9 @@ pub(super) struct RunDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     stream: Vec<ChunkDocument>,
+    /// The handler's stack when it trapped, the innermost call first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stack: Vec<String>,
     usage: UsageDocument,
 }
 
@@ -40,8 +45,13 @@ struct UsageDocument {
 }
 
 impl RunDocument {
-    /// The document of a run that ended with `report` after emitting `chunks`.
-    pub(super) fn new(report: &AttemptReport, chunks: &[Chunk], timeout: Duration) -> Self {
+    /// The document of a run that ended with `report` after emitting `chunks`, with this stack.
+    pub(super) fn new(
+        report: &AttemptReport,
+        chunks: &[Chunk],
+        stack: &[StackCall],
+        timeout: Duration,
+    ) -> Self {
         let (status, output, error) = match &report.end {
             AttemptEnd::Returned(value) => ("COMPLETED", raw(value), None),
             AttemptEnd::Failed(error) => ("FAILED", None, Some(error.clone())),
@@ -61,6 +71,7 @@ impl RunDocument {
             output,
             error,
             stream: chunks.iter().map(chunk).collect(),
+            stack: stack.iter().map(describe_call).collect(),
             usage: UsageDocument {
                 instantiate_us: usage.instantiate_us,
                 run_us: usage.run_us,
@@ -98,7 +109,7 @@ mod tests {
         let chunks = [Chunk { output: Json::from_value(&1), metrics: None, part: None }];
         for (end, expected) in ends {
             let report = AttemptReport { end, usage: Usage::default() };
-            let document = RunDocument::new(&report, &chunks, Duration::from_millis(5));
+            let document = RunDocument::new(&report, &chunks, &[], Duration::from_millis(5));
             let text = serde_json::to_string(&document).unwrap();
             assert!(text.contains(expected), "{text}");
         }

@@ -6,9 +6,10 @@ use std::sync::OnceLock;
 use async_trait::async_trait;
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
-use gristmill_core::runtime::{AttemptSink, LogLevel, SinkClosed};
+use gristmill_core::runtime::{AttemptSink, LogLevel, SinkClosed, StackCall};
 use parking_lot::Mutex;
 
+use crate::cli::local::describe_stack;
 use crate::cli::output;
 
 /// Prints what a handler hands out while it runs.
@@ -18,6 +19,8 @@ pub(super) struct TerminalSink {
     failure: OnceLock<anyhow::Error>,
     /// The chunks, when they are not printed.
     kept: Option<Mutex<Vec<Chunk>>>,
+    /// The handler's stack, if it trapped.
+    stack: OnceLock<Vec<StackCall>>,
 }
 
 impl TerminalSink {
@@ -29,6 +32,11 @@ impl TerminalSink {
     /// The chunks that were kept.
     pub(super) fn kept(&self) -> Vec<Chunk> {
         self.kept.as_ref().map(|kept| std::mem::take(&mut *kept.lock())).unwrap_or_default()
+    }
+
+    /// The handler's stack, if it trapped.
+    pub(super) fn stack(&self) -> &[StackCall] {
+        self.stack.get().map_or(&[], Vec::as_slice)
     }
 
     /// Whether every chunk was written.
@@ -76,5 +84,13 @@ impl AttemptSink for TerminalSink {
             LogLevel::Error => ("log error", "31"),
         };
         output::note_labelled(label, colour, line);
+    }
+
+    fn trapped(&self, stack: Vec<StackCall>) {
+        if self.kept.is_none() {
+            describe_stack(&stack).into_iter().for_each(output::note);
+        }
+        // There is one trap at most.
+        let _ = self.stack.set(stack);
     }
 }

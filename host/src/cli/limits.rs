@@ -1,0 +1,111 @@
+//! What a job that runs on this machine may use: options of `run` and `test`, and the table
+//! `[limits]` of a [project file](super::project), under the same names and with the same bounds.
+
+use clap::Args;
+use gristmill_core::endpoint::{Metering, SandboxLimits};
+use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
+use serde::Deserialize;
+
+use super::parse;
+
+/// How long a job may run, in milliseconds. Shorter than a host allows, too: to try out what a
+/// timeout does.
+pub(crate) const TIMEOUT_MS: Bounds =
+    Bounds { min: 1, default: EXECUTION_TIMEOUT_MS.default, max: EXECUTION_TIMEOUT_MS.max };
+
+/// Fuel; without a number it is derived from the timeout.
+const FUEL: Bounds = Bounds { min: 1, default: u64::MAX, max: u64::MAX };
+
+/// Limits, as far as they were given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct LimitOptions {
+    /// Memory of a job, in MiB [default: 256].
+    #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(SandboxLimits::MEMORY_MIB))]
+    memory_mib: Option<u64>,
+    /// How long a job may run, in milliseconds [default: 600000].
+    #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(TIMEOUT_MS))]
+    timeout_ms: Option<u64>,
+    /// Fuel of a job [default: derived from its timeout].
+    #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(FUEL))]
+    max_fuel: Option<u64>,
+    /// How computing is metered [default: fuel].
+    #[arg(long, value_parser = parse::metering())]
+    metering: Option<Metering>,
+    /// Scratch space of a job, at /tmp, in gigabytes; 0: none [default: 0].
+    #[arg(long, value_name = "GB")]
+    scratch_gb: Option<u32>,
+}
+
+impl LimitOptions {
+    /// Checks numbers that did not come from a command line.
+    ///
+    /// # Errors
+    /// One sentence that names the limit and its bounds.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let numbers = [
+            ("memory-mib", self.memory_mib, SandboxLimits::MEMORY_MIB),
+            ("timeout-ms", self.timeout_ms, TIMEOUT_MS),
+            ("max-fuel", self.max_fuel, FUEL),
+        ];
+        for (name, number, bounds) in numbers {
+            if let Some(number) = number.filter(|number| !bounds.contains(*number)) {
+                let Bounds { min, max, .. } = bounds;
+                return Err(format!("`{name}` must be {min} to {max}, not {number}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// These, and where nothing was given `others`.
+    pub(crate) fn over(self, others: Self) -> Self {
+        Self {
+            memory_mib: self.memory_mib.or(others.memory_mib),
+            timeout_ms: self.timeout_ms.or(others.timeout_ms),
+            max_fuel: self.max_fuel.or(others.max_fuel),
+            metering: self.metering.or(others.metering),
+            scratch_gb: self.scratch_gb.or(others.scratch_gb),
+        }
+    }
+
+    /// What a sandbox is to hold a job to.
+    pub(crate) fn sandbox(&self) -> SandboxLimits {
+        SandboxLimits {
+            memory_bytes_max: self.memory_mib.unwrap_or(SandboxLimits::MEMORY_MIB.default) << 20,
+            fuel_max: self.max_fuel,
+            metering: self.metering.unwrap_or_default(),
+        }
+    }
+
+    /// How long a job may run, in milliseconds.
+    pub(crate) fn timeout_ms(&self) -> u64 {
+        self.timeout_ms.unwrap_or(TIMEOUT_MS.default)
+    }
+
+    /// Scratch space of a job, in gigabytes.
+    pub(crate) fn scratch_gb(&self) -> u32 {
+        self.scratch_gb.unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_number_counts_and_the_default_last() {
+        let flags = LimitOptions { memory_mib: Some(8), ..LimitOptions::default() };
+        let file =
+            LimitOptions { memory_mib: Some(9), scratch_gb: Some(2), ..LimitOptions::default() };
+        let limits = flags.over(file);
+        assert_eq!(limits.sandbox().memory_bytes_max, 8 << 20);
+        assert_eq!((limits.scratch_gb(), limits.timeout_ms()), (2, 600_000));
+    }
+
+    #[test]
+    fn the_help_tells_the_true_defaults() {
+        assert_eq!((SandboxLimits::MEMORY_MIB.default, TIMEOUT_MS.default), (256, 600_000));
+        assert_eq!(Metering::default().as_str(), "fuel");
+    }
+}

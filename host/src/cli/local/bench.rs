@@ -1,0 +1,138 @@
+//! A sandbox with one component in it.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, ensure};
+use bytes::Bytes;
+use gristmill_core::endpoint::{Deployment, Metering};
+use gristmill_core::id::{JobId, NodeId, Submission};
+use gristmill_core::payload::Json;
+use gristmill_core::runtime::{Attempt, AttemptReport, AttemptSink, Runtime as _};
+use gristmill_runtime::{Compiler, MemoryRecords, Sandbox, SandboxSettings};
+use tempfile::TempDir;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::{LocalSettings, deployment};
+use crate::cli::{COMPILE_COMMAND, progress};
+
+/// A sandbox with one component in it, in a directory that goes away with it.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    sandbox: Sandbox,
+    deployment: Arc<Deployment>,
+    timeout_ms: u64,
+    _dir: TempDir,
+}
+
+/// One job for a bench.
+#[derive(Debug)]
+pub(crate) struct LocalJob {
+    /// The handler's input.
+    pub(crate) input: Json,
+    /// Environment of this job alone, over that of all.
+    pub(crate) env: BTreeMap<String, String>,
+    /// How long it may run, in milliseconds, if not as long as all.
+    pub(crate) timeout_ms: Option<u64>,
+}
+
+impl Bench {
+    /// Compiles the component, unless `stop` fires before that is done. At most `jobs_max` jobs run
+    /// at one time, and more wait.
+    ///
+    /// # Errors
+    /// When the component cannot run here, or the volume's directory cannot be used.
+    pub(crate) async fn open(
+        component: Bytes,
+        settings: LocalSettings,
+        jobs_max: u32,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Self> {
+        let dir = private_dir().context("cannot make a directory for the compiled component")?;
+        let records = MemoryRecords::new();
+        let sandbox = Sandbox::open(sandbox_settings(dir.path(), jobs_max)?, records.clone())?;
+        if let Some(volume) = &settings.volume {
+            let name = volume.display();
+            ensure!(volume.is_dir(), "the volume {name} is no directory");
+            sandbox
+                .place_volume(&deployment::volume_id(), volume)
+                .with_context(|| format!("cannot use the volume {name}"))?;
+        }
+        let timeout_ms = settings.timeout_ms();
+        let spinner = progress::spinner("compiling");
+        let compiled = async {
+            let record = sandbox.add_component(component).await?.component;
+            let deployment = Arc::new(deployment::local(settings, record.digest));
+            records.put(record);
+            sandbox.prepare(&deployment).await.map_err(|error| anyhow!(error))?;
+            anyhow::Ok(deployment)
+        };
+        let deployment = tokio::select! {
+            compiled = compiled => compiled,
+            () = stop.cancelled() => Err(anyhow!("interrupted")),
+        };
+        spinner.finish_and_clear();
+        Ok(Self { deployment: deployment?, sandbox, timeout_ms, _dir: dir })
+    }
+
+    /// Whether jobs tell the fuel that they used.
+    pub(crate) fn counts_fuel(&self) -> bool {
+        self.deployment.endpoint.limits.metering == Metering::Fuel
+    }
+
+    /// How long a job may run.
+    pub(crate) fn timeout(&self, job: &LocalJob) -> Duration {
+        Duration::from_millis(job.timeout_ms.unwrap_or(self.timeout_ms))
+    }
+
+    /// Runs one job to its end.
+    pub(crate) async fn perform(
+        &self,
+        job: LocalJob,
+        sink: Arc<dyn AttemptSink>,
+        stop: CancellationToken,
+    ) -> AttemptReport {
+        let timeout = self.timeout(&job);
+        let attempt = Attempt {
+            job: JobId::generate(Submission::Async, NodeId(0)),
+            number: 1,
+            deployment: deployment::with_env(&self.deployment, job.env),
+            input: job.input,
+            s3_config: None,
+            timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+            deadline: Instant::now() + timeout,
+            stop,
+        };
+        self.sandbox.perform(attempt, sink).await
+    }
+}
+
+fn private_dir() -> std::io::Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("gristmill-run-")
+        .permissions(std::fs::Permissions::from_mode(0o700))
+        .tempdir()
+}
+
+fn sandbox_settings(dir: &Path, jobs_max: u32) -> anyhow::Result<SandboxSettings> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let compiler = Compiler::child(program, vec![COMPILE_COMMAND.into()]);
+    let settings = SandboxSettings::new(dir.to_owned(), compiler);
+    Ok(SandboxSettings { running_jobs_max: jobs_max, explains_traps: true, ..settings })
+}
+
+/// Fires `stop` on SIGINT or SIGTERM.
+pub(crate) async fn stop_on_signal(stop: CancellationToken) {
+    let listeners = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    // Without listeners a signal ends the process as it is.
+    let (Ok(mut interrupt), Ok(mut terminate)) = listeners else { return };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    stop.cancel();
+}

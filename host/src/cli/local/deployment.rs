@@ -1,0 +1,105 @@
+//! What a host would have stored about a handler that runs without one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gristmill_core::egress::AllowedHosts;
+use gristmill_core::endpoint::{ComponentDigest, Deployment, Endpoint};
+use gristmill_core::id::{EndpointId, OwnerId, TemplateId, VolumeId};
+use gristmill_core::template::Template;
+use gristmill_core::time::{Clock as _, SystemClock};
+use gristmill_core::volume::Volume;
+
+use super::LocalSettings;
+
+/// The id of everything that a local run needs an id for; handlers see it as their endpoint.
+const NAME: &str = "local";
+
+/// The id of the one network volume that there may be.
+pub(super) fn volume_id() -> VolumeId {
+    VolumeId::new(NAME).expect("the name is an id")
+}
+
+/// A deployment of `component` with these settings.
+pub(super) fn local(settings: LocalSettings, component: ComponentDigest) -> Deployment {
+    let owner = OwnerId::new(NAME).expect("the name is an id");
+    let template = TemplateId::new(NAME).expect("the name is an id");
+    let now = SystemClock.now();
+    let volume = settings.volume.is_some().then(|| Volume {
+        id: volume_id(),
+        owner: owner.clone(),
+        name: NAME.to_owned(),
+        size_gb: settings.volume_gb,
+        created_at: now,
+    });
+    let endpoint = Endpoint {
+        execution_timeout_ms: settings.timeout_ms(),
+        limits: settings.limits.sandbox(),
+        allowed_hosts: AllowedHosts::new(settings.allowed_hosts),
+        network_volume: volume.as_ref().map(|volume| volume.id.clone()),
+        ..Endpoint::new(
+            EndpointId::new(NAME).expect("the name is an id, and not reserved"),
+            owner.clone(),
+            template.clone(),
+            now,
+        )
+    };
+    let template = Template {
+        container_disk_gb: settings.limits.scratch_gb(),
+        volume_mount_path: settings.mount_path,
+        start_command: settings.args,
+        env: settings.env,
+        ..Template::new(template, owner, &format!("{NAME}:latest"))
+    };
+    Deployment {
+        endpoint: Arc::new(endpoint),
+        template: Arc::new(template),
+        component: Some(component),
+        volume: volume.map(Arc::new),
+    }
+}
+
+/// The deployment with these variables over those that it has.
+pub(super) fn with_env(
+    deployment: &Arc<Deployment>,
+    env: BTreeMap<String, String>,
+) -> Arc<Deployment> {
+    if env.is_empty() {
+        return deployment.clone();
+    }
+    let endpoint = Endpoint { env, ..Endpoint::clone(&deployment.endpoint) };
+    Arc::new(Deployment { endpoint: Arc::new(endpoint), ..Deployment::clone(deployment) })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::local::LocalOptions;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: LocalOptions,
+    }
+
+    #[test]
+    fn the_options_reach_the_handler() {
+        let words = "x --env A=1 --arg --v --memory-mib 2 --max-fuel 9 --timeout-ms 50 --volume d \
+                     --mount-path /grain";
+        let line = Line::try_parse_from(words.split_whitespace()).unwrap();
+        let deployment = Arc::new(local(line.options.over(None), ComponentDigest::of(b"")));
+        assert_eq!(deployment.arguments().collect::<Vec<_>>(), ["--v"]);
+        assert_eq!(deployment.environment().collect::<Vec<_>>(), [("A", "1")]);
+        let limits = deployment.endpoint.limits;
+        assert_eq!((limits.memory_bytes_max, limits.fuel_max), (2 << 20, Some(9)));
+        assert_eq!(deployment.endpoint.execution_timeout_ms, 50);
+        assert_eq!(deployment.volume.as_ref().unwrap().size_gb, 1);
+        assert_eq!(deployment.template.volume_mount_path, "/grain");
+
+        let own = [("A", "2"), ("B", "3")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        let of_case = with_env(&deployment, own.into());
+        assert_eq!(of_case.environment().collect::<Vec<_>>(), [("A", "2"), ("B", "3")]);
+    }
+}

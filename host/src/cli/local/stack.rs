@@ -1,0 +1,72 @@
+//! The stack of a handler that trapped, as people read it.
+
+use gristmill_core::runtime::{SourcePlace, StackCall};
+
+/// How names and lines come into a component.
+const ABOUT_NAMES: &str = "the component has no names of functions; in Rust, keep them with \
+                           `strip = false` in the profile";
+const ABOUT_LINES: &str = "the component has no lines of source; in Rust, keep them with \
+                           `debug = \"line-tables-only\"` and `strip = false` in the profile";
+
+/// Most characters of a function's name: those of generic ones have no end.
+const NAME_CHARS_SHOWN: usize = 120;
+
+/// The stack, a line for each call, and what is missing for a better one.
+pub(crate) fn describe_stack(stack: &[StackCall]) -> Vec<String> {
+    if stack.is_empty() {
+        return Vec::new();
+    }
+    let calls = stack.iter().enumerate();
+    let mut lines = vec!["the handler's stack, the innermost call first:".to_owned()];
+    lines.extend(calls.map(|(index, call)| format!("{index:>4}: {}", describe_call(call))));
+    let missing = if !stack.iter().any(is_named) {
+        Some(ABOUT_NAMES)
+    } else if stack.iter().all(|call| call.place.is_none()) {
+        Some(ABOUT_LINES)
+    } else {
+        None
+    };
+    lines.extend(missing.map(|missing| format!("note: {missing}")));
+    lines
+}
+
+/// One call.
+pub(crate) fn describe_call(call: &StackCall) -> String {
+    let function = call.function.as_deref().unwrap_or("a function without a name");
+    let cut =
+        function.char_indices().nth(NAME_CHARS_SHOWN).and_then(|(end, _)| function.get(..end));
+    let function = cut.map_or_else(|| function.to_owned(), |start| format!("{start}…"));
+    match &call.place {
+        Some(SourcePlace { file, line: Some(line) }) => format!("{function} at {file}:{line}"),
+        Some(SourcePlace { file, line: None }) => format!("{function} at {file}"),
+        None => function,
+    }
+}
+
+/// Whether it has a name of its own: exported functions have that of the export.
+fn is_named(call: &StackCall) -> bool {
+    call.function.as_deref().is_some_and(|name| !name.contains('#'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_is_readable_and_says_what_it_lacks() {
+        let named = StackCall { function: Some("mill::grind".into()), place: None };
+        let place = SourcePlace { file: "src/lib.rs".into(), line: Some(7) };
+        let placed = StackCall { place: Some(place), ..named.clone() };
+        let export = StackCall { function: Some("a:b/run@0.1.0#handle".into()), place: None };
+        let shown = |stack: &[StackCall]| describe_stack(stack)[1..].join("\n");
+        let expected = "   0: mill::grind at src/lib.rs:7\n   1: a:b/run@0.1.0#handle";
+        assert_eq!(shown(&[placed, export.clone()]), expected);
+        assert!(shown(&[named, export.clone()]).contains("note: the component has no lines"));
+        let nameless = shown(&[StackCall::default(), export]);
+        assert!(nameless.contains("a function without a name\n") && nameless.contains("strip"));
+        assert!(describe_stack(&[]).is_empty());
+
+        let generic = StackCall { function: Some("é".repeat(500)), place: None };
+        assert_eq!(describe_call(&generic).chars().count(), NAME_CHARS_SHOWN + 1);
+    }
+}

@@ -1,0 +1,203 @@
+//! `gristmill.toml`, which says what a directory with a handler's source is:
+//!
+//! ```toml
+//! [handler]
+//! name = "greeter"                  # the id of its endpoint, and the name of its component
+//! language = "rust"                 # rust, python or javascript
+//! component = "build/greeter.wasm"  # where the built component lies; this is the default
+//!
+//! [limits]                          # as the options of `gristmill run`: memory-mib, timeout-ms,
+//! memory-mib = 64                   # max-fuel, metering, scratch-gb
+//!
+//! [env]
+//! GREETING = "hello"
+//!
+//! [network]
+//! allow = ["example.com"]           # hosts that the handler may call
+//! ```
+//!
+//! Only `handler.name` and `handler.language` are needed. A key that is not known is refused, since
+//! it is a mistake that would go unnoticed. Options of the command line win over the file.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use gristmill_core::egress::HostPattern;
+use gristmill_core::id::EndpointId;
+use serde::Deserialize;
+
+use super::limits::LimitOptions;
+use super::parse::EnvVar;
+
+/// The name of the file.
+pub(crate) const FILE_NAME: &str = "gristmill.toml";
+
+/// A project file, with the directory that it lies in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Project {
+    /// The directory.
+    pub(crate) dir: PathBuf,
+    /// What is built and deployed.
+    pub(crate) handler: Handler,
+    /// What a job may use.
+    pub(crate) limits: LimitOptions,
+    /// The handler's environment.
+    pub(crate) env: BTreeMap<String, String>,
+    /// Hosts that the handler may call.
+    pub(crate) allowed_hosts: Vec<HostPattern>,
+}
+
+/// The table `[handler]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Handler {
+    /// The id of its endpoint, and the name of its component.
+    pub(crate) name: EndpointId,
+    /// What it is written in.
+    pub(crate) language: Language,
+    /// Where its component lies, below the directory.
+    component: Option<PathBuf>,
+}
+
+/// What a handler is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Language {
+    /// Built with cargo.
+    Rust,
+    /// Built with componentize-py.
+    Python,
+    /// Built with a JavaScript engine inside.
+    Javascript,
+}
+
+/// The file as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    handler: Handler,
+    #[serde(default)]
+    limits: LimitOptions,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default)]
+    network: Network,
+}
+
+/// The table `[network]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Network {
+    allow: Vec<HostPattern>,
+}
+
+impl Project {
+    /// Reads the project file of a directory; `None` when there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read, or says something that is not allowed.
+    pub(crate) fn find(dir: &Path) -> anyhow::Result<Option<Self>> {
+        let path = dir.join(FILE_NAME);
+        let text = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            text => text.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        let project = Self::parse(dir, &text);
+        project.map(Some).with_context(|| format!("cannot use {}", path.display()))
+    }
+
+    fn parse(dir: &Path, text: &str) -> anyhow::Result<Self> {
+        let Document { handler, limits, env, network } = toml::from_str(text)?;
+        if let Err(wrong) = limits.check() {
+            bail!("in [limits], {wrong}");
+        }
+        for name in env.keys() {
+            if let Err(wrong) = EnvVar::check_name(name) {
+                bail!("in [env], {wrong}");
+            }
+        }
+        Ok(Self { dir: dir.to_owned(), handler, limits, env, allowed_hosts: network.allow })
+    }
+
+    /// Where the built component lies.
+    pub(crate) fn component_path(&self) -> PathBuf {
+        match &self.handler.component {
+            Some(path) => self.dir.join(path),
+            None => self.dir.join("build").join(format!("{}.wasm", self.handler.name)),
+        }
+    }
+}
+
+impl fmt::Display for Language {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rust => "rust",
+            Self::Python => "python",
+            Self::Javascript => "javascript",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: &str = "[handler]\nname = \"greeter\"\nlanguage = \"rust\"\n";
+
+    fn parse(more: &str) -> anyhow::Result<Project> {
+        Project::parse(Path::new("dir"), &format!("{LEAST}{more}"))
+    }
+
+    #[test]
+    fn a_project_is_read() {
+        let least = parse("").unwrap();
+        assert_eq!(least.component_path(), Path::new("dir/build/greeter.wasm"));
+        assert_eq!(least.handler.language.to_string(), "rust");
+        let all = "component = \"g.wasm\"\n[limits]\nmemory-mib = 4096\ntimeout-ms = 1\nmax-fuel = 5\n\
+                   metering = \"epoch\"\nscratch-gb = 1\n[env]\nA = \"b=c\"\n[network]\nallow = \
+                   [\"*.example.com:8443\"]";
+        let all = parse(all).unwrap();
+        assert_eq!(all.component_path(), Path::new("dir/g.wasm"));
+        assert_eq!((all.limits.timeout_ms(), all.limits.scratch_gb()), (1, 1));
+        assert_eq!(all.limits.sandbox().memory_bytes_max, 4_096 << 20);
+        assert_eq!((all.env["A"].as_str(), all.allowed_hosts.len()), ("b=c", 1));
+        assert!(Project::find(Path::new("/nonexistent")).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_is_allowed() {
+        let cases = [
+            (
+                "colour = 1",
+                "unknown field `colour`, expected one of `name`, `language`, `component`",
+            ),
+            ("[limits]\nmemory = 1", "expected one of `memory-mib`, `timeout-ms`, `max-fuel`"),
+            ("[limits]\nmemory-mib = 0", "in [limits], `memory-mib` must be 1 to 4096, not 0"),
+            ("[limits]\nmemory-mib = 4097", "`memory-mib` must be 1 to 4096, not 4097"),
+            ("[limits]\ntimeout-ms = 0", "`timeout-ms` must be 1 to 604800000, not 0"),
+            ("[limits]\nmax-fuel = 0", "`max-fuel` must be 1 to"),
+            ("[limits]\nmax-fuel = -1", "expected u64"),
+            ("[limits]\nmetering = \"time\"", "unknown variant `time`, expected `fuel` or `epoch`"),
+            ("[env]\nA = 1", "expected a string"),
+            ("[env]\n\"A=B\" = \"\"", "in [env], `A=B` has a `=`"),
+            ("[env]\n\"\" = \"\"", "in [env], a name is missing"),
+            ("[network]\nallow = [\"http://x\"]", "`http://x` is no allowed host: write"),
+            ("[network]\ndeny = []", "unknown field `deny`, expected `allow`"),
+            ("[build]", "expected one of `handler`, `limits`, `env`, `network`"),
+            ("[limits", "TOML parse error"),
+        ];
+        for (more, expected) in cases {
+            let error = format!("{:#}", parse(more).unwrap_err());
+            assert!(error.contains(expected), "{more}: {error}");
+        }
+        let wrong = LEAST.replace("rust", "cobol");
+        let error = Project::parse(Path::new("."), &wrong).unwrap_err().to_string();
+        assert!(error.contains("expected one of `rust`, `python`, `javascript`"), "{error}");
+        let nameless = LEAST.replace("name = \"greeter\"", "name = \"a b\"");
+        let error = Project::parse(Path::new("."), &nameless).unwrap_err().to_string();
+        assert!(error.contains("may only have letters"), "{error}");
+    }
+}

@@ -1,0 +1,94 @@
+//! A case on this machine.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use gristmill_core::job::JobStatus;
+use gristmill_core::limits::OUTPUT_BYTES_MAX;
+use gristmill_core::payload::Json;
+use gristmill_core::record::{Chunk, ChunkPage, TIMED_OUT_ERROR};
+use gristmill_core::runtime::{AttemptEnd, AttemptSink, LogLevel, SinkClosed, StackCall};
+use gristmill_core::stream::OutputList;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::cases::Case;
+use super::seen::{Seen, SeenLocally};
+use crate::cli::local::{Bench, LocalJob};
+
+/// Runs a case in a sandbox of its own; `None` when it was interrupted.
+pub(super) async fn run(bench: &Bench, case: &Case, stop: CancellationToken) -> Option<Seen> {
+    let sink = Arc::new(CaseSink::default());
+    let timeout_ms = case.expectation.timeout_ms;
+    let job = LocalJob { input: case.input.clone(), env: case.env.clone(), timeout_ms };
+    let timeout = bench.timeout(&job);
+    let report = bench.perform(job, sink.clone(), stop).await;
+    let kept = std::mem::take(&mut *sink.0.lock());
+    let usage = report.usage;
+    let (status, output, error) = match report.end {
+        AttemptEnd::Returned(value) if value.is_null() && usage.chunks > 0 => {
+            (JobStatus::Completed, kept.list(), None)
+        }
+        AttemptEnd::Returned(value) => (JobStatus::Completed, Some(value), None),
+        AttemptEnd::Failed(error) => (JobStatus::Failed, None, Some(error)),
+        AttemptEnd::DeadlineReached => {
+            let error = format!("{TIMED_OUT_ERROR} after {} ms", timeout.as_millis());
+            (JobStatus::TimedOut, None, Some(error))
+        }
+        AttemptEnd::Stopped => return None,
+    };
+    let local = SeenLocally {
+        fuel: usage.fuel,
+        memory_bytes_peak: usage.memory_bytes_peak,
+        log: kept.log,
+        stack: kept.stack,
+    };
+    let chunks = Some(kept.chunks.into_iter().map(|chunk| chunk.output).collect());
+    let run_us = usage.run_us;
+    Some(Seen { status, output, error, chunks, run_us, local: Some(local) })
+}
+
+/// Keeps what a handler hands out.
+#[derive(Default)]
+struct CaseSink(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    chunks: Vec<Chunk>,
+    bytes: usize,
+    log: Vec<String>,
+    stack: Vec<StackCall>,
+}
+
+impl Kept {
+    /// The output of a handler that only streamed.
+    fn list(&self) -> Option<Json> {
+        let mut list = OutputList::default();
+        list.add(ChunkPage { first: 0, chunks: self.chunks.clone() });
+        list.finish()
+    }
+}
+
+#[async_trait]
+impl AttemptSink for CaseSink {
+    async fn emit(&self, chunks: Vec<Chunk>) -> Result<(), SinkClosed> {
+        let mut kept = self.0.lock();
+        kept.bytes += chunks.iter().map(|chunk| chunk.output.len()).sum::<usize>();
+        // More than that no output may have, and nobody writes it down as an expectation.
+        if kept.bytes > 2 * OUTPUT_BYTES_MAX {
+            return Err(SinkClosed);
+        }
+        kept.chunks.extend(chunks);
+        Ok(())
+    }
+
+    fn progress(&self, _: Json) {}
+
+    fn log(&self, level: LogLevel, line: &str) {
+        self.0.lock().log.push(format!("{}: {line}", level.as_str()));
+    }
+
+    fn trapped(&self, stack: Vec<StackCall>) {
+        self.0.lock().stack = stack;
+    }
+}

@@ -1,0 +1,89 @@
+//! `--record`: what was seen becomes what is expected. The file keeps its form: only the new keys
+//! are written into it.
+
+use std::io::Write as _;
+
+use anyhow::Context as _;
+use gristmill_core::payload::Json;
+use tempfile::NamedTempFile;
+
+use super::cases::CaseFile;
+use crate::cli::output::one_line;
+
+/// Writes the outputs of cases, given by their indices in the file, into the file.
+///
+/// # Errors
+/// Those of the file system; the file is as it was then.
+pub(super) fn record(file: &CaseFile, outputs: &[(usize, Json)]) -> anyhow::Result<()> {
+    let text = with_outputs(file, outputs);
+    let write = || {
+        let directory = file.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let mut new = NamedTempFile::new_in(directory.unwrap_or_else(|| ".".as_ref()))?;
+        new.write_all(text.as_bytes())?;
+        new.as_file().set_permissions(std::fs::metadata(&file.path)?.permissions())?;
+        new.persist(&file.path)?;
+        anyhow::Ok(())
+    };
+    write().with_context(|| format!("cannot record into {}", file.path.display()))
+}
+
+fn with_outputs(file: &CaseFile, outputs: &[(usize, Json)]) -> String {
+    let mut text = file.text.clone();
+    // From the last to the first, so that places stay what they are.
+    let mut outputs: Vec<_> = outputs
+        .iter()
+        .filter_map(|(index, output)| Some((file.cases.get(*index)?, output)))
+        .collect();
+    outputs.sort_by_key(|(case, _)| std::cmp::Reverse(case.end));
+    for (case, output) in outputs {
+        let before = text.get(..case.end).unwrap_or_default();
+        let members = before.trim_end();
+        // A closing brace on a line of its own: so are the members.
+        let last_line = members.rsplit('\n').next().unwrap_or_default();
+        let divider = match before.get(members.len()..) {
+            Some(space) if space.contains('\n') => {
+                let indent = last_line.len() - last_line.trim_start().len();
+                format!(",\n{}", last_line.get(..indent).unwrap_or_default())
+            }
+            _ => ", ".to_owned(),
+        };
+        let member = format!("{divider}\"expected_output\": {}", one_line(output.as_str()));
+        text.insert_str(members.len(), &member);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(text: &str, outputs: &[(usize, &str)]) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.json");
+        std::fs::write(&path, text).unwrap();
+        let file = CaseFile::read(Some(path.clone()), dir.path()).unwrap();
+        let json =
+            |(index, text): &(usize, &str)| (*index, Json::parse((*text).to_owned()).unwrap());
+        record(&file, &outputs.iter().map(json).collect::<Vec<_>>()).unwrap();
+        CaseFile::read(Some(path.clone()), dir.path()).unwrap();
+        std::fs::read_to_string(path).unwrap()
+    }
+
+    #[test]
+    fn the_file_keeps_its_form() {
+        let text = "{\n  \"tests\": [\n    {\n      \"input\": {\"z\": 1, \"a\": 2}\n    },\n    \
+                    {\"input\": {}, \"name\": \"b\"},\n    {\"input\": {}}\n  ]\n}\n";
+        let expected = "{\n  \"tests\": [\n    {\n      \"input\": {\"z\": 1, \"a\": 2},\n      \
+                        \"expected_output\": {\"n\":9007199254740993}\n    },\n    {\"input\": {}, \
+                        \"name\": \"b\"},\n    {\"input\": {}, \"expected_output\": null}\n  ]\n}\n";
+        assert_eq!(recorded(text, &[(0, "{\"n\":9007199254740993}"), (2, "null")]), expected);
+        assert_eq!(recorded(text, &[]), text);
+    }
+
+    #[test]
+    fn lines_that_end_as_elsewhere_stay_valid() {
+        let text = "{\"tests\":[{\"input\":{}\r\n}]}";
+        let json: serde_json::Value = serde_json::from_str(&recorded(text, &[(0, "[1]")])).unwrap();
+        assert_eq!(json["tests"][0]["expected_output"], serde_json::json!([1]));
+    }
+}

@@ -1,0 +1,65 @@
+//! A case on a deployed endpoint.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use gristmill_core::id::EndpointId;
+use gristmill_core::limits::EXECUTION_TIMEOUT_MS;
+use gristmill_core::payload::Json;
+use serde_json::value::RawValue;
+
+use super::cases::Case;
+use super::seen::Seen;
+use crate::cli::stream::Follower;
+use crate::cli::submit::{Accepted, Waiting};
+use crate::client::{Client, JobDocument, Submission, SubmissionPolicy};
+
+/// One look at a job that is waited for.
+const LOOK_WAIT: Duration = Duration::from_secs(30);
+
+/// Submits a case's job and waits for its end.
+///
+/// # Errors
+/// When the host does not take it, or cannot be asked about it.
+pub(super) async fn run(
+    client: &Client,
+    endpoint: &EndpointId,
+    case: &Case,
+) -> anyhow::Result<Seen> {
+    let input: &RawValue = case.input.read()?;
+    // A shorter one than hosts take is held against the time that the job ran.
+    let timeout = case.expectation.timeout_ms.map(|ms| EXECUTION_TIMEOUT_MS.clamp(ms));
+    let policy = SubmissionPolicy { execution_timeout: timeout, ..SubmissionPolicy::default() };
+    let answer = client.submit(endpoint, &Submission { input, webhook: None, policy }).await?;
+    let id = answer.read::<Accepted>()?.id;
+    let chunks = match case.expectation.chunks {
+        Some(_) => Some(chunks(client, endpoint, &id).await?),
+        None => None,
+    };
+    let waiting = Waiting { client, endpoint, id: &id, look: LOOK_WAIT, deadline: None };
+    let last = waiting.until_end(|_| {}).await?;
+    let document: JobDocument<'_> = last.read()?;
+    let output = document.output.map(|output| Json::parse(output.get().to_owned()));
+    Ok(Seen {
+        status: document.status,
+        output: output.transpose().context("the output is not JSON")?,
+        error: document.error,
+        chunks,
+        run_us: document.execution_time.saturating_mul(1_000),
+        local: None,
+    })
+}
+
+/// The outputs of all chunks, once the job has ended.
+async fn chunks(client: &Client, endpoint: &EndpointId, id: &str) -> anyhow::Result<Vec<Json>> {
+    let mut chunks = Vec::new();
+    let follower = Follower::new(client.clone(), endpoint.clone(), id.to_owned(), Some(0));
+    follower
+        .follow_to_end(|chunk| {
+            let output = chunk.output.get().to_owned();
+            chunks.push(Json::parse(output).context("a chunk is not JSON")?);
+            Ok(())
+        })
+        .await?;
+    Ok(chunks)
+}

@@ -1,0 +1,42 @@
+//! What became of a case's job.
+
+use gristmill_core::job::JobStatus;
+use gristmill_core::payload::Json;
+use gristmill_core::runtime::StackCall;
+
+/// The end of a job, wherever it ran.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    /// How it ended.
+    pub(super) status: JobStatus,
+    /// What it returned; after chunks and no value, the list of their outputs.
+    pub(super) output: Option<Json>,
+    /// Why it did not complete.
+    pub(super) error: Option<String>,
+    /// The outputs of its chunks, as far as they were looked at.
+    pub(super) chunks: Option<Vec<Json>>,
+    /// How long it ran, in microseconds.
+    pub(super) run_us: u64,
+    /// What a sandbox on this machine knows besides.
+    pub(super) local: Option<SeenLocally>,
+}
+
+/// What only who runs the handler can know.
+#[derive(Debug, Clone)]
+pub(super) struct SeenLocally {
+    /// The fuel that it used; `None` without fuel metering.
+    pub(super) fuel: Option<u64>,
+    /// The greatest sum of its memories, in bytes.
+    pub(super) memory_bytes_peak: u64,
+    /// What it logged, with levels.
+    pub(super) log: Vec<String>,
+    /// Its stack when it trapped.
+    pub(super) stack: Vec<StackCall>,
+}
+
+impl Seen {
+    /// How long it ran, in whole milliseconds.
+    pub(super) fn run_ms(&self) -> u64 {
+        self.run_us / 1_000
+    }
+}

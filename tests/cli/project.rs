@@ -1,0 +1,98 @@
+//! `gristmill.toml`: a directory is a project, and its settings are those of `run` and `test`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use gristmill_tests::{command, guests};
+use tempfile::TempDir;
+
+use crate::command::{Finished, run_args};
+
+/// A project whose component is the playground.
+pub(crate) fn project(more: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), more);
+    fs::create_dir(dir.path().join("build")).unwrap();
+    fs::copy(guests::playground(), dir.path().join("build/player.wasm")).unwrap();
+    dir
+}
+
+fn write(dir: &Path, more: &str) {
+    let text = format!("[handler]\nname = \"player\"\nlanguage = \"rust\"\n{more}");
+    fs::write(dir.join("gristmill.toml"), text).unwrap();
+}
+
+/// A command in a directory.
+pub(crate) fn inside(dir: &Path) -> Command {
+    let mut command = command();
+    command.current_dir(dir);
+    command
+}
+
+fn run_inside(dir: &Path, arguments: &[&str]) -> Finished {
+    run_args(inside(dir), ["run"].iter().chain(arguments), "")
+}
+
+#[test]
+fn a_project_is_run_from_within_and_from_elsewhere() {
+    let project = project("");
+    let dir = project.path();
+    fs::write(dir.join("test_input.json"), r#"{"input":{"op":"echo","value":7},"id":"x"}"#)
+        .unwrap();
+    assert_eq!(run_inside(dir, &[]).succeeded().line(), r#"{"echo":7}"#);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let named = [dir.to_str().unwrap()];
+    assert_eq!(run_inside(elsewhere.path(), &named).succeeded().line(), r#"{"echo":7}"#);
+    // What is given wins over what lies there.
+    let given = run_inside(dir, &["--input", r#"{"op":"echo","value":8}"#]).succeeded();
+    assert_eq!(given.line(), r#"{"echo":8}"#);
+}
+
+#[test]
+fn the_projects_settings_hold_and_options_win_over_them() {
+    let limits =
+        "[limits]\nmemory-mib = 8\ntimeout-ms = 5000\nscratch-gb = 1\nmax-fuel = 100000000\n";
+    let project = project(&format!("{limits}[env]\nGRAIN = \"rye\"\n[network]\nallow = []\n"));
+    let dir = project.path();
+    let env = r#"{"op":"env","name":"GRAIN"}"#;
+    assert_eq!(run_inside(dir, &["--input", env]).succeeded().line(), r#"{"env":"rye"}"#);
+    let other = run_inside(dir, &["--input", env, "--env", "GRAIN=oat"]).succeeded();
+    assert_eq!(other.line(), r#"{"env":"oat"}"#);
+    let alloc = r#"{"op":"alloc","mib":16}"#;
+    run_inside(dir, &["--input", alloc]).failed(1, &["memory limit of 8 mib"]);
+    run_inside(dir, &["--input", alloc, "--memory-mib", "64"]).succeeded();
+    run_inside(dir, &["--input", r#"{"op":"spin"}"#]).failed(1, &["fuel limit of 100000000"]);
+    let write = r#"{"op":"file","file":{"do":"write","path":"/tmp/a","text":"rye"}}"#;
+    run_inside(dir, &["--input", write]).succeeded();
+    // A component that is named stands for itself.
+    let file = ["build/player.wasm", "--input", env];
+    assert_eq!(run_inside(dir, &file).succeeded().line(), r#"{"env":null}"#);
+}
+
+#[test]
+fn what_is_wrong_with_a_project_is_said() {
+    let empty = tempfile::tempdir().unwrap();
+    run_inside(empty.path(), &["--input", "{}"]).failed(1, &["no gristmill.toml", "file.wasm"]);
+    run_inside(empty.path(), &[".", "--input", "{}"]).failed(1, &["no gristmill.toml in ."]);
+    write(empty.path(), "");
+    let unbuilt = run_inside(empty.path(), &["--input", "{}"]);
+    unbuilt.failed(1, &["build/player.wasm", "is not there", "build the handler first"]);
+    for (more, words) in [
+        ("[limit]\n", ["unknown field `limit`", "`limits`"]),
+        ("[limits]\nmemory-mib = 5000\n", ["`memory-mib` must be 1 to 4096", "not 5000"]),
+        ("[limits]\nmemory = 5\n", ["unknown field `memory`", "`memory-mib`"]),
+    ] {
+        write(empty.path(), more);
+        run_inside(empty.path(), &["--input", "{}"]).failed(1, &words);
+    }
+}
+
+#[test]
+fn a_run_without_input_tells_all_ways_to_give_one() {
+    let project = project("");
+    let ways = ["--input json", "--input @file", "--input -", "test_input.json"];
+    run_inside(project.path(), &[]).failed(1, &ways);
+    fs::write(project.path().join("test_input.json"), r#"{"inputs":{}}"#).unwrap();
+    run_inside(project.path(), &[]).failed(1, &["test_input.json has no `input`"]);
+}

@@ -1,0 +1,284 @@
+//! `gristmill test`: cases from a file, here and on an endpoint.
+
+use std::fs;
+use std::path::PathBuf;
+
+use gristmill_tests::{command, guests, shared_host};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::command::{Finished, on, run_args};
+use crate::project::{inside, project};
+
+/// A file of cases in a directory that goes away.
+struct Cases {
+    _dir: TempDir,
+    file: PathBuf,
+}
+
+impl Cases {
+    fn new(tests: &Value) -> Self {
+        Self::of_text(&json!({ "tests": tests }).to_string())
+    }
+
+    fn of_text(text: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("cases.json");
+        fs::write(&file, text).unwrap();
+        Self { _dir: dir, file }
+    }
+
+    /// Tests the playground on these cases.
+    fn run(&self, options: &[&str]) -> Finished {
+        let playground = guests::playground().display().to_string();
+        let file = self.file.display().to_string();
+        let arguments = ["test", &playground, "--cases", &file];
+        run_args(command(), arguments.into_iter().chain(options.iter().copied()), "")
+    }
+}
+
+/// One case of each kind, all as they should be.
+fn right() -> Value {
+    json!([
+        { "name": "nothing expected", "input": { "op": "echo" } },
+        { "name": "output", "input": { "op": "echo", "value": [1, { "a": null }] },
+          "expected_output": { "echo": [1.0, { "a": null }] }, "timeout": 60_000 },
+        { "name": "subset", "input": { "op": "echo", "value": { "a": 1, "b": 2 } },
+          "expected_subset": { "echo": { "b": 2 } } },
+        { "name": "schema", "input": { "op": "echo", "value": 3 },
+          "expected_schema": { "required": ["echo"], "properties": { "echo": { "maximum": 3 } } } },
+        { "name": "regex", "input": { "op": "output", "bytes": 3 }, "expected_regex": "^xxx$" },
+        { "name": "chunks", "input": { "op": "stream", "count": 2 },
+          "expected_chunks": [{ "i": 0 }, { "i": 1 }], "expected_output": [{ "i": 0 }, { "i": 1 }] },
+        { "name": "count", "input": { "op": "stream", "count": 5 }, "expected_chunks": 5 },
+        { "name": "error", "input": { "op": "fail", "message": "no flour" },
+          "expected_error": "^no fl" },
+        { "name": "budgets", "input": { "op": "echo" }, "max_ms": 60_000 },
+    ])
+}
+
+/// The same, each with something that is not so; and what is said of it.
+fn wrong() -> (Value, Vec<(&'static str, &'static str)>) {
+    let cases = json!([
+        { "name": "completes", "input": { "op": "fail", "message": "no flour" } },
+        { "name": "output", "input": { "op": "echo", "value": { "n": [1, 2] } },
+          "expected_output": { "echo": { "n": [1, 3] }, "x": 1 } },
+        { "name": "null", "input": { "op": "echo" }, "expected_output": null },
+        { "name": "subset", "input": { "op": "echo", "value": 1 }, "expected_subset": { "b": 2 } },
+        { "name": "schema", "input": { "op": "echo", "value": 4 },
+          "expected_schema": { "properties": { "echo": { "maximum": 3 } } } },
+        { "name": "regex", "input": { "op": "output", "bytes": 3 }, "expected_regex": "^x$" },
+        { "name": "chunks", "input": { "op": "stream", "count": 1 },
+          "expected_chunks": [{ "i": 1 }] },
+        { "name": "count", "input": { "op": "stream", "count": 1 }, "expected_chunks": 2 },
+        { "name": "error", "input": { "op": "fail", "message": "a" }, "expected_error": "b" },
+        { "name": "no error", "input": { "op": "echo" }, "expected_error": "b" },
+        { "name": "status", "input": { "op": "echo" }, "expected_status": "FAILED" },
+    ]);
+    let said = vec![
+        ("completes", "status: expected COMPLETED, got FAILED: no flour"),
+        ("output", "$.echo.n[1]: expected 3, got 2"),
+        ("null", "$: expected null, got {\"echo\":null}"),
+        ("subset", "$.b: expected 2, got nothing"),
+        ("schema", "$.echo: expected what `expected_schema` allows (4 is greater than the maximum"),
+        ("regex", "$: expected a match of /^x$/, got xxx"),
+        ("chunks", "chunks[0].i: expected 1, got 0"),
+        ("count", "number of chunks: expected 2, got 1"),
+        ("error", "error: expected a match of /b/, got a"),
+        ("no error", "status: expected FAILED, got COMPLETED"),
+        ("status", "status: expected FAILED, got COMPLETED"),
+    ];
+    (cases, said)
+}
+
+/// Asserts that each case failed, with what is said of it on the line below.
+fn assert_said(shown: &Finished, said: &[(&str, &str)]) {
+    let lines: Vec<_> = shown.stdout.lines().collect();
+    for (name, what) in said {
+        let start = format!("FAIL {name} (");
+        let at = lines.iter().position(|line| line.starts_with(&start));
+        let at = at.unwrap_or_else(|| panic!("{name}: {shown:?}"));
+        let below = lines[at + 1..].iter().take_while(|line| line.starts_with("     "));
+        assert!(below.clone().any(|line| line.contains(what)), "{name}: {what}: {shown:?}");
+    }
+}
+
+#[test]
+fn every_expectation_can_hold_and_fail() {
+    let shown = Cases::new(&right()).run(&[]).succeeded();
+    assert_eq!(shown.stdout.matches("PASS ").count(), 9, "{shown:?}");
+    let last = shown.stdout.lines().last().unwrap();
+    assert!(last.starts_with("9 passed in ") && last.ends_with(" s"), "{last}");
+
+    let (cases, said) = wrong();
+    let shown = Cases::new(&cases).run(&[]);
+    assert_eq!(shown.code, 1, "{shown:?}");
+    assert_said(&shown, &said);
+    assert!(shown.stdout.contains("\n0 passed, 11 failed in "), "{shown:?}");
+}
+
+#[test]
+fn limits_of_a_case_and_of_all() {
+    let spin = json!({ "op": "spin" });
+    let cases = Cases::new(&json!([
+        { "name": "timeout", "input": spin, "timeout": 50, "expected_status": "TIMED_OUT" },
+        { "name": "late", "input": spin, "timeout": 50 },
+        { "name": "fuel", "input": { "op": "sha256", "rounds": 100 }, "max_fuel": 1 },
+        { "name": "time", "input": { "op": "sleep", "ms": 20 }, "max_ms": 1 },
+        { "name": "memory", "input": { "op": "alloc", "mib": 64 }, "expected_error": "memory limit" },
+        { "name": "env", "input": { "op": "env", "name": "GRAIN" }, "env": { "GRAIN": "rye" },
+          "expected_output": { "env": "rye" } },
+        { "name": "env of all", "input": { "op": "env", "name": "GRAIN" },
+          "expected_output": { "env": "oat" } },
+        { "name": "traps", "input": { "op": "trap" } },
+    ]));
+    let shown = cases.run(&["--memory-mib", "32", "--env", "GRAIN=oat", "--jobs", "3"]);
+    let said = [
+        (
+            "late",
+            "status: expected COMPLETED, got TIMED_OUT: executionTimeout exceeded after 50 ms",
+        ),
+        ("fuel", "max_fuel: expected at most 1, got "),
+        ("time", "max_ms: expected at most 1 ms, got "),
+        ("traps", "the handler's stack"),
+    ];
+    assert_said(&shown, &said);
+    assert!(shown.stdout.contains("\n4 passed, 4 failed in "), "{shown:?}");
+
+    let unmetered = cases.run(&["--metering", "epoch", "--filter", "fuel"]).succeeded();
+    assert!(unmetered.stderr.contains("`max_fuel`"), "{unmetered:?}");
+}
+
+#[test]
+fn a_failed_case_shows_what_its_handler_logged() {
+    let input = json!({ "op": "stdout", "bytes": 64 });
+    let case = json!({ "name": "a", "input": input, "expected_output": 1 });
+    let shown = Cases::new(&json!([case])).run(&[]);
+    assert_said(&shown, &[("a", "log info: ")]);
+}
+
+#[test]
+fn a_filter_chooses_cases_by_name() {
+    let cases = Cases::new(&right());
+    let shown = cases.run(&["--filter", "ch"]).succeeded();
+    assert!(
+        shown.stdout.contains("PASS chunks") && shown.stdout.contains("\n2 passed"),
+        "{shown:?}"
+    );
+    cases.run(&["--filter", "wheat"]).failed(1, &["no case", "`wheat`"]);
+}
+
+#[test]
+fn json_and_junit_say_the_same() {
+    let (failing, _) = wrong();
+    let mut tests = right();
+    tests.as_array_mut().unwrap().push(failing[1].clone());
+    let cases = Cases::new(&tests);
+    let junit = cases.file.with_extension("xml");
+    let shown = cases.run(&["--json", "--junit", junit.to_str().unwrap()]);
+    assert_eq!(shown.code, 1, "{shown:?}");
+    let document = shown.json();
+    assert_eq!((&document["passed"], &document["failed"]), (&json!(9), &json!(1)));
+    assert_eq!(document["tests"][1]["output"], json!({ "echo": [1, { "a": null }] }));
+    assert!(document["tests"][1]["fuel"].as_u64().unwrap() > 0, "{document}");
+    let failed = &document["tests"][9];
+    assert_eq!((&failed["result"], &failed["status"]), (&json!("failed"), &json!("COMPLETED")));
+    let first = json!({ "at": "$.echo.n[1]", "expected": "3", "got": "2" });
+    assert_eq!(failed["differences"][0], first);
+
+    let xml = fs::read_to_string(junit).unwrap();
+    assert!(xml.contains("tests=\"10\"") && xml.contains("failures=\"1\""), "{xml}");
+    assert!(xml.contains("$.echo.n[1]: expected 3, got 2"), "{xml}");
+}
+
+#[test]
+fn record_writes_what_was_seen() {
+    let text = "{\n  \"tests\": [\n    {\n      \"name\": \"a\",\n      \"input\": {\"op\": \"echo\", \
+                \"value\": 9007199254740993}\n    },\n    {\"name\": \"b\", \"input\": {\"op\": \
+                \"fail\"}, \"expected_error\": \"\"}\n  ]\n}\n";
+    let cases = Cases::of_text(text);
+    let shown = cases.run(&["--record"]).succeeded();
+    assert!(shown.stderr.contains("recorded the outputs of 1 cases"), "{shown:?}");
+    let expected = text.replace(
+        "9007199254740993}\n",
+        "9007199254740993},\n      \"expected_output\": {\"echo\":9007199254740993}\n",
+    );
+    assert_eq!(fs::read_to_string(&cases.file).unwrap(), expected);
+    cases.run(&["--record"]).succeeded();
+    assert_eq!(fs::read_to_string(&cases.file).unwrap(), expected, "nothing is left to record");
+}
+
+#[test]
+fn a_file_that_says_what_is_not_known_is_refused() {
+    let of = |more: &str| format!(r#"{{"tests":[{{"name":"a","input":{{}}{more}}}]}}"#);
+    for (text, words) in [
+        (of(r#","expectedOutput":{}"#), vec!["case 1", "`expectedoutput`", "`expected_output`"]),
+        (of(r#","expected_status":"DONE""#), vec!["case 1 (`a`)", "completed, failed"]),
+        (of(r#","timeout":0"#), vec!["`timeout` must be 1 to"]),
+        (r#"{"tests":[{"name":"a"}]}"#.to_owned(), vec!["`input` is missing"]),
+        (r#"{"tests":[]}"#.to_owned(), vec!["`tests` is empty"]),
+        (r#"{"cases":[]}"#.to_owned(), vec!["unknown field `cases`", "`tests`"]),
+        ("{".to_owned(), vec!["cases.json"]),
+    ] {
+        let shown = Cases::of_text(&text).run(&[]).failed(1, &words);
+        assert!(shown.stdout.is_empty(), "{shown:?}");
+    }
+    let nowhere = ["test", "x.wasm", "--cases", "not-there.json"];
+    run_args(command(), nowhere, "").failed(1, &["not-there.json"]);
+    Cases::new(&right()).run(&["--jobs", "0"]).failed(2, &["--jobs"]);
+}
+
+#[test]
+fn the_hosted_services_file_is_taken_and_its_config_said_to_be_ignored() {
+    let tests = json!([{ "name": "a", "input": { "op": "echo" }, "timeout": 10_000 }]);
+    let file = json!({ "tests": tests, "config": { "gpuCount": 1, "env": [] } });
+    let shown = Cases::of_text(&file.to_string()).run(&[]).succeeded();
+    assert!(shown.stderr.contains("`config`") && shown.stderr.contains("ignored"), "{shown:?}");
+}
+
+#[test]
+fn a_projects_cases_are_found() {
+    let project = project("[env]\nGRAIN = \"rye\"\n");
+    let test = || run_args(inside(project.path()), ["test"], "");
+    test().failed(1, &["no cases", "--cases file", "tests.json"]);
+    let case = json!({ "name": "a", "input": { "op": "env", "name": "GRAIN" },
+                       "expected_output": { "env": "rye" } });
+    let file = project.path().join("tests.json");
+    fs::write(file, json!({ "tests": [case] }).to_string()).unwrap();
+    test().succeeded();
+}
+
+#[tokio::test]
+async fn the_same_cases_run_on_an_endpoint() {
+    let host = shared_host();
+    host.deploy(&guests::playground(), "cli-test", json!({})).await;
+    let on_endpoint = |cases: &Cases| {
+        let file = cases.file.display().to_string();
+        run_args(on(&host), ["test", "--endpoint", "cli-test", "--cases", &file], "")
+    };
+    let mut tests = right();
+    let more = json!([
+        { "name": "fuel", "input": { "op": "echo" }, "max_fuel": 1 },
+        { "name": "env", "input": { "op": "echo" }, "env": { "A": "b" } },
+    ]);
+    tests.as_array_mut().unwrap().extend(more.as_array().unwrap().clone());
+    let shown = on_endpoint(&Cases::new(&tests)).succeeded();
+    assert!(shown.stdout.contains("\n10 passed, 1 skipped in "), "{shown:?}");
+    assert!(shown.stdout.contains("SKIP env (an endpoint has its own env)"), "{shown:?}");
+    assert!(shown.stderr.contains("`max_fuel`"), "{shown:?}");
+
+    let (cases, said) = wrong();
+    let shown = on_endpoint(&Cases::new(&cases));
+    assert_eq!(shown.code, 1, "{shown:?}");
+    assert_said(&shown, &said);
+
+    let file = Cases::new(&right()).file.display().to_string();
+    let wrong = ["test", "x.wasm", "--endpoint", "cli-test", "--cases", &file];
+    run_args(on(&host), wrong, "").failed(1, &["x.wasm", "--endpoint"]);
+    let wrong = ["test", "--endpoint", "cli-test", "--env", "A=b"];
+    run_args(on(&host), wrong, "").failed(2, &["--env"]);
+    let cases = Cases::new(&right());
+    let file = cases.file.display().to_string();
+    let nobody = ["test", "--endpoint", "no-such-endpoint", "--cases", &file];
+    run_args(on(&host), nobody, "").failed(1, &["not found"]);
+}
