@@ -124,6 +124,11 @@ impl Instance {
         self.store.data()
     }
 
+    /// Whether traps tell its stack.
+    pub(crate) fn explains_traps(&self) -> bool {
+        self.loaded.engine.kind.explains_traps
+    }
+
     /// The fuel that its attempt has burned; `None` when the engine does not count.
     pub(crate) fn fuel(&self) -> Option<u64> {
         let left = || self.store.get_fuel().unwrap_or(0);

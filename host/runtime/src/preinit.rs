@@ -20,7 +20,7 @@ use wasmtime_wizer::{ComponentInstanceState, Wizer};
 use crate::component::{RejectedComponent, causes, inspect, prepare};
 use crate::deadline::Watch;
 use crate::egress::Egress;
-use crate::engine::{Engines, Pool, compile_engine};
+use crate::engine::{Engines, Kind, Pool, compile_engine};
 use crate::state::{State, store};
 
 /// How long `init` may run.
@@ -70,7 +70,7 @@ pub async fn preinit(
     wizer.keep_init_func(true);
     let (context, instrumented) = wizer.instrument_component(component).map_err(rewrite)?;
     // With an epoch that moves on, so that an `init` without end is stopped.
-    let engines = Engines::new(1, Pool::OnDemand).map_err(failed)?;
+    let engines = Engines::new(1, Pool::OnDemand, false).map_err(failed)?;
     let engine = engines.get(Metering::Epoch).map_err(failed)?;
     let instrumented = Component::new(&engine.engine, &instrumented).map_err(rewrite)?;
     let info = crate::component::names(&engine.engine, &instrumented);
@@ -104,7 +104,8 @@ pub async fn preinit(
 }
 
 fn engine() -> Result<wasmtime::Engine, PreinitError> {
-    compile_engine(Metering::Epoch).map_err(|error| PreinitError::Rewrite(causes(&error)))
+    let kind = Kind { metering: Metering::Epoch, explains_traps: false };
+    compile_engine(kind).map_err(|error| PreinitError::Rewrite(causes(&error)))
 }
 
 impl From<RejectedComponent> for PreinitError {
