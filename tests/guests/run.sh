@@ -42,7 +42,7 @@ logged() {
 
 # digest PATH...: of all files in these places that are sources.
 digest() {
-  find "$@" -type f ! -path '*/node_modules/*' ! -path '*_cache*/*' ! -name '*.wasm' -print0 | sort -z | xargs -0 sha256sum | sha256sum
+  find "$@" -type f ! -path '*/node_modules/*' ! -path '*_cache*/*' ! -name '*.wasm' ! -name '*.md' -print0 | sort -z | xargs -0 sha256sum | sha256sum
 }
 
 # unless_same FILE DIGEST COMMAND...: runs the command, unless it did so for this digest before.
@@ -68,7 +68,7 @@ install_javascript() { logged npm npm --prefix "$1" install --no-save --no-audit
 
 echo "installing the toolchains"
 mkdir -p "$built"
-unless_same "$built/.python" "$(digest "$sdk/python" "$root/wit" "$root"/handlers/python/*/*.txt "$here"/python/*.txt)" install_python
+unless_same "$here/.venv/.same" "$(digest "$sdk/python" "$root/wit" "$root"/handlers/python/*/*.txt "$here"/python/*.txt)" install_python
 for directory in "$sdk/javascript" "$root/handlers/javascript" "$here/javascript"; do
   [ -d "$directory/node_modules" ] || rm -f "$directory/node_modules/.same"
   unless_same "$directory/node_modules/.same" "$(digest "$directory/package-lock.json")" install_javascript "$directory"
