@@ -214,7 +214,8 @@ mod tests {
     #[test]
     fn values_are_tidy() {
         let mut shown = Shown::default();
-        write!(shown, "{}", r#"self_: Resource { rep: 7, state: "own (not in table)" }, a: "...""#)
+        shown
+            .write_str(r#"self_: Resource { rep: 7, state: "own (not in table)" }, a: "...""#)
             .unwrap();
         assert_eq!(tidy(&shown), "#7, a: …");
     }
