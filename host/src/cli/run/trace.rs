@@ -25,7 +25,11 @@ use crate::cli::output;
 const SHOWN_BYTES_MAX: usize = 200;
 
 /// Where WASI's host calls are told.
-const WASI_TARGETS: [&str; 2] = ["wasmtime_wasi::p2::bindings", "wasmtime_wasi_http::p2::bindings"];
+const WASI_TARGETS: [&str; 3] = [
+    "wasmtime_wasi::p2::bindings",
+    "wasmtime_wasi_http::p2::bindings",
+    "wasmtime_wasi_io::bindings",
+];
 
 /// Shows all host calls of this process from now on.
 ///
@@ -117,9 +121,13 @@ fn interface(target: &str) -> Option<String> {
     (interface != "poll").then(|| format!("{namespace}:{package}/{interface}"))
 }
 
-/// `[method]descriptor.open-at` as `descriptor.open-at`, `[constructor]fields` as `fields`.
-fn readable(function: &str) -> &str {
-    function.rsplit(']').next().unwrap_or(function)
+/// `[method]descriptor.open-at` as `descriptor.open-at`, `[drop]input-stream` as `input-stream.drop`.
+fn readable(function: &str) -> String {
+    match function.split_once(']') {
+        Some(("[drop", resource)) => format!("{resource}.drop"),
+        Some((_, name)) => name.to_owned(),
+        None => function.to_owned(),
+    }
 }
 
 /// The fields of a new span.
@@ -199,13 +207,15 @@ mod tests {
         }
         assert_eq!(interface("wasmtime_wasi::p2::bindings::wasi::io::poll"), None);
         assert_eq!(readable("[method]descriptor.open-at"), "descriptor.open-at");
+        assert_eq!(readable("[drop]input-stream"), "input-stream.drop");
         assert_eq!(readable("emit"), "emit");
     }
 
     #[test]
     fn values_are_tidy() {
         let mut shown = Shown::default();
-        write!(shown, "{}", r#"self_: Resource { rep: 7, state: "own (not in table)" }, a: "...""#)
+        shown
+            .write_str(r#"self_: Resource { rep: 7, state: "own (not in table)" }, a: "...""#)
             .unwrap();
         assert_eq!(tidy(&shown), "#7, a: …");
     }
