@@ -129,11 +129,14 @@ GRISTMILL_BUILT=$built
 export GRISTMILL_API_KEY GRISTMILL GRISTMILL_BUILT
 deploy() {
   began=$(date +%s)
-  logged deploy "$gristmill" deploy "$1" --name "$2" --env MILL=stone
+  file=$1 name=$2
+  shift 2
+  logged deploy "$gristmill" deploy "$file" --name "$name" --env MILL=stone "$@"
   seconds=$(($(date +%s) - began))
-  [ $seconds -lt 5 ] || echo "deployed $2 in $seconds s"
+  [ $seconds -lt 5 ] || echo "deployed $name in $seconds s"
 }
 for file in "$built"/*.wasm; do deploy "$file" "$(basename "$file" .wasm)"; done
+for file in "$built"/*-features.wasm; do deploy "$file" "$(basename "$file" .wasm)-reused" --workers-max 1 --reuse 100; done
 deploy "$guests/token_stream.wasm" rust-token-stream
 suite components '^(Ran|FAILED|ERROR|FAIL)' "$python" "$here/test_components.py"
 

@@ -97,10 +97,20 @@ class Everywhere(unittest.TestCase):
             "endpointUrl": "https://example.com",
         }
         self.assertEqual(run(endpoint, {"op": "s3"}, s3Config=s3)["output"], "sacks")
-        self.assertEqual(output(endpoint, "refresh"), {"ground": 1})
         self.assertEqual(output(endpoint, "surrogate"), "\udc00")
         nested = json.dumps(output(endpoint, "deep"))
         self.assertEqual(nested.strip("[]"), "")
+
+    def test_an_instance_is_started_once_and_ends_when_it_says_so(self):
+        for endpoint in FEATURES:
+            with self.subTest(endpoint):
+                # Each job has an instance of its own, without `--reuse`.
+                self.assertEqual([output(endpoint, "count") for _ in range(2)], [[1, 1], [1, 1]])
+                reusing = f"{endpoint}-reused"
+                for _ in range(2):
+                    self.assertEqual(output(reusing, "count"), [1, 1])
+                    self.assertEqual(output(reusing, "count"), [1, 2])
+                    self.assertEqual(output(reusing, "refresh"), {"ground": [1, 3]})
 
     def streams(self, endpoint):
         job = run(endpoint, {"op": "stream"})

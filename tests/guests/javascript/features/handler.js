@@ -5,6 +5,16 @@ import { Chunk, EmitError, Failed, InvalidInput, context, http } from "gristmill
 // What is exported is run before the first job of an instance.
 export async function init() {
   await later(0);
+  starts += 1;
+}
+
+let starts = 0;
+let jobs = 0;
+
+// How often this instance was started, and which job of it this is.
+function count() {
+  jobs += 1;
+  return [starts, jobs];
 }
 
 const later = (value) => new Promise((resolve) => setTimeout(resolve, 10 * value, value));
@@ -32,6 +42,7 @@ const OPS = {
     context().remaining > 1000,
     ctx.cancelled,
   ],
+  count: () => count(),
   echo: (job) => job.input.value,
   s3: (job) => job.s3Config.bucketName,
   env: () => process.env.MILL,
@@ -59,7 +70,7 @@ const OPS = {
   raise: () => fail(new RangeError("no water", { cause: new Error("drought") })),
   nan: () => NaN,
   error: () => ({ error: { code: 7 }, rest: 1 }),
-  refresh: () => ({ refresh_worker: true, ground: 1 }),
+  refresh: () => ({ refresh_worker: true, ground: count() }),
   surrogate: () => "\udc00",
   deep: () => nested(100),
   late: () =>

@@ -11,13 +11,21 @@ import sys
 import gristmill as runpod
 from gristmill import EmitError, Failed, InvalidInput, context, http
 
-started = False
+starts = 0
+jobs = 0
 
 
 @runpod.init
 def start():
-    global started
-    started = True
+    global starts
+    starts += 1
+
+
+def count():
+    """How often this instance was started, and which job of it this is."""
+    global jobs
+    jobs += 1
+    return [starts, jobs]
 
 
 async def later(value):
@@ -71,6 +79,7 @@ OPS = {
         context().remaining > 1,
         context().cancelled,
     ],
+    "count": lambda job: count(),
     "echo": lambda job: job["input"]["value"],
     "s3": lambda job: job["s3Config"]["bucketName"],
     "env": lambda job: os.environ["MILL"],
@@ -86,7 +95,7 @@ OPS = {
     "nan": lambda job: float("nan"),
     "surrogate": lambda job: "\udc00",
     "error": lambda job: {"error": {"code": 7}, "rest": 1},
-    "refresh": lambda job: {"refresh_worker": True, "ground": 1},
+    "refresh": lambda job: {"refresh_worker": True, "ground": count()},
     "exit": lambda job: sys.exit(2),
     "deep": lambda job: nested(200),
     "lazy": lambda job: __import__("colorsys"),
