@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use gristmill_tests::{PATIENCE, TestHost, binary, command};
 use serde_json::Value;
@@ -65,6 +66,16 @@ pub(crate) fn run(command: Command, words: &str) -> Finished {
 
 /// Runs a command with these arguments and this standard input.
 pub(crate) fn run_args<A: AsRef<OsStr>>(
+    command: Command,
+    arguments: impl IntoIterator<Item = A>,
+    stdin: &str,
+) -> Finished {
+    run_within(PATIENCE, command, arguments, stdin)
+}
+
+/// The same for one that may take longer.
+pub(crate) fn run_within<A: AsRef<OsStr>>(
+    patience: Duration,
     mut command: Command,
     arguments: impl IntoIterator<Item = A>,
     stdin: &str,
@@ -76,7 +87,7 @@ pub(crate) fn run_args<A: AsRef<OsStr>>(
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
     let (send, receive) = mpsc::channel();
     thread::spawn(move || send.send(child.wait_with_output()));
-    let output = receive.recv_timeout(PATIENCE).expect("the command ends").unwrap();
+    let output = receive.recv_timeout(patience).expect("the command ends").unwrap();
     Finished {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8(output.stdout).unwrap(),

@@ -12,12 +12,14 @@
 mod billing;
 mod command;
 mod deploy;
+mod dev;
 mod handlers;
 mod jobs;
 mod keys;
 mod local_run;
 mod management;
 mod mistakes;
+mod new_project;
 mod project;
 mod test_cases;
 mod trapping;

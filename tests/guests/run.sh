@@ -140,6 +140,23 @@ for file in "$built"/*-features.wasm; do deploy "$file" "$(basename "$file" .was
 deploy "$guests/token_stream.wasm" rust-token-stream
 suite components '^(Ran|FAILED|ERROR|FAIL)' "$python" "$here/test_components.py"
 
+# What docs/HANDLERS.md tells a newcomer to type, word for word:
+mkdir "$temp/bin"
+ln -s "$(realpath "$gristmill")" "$temp/bin/gristmill"
+guide() {
+  language=$1
+  sed -n "/<!-- guide: $language -->/,/^\`\`\`\$/p" "$root/docs/HANDLERS.md" | sed '1,2d;$d' >"$temp/guide.sh"
+  [ "$(wc -l <"$temp/guide.sh")" -lt 10 ] || { echo "the guide for $language is long"; return 1; }
+  mkdir "$temp/$language"
+  ( cd "$temp/$language" && PATH="$temp/bin:$PATH" sh -eu "$temp/guide.sh" )
+}
+for language in python javascript; do
+  began=$(date +%s)
+  suite "$language-guide" '^([0-9]+ passed|Ran|.*error|\{"words":6\})' guide "$language"
+  tail -n 1 "$log" | grep -qx '{"words":6}' || failed="$failed $language-guide-answer"
+  echo "$language: from nothing to an endpoint in $(($(date +%s) - began)) s"
+done
+
 [ -n "$failed" ] || exit 0
 echo "failed:$failed"
 [ ! -s "$host_log" ] || { echo "the host's log ends with:"; tail -n 20 "$host_log"; }

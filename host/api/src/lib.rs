@@ -9,6 +9,7 @@
 //! being read is bounded by [`body::BODIES_IN_FLIGHT_BYTES_MAX`]. A waiting call costs one task and
 //! one map entry.
 
+mod access;
 mod auth;
 mod billing;
 mod body;
@@ -31,6 +32,7 @@ mod strangers;
 mod whole;
 mod wire_time;
 
+pub use access::Access;
 pub use rate_limit::RateLimits;
 pub use router::{Api, no_room_for};
 pub use state::{ApiState, Services};

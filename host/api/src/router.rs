@@ -18,6 +18,7 @@ use tracing::{Instrument as _, debug, debug_span};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
+use crate::access::Access;
 use crate::error::{ApiError, ErrorCode};
 use crate::front_door::FrontDoor;
 use crate::queue::{StreamShape, dto};
@@ -28,7 +29,10 @@ use crate::{auth, docs_page, management, metrics, openapi, paths, queue, registr
 
 /// Both APIs, and the document that describes them. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Api(Router);
+pub struct Api {
+    routes: Router,
+    access: Access,
+}
 
 impl Api {
     /// Puts the routes together.
@@ -39,6 +43,7 @@ impl Api {
             .nest("/v1", management_api())
             .merge(behind_bearer(OpenApiRouter::new().routes(routes!(metrics::metrics))))
             .split_for_parts();
+        let access = state.access.clone();
         let document = openapi::finish(document, &state.brand);
         let routes = routes
             .merge(docs_page::routes())
@@ -48,7 +53,7 @@ impl Api {
             .fallback(unknown_route)
             .layer(DefaultBodyLimit::disable()) // each route reads its body with its own limit
             .with_state(state);
-        Self(routes)
+        Self { routes, access }
     }
 
     /// Answers a call that came from `peer`.
@@ -59,7 +64,10 @@ impl Api {
     where
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
-        let Self(mut routes) = self;
+        let Self { mut routes, access } = self;
+        if let Err(refused) = access.check(&request) {
+            return refused.into_response();
+        }
         let (method, path) = (request.method(), request.uri().path());
         let span = debug_span!("http", %method, path);
         let started = (!span.is_disabled()).then(Instant::now);

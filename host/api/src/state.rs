@@ -16,6 +16,7 @@ use gristmill_core::usage::UsageStore;
 use gristmill_core::workers::Workers;
 use tokio::sync::Semaphore;
 
+use crate::access::Access;
 use crate::billing::Totals;
 use crate::body::BodyReader;
 use crate::rate_limit::{RateLimiter, RateLimits};
@@ -48,6 +49,7 @@ pub struct Parts {
     pub(crate) bodies: BodyReader,
     pub(crate) uploads: Uploads,
     pub(crate) limiter: RateLimiter,
+    pub(crate) access: Access,
     pub(crate) strangers: Strangers,
     pub(crate) brand: Box<str>,
 }
@@ -85,7 +87,13 @@ impl ApiState {
     /// Puts the parts together. `brand` completes the name of the template field and query flag
     /// that say whether a template is the operator's own: `is<Brand>`, `include<Brand>Templates`.
     /// `prices` make credits of usage.
-    pub fn new(services: Services, limits: RateLimits, brand: &str, prices: Prices) -> Self {
+    pub fn new(
+        services: Services,
+        access: Access,
+        limits: RateLimits,
+        brand: &str,
+        prices: Prices,
+    ) -> Self {
         let Services { jobs, catalog, workers, components, runtime, .. } = services;
         let Services { store, deliveries, usage, logs, registries, volumes, backups, .. } =
             services;
@@ -107,6 +115,7 @@ impl ApiState {
             backup_turn: Arc::new(Semaphore::new(1)),
             bodies: BodyReader::new(),
             uploads: Uploads::default(),
+            access,
             strangers: Strangers::new(limits.unauthenticated),
             limiter: RateLimiter::new(limits),
             brand: brand.into(),

@@ -15,6 +15,7 @@ pub mod id;
 pub mod idempotency;
 pub mod image;
 pub mod job;
+pub mod job_news;
 pub mod jobs;
 pub mod key;
 pub mod limits;

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::id::{EndpointId, JobId};
+use crate::job_news::{JobListener, JobNews};
 
 /// Is told that a job can be claimed. Must be quick and must not block.
 pub trait ReadyListener: Send + Sync {
@@ -23,6 +24,7 @@ pub trait ReadyListener: Send + Sync {
 #[derive(Default)]
 pub struct Signals {
     ready: OnceLock<Arc<dyn ReadyListener>>,
+    events: OnceLock<Arc<dyn JobListener>>,
     deliveries: Notify,
     // Sharded by job, so that two cores rarely meet at one lock.
     watchers: [Mutex<HashMap<JobId, Watchers>>; SHARDS],
@@ -49,8 +51,22 @@ impl Signals {
         debug_assert!(is_first, "there is one dispatcher");
     }
 
+    /// Names who is told what happens to jobs. Only the first call counts.
+    pub fn set_job_listener(&self, listener: Arc<dyn JobListener>) {
+        let is_first = self.events.set(listener).is_ok();
+        debug_assert!(is_first, "there is one listener");
+    }
+
+    /// Tells what happened to a job.
+    pub fn happened(&self, endpoint: &EndpointId, job: JobId, news: JobNews<'_>) {
+        if let Some(listener) = self.events.get() {
+            listener.happened(endpoint, job, news);
+        }
+    }
+
     /// Called by the store as soon as a job can be claimed.
-    pub fn job_ready(&self, endpoint: &EndpointId, may_start_worker: bool) {
+    pub fn job_ready(&self, endpoint: &EndpointId, job: JobId, may_start_worker: bool) {
+        self.happened(endpoint, job, JobNews::Queued);
         if let Some(listener) = self.ready.get() {
             listener.job_ready(endpoint, may_start_worker);
         }

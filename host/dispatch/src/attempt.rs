@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use gristmill_core::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
+use gristmill_core::job_news::JobNews;
 use gristmill_core::limits::ERROR_BYTES_MAX;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, ClaimedJob, Lease, Outcome};
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, SinkClosed,
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, SinkClosed, StackCall,
 };
 use gristmill_core::store::{Fenced, StoreError};
 use gristmill_core::usage::{Bill, Metered};
@@ -52,9 +53,11 @@ pub(crate) async fn run(shared: &Arc<Shared>, deployment: Arc<Deployment>, job: 
         deadline: Instant::now() + Duration::from_millis(timeout_ms),
         stop: stop.clone(),
     };
+    shared.signals.happened(&endpoint, lease.job, JobNews::Started { attempt: attempt.number });
     let performing = shared.runtime.perform(attempt, sink.clone());
     let report = attend(shared, lease, &sink, &stop, performing).await;
     log_end(&endpoint, job.attempt, lease, &report);
+    shared.signals.happened(&endpoint, lease.job, JobNews::Ended(&report));
     let ending = match report.end {
         AttemptEnd::Returned(output) => Ending::Result(Outcome::Completed(output)),
         AttemptEnd::Failed(error) => Ending::Result(Outcome::Failed(cut(error))),
@@ -233,8 +236,9 @@ impl AttemptSink for Sink {
     }
 
     fn log(&self, level: LogLevel, line: &str) {
-        let Shared { logs, clock, .. } = &*self.shared;
+        let Shared { logs, clock, signals, .. } = &*self.shared;
         logs.add(&self.endpoint, clock.now(), self.lease.job, level, line);
+        signals.happened(&self.endpoint, self.lease.job, JobNews::Logged { level, line });
         macro_rules! write {
             ($level:ident) => {
                 tracing::$level!(
@@ -251,5 +255,10 @@ impl AttemptSink for Sink {
             LogLevel::Warn => write!(warn),
             LogLevel::Error => write!(error),
         }
+    }
+
+    fn trapped(&self, stack: Vec<StackCall>) {
+        let Self { shared, endpoint, lease, .. } = self;
+        shared.signals.happened(endpoint, lease.job, JobNews::Trapped(&stack));
     }
 }

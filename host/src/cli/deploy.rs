@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::Context as _;
+use bytes::Bytes;
 use clap::Args;
 use gristmill_core::egress::HostPattern;
 use gristmill_core::endpoint::{Metering, Reuse, SandboxLimits, Scaler, Scaling};
@@ -12,10 +14,18 @@ use gristmill_core::limits::EXECUTION_TIMEOUT_MS;
 use serde_json::json;
 
 use super::connection::ConnectionArgs;
-use super::{component_file, output, parse, progress};
+use super::local::Chosen;
+use super::project::Project;
+use super::{output, parse, progress};
 use crate::client::{
     Answer, Client, Deployed, EndpointDocument, ReuseDocument, TemplateDocument, Upload,
 };
+
+/// The exit code of a command line that is wrong, which clap cannot tell before files are looked at.
+const WRONG_COMMAND_LINE: u8 = 2;
+
+/// The tag of a handler that none is given for.
+const DEFAULT_TAG: &str = "latest";
 
 /// The operations whose URLs are shown: name, method, and path below the endpoint.
 const OPERATIONS: [(&str, &str, &[&str]); 8] = [
@@ -35,13 +45,15 @@ const OPERATIONS: [(&str, &str, &[&str]); 8] = [
 /// are given change them, and what is not given stays as it is.
 #[derive(Debug, Args)]
 pub(crate) struct DeployArgs {
-    /// The handler: a WebAssembly component.
-    file: PathBuf,
-    /// The id of the endpoint.
+    /// The handler: a WebAssembly component, or a project's directory [default: the project of the
+    /// current directory]. A project's file gives what the options do not.
+    #[arg(value_name = "FILE.wasm|DIR")]
+    handler: Option<PathBuf>,
+    /// The id of the endpoint; needed for a component, and otherwise the project's name.
     #[arg(long)]
-    name: EndpointId,
+    name: Option<EndpointId>,
     /// The tag of the uploaded handler.
-    #[arg(long, default_value = "latest")]
+    #[arg(long, default_value = DEFAULT_TAG)]
     tag: String,
     /// An environment variable of the handler; may be repeated. Those of an earlier deploy go.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse::env_var)]
@@ -143,28 +155,107 @@ pub(crate) fn given<T>(values: Vec<T>) -> Option<Vec<T>> {
     (!values.is_empty()).then_some(values)
 }
 
+/// All that a deploy brings to a host.
+#[derive(Debug)]
+pub(crate) struct Deployable {
+    /// The id of the template and of the endpoint, and the name of the image.
+    pub(crate) name: EndpointId,
+    /// The image's tag.
+    pub(crate) tag: String,
+    pub(crate) component: Bytes,
+    pub(crate) template: TemplateDocument,
+    pub(crate) endpoint: EndpointDocument,
+}
+
+impl Deployable {
+    /// A project with a component.
+    pub(crate) fn of_project(project: &Project, component: Bytes) -> Self {
+        let hosts = project.allowed_hosts.iter().cloned().map(String::from).collect();
+        Self {
+            name: project.handler.name.clone(),
+            tag: DEFAULT_TAG.to_owned(),
+            component,
+            template: TemplateDocument {
+                env: Some(project.env.clone()),
+                container_disk_in_gb: project.limits.given_scratch_gb(),
+                ..TemplateDocument::default()
+            },
+            endpoint: EndpointDocument { allowed_hosts: Some(hosts), ..project.limits.document() },
+        }
+    }
+
+    /// Uploads the component, and creates or updates the template and the endpoint.
+    ///
+    /// # Errors
+    /// When the host refuses one of them.
+    pub(crate) async fn put(self, client: &Client) -> anyhow::Result<(Upload, Deployed)> {
+        let Self { name, tag, component, template, endpoint } = self;
+        let upload = upload(client, &format!("{name}:{tag}"), component).await?;
+        let upload: Upload = upload.read()?;
+        let template = TemplateDocument {
+            image_name: Some(upload.image.clone()),
+            is_serverless: Some(true),
+            ..template
+        };
+        client.deploy_template(&name, &template).await?;
+        let endpoint = EndpointDocument { template_id: Some(name.to_string()), ..endpoint };
+        let deployed = client.deploy_endpoint(&name, &endpoint).await?;
+        Ok((upload, deployed))
+    }
+}
+
+impl DeployArgs {
+    /// What the options say, over what the project says.
+    fn deployable(self, chosen: &Chosen) -> anyhow::Result<(Deployable, ConnectionArgs)> {
+        let component = chosen.read()?;
+        let of_project = chosen
+            .project
+            .as_ref()
+            .map(|project| Deployable::of_project(project, component.clone()));
+        let (template, endpoint, name) = match of_project {
+            Some(Deployable { template, endpoint, name, .. }) => (template, endpoint, Some(name)),
+            None => Default::default(),
+        };
+        let name = self.name.or(name).context("which endpoint? say --name NAME")?;
+        let mut env = template.env;
+        if !self.env.is_empty() {
+            env.get_or_insert_default().extend(parse::environment(self.env));
+        }
+        let template = TemplateDocument {
+            docker_start_cmd: given(self.args),
+            env,
+            container_disk_in_gb: self.scratch_gb.or(template.container_disk_in_gb),
+            volume_mount_path: self.mount_path,
+            ..template
+        };
+        let options = self.endpoint.document();
+        let endpoint = EndpointDocument {
+            memory_mib: options.memory_mib.or(endpoint.memory_mib),
+            execution_timeout_ms: options.execution_timeout_ms.or(endpoint.execution_timeout_ms),
+            max_fuel: options.max_fuel.or(endpoint.max_fuel),
+            metering: options.metering.or(endpoint.metering),
+            allowed_hosts: options.allowed_hosts.or(endpoint.allowed_hosts),
+            ..options
+        };
+        Ok((Deployable { name, tag: self.tag, component, template, endpoint }, self.connection))
+    }
+}
+
 pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
-    let component = component_file::read(&args.file)?;
-    let client = args.connection.client()?;
-    let image = format!("{}:{}", args.name, args.tag);
-    let upload: Upload = upload(&client, &image, component).await?.read()?;
-    let template = TemplateDocument {
-        image_name: Some(upload.image.clone()),
-        docker_start_cmd: given(args.args),
-        env: given(args.env).map(parse::environment),
-        container_disk_in_gb: args.scratch_gb,
-        volume_mount_path: args.mount_path,
-        is_serverless: Some(true),
-        ..TemplateDocument::default()
-    };
-    client.deploy_template(&args.name, &template).await?;
-    let template_id = Some(args.name.to_string());
-    let endpoint = EndpointDocument { template_id, ..args.endpoint.document() };
-    let deployed = client.deploy_endpoint(&args.name, &endpoint).await?;
-    if args.json {
-        output::result(report(&client, &args.name, &upload, deployed))?;
+    let chosen = Chosen::new(args.handler.as_deref())?;
+    if args.name.is_none() && chosen.project.is_none() {
+        output::error("a component has no name of its own: say which endpoint with --name NAME");
+        return Ok(ExitCode::from(WRONG_COMMAND_LINE));
+    }
+    let as_json = args.json;
+    let (deployable, connection) = args.deployable(&chosen)?;
+    let client = connection.client()?;
+    let name = deployable.name.clone();
+    let (upload, deployed) = deployable.put(&client).await?;
+    if as_json {
+        output::result(report(&client, &name, &upload, deployed))?;
     } else {
-        show(&client, &args.name, &upload, deployed)?;
+        show(&client, &name, &upload, deployed)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -173,7 +264,7 @@ pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
 pub(super) async fn upload(
     client: &Client,
     image: &str,
-    component: bytes::Bytes,
+    component: Bytes,
 ) -> anyhow::Result<Answer> {
     let len = component.len() as u64;
     let bar = progress::bytes_bar(len, "uploading");

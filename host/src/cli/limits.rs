@@ -7,6 +7,7 @@ use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use serde::Deserialize;
 
 use super::parse;
+use crate::client::EndpointDocument;
 
 /// How long a job may run, in milliseconds. Shorter than a host allows, too: to try out what a
 /// timeout does.
@@ -76,6 +77,22 @@ impl LimitOptions {
             fuel_max: self.max_fuel,
             metering: self.metering.unwrap_or_default(),
         }
+    }
+
+    /// The same as settings of an endpoint, as far as they were given.
+    pub(crate) fn document(&self) -> EndpointDocument {
+        EndpointDocument {
+            memory_mib: self.memory_mib,
+            execution_timeout_ms: self.timeout_ms,
+            max_fuel: self.max_fuel,
+            metering: self.metering,
+            ..EndpointDocument::default()
+        }
+    }
+
+    /// Scratch space, when it was given.
+    pub(crate) fn given_scratch_gb(&self) -> Option<u32> {
+        self.scratch_gb
     }
 
     /// How long a job may run, in milliseconds.

@@ -6,9 +6,11 @@
 
 mod backup;
 mod billing;
+mod build;
 mod component_file;
 mod connection;
 mod deploy;
+mod dev;
 mod endpoints;
 mod handlers;
 mod health;
@@ -18,6 +20,7 @@ mod keys;
 mod limits;
 mod local;
 mod logs;
+mod new;
 mod output;
 mod parse;
 mod progress;
@@ -62,6 +65,9 @@ struct Cli {
 enum Command {
     Serve(Box<serve::ServeArgs>),
     Deploy(Box<deploy::DeployArgs>),
+    New(new::NewArgs),
+    Build(build::BuildArgs),
+    Dev(Box<dev::DevArgs>),
     Run(Box<run::RunArgs>),
     Test(Box<test::TestArgs>),
     Submit(Box<submit::SubmitArgs>),
@@ -111,6 +117,9 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(args) => crate::serve::run(&args).map(|()| ExitCode::SUCCESS),
         Command::CompileComponent { args } => Ok(gristmill_runtime::compile::child_main(args)),
+        Command::New(args) => new::new(&args),
+        Command::Build(args) => block_on(build::run(args)),
+        Command::Dev(args) => dev::dev(*args),
         Command::Run(args) => run::run(*args),
         Command::Test(args) => test::test(*args),
         Command::Deploy(args) => block_on(deploy::deploy(*args)),
@@ -158,6 +167,14 @@ mod tests {
             "serve --listen 0.0.0.0:80 --lenient-policy --drain-timeout 5",
             "serve --registry-allow hub.lan,http://127.0.0.1:5000",
             "deploy a.wasm --name a --env A=b --env C= --workers-max 3 --metering epoch",
+            "new count --lang js --dir elsewhere/count",
+            "new count --lang ts",
+            "build",
+            "build dir --preinit --profile dev",
+            "build --engine starlingmonkey",
+            "dev dir --listen 127.0.0.1:0 --data-dir d",
+            "serve --no-key",
+            "deploy",
             "run a.wasm --input {} --max-fuel 10 --allow-host example.com",
             "run --trace --volume d --volume-gb 2 --mount-path /grain --metering epoch",
             "test",
@@ -234,6 +251,12 @@ mod tests {
             "registry-auths delete a/b",
             "serve --registry-allow ftp://x",
             "serve --listen nowhere",
+            "new",
+            "new Count --lang rust",
+            "new count",
+            "new count --lang cobol",
+            "build --engine v8",
+            "dev --listen 8080",
             "serve --max-running-jobs 0",
             "serve --tls-cert a.pem",
             "serve --idle-timeout 0",

@@ -205,6 +205,12 @@ pub struct ServeArgs {
     )]
     pub registry_allow: Vec<RegistryPattern>,
 
+    /// Answer calls without a key, with every permission: for trying things out on one's own machine.
+    /// Only on a loopback address, and only calls that name it as their host and come from no other
+    /// website. Not in the environment, where it would open a host that never heard of it.
+    #[arg(long)]
+    pub no_key: bool,
+
     /// Let the clock stand still, and move it as standard input says; for tests.
     #[arg(long, hide = true)]
     pub manual_clock: bool,
@@ -235,6 +241,8 @@ struct ConfigFile {
     webhook_allow: Option<Vec<HostPattern>>,
     prices: Option<PathBuf>,
     registry_allow: Option<Vec<RegistryPattern>>,
+    #[serde(default)]
+    no_key: bool,
 }
 
 /// What the host runs with. Every bound is checked.
@@ -274,6 +282,8 @@ pub struct ServeSettings {
     pub prices: Prices,
     /// Registries whose addresses need not be public, or that are spoken to without TLS.
     pub registry_allow: RegistryHosts,
+    /// Whether no call needs a key. It listens on a loopback address then.
+    pub needs_no_key: bool,
     /// Whether standard input moves the clock.
     pub is_clock_manual: bool,
 }
@@ -307,12 +317,18 @@ impl ServeArgs {
         let running_jobs_max = self.max_running_jobs.or(file.max_running_jobs);
         let waiting_jobs_max = self.max_waiting_jobs.or(file.max_waiting_jobs);
         let drain_timeout_s = self.drain_timeout.or(file.drain_timeout);
+        let listen =
+            self.listen.or(file.listen).unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 8080).into());
+        let needs_no_key = self.no_key || file.no_key;
+        ensure!(
+            !needs_no_key || listen.ip().is_loopback(),
+            "no-key needs a loopback address to listen on, such as 127.0.0.1:8080, not {listen}: \
+             everybody who reaches it may do everything"
+        );
         Ok(ServeSettings {
             prices,
-            listen: self
-                .listen
-                .or(file.listen)
-                .unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 8080).into()),
+            listen,
+            needs_no_key,
             data_dir: self
                 .data_dir
                 .clone()
@@ -482,6 +498,25 @@ mod tests {
         assert!(complaint.contains("unknown field `gpu-second`"), "{complaint}");
         let args = ServeArgs { prices: Some("/no/such/file".into()), ..ServeArgs::default() };
         assert!(args.settings().is_err());
+    }
+
+    #[test]
+    fn only_a_loopback_address_goes_without_keys() {
+        assert!(!ServeArgs::default().settings().unwrap().needs_no_key, "it is no default");
+        let open = |listen: &str| {
+            let listen = Some(listen.parse().unwrap());
+            ServeArgs { listen, no_key: true, ..ServeArgs::default() }.settings()
+        };
+        for listen in ["127.0.0.1:0", "127.9.9.9:80", "[::1]:8080"] {
+            assert!(open(listen).unwrap().needs_no_key, "{listen}");
+        }
+        for listen in ["0.0.0.0:8080", "10.0.0.1:8080", "[::]:8080"] {
+            let complaint = open(listen).unwrap_err().to_string();
+            assert!(complaint.contains("no-key needs a loopback address"), "{complaint}");
+        }
+        let args = ServeArgs::default();
+        assert!(from_file(&args, "no-key = true").unwrap().needs_no_key);
+        assert!(from_file(&args, "no-key = true\nlisten = \"0.0.0.0:1\"").is_err());
     }
 
     #[test]

@@ -13,12 +13,16 @@ mod tls;
 mod untaken;
 
 use std::cmp::Reverse;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use gristmill_api::{Api, ApiState, Services};
+use futures::future::LocalBoxFuture;
+use gristmill_api::{Access, Api, ApiState, Services};
 use gristmill_core::catalog::Catalog;
+use gristmill_core::id::OwnerId;
+use gristmill_core::job_news::JobListener;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::logs::Logs;
 use gristmill_core::runtime::Runtime as _;
@@ -47,11 +51,23 @@ use crate::cli::serve::{ServeArgs, ServeSettings};
 /// The brand whose clients are the most: their Rust SDK insists on its field.
 const DEFAULT_BRAND: &str = "Runpod";
 
+/// The owner of the first key, and of what is made without one.
+pub(crate) const DEFAULT_OWNER: &str = "default";
+
 /// Most endpoints whose handlers are loaded at the start.
 const LOADED_AHEAD_MAX: usize = 64;
 
 /// How long answers that are being written may take once everything else has stopped.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// What runs beside the host in its process, and watches it.
+pub(crate) struct Companion {
+    /// Is told what happens to jobs, with the stacks of handlers that trap.
+    pub(crate) listener: Arc<dyn JobListener>,
+    /// Begins when the host answers calls, at this address. Its end is the host's; with the host's
+    /// it is dropped.
+    pub(crate) work: Box<dyn FnOnce(SocketAddr) -> LocalBoxFuture<'static, anyhow::Result<()>>>,
+}
 
 /// Runs the host until SIGTERM or SIGINT.
 ///
@@ -59,8 +75,18 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// Whatever keeps the host from starting, in one sentence; and a failure of the disk under the store,
 /// after which only what a new start reads is true.
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
-    let settings = args.settings()?;
-    telemetry::start(&settings)?;
+    run_with(&args.settings()?, None)
+}
+
+/// The same with a companion, which says itself that the host is ready.
+///
+/// # Errors
+/// Those of [`run`], and the companion's own.
+pub(crate) fn run_with(
+    settings: &ServeSettings,
+    companion: Option<Companion>,
+) -> anyhow::Result<()> {
+    telemetry::start(settings)?;
     allow_open_files();
     let api = tokio::runtime::Builder::new_multi_thread()
         .thread_name("api")
@@ -68,7 +94,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
         .build()
         .context("cannot start the threads that serve HTTP")?;
     let guests = Guests::start()?;
-    let outcome = api.block_on(serve(&settings, &guests));
+    let outcome = api.block_on(serve(settings, &guests, companion));
     guests.shutdown();
     api.shutdown_background();
     outcome
@@ -84,7 +110,11 @@ fn allow_open_files() {
     }
 }
 
-async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> {
+async fn serve(
+    settings: &ServeSettings,
+    guests: &Guests,
+    companion: Option<Companion>,
+) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
     let listener = TcpListener::bind(settings.listen)
         .await
@@ -95,6 +125,11 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
     let clock: Arc<dyn Clock> =
         if settings.is_clock_manual { manual_clock::start()? } else { Arc::new(SystemClock) };
     let signals = Arc::new(Signals::default());
+    let is_watched = companion.is_some();
+    let work = companion.map(|Companion { listener, work }| {
+        signals.set_job_listener(listener);
+        work
+    });
     let (failed, mut failure) = mpsc::unbounded_channel();
     let (store, recovery) = SqliteStore::open(
         &settings.data_dir,
@@ -117,7 +152,7 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     // What nothing names any more, and could not be removed while somebody ran it.
     catalog.forget_unused().await?;
-    let sandbox = Arc::new(sandbox(settings, catalog.clone(), guests)?);
+    let sandbox = Arc::new(sandbox(settings, is_watched, catalog.clone(), guests)?);
     load_ahead(&catalog, sandbox.clone(), guests);
     let logs = Arc::new(Logs::default());
     let dispatcher = Dispatcher::start(Parts {
@@ -133,7 +168,7 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
         store: store.clone(),
         catalog: catalog.clone(),
         signals: signals.clone(),
-        clock,
+        clock: clock.clone(),
         sender: Arc::new(HttpSender::new(settings.webhook_allow.clone())),
     });
     let jobs = Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), settings.strictness));
@@ -156,10 +191,16 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
         }),
     };
     let brand = settings.brand.as_deref().unwrap_or(DEFAULT_BRAND);
-    let state = ApiState::new(services, settings.rate_limits.clone(), brand, settings.prices);
+    let access = match settings.needs_no_key {
+        true => Access::without_keys(OwnerId::new(DEFAULT_OWNER)?, clock.now()),
+        false => Access::with_keys(),
+    };
+    let limits = settings.rate_limits.clone();
+    let state = ApiState::new(services, access, limits, brand, settings.prices);
 
-    ready::announce(&ready::Ready {
-        addr: listener.local_addr().context("cannot read the address that was bound")?,
+    let addr = listener.local_addr().context("cannot read the address that was bound")?;
+    let ready = ready::Ready {
+        addr,
         scheme: if tls.is_some() { "https" } else { "http" },
         data_dir: &settings.data_dir,
         pool: sandbox.pool(),
@@ -167,21 +208,30 @@ async fn serve(settings: &ServeSettings, guests: &Guests) -> anyhow::Result<()> 
         started_in: started.elapsed(),
         admin_key: new_key.as_ref().map(|key| key.reveal()),
         as_json: settings.is_json,
-    })?;
+    };
+    let work = match work {
+        Some(work) => work(addr),
+        None => {
+            ready::announce(&ready)?;
+            Box::pin(std::future::pending())
+        }
+    };
 
     let stop = CancellationToken::new();
     let (api, limits) = (Api::new(state), settings.connections);
     let serving = tokio::spawn(listener::serve(listener, tls, api, limits, stop.clone()));
-    tokio::select! {
-        () = stop_signals.next() => stop.cancel(),
+    let outcome = tokio::select! {
+        () = stop_signals.next() => Ok(()),
+        outcome = work => outcome,
         Some(error) = failure.recv() => return Err(error),
-    }
+    };
+    stop.cancel();
     tokio::select! {
         Some(error) = failure.recv() => Err(error),
-        () = leave(settings, &dispatcher, &deliverer, &jobs, &*store, serving) => Ok(()),
+        () = leave(settings, &dispatcher, &deliverer, &jobs, &*store, serving) => outcome,
         () = stop_signals.next() => {
             warn!("stopped at once; what was running is run again by the next start");
-            Ok(())
+            outcome
         }
     }
 }
@@ -201,6 +251,7 @@ async fn finish_deletions(store: &SqliteStore, catalog: &Catalog) -> Result<(), 
 /// The sandbox, with compiles in child processes of this same program.
 fn sandbox(
     settings: &ServeSettings,
+    explains_traps: bool,
     catalog: Arc<Catalog>,
     guests: &Guests,
 ) -> anyhow::Result<Sandbox> {
@@ -209,6 +260,7 @@ fn sandbox(
     let settings = SandboxSettings {
         running_jobs_max: settings.running_jobs_max,
         lengthy: Some(guests.lengthy.handle().clone()),
+        explains_traps,
         ..SandboxSettings::new(settings.data_dir.clone(), compiler)
     };
     Ok(Sandbox::open(settings, catalog)?)

@@ -178,7 +178,8 @@ fn carry_out(
             Effect::Enqueue => {
                 endpoint.ready.insert(job.low_priority, job.row.place, key);
                 let may_start_worker = !job.low_priority;
-                notice = Some(ReadyNotice { endpoint: endpoint.name.clone(), may_start_worker });
+                let endpoint = endpoint.name.clone();
+                notice = Some(ReadyNotice { endpoint, job: job.id, may_start_worker });
             }
             Effect::Dequeue => endpoint.ready.remove(job.low_priority, job.row.place, key),
             Effect::StartRetention => job.row.attempt_mut().finished_at = Some(now),

@@ -134,6 +134,7 @@ pub(crate) struct FoundChunks {
 #[must_use]
 pub(crate) struct ReadyNotice {
     pub(crate) endpoint: EndpointId,
+    pub(crate) job: JobId,
     pub(crate) may_start_worker: bool,
 }
 
@@ -297,7 +298,8 @@ impl Index {
         if let Some(pending) = self.jobs.get_mut(key).and_then(|job| job.pending.as_mut()) {
             self.backlog.push_job(key, &mut pending.queued, urgency);
         }
-        let notice = ReadyNotice { endpoint: job.endpoint, may_start_worker: !low_priority };
+        let notice =
+            ReadyNotice { endpoint: job.endpoint, job: job.id, may_start_worker: !low_priority };
         Ok(Decided::Queued(notice))
     }
 

@@ -129,7 +129,7 @@ impl Job {
 #[derive(Debug, Default)]
 struct News {
     changed: Vec<JobId>,
-    ready: Option<(EndpointId, bool)>,
+    ready: Option<(EndpointId, JobId, bool)>,
     has_deliveries: bool,
 }
 
@@ -175,7 +175,7 @@ impl State {
             match effect {
                 Effect::Enqueue => {
                     self.ready.insert(job.ready_key(), id);
-                    news.ready = Some((job.new.endpoint.clone(), !job.new.policy.low_priority));
+                    news.ready = Some((job.new.endpoint.clone(), id, !job.new.policy.low_priority));
                 }
                 Effect::Dequeue => {
                     self.ready.remove(&job.ready_key());
@@ -330,8 +330,8 @@ impl MemoryStore {
             }
             change(&mut state, self.clock.now(), &mut news)
         };
-        if let Some((endpoint, may_start_worker)) = news.ready {
-            self.signals.job_ready(&endpoint, may_start_worker);
+        if let Some((endpoint, job, may_start_worker)) = news.ready {
+            self.signals.job_ready(&endpoint, job, may_start_worker);
         }
         if news.has_deliveries {
             self.signals.delivery_added();
@@ -462,7 +462,7 @@ impl JobStore for MemoryStore {
                 new,
             };
             let id = job.new.id;
-            news.ready = Some((job.new.endpoint.clone(), !job.new.policy.low_priority));
+            news.ready = Some((job.new.endpoint.clone(), id, !job.new.policy.low_priority));
             news.changed.push(id);
             state.ready.insert(job.ready_key(), id);
             let replaced = state.jobs.insert(id, job);

@@ -240,8 +240,8 @@ impl Shared {
     }
 
     pub(crate) fn tell_ready(&self, notice: Option<ReadyNotice>) {
-        if let Some(ReadyNotice { endpoint, may_start_worker }) = notice {
-            self.signals.job_ready(&endpoint, may_start_worker);
+        if let Some(ReadyNotice { endpoint, job, may_start_worker }) = notice {
+            self.signals.job_ready(&endpoint, job, may_start_worker);
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use gristmill_api::{AddressLimit, Api, ApiState, PeerAddress, RateLimits, Services};
+use gristmill_api::{Access, AddressLimit, Api, ApiState, PeerAddress, RateLimits, Services};
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _};
 use gristmill_core::endpoint::{ComponentDigest, Deployment, Endpoint};
@@ -190,7 +190,13 @@ impl Host {
             usage: store.clone(),
             backups: Arc::new(Nothing),
         };
-        let api = Api::new(ApiState::new(services, no_limits(), "Platform", Prices::default()));
+        let api = Api::new(ApiState::new(
+            services,
+            Access::with_keys(),
+            no_limits(),
+            "Platform",
+            Prices::default(),
+        ));
         let authorization = format!("Bearer {}", text.reveal());
         Self { tokio, store, clock, endpoint, api, authorization }
     }

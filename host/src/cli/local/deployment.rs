@@ -21,7 +21,7 @@ pub(super) fn volume_id() -> VolumeId {
 }
 
 /// A deployment of `component` with these settings.
-pub(super) fn local(settings: LocalSettings, component: ComponentDigest) -> Deployment {
+pub(crate) fn local(settings: LocalSettings, component: ComponentDigest) -> Deployment {
     let owner = OwnerId::new(NAME).expect("the name is an id");
     let template = TemplateId::new(NAME).expect("the name is an id");
     let now = SystemClock.now();

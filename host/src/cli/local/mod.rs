@@ -15,6 +15,7 @@ use gristmill_core::volume::Volume;
 
 pub(crate) use bench::{Bench, LocalJob, stop_on_signal};
 pub(crate) use chosen::Chosen;
+pub(crate) use deployment::local as local_deployment;
 pub(crate) use stack::{describe_call, describe_stack};
 
 use super::limits::LimitOptions;

@@ -21,7 +21,7 @@ use super::input::InputSource;
 use super::local::{Bench, Chosen, LocalJob, LocalOptions, stop_on_signal};
 use super::output;
 use document::RunDocument;
-use sink::TerminalSink;
+pub(crate) use sink::TerminalSink;
 
 /// Threads of this process: one for the handler, one that sees the clock when it computes.
 const THREADS: usize = 2;
@@ -110,7 +110,7 @@ fn conclude(report: &AttemptReport, timeout: Duration) -> anyhow::Result<ExitCod
 }
 
 /// What the job used, on one line.
-fn summary(usage: &Usage) -> String {
+pub(crate) fn summary(usage: &Usage) -> String {
     let mut parts = vec![
         format!("ran {}", output::millis(usage.run_us)),
         format!("cpu {}", output::millis(usage.cpu_us)),

@@ -14,7 +14,7 @@ use crate::cli::output;
 
 /// Prints what a handler hands out while it runs.
 #[derive(Debug, Default)]
-pub(super) struct TerminalSink {
+pub(crate) struct TerminalSink {
     /// The first failure to write a chunk; afterwards none is taken.
     failure: OnceLock<anyhow::Error>,
     /// The chunks, when they are not printed.

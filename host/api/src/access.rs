@@ -1,0 +1,130 @@
+//! Whom the host lets in: callers with a key; or everybody on its own machine, when it was told so.
+//!
+//! Without keys the danger is the browser on that machine, which sends what any website makes it
+//! send. So a call must name this machine as its host, which a website's own name does not that was
+//! made to point here (DNS rebinding); and a call that a website makes must be of this machine too.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::http::uri::Authority;
+use axum::http::{HeaderValue, Request, Uri, header};
+use gristmill_core::id::OwnerId;
+use gristmill_core::key::{ApiKey, NewKey, Scope};
+use gristmill_core::time::Timestamp;
+
+use crate::error::{ApiError, ErrorCode};
+
+/// Whom the host lets in.
+#[derive(Debug, Clone, Default)]
+pub struct Access(Option<Arc<ApiKey>>);
+
+impl Access {
+    /// Whoever has a key.
+    pub fn with_keys() -> Self {
+        Self(None)
+    }
+
+    /// Everybody, as `owner` and with every permission. Only for a host that listens on loopback.
+    pub fn without_keys(owner: OwnerId, now: Timestamp) -> Self {
+        let (key, _) = ApiKey::generate(
+            NewKey {
+                name: "no key".into(),
+                owner,
+                scopes: vec![Scope::Admin],
+                endpoints: None,
+                expires_at: None,
+            },
+            now,
+        );
+        Self(Some(Arc::new(key)))
+    }
+
+    /// What every call is taken to carry, when none needs a key.
+    pub(crate) fn key_of_all(&self) -> Option<&Arc<ApiKey>> {
+        self.0.as_ref()
+    }
+
+    /// Refuses a call that may be another site's, when none needs a key.
+    ///
+    /// # Errors
+    /// 401 with what was wrong.
+    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), ApiError> {
+        if self.0.is_none() {
+            return Ok(());
+        }
+        let refuse = |sentence| Err(ApiError::new(ErrorCode::Unauthorized, sentence));
+        let headers = request.headers();
+        // HTTP/2 has the host in the URL.
+        let named = match request.uri().authority() {
+            Some(authority) => Some(authority.clone()),
+            None => headers.get(header::HOST).and_then(authority),
+        };
+        if !named.is_some_and(|named| is_this_machine(named.host())) {
+            return refuse(
+                "without keys, this host answers only calls to localhost, 127.0.0.1 or [::1]",
+            );
+        }
+        let is_ours = |origin: &HeaderValue| {
+            let url = origin.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
+            url.and_then(|url| url.host().map(is_this_machine)).unwrap_or(false)
+        };
+        if !headers.get_all(header::ORIGIN).iter().all(is_ours) {
+            return refuse("without keys, this host answers no calls of other sites (Origin)");
+        }
+        Ok(())
+    }
+}
+
+fn authority(value: &HeaderValue) -> Option<Authority> {
+    value.to_str().ok()?.parse().ok()
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+    match host.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_let_in(host: Option<&str>, origin: Option<&str>) -> bool {
+        let owner = OwnerId::new("default").unwrap();
+        let access = Access::without_keys(owner, Timestamp::from_millis(0));
+        let mut request = Request::builder().uri("/v2/a/run");
+        for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
+            if let Some(value) = value {
+                request = request.header(name, value);
+            }
+        }
+        access.check(&request.body(()).unwrap()).is_ok()
+    }
+
+    #[test]
+    fn without_keys_only_this_machine_is_let_in() {
+        let here =
+            ["localhost", "LOCALHOST:8080", "app.localhost:1", "127.0.0.1:8080", "[::1]:8080"];
+        for host in here {
+            assert!(is_let_in(Some(host), None), "{host}");
+            assert!(is_let_in(Some("localhost"), Some(&format!("http://{host}"))), "{host}");
+        }
+        let elsewhere =
+            ["example.com", "localhost.example.com", "10.0.0.1", "[::2]:8080", "0.0.0.0"];
+        for host in elsewhere {
+            assert!(!is_let_in(Some(host), None), "{host}");
+            assert!(!is_let_in(Some("localhost"), Some(&format!("https://{host}"))), "{host}");
+        }
+        assert!(!is_let_in(None, None));
+        assert!(!is_let_in(Some("localhost"), Some("null")));
+    }
+
+    #[test]
+    fn with_keys_a_key_decides_alone() {
+        let request = Request::builder().header(header::HOST, "example.com").body(()).unwrap();
+        assert!(Access::with_keys().check(&request).is_ok());
+    }
+}

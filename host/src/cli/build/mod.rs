@@ -1,0 +1,151 @@
+//! `gristmill build`: the component of a project, made with the toolchain of its language.
+
+mod javascript;
+mod preinit;
+mod python;
+mod rust;
+mod tool;
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use clap::Args;
+
+pub(crate) use javascript::{Engine, INSTALL as JAVASCRIPT_INSTALL};
+pub(crate) use python::INSTALL as PYTHON_INSTALL;
+pub(crate) use tool::Missing;
+
+use super::project::{FILE_NAME, Language, Project};
+use super::{component_file, output};
+
+/// Build a project's component.
+///
+/// Runs the toolchain of its language: cargo for Rust, the SDK's own build for Python and
+/// JavaScript. The component goes to build/NAME.wasm, or where gristmill.toml says.
+#[derive(Debug, Args)]
+pub(crate) struct BuildArgs {
+    /// The project [default: the current directory].
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    options: BuildOptions,
+}
+
+/// How a project is built.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Build")]
+pub(crate) struct BuildOptions {
+    /// The profile of cargo to build with, for Rust [default: release].
+    #[arg(long)]
+    profile: Option<String>,
+    /// Call the handler's `init` now, and keep what it makes in the component, for Rust; the
+    /// toolchains of Python and JavaScript do so with the whole module.
+    #[arg(long)]
+    preinit: bool,
+    /// What runs the handler, for JavaScript [default: quickjs].
+    #[arg(long, value_enum)]
+    engine: Option<Engine>,
+}
+
+/// A component that was built.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) path: PathBuf,
+    pub(crate) component: bytes::Bytes,
+    pub(crate) took: Duration,
+}
+
+pub(crate) async fn run(args: BuildArgs) -> anyhow::Result<ExitCode> {
+    let project = open(args.dir.as_deref())?;
+    let Built { path, component, took } = build(&project, &args.options).await?;
+    let (size, seconds) = (output::size(component.len() as u64), took.as_secs_f64());
+    output::note(format_args!("built {} in {seconds:.1} s, {size}", project.handler.name));
+    output::result(path.strip_prefix(".").unwrap_or(&path).display())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The project in a directory, or in the current one.
+///
+/// # Errors
+/// When there is none, or its file is wrong.
+pub(crate) fn open(dir: Option<&Path>) -> anyhow::Result<Project> {
+    let dir = dir.unwrap_or_else(|| Path::new("."));
+    Project::find(dir)?.ok_or_else(|| {
+        anyhow!(
+            "there is no {FILE_NAME} in {}: `gristmill new NAME --lang rust|python|js` makes a project",
+            dir.display()
+        )
+    })
+}
+
+/// Builds a project's component.
+///
+/// # Errors
+/// [`Missing`] when a tool is not installed; or that the build failed, which the toolchain has
+/// explained on standard error.
+pub(crate) async fn build(project: &Project, options: &BuildOptions) -> anyhow::Result<Built> {
+    let started = Instant::now();
+    let language = project.handler.language;
+    check(language, options)?;
+    let path = project.component_path();
+    let output = std::path::absolute(&path)?;
+    let parent = output.parent().with_context(|| format!("{} is no file", path.display()))?;
+    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+    match language {
+        Language::Rust => {
+            let profile = options.profile.as_deref().unwrap_or("release");
+            let built = rust::build(&project.dir, profile).await?;
+            let mut component = component_file::read(&built)?.to_vec();
+            if options.preinit {
+                component = preinit::initialized(project, &component).await?;
+            }
+            replace(&output, parent, &component)?;
+        }
+        Language::Python => python::build(&project.dir, &output).await?,
+        Language::Javascript => {
+            let engine = options.engine.unwrap_or(Engine::Quickjs);
+            javascript::build(&project.dir, &output, engine).await?;
+        }
+    }
+    if options.preinit && language != Language::Rust {
+        output::note(
+            "--preinit changes nothing: the module has run, and is part of the component as it was \
+             then; what an `init` does needs the host, and is done in each instance",
+        );
+    }
+    let component = component_file::read(&output)?;
+    Ok(Built { path, component, took: started.elapsed() })
+}
+
+/// Refuses options of another language.
+fn check(language: Language, options: &BuildOptions) -> anyhow::Result<()> {
+    let foreign = [
+        ("--profile", "rust", options.profile.is_some() && language != Language::Rust),
+        ("--engine", "javascript", options.engine.is_some() && language != Language::Javascript),
+    ];
+    for (option, of, is_foreign) in foreign {
+        ensure!(!is_foreign, "{option} is for projects in {of}; this one is in {language}");
+    }
+    Ok(())
+}
+
+/// Puts a file in the place of another, so that nobody reads half of it.
+fn replace(path: &Path, parent: &Path, content: &[u8]) -> anyhow::Result<()> {
+    let write = || {
+        // With the permissions of any new file, not the private ones of a temporary one.
+        let mode = fs::Permissions::from_mode(0o666);
+        let mut file = tempfile::Builder::new().permissions(mode).tempfile_in(parent)?;
+        file.write_all(content)?;
+        file.persist(path)?;
+        std::io::Result::Ok(())
+    };
+    match write() {
+        Ok(()) => Ok(()),
+        Err(error) => bail!("cannot write {}: {error}", path.display()),
+    }
+}

@@ -1,0 +1,35 @@
+//! A component that begins with what its `init` has made, instead of making it in each instance.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gristmill_core::endpoint::ComponentDigest;
+use gristmill_core::id::{JobId, NodeId, Submission};
+use gristmill_core::payload::Json;
+use gristmill_core::runtime::Attempt;
+use gristmill_runtime::preinit::{TIME_MAX, preinit};
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::local::{LocalOptions, local_deployment};
+use crate::cli::project::Project;
+use crate::cli::run::TerminalSink;
+
+/// Calls the `init` of a component, with the project's environment and hosts, and keeps what it made.
+///
+/// # Errors
+/// When there is no `init`, or it fails.
+pub(super) async fn initialized(project: &Project, component: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let settings = LocalOptions::default().over(Some(project.clone()));
+    let deployment = local_deployment(settings, ComponentDigest::of(component));
+    let attempt = Attempt {
+        job: JobId::generate(Submission::Async, NodeId(0)),
+        number: 1,
+        deployment: Arc::new(deployment),
+        input: Json::null(),
+        s3_config: None,
+        timeout_ms: u64::try_from(TIME_MAX.as_millis()).unwrap_or(u64::MAX),
+        deadline: Instant::now() + TIME_MAX,
+        stop: CancellationToken::new(),
+    };
+    Ok(preinit(component, attempt, Arc::new(TerminalSink::default())).await?)
+}

@@ -1,0 +1,75 @@
+//! Running the tools of a language. What they say goes to the terminal as they say it.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::os::fd::AsFd as _;
+use std::process::{ExitStatus, Output, Stdio};
+
+use anyhow::{Context as _, bail};
+use tokio::process::{Child, Command};
+
+/// Something that a build needs is not installed.
+#[derive(Debug)]
+pub(crate) struct Missing {
+    /// What is not there, in one sentence.
+    pub(super) what: String,
+    /// The command that brings it.
+    pub(super) command: String,
+}
+
+impl std::error::Error for Missing {}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; install it with\n  {}", self.what, self.command)
+    }
+}
+
+impl Missing {
+    pub(super) fn new(what: impl Into<String>, command: impl Into<String>) -> Self {
+        Self { what: what.into(), command: command.into() }
+    }
+}
+
+/// A tool that reads nothing, and whose results go where its notes go: standard output is ours. It
+/// ends when nobody waits for it any more.
+pub(super) fn command(program: impl AsRef<std::ffi::OsStr>) -> anyhow::Result<Command> {
+    let to_notes = std::io::stderr().as_fd().try_clone_to_owned().context("no standard error")?;
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).stdout(to_notes).kill_on_drop(true);
+    Ok(command)
+}
+
+/// Starts a tool, or says what is missing.
+pub(super) fn start(mut command: Command, missing: impl Fn() -> Missing) -> anyhow::Result<Child> {
+    match command.spawn() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(missing().into()),
+        child => {
+            let program = command.as_std().get_program().to_string_lossy().into_owned();
+            child.with_context(|| format!("cannot start {program}"))
+        }
+    }
+}
+
+/// Runs a tool to its end.
+pub(super) async fn run(command: Command, missing: impl Fn() -> Missing) -> anyhow::Result<()> {
+    let name = command.as_std().get_program().to_string_lossy().into_owned();
+    let status = start(command, missing)?.wait().await?;
+    check(&name, status)
+}
+
+/// Runs a tool whose answer nobody else is to see. `None` when it is not there.
+pub(super) async fn ask(mut command: Command) -> anyhow::Result<Option<Output>> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    match command.output().await {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        output => Ok(Some(output.context("cannot run a tool")?)),
+    }
+}
+
+pub(super) fn check(name: &str, status: ExitStatus) -> anyhow::Result<()> {
+    if !status.success() {
+        bail!("the build failed: {name} ended with {status}");
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! `gristmill dev`: a project on a host of its own, built and deployed again after each change.
+//!
+//! The host is that of `serve` in this process, without keys and on loopback alone. A new build is a
+//! new version of the endpoint: jobs that run end as they began, those that wait get the new one.
+//! While a build fails the host goes on with the last that was good.
+
+mod news;
+mod watch;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use tempfile::TempDir;
+
+use self::news::Ticker;
+use self::watch::Changes;
+use super::build::{self, BuildOptions, Built, Missing};
+use super::deploy::Deployable;
+use super::output;
+use super::project::Project;
+use super::serve::ServeArgs;
+use crate::client::Client;
+use crate::serve::{Companion, run_with};
+
+/// Where it listens unless it is told otherwise.
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// Seconds for which running jobs may go on at the end.
+const DRAIN_TIMEOUT_S: u64 = 5;
+
+/// Build a project, serve it, and do so again after each change.
+///
+/// Serves the APIs of `gristmill serve` on this machine alone, with no key needed. Shows what
+/// becomes of each job and what its handler logs. Ends on SIGINT or SIGTERM.
+#[derive(Debug, Args)]
+pub(crate) struct DevArgs {
+    /// The project [default: the current directory].
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Loopback address and port to listen on; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = LISTEN)]
+    listen: SocketAddr,
+    /// Where jobs and handlers are kept [default: a directory that goes away at the end].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    options: BuildOptions,
+}
+
+pub(crate) fn dev(args: DevArgs) -> anyhow::Result<ExitCode> {
+    let dir = args.dir.unwrap_or_else(|| PathBuf::from("."));
+    // Before anything is started: what is wrong with the project is told at once.
+    build::open(Some(&dir))?;
+    let data = Data::new(args.data_dir)?;
+    let settings = ServeArgs {
+        listen: Some(args.listen),
+        data_dir: Some(data.dir.clone()),
+        no_key: true,
+        log: Some("warn,handler=off".to_owned()),
+        drain_timeout: Some(DRAIN_TIMEOUT_S),
+        ..ServeArgs::default()
+    };
+    let settings = settings.settings()?;
+    let ticker = Ticker::start()?;
+    let mut session = Session { dir, data_dir: data.dir, options: args.options, deployed: None };
+    let companion = Companion {
+        listener: ticker.listener(),
+        work: Box::new(move |addr| Box::pin(async move { session.run(addr).await })),
+    };
+    let outcome = run_with(&settings, Some(companion));
+    ticker.finish();
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// Where the host keeps everything.
+struct Data {
+    dir: PathBuf,
+    _temporary: Option<TempDir>,
+}
+
+impl Data {
+    fn new(given: Option<PathBuf>) -> anyhow::Result<Self> {
+        if let Some(dir) = given {
+            return Ok(Self { dir, _temporary: None });
+        }
+        let temporary = tempfile::Builder::new().prefix("gristmill-dev-").tempdir();
+        let temporary = temporary.context("cannot make a directory for the host's data")?;
+        Ok(Self { dir: temporary.path().to_owned(), _temporary: Some(temporary) })
+    }
+}
+
+/// A project that is built and deployed again and again.
+struct Session {
+    dir: PathBuf,
+    data_dir: PathBuf,
+    options: BuildOptions,
+    /// What the endpoint runs.
+    deployed: Option<(Project, bytes::Bytes)>,
+}
+
+impl Session {
+    async fn run(&mut self, addr: SocketAddr) -> anyhow::Result<()> {
+        let url = format!("http://{addr}");
+        let client = Client::new(url.parse()?, None, None)?;
+        let mut changes = Changes::of(&self.dir, &self.data_dir)?;
+        loop {
+            if let Err(error) = self.renew(&client, &url).await {
+                // Nothing in the project brings a tool; whoever starts again has it.
+                if self.deployed.is_none() && error.is::<Missing>() {
+                    bail!(error);
+                }
+                output::error(format_args!("{error:#}"));
+                output::note(match self.deployed {
+                    Some(_) => "the last good build is served on; waiting for a change",
+                    None => "nothing is served yet; waiting for a change",
+                });
+            }
+            let changed = changes.next().await?;
+            output::note(format_args!("\nchanged: {}", changed.display()));
+        }
+    }
+
+    /// Builds the project as it is now, and deploys it unless nothing is new.
+    async fn renew(&mut self, client: &Client, url: &str) -> anyhow::Result<()> {
+        let project = build::open(Some(&self.dir))?;
+        let Built { component, took, .. } = build::build(&project, &self.options).await?;
+        let (name, seconds) = (project.handler.name.clone(), took.as_secs_f64());
+        let size = output::size(component.len() as u64);
+        if self
+            .deployed
+            .as_ref()
+            .is_some_and(|(last, bytes)| (last, bytes) == (&project, &component))
+        {
+            output::note(format_args!("built {name} in {seconds:.1} s: nothing is new"));
+            return Ok(());
+        }
+        let started = Instant::now();
+        Deployable::of_project(&project, component.clone()).put(client).await?;
+        let swap = started.elapsed().as_millis();
+        output::note(format_args!("built {name} in {seconds:.1} s, {size}; deployed in {swap} ms"));
+        if self.deployed.is_none() {
+            greet(&project, url)?;
+        }
+        self.deployed = Some((project, component));
+        Ok(())
+    }
+}
+
+/// Says where the handler is, and how to reach it.
+fn greet(project: &Project, url: &str) -> anyhow::Result<()> {
+    let name = &project.handler.name;
+    output::result(format_args!("serving {name} on {url}/v2/{name}, no key needed"))?;
+    let input = example(&project.dir).unwrap_or_else(|| "{}".to_owned());
+    let body = format!("{{\"input\":{input}}}").replace('\'', r"'\''");
+    output::note(format_args!(
+        "  curl -H 'Content-Type: application/json' -d '{body}' {url}/v2/{name}/runsync\n\
+         waiting for jobs and changes; Ctrl-C ends it"
+    ));
+    Ok(())
+}
+
+/// The input in the project's test_input.json, on one line.
+fn example(dir: &Path) -> Option<String> {
+    let text = std::fs::read(dir.join("test_input.json")).ok()?;
+    let document: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    Some(document.get("input")?.to_string())
+}

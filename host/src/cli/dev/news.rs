@@ -1,0 +1,141 @@
+//! What happens to jobs, shown as it happens: one line on standard output each.
+//!
+//! **Bounds.** [`LINES_MAX`] lines wait for a terminal that is slow; beyond that they are counted
+//! instead of shown, and no job waits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+
+use anyhow::Context as _;
+use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::job_news::{JobListener, JobNews};
+use gristmill_core::record::TIMED_OUT_ERROR;
+use gristmill_core::runtime::{AttemptEnd, AttemptReport};
+
+use crate::cli::local::describe_stack;
+use crate::cli::{output, run};
+
+/// Most lines that wait to be shown.
+const LINES_MAX: usize = 10_000;
+
+/// Shows lines, on a thread of its own.
+pub(super) struct Ticker {
+    listener: Arc<Listener>,
+}
+
+enum Said {
+    Line(String),
+    /// Answered when all before it has been shown.
+    End(Sender<()>),
+}
+
+struct Listener {
+    lines: SyncSender<Said>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Ticker {
+    /// # Errors
+    /// When there can be no further thread.
+    pub(super) fn start() -> anyhow::Result<Self> {
+        let (lines, receiver) = sync_channel(LINES_MAX);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let listener = Arc::new(Listener { lines, dropped: dropped.clone() });
+        let shown = thread::Builder::new().name("ticker".to_owned());
+        shown
+            .spawn(move || show(&receiver, &dropped))
+            .context("cannot start the thread that shows jobs")?;
+        Ok(Self { listener })
+    }
+
+    /// Who is to be told.
+    pub(super) fn listener(&self) -> Arc<dyn JobListener> {
+        self.listener.clone()
+    }
+
+    /// Waits until all that was told is shown.
+    pub(super) fn finish(self) {
+        let (done, wait) = channel();
+        if self.listener.lines.send(Said::End(done)).is_ok() {
+            // It has ended when nobody reads standard output any more.
+            let _ = wait.recv();
+        }
+    }
+}
+
+fn show(lines: &Receiver<Said>, dropped: &AtomicU64) {
+    while let Ok(said) = lines.recv() {
+        let shown = match said {
+            Said::Line(line) => output::result(output::plain(&line)),
+            Said::End(done) => {
+                let _ = done.send(());
+                return;
+            }
+        };
+        let skipped = dropped.swap(0, Ordering::Relaxed);
+        if skipped > 0 {
+            output::note(format_args!("{skipped} lines were not shown: the terminal is too slow"));
+        }
+        if shown.is_err() {
+            return;
+        }
+    }
+}
+
+impl JobListener for Listener {
+    fn happened(&self, _: &EndpointId, job: JobId, news: JobNews<'_>) {
+        for line in describe(news) {
+            if self.lines.try_send(Said::Line(format!("job {job} {line}"))).is_err() {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// What happened, in words.
+fn describe(news: JobNews<'_>) -> Vec<String> {
+    match news {
+        JobNews::Queued => vec!["submitted".to_owned()],
+        JobNews::Started { attempt: 1 } => vec!["started".to_owned()],
+        JobNews::Started { attempt } => vec![format!("started, attempt {attempt}")],
+        JobNews::Logged { level, line } => vec![format!("{}: {line}", level.as_str())],
+        JobNews::Trapped(stack) => describe_stack(stack),
+        JobNews::Ended(AttemptReport { end, usage }) => {
+            let summary = run::summary(usage);
+            let (status, error) = match end {
+                AttemptEnd::Returned(_) => ("COMPLETED", None),
+                AttemptEnd::Failed(error) => ("FAILED", Some(error.as_str())),
+                AttemptEnd::DeadlineReached => ("TIMED_OUT", Some(TIMED_OUT_ERROR)),
+                AttemptEnd::Stopped => ("stopped", None),
+            };
+            let error = error.map(|error| format!(": {error}")).unwrap_or_default();
+            vec![format!("{status} ({summary}){error}")]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::payload::Json;
+    use gristmill_core::runtime::{LogLevel, Usage};
+
+    use super::*;
+
+    #[test]
+    fn each_event_is_a_line() {
+        let usage = Usage { run_us: 1_203, fuel: Some(33_518), chunks: 6, ..Usage::default() };
+        let ended = |end| describe(JobNews::Ended(&AttemptReport { end, usage })).concat();
+        let completed = ended(AttemptEnd::Returned(Json::null()));
+        assert!(completed.starts_with("COMPLETED (ran 1.203 ms"), "{completed}");
+        assert!(completed.contains("fuel 33 518"), "{completed}");
+        let failed = ended(AttemptEnd::Failed("no flour".to_owned()));
+        assert!(failed.ends_with("chunks 6): no flour"), "{failed}");
+        assert!(ended(AttemptEnd::DeadlineReached).starts_with("TIMED_OUT ("));
+        assert_eq!(describe(JobNews::Queued), ["submitted"]);
+        assert_eq!(describe(JobNews::Started { attempt: 2 }), ["started, attempt 2"]);
+        let line = JobNews::Logged { level: LogLevel::Warn, line: "low" };
+        assert_eq!(describe(line), ["warn: low"]);
+    }
+}

@@ -1,0 +1,164 @@
+//! Tells when a source of a project has changed.
+//!
+//! Directories are watched one by one, so that those with thousands of files which nobody writes by
+//! hand cost nothing: built files, packages, caches. Changes that come together are told as one.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use notify::event::ModifyKind;
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::timeout;
+
+/// A change is told once nothing has changed for this long.
+const QUIET: Duration = Duration::from_millis(50);
+
+/// Directories of tools, wherever they are.
+const OF_TOOLS: [&str; 4] = ["node_modules", "__pycache__", "venv", "gristmill-data"];
+
+/// Directories of what was built, in the project's own directory.
+const BUILT: [&str; 3] = ["build", "dist", "target"];
+
+/// Ends of names of files that tools and editors make.
+const OF_EDITORS: [&str; 6] = ["~", ".swp", ".swx", ".tmp", ".pyc", ".wasm"];
+
+/// The changes of a project's sources.
+pub(super) struct Changes {
+    root: PathBuf,
+    /// Where the host writes, which may be within the project.
+    data_dir: PathBuf,
+    watcher: RecommendedWatcher,
+    events: UnboundedReceiver<notify::Result<Event>>,
+}
+
+impl Changes {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// When the system cannot watch a directory.
+    pub(super) fn of(dir: &Path, data_dir: &Path) -> anyhow::Result<Self> {
+        let root = dir.canonicalize().with_context(|| format!("cannot find {}", dir.display()))?;
+        let data_dir = data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned());
+        let (send, events) = unbounded_channel();
+        let watcher = notify::recommended_watcher(move |event| {
+            // Nobody listens any more when the session is over.
+            let _ = send.send(event);
+        });
+        let watcher = watcher.context("cannot watch files")?;
+        let mut changes = Self { root, data_dir, watcher, events };
+        changes.watch(&changes.root.clone())?;
+        Ok(changes)
+    }
+
+    /// Waits for a change, and for the end of those that come with it; returns the first path that
+    /// is still there, since editors write another file and then rename it.
+    ///
+    /// # Errors
+    /// When the system watches no more.
+    pub(super) async fn next(&mut self) -> anyhow::Result<PathBuf> {
+        let gone = || anyhow!("files are not watched any more");
+        let mut changed = Vec::new();
+        while changed.is_empty() {
+            let event = self.events.recv().await.ok_or_else(gone)?;
+            changed.extend(self.source(event.context("cannot watch files")?));
+        }
+        while let Ok(event) = timeout(QUIET, self.events.recv()).await {
+            changed.extend(self.source(event.ok_or_else(gone)?.context("cannot watch files")?));
+        }
+        let first = changed.iter().position(|path| path.exists()).unwrap_or(0);
+        let changed = changed.swap_remove(first);
+        // Directories may have come, which are not watched yet.
+        self.watch(&self.root.clone())?;
+        Ok(changed.strip_prefix(&self.root).map(Path::to_owned).unwrap_or(changed))
+    }
+
+    /// The source that an event is about, if it is a change of one.
+    fn source(&self, event: Event) -> Option<PathBuf> {
+        let is_change = match event.kind {
+            EventKind::Create(_) | EventKind::Remove(_) => true,
+            EventKind::Modify(kind) => !matches!(kind, ModifyKind::Metadata(_)),
+            _ => false,
+        };
+        let mut paths = event.paths.into_iter().filter(|_| is_change);
+        paths.find(|path| self.is_source(path))
+    }
+
+    fn is_source(&self, path: &Path) -> bool {
+        path.strip_prefix(&self.root).is_ok_and(is_source) && !path.starts_with(&self.data_dir)
+    }
+
+    /// Watches a directory and those below it. One that is watched already stays so.
+    fn watch(&mut self, dir: &Path) -> anyhow::Result<()> {
+        let watched = self.watcher.watch(dir, RecursiveMode::NonRecursive);
+        watched.with_context(|| format!("cannot watch {}", dir.display()))?;
+        // A directory that has gone meanwhile has nothing to watch.
+        let Ok(entries) = dir.read_dir() else { return Ok(()) };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) && self.is_source(&path) {
+                self.watch(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a path in a project is one of its sources, or a directory of them.
+fn is_source(path: &Path) -> bool {
+    let mut names = path.iter().map(|name| name.to_string_lossy());
+    let is_built = names.clone().next().is_some_and(|first| BUILT.contains(&&*first));
+    let is_of_tools = names.any(|name| {
+        name.starts_with('.') || OF_TOOLS.contains(&&*name) || name.ends_with(".egg-info")
+    });
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_of_editors = OF_EDITORS.iter().any(|end| name.ends_with(end));
+    !is_built && !is_of_tools && !is_of_editors
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn sources_are_told_from_what_tools_make() {
+        for path in ["src/lib.rs", "Cargo.toml", "gristmill.toml", "src/build/a.rs", "handler.ts"] {
+            assert!(is_source(Path::new(path)), "{path}");
+        }
+        for path in [
+            "build/a.wasm",
+            "target/release/a",
+            "a.wasm",
+            "node_modules/a/b.js",
+            ".venv/bin/python",
+            "vendor/gristmill-sdk/python/src/gristmill/__pycache__/a.pyc",
+            ".git/index",
+            "src/.lib.rs.swp",
+            "src/lib.rs~",
+            "a.egg-info/PKG-INFO",
+        ] {
+            assert!(!is_source(Path::new(path)), "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn changes_are_told_wherever_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        fs::create_dir_all(root.join("src")).unwrap();
+        fs::create_dir_all(root.join("target")).unwrap();
+        let mut changes = Changes::of(root, &root.join("data")).unwrap();
+        let mut told = async |path: &str| {
+            fs::write(root.join(path), path).unwrap();
+            timeout(Duration::from_secs(30), changes.next()).await.unwrap().unwrap()
+        };
+        assert_eq!(told("src/lib.rs").await, Path::new("src/lib.rs"));
+        fs::write(root.join("target/a"), "a").unwrap();
+        fs::create_dir(root.join("src/new")).unwrap();
+        assert_eq!(told("Cargo.toml").await, Path::new("src/new"), "the first of them");
+        assert_eq!(told("src/new/mod.rs").await, Path::new("src/new/mod.rs"));
+    }
+}

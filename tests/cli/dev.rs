@@ -1,0 +1,194 @@
+//! `gristmill dev`: a project is served without a key, and each change of it.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gristmill_tests::{PATIENCE, command};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::command::{Finished, run, run_args};
+use crate::new_project::{BUILD_PATIENCE, RustProjects};
+use crate::project::inside;
+
+/// A running `gristmill dev`, and all that it has said.
+struct Dev {
+    child: Child,
+    said: Arc<Mutex<String>>,
+    url: String,
+}
+
+impl Dev {
+    fn start(projects: &RustProjects, project: &Path, temp: &Path) -> Self {
+        let mut command = command();
+        projects.prepare(&mut command);
+        command.arg("dev").arg(project).args(["--listen", "127.0.0.1:0"]).env("TMPDIR", temp);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let said = Arc::default();
+        keep(child.stdout.take().unwrap(), &said);
+        keep(child.stderr.take().unwrap(), &said);
+        let mut dev = Self { child, said, url: String::new() };
+        let ready = dev.wait_for("no key needed", 0);
+        let (_, rest) = ready.split_once("serving mill on ").unwrap();
+        dev.url = rest.split_once("/v2/").unwrap().0.to_owned();
+        dev
+    }
+
+    fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// Waits until it has said something, after so many bytes; returns all after them.
+    fn wait_for(&self, words: &str, after: usize) -> String {
+        let deadline = Instant::now() + BUILD_PATIENCE;
+        loop {
+            let said = self.said();
+            if said[after..].contains(words) {
+                return said[after..].to_owned();
+            }
+            assert!(Instant::now() < deadline, "{words:?} was not said: {said}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn client(&self, words: &str) -> Finished {
+        let mut client = command();
+        client.env("GRISTMILL_URL", &self.url);
+        run(client, words)
+    }
+
+    fn submit(&self, input: &str) -> Finished {
+        let mut client = command();
+        client.env("GRISTMILL_URL", &self.url);
+        run_args(client, ["submit", "mill", "--wait", "--input", input], "")
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn keep(from: impl Read + Send + 'static, said: &Arc<Mutex<String>>) {
+    let said = said.clone();
+    thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            let mut said = said.lock().unwrap();
+            said.push_str(&line);
+            said.push('\n');
+        }
+    });
+}
+
+/// Replaces a text in a file.
+fn edit(path: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{text}");
+    fs::write(path, text.replacen(from, to, 1)).unwrap();
+}
+
+const INPUT: &str = r#"{"text":"to be or not"}"#;
+
+#[test]
+fn each_change_is_served_and_no_job_is_lost() {
+    let projects = RustProjects::new("dev");
+    run(inside(&projects.dir), "new mill --lang rust").succeeded();
+    projects.pin("mill");
+    let project = projects.dir.join("mill");
+    let source = project.join("src/lib.rs");
+    let temp = tempfile::tempdir().unwrap();
+    let mut dev = Dev::start(&projects, &project, temp.path());
+    assert!(dev.submit(INPUT).succeeded().stdout.ends_with("{\"words\":4}\n"));
+    for words in ["submitted", "started", "info: 4 words", "COMPLETED (ran "] {
+        let job = dev.wait_for(words, 0);
+        assert!(job.contains("fuel") || words != "COMPLETED (ran ", "{job}");
+    }
+    dev.submit("{}").failed(1, &["missing field `text`"]);
+    dev.wait_for("missing field `text`", 0);
+
+    // A change of the code is another answer.
+    let before = dev.said().len();
+    edit(&source, "words += 1", "words += 10");
+    dev.wait_for("deployed in", before);
+    assert!(dev.submit(INPUT).succeeded().stdout.ends_with("{\"words\":40}\n"));
+
+    // A build that fails is shown, and changes nothing.
+    let before = dev.said().len();
+    edit(&source, "words += 10", "words += ten");
+    let said = dev.wait_for("the last good build is served on", before);
+    assert!(said.contains("cannot find value `ten`"), "{said}");
+    assert!(dev.submit(INPUT).succeeded().stdout.ends_with("{\"words\":40}\n"));
+    let before = dev.said().len();
+    edit(&source, "words += ten", "words += 10");
+    dev.wait_for("nothing is new", before);
+
+    // A job that runs meanwhile ends as it began.
+    let long = format!(r#"{{"text":"{}","pause_ms":500}}"#, "a ".repeat(30));
+    let mut client = command();
+    client.env("GRISTMILL_URL", &dev.url);
+    let job = run_args(client, ["submit", "mill", "--input", &long], "").succeeded();
+    let job = job.line().to_owned();
+    dev.wait_for(&format!("job {job} started"), 0);
+    let before = dev.said().len();
+    edit(&project.join("gristmill.toml"), "[env]", "[env]\nGRAIN = \"rye\"");
+    dev.wait_for("deployed in", before);
+    assert!(!dev.said().contains(&format!("job {job} COMPLETED")), "it ran across the change");
+    assert!(dev.submit(INPUT).succeeded().stdout.ends_with("{\"words\":40}\n"));
+    dev.wait_for(&format!("job {job} COMPLETED"), 0);
+    let status = dev.client(&format!("status mill {job} --json")).succeeded().json();
+    assert_eq!(status["output"]["words"], 300, "{status}");
+
+    only_this_machine_is_let_in(&dev.url);
+
+    kill_process(Pid::from_child(&dev.child), Signal::INT).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        if let Some(status) = dev.child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(Instant::now() < deadline, "it did not end: {}", dev.said());
+        thread::sleep(Duration::from_millis(20));
+    };
+    assert!(status.success(), "{status}: {}", dev.said());
+    let left: Vec<_> = fs::read_dir(temp.path()).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// A browser on this machine does what websites say: those are kept out.
+fn only_this_machine_is_let_in(url: &str) {
+    let address = url.strip_prefix("http://").unwrap();
+    let status = |headers: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let call = format!("GET /v2/mill/health HTTP/1.1\r\nConnection: close\r\n{headers}\r\n");
+        stream.write_all(call.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    let here = format!("Host: {address}\r\n");
+    assert_eq!(status(&here), "200");
+    assert_eq!(status(&format!("{here}Origin: http://localhost:3000\r\n")), "200");
+    assert_eq!(status(&format!("{here}Origin: https://example.com\r\n")), "401");
+    assert_eq!(status("Host: rebound.example.com\r\n"), "401");
+}
+
+#[test]
+fn a_host_without_keys_stays_on_this_machine() {
+    for line in ["serve --no-key --listen 0.0.0.0:0", "serve --no-key --listen [::]:0"] {
+        run(command(), line).failed(1, &["no-key needs a loopback address"]);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    run(inside(dir.path()), "new count --lang js").succeeded();
+    run(inside(dir.path()), "dev count --listen 0.0.0.0:0").failed(1, &["loopback address"]);
+    run(inside(dir.path()), "dev nowhere").failed(1, &["no gristmill.toml in nowhere"]);
+    // A tool that is missing is no mistake in the project that a change could mend.
+    run(inside(dir.path()), "dev count --listen 127.0.0.1:0").failed(1, &["npm install"]);
+}
