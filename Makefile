@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit crash overload fuzz clients guest-sdks registry guests soak bench bench-peers deny sbom clean
+.PHONY: help setup demo test check docs unit crash overload fuzz clients guest-sdks registry guests soak bench bench-peers bench-starts deny sbom clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -82,6 +82,10 @@ bench: guests ## speed of the release binary on this machine, and of the sandbox
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
 	$(CARGO) bench $(LOCKED) --workspace --bench instantiate -- attempt
 	target/release/load --host target/release/gristmill-under-test --handlers $(GUESTS)
+
+bench-starts: guests ## the first job after a start, in each language; after guest-sdks
+	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bin gristmill-under-test
+	python3 tests/guests/starts.py target/release/gristmill-under-test $(GUESTS)
 
 bench-peers: guests ## the same jobs on what else a user would pick; needs python3 and, for some, node
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins

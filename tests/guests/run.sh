@@ -140,6 +140,16 @@ for file in "$built"/*-features.wasm; do deploy "$file" "$(basename "$file" .was
 deploy "$guests/token_stream.wasm" rust-token-stream
 suite components '^(Ran|FAILED|ERROR|FAIL)' "$python" "$here/test_components.py"
 
+# One file of cases for a handler in three languages, here and deployed.
+cases() {
+  language=$1
+  shift
+  suite "$language-cases" '^([0-9]+ passed|FAIL)' "$gristmill" test --cases "$root/handlers/token-stream/tests.json" "$@"
+}
+cases rust "$guests/token_stream.wasm"
+for language in python javascript; do cases "$language" "$built/$language-token-stream.wasm"; done
+for language in rust python javascript; do cases "$language" --endpoint "$language-token-stream"; done
+
 # What docs/HANDLERS.md tells a newcomer to type, word for word:
 mkdir "$temp/bin"
 ln -s "$(realpath "$gristmill")" "$temp/bin/gristmill"

@@ -1,0 +1,96 @@
+"""How long the first job after a start of the host takes, beside later ones, in each language.
+
+Usage: starts.py GRISTMILL DIRECTORY_OF_RUST_COMPONENTS. The others are those that run.sh has built."""
+
+import http.client
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from time import perf_counter
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+RESTARTS = 7
+LATER_JOBS = 30
+TOKENS = {"prompt": "to be"}
+
+
+def host(gristmill, data):
+    """A host on a free port, and its address."""
+    command = [gristmill, "serve", "--listen", "127.0.0.1:0", "--data-dir", data, "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return process, json.loads(process.stdout.readline())["addr"]
+
+
+def stop(process):
+    process.terminate()
+    process.wait(timeout=60)
+
+
+class Calls:
+    def __init__(self, address, key):
+        self.connection = http.client.HTTPConnection(address, timeout=60)
+        self.connection.connect()
+        self.headers = {"authorization": "Bearer " + key, "content-type": "application/json"}
+
+    def ms(self, job_input):
+        """Milliseconds of one call of /runsync."""
+        began = perf_counter()
+        body = json.dumps({"input": job_input})
+        self.connection.request("POST", "/v2/measured/runsync", body, self.headers)
+        answer = json.load(self.connection.getresponse())
+        assert answer["status"] == "COMPLETED", answer
+        return (perf_counter() - began) * 1000
+
+
+def measure(gristmill, component, job_input, options):
+    with tempfile.TemporaryDirectory() as data:
+        process, address = host(gristmill, data)
+        with open(os.path.join(data, "admin.key")) as file:
+            key = file.read().strip()
+        env = {**os.environ, "GRISTMILL_URL": "http://" + address, "GRISTMILL_API_KEY": key}
+        deploy = [gristmill, "deploy", component, "--name", "measured", "--workers-max", "1"]
+        subprocess.run([*deploy, *options], env=env, check=True, capture_output=True)
+        stop(process)
+        firsts, laters = [], []
+        for _ in range(RESTARTS):
+            process, address = host(gristmill, data)
+            calls = Calls(address, key)
+            firsts.append(calls.ms(job_input))
+            laters += [calls.ms(job_input) for _ in range(LATER_JOBS)]
+            stop(process)
+        return statistics.median(firsts), max(firsts), statistics.median(laters)
+
+
+def main():
+    gristmill, rust = sys.argv[1:]
+    built = os.path.join(HERE, "built")
+    reuse = ["--reuse", "1000"]
+    rows = [
+        ("Rust, `token-stream`", f"{rust}/token_stream.wasm", TOKENS, []),
+        ("Rust, `factors`: a table in `init`", f"{rust}/factors.wasm", {"number": 360}, []),
+        ("the same, reused", f"{rust}/factors.wasm", {"number": 360}, reuse),
+    ]
+    preinit = os.path.join(built, "factors-preinit.wasm")
+    if os.path.exists(preinit):
+        rows.append(("the same, `--preinit`", preinit, {"number": 360}, []))
+    for language, name in [
+        ("JavaScript (QuickJS), `token-stream`", "javascript-token-stream"),
+        ("JavaScript (StarlingMonkey)", "starlingmonkey-features"),
+        ("Python, `token-stream`", "python-token-stream"),
+    ]:
+        job_input = {"op": "count"} if "features" in name else TOKENS
+        rows.append((language, f"{built}/{name}.wasm", job_input, []))
+        rows.append(("the same, reused", f"{built}/{name}.wasm", job_input, reuse))
+    print("| Handler | first job ms | at most | later jobs ms | first, on top of them |")
+    print("|---|---|---|---|---|")
+    for name, component, job_input, options in rows:
+        first, first_max, later = measure(gristmill, component, job_input, options)
+        top = first - later
+        print(f"| {name} | {first:.1f} | {first_max:.1f} | {later:.2f} | {top:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
