@@ -85,6 +85,7 @@ bench: guests ## speed of the release binary on this machine, and of the sandbox
 
 bench-starts: guests ## the first job after a start, in each language; after guest-sdks
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bin gristmill-under-test
+	target/release/gristmill-under-test build handlers/factors --preinit
 	python3 tests/guests/starts.py target/release/gristmill-under-test $(GUESTS)
 
 bench-peers: guests ## the same jobs on what else a user would pick; needs python3 and, for some, node

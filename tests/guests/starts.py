@@ -1,6 +1,7 @@
 """How long the first job after a start of the host takes, beside later ones, in each language.
 
-Usage: starts.py GRISTMILL DIRECTORY_OF_RUST_COMPONENTS. The others are those that run.sh has built."""
+Usage: starts.py GRISTMILL DIRECTORY_OF_RUST_COMPONENTS. The others are those that run.sh has built,
+and `gristmill build handlers/factors --preinit`."""
 
 import http.client
 import json
@@ -73,7 +74,7 @@ def main():
         ("Rust, `factors`: a table in `init`", f"{rust}/factors.wasm", {"number": 360}, []),
         ("the same, reused", f"{rust}/factors.wasm", {"number": 360}, reuse),
     ]
-    preinit = os.path.join(built, "factors-preinit.wasm")
+    preinit = os.path.join(HERE, "../../handlers/factors/build/factors.wasm")
     if os.path.exists(preinit):
         rows.append(("the same, `--preinit`", preinit, {"number": 360}, []))
     for language, name in [

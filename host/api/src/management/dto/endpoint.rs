@@ -9,7 +9,7 @@ use gristmill_core::rate::OperationLimit;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{ComputeType, requiring};
+use super::{ComputeType, object, requiring};
 use crate::error::ApiError;
 use crate::openapi::schema;
 use crate::whole;
@@ -57,6 +57,7 @@ pub(crate) struct EndpointInput {
     #[schema(value_type = Option<schema::Metering>)]
     pub(crate) metering: Option<Metering>,
     /// For handlers that are costly to start.
+    #[serde(default, deserialize_with = "object")]
     pub(crate) reuse: Option<ReuseInput>,
     /// What its handlers may call.
     #[schema(value_type = Option<Vec<schema::HostPattern>>)]

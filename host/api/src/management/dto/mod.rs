@@ -24,8 +24,19 @@ pub(crate) use release::{Release, RollbackInput};
 pub(crate) use template::{NewTemplate, Template, TemplateInput};
 pub(crate) use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume};
 
-use serde::Serialize;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
+
+/// For `deserialize_with`: an object, or null. Serde alone would take a list of its fields' values, too.
+fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let fields = Option::<serde_json::Map<String, serde_json::Value>>::deserialize(deserializer)?;
+    fields.map(|fields| T::deserialize(fields).map_err(D::Error::custom)).transpose()
+}
 
 /// What workers compute on.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
