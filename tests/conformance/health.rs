@@ -2,7 +2,7 @@
 
 use gristmill_tests::eventually;
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::{echo, failing, forever, id, one_worker, paused, shared};
 
@@ -113,12 +113,8 @@ async fn workers_running() {
     let endpoint = shared("health-running", one_worker()).await;
     let job = endpoint.running(forever()).await;
     endpoint.submit(forever()).await;
-    let report: Value = endpoint.health().await;
-    assert_eq!(report["workers"]["running"], 1, "{report}");
+    endpoint.workers_running(1).await;
     endpoint.purge().await.ok();
     endpoint.cancel(&job).await.ok();
-    eventually("no worker to run", async || {
-        (endpoint.health().await["workers"]["running"] == 0).then_some(())
-    })
-    .await;
+    endpoint.workers_running(0).await;
 }

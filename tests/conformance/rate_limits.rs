@@ -1,16 +1,11 @@
 //! Rate limits with their documented numbers: calls of an operation in ten seconds, for each
-//! endpoint. The limiter's time is real.
-
-use std::time::{Duration, Instant};
+//! endpoint. The host's clock stands still unless a test moves it.
 
 use futures::future::join_all;
-use gristmill_tests::{Answer, Shared};
+use gristmill_tests::{Answer, Clocked, guests};
 use serde_json::json;
 
-use crate::support::{Endpoint, UNKNOWN_JOB, echo, paused, shared};
-
-/// The time over which calls are counted.
-const WINDOW: Duration = Duration::from_secs(10);
+use crate::support::{Endpoint, SECOND, UNKNOWN_JOB, clocked, echo, paused};
 
 /// Asserts that from cold exactly `limit` calls are let in, `at_once` at one time, and that the next
 /// one is refused.
@@ -18,29 +13,20 @@ async fn assert_limit(
     name: &str,
     limit: usize,
     at_once: usize,
-    call: impl AsyncFn(&Endpoint<Shared>) -> Answer,
+    call: impl AsyncFn(&Endpoint<Clocked>) -> Answer,
 ) {
-    // On a machine so busy that ten seconds pass meanwhile, calls leave the window and more are
-    // rightly let in; then there is nothing to be said, and it is tried again.
-    for turn in 0..4 {
-        let endpoint = shared(&format!("{name}-{turn}"), paused()).await;
-        let begun = Instant::now();
-        let mut left = limit;
-        while left > 0 {
-            let batch = left.min(at_once);
-            for answer in join_all((0..batch).map(|_| call(&endpoint))).await {
-                assert_ne!(answer.status, 429, "{left} of {limit} calls are left: {answer:?}");
-            }
-            left -= batch;
+    let endpoint = clocked(name, paused()).await;
+    let mut left = limit;
+    while left > 0 {
+        let batch = left.min(at_once);
+        for answer in join_all((0..batch).map(|_| call(&endpoint))).await {
+            assert_ne!(answer.status, 429, "{left} of {limit} calls are left: {answer:?}");
         }
-        let refused = call(&endpoint).await;
-        if begun.elapsed() < WINDOW {
-            assert_eq!(refused.status, 429, "{refused:?}");
-            assert!(refused.header("retry-after").is_some(), "{refused:?}");
-            return;
-        }
+        left -= batch;
     }
-    panic!("the machine is too slow for {limit} calls in ten seconds");
+    let refused = call(&endpoint).await;
+    assert_eq!(refused.status, 429, "{refused:?}");
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
 }
 
 /// /run: 1000 in 10 seconds.
@@ -106,8 +92,8 @@ async fn requests() {
 /// together.
 #[tokio::test]
 async fn for_each_endpoint_and_operation() {
-    let endpoint = shared("rate-apart", paused()).await;
-    let other = shared("rate-apart-other", paused()).await;
+    let endpoint = clocked("rate-apart", paused()).await;
+    let other = endpoint.host.deploy(&guests::playground(), "rate-apart-other", paused()).await;
     let key = json!({ "name": "second", "scopes": ["submit"] });
     let made = endpoint.client.post("/v1/keys", &key).await.ok();
     let second = endpoint.client.with_key(made["key"].as_str().unwrap());
@@ -115,7 +101,7 @@ async fn for_each_endpoint_and_operation() {
     second.sdk().purge(&endpoint.id).await.ok();
     endpoint.purge().await.refused(429);
     second.purge(&endpoint.id).await.refused(429);
-    other.purge().await.ok();
+    endpoint.client.purge(&other).await.ok();
     endpoint.submit(echo()).await;
     endpoint.health().await;
 }
@@ -125,24 +111,22 @@ async fn for_each_endpoint_and_operation() {
 /// of two purges, made 4 s after the first, still counts then.
 #[tokio::test]
 async fn any_ten_seconds_and_a_true_retry_after() {
-    let endpoint = shared("rate-sliding", paused()).await;
-    let begun = Instant::now();
+    let endpoint = clocked("rate-sliding", paused()).await;
     endpoint.purge().await.ok();
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    endpoint.host.advance(4 * SECOND);
     endpoint.purge().await.ok();
-    let second = Instant::now();
     let refused = endpoint.purge().await;
     refused.refused(429);
     let seconds: u64 = refused.header("retry-after").unwrap().parse().unwrap();
-    assert!((1..=11).contains(&seconds), "{refused:?}");
+    // Calls are counted by quarters of a second.
+    assert!((6..=7).contains(&seconds), "{refused:?}");
     assert_eq!(refused.header("ratelimit-policy"), Some("\"purge-queue\";q=2;w=10"));
     let left = format!("\"purge-queue\";r=0;t={seconds}");
     assert_eq!(refused.header("ratelimit"), Some(left.as_str()));
 
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
-    assert!(begun.elapsed() >= WINDOW);
+    endpoint.host.advance(5 * SECOND);
+    endpoint.purge().await.refused(429);
+    endpoint.host.advance((seconds - 5) * SECOND);
     endpoint.purge().await.ok();
-    // On a machine so slow that the second purge has left as well, there is nothing to refuse.
-    let fourth = endpoint.purge().await;
-    assert!(second.elapsed() >= WINDOW || fourth.status == 429, "{fourth:?}");
+    endpoint.purge().await.refused(429);
 }

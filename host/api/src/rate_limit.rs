@@ -9,12 +9,13 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::key::Scope;
 use gristmill_core::rate::{OperationLimit, RateVerdict, RateWindow};
+use gristmill_core::time::Clock;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -141,7 +142,7 @@ impl RateLimits {
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     limits: RateLimits,
-    started: Instant,
+    clock: Arc<dyn Clock>,
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
 }
@@ -177,10 +178,10 @@ impl Drop for Place {
 }
 
 impl RateLimiter {
-    pub(crate) fn new(limits: RateLimits) -> Self {
+    pub(crate) fn new(limits: RateLimits, clock: Arc<dyn Clock>) -> Self {
         Self {
             limits,
-            started: Instant::now(),
+            clock,
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
         }
@@ -199,7 +200,7 @@ impl RateLimiter {
     ) -> Result<Option<Place>, ApiError> {
         let Some(limit) = self.limits.of(operation) else { return Ok(None) };
         let limit = endpoint.rate_limits.get(operation.as_str()).unwrap_or(limit);
-        let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let now_ms = u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX);
         let subject = Subject { owner: owner.clone(), endpoint: endpoint.id.clone(), operation };
         let mut shard = self.shard(&subject).lock();
         let entry = shard.entry(subject, now_ms)?;
@@ -278,14 +279,17 @@ fn too_many_at_once(operation: Operation, cap: u32) -> ApiError {
 #[cfg(test)]
 mod tests {
     use gristmill_core::id::TemplateId;
-    use gristmill_core::time::Timestamp;
+    use gristmill_core::time::{ManualClock, Timestamp};
 
     use super::*;
 
     fn limiter(calls_per_10s: u32, concurrent: u32) -> RateLimiter {
         let run =
             OperationLimit { calls_per_10s, concurrent: Some(concurrent), calls_per_worker: 5 };
-        RateLimiter::new(RateLimits { run, ..RateLimits::default() })
+        RateLimiter::new(
+            RateLimits { run, ..RateLimits::default() },
+            Arc::new(ManualClock::new(Timestamp::from_millis(0))),
+        )
     }
 
     fn enter(limiter: &RateLimiter, owner: &str, workers: u64) -> Result<Option<Place>, ApiError> {

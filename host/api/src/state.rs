@@ -12,6 +12,7 @@ use gristmill_core::logs::Logs;
 use gristmill_core::price::Prices;
 use gristmill_core::runtime::{Components, Runtime, Volumes};
 use gristmill_core::store::JobStore;
+use gristmill_core::time::Clock;
 use gristmill_core::usage::UsageStore;
 use gristmill_core::workers::Workers;
 use tokio::sync::Semaphore;
@@ -57,6 +58,8 @@ pub struct Parts {
 /// What the rest of the host offers to the routes.
 #[derive(Debug)]
 pub struct Services {
+    /// By which calls are counted.
+    pub clock: Arc<dyn Clock>,
     /// The jobs.
     pub jobs: Arc<Jobs>,
     /// What is deployed.
@@ -94,7 +97,7 @@ impl ApiState {
         brand: &str,
         prices: Prices,
     ) -> Self {
-        let Services { jobs, catalog, workers, components, runtime, .. } = services;
+        let Services { clock, jobs, catalog, workers, components, runtime, .. } = services;
         let Services { store, deliveries, usage, logs, registries, volumes, backups, .. } =
             services;
         Self(Arc::new(Parts {
@@ -117,7 +120,7 @@ impl ApiState {
             uploads: Uploads::default(),
             access,
             strangers: Strangers::new(limits.unauthenticated),
-            limiter: RateLimiter::new(limits),
+            limiter: RateLimiter::new(limits, clock),
             brand: brand.into(),
         }))
     }

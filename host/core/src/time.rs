@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -45,6 +46,10 @@ pub trait Clock: Send + Sync + fmt::Debug {
     /// The time now.
     fn now(&self) -> Timestamp;
 
+    /// The time since a moment before the first call, in a measure that never goes back, whatever is
+    /// done to the wall clock. For counting what happens within seconds.
+    fn elapsed(&self) -> Duration;
+
     /// Completes when the clock shows `at` or later.
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()>;
 }
@@ -59,6 +64,11 @@ impl Clock for SystemClock {
         let since_epoch =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Timestamp(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn elapsed(&self) -> Duration {
+        static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+        BEGUN.elapsed()
     }
 
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
@@ -103,6 +113,10 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         self.state.lock().now
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.now().as_millis())
     }
 
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {

@@ -173,6 +173,7 @@ async fn serve(
     });
     let jobs = Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), settings.strictness));
     let services = Services {
+        clock: clock.clone(),
         jobs: jobs.clone(),
         catalog: catalog.clone(),
         workers: dispatcher.clone(),

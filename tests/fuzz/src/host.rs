@@ -177,6 +177,7 @@ impl Host {
             Catalog::open(store.clone(), clock.clone()).await.unwrap()
         });
         let services = Services {
+            clock: clock.clone(),
             jobs: Arc::new(jobs),
             catalog: Arc::new(catalog),
             workers,

@@ -103,6 +103,10 @@ impl Clock for StoryClock {
         Timestamp::from_millis(before + u64::try_from(in_life).unwrap())
     }
 
+    fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.now().as_millis())
+    }
+
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
         let ms = at.millis_since(self.now()).min(86_400_000);
         Box::pin(sleep(Duration::from_millis(ms)))
