@@ -206,3 +206,39 @@ fn what_a_build_cannot_do_is_said() {
     build("--profile dev").failed(1, &["--profile is for projects in rust", "python"]);
     build("--engine quickjs").failed(1, &["--engine is for projects in javascript"]);
 }
+
+/// The table of primes, which this handler makes in `init`, is part of the component then.
+#[test]
+fn what_init_makes_can_be_made_by_the_build() {
+    let projects = RustProjects::new("preinit");
+    run(inside(&projects.dir), "new primes --lang rust").succeeded();
+    projects.pin("primes");
+    let dir = projects.dir.join("primes");
+    fs::copy(repository().join("handlers/factors/src/lib.rs"), dir.join("src/lib.rs")).unwrap();
+    let fuel = |options: &str| {
+        let mut building = inside(&dir);
+        projects.prepare(&mut building);
+        run_within(BUILD_PATIENCE, building, ["build"].into_iter().chain(options.split(' ')), "")
+            .succeeded();
+        let arguments = ["run", "--json", "--input", r#"{"number":360}"#];
+        let ran = run_args(inside(&dir), arguments, "").succeeded().json();
+        assert_eq!(ran["output"]["factors"], serde_json::json!([2, 2, 2, 3, 3, 5]), "{ran}");
+        ran["usage"]["fuel"].as_u64().unwrap()
+    };
+    let (with_init, preinitialized) = (fuel("--profile release"), fuel("--preinit"));
+    assert!(preinitialized < with_init / 10, "{preinitialized} of {with_init}");
+
+    fs::write(dir.join("src/lib.rs"), NO_INIT).unwrap();
+    let mut building = inside(&dir);
+    projects.prepare(&mut building);
+    run_within(BUILD_PATIENCE, building, ["build", "--preinit"], "").failed(1, &["init"]);
+}
+
+const NO_INIT: &str = "use gristmill_sdk::{Context, Error, handler};
+
+fn nothing(_ctx: &Context, _input: bool) -> Result<bool, Error> {
+    Ok(true)
+}
+
+handler!(nothing);
+";

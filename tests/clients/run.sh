@@ -8,35 +8,10 @@ gristmill=$1
 guests=$2
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
-# need COMMAND VERSION TEST...: fails when COMMAND is missing or the test of its version fails.
-need() {
-  tool=$1 version=$2
-  shift 2
-  if ! command -v "$tool" >/dev/null || ! "$@" >/dev/null 2>&1; then
-    echo "the client tests need $tool $version" >&2
-    missing=1
-  fi
-}
-missing=
-need python3 "3.10 or newer, with venv" python3 -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 10))'
-need node "20.11 or newer" node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 11) ? 0 : 1)'
-need npm "with node" npm --version
+tests=client
+. "$here/../suites.sh"
 need cargo "as in rust-toolchain.toml" cargo --version
-[ -x "$gristmill" ] || { echo "no such program: $gristmill" >&2; missing=1; }
-[ -z "$missing" ] || exit 1
-
-temp=$(mktemp -d)
-host_log=$temp/host.log
-. "$here/../host.sh"
-trap 'stop_host; rm -rf "$temp"' EXIT
-trap 'exit 130' INT TERM
-
-# logged NAME COMMAND...: the command's output goes to a file, which is shown when the command fails.
-logged() {
-  log=$temp/$1.log
-  shift
-  "$@" >"$log" 2>&1 || { cat "$log"; return 1; }
-}
+need_languages 10
 
 # What is installed already, and still as the lock files say, stays.
 echo "installing the clients"
@@ -78,14 +53,6 @@ RUNPOD_API_KEY=$(key submit)
 GRISTMILL_MANAGE_KEY=$(key manage)
 export RUNPOD_API_KEY GRISTMILL_MANAGE_KEY
 
-failed=
-# suite NAME CLOSING COMMAND...: runs a suite and shows the lines of its output that match CLOSING.
-suite() {
-  name=$1 closing=$2
-  shift 2
-  if logged "$name" "$@"; then :; else failed="$failed $name"; fi
-  grep -E "$closing" "$log" | sed "s/^/$name: /"
-}
 suite python '^[0-9]+ (passed|failed)' \
   "$here/.venv/bin/python" -m pytest -q -p no:cacheprovider "$here/python"
 suite javascript '^# (tests|pass|fail) ' \
@@ -117,7 +84,4 @@ document() (
 )
 suite openapi '^(Seed: |Steps on jobs: |  [0-9]+ generated| +API Links: )' document
 
-[ -n "$failed" ] || exit 0
-echo "failed:$failed"
-[ ! -s "$host_log" ] || { echo "the host's log ends with:"; tail -n 50 "$host_log"; }
-exit 1
+finish

@@ -11,34 +11,9 @@ root=$(CDPATH='' cd -- "$here/../.." && pwd)
 sdk=$root/guest-sdk
 built=$here/built
 
-# need COMMAND VERSION TEST...: fails when COMMAND is missing or the test of its version fails.
-need() {
-  tool=$1 version=$2
-  shift 2
-  if ! command -v "$tool" >/dev/null || ! "$@" >/dev/null 2>&1; then
-    echo "the guest tests need $tool $version" >&2
-    missing=1
-  fi
-}
-missing=
-need python3 "3.11 or newer, with venv" python3 -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))'
-need node "20.11 or newer" node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 11) ? 0 : 1)'
-need npm "with node" npm --version
-[ -x "$gristmill" ] || { echo "no such program: $gristmill" >&2; missing=1; }
-[ -z "$missing" ] || exit 1
-
-temp=$(mktemp -d)
-host_log=$temp/host.log
-. "$here/../host.sh"
-trap 'stop_host; rm -rf "$temp"' EXIT
-trap 'exit 130' INT TERM
-
-# logged NAME COMMAND...: the command's output goes to a file, which is shown when the command fails.
-logged() {
-  log=$temp/$1.log
-  shift
-  "$@" >"$log" 2>&1 || { cat "$log"; return 1; }
-}
+tests=guest
+. "$here/../suites.sh"
+need_languages 11
 
 # digest PATH...: of all files in these places that are sources.
 digest() {
@@ -75,14 +50,6 @@ for directory in "$sdk/javascript" "$root/handlers/javascript" "$here/javascript
 done
 python=$here/.venv/bin/python
 
-failed=
-# suite NAME CLOSING COMMAND...: runs a suite and shows the lines of its output that match CLOSING.
-suite() {
-  name=$1 closing=$2
-  shift 2
-  if logged "$name" "$@"; then :; else failed="$failed $name"; fi
-  grep -E "$closing" "$log" | sed "s/^/$name: /" || true
-}
 in_directory() ( cd "$1" && shift && "$@" )
 
 suite python-sdk '^(Ran|FAILED)' "$python" -m unittest discover -s "$sdk/python/tests"
@@ -167,7 +134,4 @@ for language in python javascript; do
   echo "$language: from nothing to an endpoint in $(($(date +%s) - began)) s"
 done
 
-[ -n "$failed" ] || exit 0
-echo "failed:$failed"
-[ ! -s "$host_log" ] || { echo "the host's log ends with:"; tail -n 20 "$host_log"; }
-exit 1
+finish

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::Answer;
 use crate::wait::eventually;
 
-/// Longer than any call of the tests may take.
-const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longer than any call of the tests may take, the upload of a compile bomb on a busy machine too.
+const CALL_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Calls one host with one key. Belongs to the tokio runtime, and so to the test, that made it.
 #[derive(Debug, Clone)]

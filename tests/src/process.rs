@@ -28,9 +28,13 @@ pub fn binary() -> PathBuf {
         .unwrap_or_else(|| panic!("no {name} near {}; build gristmill-tests first", test.display()))
 }
 
-/// A command of the binary, without the settings that this process may have inherited.
+/// A command of the binary, without the settings that this process may have inherited, and with a
+/// cache of the tests' own.
 pub fn command() -> Command {
-    let mut command = Command::new(binary());
+    let binary = binary();
+    let target = binary.ancestors().nth(2).unwrap();
+    let mut command = Command::new(&binary);
+    command.env("XDG_CACHE_HOME", target.join("tmp/cache"));
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("GRISTMILL_")) {
             command.env_remove(&name);

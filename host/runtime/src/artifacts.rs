@@ -70,7 +70,6 @@ pub(crate) enum LoadError {
 pub(crate) struct Loaded {
     pub(crate) component: Prepared,
     pub(crate) engine: Arc<RunEngine>,
-    pub(crate) metering: Metering,
 }
 
 /// All components of this host.
@@ -249,9 +248,9 @@ impl Artifacts {
         task: CompileTask,
         engine: Arc<RunEngine>,
     ) -> Result<Compiled, AddError> {
-        let (metering, artifact) = (task.kind.metering, task.artifact.clone());
+        let artifact = task.artifact.clone();
         let compiled = self.compiler.compile(task).await?;
-        let loading = tokio::task::spawn_blocking(move || load_file(&artifact, engine, metering));
+        let loading = tokio::task::spawn_blocking(move || load_file(&artifact, engine));
         match loading.await.map_err(io::Error::other)? {
             Ok(_) => Ok(compiled),
             Err(LoadError::Rejected(reason)) => Err(reason.into()),
@@ -317,7 +316,7 @@ impl Artifacts {
             }
             self.compile_again(digest, metering, &engine.key).await?;
         }
-        let loaded = tokio::task::spawn_blocking(move || load_file(&path, engine, metering));
+        let loaded = tokio::task::spawn_blocking(move || load_file(&path, engine));
         loaded.await.map_err(host_error)?.map(Arc::new)
     }
 
@@ -367,7 +366,7 @@ impl Artifacts {
 }
 
 #[expect(unsafe_code, reason = "compiled code is loaded here, and nowhere else")]
-fn load_file(path: &Path, engine: Arc<RunEngine>, metering: Metering) -> Result<Loaded, LoadError> {
+fn load_file(path: &Path, engine: Arc<RunEngine>) -> Result<Loaded, LoadError> {
     // SAFETY: the file was made by our compiler: its digest is the one that we recorded when it
     // was, or we have just made it. It lies in a directory that only this user can write, is never
     // changed in place, and wasmtime checks that it was made for this engine.
@@ -375,7 +374,7 @@ fn load_file(path: &Path, engine: Arc<RunEngine>, metering: Metering) -> Result<
     let component = component.map_err(|error| LoadError::Host(causes(&error)))?;
     let info = names(&engine.engine, &component);
     let component = prepare(&engine.linker, &component, &info)?;
-    Ok(Loaded { component, engine, metering })
+    Ok(Loaded { component, engine })
 }
 
 /// Runs file work where it may block.

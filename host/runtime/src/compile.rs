@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::num::NonZeroUsize;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus, Stdio};
@@ -17,8 +18,9 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::sync::Semaphore;
 
+use crate::compile_cache::CompileCache;
 use crate::component::{ComponentInfo, RejectedComponent, inspect};
-use crate::engine::{Kind, compile_engine};
+use crate::engine::{Kind, caching_engine, compile_engine};
 use crate::files;
 
 /// Processor time of one compile, in seconds. The largest components that we know take 12.
@@ -36,14 +38,17 @@ const OPEN_FILES_MAX: u64 = 64;
 /// Wall time of one compile.
 const WALL_TIME_MAX: Duration = Duration::from_secs(180);
 
-/// Threads of the compiling process.
-const COMPILE_THREADS: &str = "4";
+/// Most threads of the compiling process.
+const THREADS_MAX: usize = 4;
 
 /// How much lower than the host's the priority of a compile is.
 const NICE: i32 = 10;
 
 /// What tells the compiling process to keep what explains a trap.
 const EXPLAIN: &str = "explain";
+
+/// What comes before the directory of the compiling process's cache.
+const CACHE: &str = "cache";
 
 /// Most bytes of the compiling process's report.
 const REPORT_BYTES_MAX: u64 = 1 << 20;
@@ -52,6 +57,7 @@ const REPORT_BYTES_MAX: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Compiler {
     program: Option<(PathBuf, Vec<OsString>)>,
+    cache: Option<PathBuf>,
     turn: Semaphore,
 }
 
@@ -77,6 +83,27 @@ pub(crate) struct CompileTask {
     pub(crate) artifact: PathBuf,
 }
 
+impl CompileTask {
+    fn read(args: impl IntoIterator<Item = OsString>) -> Result<(Self, Option<PathBuf>), String> {
+        let mut args = args.into_iter();
+        let mut next = |what: &str| args.next().ok_or_else(|| format!("{what} is missing"));
+        let (metering, component) = (next("the metering")?, next("the component's path")?);
+        let artifact = next("the artifact's path")?;
+        let metering = Metering::ALL.into_iter().find(|m| metering == m.as_str());
+        let metering = metering.ok_or("the metering is `fuel` or `epoch`")?;
+        let (mut explains_traps, mut cache) = (false, None);
+        while let Ok(word) = next("a word") {
+            match word.to_str() {
+                Some(EXPLAIN) => explains_traps = true,
+                Some(CACHE) => cache = Some(next("the cache's directory")?.into()),
+                _ => return Err(format!("`{}` is not known", word.display())),
+            }
+        }
+        let kind = Kind { metering, explains_traps };
+        Ok((Self { kind, component: component.into(), artifact: artifact.into() }, cache))
+    }
+}
+
 /// What was compiled.
 #[derive(Debug, Clone)]
 pub(crate) struct Compiled {
@@ -94,15 +121,23 @@ enum Report {
 }
 
 impl Compiler {
-    /// Compiles in child processes: `program args… <metering> <component> <artifact>`, and the word
-    /// `explain` if traps are to be explained. The program has to call [`child_main`] with what follows `args`.
+    /// Compiles in child processes: `program args… <metering> <component> <artifact>`, the word
+    /// `explain` if traps are to be explained, and `cache <directory>` if there is one. The program has
+    /// to call [`child_main`] with what follows `args`.
     pub fn child(program: PathBuf, args: Vec<OsString>) -> Self {
-        Self { program: Some((program, args)), turn: Semaphore::new(1) }
+        Self { program: Some((program, args)), cache: None, turn: Semaphore::new(1) }
+    }
+
+    /// The same for a developer who waits for it: on every core, and with what earlier compiles have
+    /// left in this directory, of every process that names it.
+    #[must_use]
+    pub fn with_cache(self, directory: PathBuf) -> Self {
+        Self { cache: Some(directory), ..self }
     }
 
     /// Compiles in this process, without limits: for tests, and for one's own components.
     pub fn in_process() -> Self {
-        Self { program: None, turn: Semaphore::new(1) }
+        Self { program: None, cache: None, turn: Semaphore::new(1) }
     }
 
     /// Compiles one component, after those that came before.
@@ -113,8 +148,8 @@ impl Compiler {
         let _turn = self.turn.acquire().await.map_err(std::io::Error::other)?;
         let started = Instant::now();
         let report = match &self.program {
-            Some((program, args)) => run_child(program, args, &task).await?,
-            None => tokio::task::spawn_blocking(move || compile(&task))
+            Some((program, args)) => run_child(program, args, &task, self.cache.as_deref()).await?,
+            None => tokio::task::spawn_blocking(move || compile(&task, None))
                 .await
                 .map_err(std::io::Error::other)?,
         };
@@ -130,16 +165,22 @@ async fn run_child(
     program: &Path,
     args: &[OsString],
     task: &CompileTask,
+    cache: Option<&Path>,
 ) -> Result<Report, CompileError> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    // Half of the cores, beside jobs: what wakes up finds one that is free. With two threads on two
+    // cores one call in ten waited for the scheduler's next tick of 4 ms, whatever their priorities.
+    let threads = if cache.is_some() { cores } else { cores.div_ceil(2) };
     let mut child = Command::new(program)
         .args(args)
         .arg(task.kind.metering.as_str())
         .arg(&task.component)
         .arg(&task.artifact)
         .args(task.kind.explains_traps.then_some(EXPLAIN))
+        .args(cache.map(|path| [CACHE.as_ref(), path.as_os_str()]).into_iter().flatten())
         // It inherits nothing of the host's settings and secrets.
         .env_clear()
-        .env("RAYON_NUM_THREADS", COMPILE_THREADS)
+        .env("RAYON_NUM_THREADS", threads.min(THREADS_MAX).to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -192,12 +233,13 @@ fn without_report(status: ExitStatus, stderr: &[u8]) -> CompileError {
     RejectedComponent::TooExpensive(reason).into()
 }
 
-/// The compiling process: what the host's hidden subcommand runs. `args` are the metering, the
-/// component's path, the artifact's path, and perhaps `explain`. It limits itself before it reads a byte of the
-/// component, and prints one line of JSON.
+/// The compiling process: what the host's hidden subcommand runs. `args` are those
+/// of [`Compiler::child`]. It limits itself before it reads a byte of the component, and prints one
+/// line of JSON.
 pub fn child_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let report = match limit_this_process() {
-        Ok(()) => read_task(args).map_or_else(Report::Failed, |task| compile(&task)),
+        Ok(()) => CompileTask::read(args)
+            .map_or_else(Report::Failed, |(task, cache)| compile(&task, cache.as_deref())),
         Err(error) => Report::Failed(format!("cannot limit the compiling process: {error}")),
     };
     let written = serde_json::to_vec(&report)
@@ -205,23 +247,6 @@ pub fn child_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         .and_then(|line| std::io::stdout().lock().write_all(&[&line, b"\n".as_slice()].concat()));
     // Without a report the parent looks at the exit code.
     if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn read_task(args: impl IntoIterator<Item = OsString>) -> Result<CompileTask, String> {
-    let mut args = args.into_iter();
-    let (Some(metering), Some(component), Some(artifact)) = (args.next(), args.next(), args.next())
-    else {
-        return Err("three arguments are needed".to_owned());
-    };
-    let explains_traps = match args.next() {
-        None => false,
-        Some(word) if word == EXPLAIN => true,
-        Some(word) => return Err(format!("`{}` is not known", word.display())),
-    };
-    let metering = [Metering::Fuel, Metering::Epoch].into_iter().find(|m| metering == m.as_str());
-    let metering = metering.ok_or("the metering is `fuel` or `epoch`")?;
-    let kind = Kind { metering, explains_traps };
-    Ok(CompileTask { kind, component: component.into(), artifact: artifact.into() })
 }
 
 fn limit_this_process() -> std::io::Result<()> {
@@ -241,17 +266,26 @@ fn limit_this_process() -> std::io::Result<()> {
 }
 
 /// Reads, checks, compiles and writes, in whatever process this is.
-fn compile(task: &CompileTask) -> Report {
-    let compiled = files::read_capped(&task.component, COMPONENT_BYTES_MAX)
-        .map_err(wasmtime::Error::from)
-        .and_then(|bytes| Ok((compile_engine(task.kind)?, bytes)))
-        .and_then(|(engine, bytes)| match inspect(&engine, &bytes) {
-            Ok((component, info)) => {
-                files::write_durably(&task.artifact, &component.serialize()?)?;
-                Ok(Report::Compiled(info))
-            }
-            Err(reason) => Ok(Report::Rejected(reason)),
-        });
+fn compile(task: &CompileTask, cache: Option<&Path>) -> Report {
+    let compile = || {
+        let bytes = files::read_capped(&task.component, COMPONENT_BYTES_MAX)?;
+        // One that cannot be used is none: it only saves time.
+        let cache = cache.and_then(|path| CompileCache::open(path, task.kind.metering).ok());
+        let engine = match &cache {
+            Some(cache) => caching_engine(task.kind, cache)?,
+            None => compile_engine(task.kind)?,
+        };
+        let (component, info) = match inspect(&engine, &bytes) {
+            Ok(inspected) => inspected,
+            Err(reason) => return Ok(Report::Rejected(reason)),
+        };
+        files::write_durably(&task.artifact, &component.serialize()?)?;
+        if let Some(cache) = cache {
+            let _ = cache.save();
+        }
+        Ok(Report::Compiled(info))
+    };
+    let compiled: wasmtime::Result<Report> = compile();
     compiled.unwrap_or_else(|error| Report::Failed(crate::component::causes(&error)))
 }
 
@@ -260,20 +294,22 @@ mod tests {
     use super::*;
     use crate::testing::{core_module, guest};
 
+    const LAST_OF_OURS: &str = "--nocapture";
+
     const ECHO: &str = "(call $ok (local.get $input) (local.get $input_len))";
 
     /// Not a test of its own: what [`own_child`] runs in the child.
     #[test]
     #[ignore = "runs in the child processes of other tests"]
     fn as_child() {
-        let args: Vec<_> = std::env::args_os().collect();
-        let code = child_main(args[args.len() - 3..].iter().cloned());
+        let args = std::env::args_os().skip_while(|arg| arg != LAST_OF_OURS).skip(1);
+        let code = child_main(args);
         std::process::exit(i32::from(code != ExitCode::SUCCESS));
     }
 
     /// This test program as the compiling process.
     fn own_child() -> Compiler {
-        let args = ["--ignored", "--exact", "compile::tests::as_child", "--nocapture"];
+        let args = ["--ignored", "--exact", "compile::tests::as_child", LAST_OF_OURS];
         Compiler::child(std::env::current_exe().unwrap(), args.map(Into::into).into())
     }
 
@@ -294,6 +330,31 @@ mod tests {
         let by_child = compile_with(own_child(), &guest(ECHO)).await.unwrap();
         let by_us = compile_with(Compiler::in_process(), &guest(ECHO)).await.unwrap();
         assert!(by_child == by_us, "the same bytes");
+    }
+
+    #[tokio::test]
+    async fn a_cache_changes_no_byte() {
+        let directory = tempfile::tempdir().unwrap();
+        let other = format!("(nop) {ECHO}");
+        let cached = |handler: String| {
+            let compiler = own_child().with_cache(directory.path().to_owned());
+            async move { compile_with(compiler, &guest(&handler)).await.unwrap() }
+        };
+        let without = compile_with(own_child(), &guest(&other)).await.unwrap();
+        let first = cached(ECHO.to_owned()).await;
+        let functions = directory.path().join("functions-fuel");
+        let kept = std::fs::read(&functions).unwrap();
+        let (second, of_other) = (cached(ECHO.to_owned()).await, cached(other).await);
+        assert!(first == second, "the same component");
+        assert!(of_other == without, "with functions of another");
+        // Damage is no harm.
+        std::fs::write(&functions, &kept[..kept.len() - 1]).unwrap();
+        std::fs::remove_dir_all(directory.path().join("components")).unwrap();
+        assert!(cached(ECHO.to_owned()).await == first, "after damage");
+        assert_eq!(std::fs::read(&functions).unwrap().len(), kept.len());
+        let no_directory = own_child().with_cache(functions);
+        let compiled = compile_with(no_directory, &guest(ECHO)).await;
+        assert!(compiled == Ok(first), "without a place for one");
     }
 
     #[tokio::test]

@@ -4,8 +4,10 @@
 use gristmill_core::catalog::Producers;
 use serde::{Deserialize, Serialize};
 use wasmtime::component::types::{self, ComponentItem};
-use wasmtime::component::{Component, ComponentExportIndex, HasSelf, InstancePre, Linker};
-use wasmtime::{Engine, Result};
+use wasmtime::component::{
+    Component, ComponentExportIndex, HasSelf, Instance, InstancePre, Linker, TypedFunc,
+};
+use wasmtime::{Engine, Result, Store};
 
 use crate::bindings::{Handler, HandlerIndices};
 use crate::egress::bound_heads;
@@ -216,6 +218,24 @@ pub(crate) struct Prepared {
     pub(crate) indices: HandlerIndices,
     /// What it does once in each instance, if anything.
     pub(crate) init: Option<ComponentExportIndex>,
+}
+
+impl Prepared {
+    /// A new instance that has done what it does once; or why it could not, as it says itself.
+    ///
+    /// # Errors
+    /// A trap, a limit or an exit.
+    pub(crate) async fn start(
+        &self,
+        store: &mut Store<State>,
+    ) -> Result<std::result::Result<Instance, String>> {
+        let instance = self.pre.instantiate_async(&mut *store).await?;
+        let Some(init) = &self.init else { return Ok(Ok(instance)) };
+        let init: TypedFunc<(), (std::result::Result<(), String>,)> =
+            instance.get_typed_func(&mut *store, init)?;
+        let (outcome,) = init.call_async(store, ()).await?;
+        Ok(outcome.map(|()| instance))
+    }
 }
 
 /// Joins a component with what it imports.

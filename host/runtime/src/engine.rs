@@ -21,6 +21,7 @@ use wasmtime::{
     PoolingAllocationConfig, WasmBacktraceDetails,
 };
 
+use crate::compile_cache::CompileCache;
 use crate::component::linker;
 use crate::limiter;
 use crate::state::State;
@@ -182,6 +183,16 @@ fn config(kind: Kind, allocation: InstanceAllocationStrategy) -> Config {
 /// When the machine is not supported.
 pub(crate) fn compile_engine(kind: Kind) -> wasmtime::Result<Engine> {
     Engine::new(&config(kind, InstanceAllocationStrategy::OnDemand))
+}
+
+/// The same; it makes the same code, and knows that of earlier compiles.
+///
+/// # Errors
+/// When the machine is not supported.
+pub(crate) fn caching_engine(kind: Kind, cache: &CompileCache) -> wasmtime::Result<Engine> {
+    let mut config = config(kind, InstanceAllocationStrategy::OnDemand);
+    cache.serve(&mut config)?;
+    Engine::new(&config)
 }
 
 /// Names the compiled files that fit an engine: its metering, and a hash of all that shapes the

@@ -9,14 +9,12 @@ use std::time::{Duration, Instant};
 
 use gristmill_core::endpoint::Metering;
 use gristmill_core::runtime::{Attempt, AttemptSink};
-use wasmtime::component::TypedFunc;
 use wasmtime::{Result, Store};
 
 use crate::artifacts::Loaded;
 use crate::bindings::Handler;
 use crate::bindings::exports::gristmill::handler::run::{Error, Job};
 use crate::bindings::gristmill::handler::types::Failure;
-use crate::component::Prepared;
 use crate::deadline::Watch;
 use crate::state::{State, store};
 
@@ -38,12 +36,10 @@ impl Instance {
     /// # Errors
     /// When its store cannot be allocated.
     pub(crate) fn new(loaded: Arc<Loaded>, state: State) -> Result<Self> {
-        let mut store = store(&loaded.engine.engine, state)?;
-        if loaded.metering == Metering::Fuel {
-            let fuel = store.data().fuel_max();
-            store.set_fuel(fuel)?;
-        }
-        Ok(Self { store, loaded, handler: None, jobs: 0 })
+        let store = store(&loaded.engine.engine, state)?;
+        let mut instance = Self { store, loaded, handler: None, jobs: 0 };
+        instance.refuel()?;
+        Ok(instance)
     }
 
     /// Gets ready for the next attempt.
@@ -57,11 +53,20 @@ impl Instance {
         watch: Arc<Watch>,
     ) -> Result<()> {
         self.store.data_mut().begin(attempt, sink, watch);
-        if self.loaded.metering == Metering::Fuel {
+        self.refuel()
+    }
+
+    /// Gives the attempt its fuel, if the engine counts it.
+    fn refuel(&mut self) -> Result<()> {
+        if self.counts_fuel() {
             let fuel = self.store.data().fuel_max();
             self.store.set_fuel(fuel)?;
         }
         Ok(())
+    }
+
+    fn counts_fuel(&self) -> bool {
+        self.loaded.engine.kind.metering == Metering::Fuel
     }
 
     /// Handles the job of its attempt; `ready` is set once the handler can begin.
@@ -91,17 +96,14 @@ impl Instance {
 
     /// Instantiates the handler, and lets it do what it does once.
     async fn start(&mut self) -> Result<Result<Handler, Failure>> {
-        let Prepared { pre, indices, init } = &self.loaded.component;
-        let instance = pre.instantiate_async(&mut self.store).await?;
-        let handler = indices.load(&mut self.store, &instance)?;
-        let Some(init) = init else { return Ok(Ok(handler)) };
-        let init: TypedFunc<(), (std::result::Result<(), String>,)> =
-            instance.get_typed_func(&mut self.store, init)?;
-        let (outcome,) = init.call_async(&mut self.store, ()).await?;
-        Ok(outcome.map(|()| handler).map_err(|reason| Failure {
-            message: format!("the handler could not be initialized: {reason}"),
-            details: None,
-        }))
+        let component = &self.loaded.component;
+        match component.start(&mut self.store).await? {
+            Ok(instance) => Ok(Ok(component.indices.load(&mut self.store, &instance)?)),
+            Err(reason) => Ok(Err(Failure {
+                message: format!("the handler could not be initialized: {reason}"),
+                details: None,
+            })),
+        }
     }
 
     /// For how long it waits for another job, now that it has handled one; `None`: not at all.
@@ -132,7 +134,6 @@ impl Instance {
     /// The fuel that its attempt has burned; `None` when the engine does not count.
     pub(crate) fn fuel(&self) -> Option<u64> {
         let left = || self.store.get_fuel().unwrap_or(0);
-        let counts = self.loaded.metering == Metering::Fuel;
-        counts.then(|| self.store.data().fuel_max().saturating_sub(left()))
+        self.counts_fuel().then(|| self.store.data().fuel_max().saturating_sub(left()))
     }
 }

@@ -15,6 +15,7 @@ mod artifacts;
 mod attempt;
 mod bindings;
 pub mod compile;
+mod compile_cache;
 mod component;
 mod deadline;
 mod disk;

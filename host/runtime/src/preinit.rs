@@ -75,21 +75,16 @@ pub async fn preinit(
     let instrumented = Component::new(&engine.engine, &instrumented).map_err(rewrite)?;
     let info = crate::component::names(&engine.engine, &instrumented);
     let prepared = prepare(&engine.linker, &instrumented, &info)?;
-    let init = prepared.init.ok_or(PreinitError::NoInit)?;
+    if prepared.init.is_none() {
+        return Err(PreinitError::NoInit);
+    }
     let watch = Arc::new(Watch::new(Instant::now() + TIME_MAX, CancellationToken::new()));
     let state = State::new(attempt, sink, watch.clone(), Egress::new(), None);
     let mut store = store(&engine.engine, state).map_err(failed)?;
     let _ticking = engines.ticking();
-    let initialized = async {
-        let instance = prepared.pre.instantiate_async(&mut store).await?;
-        let init: TypedFunc<(), (Result<(), String>,)> =
-            instance.get_typed_func(&mut store, init)?;
-        let (outcome,) = init.call_async(&mut store, ()).await?;
-        wasmtime::Result::<_>::Ok(outcome.map(|()| instance))
-    };
     let instance = tokio::select! {
         biased;
-        initialized = initialized => initialized.map_err(failed)?.map_err(PreinitError::Failed)?,
+        started = prepared.start(&mut store) => started.map_err(failed)?.map_err(PreinitError::Failed)?,
         _ = watch.ended() => {
             return Err(PreinitError::Failed(format!("it took more than {} s", TIME_MAX.as_secs())));
         }

@@ -17,7 +17,7 @@ use super::{job, output, parse, progress};
 use crate::client::{Answer, Client, JobDocument, Submission, SubmissionPolicy};
 
 /// One look at a job that is waited for.
-const LOOK_WAIT: Duration = Duration::from_secs(30);
+pub(super) const LOOK_WAIT: Duration = Duration::from_secs(30);
 
 /// The same while somebody watches the spinner.
 const LOOK_WAIT_WATCHED: Duration = Duration::from_secs(2);

@@ -31,7 +31,7 @@ use gristmill_core::store::{JobStore, StoreError};
 use gristmill_core::time::{Clock, SystemClock};
 use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
 use gristmill_registry::Fetcher;
-use gristmill_runtime::{Compiler, Sandbox, SandboxSettings};
+use gristmill_runtime::{Sandbox, SandboxSettings};
 use gristmill_store::SqliteStore;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
@@ -47,6 +47,7 @@ use self::listener::Connections;
 use self::tls::Tls;
 pub use self::tls::TlsFiles;
 use crate::cli::serve::{ServeArgs, ServeSettings};
+use crate::compilers;
 
 /// The brand whose clients are the most: their Rust SDK insists on its field.
 const DEFAULT_BRAND: &str = "Runpod";
@@ -252,16 +253,15 @@ async fn finish_deletions(store: &SqliteStore, catalog: &Catalog) -> Result<(), 
 /// The sandbox, with compiles in child processes of this same program.
 fn sandbox(
     settings: &ServeSettings,
-    explains_traps: bool,
+    is_watched: bool,
     catalog: Arc<Catalog>,
     guests: &Guests,
 ) -> anyhow::Result<Sandbox> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let compiler = Compiler::child(program, vec![crate::cli::COMPILE_COMMAND.into()]);
+    let compiler = if is_watched { compilers::for_developer()? } else { compilers::for_host()? };
     let settings = SandboxSettings {
         running_jobs_max: settings.running_jobs_max,
         lengthy: Some(guests.lengthy.handle().clone()),
-        explains_traps,
+        explains_traps: is_watched,
         ..SandboxSettings::new(settings.data_dir.clone(), compiler)
     };
     Ok(Sandbox::open(settings, catalog)?)

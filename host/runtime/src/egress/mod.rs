@@ -115,19 +115,22 @@ impl JobEgress {
         let of_job =
             self.in_flight.clone().try_acquire_owned().map_err(|_| EgressError::TooMany)?;
         let slot = self.egress.slot(&self.deployment.endpoint.id, of_job).await;
-        let (method, url) = (&request.method, &request.url);
+        let sent = {
+            let (method, url) = (&request.method, &request.url);
+            trace_span!(
+                target: "gristmill_runtime::bindings::egress", "request", %method, %url,
+                status = Empty
+            )
+        };
         let mut sending = self
             .egress
             .client(reach)?
-            .request(method.clone(), url.clone())
+            .request(request.method, request.url)
             .headers(without_hop_headers(request.headers))
             .timeout(self.remaining());
         if let Some(body) = request.body {
             sending = sending.body(body);
         }
-        let sent = trace_span!(
-            target: "gristmill_runtime::bindings::egress", "request", %method, %url, status = Empty
-        );
         let mut response = sending.send().instrument(sent.clone()).await?;
         sent.record("status", response.status().as_u16());
         let headers = std::mem::take(response.headers_mut());

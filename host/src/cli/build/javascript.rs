@@ -32,11 +32,11 @@ impl Engine {
 /// # Errors
 /// [`Missing`] without Node.js, npm or the packages; or that the build failed.
 pub(super) async fn build(dir: &Path, output: &Path, engine: Engine) -> anyhow::Result<()> {
-    if !is_there("node").await? {
+    if !tool::is_there("node").await? {
         return Err(no_node().into());
     }
     let Some(builder) = find(dir)? else {
-        if !is_there("npm").await? {
+        if !tool::is_there("npm").await? {
             return Err(no_npm().into());
         }
         return Err(
@@ -45,14 +45,8 @@ pub(super) async fn build(dir: &Path, output: &Path, engine: Engine) -> anyhow::
     };
     let mut command = tool::command("node")?;
     command.arg(builder).args(["build", ".", "--engine", engine.as_str(), "-o"]).arg(output);
-    tool::run(
-        {
-            command.current_dir(dir);
-            command
-        },
-        no_node,
-    )
-    .await
+    command.current_dir(dir);
+    tool::run(command, no_node).await
 }
 
 /// The SDK's command, in the project's packages or those of a workspace around it.
@@ -60,12 +54,6 @@ fn find(dir: &Path) -> anyhow::Result<Option<PathBuf>> {
     let dir = std::path::absolute(dir)?;
     let places = dir.ancestors().map(|dir| dir.join("node_modules/.bin/gristmill-sdk"));
     Ok(places.into_iter().find(|path| path.exists()))
-}
-
-async fn is_there(program: &str) -> anyhow::Result<bool> {
-    let mut version = tool::command(program)?;
-    version.arg("--version");
-    Ok(tool::ask(version).await?.is_some_and(|output| output.status.success()))
 }
 
 fn no_node() -> Missing {

@@ -54,9 +54,7 @@ async fn find(dir: &Path) -> anyhow::Result<(PathBuf, bool)> {
         return Ok((own, true));
     }
     for name in ["python3", "python"] {
-        let mut version = tool::command(name)?;
-        version.arg("--version");
-        if tool::ask(version).await?.is_some_and(|output| output.status.success()) {
+        if tool::is_there(name).await? {
             return Ok((name.into(), false));
         }
     }

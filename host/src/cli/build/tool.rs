@@ -67,6 +67,13 @@ pub(super) async fn ask(mut command: Command) -> anyhow::Result<Option<Output>> 
     }
 }
 
+/// Whether a tool is installed: it tells its version.
+pub(super) async fn is_there(program: &str) -> anyhow::Result<bool> {
+    let mut version = command(program)?;
+    version.arg("--version");
+    Ok(ask(version).await?.is_some_and(|output| output.status.success()))
+}
+
 pub(super) fn check(name: &str, status: ExitStatus) -> anyhow::Result<()> {
     if !status.success() {
         bail!("the build failed: {name} ended with {status}");

@@ -12,13 +12,14 @@ use gristmill_core::endpoint::{Deployment, Metering};
 use gristmill_core::id::{JobId, NodeId, Submission};
 use gristmill_core::payload::Json;
 use gristmill_core::runtime::{Attempt, AttemptReport, AttemptSink, Runtime as _};
-use gristmill_runtime::{Compiler, MemoryRecords, Sandbox, SandboxSettings};
+use gristmill_runtime::{MemoryRecords, Sandbox, SandboxSettings};
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{LocalSettings, deployment};
-use crate::cli::{COMPILE_COMMAND, progress};
+use crate::cli::progress;
+use crate::compilers;
 
 /// A sandbox with one component in it, in a directory that goes away with it.
 #[derive(Debug)]
@@ -119,9 +120,7 @@ fn private_dir() -> std::io::Result<TempDir> {
 }
 
 fn sandbox_settings(dir: &Path, jobs_max: u32) -> anyhow::Result<SandboxSettings> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let compiler = Compiler::child(program, vec![COMPILE_COMMAND.into()]);
-    let settings = SandboxSettings::new(dir.to_owned(), compiler);
+    let settings = SandboxSettings::new(dir.to_owned(), compilers::for_developer()?);
     Ok(SandboxSettings { running_jobs_max: jobs_max, explains_traps: true, ..settings })
 }
 

@@ -1,7 +1,5 @@
 //! A case on a deployed endpoint.
 
-use std::time::Duration;
-
 use anyhow::Context as _;
 use gristmill_core::id::EndpointId;
 use gristmill_core::limits::EXECUTION_TIMEOUT_MS;
@@ -11,11 +9,8 @@ use serde_json::value::RawValue;
 use super::cases::Case;
 use super::seen::Seen;
 use crate::cli::stream::Follower;
-use crate::cli::submit::{Accepted, Waiting};
+use crate::cli::submit::{Accepted, LOOK_WAIT, Waiting};
 use crate::client::{Client, JobDocument, Submission, SubmissionPolicy};
-
-/// One look at a job that is waited for.
-const LOOK_WAIT: Duration = Duration::from_secs(30);
 
 /// Submits a case's job and waits for its end.
 ///

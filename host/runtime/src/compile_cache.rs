@@ -1,0 +1,218 @@
+//! What a developer's machine keeps of its compiles: whole components, by wasmtime's own cache, and
+//! the code of each function, so that a handler of which little has changed is compiled in a fraction
+//! of the time. All but a few functions of a handler in Python or JavaScript are its interpreter's:
+//! [`docs/PERFORMANCE.md`] has the times.
+//!
+//! A host does without: it compiles a component once, and nothing that one upload has left behind
+//! should be part of another.
+//!
+//! **Bounds.** Half a GiB of components, and [`FUNCTIONS_BYTES_MAX`] of functions for each engine.
+//! What is lost or damaged is made again, and a directory that cannot be used is done without.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gristmill_core::endpoint::Metering;
+use parking_lot::Mutex;
+use wasmtime::{Cache, CacheConfig, CacheStore, Config};
+
+use crate::files;
+
+/// Most bytes of functions, 128 MiB; beyond it those of the newest compile stay. The interpreter of
+/// Python has 30 MB.
+const FUNCTIONS_BYTES_MAX: usize = 128 << 20;
+
+/// One function in so many is few.
+const FEW: usize = 64;
+
+/// How long a digest at the front of a file is, in bytes.
+const DIGEST_BYTES: usize = 32;
+
+/// The cache of one compile.
+#[derive(Debug)]
+pub(crate) struct CompileCache {
+    components: Cache,
+    functions: Arc<Functions>,
+    path: PathBuf,
+}
+
+impl CompileCache {
+    /// What is there in a directory, which is made if it is missing.
+    ///
+    /// # Errors
+    /// Those of the file system; damage is none.
+    pub(crate) fn open(directory: &Path, metering: Metering) -> wasmtime::Result<Self> {
+        files::create_private_dir(directory)?;
+        let mut config = CacheConfig::new();
+        config.with_directory(directory.join("components"));
+        let path = directory.join(format!("functions-{}", metering.as_str()));
+        let functions = Arc::new(Functions::read(&path)?);
+        Ok(Self { components: Cache::new(config)?, functions, path })
+    }
+
+    /// Has the engine of a configuration use it.
+    ///
+    /// # Errors
+    /// When the compiler cannot.
+    pub(crate) fn serve(&self, config: &mut Config) -> wasmtime::Result<()> {
+        config.cache(Some(self.components.clone()));
+        config.enable_incremental_compilation(self.functions.clone())?;
+        Ok(())
+    }
+
+    /// Keeps what was compiled, unless it was so little that writing takes longer.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn save(&self) -> io::Result<()> {
+        let made = self.functions.made.lock();
+        if made.len() <= self.functions.known.len() / FEW {
+            return Ok(());
+        }
+        let content = self.functions.content(&made);
+        let temporary = files::temporary(&self.path);
+        // Not durably: what a power cut leaves behind does not have its digest.
+        fs::write(&temporary, content).and_then(|()| fs::rename(&temporary, &self.path))
+    }
+}
+
+/// The code of functions, as the compiler writes it down, by what they were compiled from.
+#[derive(Debug, Default)]
+struct Functions {
+    /// Their file.
+    bytes: Vec<u8>,
+    known: HashMap<Vec<u8>, Known>,
+    made: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    place: Range<usize>,
+    is_used: AtomicBool,
+}
+
+impl Functions {
+    fn read(path: &Path) -> io::Result<Self> {
+        match fs::read(path) {
+            Ok(bytes) => Ok(Self::from_content(bytes).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `None`: these bytes are damaged.
+    fn from_content(bytes: Vec<u8>) -> Option<Self> {
+        let (digest, entries) = bytes.split_first_chunk::<DIGEST_BYTES>()?;
+        if blake3::hash(entries) != *digest {
+            return None;
+        }
+        let mut known = HashMap::new();
+        let mut at = DIGEST_BYTES;
+        while at < bytes.len() {
+            let key = part(&bytes, at)?;
+            let place = part(&bytes, key.end)?;
+            at = place.end;
+            let entry = Known { place, is_used: AtomicBool::new(false) };
+            known.insert(bytes.get(key)?.to_vec(), entry);
+        }
+        Some(Self { bytes, known, made: Mutex::default() })
+    }
+
+    /// What a file holds: what is new, what was of use, and the others while there is room.
+    fn content(&self, made: &HashMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
+        let known = |is_used| {
+            let wanted = self.known.iter();
+            let wanted = wanted.filter(move |(_, k)| k.is_used.load(Ordering::Relaxed) == is_used);
+            wanted.filter_map(|(key, k)| Some((key.as_slice(), self.bytes.get(k.place.clone())?)))
+        };
+        let made = made.iter().map(|(key, code)| (key.as_slice(), code.as_slice()));
+        let mut content = vec![0; DIGEST_BYTES];
+        for (key, code) in made.chain(known(true)).chain(known(false)) {
+            if content.len() + key.len() + code.len() > FUNCTIONS_BYTES_MAX {
+                break;
+            }
+            for part in [key, code] {
+                let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
+                content.extend(length.to_le_bytes());
+                content.extend(part);
+            }
+        }
+        if let Some((digest, entries)) = content.split_first_chunk_mut::<DIGEST_BYTES>() {
+            *digest = blake3::hash(entries).into();
+        }
+        content
+    }
+}
+
+/// Where the part lies whose length is at `at`.
+fn part(bytes: &[u8], at: usize) -> Option<Range<usize>> {
+    let length = bytes.get(at..)?.first_chunk()?;
+    let start = at + size_of::<u32>();
+    let end = start.checked_add(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+    (end <= bytes.len()).then_some(start..end)
+}
+
+impl CacheStore for Functions {
+    fn get(&self, key: &[u8]) -> Option<Cow<'_, [u8]>> {
+        let known = self.known.get(key)?;
+        known.is_used.store(true, Ordering::Relaxed);
+        Some(self.bytes.get(known.place.clone())?.into())
+    }
+
+    fn insert(&self, key: &[u8], value: Vec<u8>) -> bool {
+        self.made.lock().insert(key.to_vec(), value);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(entries: &[(&[u8], &[u8])], functions: &Functions) -> Functions {
+        for (key, code) in entries {
+            assert!(functions.insert(key, code.to_vec()));
+        }
+        let content = functions.content(&functions.made.lock());
+        Functions::from_content(content).unwrap()
+    }
+
+    #[test]
+    fn functions_are_known_from_one_compile_to_the_next() {
+        let functions = with(&[(b"a", b"one"), (b"", b"")], &Functions::default());
+        let functions = with(&[(b"b", b"three")], &functions);
+        let found = [&b"a"[..], b"", b"b", b"c"].map(|key| functions.get(key));
+        let expected = [Some("one"), Some(""), Some("three"), None];
+        assert_eq!(found, expected.map(|code| code.map(|code| code.as_bytes().into())));
+    }
+
+    #[test]
+    fn beyond_the_bound_those_of_the_newest_compile_stay() {
+        let large = vec![7; FUNCTIONS_BYTES_MAX / 3];
+        let functions = with(&[(b"used", &large), (b"unused", &large)], &Functions::default());
+        assert!(functions.get(b"used").is_some());
+        let functions = with(&[(b"new", &large)], &functions);
+        let found = [&b"new"[..], b"used", b"unused"].map(|key| functions.get(key).is_some());
+        assert_eq!(found, [true, true, false]);
+    }
+
+    #[test]
+    fn a_damaged_file_is_no_file() {
+        let functions = Functions::default();
+        functions.insert(b"key", b"code".to_vec());
+        let whole = functions.content(&functions.made.lock());
+        for place in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[place] ^= 1;
+            assert!(Functions::from_content(damaged).is_none(), "byte {place}");
+            assert!(Functions::from_content(whole[..place].to_vec()).is_none(), "cut at {place}");
+        }
+        assert!(Functions::from_content(whole).is_some());
+    }
+}

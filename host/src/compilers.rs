@@ -1,0 +1,29 @@
+//! The two ways to have components compiled, both in child processes of this same program.
+
+use anyhow::Context as _;
+use etcetera::{BaseStrategy as _, choose_base_strategy};
+use gristmill_runtime::compile::Compiler;
+
+use crate::cli::COMPILE_COMMAND;
+
+/// Beside the jobs of others.
+///
+/// # Errors
+/// When the program's own file cannot be found.
+pub(crate) fn for_host() -> anyhow::Result<Compiler> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    Ok(Compiler::child(program, vec![COMPILE_COMMAND.into()]))
+}
+
+/// For somebody who waits for it, with what is in his cache: `gristmill/` in `$XDG_CACHE_HOME`, or in
+/// `~/.cache`. Who has no home has no cache.
+///
+/// # Errors
+/// Those of [`for_host`].
+pub(crate) fn for_developer() -> anyhow::Result<Compiler> {
+    let compiler = for_host()?;
+    Ok(match choose_base_strategy() {
+        Ok(places) => compiler.with_cache(places.cache_dir().join("gristmill")),
+        Err(_) => compiler,
+    })
+}
