@@ -86,7 +86,9 @@ for name in token-stream markdown; do
   component "javascript-$name" javascript "$root/handlers/javascript/$name" build
 done
 component quickjs-features javascript "$here/javascript/features" build
-component starlingmonkey-features javascript "$here/javascript/features" build --engine starlingmonkey
+# By the program; where it goes is what the project's file says.
+build_project() { "$gristmill" build "$1" --engine starlingmonkey; }
+component starlingmonkey-features javascript "$here/javascript/features" build_project
 
 export NO_PROXY=127.0.0.1 no_proxy=127.0.0.1
 start_host "$temp/data" 127.0.0.1:0

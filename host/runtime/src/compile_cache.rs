@@ -1,7 +1,7 @@
 //! What a developer's machine keeps of its compiles: whole components, by wasmtime's own cache, and
 //! the code of each function, so that a handler of which little has changed is compiled in a fraction
 //! of the time. All but a few functions of a handler in Python or JavaScript are its interpreter's:
-//! [`docs/PERFORMANCE.md`] has the times.
+//! docs/PERFORMANCE.md has the times.
 //!
 //! A host does without: it compiles a component once, and nothing that one upload has left behind
 //! should be part of another.
