@@ -16,7 +16,7 @@ pub(crate) fn for_host() -> anyhow::Result<Compiler> {
 }
 
 /// For somebody who waits for it, with what is in his cache: `gristmill/` in `$XDG_CACHE_HOME`, or in
-/// `~/.cache`. Who has no home has no cache.
+/// `~/.cache`. Who has no home has no cache, and waits as long as a host.
 ///
 /// # Errors
 /// Those of [`for_host`].

@@ -5,7 +5,7 @@ use futures::future::join_all;
 use gristmill_tests::{Answer, Clocked, TestHost, guests};
 use serde_json::json;
 
-use crate::support::{Endpoint, UNKNOWN_JOB, clocked, forever};
+use crate::support::{Endpoint, SECOND, UNKNOWN_JOB, clocked, forever};
 
 /// Makes calls until one is refused; returns how many were let in.
 async fn let_in(call: &impl AsyncFn() -> Answer) -> usize {
@@ -56,7 +56,8 @@ async fn higher_of_base_and_workers() {
 async fn requests_per_worker() {
     let endpoint = six_workers("dynamic-numbers").await;
     run_more(&endpoint, 6).await;
-    // The six jobs, and looking at them, have taken some calls of /run and /status.
+    // The six jobs, and looking at them, are forgotten.
+    endpoint.host.advance(11 * SECOND);
     raises(1_200, async || endpoint.post_empty("run").await).await;
     raises(2_400, async || endpoint.post_empty("runsync").await).await;
     raises(2_400, async || endpoint.status(UNKNOWN_JOB).await).await;
@@ -65,10 +66,9 @@ async fn requests_per_worker() {
     raises(2, async || endpoint.purge().await).await;
 }
 
-/// Asserts that so many calls are let in, less some that were made before, and that the refusal then names the number.
+/// Asserts that exactly so many calls are let in, and that the refusal then names the number.
 async fn raises(limit: usize, call: impl AsyncFn() -> Answer) {
-    let count = let_in(&call).await;
-    assert!((limit - limit.min(100)..=limit).contains(&count), "{count} of {limit}");
+    assert_eq!(let_in(&call).await, limit);
     let refused = call().await;
     let policy = refused.header("ratelimit-policy").unwrap_or_default();
     assert!(policy.ends_with(&format!(";q={limit};w=10")), "{limit}: {refused:?}");

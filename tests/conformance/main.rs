@@ -2,8 +2,8 @@
 //! docs/CONFORMANCE.md says which test stands for which row, and `table` keeps it true. What goes
 //! beyond the contract is tested in `e2e`.
 //!
-//! Where time matters, a test has a host whose clock it moves; only executionTimeout and the
-//! time for which a call waits take real time.
+//! Where time matters, a test has a host whose clock it moves; only executionTimeout, the time for
+//! which a call waits, and the limit of calls without a valid key take real time.
 
 #![allow(
     clippy::unwrap_used,

@@ -58,7 +58,7 @@ pub struct Parts {
 /// What the rest of the host offers to the routes.
 #[derive(Debug)]
 pub struct Services {
-    /// By which calls are counted.
+    /// By which the calls of a key are counted.
     pub clock: Arc<dyn Clock>,
     /// The jobs.
     pub jobs: Arc<Jobs>,

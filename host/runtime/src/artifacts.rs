@@ -369,7 +369,8 @@ impl Artifacts {
 fn load_file(path: &Path, engine: Arc<RunEngine>) -> Result<Loaded, LoadError> {
     // SAFETY: the file was made by our compiler: its digest is the one that we recorded when it
     // was, or we have just made it. It lies in a directory that only this user can write, is never
-    // changed in place, and wasmtime checks that it was made for this engine.
+    // changed in place, and wasmtime checks that it was made for this engine. What a developer's
+    // compile takes from a cache was in a directory of this user's alone.
     let component = unsafe { CompiledComponent::deserialize_file(&engine.engine, path) };
     let component = component.map_err(|error| LoadError::Host(causes(&error)))?;
     let info = names(&engine.engine, &component);

@@ -7,16 +7,19 @@
 //! should be part of another.
 //!
 //! **Bounds.** Half a GiB of components, and [`FUNCTIONS_BYTES_MAX`] of functions for each engine.
-//! What is lost or damaged is made again, and a directory that cannot be used is done without.
+//! What is lost is made again, damaged functions too, and a directory that cannot be used is done
+//! without. What is in it is run as machine code: it is used only if it is the user's alone.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use gristmill_core::endpoint::Metering;
 use parking_lot::Mutex;
@@ -46,11 +49,14 @@ impl CompileCache {
     /// What is there in a directory, which is made if it is missing.
     ///
     /// # Errors
-    /// Those of the file system; damage is none.
+    /// Those of the file system, or that the directory is not the user's alone; damage is none.
     pub(crate) fn open(directory: &Path, metering: Metering) -> wasmtime::Result<Self> {
         files::create_private_dir(directory)?;
+        check_private(directory)?;
         let mut config = CacheConfig::new();
         config.with_directory(directory.join("components"));
+        // After each new component, or the bound would hold once an hour.
+        config.with_cleanup_interval(Duration::ZERO);
         let path = directory.join(format!("functions-{}", metering.as_str()));
         let functions = Arc::new(Functions::read(&path)?);
         Ok(Self { components: Cache::new(config)?, functions, path })
@@ -76,10 +82,24 @@ impl CompileCache {
             return Ok(());
         }
         let content = self.functions.content(&made);
-        let temporary = files::temporary(&self.path);
-        // Not durably: what a power cut leaves behind does not have its digest.
-        fs::write(&temporary, content).and_then(|()| fs::rename(&temporary, &self.path))
+        // Always the same name, so that what is left of a process that was killed is one file. Not
+        // durably: what a power cut leaves behind, or two at once, does not have its digest.
+        let unfinished = self.path.with_extension("new");
+        let mut file = files::create_private(&unfinished)?;
+        let written = file.write_all(&content).and_then(|()| fs::rename(&unfinished, &self.path));
+        if written.is_err() {
+            files::remove(&unfinished)?;
+        }
+        written
     }
+}
+
+/// Refuses a directory that is not this user's alone.
+fn check_private(directory: &Path) -> io::Result<()> {
+    let found = fs::metadata(directory)?;
+    let is_ours = found.uid() == rustix::process::geteuid().as_raw();
+    let is_private = found.mode() & 0o077 == 0;
+    if is_ours && is_private { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
 /// The code of functions, as the compiler writes it down, by what they were compiled from.
@@ -127,13 +147,14 @@ impl Functions {
     /// What a file holds: what is new, what was of use, and the others while there is room.
     fn content(&self, made: &HashMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
         let known = |is_used| {
-            let wanted = self.known.iter();
+            // Of another version of the compiler, if it was made again under its name.
+            let wanted = self.known.iter().filter(|(key, _)| !made.contains_key(*key));
             let wanted = wanted.filter(move |(_, k)| k.is_used.load(Ordering::Relaxed) == is_used);
             wanted.filter_map(|(key, k)| Some((key.as_slice(), self.bytes.get(k.place.clone())?)))
         };
-        let made = made.iter().map(|(key, code)| (key.as_slice(), code.as_slice()));
+        let new = made.iter().map(|(key, code)| (key.as_slice(), code.as_slice()));
         let mut content = vec![0; DIGEST_BYTES];
-        for (key, code) in made.chain(known(true)).chain(known(false)) {
+        for (key, code) in new.chain(known(true)).chain(known(false)) {
             if content.len() + key.len() + code.len() > FUNCTIONS_BYTES_MAX {
                 break;
             }
@@ -173,6 +194,8 @@ impl CacheStore for Functions {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn with(entries: &[(&[u8], &[u8])], functions: &Functions) -> Functions {
@@ -190,6 +213,26 @@ mod tests {
         let found = [&b"a"[..], b"", b"b", b"c"].map(|key| functions.get(key));
         let expected = [Some("one"), Some(""), Some("three"), None];
         assert_eq!(found, expected.map(|code| code.map(|code| code.as_bytes().into())));
+    }
+
+    #[test]
+    fn what_was_made_again_is_what_is_known() {
+        let functions = with(&[(b"a", b"of an older compiler")], &Functions::default());
+        assert!(functions.get(b"a").is_some());
+        let functions = with(&[(b"a", b"new")], &functions);
+        assert_eq!(functions.get(b"a").unwrap(), &b"new"[..]);
+    }
+
+    #[test]
+    fn a_directory_that_others_can_look_into_is_not_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |mode| {
+            fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
+            CompileCache::open(directory.path(), Metering::Fuel).map(drop)
+        };
+        assert!(open(0o700).is_ok());
+        assert!(open(0o750).is_err());
+        assert!(open(0o702).is_err());
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
 use gristmill_core::egress::HostPattern;
@@ -205,8 +204,8 @@ impl Deployable {
 }
 
 impl DeployArgs {
-    /// What the options say, over what the project says.
-    fn deployable(self, chosen: &Chosen) -> anyhow::Result<(Deployable, ConnectionArgs)> {
+    /// What the options say, over what the project says. `None` when neither says the endpoint's name.
+    fn deployable(self, chosen: &Chosen) -> anyhow::Result<Option<(Deployable, ConnectionArgs)>> {
         let component = chosen.read()?;
         let of_project = chosen
             .project
@@ -216,7 +215,7 @@ impl DeployArgs {
             Some(Deployable { template, endpoint, name, .. }) => (template, endpoint, Some(name)),
             None => Default::default(),
         };
-        let name = self.name.or(name).context("which endpoint? say --name NAME")?;
+        let Some(name) = self.name.or(name) else { return Ok(None) };
         let mut env = template.env;
         if !self.env.is_empty() {
             env.get_or_insert_default().extend(parse::environment(self.env));
@@ -237,18 +236,18 @@ impl DeployArgs {
             allowed_hosts: options.allowed_hosts.or(endpoint.allowed_hosts),
             ..options
         };
-        Ok((Deployable { name, tag: self.tag, component, template, endpoint }, self.connection))
+        let deployable = Deployable { name, tag: self.tag, component, template, endpoint };
+        Ok(Some((deployable, self.connection)))
     }
 }
 
 pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
     let chosen = Chosen::new(args.handler.as_deref())?;
-    if args.name.is_none() && chosen.project.is_none() {
+    let as_json = args.json;
+    let Some((deployable, connection)) = args.deployable(&chosen)? else {
         output::error("a component has no name of its own: say which endpoint with --name NAME");
         return Ok(ExitCode::from(WRONG_COMMAND_LINE));
-    }
-    let as_json = args.json;
-    let (deployable, connection) = args.deployable(&chosen)?;
+    };
     let client = connection.client()?;
     let name = deployable.name.clone();
     let (upload, deployed) = deployable.put(&client).await?;

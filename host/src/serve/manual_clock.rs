@@ -2,8 +2,9 @@
 //! time, stands still, and moves by as many milliseconds as a line on standard input says.
 //!
 //! Each move is answered on standard output with `{"clock":<ms since the Unix epoch>}`. When the
-//! input ends, the clock stands still for good. What a handler may take (executionTimeout) and
-//! how long a call waits are measured in real time, whichever clock the host has.
+//! input ends, the clock stands still for good. What a handler may take
+//! (executionTimeout), how long a call waits, and the limit of calls without a valid key are measured
+//! in real time, whichever clock the host has.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
