@@ -2,7 +2,7 @@
 //! by a push. What nothing names any more goes, record and files.
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, Component, Image};
-use gristmill_core::endpoint::ComponentDigest;
+use gristmill_core::digest::ComponentDigest;
 use gristmill_core::id::OwnerId;
 use gristmill_core::image::PushedManifest;
 use gristmill_core::limits::NAME_BYTES_MAX;

@@ -15,6 +15,7 @@ mod billing;
 mod body;
 mod docs_page;
 mod error;
+mod fallback;
 mod front_door;
 mod images;
 mod management;

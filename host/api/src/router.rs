@@ -25,7 +25,7 @@ use crate::queue::{StreamShape, dto};
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
 use crate::strangers::PeerAddress;
-use crate::{auth, docs_page, management, metrics, openapi, paths, queue, registry};
+use crate::{auth, docs_page, fallback, management, metrics, openapi, paths, queue, registry};
 
 /// Both APIs, and the document that describes them. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ impl Api {
             .merge(docs_page::routes())
             .merge(registry::routes())
             .route("/openapi.json", get(openapi::get).layer(Extension(document)))
-            .method_not_allowed_fallback(method_not_allowed)
+            .method_not_allowed_fallback(fallback::method_not_allowed)
             .fallback(unknown_route)
             .layer(DefaultBodyLimit::disable()) // each route reads its body with its own limit
             .with_state(state);
@@ -136,7 +136,7 @@ fn openai_api(
     let routes = Router::new()
         // Documented as one part of a path, which is all that a document can say.
         .route(&format!("{prefix}/{{endpoint}}/openai/{{*rest}}"), route)
-        .method_not_allowed_fallback(method_not_allowed)
+        .method_not_allowed_fallback(fallback::method_not_allowed)
         .route_layer(map_response(queue::openai::reshape_refusal));
     openapi::in_openai_shape(&mut paths);
     let mut router = OpenApiRouter::from(routes);
@@ -172,8 +172,8 @@ fn management_api() -> OpenApiRouter<ApiState> {
         .split_for_parts();
     let routes = routes
         // Own fallbacks, so that their refusals have a `message` too.
-        .method_not_allowed_fallback(method_not_allowed)
-        .fallback(unknown_management_route)
+        .method_not_allowed_fallback(fallback::method_not_allowed)
+        .fallback(fallback::unknown_management_route)
         .layer(map_response(ApiError::add_message));
     let mut router = OpenApiRouter::from(routes);
     *router.get_openapi_mut() = document;
@@ -195,25 +195,6 @@ async fn unknown_route(State(state): State<ApiState>, request: Request<Body>) ->
         return registry::RegistryError::name_of_several_parts().into_response();
     }
     ApiError::not_found(format!("there is no route `{path}`")).into_response()
-}
-
-/// Here the path has lost its prefix.
-async fn unknown_management_route(
-    State(state): State<ApiState>,
-    request: Request<Body>,
-) -> ApiError {
-    let unknown = ApiError::not_found(format!("there is no route `/v1{}`", request.uri().path()));
-    auth::count_stranger(&request, &state).err().unwrap_or(unknown)
-}
-
-pub(crate) async fn method_not_allowed(
-    State(state): State<ApiState>,
-    request: Request<Body>,
-) -> ApiError {
-    let method = request.method();
-    let sentence = format!("the method {method} is not allowed here; see the Allow header");
-    let wrong = ApiError::new(ErrorCode::MethodNotAllowed, sentence);
-    auth::count_stranger(&request, &state).err().unwrap_or(wrong)
 }
 
 fn panicked(cause: &(dyn Any + Send)) -> Response<Body> {

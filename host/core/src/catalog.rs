@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::{ComponentDigest, Deployment, Endpoint, Release};
+use crate::digest::ComponentDigest;
+use crate::endpoint::{Deployment, Endpoint, Release};
 use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
 use crate::image::PushedManifest;
 use crate::key::ApiKey;

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::ComponentDigest;
+use crate::digest::ComponentDigest;
 use crate::limits::{COMPONENT_BYTES_MAX, IMAGE_CONFIG_BYTES_MAX, NAME_BYTES_MAX};
 use crate::registry_auth::RegistryAuth;
 use crate::runtime::Added;

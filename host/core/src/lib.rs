@@ -8,6 +8,7 @@
 pub mod backup;
 pub mod catalog;
 pub mod delivery;
+pub mod digest;
 pub mod document;
 pub mod egress;
 pub mod endpoint;

@@ -11,7 +11,8 @@ use tokio::io::AsyncRead;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Component;
-use crate::endpoint::{ComponentDigest, Deployment};
+use crate::digest::ComponentDigest;
+use crate::endpoint::Deployment;
 use crate::id::{JobId, VolumeId};
 use crate::payload::Json;
 use crate::record::{Chunk, S3Config};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::ComponentDigest;
+use crate::digest::ComponentDigest;
 use crate::id::{OwnerId, TemplateId};
 
 /// A template. The field names are ours; the wire's spellings live in the API.

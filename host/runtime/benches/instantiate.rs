@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::SandboxLimits;
-use gristmill_core::endpoint::{ComponentDigest, Deployment, Endpoint, Metering};
+use gristmill_core::endpoint::{Deployment, Endpoint, Metering};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_core::catalog::Component;
-use gristmill_core::endpoint::{ComponentDigest, Metering};
+use gristmill_core::digest::ComponentDigest;
+use gristmill_core::endpoint::Metering;
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
 use gristmill_core::runtime::{AddComponentError, Added};
 use gristmill_core::time::Timestamp;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gristmill_core::catalog::ArtifactDigest;
-use gristmill_core::endpoint::ComponentDigest;
+use gristmill_core::digest::ComponentDigest;
 
 /// How the name of a file ends that is being written.
 const TEMPORARY: &str = ".tmp";

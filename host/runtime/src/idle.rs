@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gristmill_core::endpoint::{ComponentDigest, Deployment, Metering};
+use gristmill_core::digest::ComponentDigest;
+use gristmill_core::endpoint::{Deployment, Metering};
 use gristmill_core::id::EndpointId;
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{ArtifactDigest, Catalog, CatalogChange, CatalogEntry, Component};
-use gristmill_core::endpoint::ComponentDigest;
+use gristmill_core::digest::ComponentDigest;
 use gristmill_core::store::StoreError;
 use parking_lot::RwLock;
 

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt as _;
-use gristmill_core::endpoint::{ComponentDigest, Deployment};
+use gristmill_core::digest::ComponentDigest;
+use gristmill_core::endpoint::Deployment;
 use gristmill_core::id::{JobId, VolumeId};
 use gristmill_core::runtime::{
     AddComponentError, Added, Attempt, AttemptReport, AttemptSink, Components, Runtime,

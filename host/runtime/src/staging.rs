@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use gristmill_core::endpoint::ComponentDigest;
+use gristmill_core::digest::ComponentDigest;
 use gristmill_core::limits::STAGED_BYTES_MAX;
 use gristmill_core::runtime::{AddComponentError, Added, StageError, Staged};
 use gristmill_core::time::{Clock as _, SystemClock};

@@ -13,7 +13,7 @@ mod support;
 use std::sync::Arc;
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, Image};
-use gristmill_core::endpoint::ComponentDigest;
+use gristmill_core::digest::ComponentDigest;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};

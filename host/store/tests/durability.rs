@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore, Image};
-use gristmill_core::endpoint::ComponentDigest;
+use gristmill_core::digest::ComponentDigest;
 use gristmill_core::id::{JobId, OwnerId};
 use gristmill_core::idempotency::{Idempotency, KEY_LIFE_MS};
 use gristmill_core::job::{Claim, JobStatus};

@@ -11,10 +11,10 @@ use tokio_util::io::ReaderStream;
 
 use super::error::{OciCode, RegistryError};
 use super::uploads::Taken;
-use super::{Caller, answer, images_of, manifests};
+use super::{Caller, answer, images_of, manifests, name};
+use crate::body;
 use crate::query::Query;
 use crate::state::ApiState;
-use crate::{body, images};
 
 /// Bytes of a component that are read from the disk at one time.
 const PIECE_BYTES: usize = 64 << 10;
@@ -27,7 +27,7 @@ pub(super) async fn begin(
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, RegistryError> {
-    check_name(&name)?;
+    name::check(&name)?;
     let staged = state.components.stage().await?;
     let id = state.uploads.begin(&key.owner, &name, staged)?;
     let Some(digest) = digest_in(query.as_deref())? else {
@@ -172,13 +172,4 @@ fn read_digest(text: &str) -> Result<BlobDigest, RegistryError> {
 fn unknown(digest: BlobDigest) -> RegistryError {
     let sentence = format!("blob {} not found under this name", digest.oci());
     RegistryError::unknown(OciCode::BlobUnknown, sentence)
-}
-
-/// Refuses what cannot be a handler's name, before anything is sent for it.
-pub(super) fn check_name(name: &str) -> Result<(), RegistryError> {
-    if images::is_part(name) {
-        return Ok(());
-    }
-    let sentence = format!("`{name}` is no handler name: letters, digits, `.`, `_` and `-`");
-    Err(RegistryError::invalid(OciCode::NameInvalid, sentence))
 }

@@ -14,7 +14,7 @@ use gristmill_core::limits::{Bounds, IMAGE_CONFIG_BYTES_MAX, IMAGE_MANIFEST_BYTE
 use serde_json::json;
 
 use super::error::{OciCode, RegistryError};
-use super::{Caller, answer, blobs, images_of};
+use super::{Caller, answer, images_of, name};
 use crate::images::{self, ImageName, Named};
 use crate::query::Query;
 use crate::state::ApiState;
@@ -56,7 +56,7 @@ pub(super) async fn push(
     Path((name, tag)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, RegistryError> {
-    blobs::check_name(&name)?;
+    name::check(&name)?;
     if parse_digest(&tag).is_some() {
         let sentence = "a handler has a tag: push the manifest by one, not by its digest";
         return Err(RegistryError::invalid(OciCode::Unsupported, sentence));

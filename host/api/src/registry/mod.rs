@@ -16,6 +16,7 @@ mod answer;
 mod blobs;
 mod error;
 mod manifests;
+mod name;
 pub(crate) mod uploads;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use gristmill_core::key::{ApiKey, Scope};
 pub(crate) use self::error::{RegistryError, reshape_refusal};
 use crate::auth::{self, Form};
 use crate::error::ApiError;
+use crate::fallback;
 use crate::state::ApiState;
 
 /// The routes.
@@ -47,7 +49,7 @@ pub(crate) fn routes() -> Router<ApiState> {
         .route("/v2/{name}/blobs/{digest}", get(blobs::get))
         .route("/v2/{name}/manifests/{reference}", get(manifests::get).put(manifests::push))
         .route("/v2/{name}/tags/list", get(manifests::tags))
-        .method_not_allowed_fallback(crate::router::method_not_allowed)
+        .method_not_allowed_fallback(fallback::method_not_allowed)
         .route_layer(map_response(reshape_refusal))
 }
 

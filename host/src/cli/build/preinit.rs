@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use gristmill_core::endpoint::ComponentDigest;
+use gristmill_core::digest::ComponentDigest;
 use gristmill_core::id::{JobId, NodeId, Submission};
 use gristmill_core::payload::Json;
 use gristmill_core::runtime::Attempt;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use gristmill_core::digest::ComponentDigest;
 use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{ComponentDigest, Deployment, Endpoint};
+use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use gristmill_core::template::Template;
 use gristmill_core::time::{Clock as _, SystemClock};

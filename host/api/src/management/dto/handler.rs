@@ -1,7 +1,7 @@
 //! Uploaded handlers.
 
 use gristmill_core::catalog::{self, Component, Image};
-use gristmill_core::endpoint::ComponentDigest;
+use gristmill_core::digest::ComponentDigest;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -1,6 +1,7 @@
 //! The handlers that an endpoint has run.
 
-use gristmill_core::endpoint::{self, ComponentDigest};
+use gristmill_core::digest::ComponentDigest;
+use gristmill_core::endpoint;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

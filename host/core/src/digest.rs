@@ -1,0 +1,96 @@
+//! The name of a component: the digest of its bytes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// SHA-256 of an uploaded component; names it for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ComponentDigest([u8; 32]);
+
+/// A text that is not 64 lower-case hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a digest has 64 lower-case hexadecimal digits")]
+pub struct InvalidDigest;
+
+impl ComponentDigest {
+    /// The digest of a component's bytes.
+    pub fn of(component: &[u8]) -> Self {
+        use sha2::Digest as _;
+        Self(sha2::Sha256::digest(component).into())
+    }
+
+    /// The digest that somebody has computed: the 32 bytes of a SHA-256.
+    pub fn from_sha256(digest: [u8; 32]) -> Self {
+        Self(digest)
+    }
+
+    /// As registries and image names write it: `sha256:` and 64 hexadecimal digits.
+    pub fn oci(&self) -> String {
+        format!("sha256:{self}")
+    }
+}
+
+impl fmt::Display for ComponentDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ComponentDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.oci())
+    }
+}
+
+impl FromStr for ComponentDigest {
+    type Err = InvalidDigest;
+
+    fn from_str(text: &str) -> Result<Self, InvalidDigest> {
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        if pairs.len() != 32 || !rest.is_empty() {
+            return Err(InvalidDigest);
+        }
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Ok(byte - b'0'),
+            b'a'..=b'f' => Ok(byte - b'a' + 10),
+            _ => Err(InvalidDigest),
+        };
+        let mut digest = [0; 32];
+        for (byte, [high, low]) in digest.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Ok(Self(digest))
+    }
+}
+
+impl TryFrom<String> for ComponentDigest {
+    type Error = InvalidDigest;
+    fn try_from(text: String) -> Result<Self, InvalidDigest> {
+        text.parse()
+    }
+}
+
+impl From<ComponentDigest> for String {
+    fn from(digest: ComponentDigest) -> Self {
+        digest.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_survive_text() {
+        let digest = ComponentDigest::of(b"abc");
+        let text = digest.to_string();
+        assert_eq!(text, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(text.parse(), Ok(digest));
+        for wrong in ["", &text[1..], &text.to_uppercase(), &format!("{text}00")] {
+            assert_eq!(wrong.parse::<ComponentDigest>(), Err(InvalidDigest));
+        }
+    }
+}
