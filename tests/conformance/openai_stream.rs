@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
-use gristmill_tests::{Answer, eventually, guests, parse_events, shared_host};
+use gristmill_tests::{Answer, guests, parse_events, shared_host};
 use serde_json::{Value, json};
 
 const CHAT: &str = "v1/chat/completions";
@@ -119,10 +119,7 @@ async fn events_come_while_the_job_runs_and_a_reader_that_leaves_stops_it() {
     assert_eq!(host.client.status(&endpoint, &job).await.ok()["status"], "IN_PROGRESS");
     drop(bytes);
     host.client.until(&endpoint, &job, "CANCELLED").await;
-    eventually("the worker to be free", async || {
-        (host.client.health(&endpoint).await["workers"]["running"] == 0).then_some(())
-    })
-    .await;
+    host.client.workers_running(&endpoint, 0).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use gristmill_tests::{
-    Answer, Client, Clocked, Shared, TestHost, clocked_host, eventually, guests, shared_host,
+    Answer, Client, Clocked, Shared, TestHost, clocked_host, guests, shared_host,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -154,13 +154,9 @@ impl<H: Deref<Target = TestHost>> Endpoint<H> {
         job
     }
 
-    /// Waits until so many workers run: one is counted a moment after its job is IN_PROGRESS.
+    /// Waits until so many workers run.
     pub(crate) async fn workers_running(&self, count: u64) {
-        let what = format!("{count} workers of {} to run", self.id);
-        eventually(&what, async || {
-            (self.health().await["workers"]["running"] == count).then_some(())
-        })
-        .await;
+        self.client.workers_running(&self.id, count).await;
     }
 
     /// Waits until the job has run into an executionTimeout of 5 s, the least there is.

@@ -227,10 +227,7 @@ async fn a_template_shows_how_long_jobs_ran_with_it() {
         client.until(&endpoint, &job, "IN_PROGRESS").await;
         host.advance(minutes * 60_000);
         client.cancel(&endpoint, &job).await.ok();
-        eventually("the handler to be stopped", async || {
-            (client.health(&endpoint).await["workers"]["running"] == 0).then_some(())
-        })
-        .await;
+        client.workers_running(&endpoint, 0).await;
         host.advance(2 * HOUR_MS);
     }
     eventually("five minutes to be shown", async || {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{Client, TestHost, eventually, guests, shared_host};
+use gristmill_tests::{Client, TestHost, guests, shared_host};
 use serde_json::json;
 
 /// Cancels a running job and returns how long it took until no worker ran, as health tells.
@@ -12,10 +12,7 @@ async fn stop_latency(client: &Client, endpoint: &str, input: serde_json::Value)
     let begun = Instant::now();
     let answer = client.cancel(endpoint, &job).await.ok();
     assert_eq!(answer, json!({ "id": job, "status": "CANCELLED" }));
-    eventually("the worker to be free", async || {
-        (client.health(endpoint).await["workers"]["running"] == 0).then_some(())
-    })
-    .await;
+    client.workers_running(endpoint, 0).await;
     let took = begun.elapsed();
     // The one worker goes on with the next job, and the cancelled one keeps its status.
     let next = client.finish(endpoint, json!({ "op": "echo", "value": 1 })).await;

@@ -182,6 +182,15 @@ impl Client {
         self.get(&self.path(endpoint, "health")).await.ok()
     }
 
+    /// Waits until so many workers run: one is counted a moment after its job is IN_PROGRESS, and
+    /// until its handler has stopped.
+    pub async fn workers_running(&self, endpoint: &str, count: u64) {
+        eventually(&format!("{count} workers of {endpoint} to run"), async || {
+            (self.health(endpoint).await["workers"]["running"] == count).then_some(())
+        })
+        .await;
+    }
+
     /// Waits until the job has this status, and returns its document.
     pub async fn until(&self, endpoint: &str, job: &str, status: &str) -> Value {
         eventually(&format!("job {job} to be {status}"), async || {
