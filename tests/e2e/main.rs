@@ -10,6 +10,7 @@
     reason = "all of this is test code: a broken assumption must stop the test"
 )]
 
+mod abandoned_calls;
 mod auth;
 mod big_streams;
 mod billing;
@@ -37,6 +38,7 @@ mod sandbox;
 mod sandbox_network;
 mod secrets;
 mod security;
+mod silent_log;
 mod simultaneous;
 mod strangers;
 mod stream;

@@ -1,13 +1,13 @@
 //! Every route on one screen, and what stands before them.
 
 use std::any::Any;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{Request, Response};
-use axum::middleware::map_response;
+use axum::http::{Method, Request, Response};
+use axum::middleware::{Next, from_fn, map_response};
 use axum::response::IntoResponse as _;
 use axum::routing::get;
 use axum::{Extension, Router};
@@ -174,10 +174,27 @@ fn management_api() -> OpenApiRouter<ApiState> {
         // Own fallbacks, so that their refusals have a `message` too.
         .method_not_allowed_fallback(fallback::method_not_allowed)
         .fallback(fallback::unknown_management_route)
-        .layer(map_response(ApiError::add_message));
+        .layer(map_response(ApiError::add_message))
+        .layer(from_fn(complete_changes));
     let mut router = OpenApiRouter::from(routes);
     *router.get_openapi_mut() = document;
     behind_bearer(router)
+}
+
+/// Completes a management call that changes something even when its client closes the connection:
+/// deleting an endpoint is a change of the catalog and then of the store, and no client may stop it
+/// between the two. An upload is not a change before it is complete, so it ends with its connection.
+async fn complete_changes(request: Request<Body>, next: Next) -> Response<Body> {
+    if matches!(*request.method(), Method::GET | Method::HEAD | Method::PUT) {
+        return next.run(request).await;
+    }
+    match tokio::spawn(next.run(request).in_current_span()).await {
+        Ok(response) => response,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            Err(_) => ApiError::new(ErrorCode::Unavailable, "the host stops").into_response(),
+        },
+    }
 }
 
 /// Documents that all of these routes need the key as `Bearer KEY`.

@@ -368,12 +368,18 @@ impl View {
 /// The catalog: its newest view, and the one way to change it.
 #[derive(Debug)]
 pub struct Catalog {
-    store: Arc<dyn CatalogStore>,
     clock: Arc<dyn Clock>,
-    view: RwLock<Arc<View>>,
     /// Changes come one at a time, so that each is decided on the view that it changes.
-    change: tokio::sync::Mutex<()>,
-    /// Deployments that are not shown any more. Whoever took one while it was may still run it.
+    change: Arc<tokio::sync::Mutex<()>>,
+    shown: Arc<Shown>,
+}
+
+/// The part of the catalog that a change needs once it is decided.
+#[derive(Debug)]
+struct Shown {
+    store: Arc<dyn CatalogStore>,
+    view: RwLock<Arc<View>>,
+    /// Deployments that are not in the view any more. A job that took one earlier may still run it.
     retired: Mutex<Vec<Weak<Deployment>>>,
 }
 
@@ -393,23 +399,19 @@ impl Catalog {
         for entry in entries {
             view.apply(CatalogChange::Put(entry));
         }
-        Ok(Self {
-            store,
-            clock,
-            view: RwLock::new(Arc::new(view)),
-            change: tokio::sync::Mutex::default(),
-            retired: Mutex::default(),
-        })
+        let view = RwLock::new(Arc::new(view));
+        let shown = Shown { store, view, retired: Mutex::default() };
+        Ok(Self { clock, change: Arc::default(), shown: Arc::new(shown) })
     }
 
     /// The newest view.
     pub fn view(&self) -> Arc<View> {
-        self.view.read().clone()
+        self.shown.view.read().clone()
     }
 
     /// The endpoint with what it runs.
     pub fn deployment(&self, id: &EndpointId) -> Option<Arc<Deployment>> {
-        self.view.read().deployments.get(id).cloned()
+        self.shown.view.read().deployments.get(id).cloned()
     }
 
     /// Changes the catalog, and counts the versions of the endpoints that it changes: `decide`
@@ -417,13 +419,16 @@ impl Catalog {
     /// catalog meanwhile, and the new view is shown only once the change is on disk. With nothing
     /// to change nothing is written.
     ///
+    /// A change that has been decided is completed even when the caller drops the future: disk and
+    /// view never differ because a client closed its connection.
+    ///
     /// # Errors
     /// What `decide` refuses, and those of the store.
     pub async fn change<T, E: From<StoreError>>(
         &self,
         decide: impl FnOnce(&View) -> Result<(Vec<CatalogChange>, T), E>,
     ) -> Result<T, E> {
-        let _turn = self.change.lock().await;
+        let turn = self.change.clone().lock_owned().await;
         let before = self.view();
         let (mut changes, answer) = decide(&before)?;
         if changes.is_empty() {
@@ -438,9 +443,18 @@ impl Catalog {
             changes.retain(|change| !matches!(change, CatalogChange::Put(CatalogEntry::Endpoint(put)) if put.id == endpoint.id));
             changes.push(CatalogChange::Put(CatalogEntry::Endpoint(endpoint)));
         }
-        self.store.write_catalog(changes).await?;
-        self.retire(&view);
-        *self.view.write() = Arc::new(view);
+        let shown = self.shown.clone();
+        let written = tokio::spawn(async move {
+            let _turn = turn;
+            shown.write(changes, view).await
+        });
+        match written.await {
+            Ok(written) => written?,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => return Err(StoreError::Closed.into()), // the runtime is shutting down
+            },
+        }
         Ok(answer)
     }
 
@@ -460,7 +474,7 @@ impl Catalog {
     }
 
     fn unused(&self, view: &View) -> Vec<ComponentDigest> {
-        let retired = self.retired.lock();
+        let retired = self.shown.retired.lock();
         let running = retired.iter().filter_map(Weak::upgrade).filter_map(|d| d.component);
         let named = view.images.values().map(|image| image.digest);
         // What an endpoint may go back to.
@@ -475,13 +489,23 @@ impl Catalog {
             .collect();
         view.components.keys().filter(|digest| !used.contains(digest)).copied().collect()
     }
+}
+
+impl Shown {
+    /// Writes the changes, and shows the view that they lead to.
+    async fn write(&self, changes: Vec<CatalogChange>, view: View) -> Result<(), StoreError> {
+        self.store.write_catalog(changes).await?;
+        self.retire(&view);
+        *self.view.write() = Arc::new(view);
+        Ok(())
+    }
 
     /// Remembers the deployments that `next` does not show any more, for as long as somebody has
     /// them.
     fn retire(&self, next: &View) {
         let mut retired = self.retired.lock();
         retired.retain(|deployment| deployment.strong_count() > 0);
-        let view = self.view();
+        let view = self.view.read().clone();
         let gone = view.deployments.iter().filter(|(id, shown)| {
             next.deployments.get(*id).is_none_or(|newer| !Arc::ptr_eq(newer, shown))
         });

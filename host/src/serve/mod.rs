@@ -6,6 +6,7 @@ mod backup;
 mod connection;
 mod guests;
 mod listener;
+mod log_queue;
 mod manual_clock;
 mod ready;
 mod telemetry;
@@ -87,7 +88,7 @@ pub(crate) fn run_with(
     settings: &ServeSettings,
     companion: Option<Companion>,
 ) -> anyhow::Result<()> {
-    telemetry::start(settings)?;
+    let log = telemetry::start(settings)?;
     allow_open_files();
     let api = tokio::runtime::Builder::new_multi_thread()
         .thread_name("api")
@@ -95,6 +96,7 @@ pub(crate) fn run_with(
         .build()
         .context("cannot start the threads that serve HTTP")?;
     let guests = Guests::start()?;
+    api.spawn(log.report_dropped());
     let outcome = api.block_on(serve(settings, &guests, companion));
     guests.shutdown();
     api.shutdown_background();

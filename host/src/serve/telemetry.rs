@@ -1,26 +1,63 @@
 //! The host's own log: one subscriber, on standard error, so that standard output stays for the
-//! ready line.
+//! ready line. No job and no call waits for the reader of the log, see [`log_queue`](super::log_queue).
 
 use std::io::IsTerminal as _;
+use std::time::Duration;
 
+use tracing::warn;
 use tracing_subscriber::EnvFilter;
 
+use super::log_queue::LogQueue;
 use crate::cli::serve::ServeSettings;
+
+/// How often the log says that lines were dropped.
+const DROPPED_EVERY: Duration = Duration::from_secs(5);
+
+/// The log while it is written. Dropping it waits up to a second for the last lines.
+#[derive(Debug)]
+pub(crate) struct Log(LogQueue);
+
+impl Log {
+    /// Reports dropped lines in the log itself. Never ends.
+    pub(crate) fn report_dropped(&self) -> impl Future<Output = ()> + Send + use<> {
+        let queue = self.0.clone();
+        async move {
+            let mut reported = 0;
+            loop {
+                tokio::time::sleep(DROPPED_EVERY).await;
+                let dropped = queue.dropped();
+                if dropped > reported {
+                    let lines = dropped - reported;
+                    reported = dropped;
+                    warn!(lines, "{lines} lines of this log were dropped: it is read too slowly");
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.0.flush();
+    }
+}
 
 /// Starts logging, as text for people or as one JSON object a line. Handlers write to the target
 /// `handler`.
 ///
 /// # Errors
 /// When the filter is malformed, or logging has been started before.
-pub(crate) fn start(settings: &ServeSettings) -> anyhow::Result<()> {
-    // What a handler passes to the host is the business of whoever wrote it.
+pub(crate) fn start(settings: &ServeSettings) -> anyhow::Result<Log> {
+    // The arguments of host calls belong to the handler's author, not into the operator's log.
     let filter = EnvFilter::try_new(&settings.log)?
         .add_directive(format!("{}=off", gristmill_runtime::HOST_CALLS).parse()?);
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let queue = LogQueue::start(std::io::stderr())?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(queue.clone());
     let started = if settings.is_json {
         lines.json().try_init()
     } else {
         lines.with_ansi(std::io::stderr().is_terminal()).try_init()
     };
-    started.map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
+    started.map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))?;
+    Ok(Log(queue))
 }
