@@ -23,7 +23,9 @@ use gristmill_core::time::Timestamp;
 use crate::asks::{Ask, ChunkQuestion, Write};
 use crate::backlog::{Backlog, Urgency};
 use crate::chunks::Query;
-use crate::entry::{Ack, Change, EndpointKey, Homes, Job, Millis, NewRow, Pending, Row, Stored};
+use crate::entry::{
+    Ack, Change, EndpointKey, Homes, Job, Millis, NewRow, Pending, Row, Stored, Url,
+};
 use crate::expiry::Expiry;
 use crate::ids::Ids;
 use crate::journal::segment::Place;
@@ -247,7 +249,8 @@ impl Index {
             let forgotten = self.repeats.remember(endpoint, key, first);
             self.forgotten_repeats = forgotten.or(self.forgotten_repeats);
         }
-        let webhook: Option<Arc<str>> = job.webhook.map(Into::into);
+        let webhook: Option<Url> = job.webhook.map(|url| Arc::new(url.into()));
+        let input_bytes = u32::try_from(input.len()).unwrap_or(u32::MAX);
         let insert = NewRow {
             owner: job.owner,
             ttl_ms: job.policy.ttl_ms,
@@ -270,6 +273,7 @@ impl Index {
             endpoint,
             owner,
             low_priority,
+            input_bytes,
             webhook,
             stored: Stored::default(),
             homes: Homes::default(),

@@ -50,6 +50,7 @@ mod decide;
 mod delivery;
 mod entry;
 mod error;
+mod error_text;
 mod expiry;
 mod frozen;
 #[cfg(feature = "fuzzing")]

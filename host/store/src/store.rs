@@ -30,8 +30,10 @@ use crate::asks::{Ask, ChunkQuestion, Write};
 use crate::claim::Progress;
 use crate::database::Database;
 use crate::db::Db;
+use crate::decide::End;
 use crate::entry::Ack;
 use crate::error::{OpenError, Recovery};
+use crate::error_text;
 use crate::index::{Decided, FoundChunks, Phase, Submitted};
 use crate::journal::segment::Place;
 use crate::journal::{Appender, Journal};
@@ -154,6 +156,9 @@ impl SqliteStore {
 
 type FencedAnswer = Result<Fenced, StoreError>;
 
+/// A record, and of a long error the number of the job's rows and its place in the journal.
+type FoundRecord = Option<(JobRecord, Option<(u64, Option<Place>)>)>;
+
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.shared.end(None);
@@ -198,28 +203,47 @@ impl SqliteStore {
         ack: Option<Ack>,
     ) -> Result<bool, StoreError> {
         let shared = &self.shared;
-        let output = match &outcome {
-            Outcome::Completed(output) => Some(output.clone()),
-            Outcome::Failed(_) | Outcome::TimedOut => None,
-        };
-        let bytes = match &outcome {
-            Outcome::Completed(output) => output.len(),
-            Outcome::Failed(error) => error.len(),
-            Outcome::TimedOut => 0,
-        };
-        let reserved = shared.reserve(bytes).await?;
-        shared.change(|index, now| {
-            let finished = index.finish(lease, outcome, metered, reserved.bytes(), now);
-            if let Some(ack) = ack {
-                index.ack_id(lease.job, ack);
+        let end = End::from(outcome);
+        let mut wanted = end.len();
+        let mut attempt = Some((end, metered, ack));
+        loop {
+            let reserved = shared.reserve(wanted).await?;
+            let is_applied = shared.change(|index, now| {
+                let (end, metered, ack) = attempt.take()?;
+                // How much a webhook carries is known under the lock only, where nobody may wait.
+                let needed = end.len() + index.webhook_bytes(lease, now);
+                if needed > wanted {
+                    wanted = needed;
+                    attempt = Some((end, metered, ack));
+                    return None;
+                }
+                let output = end.output.clone();
+                let finished = index.finish(lease, end, metered, reserved.bytes(), now);
+                if let Some(ack) = ack {
+                    index.ack_id(lease.job, ack);
+                }
+                if finished.is_some() {
+                    reserved.hand_over();
+                }
+                if let (Some(seq), Some(body)) = (finished, output) {
+                    shared.payloads.insert(seq, Kind::Output, Payload { body, s3_config: None });
+                }
+                Some(finished.is_some())
+            })?;
+            if let Some(is_applied) = is_applied {
+                return Ok(is_applied);
             }
-            if finished.is_some() {
-                reserved.hand_over();
-            }
-            if let (Some(seq), Some(body)) = (finished, output) {
-                shared.payloads.insert(seq, Kind::Output, Payload { body, s3_config: None });
-            }
-            finished.is_some()
+        }
+    }
+
+    /// The record of a job, with an error that may be cut, and where the whole error is if so.
+    fn find_record(&self, endpoint: &EndpointId, id: JobId) -> Result<FoundRecord, StoreError> {
+        self.shared.read(|index, now| {
+            let (_, job) = index.find(id)?;
+            let name = &index.endpoints.get(&job.endpoint)?.name;
+            let record = if name == endpoint { job.record(name, now) } else { None }?;
+            let is_cut = record.error.as_deref().is_some_and(error_text::is_cut);
+            Some((record, is_cut.then(|| (job.seq, job.homes.output()))))
         })
     }
 
@@ -468,11 +492,16 @@ impl JobStore for SqliteStore {
     }
 
     async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError> {
-        self.shared.read(|index, now| {
-            let (_, job) = index.find(id)?;
-            let name = &index.endpoints.get(&job.endpoint)?.name;
-            if name == endpoint { job.record(name, now) } else { None }
-        })
+        let Some((mut record, long_error)) = self.find_record(endpoint, id)? else {
+            return Ok(None);
+        };
+        if let (Some(error), Some((seq, place))) = (&mut record.error, long_error)
+            && let Some(stored) = self.read_payload(seq, Kind::Output, place).await?
+            && let Some(whole) = error_text::whole(error, &stored)
+        {
+            *error = whole;
+        }
+        Ok(Some(record))
     }
 
     async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError> {

@@ -101,7 +101,7 @@ impl Writer {
 
     fn batch_max(&self) -> BatchMax {
         let settings = &self.shared.settings;
-        BatchMax { jobs: settings.batch_jobs_max, bytes: settings.batch_bytes_max }
+        BatchMax::new(settings.batch_jobs_max, settings.batch_bytes_max)
     }
 
     /// Waits for something to do.
