@@ -3,6 +3,7 @@
 
 use gristmill_core::job::Verdict;
 use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState};
+use gristmill_core::limits::ERROR_IN_MEMORY_BYTES_MAX;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, Lease, Outcome, TIMED_OUT_ERROR};
 use gristmill_core::time::Timestamp;
@@ -13,6 +14,7 @@ use crate::entry::{Ack, Change, Job, Lifetime, Pending};
 use crate::error_text;
 use crate::index::{Endpoint, Index, ReadyNotice};
 use crate::slab::JobKey;
+use crate::weight::Weight;
 
 impl Index {
     /// Applies an event. This is the only place where a job's state changes.
@@ -34,6 +36,7 @@ impl Index {
         }
 
         let purge_at_before = job.purge_at();
+        let weight_before = Weight::of(job);
         // A claim is written no later than its result; nobody waits for it alone.
         let urgency = match event {
             JobEvent::Claimed { .. } => Urgency::Soon,
@@ -69,6 +72,8 @@ impl Index {
         }
 
         let notice = carry_out(effects, job, key, endpoint, now);
+        endpoint.weight.remove(weight_before);
+        endpoint.weight.add(Weight::of(job));
         self.expiry.remove(purge_at_before, key);
         if !effects.contains(&Effect::Delete) {
             self.expiry.insert(job.purge_at(), key);
@@ -107,7 +112,8 @@ impl Index {
         reserved: usize,
         now: Timestamp,
     ) -> Option<u64> {
-        let (key, _) = self.leased(lease, now)?;
+        let (key, job) = self.leased(lease, now)?;
+        let endpoint = job.endpoint;
         let event = JobEvent::Finished { by: lease.claim, verdict: end.verdict };
         self.decide(key, event, now).ok()?;
         let job = self.jobs.get_mut(key)?;
@@ -122,8 +128,29 @@ impl Index {
         change.output = end.output;
         let attempt = job.row.attempt_mut();
         attempt.result_bytes += output_bytes;
+        if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
+            endpoint.weight.kept += output_bytes;
+        }
         attempt.error = end.error;
         Some(job.seq)
+    }
+
+    /// Whether the endpoint of the running job may keep so many bytes of results more. Results that
+    /// take no more than a sentence are always kept.
+    pub(crate) fn has_room_for(
+        &mut self,
+        lease: Lease,
+        bytes: usize,
+        result_bytes_max: u64,
+        now: Timestamp,
+    ) -> bool {
+        if bytes <= ERROR_IN_MEMORY_BYTES_MAX {
+            return true;
+        }
+        let Some((_, job)) = self.leased(lease, now) else { return true };
+        let endpoint = job.endpoint;
+        let kept = self.endpoints.get(&endpoint).map_or(0, |endpoint| endpoint.weight.kept);
+        kept.saturating_add(bytes as u64) <= result_bytes_max
     }
 
     /// Adds chunks to the stream of a running job. False when the lease is not the current one.
@@ -134,7 +161,8 @@ impl Index {
         reserved: usize,
         now: Timestamp,
     ) -> bool {
-        let Some((key, _)) = self.leased(lease, now) else { return false };
+        let Some((key, job)) = self.leased(lease, now) else { return false };
+        let endpoint = job.endpoint;
         let Some(job) = self.jobs.get_mut(key) else { return false };
         let first = job.row.chunk_count();
         let pending = touch(job, key, &mut self.backlog, Urgency::Now);
@@ -150,6 +178,9 @@ impl Index {
         let attempt = job.row.attempt_mut();
         attempt.chunk_count = first + count;
         attempt.result_bytes += bytes;
+        if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
+            endpoint.weight.kept += bytes;
+        }
         true
     }
 
@@ -185,6 +216,16 @@ pub(crate) struct End {
 }
 
 impl End {
+    /// The end of a job whose results would take more than its endpoint may keep.
+    pub(crate) fn beyond(result_bytes_max: u64) -> Self {
+        let mib = result_bytes_max >> 20;
+        Outcome::Failed(format!(
+            "the results of this endpoint would take more than {mib} MiB, the most that it may keep; \
+             results are deleted when their retention is over"
+        ))
+        .into()
+    }
+
     /// Bytes that it holds.
     pub(crate) fn len(&self) -> usize {
         self.output.as_ref().map_or(0, Json::len) + self.error.as_ref().map_or(0, String::len)

@@ -82,6 +82,7 @@ mod store;
 mod sweep;
 mod sync;
 mod usage_rows;
+mod weight;
 mod writer;
 
 pub use error::{OpenError, Recovery};

@@ -209,7 +209,11 @@ impl SqliteStore {
         loop {
             let reserved = shared.reserve(wanted).await?;
             let is_applied = shared.change(|index, now| {
-                let (end, metered, ack) = attempt.take()?;
+                let (mut end, metered, ack) = attempt.take()?;
+                let results_max = shared.settings.result_bytes_max;
+                if !index.has_room_for(lease, end.len(), results_max, now) {
+                    end = End::beyond(results_max);
+                }
                 // How much a webhook carries is known under the lock only, where nobody may wait.
                 let needed = end.len() + index.webhook_bytes(lease, now);
                 if needed > wanted {
@@ -279,11 +283,14 @@ impl JobStore for SqliteStore {
 
     async fn submit(&self, mut job: NewJob) -> Result<SubmitAnswer, StoreError> {
         let shared = &self.shared;
+        if !shared.settings.room.admits_work() {
+            return Err(StoreError::DiskFull);
+        }
         let body = std::mem::replace(&mut job.input, Json::null());
         let input = Payload { body, s3_config: job.s3_config.take().map(Arc::new) };
         let reserved = shared.reserve(input.len()).await?;
         let (ack, on_disk) = oneshot::channel();
-        let limit = shared.settings.queue_jobs_max;
+        let limit = shared.settings.endpoint_max();
         let new = Submitted { job, input, reserved: reserved.bytes() };
         let decided = shared.change(|index, now| index.submit(new, now, limit, ack))??;
         let submitted = match decided {
@@ -303,6 +310,9 @@ impl JobStore for SqliteStore {
         endpoint: &EndpointId,
         workers: &[WorkerId],
     ) -> Result<Vec<ClaimedJob>, StoreError> {
+        if !self.shared.settings.room.may_start_jobs() {
+            return Ok(Vec::new());
+        }
         let mut claimed = Vec::new();
         let mut claim =
             || self.shared.change(|index, now| index.claim(endpoint, workers, now, &mut claimed));
@@ -338,10 +348,17 @@ impl JobStore for SqliteStore {
     }
 
     async fn append_chunks(&self, lease: Lease, chunks: Vec<Chunk>) -> FencedAnswer {
-        let reserved = self.shared.reserve(chunks.iter().map(Chunk::len).sum()).await?;
+        let bytes = chunks.iter().map(Chunk::len).sum();
+        let reserved = self.shared.reserve(bytes).await?;
+        let results_max = self.shared.settings.result_bytes_max;
         let is_applied = self.shared.change(|index, now| {
             if chunks.is_empty() {
                 return index.leased(lease, now).is_some();
+            }
+            if !index.has_room_for(lease, bytes, results_max, now) {
+                // The job is over, and its attempt stops like that of a cancelled one.
+                let _ = index.finish(lease, End::beyond(results_max), None, 0, now);
+                return false;
             }
             let is_applied = index.append_chunks(lease, chunks, reserved.bytes(), now);
             if is_applied {
@@ -652,9 +669,9 @@ impl CatalogStore for SqliteStore {
         let rows: Vec<_> = changes.into_iter().map(catalog::row).collect();
         // What was decided before is on disk before.
         self.flush().await?;
-        let (ack, on_disk) = oneshot::channel();
-        self.shared.ask(Ask::WriteCatalog(rows, ack))?;
-        answer(on_disk).await
+        let (sender, receiver) = oneshot::channel();
+        self.shared.ask(Ask::WriteCatalog(rows, sender))?;
+        answer(receiver).await?
     }
 }
 
