@@ -1,7 +1,10 @@
-//! Space runs out, a write fails, a sync fails, under a real host with load: it stops by itself and
-//! says why, and once the disk works again a start finds all that was acknowledged.
+//! A write fails, a sync fails, under a real host with load: it stops by itself and says why, and
+//! once the disk works again a start finds all that was acknowledged. Space runs out: the host waits,
+//! refuses new work, and goes on without a restart once there is space.
 
 use std::ffi::OsStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gristmill_tests::{Client, TestHost, eventually, guests};
@@ -80,9 +83,80 @@ async fn survives(fault: &str, says: &str) {
     println!("{fault}: {status}, {} jobs acknowledged, {ended} ended", acknowledged.len());
 }
 
+/// Submits jobs until `is_over`. Answers with those that were acknowledged.
+async fn use_it_until(client: Client, from: u64, is_over: Arc<AtomicBool>) -> Vec<(String, u64)> {
+    let mut acknowledged = Vec::new();
+    for number in from.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let answer = client.run("faulty", input(number)).await;
+        if answer.status == 200 {
+            acknowledged.push((answer.json()["id"].as_str().unwrap().to_owned(), number));
+        } else {
+            let (status, document) = (answer.status, answer.json());
+            let is_full = status == 503 && document["code"] == "disk_full";
+            assert!(is_full || status == 429, "{answer:?}");
+            assert!(answer.header("retry-after").is_some(), "{answer:?}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+    acknowledged
+}
+
+/// Writes to a part of the data directory find no space from the `nth` on: the host says so, goes on
+/// to answer, and takes new work once there is space.
+async fn waits_for_space(part: &str, nth: u64, says: &str) {
+    let mut host = host().await;
+    let dir = host.data_dir().canonicalize().unwrap();
+    let is_full = host.scratch().canonicalize().unwrap().join("is-full");
+    std::fs::write(&is_full, "").unwrap();
+    let fault = format!("write:{}:{nth}:{part}", libc::ENOSPC);
+    host.start_again_in(&[
+        ("LD_PRELOAD", crate::shim().as_os_str()),
+        ("DISK_DIR", dir.as_os_str()),
+        ("DISK_FAULT", OsStr::new(&fault)),
+        ("DISK_FAULT_WHILE", is_full.as_os_str()),
+    ]);
+    let (client, is_over) = (host.client(), Arc::new(AtomicBool::new(false)));
+    let mut clients = JoinSet::new();
+    for n in 0..CLIENTS {
+        clients.spawn(use_it_until(host.client(), n * 1_000_000, is_over.clone()));
+    }
+    eventually("the host waits for space", async || host.log().contains(says).then_some(())).await;
+    eventually("new work is refused", async || {
+        let refused = client.run("faulty", input(1)).await;
+        (refused.json()["code"] == "disk_full").then_some(())
+    })
+    .await;
+    client.health("faulty").await;
+    std::fs::remove_file(&is_full).unwrap();
+    let taken = eventually("new work is taken", async || {
+        let answer = client.run("faulty", input(2)).await;
+        (answer.status == 200).then(|| answer.json())
+    });
+    let taken = taken.await["id"].as_str().unwrap().to_owned();
+    is_over.store(true, Ordering::Relaxed);
+    let mut acknowledged = clients.join_all().await.concat();
+    acknowledged.push((taken, 2));
+    for restarts in 0..2 {
+        let client = host.client();
+        for (job, number) in &acknowledged {
+            let document = client.finished("faulty", job).await;
+            assert_eq!(document["status"], "COMPLETED", "{document}");
+            assert_eq!(document["output"], input(*number), "{job}");
+        }
+        if restarts == 0 {
+            host.start_again();
+        }
+    }
+    assert!(!host.log().contains("panicked"), "{}", host.log());
+    println!("{fault}: {} jobs acknowledged", acknowledged.len());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_space_in_the_journal() {
-    survives(&format!("write:{}:200:journal/", libc::ENOSPC), "No space left on device").await;
+    waits_for_space("journal/", 200, "the journal waits for space").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +171,7 @@ async fn the_journal_cannot_be_synced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_space_in_the_database() {
-    survives(&format!("write:{}:300:store.db", libc::ENOSPC), "database or disk is full").await;
+    waits_for_space("store.db", 300, "the database waits for space").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,8 +191,7 @@ async fn no_space_for_a_component() {
     ]);
     let component = std::fs::read(guests::word_count()).unwrap();
     let answer = host.upload("words:latest", component.clone()).await;
-    assert_eq!(answer.status, 500, "{answer:?}");
-    assert!(host.log().contains("No space left on device"), "{}", host.log());
+    assert_eq!((answer.status, &answer.json()["code"]), (503, &"disk_full".into()), "{answer:?}");
     let document = host.client().finish("faulty", input(1)).await;
     assert_eq!(document["status"], "COMPLETED", "jobs go on: {document}");
     host.start_again();

@@ -14,6 +14,7 @@
 )]
 
 mod faults;
+mod full;
 mod ledger;
 mod log;
 mod power;

@@ -1,10 +1,10 @@
 //! `GET /openapi.json`: the document names every operation, and no other.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use gristmill_tests::{Client, TestHost, shared_host};
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const METHODS: [&str; 5] = ["get", "put", "post", "delete", "patch"];
 
@@ -124,5 +124,199 @@ async fn its_links_lead_somewhere() {
             assert!(path.contains(&format!("{{{name}}}")), "{link} leads to {path}");
         }
         assert_eq!(path.matches('{').count(), link["parameters"].as_object().unwrap().len());
+    }
+}
+
+/// The fields of request bodies that have no bound of their own, with the reason.
+const UNBOUNDED: [&str; 2] = [
+    "input",        // bounded with the whole body
+    "openai_input", // the same
+];
+
+/// Whether values of the schema can have any size: texts, lists and maps.
+fn can_grow(document: &Value, schema: &Value) -> bool {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return can_grow(document, document.pointer(reference.strip_prefix('#').unwrap()).unwrap());
+    }
+    let mut alternatives = ["oneOf", "anyOf", "allOf"]
+        .into_iter()
+        .flat_map(|kind| schema[kind].as_array().into_iter().flatten());
+    let is_text = schema.to_string().contains("\"string\"") && schema["enum"].is_null();
+    let is_list = schema["items"].is_object();
+    let is_map = schema["additionalProperties"].is_object();
+    alternatives.any(|schema| can_grow(document, schema))
+        || (schema["properties"].is_null() && (is_text || is_list || is_map))
+}
+
+/// Adds to `found` the fields below a schema of a request that can grow without a bound, by their
+/// path, and to `seen` the names of all that can grow.
+fn unbounded(
+    document: &Value,
+    schema: &Value,
+    path: &str,
+    found: &mut Vec<String>,
+    seen: &mut HashSet<String>,
+) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let target = document.pointer(reference.strip_prefix('#').unwrap()).unwrap();
+        return unbounded(document, target, path, found, seen);
+    }
+    for alternatives in ["oneOf", "anyOf"] {
+        for schema in schema[alternatives].as_array().into_iter().flatten() {
+            unbounded(document, schema, path, found, seen);
+        }
+    }
+    // A field of one part is bounded when any part bounds it.
+    if let Some(parts) = schema["allOf"].as_array() {
+        let mut of_parts = parts.iter().map(|part| {
+            let (mut of_part, mut fields) = (Vec::new(), HashSet::new());
+            unbounded(document, part, path, &mut of_part, &mut fields);
+            seen.extend(fields.iter().cloned());
+            (of_part, fields)
+        });
+        let (first, fields) = of_parts.next().unwrap();
+        found.extend(first);
+        let later = of_parts.flat_map(|(of_part, _)| of_part);
+        found.extend(later.filter(|field| !fields.iter().any(|name| field.ends_with(name))));
+    }
+    let types = match &schema["type"] {
+        Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
+        one => one.as_str().into_iter().collect::<Vec<_>>(),
+    };
+    let has = |bound: &str| schema[bound].is_u64();
+    let is_binary = schema["format"] == "binary";
+    if types.contains(&"string") && !has("maxLength") && schema["enum"].is_null() && !is_binary {
+        found.push(path.to_owned());
+    }
+    if types.contains(&"array") {
+        if !has("maxItems") {
+            found.push(format!("{path}[]"));
+        }
+        unbounded(document, &schema["items"], &format!("{path}[]"), found, seen);
+    }
+    if types.contains(&"object") {
+        let fields = schema["properties"].as_object();
+        let is_map = fields.is_none_or(serde_json::Map::is_empty);
+        let names = &schema["propertyNames"];
+        if is_map
+            && !(has("maxProperties") && (names["maxLength"].is_u64() || names["enum"].is_array()))
+        {
+            found.push(format!("{path}{{}}"));
+        }
+        if is_map && schema["additionalProperties"].is_object() {
+            unbounded(
+                document,
+                &schema["additionalProperties"],
+                &format!("{path}{{}}"),
+                found,
+                seen,
+            );
+        }
+        for (name, field) in fields.into_iter().flatten() {
+            if UNBOUNDED.contains(&name.as_str()) {
+                continue;
+            }
+            if can_grow(document, field) {
+                seen.insert(name.clone());
+            }
+            unbounded(document, field, &format!("{path}.{name}"), found, seen);
+        }
+    }
+}
+
+/// The rows of the table of sizes in docs/API.md.
+fn table_of_sizes() -> String {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/API.md");
+    let text = std::fs::read_to_string(file).unwrap();
+    let section = text.split("\n## ").find(|section| section.starts_with("Sizes\n"));
+    section.expect("docs/API.md has the section `Sizes`").to_owned()
+}
+
+/// Every text, list and map of a submission or a management call has a bound, and docs/API.md names
+/// the field.
+#[tokio::test]
+async fn every_field_that_is_kept_has_a_bound() {
+    let document = document(&shared_host()).await;
+    let (mut found, mut seen) = (Vec::new(), HashSet::new());
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for operation in METHODS.iter().map(|method| &item[*method]) {
+            let content = operation["requestBody"]["content"].as_object();
+            // The body of an OpenAI call is one value for the handler, bounded as a whole.
+            for (_, content) in content.into_iter().flatten().filter(|_| !path.contains("/openai/"))
+            {
+                unbounded(&document, &content["schema"], path, &mut found, &mut seen);
+            }
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                if parameter["name"] == "Idempotency-Key" {
+                    let path = format!("{path} {}", parameter["name"]);
+                    unbounded(&document, &parameter["schema"], &path, &mut found, &mut seen);
+                }
+            }
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    assert!(found.is_empty(), "without a bound: {found:#?}");
+    assert!(seen.contains("webhook") && seen.contains("allowedHosts"), "{seen:?}");
+    let table = table_of_sizes();
+    let mut untold: Vec<_> =
+        seen.iter().filter(|name| !table.contains(&format!("`{name}`"))).collect();
+    untold.sort_unstable();
+    assert!(untold.is_empty(), "docs/API.md, Sizes, does not name {untold:?}");
+}
+
+/// A value one beyond each bound is refused, with a sentence that names the field and the bound.
+#[tokio::test]
+async fn values_beyond_their_bounds_are_refused_by_name() {
+    let host = shared_host();
+    let template = |field: &str, value: Value| {
+        let mut body = json!({ "name": "too-large", "imageName": "none:latest" });
+        body[field] = value;
+        ("/v1/templates", field.to_owned(), body)
+    };
+    let endpoint = |field: &str, value: Value| {
+        let mut body = json!({ "templateId": "none" });
+        body[field] = value;
+        ("/v1/endpoints", field.to_owned(), body)
+    };
+    let text = |chars: usize| json!("é".repeat(chars));
+    let many = |count: usize| (0..count).map(|n| format!("a{n}")).collect::<Vec<_>>();
+    let variables: BTreeMap<_, _> = many(257).into_iter().map(|name| (name, "")).collect();
+    let cases = [
+        (template("imageName", text(1_025)), "1024"),
+        (template("readme", text(65_537)), "65536"),
+        (template("dockerEntrypoint", json!(many(257))), "256"),
+        (template("dockerStartCmd", json!(["x".repeat(16_385)])), "16384"),
+        (template("ports", json!(vec!["1/tcp"; 257])), "256"),
+        (template("env", json!(variables)), "256"),
+        (template("env", json!({ "A": "x".repeat(32_769) })), "32768"),
+        (template("env", json!({ ("A".repeat(257)): "" })), "256"),
+        (endpoint("allowedHosts", json!(many(257))), "256"),
+        (endpoint("allowedHosts", json!([format!("{}.example", "x".repeat(300))])), "300"),
+        (("/v1/keys", "scopes".to_owned(), json!({ "name": "k", "scopes": vec!["read"; 5] })), "4"),
+        (
+            (
+                "/v1/keys",
+                "endpoints".to_owned(),
+                json!({ "name": "k", "scopes": ["read"], "endpoints": many(1_001) }),
+            ),
+            "1000",
+        ),
+        (
+            (
+                "/v1/networkvolumes",
+                "dataCenterId".to_owned(),
+                json!({ "name": "v", "size": 1, "dataCenterId": "x".repeat(129) }),
+            ),
+            "128",
+        ),
+    ];
+    host.client
+        .post("/v1/templates", &json!({ "id": "none", "name": "none", "imageName": "none:latest" }))
+        .await;
+    for ((path, field, body), bound) in cases {
+        let refused = host.client.post(path, &body).await.refused(400);
+        assert!(refused.contains(&field) && refused.contains(bound), "{path} {field}: {refused}");
+        assert!(refused.len() < 1_000, "{field}: a sentence, not the value");
     }
 }

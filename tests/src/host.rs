@@ -52,8 +52,14 @@ impl TestHost {
 
     /// Starts one with further arguments of `serve`.
     pub fn start_with<S: AsRef<str>>(arguments: &[S]) -> Self {
+        Self::start_prepared(arguments, |_| ())
+    }
+
+    /// Starts one with further arguments of `serve`, on a data directory that `prepare` may make.
+    pub fn start_prepared<S: AsRef<str>>(arguments: &[S], prepare: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::Builder::new().prefix("gristmill-test-").tempdir().unwrap();
         let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+        prepare(&data);
         let arguments: Vec<_> = arguments.iter().map(|text| text.as_ref().to_owned()).collect();
         let process = HostProcess::start(&[], &data, &log, &arguments);
         let admin_key = fs::read_to_string(data.join("admin.key")).unwrap().trim().to_owned();

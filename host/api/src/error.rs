@@ -46,11 +46,13 @@ pub(crate) enum ErrorCode {
     WaitOver,
     Internal,
     Unavailable,
+    /// The disk has no room for new work.
+    DiskFull,
 }
 
 impl ErrorCode {
     /// All of them.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::NotFound,
@@ -68,6 +70,7 @@ impl ErrorCode {
         Self::WaitOver,
         Self::Internal,
         Self::Unavailable,
+        Self::DiskFull,
     ];
 
     /// The status code of the answer.
@@ -86,7 +89,7 @@ impl ErrorCode {
             Self::JobCancelled => StatusCode::GONE,
             Self::JobFailed | Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::JobTimedOut | Self::WaitOver => StatusCode::GATEWAY_TIMEOUT,
-            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable | Self::DiskFull => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -109,6 +112,7 @@ impl ErrorCode {
             Self::WaitOver => "wait_over",
             Self::Internal => "internal",
             Self::Unavailable => "unavailable",
+            Self::DiskFull => "disk_full",
         }
     }
 
@@ -117,6 +121,7 @@ impl ErrorCode {
         match self {
             Self::QueueFull => Some(5),
             Self::Unavailable => Some(2),
+            Self::DiskFull => Some(10),
             Self::BadRequest
             | Self::Unauthorized
             | Self::NotFound
@@ -229,7 +234,12 @@ impl IntoResponse for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::QueueFull { .. } => Self::new(ErrorCode::QueueFull, error.to_string()),
+            StoreError::QueueFull { .. }
+            | StoreError::WaitingBytesFull { .. }
+            | StoreError::ResultBytesFull { .. } => {
+                Self::new(ErrorCode::QueueFull, error.to_string())
+            }
+            StoreError::DiskFull => Self::new(ErrorCode::DiskFull, error.to_string()),
             StoreError::Closed => {
                 Self::new(ErrorCode::Unavailable, "the host is shutting down; try again shortly")
             }
@@ -241,6 +251,7 @@ impl From<StageError> for ApiError {
     fn from(error: StageError) -> Self {
         match error {
             StageError::Full => Self::new(ErrorCode::Unavailable, error.to_string()),
+            StageError::NoSpace => Self::new(ErrorCode::DiskFull, error.to_string()),
             StageError::Io(_) => {
                 tracing::error!("{error}");
                 Self::new(ErrorCode::Internal, "the upload could not be stored; see the host's log")

@@ -39,6 +39,18 @@ pub(crate) async fn metrics(
             store.operations,
         ),
         ("gristmill_jobs", "gauge", "Jobs that exist", store.jobs),
+        (
+            "gristmill_disk_free_bytes",
+            "gauge",
+            "Free space of the data directory's file system",
+            state.room.free_bytes(),
+        ),
+        (
+            "gristmill_disk_reserve_bytes",
+            "gauge",
+            "Free space below which new work is refused",
+            state.room.reserve_bytes(),
+        ),
         ("gristmill_endpoints", "gauge", "Endpoints that exist", endpoints),
         ("gristmill_sandboxes_running", "gauge", "Sandboxes that run a job", load.running),
         ("gristmill_sandboxes_idle", "gauge", "Sandboxes that wait for their next job", load.idle),

@@ -10,6 +10,7 @@ use gristmill_core::image::Registries;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::logs::Logs;
 use gristmill_core::price::Prices;
+use gristmill_core::room::DiskRoom;
 use gristmill_core::runtime::{Components, Runtime, Volumes};
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
@@ -39,6 +40,7 @@ pub struct Parts {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) volumes: Arc<dyn Volumes>,
     pub(crate) store: Arc<dyn JobStore>,
+    pub(crate) room: Arc<DiskRoom>,
     pub(crate) deliveries: Arc<dyn DeliveryStore>,
     pub(crate) logs: Arc<Logs>,
     pub(crate) usage: Arc<dyn UsageStore>,
@@ -76,6 +78,8 @@ pub struct Services {
     pub volumes: Arc<dyn Volumes>,
     /// The store, of jobs.
     pub store: Arc<dyn JobStore>,
+    /// The room of the disk.
+    pub room: Arc<DiskRoom>,
     /// The store, of webhooks.
     pub deliveries: Arc<dyn DeliveryStore>,
     /// The newest lines that handlers have logged.
@@ -98,7 +102,7 @@ impl ApiState {
         prices: Prices,
     ) -> Self {
         let Services { clock, jobs, catalog, workers, components, runtime, .. } = services;
-        let Services { store, deliveries, usage, logs, registries, volumes, backups, .. } =
+        let Services { store, room, deliveries, usage, logs, registries, volumes, backups, .. } =
             services;
         Self(Arc::new(Parts {
             jobs,
@@ -109,6 +113,7 @@ impl ApiState {
             runtime,
             volumes,
             store,
+            room,
             deliveries,
             logs,
             usage,

@@ -17,6 +17,10 @@ pub const DELIVERY_LOG_MAX: usize = 1_000;
 /// first attempt: its receivers have been dead or slow for long.
 pub const DELIVERIES_PENDING_MAX: usize = 100_000;
 
+/// Longest error of an attempt that is kept, in bytes. Longer texts are cut: the log of deliveries is
+/// in memory.
+pub const DELIVERY_ERROR_BYTES_MAX: usize = 512;
+
 /// Keeps webhooks until they have reached their receivers, or are given up.
 ///
 /// **Promise.** The delivery of a job with a webhook that ends is on stable storage together with
@@ -125,7 +129,10 @@ impl Delivery {
 
     /// The delivery after an attempt that ended at `now`.
     #[must_use]
-    pub fn after(&self, report: AttemptReport, next: AfterAttempt, now: Timestamp) -> Self {
+    pub fn after(&self, mut report: AttemptReport, next: AfterAttempt, now: Timestamp) -> Self {
+        if let Some(error) = &mut report.error {
+            error.truncate(error.floor_char_boundary(DELIVERY_ERROR_BYTES_MAX));
+        }
         let state = match next {
             AfterAttempt::Delivered => DeliveryState::Delivered { at: now },
             AfterAttempt::TryAgain { after_ms } => {

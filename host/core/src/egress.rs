@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::HOST_PATTERN_BYTES_MAX;
+
 /// The hosts that an endpoint's handlers may call. Empty: none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -41,7 +43,8 @@ pub enum Permission {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no allowed host: write `example.com`, `*.example.com`, `example.com:8443`, an \
-     address, or one of these with `!private` at its end to permit private addresses"
+     address, or one of these with `!private` at its end to permit private addresses; \
+     {HOST_PATTERN_BYTES_MAX} bytes at most"
 )]
 pub struct InvalidHostPattern(String);
 
@@ -50,6 +53,11 @@ impl FromStr for HostPattern {
 
     fn from_str(text: &str) -> Result<Self, InvalidHostPattern> {
         let invalid = || InvalidHostPattern(text.to_owned());
+        if text.len() > HOST_PATTERN_BYTES_MAX {
+            let start = text.floor_char_boundary(HOST_PATTERN_BYTES_MAX);
+            let start = text.get(..start).unwrap_or_default();
+            return Err(InvalidHostPattern(format!("{start}…")));
+        }
         let (rest, is_marked) = match text.strip_suffix("!private") {
             Some(rest) => (rest, true),
             None => (text, false),

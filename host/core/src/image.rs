@@ -179,6 +179,9 @@ pub enum FetchError {
     /// Too many uploads are on their way.
     #[error("too many uploads are on their way; try again shortly")]
     Full,
+    /// The host's disk has no room.
+    #[error("the host's disk is nearly full; it takes no images until there is room")]
+    NoSpace,
     /// The host's fault.
     #[error("{0}")]
     Host(String),

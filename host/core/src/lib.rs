@@ -28,6 +28,7 @@ pub mod price;
 pub mod rate;
 pub mod record;
 pub mod registry_auth;
+pub mod room;
 pub mod runtime;
 pub mod signals;
 pub mod store;

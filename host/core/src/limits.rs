@@ -10,6 +10,47 @@ pub const NAME_BYTES_MAX: usize = 128;
 /// Longest name for people, in characters. Longer ones are refused with 400.
 pub const NAME_CHARS_MAX: usize = 128;
 
+/// Longest `webhook` of a submission, in bytes (2 KiB): 400. It stays in memory for as long as its job
+/// and its deliveries exist.
+pub const WEBHOOK_URL_BYTES_MAX: usize = 2 * KIB;
+
+/// Longest field of a submission's `s3Config`, in characters (4 Ki): 400.
+pub const S3_FIELD_CHARS_MAX: usize = 4 * KIB;
+
+/// Longest `imageName` of a template, in characters (1 Ki): 400.
+pub const IMAGE_NAME_CHARS_MAX: usize = KIB;
+
+/// Most arguments in each of a template's two lists: 400.
+pub const ARGUMENTS_MAX: usize = 256;
+
+/// Longest argument of a template, in characters (16 Ki): 400.
+pub const ARGUMENT_CHARS_MAX: usize = 16 * KIB;
+
+/// Most variables of an environment: 400.
+pub const ENV_VARIABLES_MAX: usize = 256;
+
+/// Longest name of an environment's variable, in characters: 400.
+pub const ENV_NAME_CHARS_MAX: usize = 256;
+
+/// Longest value of an environment's variable, in characters (32 Ki): 400.
+pub const ENV_VALUE_CHARS_MAX: usize = 32 * KIB;
+
+/// Longest `readme` of a template, in characters (64 Ki): 400.
+pub const README_CHARS_MAX: usize = 64 * KIB;
+
+/// Most ports of a template: 400.
+pub const PORTS_MAX: usize = 256;
+
+/// Most hosts that an endpoint may allow: 400.
+pub const ALLOWED_HOSTS_MAX: usize = 256;
+
+/// Longest entry of a list of allowed hosts, in bytes: a DNS name has 253 at most. Longer ones are
+/// refused with 400.
+pub const HOST_PATTERN_BYTES_MAX: usize = 300;
+
+/// Most endpoints that one API key names: 400.
+pub const KEY_ENDPOINTS_MAX: usize = 1_000;
+
 /// Largest body of `/run`, in bytes (10 MiB). Enforced on Content-Length before a byte is read,
 /// and again while reading: 413.
 pub const RUN_BODY_BYTES_MAX: usize = 10 * MIB;
@@ -36,6 +77,9 @@ pub const OUTPUT_BYTES_MAX: usize = 20 * MIB;
 
 /// Largest `error` text of a job, in bytes. Longer texts are cut at a character boundary.
 pub const ERROR_BYTES_MAX: usize = 16 * KIB;
+
+/// Most bytes of a job's `error` that stay in memory while the job exists. The rest is on disk.
+pub const ERROR_IN_MEMORY_BYTES_MAX: usize = 512;
 
 /// Largest stream chunk, in bytes (1 MiB). A larger one is split.
 pub const CHUNK_BYTES_MAX: usize = MIB;

@@ -259,9 +259,23 @@ pub enum StageError {
     /// Too many are on their way.
     #[error("too many uploads are on their way; try again shortly")]
     Full,
+    /// The disk has no room.
+    #[error("the host's disk is nearly full; it takes no uploads until there is room")]
+    NoSpace,
     /// The disk.
     #[error("cannot store the upload: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
+}
+
+impl From<io::Error> for StageError {
+    fn from(error: io::Error) -> Self {
+        if is_no_space(&error) { Self::NoSpace } else { Self::Io(error) }
+    }
+}
+
+/// Whether a file could not be written because its disk, or its owner's quota, is full.
+pub fn is_no_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Keeps what is in network volumes. Implemented by the sandbox.
@@ -281,6 +295,9 @@ pub enum AddComponentError {
     /// It is not a component that this host can run; one sentence says why.
     #[error("{0}")]
     Rejected(String),
+    /// The disk has no room for it.
+    #[error("the host's disk is nearly full; it takes no uploads until there is room")]
+    NoSpace,
     /// The host failed to check, compile or keep it.
     #[error("{0}")]
     Failed(String),

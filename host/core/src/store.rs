@@ -46,7 +46,10 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// its endpoint exists.
     ///
     /// # Errors
-    /// [`StoreError::QueueFull`] at the bound of the endpoint's queue.
+    /// [`StoreError::QueueFull`] at the bound of the endpoint's queue,
+    /// [`WaitingBytesFull`](StoreError::WaitingBytesFull) and
+    /// [`ResultBytesFull`](StoreError::ResultBytesFull) at the bounds of its payloads,
+    /// [`DiskFull`](StoreError::DiskFull) when the disk has no room.
     async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError>;
 
     /// Takes up to one job for each of `workers`, oldest first, low priority after the others.
@@ -220,6 +223,26 @@ pub enum StoreError {
         /// The bound, in jobs.
         limit: usize,
     },
+    /// The inputs of the jobs that wait on the endpoint take as much of the disk as they may.
+    #[error(
+        "the queue is full: the inputs that wait on this endpoint would take more than {limit_mib} MiB"
+    )]
+    WaitingBytesFull {
+        /// The bound, in MiB.
+        limit_mib: u64,
+    },
+    /// The results that the endpoint keeps take as much of the disk as they may.
+    #[error(
+        "the results of this endpoint take {limit_mib} MiB, as much as they may; results are deleted \
+         when their retention is over"
+    )]
+    ResultBytesFull {
+        /// The bound, in MiB.
+        limit_mib: u64,
+    },
+    /// The disk has no room for new work.
+    #[error("the host's disk is nearly full; it takes no new work until there is room")]
+    DiskFull,
     /// The store is closing down.
     #[error("the store is closed")]
     Closed,

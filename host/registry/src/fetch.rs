@@ -190,6 +190,7 @@ impl Registries for Fetcher {
         })?;
         staged.add().await.map_err(|error| match error {
             AddComponentError::Rejected(reason) => FetchError::Refused(reason),
+            AddComponentError::NoSpace => FetchError::NoSpace,
             AddComponentError::Failed(reason) => FetchError::Host(reason),
         })
     }
@@ -268,6 +269,7 @@ fn broken(error: &reqwest::Error) -> FetchError {
 fn stage_error(error: &StageError) -> FetchError {
     match error {
         StageError::Full => FetchError::Full,
+        StageError::NoSpace => FetchError::NoSpace,
         StageError::Io(_) => host(error),
     }
 }

@@ -13,7 +13,7 @@ use gristmill_core::catalog::Component;
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::Metering;
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
-use gristmill_core::runtime::{AddComponentError, Added};
+use gristmill_core::runtime::{AddComponentError, Added, is_no_space};
 use gristmill_core::time::Timestamp;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
@@ -394,6 +394,7 @@ impl From<AddError> for AddComponentError {
     fn from(error: AddError) -> Self {
         match error {
             AddError::Rejected(_) | AddError::TooLarge { .. } => Self::Rejected(error.to_string()),
+            AddError::Storage(error) if is_no_space(&error) => Self::NoSpace,
             AddError::Compile(_) | AddError::Storage(_) => Self::Failed(error.to_string()),
         }
     }
@@ -403,6 +404,7 @@ impl From<CompileError> for AddError {
     fn from(error: CompileError) -> Self {
         match error {
             CompileError::Rejected(reason) => Self::Rejected(reason),
+            CompileError::Io(error) if is_no_space(&error) => Self::Storage(error),
             CompileError::Io(_) | CompileError::NoReport(_) => Self::Compile(error.to_string()),
         }
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use gristmill_core::endpoint::Metering;
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
+use gristmill_core::runtime::is_no_space;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
@@ -118,6 +119,8 @@ enum Report {
     Compiled(ComponentInfo),
     Rejected(RejectedComponent),
     Failed(String),
+    /// The disk has no room for the artifact.
+    NoSpace(String),
 }
 
 impl Compiler {
@@ -157,6 +160,9 @@ impl Compiler {
             Report::Compiled(info) => Ok(Compiled { info, took: started.elapsed() }),
             Report::Rejected(reason) => Err(reason.into()),
             Report::Failed(error) => Err(std::io::Error::other(error).into()),
+            Report::NoSpace(error) => {
+                Err(std::io::Error::new(std::io::ErrorKind::StorageFull, error).into())
+            }
         }
     }
 }
@@ -286,7 +292,13 @@ fn compile(task: &CompileTask, cache: Option<&Path>) -> Report {
         Ok(Report::Compiled(info))
     };
     let compiled: wasmtime::Result<Report> = compile();
-    compiled.unwrap_or_else(|error| Report::Failed(crate::component::causes(&error)))
+    compiled.unwrap_or_else(|error| {
+        let causes = crate::component::causes(&error);
+        match error.downcast_ref::<std::io::Error>() {
+            Some(error) if is_no_space(error) => Report::NoSpace(causes),
+            _ => Report::Failed(causes),
+        }
+    })
 }
 
 #[cfg(test)]

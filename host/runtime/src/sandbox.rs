@@ -13,6 +13,7 @@ use futures::FutureExt as _;
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::Deployment;
 use gristmill_core::id::{JobId, VolumeId};
+use gristmill_core::room::DiskRoom;
 use gristmill_core::runtime::{
     AddComponentError, Added, Attempt, AttemptReport, AttemptSink, Components, Runtime,
     RuntimeLoad, StageError, Staged, Volumes,
@@ -56,6 +57,9 @@ pub struct SandboxSettings {
     /// Whether sinks are told the handler's stack when it traps, with lines of source where the
     /// component has debug information: for one's own handlers, since that information is read.
     pub explains_traps: bool,
+    /// Whether the disk has room: without it uploads are refused, and the files of handlers do not
+    /// grow.
+    pub room: Arc<DiskRoom>,
 }
 
 impl SandboxSettings {
@@ -69,6 +73,7 @@ impl SandboxSettings {
             pool,
             lengthy: None,
             explains_traps: false,
+            room: Arc::default(),
         }
     }
 }
@@ -91,6 +96,7 @@ pub struct Sandbox {
     artifacts: Arc<Artifacts>,
     egress: Arc<Egress>,
     disks: Disks,
+    room: Arc<DiskRoom>,
     places: Arc<Semaphore>,
     places_max: usize,
     waiting: Arc<AtomicU64>,
@@ -118,13 +124,14 @@ impl Sandbox {
             artifacts: Artifacts::open(&settings.data_dir, engines, settings.compiler, records)
                 .map_err(engine_error)?
                 .into(),
-            disks: Disks::open(&settings.data_dir)?,
+            disks: Disks::open(&settings.data_dir, settings.room.clone())?,
             egress: Egress::new(),
             places: Arc::new(Semaphore::new(places_max as usize)),
             places_max: places_max as usize,
             waiting: Arc::default(),
             idle: Idle::default(),
             lengthy: settings.lengthy,
+            room: settings.room,
         })
     }
 
@@ -133,7 +140,10 @@ impl Sandbox {
     /// # Errors
     /// [`AddComponentError`]; nothing is kept.
     pub async fn add_component(&self, bytes: Bytes) -> Result<Added, AddComponentError> {
-        let failed = |error: StageError| AddComponentError::Failed(error.to_string());
+        let failed = |error: StageError| match error {
+            StageError::NoSpace => AddComponentError::NoSpace,
+            error => AddComponentError::Failed(error.to_string()),
+        };
         let staged = self.stage().await.map_err(failed)?;
         staged.write(bytes).await.map_err(failed)?;
         staged.add().await
@@ -287,6 +297,9 @@ impl Runtime for Sandbox {
 #[async_trait]
 impl Components for Sandbox {
     async fn stage(&self) -> Result<Box<dyn Staged>, StageError> {
+        if !self.room.admits_work() {
+            return Err(StageError::NoSpace);
+        }
         let artifacts = self.artifacts.clone();
         let file = {
             let artifacts = artifacts.clone();

@@ -20,6 +20,20 @@ use tracing_subscriber::EnvFilter;
 use super::parse;
 use crate::serve::{ConnectionLimits, TlsFiles};
 
+/// Inputs that wait on one endpoint, in MiB; the least has room for the largest bodies.
+const WAITING_MIB: Bounds = Bounds { min: 64, default: 16_384, max: 1 << 24 };
+
+/// Results that one endpoint keeps, in MiB.
+const RESULT_MIB: Bounds = Bounds { min: 64, default: 65_536, max: 1 << 24 };
+
+/// Free space of the disk, in MiB.
+const DISK_RESERVE_MIB: Bounds = Bounds { min: 0, default: 1_024, max: 1 << 24 };
+
+/// Bytes of an option in MiB.
+fn mib(given: Option<u64>, bounds: Bounds) -> u64 {
+    given.unwrap_or(bounds.default) << 20
+}
+
 /// How much of the journal waits for the database. The least is four segments that have room for the
 /// usual batch.
 const JOURNAL_MIB: Bounds = Bounds { min: 16, default: 1_024, max: 65_536 };
@@ -153,6 +167,37 @@ pub struct ServeArgs {
     )]
     pub max_waiting_jobs: Option<u32>,
 
+    /// Most that the inputs of the jobs may take that wait on one endpoint, in MiB; beyond it,
+    /// submissions are answered with 429 [default: 16384].
+    #[arg(
+        long,
+        value_name = "MIB",
+        env = "GRISTMILL_MAX_WAITING_MIB", hide_env_values = true,
+        value_parser = parse::bounded::<u64>(WAITING_MIB)
+    )]
+    pub max_waiting_mib: Option<u64>,
+
+    /// Most that the results may take that one endpoint keeps, in MiB, with the inputs of jobs that
+    /// can be retried; beyond it, submissions are answered with 429, and a job that would add more is
+    /// FAILED [default: 65536].
+    #[arg(
+        long,
+        value_name = "MIB",
+        env = "GRISTMILL_MAX_RESULT_MIB", hide_env_values = true,
+        value_parser = parse::bounded::<u64>(RESULT_MIB)
+    )]
+    pub max_result_mib: Option<u64>,
+
+    /// Free space of the data directory's disk below which new work is refused with 503, in MiB;
+    /// 0: none [default: 1024, or 2 % of the disk if that is more; at most 10 % of it].
+    #[arg(
+        long,
+        value_name = "MIB",
+        env = "GRISTMILL_DISK_RESERVE_MIB", hide_env_values = true,
+        value_parser = parse::bounded::<u64>(DISK_RESERVE_MIB)
+    )]
+    pub disk_reserve_mib: Option<u64>,
+
     /// How much of the journal waits to be taken over by the database, in MiB; up to twice as much
     /// when the database is slow. A larger one takes more disk, and spares work: what comes and goes
     /// within it never reaches the database [default: 1024].
@@ -232,6 +277,9 @@ struct ConfigFile {
     log: Option<String>,
     max_running_jobs: Option<u32>,
     max_waiting_jobs: Option<u32>,
+    max_waiting_mib: Option<u64>,
+    max_result_mib: Option<u64>,
+    disk_reserve_mib: Option<u64>,
     journal_mib: Option<u64>,
     drain_timeout: Option<u64>,
     brand: Option<String>,
@@ -270,6 +318,12 @@ pub struct ServeSettings {
     pub running_jobs_max: u32,
     /// Jobs that may wait on one endpoint.
     pub waiting_jobs_max: usize,
+    /// Bytes of inputs that may wait on one endpoint.
+    pub waiting_bytes_max: u64,
+    /// Bytes of results that one endpoint may keep.
+    pub result_bytes_max: u64,
+    /// Free bytes of the disk below which new work is refused; `None`: by the size of the disk.
+    pub disk_reserve_bytes: Option<u64>,
     /// How long a drain waits for running jobs.
     pub drain_timeout: Duration,
     /// The operator's brand, when one is set.
@@ -355,6 +409,12 @@ impl ServeArgs {
             running_jobs_max: running_jobs_max
                 .unwrap_or_else(|| u32::try_from(RUNNING_JOBS.default).unwrap_or(u32::MAX)),
             waiting_jobs_max: waiting_jobs_max.map_or(QUEUE_JOBS_MAX, |jobs| jobs as usize),
+            waiting_bytes_max: mib(self.max_waiting_mib.or(file.max_waiting_mib), WAITING_MIB),
+            result_bytes_max: mib(self.max_result_mib.or(file.max_result_mib), RESULT_MIB),
+            disk_reserve_bytes: self
+                .disk_reserve_mib
+                .or(file.disk_reserve_mib)
+                .map(|mib| mib << 20),
             drain_timeout: Duration::from_secs(drain_timeout_s.unwrap_or(DRAIN_TIMEOUT_S.default)),
             brand: self.brand.clone().or(file.brand),
             rate_limits: file.rate_limits,
@@ -388,6 +448,9 @@ impl ConfigFile {
             ("idle-timeout", self.idle_timeout, IDLE_TIMEOUT_S),
             ("max-running-jobs", self.max_running_jobs.map(u64::from), RUNNING_JOBS),
             ("max-waiting-jobs", self.max_waiting_jobs.map(u64::from), WAITING_JOBS),
+            ("max-waiting-mib", self.max_waiting_mib, WAITING_MIB),
+            ("max-result-mib", self.max_result_mib, RESULT_MIB),
+            ("disk-reserve-mib", self.disk_reserve_mib, DISK_RESERVE_MIB),
             ("journal-mib", self.journal_mib, JOURNAL_MIB),
             ("drain-timeout", self.drain_timeout, DRAIN_TIMEOUT_S),
         ];

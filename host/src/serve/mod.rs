@@ -4,6 +4,7 @@
 mod admin_key;
 mod backup;
 mod connection;
+mod disk;
 mod guests;
 mod listener;
 mod log_queue;
@@ -26,10 +27,12 @@ use gristmill_core::id::OwnerId;
 use gristmill_core::job_news::JobListener;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::logs::Logs;
+use gristmill_core::room::DiskRoom;
 use gristmill_core::runtime::Runtime as _;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError};
 use gristmill_core::time::{Clock, SystemClock};
+use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
 use gristmill_registry::Fetcher;
 use gristmill_runtime::{Sandbox, SandboxSettings};
@@ -42,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use self::backup::Everything;
+use self::disk::Disk;
 use self::guests::Guests;
 pub use self::listener::ConnectionLimits;
 use self::listener::Connections;
@@ -133,6 +137,8 @@ async fn serve(
         signals.set_job_listener(listener);
         work
     });
+    let room = Arc::new(DiskRoom::default());
+    let disk = Disk::open(&settings.data_dir, settings.disk_reserve_bytes, room.clone())?;
     let (failed, mut failure) = mpsc::unbounded_channel();
     let (store, recovery) = SqliteStore::open(
         &settings.data_dir,
@@ -140,6 +146,9 @@ async fn serve(
         signals.clone(),
         gristmill_store::Settings {
             queue_jobs_max: settings.waiting_jobs_max,
+            waiting_bytes_max: settings.waiting_bytes_max,
+            result_bytes_max: settings.result_bytes_max,
+            room: room.clone(),
             secrets_key: settings.secrets_key.clone(),
             on_fatal: Arc::new(move |reason| {
                 error!(reason, "the store failed, the host ends now: {reason}");
@@ -155,7 +164,7 @@ async fn serve(
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     // What nothing names any more, and could not be removed while somebody ran it.
     catalog.forget_unused().await?;
-    let sandbox = Arc::new(sandbox(settings, is_watched, catalog.clone(), guests)?);
+    let sandbox = Arc::new(sandbox(settings, is_watched, catalog.clone(), room.clone(), guests)?);
     load_ahead(&catalog, sandbox.clone(), guests);
     let logs = Arc::new(Logs::default());
     let dispatcher = Dispatcher::start(Parts {
@@ -167,6 +176,7 @@ async fn serve(
         logs: logs.clone(),
         guests: guests.brief.handle().clone(),
     });
+    disk.watch(start_waiting_jobs(&catalog, &dispatcher))?;
     let deliverer = Deliverer::start(DeliveryParts {
         store: store.clone(),
         catalog: catalog.clone(),
@@ -185,6 +195,7 @@ async fn serve(
         runtime: sandbox.clone(),
         volumes: sandbox.clone(),
         store: store.clone(),
+        room,
         deliveries: store.clone(),
         logs,
         usage: store.clone(),
@@ -257,6 +268,7 @@ fn sandbox(
     settings: &ServeSettings,
     is_watched: bool,
     catalog: Arc<Catalog>,
+    room: Arc<DiskRoom>,
     guests: &Guests,
 ) -> anyhow::Result<Sandbox> {
     let compiler = if is_watched { compilers::for_developer()? } else { compilers::for_host()? };
@@ -264,9 +276,25 @@ fn sandbox(
         running_jobs_max: settings.running_jobs_max,
         lengthy: Some(guests.lengthy.handle().clone()),
         explains_traps: is_watched,
+        room,
         ..SandboxSettings::new(settings.data_dir.clone(), compiler)
     };
     Ok(Sandbox::open(settings, catalog)?)
+}
+
+/// Lets the workers of all endpoints look at their queues, once the disk has room: they found them
+/// empty before.
+fn start_waiting_jobs(
+    catalog: &Arc<Catalog>,
+    dispatcher: &Arc<Dispatcher>,
+) -> impl Fn() + Send + use<> {
+    let (catalog, workers) = (Arc::downgrade(catalog), Arc::downgrade(dispatcher));
+    move || {
+        let (Some(catalog), Some(workers)) = (catalog.upgrade(), workers.upgrade()) else { return };
+        for endpoint in catalog.view().deployments.keys() {
+            workers.refresh(endpoint);
+        }
+    }
 }
 
 /// Loads what the newest endpoints run before their first jobs ask for it: a Python handler takes up

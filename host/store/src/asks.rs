@@ -6,6 +6,7 @@ use gristmill_core::delivery::{Delivery, DeliveryId};
 use gristmill_core::id::JobId;
 use gristmill_core::payload::Json;
 use gristmill_core::record::ChunkPage;
+use gristmill_core::store::StoreError;
 use gristmill_core::usage::{Bill, UsageQuery, UsageRow};
 use tokio::sync::oneshot;
 
@@ -60,8 +61,8 @@ pub(crate) enum Ask {
     DeliveryBody { id: DeliveryId, answer: oneshot::Sender<Option<Json>> },
     /// The bodies of all catalog rows.
     Catalog { answer: oneshot::Sender<Vec<String>> },
-    /// Changes of the catalog, as one. They are on stable storage when it resolves.
-    WriteCatalog(Vec<CatalogRow>, Ack),
+    /// Changes of the catalog, as one. They are on stable storage when it resolves with `Ok`.
+    WriteCatalog(Vec<CatalogRow>, oneshot::Sender<Result<(), StoreError>>),
     /// What was used.
     Usage { query: UsageQuery, answer: oneshot::Sender<Vec<UsageRow>> },
     /// Take over what was used: an hour is over.

@@ -50,6 +50,8 @@ pub(crate) struct Batch {
     pub(crate) operations: u64,
     /// Bytes to hand back to the write buffer.
     pub(crate) reserved: usize,
+    /// About what it takes in memory and in the journal, webhooks included.
+    bytes: usize,
     #[cfg(test)]
     pub(crate) is_broken: bool,
     #[cfg(test)]
@@ -66,7 +68,7 @@ pub(crate) struct JobWrite {
     /// Of a new job, also when it has come and gone without a row.
     pub(crate) idempotency: Option<Idempotency>,
     pub(crate) output: Option<Json>,
-    pub(crate) clear_chunks: bool,
+    pub(crate) clear_result: bool,
     pub(crate) pages: Vec<Page>,
     /// Whom to tell of its end, until the delivery is made of it.
     pub(crate) call: Option<Call>,
@@ -117,10 +119,26 @@ pub(crate) struct Caches<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchMax {
     pub(crate) jobs: usize,
-    pub(crate) bytes: usize,
+    /// A batch is closed once it has as many; its last job may bring it further.
+    bytes: usize,
+}
+
+impl BatchMax {
+    /// The bounds of one transaction. A frame of the journal has 4 GiB at most; with this a batch
+    /// stays far below, whatever the settings are.
+    const BYTES_MAX: usize = 256 << 20;
+
+    pub(crate) fn new(jobs: usize, bytes: usize) -> Self {
+        Self { jobs: jobs.max(1), bytes: bytes.clamp(1, Self::BYTES_MAX) }
+    }
 }
 
 impl Batch {
+    fn reserve(&mut self, bytes: usize) {
+        self.reserved += bytes;
+        self.bytes += bytes;
+    }
+
     /// Whether there is nothing to write; there may still be somebody to answer.
     pub(crate) fn is_empty(&self) -> bool {
         let leaves_nothing =
@@ -145,7 +163,7 @@ impl Index {
         let dropped_deliveries = std::mem::take(&mut self.dropped_deliveries);
         let forgotten_repeats = self.forgotten_repeats.take();
         let mut batch = Batch { dropped_deliveries, forgotten_repeats, ..Batch::default() };
-        while batch.jobs.len() < max.jobs && batch.reserved < max.bytes {
+        while batch.jobs.len() < max.jobs && batch.bytes < max.bytes {
             let Some(write) = self.backlog.pop(takes_all, now) else { break };
             match write {
                 Write::Job(key) => self.take_job(key, &mut batch, &mut used),
@@ -154,12 +172,12 @@ impl Index {
                     batch.operations += 1;
                     let endpoint = self.outbox.endpoint_of(delivery.id);
                     batch.deliveries.extend(endpoint.map(|endpoint| (endpoint, *delivery)));
-                    batch.reserved += reserved;
+                    batch.reserve(reserved);
                     batch.acks.push(ack);
                 }
                 Write::Bill(bill, reserved) => {
                     batch.operations += 1;
-                    batch.reserved += reserved;
+                    batch.reserve(reserved);
                     let Bill { endpoint, owner, wall_ms, metered } = *bill;
                     let sum = metered.over(wall_ms);
                     let key = MeterKey { endpoint, template: metered.template, owner };
@@ -245,6 +263,7 @@ impl Index {
                 input: job.homes.input,
             })
         });
+        let webhook_bytes = if call.is_some() { job.webhook_bytes() } else { 0 };
         for (template, sum) in change.bills.into_iter() {
             used.by_number.entry((job.endpoint, job.owner, template)).or_default().add(&sum);
         }
@@ -255,7 +274,7 @@ impl Index {
             kind,
             idempotency,
             output: change.output.filter(|_| !is_gone),
-            clear_chunks: change.clear_chunks && !is_gone,
+            clear_result: change.clear_result && !is_gone,
             pages: paginate(change.chunks_first, chunks),
             call,
             delivery: None,
@@ -267,7 +286,9 @@ impl Index {
             batch.totals.entry(job.endpoint).or_default().add(write.counts);
         }
         batch.operations += change.operations;
-        batch.reserved += change.reserved;
+        batch.reserve(change.reserved);
+        // An end that nobody reserved for, such as a cancel or a host's death, has a webhook too.
+        batch.bytes += webhook_bytes.saturating_sub(change.reserved);
         batch.jobs.push(write);
     }
 
@@ -322,10 +343,11 @@ impl Index {
         if !write.row.needs_input() {
             journal.release(job.homes.input.take().into_iter().filter(|place| place.stays()));
         }
-        if write.clear_chunks
+        if write.clear_result
             && let Some(results) = &mut job.homes.results
         {
             results.pages.clear();
+            journal.release(results.output.take().into_iter().filter(|place| place.stays()));
         }
         let new = places.input.into_iter().chain(places.output);
         journal.hold(new.filter(|place| place.stays()));

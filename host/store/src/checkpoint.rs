@@ -39,7 +39,7 @@ struct Work<'a> {
     seq: u64,
     key: Option<JobKey>,
     deed: Deed<'a>,
-    clears_chunks: bool,
+    clears_result: bool,
     payloads: Vec<(Kind, Place)>,
     pages: &'a [(u64, Place)],
 }
@@ -163,7 +163,7 @@ impl Database {
             matches!(work.deed, Deed::Nothing)
                 && work.payloads.is_empty()
                 && work.pages.is_empty()
-                && !work.clears_chunks
+                && !work.clears_result
         };
         if works.iter().all(is_idle) {
             return Ok(());
@@ -204,10 +204,10 @@ fn work<'a>(
     written: &mut HashSet<u64>,
 ) -> Option<Work<'a>> {
     let seq = image.seq;
-    let clears_chunks = image.clears_chunks;
+    let clears_result = image.clears_result;
     if let &StateImage::Gone { job, output, chunks } = &image.state {
         let deed = Deed::Delete(Stored { job, output, chunks });
-        return Some(Work { seq, key, deed, clears_chunks, payloads: Vec::new(), pages: &[] });
+        return Some(Work { seq, key, deed, clears_result, payloads: Vec::new(), pages: &[] });
     }
     let job = job?;
     let row = job.visible()?.clone();
@@ -230,7 +230,7 @@ fn work<'a>(
     let has_pages = job.homes.find_pages(&places.pages).is_some();
     job.stored.chunks |= has_pages;
     let pages = if has_pages { &places.pages[..] } else { &[] };
-    Some(Work { seq, key, deed, clears_chunks, payloads, pages })
+    Some(Work { seq, key, deed, clears_result, payloads, pages })
 }
 
 impl Work<'_> {
@@ -252,8 +252,9 @@ impl Work<'_> {
             }
             Deed::Delete(_) | Deed::Nothing => {}
         }
-        if self.clears_chunks {
+        if self.clears_result {
             chunks::delete(db, self.seq)?;
+            payloads::delete_output(db, self.seq)?;
         }
         for &(kind, place) in &self.payloads {
             if place.stays() {

@@ -1,8 +1,6 @@
 //! What a webhook sends is put together when its job ends, so that it goes into the journal with
 //! that end. Most of what it needs is at hand; an input or chunks of long ago are read.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use gristmill_core::delivery::{Delivery, DeliveryId};
 use gristmill_core::document::webhook_body;
@@ -16,7 +14,9 @@ use tokio::sync::oneshot;
 use crate::asks::Ask;
 use crate::batch::{Batch, JobWrite, RowWrite};
 use crate::chunks::{self, Query};
+use crate::entry::Url;
 use crate::error::Failure;
+use crate::error_text;
 use crate::journal::segment::Place;
 use crate::payloads::{InputBytes, Kind};
 use crate::shared::Shared;
@@ -25,7 +25,7 @@ use crate::shared::Shared;
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) id: DeliveryId,
-    pub(crate) url: Arc<str>,
+    pub(crate) url: Url,
     /// The job as it ended.
     pub(crate) record: JobRecord,
     /// Whether it is given up at once: too many are on their way.
@@ -47,7 +47,7 @@ pub(crate) struct NewDelivery {
 /// Makes the deliveries of a batch. Runs on the writer thread; may wait for the database.
 pub(crate) fn compose(batch: &mut Batch, shared: &Shared) -> Result<(), Failure> {
     for write in &mut batch.jobs {
-        let Some(call) = write.call.take() else { continue };
+        let Some(mut call) = write.call.take() else { continue };
         let Some(input) = input(write, &call, shared)? else { continue };
         let output = match call.record.status {
             JobStatus::Completed => output(write, &call, shared)?,
@@ -57,8 +57,14 @@ pub(crate) fn compose(batch: &mut Batch, shared: &Shared) -> Result<(), Failure>
             | JobStatus::Cancelled
             | JobStatus::TimedOut => None,
         };
+        if let (Some(error), Some(stored)) = (&mut call.record.error, &write.output)
+            && error_text::is_cut(error)
+            && let Some(whole) = error_text::whole(error, stored)
+        {
+            *error = whole;
+        }
         let body = webhook_body(&call.record, output.as_ref(), &input, &call.url);
-        let url = call.url.as_ref().to_owned();
+        let url = call.url.to_string();
         let delivery = Delivery::pending(call.id, &call.record, url, body.len() as u64);
         write.delivery = Some(if call.is_refused {
             NewDelivery { delivery: delivery.refused(), body: None }

@@ -6,6 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gristmill_core::room::Stall;
+use gristmill_core::store::StoreError;
+use tracing::{error, info};
+
 use crate::asks::Ask;
 use crate::db::Db;
 use crate::error::{Failure, OpenError};
@@ -21,6 +25,9 @@ use crate::{catalog, chunks, delivery, payloads};
 /// After this time without work the file is tidied up, a step at a time.
 const IDLE: Duration = Duration::from_secs(1);
 
+/// After this time, what could not be written for want of space is tried again.
+const SPACE_PAUSE: Duration = Duration::from_millis(250);
+
 /// The database, with what is to be done to it.
 #[derive(Debug)]
 pub(crate) struct Database {
@@ -29,6 +36,16 @@ pub(crate) struct Database {
     /// The segment that was compacted last. What is still held there lets go by itself, with jobs
     /// that are being removed.
     compacted: Option<SegmentId>,
+    /// While something cannot be written for want of space.
+    stall: Option<Stalled>,
+}
+
+/// Something cannot be written for want of space.
+#[derive(Debug)]
+struct Stalled {
+    /// Whether somebody has asked for it.
+    is_answer: bool,
+    _guard: Stall,
 }
 
 /// What there is to do.
@@ -42,7 +59,7 @@ enum Work {
 
 impl Database {
     pub(crate) fn new(shared: Arc<Shared>, db: Db) -> Self {
-        Self { shared, db, compacted: None }
+        Self { shared, db, compacted: None, stall: None }
     }
 
     /// Starts the thread. It ends when the index is closed, or drained.
@@ -64,28 +81,52 @@ impl Database {
     fn serve(mut self) -> Result<(), Failure> {
         let mut is_tidy = false;
         loop {
-            match self.next_work(is_tidy) {
-                Work::Answer(asks) => {
-                    is_tidy = false;
-                    self.answer_all(asks)?;
-                }
-                Work::Checkpoint(segment) => {
-                    is_tidy = false;
-                    self.checkpoint(&segment)?;
-                }
-                Work::Compact(segment) => {
-                    is_tidy = false;
-                    self.compact(segment)?;
+            let work = self.next_work(is_tidy);
+            let is_answer = matches!(work, Work::Answer(_));
+            is_tidy = false;
+            let done = match work {
+                Work::Answer(asks) => self.answer_all(asks),
+                Work::Checkpoint(segment) => self.checkpoint(&segment),
+                Work::Compact(segment) => self.compact(segment).map(|()| {
                     self.compacted = Some(segment);
-                }
-                Work::Tidy => {
-                    is_tidy = !self.db.tidy()?;
-                    self.shared.journal.trim()?;
-                }
+                }),
+                Work::Tidy => self.tidy().map(|is_done| is_tidy = is_done),
                 Work::End(Phase::Drained) => return Ok(self.db.close()?),
                 Work::End(_) => return Ok(()),
+            };
+            match done.and_then(|()| Ok(self.db.checkpoint_wal()?)) {
+                Ok(()) => self.goes_on(is_answer),
+                Err(error) if error.is_no_space() => self.waits_for_space(&error, is_answer),
+                Err(error) => return Err(error),
             }
-            self.db.checkpoint_wal()?;
+        }
+    }
+
+    fn tidy(&mut self) -> Result<bool, Failure> {
+        let is_done = !self.db.tidy()?;
+        self.shared.journal.trim()?;
+        Ok(is_done)
+    }
+
+    /// Nothing of what was to be written is: it is begun again after a pause, in which readers are
+    /// served.
+    fn waits_for_space(&mut self, error: &Failure, is_answer: bool) {
+        if self.stall.is_none() {
+            error!("the database waits for space on the disk: {error}");
+            let guard = self.shared.settings.room.stall();
+            self.stall = Some(Stalled { is_answer, _guard: guard });
+        }
+        let shared = self.shared.clone();
+        let mut index = shared.index();
+        if index.phase != Phase::Closed {
+            shared.wait_database(&mut index, Some(SPACE_PAUSE));
+        }
+    }
+
+    /// Something was done. An answer that only reads does not show that there is space again.
+    fn goes_on(&mut self, is_answer: bool) {
+        if self.stall.take_if(|stalled| stalled.is_answer || !is_answer).is_some() {
+            info!("the database goes on: the disk has space again");
         }
     }
 
@@ -143,7 +184,14 @@ impl Database {
     }
 
     fn answer_all(&mut self, asks: Vec<Ask>) -> Result<(), Failure> {
-        asks.into_iter().try_for_each(|ask| self.answer(ask))
+        let mut no_space = Ok(());
+        for ask in asks {
+            match self.answer(ask) {
+                Err(error) if error.is_no_space() => no_space = Err(error),
+                done => done?,
+            }
+        }
+        no_space
     }
 
     fn answer(&self, ask: Ask) -> Result<(), Failure> {
@@ -164,14 +212,23 @@ impl Database {
             Ask::Catalog { answer } => {
                 let _ = answer.send(catalog::read(db, &self.db.seal)?);
             }
-            Ask::WriteCatalog(rows, ack) => {
-                self.db.write_catalog(&rows)?;
-                let _ = ack.send(());
+            Ask::WriteCatalog(rows, answer) => {
+                match self.db.write_catalog(&rows).map_err(Failure::from) {
+                    Ok(()) => drop(answer.send(Ok(()))),
+                    Err(error) if error.is_no_space() => {
+                        drop(answer.send(Err(StoreError::DiskFull)))
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             Ask::Usage { query, answer } => {
                 let _ = answer.send(self.usage(&query)?);
             }
-            Ask::StoreUsage => self.store_usage()?,
+            Ask::StoreUsage => self.store_usage().inspect_err(|error| {
+                if error.is_no_space() {
+                    self.shared.index().asks.push(Ask::StoreUsage);
+                }
+            })?,
             Ask::Backup { with_secrets_key, answer } => {
                 let _ = answer.send(self.backup(with_secrets_key)?);
             }

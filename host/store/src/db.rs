@@ -146,13 +146,17 @@ impl Db {
         if sync == Sync::Now {
             self.connection.pragma_update(None, "synchronous", "FULL")?;
         }
-        let transaction = self.connection.unchecked_transaction()?;
-        let answer = write(&self.connection)?;
-        transaction.commit()?;
+        let written = (|| {
+            let transaction = self.connection.unchecked_transaction()?;
+            let answer = write(&self.connection)?;
+            transaction.commit()?;
+            Ok(answer)
+        })();
+        // A transaction that found no space is over, and others follow.
         if sync == Sync::Now {
             self.connection.pragma_update(None, "synchronous", "NORMAL")?;
         }
-        Ok(answer)
+        written
     }
 
     /// Notes that the tables have taken over all of the journal up to `segment`. On stable storage

@@ -1,7 +1,9 @@
 //! Decisions: an event is applied to a job, and the effects are carried out in memory. What has
 //! to reach the disk is left in the job's pending change.
 
+use gristmill_core::job::Verdict;
 use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState};
+use gristmill_core::limits::ERROR_IN_MEMORY_BYTES_MAX;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, Lease, Outcome, TIMED_OUT_ERROR};
 use gristmill_core::time::Timestamp;
@@ -9,8 +11,10 @@ use gristmill_core::usage::Metered;
 
 use crate::backlog::{Backlog, Urgency};
 use crate::entry::{Ack, Change, Job, Lifetime, Pending};
+use crate::error_text;
 use crate::index::{Endpoint, Index, ReadyNotice};
 use crate::slab::JobKey;
+use crate::weight::Weight;
 
 impl Index {
     /// Applies an event. This is the only place where a job's state changes.
@@ -32,6 +36,7 @@ impl Index {
         }
 
         let purge_at_before = job.purge_at();
+        let weight_before = Weight::of(job);
         // A claim is written no later than its result; nobody waits for it alone.
         let urgency = match event {
             JobEvent::Claimed { .. } => Urgency::Soon,
@@ -67,6 +72,8 @@ impl Index {
         }
 
         let notice = carry_out(effects, job, key, endpoint, now);
+        endpoint.weight.remove(weight_before);
+        endpoint.weight.add(Weight::of(job));
         self.expiry.remove(purge_at_before, key);
         if !effects.contains(&Effect::Delete) {
             self.expiry.insert(job.purge_at(), key);
@@ -90,18 +97,24 @@ impl Index {
         (is_current && job.purge_at() > now).then_some((key, job))
     }
 
+    /// About how many bytes a webhook of the running job carries besides its output; 0 without one.
+    pub(crate) fn webhook_bytes(&mut self, lease: Lease, now: Timestamp) -> usize {
+        self.leased(lease, now).map_or(0, |(_, job)| job.webhook_bytes())
+    }
+
     /// Ends an attempt with its result, and bills what it used. Answers with the number of the job's rows, or `None` when
     /// the lease is not the current one.
     pub(crate) fn finish(
         &mut self,
         lease: Lease,
-        outcome: Outcome,
+        end: End,
         metered: Option<Metered>,
         reserved: usize,
         now: Timestamp,
     ) -> Option<u64> {
-        let (key, _) = self.leased(lease, now)?;
-        let event = JobEvent::Finished { by: lease.claim, verdict: outcome.verdict() };
+        let (key, job) = self.leased(lease, now)?;
+        let endpoint = job.endpoint;
+        let event = JobEvent::Finished { by: lease.claim, verdict: end.verdict };
         self.decide(key, event, now).ok()?;
         let job = self.jobs.get_mut(key)?;
         let change = &mut job.pending.as_mut()?.change;
@@ -111,12 +124,33 @@ impl Index {
             let sum = metered.over(now.millis_since(started_at.unwrap_or(now)));
             change.bills.add(metered.template, &sum);
         }
-        match outcome {
-            Outcome::Completed(output) => change.output = Some(output),
-            Outcome::Failed(error) => job.row.attempt_mut().error = Some(error),
-            Outcome::TimedOut => job.row.attempt_mut().error = Some(TIMED_OUT_ERROR.to_owned()),
+        let output_bytes = end.output.as_ref().map_or(0, |output| output.len() as u64);
+        change.output = end.output;
+        let attempt = job.row.attempt_mut();
+        attempt.result_bytes += output_bytes;
+        if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
+            endpoint.weight.kept += output_bytes;
         }
+        attempt.error = end.error;
         Some(job.seq)
+    }
+
+    /// Whether the endpoint of the running job may keep so many bytes of results more. Results that
+    /// take no more than a sentence are always kept.
+    pub(crate) fn has_room_for(
+        &mut self,
+        lease: Lease,
+        bytes: usize,
+        result_bytes_max: u64,
+        now: Timestamp,
+    ) -> bool {
+        if bytes <= ERROR_IN_MEMORY_BYTES_MAX {
+            return true;
+        }
+        let Some((_, job)) = self.leased(lease, now) else { return true };
+        let endpoint = job.endpoint;
+        let kept = self.endpoints.get(&endpoint).map_or(0, |endpoint| endpoint.weight.kept);
+        kept.saturating_add(bytes as u64) <= result_bytes_max
     }
 
     /// Adds chunks to the stream of a running job. False when the lease is not the current one.
@@ -127,7 +161,8 @@ impl Index {
         reserved: usize,
         now: Timestamp,
     ) -> bool {
-        let Some((key, _)) = self.leased(lease, now) else { return false };
+        let Some((key, job)) = self.leased(lease, now) else { return false };
+        let endpoint = job.endpoint;
         let Some(job) = self.jobs.get_mut(key) else { return false };
         let first = job.row.chunk_count();
         let pending = touch(job, key, &mut self.backlog, Urgency::Now);
@@ -138,8 +173,14 @@ impl Index {
         change.operations += 1;
         change.reserved += reserved;
         let count = chunks.len() as u64;
+        let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
         change.chunks.extend(chunks);
-        job.row.attempt_mut().chunk_count = first + count;
+        let attempt = job.row.attempt_mut();
+        attempt.chunk_count = first + count;
+        attempt.result_bytes += bytes;
+        if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
+            endpoint.weight.kept += bytes;
+        }
         true
     }
 
@@ -161,6 +202,48 @@ impl Index {
             self.expiry.insert(job.purge_at(), key);
         }
         self.ack_job(key, ack);
+    }
+}
+
+/// An attempt's end, as it is stored.
+#[derive(Debug, Clone)]
+pub(crate) struct End {
+    verdict: Verdict,
+    /// What stays in memory of the error.
+    error: Option<String>,
+    /// What the handler returned, or the whole of a long error.
+    pub(crate) output: Option<Json>,
+}
+
+impl End {
+    /// The end of a job whose results would take more than its endpoint may keep.
+    pub(crate) fn beyond(result_bytes_max: u64) -> Self {
+        let mib = result_bytes_max >> 20;
+        Outcome::Failed(format!(
+            "the results of this endpoint would take more than {mib} MiB, the most that it may keep; \
+             results are deleted when their retention is over"
+        ))
+        .into()
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.output.as_ref().map_or(0, Json::len) + self.error.as_ref().map_or(0, String::len)
+    }
+}
+
+impl From<Outcome> for End {
+    fn from(outcome: Outcome) -> Self {
+        let verdict = outcome.verdict();
+        let (error, output) = match outcome {
+            Outcome::Completed(output) => (None, Some(output)),
+            Outcome::Failed(error) => {
+                let (kept, whole) = error_text::divide(error);
+                (Some(kept), whole)
+            }
+            Outcome::TimedOut => (Some(TIMED_OUT_ERROR.to_owned()), None),
+        };
+        Self { verdict, error, output }
     }
 }
 
@@ -232,14 +315,15 @@ fn lifetime(job: &mut Job) -> &mut Lifetime {
     &mut change(job).counts
 }
 
-/// Forgets what the last attempt left. A COMPLETED job is never queued again, so there is no
-/// output to forget.
+/// Forgets what the last attempt left: its chunks, and its output if that is a long error. A
+/// COMPLETED job is never queued again.
 fn clear_result(job: &mut Job) {
-    let had_chunks = job.row.chunk_count() > 0;
+    let had_result = job.row.chunk_count() > 0 || job.row.has_cut_error();
     job.row.attempt = None;
     if let Some(pending) = &mut job.pending {
         pending.change.chunks.clear();
-        pending.change.clear_chunks |= had_chunks;
+        pending.change.output = None;
+        pending.change.clear_result |= had_result;
         pending.change.rewind = true;
     }
 }

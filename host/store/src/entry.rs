@@ -7,12 +7,14 @@ use std::sync::Arc;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, WorkerId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobState, JobStatus};
+use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, JobRecord};
 use gristmill_core::time::Timestamp;
 use tokio::sync::oneshot;
 
 use crate::backlog::Urgency;
+use crate::error_text;
 use crate::journal::image::JobPlaces;
 use crate::journal::segment::Place;
 use crate::meters::Bills;
@@ -22,6 +24,12 @@ use crate::payloads::{Kind, Payload};
 /// The number of an endpoint in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EndpointKey(pub(crate) u32);
+
+/// Bytes of what a webhook carries besides its payloads and its URL, and of its entry in the outbox.
+const WEBHOOK_HEAD_BYTES: usize = 1 << 10;
+
+/// Where a webhook goes, shared. A thin pointer: most jobs have none, and each has room for one.
+pub(crate) type Url = Arc<Box<str>>;
 
 /// Resolves when what it was attached to is on disk and visible.
 pub(crate) type Ack = oneshot::Sender<()>;
@@ -37,8 +45,10 @@ pub(crate) struct Job {
     /// Who submitted it.
     pub(crate) owner: OwnerKey,
     pub(crate) low_priority: bool,
-    /// Whom to tell when it ends.
-    pub(crate) webhook: Option<Arc<str>>,
+    /// Bytes of its input, about as they are on disk.
+    pub(crate) input_bytes: u32,
+    /// The URL to call when it ends.
+    pub(crate) webhook: Option<Url>,
     /// Which rows the database may have.
     pub(crate) stored: Stored,
     /// Which of its visible payloads are in the journal.
@@ -158,8 +168,11 @@ pub(crate) struct Attempt {
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Option<Timestamp>,
     pub(crate) worker: Option<WorkerId>,
+    /// All of it, or the [beginning](error_text).
     pub(crate) error: Option<String>,
     pub(crate) chunk_count: u64,
+    /// Bytes of its chunks and its output.
+    pub(crate) result_bytes: u64,
 }
 
 /// What is kept of a job in memory only.
@@ -188,8 +201,8 @@ pub(crate) struct Change {
     /// The columns that never change again, when the row is new.
     pub(crate) insert: Option<Box<NewRow>>,
     pub(crate) output: Option<Json>,
-    /// The chunks of an earlier attempt go, before `chunks` are written.
-    pub(crate) clear_chunks: bool,
+    /// The chunks and the output of an earlier attempt go, before those of this change are written.
+    pub(crate) clear_result: bool,
     /// The stream's read position starts again with this change.
     pub(crate) rewind: bool,
     pub(crate) chunks_first: u64,
@@ -211,7 +224,7 @@ pub(crate) struct Change {
 pub(crate) struct NewRow {
     pub(crate) owner: OwnerId,
     pub(crate) ttl_ms: u64,
-    pub(crate) webhook: Option<Arc<str>>,
+    pub(crate) webhook: Option<Url>,
     pub(crate) input: Payload,
     pub(crate) idempotency: Option<Idempotency>,
 }
@@ -265,8 +278,19 @@ impl Row {
         Arc::make_mut(self.attempt.get_or_insert_default())
     }
 
+    /// Whether memory has the beginning of its error only.
+    pub(crate) fn has_cut_error(&self) -> bool {
+        let error = self.attempt.as_ref().and_then(|attempt| attempt.error.as_deref());
+        error.is_some_and(error_text::is_cut)
+    }
+
     pub(crate) fn chunk_count(&self) -> u64 {
         self.attempt.as_ref().map_or(0, |attempt| attempt.chunk_count)
+    }
+
+    /// Bytes of the last attempt's chunks and output.
+    pub(crate) fn result_bytes(&self) -> u64 {
+        self.attempt.as_ref().map_or(0, |attempt| attempt.result_bytes)
     }
 
     /// When the job goes: at its ttl, or after its retention if that is over earlier.
@@ -302,6 +326,15 @@ impl Job {
 
     pub(crate) fn purge_at(&self) -> Timestamp {
         self.row.purge_at(self.retention_ms)
+    }
+
+    /// About how many bytes a webhook of its end carries: the input, and the output or the chunks.
+    pub(crate) fn webhook_bytes(&self) -> usize {
+        let Some(url) = &self.webhook else { return 0 };
+        // A list of chunks beyond the bound of outputs is left out.
+        let results = usize::try_from(self.row.result_bytes()).unwrap_or(usize::MAX);
+        let results = results.min(OUTPUT_BYTES_MAX);
+        self.input_bytes as usize + url.len() + results + WEBHOOK_HEAD_BYTES
     }
 
     pub(crate) fn live_mut(&mut self) -> &mut Live {

@@ -3,6 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use gristmill_core::runtime::is_no_space;
+use rusqlite::ErrorCode;
+
 /// Why a store was not opened. Nothing was changed, unless the text says so.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -85,6 +88,18 @@ pub(crate) enum Failure {
     /// The other thread of the store has ended.
     #[error("the store has ended")]
     Ended,
+}
+
+impl Failure {
+    /// Whether there was no space for what was to be written: nothing of it counts, and it can be
+    /// written when there is space.
+    pub(crate) fn is_no_space(&self) -> bool {
+        match self {
+            Self::Journal(error) => is_no_space(error),
+            Self::Database(error) => error.sqlite_error_code() == Some(ErrorCode::DiskFull),
+            Self::Ended => false,
+        }
+    }
 }
 
 /// What opening a data directory found.

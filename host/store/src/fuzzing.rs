@@ -80,8 +80,8 @@ pub fn read_row(columns: &Columns<'_>) -> Result<String, String> {
     db.execute(
         "INSERT INTO job (seq, id, owner, started_at, finished_at, webhook, worker, error, \
          endpoint, low_priority, execution_timeout_ms, ttl_ms, retention_ms, created_at, state, \
-         claim, crashes, retries, place, ttl_at, chunk_count) VALUES (1, ?1, 'o', ?2, ?3, ?4, ?5, \
-         ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+         claim, crashes, retries, place, ttl_at, chunk_count, input_bytes, result_bytes) VALUES (1, ?1, 'o', ?2, ?3, ?4, ?5, \
+         ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?18, ?19)",
         params![
             id,
             started_at,
@@ -153,6 +153,7 @@ fn as_stored(row: &Row) -> Row {
             started_at: attempt.started_at.map(time),
             finished_at: attempt.finished_at.map(time),
             chunk_count: number(attempt.chunk_count),
+            result_bytes: number(attempt.result_bytes),
             ..attempt.clone()
         })
     });

@@ -23,7 +23,9 @@ use gristmill_core::time::Timestamp;
 use crate::asks::{Ask, ChunkQuestion, Write};
 use crate::backlog::{Backlog, Urgency};
 use crate::chunks::Query;
-use crate::entry::{Ack, Change, EndpointKey, Homes, Job, Millis, NewRow, Pending, Row, Stored};
+use crate::entry::{
+    Ack, Change, EndpointKey, Homes, Job, Millis, NewRow, Pending, Row, Stored, Url,
+};
 use crate::expiry::Expiry;
 use crate::ids::Ids;
 use crate::journal::segment::Place;
@@ -36,6 +38,7 @@ use crate::ready::Ready;
 use crate::repeats::{First, Repeats};
 use crate::slab::{JobKey, Slab};
 use crate::sweep::Sweep;
+use crate::weight::{EndpointMax, Weight};
 
 /// Most jobs that are looked at for a list under one hold of the lock: 50 µs.
 const LOOKS_MAX: usize = 1_000;
@@ -107,12 +110,15 @@ pub(crate) struct Endpoint {
     pub(crate) counts: JobCounts,
     /// Whether it has a row, or will have once the batch on its way is committed.
     pub(crate) is_stored: bool,
+    /// Of all its jobs.
+    pub(crate) weight: Weight,
 }
 
 impl Endpoint {
     pub(crate) fn new(name: EndpointId) -> Self {
         let (ready, history) = (Ready::default(), Order::default());
-        Self { name, ready, history, counts: JobCounts::default(), is_stored: false }
+        let (counts, weight) = (JobCounts::default(), Weight::default());
+        Self { name, ready, history, counts, is_stored: false, weight }
     }
 }
 
@@ -220,7 +226,7 @@ impl Index {
         &mut self,
         new: Submitted,
         now: Timestamp,
-        queue_jobs_max: usize,
+        max: EndpointMax,
         ack: Ack,
     ) -> Result<Decided, StoreError> {
         let Submitted { job, input, reserved } = new;
@@ -232,11 +238,19 @@ impl Index {
             }
             return Ok(Decided::Repeat(answer));
         }
-        let Endpoint { ready, history, .. } =
+        let Endpoint { ready, history, weight, .. } =
             self.endpoints.get_mut(&endpoint).expect("it has just been made");
-        let limit = job.queue_limit(queue_jobs_max);
+        let limit = job.queue_limit(max.jobs);
         if ready.len() >= limit {
             return Err(StoreError::QueueFull { limit });
+        }
+        let input_bytes = u32::try_from(input.len()).unwrap_or(u32::MAX);
+        if weight.waiting + u64::from(input_bytes) > max.weight.waiting {
+            let limit_mib = max.weight.waiting >> 20;
+            return Err(StoreError::WaitingBytesFull { limit_mib });
+        }
+        if weight.kept >= max.weight.kept {
+            return Err(StoreError::ResultBytesFull { limit_mib: max.weight.kept >> 20 });
         }
         let may_linger = job.may_linger;
         let owner = self.owners.key(&job.owner);
@@ -247,7 +261,7 @@ impl Index {
             let forgotten = self.repeats.remember(endpoint, key, first);
             self.forgotten_repeats = forgotten.or(self.forgotten_repeats);
         }
-        let webhook: Option<Arc<str>> = job.webhook.map(Into::into);
+        let webhook: Option<Url> = job.webhook.map(|url| Arc::new(url.into()));
         let insert = NewRow {
             owner: job.owner,
             ttl_ms: job.policy.ttl_ms,
@@ -270,6 +284,7 @@ impl Index {
             endpoint,
             owner,
             low_priority,
+            input_bytes,
             webhook,
             stored: Stored::default(),
             homes: Homes::default(),
@@ -289,6 +304,7 @@ impl Index {
             pending: Some(Box::new(pending)),
         };
         let ttl_at = entry.row.ttl_at;
+        weight.add(Weight::of(&entry));
         let key = self.jobs.insert(entry);
         self.ids.insert(job.id, key, &self.jobs);
         ready.insert(low_priority, self.last_place, key);
@@ -310,11 +326,13 @@ impl Index {
         self.visible_jobs += 1;
         let (id, seq, purge_at, status) = (job.id, job.seq, job.purge_at(), job.row.status);
         let (low_priority, place, endpoint) = (job.low_priority, job.row.place, job.endpoint);
+        let weight = Weight::of(&job);
         let key = self.jobs.insert(job);
         self.ids.insert(id, key, &self.jobs);
         self.expiry.insert(purge_at, key);
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
             endpoint.count_status(None, status);
+            endpoint.weight.add(weight);
             endpoint.history.insert(seq, key);
             if status == Some(JobStatus::InQueue) {
                 endpoint.ready.insert(low_priority, place, key);
@@ -331,6 +349,7 @@ impl Index {
         self.expiry.remove(job.purge_at(), key);
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
             endpoint.count_status(job.row.status, None);
+            endpoint.weight.remove(Weight::of(&job));
             endpoint.history.remove(job.seq, key);
             if job.row.status == Some(JobStatus::InQueue) {
                 endpoint.ready.remove(job.low_priority, job.row.place, key);

@@ -50,6 +50,7 @@ mod decide;
 mod delivery;
 mod entry;
 mod error;
+mod error_text;
 mod expiry;
 mod frozen;
 #[cfg(feature = "fuzzing")]
@@ -81,6 +82,7 @@ mod store;
 mod sweep;
 mod sync;
 mod usage_rows;
+mod weight;
 mod writer;
 
 pub use error::{OpenError, Recovery};

@@ -232,6 +232,12 @@ pub(crate) fn delete_input(db: &Connection, seq: u64) -> rusqlite::Result<()> {
     unkeep(db, seq, Kind::Input)
 }
 
+/// Removes an output, if there is one.
+pub(crate) fn delete_output(db: &Connection, seq: u64) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM output WHERE seq = ?1")?.execute([integer(seq)])?;
+    unkeep(db, seq, Kind::Output)
+}
+
 /// Deletes what the tables may have of the job.
 pub(crate) fn delete(db: &Connection, seq: u64, has_output: bool) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM input WHERE seq = ?1")?.execute(params![integer(seq)])?;

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::job::{JobEvent, JobStatus};
@@ -101,13 +102,14 @@ fn replay_job(index: &mut Index, image: &JobImage<'_>, places: JobPlaces) -> Opt
     let before = index.unrestore(id);
     let mut job = match (&image.state, before) {
         (StateImage::Gone { .. }, _) => return Some(()),
-        (StateImage::New { fixed, row, .. }, before) => Job {
+        (StateImage::New { fixed, row, input }, before) => Job {
             id,
             seq: image.seq,
             endpoint: EndpointKey(image.endpoint),
             owner: index.owners.key(&OwnerId::new(fixed.owner).ok()?),
             low_priority: fixed.low_priority,
-            webhook: fixed.webhook.map(Into::into),
+            input_bytes: input.unwrap_or(0),
+            webhook: fixed.webhook.map(|url| Arc::new(url.into())),
             stored: before.map(|before| before.stored).unwrap_or_default(),
             homes: Homes::default(),
             created_at: Timestamp::from_millis(fixed.created_at),
@@ -121,10 +123,11 @@ fn replay_job(index: &mut Index, image: &JobImage<'_>, places: JobPlaces) -> Opt
         // The endpoint is gone, and all its jobs with it.
         (StateImage::Changed(_), None) => return Some(()),
     };
-    if image.clears_chunks
+    if image.clears_result
         && let Some(results) = &mut job.homes.results
     {
         results.pages.clear();
+        results.output = None;
     }
     job.homes.add(places);
     if index.endpoints.contains_key(&job.endpoint) {

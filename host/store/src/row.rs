@@ -9,24 +9,26 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Statement, params};
 
 use crate::entry::{Attempt, EndpointKey, Homes, Job, Millis, Row, Stored};
-use crate::journal::image::{FixedImage, JobImage};
+use crate::error_text;
+use crate::journal::image::{FixedImage, JobImage, StateImage};
 use crate::owners::Owners;
 
 /// The columns of the table `job`, in the order in which [`read`] takes them.
 pub(crate) const SELECT_JOBS: &str = "SELECT seq, id, endpoint, low_priority, \
      execution_timeout_ms, retention_ms, created_at, state, claim, crashes, retries, place, \
-     ttl_at, started_at, finished_at, worker, error, chunk_count, webhook, owner FROM job \
+     ttl_at, started_at, finished_at, worker, error, chunk_count, webhook, owner, input_bytes, \
+     result_bytes FROM job \
      ORDER BY seq";
 
 const INSERT: &str = "INSERT OR REPLACE INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
-     started_at, finished_at, worker, error, chunk_count, id, endpoint, owner, low_priority, \
-     execution_timeout_ms, ttl_ms, retention_ms, created_at, webhook) \
+     started_at, finished_at, worker, error, chunk_count, result_bytes, id, endpoint, owner, \
+     low_priority, execution_timeout_ms, ttl_ms, retention_ms, created_at, webhook, input_bytes) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
-     ?19, ?20, ?21)";
+     ?19, ?20, ?21, ?22, ?23)";
 
 const UPDATE: &str = "UPDATE job SET state = ?2, claim = ?3, crashes = ?4, retries = ?5, \
      place = ?6, ttl_at = ?7, started_at = ?8, finished_at = ?9, worker = ?10, error = ?11, \
-     chunk_count = ?12 WHERE seq = ?1";
+     chunk_count = ?12, result_bytes = ?13 WHERE seq = ?1";
 
 /// What of a job never changes and goes into its row.
 #[derive(Debug, Clone, Copy)]
@@ -52,17 +54,22 @@ pub(crate) fn insert(
     fixed: &FixedImage<'_>,
     row: &Row,
 ) -> rusqlite::Result<()> {
+    let input_bytes = match &job.state {
+        StateImage::New { input, .. } => input.unwrap_or(0),
+        StateImage::Changed(_) | StateImage::Gone { .. } => 0,
+    };
     let mut statement = db.prepare_cached(INSERT)?;
     bind_changing(&mut statement, job.seq, row)?;
-    statement.raw_bind_parameter(13, &job.id[..])?;
-    statement.raw_bind_parameter(14, integer(job.endpoint))?;
-    statement.raw_bind_parameter(15, fixed.owner)?;
-    statement.raw_bind_parameter(16, fixed.low_priority)?;
-    statement.raw_bind_parameter(17, integer(fixed.execution_timeout_ms))?;
-    statement.raw_bind_parameter(18, integer(fixed.ttl_ms))?;
-    statement.raw_bind_parameter(19, integer(fixed.retention_ms))?;
-    statement.raw_bind_parameter(20, integer(fixed.created_at))?;
-    statement.raw_bind_parameter(21, fixed.webhook)?;
+    statement.raw_bind_parameter(14, &job.id[..])?;
+    statement.raw_bind_parameter(15, integer(job.endpoint))?;
+    statement.raw_bind_parameter(16, fixed.owner)?;
+    statement.raw_bind_parameter(17, fixed.low_priority)?;
+    statement.raw_bind_parameter(18, integer(fixed.execution_timeout_ms))?;
+    statement.raw_bind_parameter(19, integer(fixed.ttl_ms))?;
+    statement.raw_bind_parameter(20, integer(fixed.retention_ms))?;
+    statement.raw_bind_parameter(21, integer(fixed.created_at))?;
+    statement.raw_bind_parameter(22, fixed.webhook)?;
+    statement.raw_bind_parameter(23, input_bytes)?;
     statement.raw_execute()?;
     Ok(())
 }
@@ -97,7 +104,8 @@ fn bind_changing(statement: &mut Statement<'_>, seq: u64, row: &Row) -> rusqlite
     statement.raw_bind_parameter(9, time(attempt.and_then(|attempt| attempt.finished_at)))?;
     statement.raw_bind_parameter(10, worker.map(WorkerId::as_str))?;
     statement.raw_bind_parameter(11, attempt.and_then(|attempt| attempt.error.as_deref()))?;
-    statement.raw_bind_parameter(12, integer(row.chunk_count()))
+    statement.raw_bind_parameter(12, integer(row.chunk_count()))?;
+    statement.raw_bind_parameter(13, integer(row.result_bytes()))
 }
 
 /// Reads a row of [`SELECT_JOBS`].
@@ -119,6 +127,7 @@ pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Re
         worker,
         error: row.get(16)?,
         chunk_count: number(17)?,
+        result_bytes: number(21)?,
     };
     let has_attempt = attempt.started_at.is_some() || attempt.finished_at.is_some();
     let id = row.get_ref(1)?.as_blob()?;
@@ -129,11 +138,13 @@ pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Re
         endpoint: EndpointKey(row.get(2)?),
         owner: owners.key(&owner),
         low_priority: row.get(3)?,
-        webhook: row.get::<_, Option<String>>(18)?.map(Into::into),
+        input_bytes: u32::try_from(number(20)?).unwrap_or(u32::MAX),
+        webhook: row.get::<_, Option<String>>(18)?.map(|url| Arc::new(url.into())),
         homes: Homes::default(),
         stored: Stored {
             job: true,
-            output: status == JobStatus::Completed,
+            output: status == JobStatus::Completed
+                || attempt.error.as_deref().is_some_and(error_text::is_cut),
             chunks: attempt.chunk_count > 0,
         },
         created_at: Timestamp::from_millis(number(6)?),

@@ -8,7 +8,7 @@
 pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
 
 /// Changes with the tables, and with what frames of the journal say. A file with another number is refused.
-pub(crate) const VERSION: i64 = 6;
+pub(crate) const VERSION: i64 = 7;
 
 /// The tables of version 6.
 ///
@@ -47,7 +47,8 @@ CREATE TABLE job (
   retention_ms INTEGER NOT NULL, created_at INTEGER NOT NULL, webhook TEXT,
   state INTEGER NOT NULL, claim INTEGER NOT NULL, crashes INTEGER NOT NULL,
   retries INTEGER NOT NULL, place INTEGER NOT NULL, ttl_at INTEGER NOT NULL,
-  started_at INTEGER, finished_at INTEGER, worker TEXT, error TEXT, chunk_count INTEGER NOT NULL
+  started_at INTEGER, finished_at INTEGER, worker TEXT, error TEXT, chunk_count INTEGER NOT NULL,
+  input_bytes INTEGER NOT NULL, result_bytes INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE input (seq INTEGER PRIMARY KEY, body BLOB NOT NULL, s3 BLOB) STRICT;
 CREATE TABLE output (seq INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;

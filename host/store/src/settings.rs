@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gristmill_core::limits::QUEUE_JOBS_MAX;
+use gristmill_core::room::DiskRoom;
 
 use crate::journal::Bounds;
+use crate::weight::{EndpointMax, Weight};
 
 /// Called with the reason when the store cannot go on. Runs on the writer thread.
 pub type OnFatal = Arc<dyn Fn(&str) + Send + Sync>;
@@ -16,6 +18,17 @@ pub struct Settings {
     /// Most jobs that wait on one endpoint. Beyond it a submission answers
     /// [`QueueFull`](gristmill_core::store::StoreError::QueueFull).
     pub queue_jobs_max: usize,
+    /// Most bytes of inputs that wait on one endpoint. Beyond it a submission answers
+    /// [`WaitingBytesFull`](gristmill_core::store::StoreError::WaitingBytesFull).
+    pub waiting_bytes_max: u64,
+    /// Most bytes of results that one endpoint keeps. Beyond it a submission answers
+    /// [`ResultBytesFull`](gristmill_core::store::StoreError::ResultBytesFull), and a job that would
+    /// add more is FAILED.
+    pub result_bytes_max: u64,
+    /// Whether the disk has room. Without room a submission answers
+    /// [`DiskFull`](gristmill_core::store::StoreError::DiskFull). The store says here when it waits
+    /// for space.
+    pub room: Arc<DiskRoom>,
     /// Most bytes of payloads on their way to the disk. At the bound `submit`, `finish` and
     /// `append_chunks` wait. A payload larger than this goes alone.
     pub write_buffer_bytes: usize,
@@ -46,6 +59,9 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             queue_jobs_max: QUEUE_JOBS_MAX,
+            waiting_bytes_max: 16 << 30,
+            result_bytes_max: 64 << 30,
+            room: Arc::default(),
             write_buffer_bytes: 64 << 20,
             batch_jobs_max: 1_024,
             batch_bytes_max: 4 << 20,
@@ -70,6 +86,12 @@ impl Settings {
         Self { journal_bytes, segment_bytes: usual.segment_bytes.min(quarter), ..usual }
     }
 
+    /// What one endpoint may have.
+    pub(crate) fn endpoint_max(&self) -> EndpointMax {
+        let weight = Weight { waiting: self.waiting_bytes_max, kept: self.result_bytes_max };
+        EndpointMax { jobs: self.queue_jobs_max, weight }
+    }
+
     /// How large the journal may grow. A file of it must have room for its header.
     pub(crate) fn journal_bounds(&self) -> Bounds {
         let segment_bytes = self.segment_bytes.clamp(512, 1 << 30);
@@ -83,6 +105,8 @@ impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settings")
             .field("queue_jobs_max", &self.queue_jobs_max)
+            .field("waiting_bytes_max", &self.waiting_bytes_max)
+            .field("result_bytes_max", &self.result_bytes_max)
             .field("write_buffer_bytes", &self.write_buffer_bytes)
             .field("batch_jobs_max", &self.batch_jobs_max)
             .field("batch_bytes_max", &self.batch_bytes_max)

@@ -1,7 +1,7 @@
 //! What callers and the store's threads share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     wake_database: Condvar,
     /// Free bytes in the write buffer.
     space: Semaphore,
+    /// Whether the repair of a start is over.
+    is_serving: AtomicBool,
 }
 
 /// Free bytes in the write buffer, taken before the lock so that nobody waits while holding it.
@@ -94,8 +96,19 @@ impl Shared {
             wake: Condvar::new(),
             wake_database: Condvar::new(),
             space: Semaphore::new(settings.write_buffer_bytes),
+            is_serving: AtomicBool::new(false),
             settings,
         }
+    }
+
+    /// The repair of a start is over, and callers are served.
+    pub(crate) fn serve(&self) {
+        self.is_serving.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether callers are served.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.is_serving.load(Ordering::Relaxed)
     }
 
     /// The index, whatever the phase.

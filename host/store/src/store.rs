@@ -30,8 +30,10 @@ use crate::asks::{Ask, ChunkQuestion, Write};
 use crate::claim::Progress;
 use crate::database::Database;
 use crate::db::Db;
+use crate::decide::End;
 use crate::entry::Ack;
 use crate::error::{OpenError, Recovery};
+use crate::error_text;
 use crate::index::{Decided, FoundChunks, Phase, Submitted};
 use crate::journal::segment::Place;
 use crate::journal::{Appender, Journal};
@@ -154,6 +156,9 @@ impl SqliteStore {
 
 type FencedAnswer = Result<Fenced, StoreError>;
 
+/// A record, and of a long error the number of the job's rows and its place in the journal.
+type FoundRecord = Option<(JobRecord, Option<(u64, Option<Place>)>)>;
+
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.shared.end(None);
@@ -198,28 +203,51 @@ impl SqliteStore {
         ack: Option<Ack>,
     ) -> Result<bool, StoreError> {
         let shared = &self.shared;
-        let output = match &outcome {
-            Outcome::Completed(output) => Some(output.clone()),
-            Outcome::Failed(_) | Outcome::TimedOut => None,
-        };
-        let bytes = match &outcome {
-            Outcome::Completed(output) => output.len(),
-            Outcome::Failed(error) => error.len(),
-            Outcome::TimedOut => 0,
-        };
-        let reserved = shared.reserve(bytes).await?;
-        shared.change(|index, now| {
-            let finished = index.finish(lease, outcome, metered, reserved.bytes(), now);
-            if let Some(ack) = ack {
-                index.ack_id(lease.job, ack);
+        let end = End::from(outcome);
+        let mut wanted = end.len();
+        let mut attempt = Some((end, metered, ack));
+        loop {
+            let reserved = shared.reserve(wanted).await?;
+            let is_applied = shared.change(|index, now| {
+                let (mut end, metered, ack) = attempt.take()?;
+                let results_max = shared.settings.result_bytes_max;
+                if !index.has_room_for(lease, end.len(), results_max, now) {
+                    end = End::beyond(results_max);
+                }
+                // How much a webhook carries is known under the lock only, where nobody may wait.
+                let needed = end.len() + index.webhook_bytes(lease, now);
+                if needed > wanted {
+                    wanted = needed;
+                    attempt = Some((end, metered, ack));
+                    return None;
+                }
+                let output = end.output.clone();
+                let finished = index.finish(lease, end, metered, reserved.bytes(), now);
+                if let Some(ack) = ack {
+                    index.ack_id(lease.job, ack);
+                }
+                if finished.is_some() {
+                    reserved.hand_over();
+                }
+                if let (Some(seq), Some(body)) = (finished, output) {
+                    shared.payloads.insert(seq, Kind::Output, Payload { body, s3_config: None });
+                }
+                Some(finished.is_some())
+            })?;
+            if let Some(is_applied) = is_applied {
+                return Ok(is_applied);
             }
-            if finished.is_some() {
-                reserved.hand_over();
-            }
-            if let (Some(seq), Some(body)) = (finished, output) {
-                shared.payloads.insert(seq, Kind::Output, Payload { body, s3_config: None });
-            }
-            finished.is_some()
+        }
+    }
+
+    /// The record of a job, with an error that may be cut, and where the whole error is if so.
+    fn find_record(&self, endpoint: &EndpointId, id: JobId) -> Result<FoundRecord, StoreError> {
+        self.shared.read(|index, now| {
+            let (_, job) = index.find(id)?;
+            let name = &index.endpoints.get(&job.endpoint)?.name;
+            let record = if name == endpoint { job.record(name, now) } else { None }?;
+            let is_cut = record.error.as_deref().is_some_and(error_text::is_cut);
+            Some((record, is_cut.then(|| (job.seq, job.homes.output()))))
         })
     }
 
@@ -255,11 +283,14 @@ impl JobStore for SqliteStore {
 
     async fn submit(&self, mut job: NewJob) -> Result<SubmitAnswer, StoreError> {
         let shared = &self.shared;
+        if !shared.settings.room.admits_work() {
+            return Err(StoreError::DiskFull);
+        }
         let body = std::mem::replace(&mut job.input, Json::null());
         let input = Payload { body, s3_config: job.s3_config.take().map(Arc::new) };
         let reserved = shared.reserve(input.len()).await?;
         let (ack, on_disk) = oneshot::channel();
-        let limit = shared.settings.queue_jobs_max;
+        let limit = shared.settings.endpoint_max();
         let new = Submitted { job, input, reserved: reserved.bytes() };
         let decided = shared.change(|index, now| index.submit(new, now, limit, ack))??;
         let submitted = match decided {
@@ -279,6 +310,9 @@ impl JobStore for SqliteStore {
         endpoint: &EndpointId,
         workers: &[WorkerId],
     ) -> Result<Vec<ClaimedJob>, StoreError> {
+        if !self.shared.settings.room.may_start_jobs() {
+            return Ok(Vec::new());
+        }
         let mut claimed = Vec::new();
         let mut claim =
             || self.shared.change(|index, now| index.claim(endpoint, workers, now, &mut claimed));
@@ -314,10 +348,17 @@ impl JobStore for SqliteStore {
     }
 
     async fn append_chunks(&self, lease: Lease, chunks: Vec<Chunk>) -> FencedAnswer {
-        let reserved = self.shared.reserve(chunks.iter().map(Chunk::len).sum()).await?;
+        let bytes = chunks.iter().map(Chunk::len).sum();
+        let reserved = self.shared.reserve(bytes).await?;
+        let results_max = self.shared.settings.result_bytes_max;
         let is_applied = self.shared.change(|index, now| {
             if chunks.is_empty() {
                 return index.leased(lease, now).is_some();
+            }
+            if !index.has_room_for(lease, bytes, results_max, now) {
+                // The job is over, and its attempt stops like that of a cancelled one.
+                let _ = index.finish(lease, End::beyond(results_max), None, 0, now);
+                return false;
             }
             let is_applied = index.append_chunks(lease, chunks, reserved.bytes(), now);
             if is_applied {
@@ -468,11 +509,16 @@ impl JobStore for SqliteStore {
     }
 
     async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError> {
-        self.shared.read(|index, now| {
-            let (_, job) = index.find(id)?;
-            let name = &index.endpoints.get(&job.endpoint)?.name;
-            if name == endpoint { job.record(name, now) } else { None }
-        })
+        let Some((mut record, long_error)) = self.find_record(endpoint, id)? else {
+            return Ok(None);
+        };
+        if let (Some(error), Some((seq, place))) = (&mut record.error, long_error)
+            && let Some(stored) = self.read_payload(seq, Kind::Output, place).await?
+            && let Some(whole) = error_text::whole(error, &stored)
+        {
+            *error = whole;
+        }
+        Ok(Some(record))
     }
 
     async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError> {
@@ -623,9 +669,9 @@ impl CatalogStore for SqliteStore {
         let rows: Vec<_> = changes.into_iter().map(catalog::row).collect();
         // What was decided before is on disk before.
         self.flush().await?;
-        let (ack, on_disk) = oneshot::channel();
-        self.shared.ask(Ask::WriteCatalog(rows, ack))?;
-        answer(on_disk).await
+        let (sender, receiver) = oneshot::channel();
+        self.shared.ask(Ask::WriteCatalog(rows, sender))?;
+        answer(receiver).await?
     }
 }
 

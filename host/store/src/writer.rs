@@ -9,13 +9,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use tracing::{error, info};
+
 use crate::backlog::Due;
 use crate::batch::{Batch, BatchMax};
 use crate::compose::compose;
 use crate::error::{Failure, OpenError};
 use crate::index::Phase;
-use crate::journal::Appender;
 use crate::journal::image::{BatchImage, JobPlaces};
+use crate::journal::{AppendError, Appended, Appender};
 use crate::shared::Shared;
 use crate::sync::thread::{self, Builder, JoinHandle};
 
@@ -34,6 +37,47 @@ enum Work {
         jobs_under_way: usize,
     },
     End,
+}
+
+/// After this time a frame that found no space is tried again.
+const SPACE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Pauses after which a store that is being opened or closed gives up waiting for space: 5 s.
+const SPACE_PAUSES_MAX: u32 = 50;
+
+/// Appends a frame; waits while the disk has no space for it. Nobody who waits for the frame is
+/// answered before, and new work is refused meanwhile.
+fn append(
+    appender: &mut Appender,
+    shared: &Shared,
+    says: &[u8],
+    payloads: &[Bytes],
+) -> Result<Appended, Failure> {
+    let mut stall = None;
+    let mut pauses = 0;
+    loop {
+        match appender.append(says, payloads) {
+            Err(AppendError::NoSpace(error)) => {
+                if stall.is_none() {
+                    error!("the journal waits for space on the disk: {error}");
+                    stall = Some(shared.settings.room.stall());
+                }
+                match shared.index().phase {
+                    Phase::Open if shared.is_serving() => {}
+                    Phase::Open | Phase::Closing if pauses < SPACE_PAUSES_MAX => pauses += 1,
+                    Phase::Closed => return Err(Failure::Ended),
+                    Phase::Open | Phase::Closing | Phase::Drained => return Err(error.into()),
+                }
+                thread::sleep(SPACE_PAUSE);
+            }
+            appended => {
+                if stall.is_some() {
+                    info!("the journal goes on");
+                }
+                return Ok(appended?);
+            }
+        }
+    }
 }
 
 /// How long a batch and the pause after it take at least, when so many jobs are under way: 10 µs for
@@ -75,6 +119,7 @@ impl Writer {
 
     fn run(mut self) {
         let shared = self.shared.clone();
+        shared.serve();
         match catch_unwind(AssertUnwindSafe(|| self.serve())) {
             Ok(Ok(())) => {}
             // Whoever ended first has said why.
@@ -101,7 +146,7 @@ impl Writer {
 
     fn batch_max(&self) -> BatchMax {
         let settings = &self.shared.settings;
-        BatchMax { jobs: settings.batch_jobs_max, bytes: settings.batch_bytes_max }
+        BatchMax::new(settings.batch_jobs_max, settings.batch_bytes_max)
     }
 
     /// Waits for something to do.
@@ -157,7 +202,7 @@ impl Writer {
                 return Err(std::io::Error::other("broken by a test").into());
             }
             let (image, payloads) = BatchImage::of(&batch, &shared.seal);
-            let appended = self.appender.append(&image.encode(), &payloads)?;
+            let appended = append(&mut self.appender, shared, &image.encode(), &payloads)?;
             shared.count_commit(batch.operations);
             has_sealed = appended.is_first;
             image.places(appended.payloads).collect()

@@ -306,3 +306,98 @@ async fn a_claim_that_is_given_up_half_way_hands_its_jobs_back() {
     let claimed = t.store.claim(&endpoint(), &workers()).await.unwrap();
     assert_eq!(claimed[0].lease, Lease { job: new.id, claim: Claim(2) });
 }
+
+/// Ends `jobs` jobs with a webhook and this much to carry each, all of them while the writer is held.
+/// Answers with the number of commits that it took to write their ends.
+async fn commits_of_ends(t: &Held, jobs: usize, bytes: usize) -> u64 {
+    let webhook = Some("https://example.com/".to_owned());
+    let mut leases = Vec::new();
+    for _ in 0..jobs {
+        let new = NewJob { webhook: webhook.clone(), ..job() };
+        assert_eq!(t.store.submit(new).await, Ok(SubmitAnswer::Queued));
+        let lease = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
+        let chunks = vec![chunk(bytes / 2), chunk(bytes / 2)];
+        assert_eq!(t.store.append_chunks(lease, chunks).await, Ok(Fenced::Applied));
+        leases.push(lease);
+    }
+    t.store.write_catalog(Vec::new()).await.unwrap();
+    let before = t.store.stats().commits;
+    let held = t.hold().await;
+    let mut ends = Vec::new();
+    for lease in leases {
+        let store = t.store.clone();
+        // A null after chunks: the output is the list of them.
+        let end = async move { store.finish(lease, Outcome::Completed(Json::null())).await };
+        ends.push(start(end).await);
+    }
+    drop(held);
+    for end in ends {
+        assert_eq!(end.await.unwrap(), Ok(Fenced::Applied));
+    }
+    t.store.stats().commits - before
+}
+
+#[tokio::test]
+async fn webhooks_that_end_together_are_divided_among_batches() {
+    let t = open(Settings { batch_bytes_max: 256 << 10, ..Settings::default() });
+    let commits = commits_of_ends(&t, 40, 100_000).await;
+    assert!((13..=40).contains(&commits), "40 bodies of 100 kB in {commits} batches of 256 KiB");
+    let log = t.store.deliveries(&endpoint(), 100).await.unwrap();
+    assert!(log.len() == 40 && log.iter().all(|delivery| delivery.body_bytes > 100_000));
+}
+
+#[tokio::test]
+async fn a_webhook_larger_than_a_batch_goes_alone() {
+    let settings =
+        Settings { batch_bytes_max: 1, write_buffer_bytes: 10_000, ..Settings::default() };
+    let t = open(settings);
+    assert_eq!(commits_of_ends(&t, 5, 100_000).await, 5);
+}
+
+#[tokio::test]
+async fn cancelled_jobs_with_large_inputs_are_divided_among_batches() {
+    let t = open(Settings { batch_bytes_max: 256 << 10, ..Settings::default() });
+    let input = Json::parse(format!("\"{}\"", "x".repeat(100_000))).unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..40 {
+        let webhook = Some("https://example.com/".to_owned());
+        let new = NewJob { webhook, input: input.clone(), ..job() };
+        ids.push(new.id);
+        assert_eq!(t.store.submit(new).await, Ok(SubmitAnswer::Queued));
+    }
+    let before = t.store.stats().commits;
+    let held = t.hold().await;
+    let mut cancels = Vec::new();
+    for id in ids {
+        let store = t.store.clone();
+        cancels.push(start(async move { store.cancel(&endpoint(), id).await }).await);
+    }
+    drop(held);
+    for cancel in cancels {
+        assert_eq!(cancel.await.unwrap(), Ok(Some(JobStatus::Cancelled)));
+    }
+    let commits = t.store.stats().commits - before;
+    assert!((13..=40).contains(&commits), "{commits} batches");
+}
+
+#[tokio::test]
+async fn room_for_a_webhook_is_taken_before_its_job_ends() {
+    let t = open(Settings { write_buffer_bytes: 64 << 10, ..Settings::default() });
+    let new = NewJob { webhook: Some("https://example.com/".to_owned()), ..job() };
+    assert_eq!(t.store.submit(new).await, Ok(SubmitAnswer::Queued));
+    let lease = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
+    assert_eq!(t.store.append_chunks(lease, vec![chunk(40_000)]).await, Ok(Fenced::Applied));
+    t.store.write_catalog(Vec::new()).await.unwrap();
+    assert_eq!(t.store.submit(job()).await, Ok(SubmitAnswer::Queued));
+    let other = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
+    t.store.write_catalog(Vec::new()).await.unwrap();
+    let held = t.hold().await;
+    assert_eq!(t.store.append_chunks(other, vec![chunk(40_000)]).await, Ok(Fenced::Applied));
+    let store = t.store.clone();
+    let end = async move { store.finish(lease, Outcome::Completed(Json::null())).await };
+    let end = start(end).await;
+    let is_taken = t.store.shared.index().leased(lease, Timestamp::from_millis(1_000)).is_none();
+    assert!(!is_taken, "its webhook has no room beside the chunks of another job");
+    drop(held);
+    assert_eq!(end.await.unwrap(), Ok(Fenced::Applied));
+}

@@ -7,6 +7,7 @@
 //! * `DISK_FAULT`: `CALL:ERRNO:N[:NAME]`: the Nth call (from 1) and all that follow fail with this
 //!   number, where CALL is `write` or `sync`, and NAME is a part of the file's path. A write that
 //!   fails for want of space has written half.
+//! * `DISK_FAULT_WHILE`: calls fail only while this file exists.
 //!
 //! The real calls are made as system calls, so that nothing here calls itself.
 
@@ -47,6 +48,8 @@ struct Fault {
     errno: c_int,
     from: u64,
     name: String,
+    /// With a zero at its end.
+    only_while: Option<Vec<u8>>,
 }
 
 /// How many calls there were that a fault may hit.
@@ -71,7 +74,9 @@ fn setup() -> Option<&'static Setup> {
                 let mut next = || parts.next().unwrap_or_default().to_owned();
                 let (call, errno, from, name) = (next(), next(), next(), next());
                 let (errno, from) = (errno.parse().unwrap(), from.parse().unwrap());
-                Fault { call, errno, from, name }
+                let only_while = std::env::var_os("DISK_FAULT_WHILE")
+                    .map(|path| [path.as_bytes(), b"\0"].concat());
+                Fault { call, errno, from, name, only_while }
             });
             Some(Setup { dir, log, fault })
         })
@@ -101,7 +106,12 @@ fn fails(setup: &Setup, calls: &mut u64, call: &str, path: &Path) -> Option<c_in
         return None;
     }
     *calls += 1;
-    (*calls >= fault.from).then_some(fault.errno)
+    // SAFETY: the path ends with a zero, and lives as long as the call.
+    let exists = |path: &Vec<u8>| unsafe {
+        libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, path.as_ptr(), libc::F_OK) == 0
+    };
+    let is_on = fault.only_while.as_ref().is_none_or(exists);
+    (*calls >= fault.from && is_on).then_some(fault.errno)
 }
 
 fn set_errno(errno: c_int) {

@@ -7,7 +7,7 @@ use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Endpoint, Reuse, SandboxLimits, Scaler, Scaling};
 use gristmill_core::key::Scope;
-use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
+use gristmill_core::limits::{ALLOWED_HOSTS_MAX, Bounds, EXECUTION_TIMEOUT_MS};
 
 use super::dto::{self, EndpointInput, EndpointWithSecret, NewEndpoint, ReuseInput, ScalerType};
 use super::input::Named;
@@ -167,6 +167,12 @@ fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoin
     }
     let name = input.name.unwrap_or(current.name);
     input::check_name(&name)?;
+    if let Some(hosts) = &input.allowed_hosts {
+        input::check_count("allowedHosts", hosts.len(), ALLOWED_HOSTS_MAX)?;
+    }
+    if let Some(env) = &input.env {
+        input::check_env(env)?;
+    }
     let network_volume = match input.network_volume_id {
         Some(id) => volumes::attached(view, &current.owner, &template, &id)?,
         None => current.network_volume,

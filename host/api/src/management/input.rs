@@ -1,11 +1,16 @@
 //! Reading what a management call brings.
 
+use std::collections::BTreeMap;
+
 use axum::body::Body;
 use axum::body::HttpBody as _;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::Request;
 use axum::http::request::Parts;
-use gristmill_core::limits::{Bounds, MANAGEMENT_BODY_BYTES_MAX, NAME_CHARS_MAX};
+use gristmill_core::limits::{
+    Bounds, ENV_NAME_CHARS_MAX, ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, MANAGEMENT_BODY_BYTES_MAX,
+    NAME_CHARS_MAX,
+};
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
@@ -61,6 +66,42 @@ pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(
         return Ok(T::default());
     }
     json(state, request).await
+}
+
+/// Refuses a text that is longer than `chars_max` characters.
+pub(crate) fn check_text(field: &str, text: &str, chars_max: usize) -> Result<(), ApiError> {
+    // A text has at most as many characters as bytes, so most texts are not read here.
+    if text.len() > chars_max && text.chars().nth(chars_max).is_some() {
+        return Err(ApiError::bad_request(format!(
+            "`{field}` has more than {chars_max} characters, the most allowed"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a list or an object with more than `count_max` entries.
+pub(crate) fn check_count(field: &str, count: usize, count_max: usize) -> Result<(), ApiError> {
+    if count > count_max {
+        return Err(ApiError::bad_request(format!(
+            "`{field}` has {count} entries; at most {count_max} are allowed"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses an environment that is larger than a deployment may keep.
+pub(crate) fn check_env(env: &BTreeMap<String, String>) -> Result<(), ApiError> {
+    check_count("env", env.len(), ENV_VARIABLES_MAX)?;
+    for (name, value) in env {
+        if name.chars().nth(ENV_NAME_CHARS_MAX).is_some() {
+            return Err(ApiError::bad_request(format!(
+                "`env` has a variable whose name has more than {ENV_NAME_CHARS_MAX} characters, the \
+                 most allowed"
+            )));
+        }
+        check_text(&format!("env.{name}"), value, ENV_VALUE_CHARS_MAX)?;
+    }
+    Ok(())
 }
 
 /// Refuses what cannot be a name for people.

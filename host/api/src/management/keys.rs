@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey};
 use gristmill_core::id::KeyId;
 use gristmill_core::key::{ApiKey, NewKey, Scope};
-use gristmill_core::limits::KEY_LIFE_S;
+use gristmill_core::limits::{KEY_ENDPOINTS_MAX, KEY_LIFE_S};
 
 use super::dto::{Key, KeyInput, KeyWithText};
 use super::input::{self, Named};
@@ -56,6 +56,9 @@ pub(crate) async fn create(
             "`scopes` must have at least one of admin, manage, submit, read",
         ));
     }
+    input::check_count("scopes", input.scopes.len(), Scope::ALL.len())?;
+    let endpoints = input.endpoints.as_ref().map_or(0, Vec::len);
+    input::check_count("endpoints", endpoints, KEY_ENDPOINTS_MAX)?;
     let now = state.jobs.now();
     let expires_at = match input.expires_in_seconds {
         Some(seconds) => {

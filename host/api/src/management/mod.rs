@@ -2,7 +2,7 @@
 //! webhooks and logs, network volumes, keys, billing, and the backup.
 
 pub(crate) mod dto;
-mod input;
+pub(crate) mod input;
 mod owned;
 mod page;
 

@@ -9,6 +9,9 @@ use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{OwnerId, TemplateId};
 use gristmill_core::image::{FetchError, RemoteImage};
 use gristmill_core::key::Scope;
+use gristmill_core::limits::{
+    ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, IMAGE_NAME_CHARS_MAX, PORTS_MAX, README_CHARS_MAX,
+};
 use gristmill_core::runtime::Added;
 use gristmill_core::template::{Template, TemplateFilter};
 use gristmill_core::usage::Hour;
@@ -225,6 +228,7 @@ async fn fetch(
             ApiError::bad_request(format!("`imageName`: cannot fetch `{image}`: {reason}"))
         }
         FetchError::Full => ApiError::new(ErrorCode::Unavailable, error.to_string()),
+        FetchError::NoSpace => ApiError::new(ErrorCode::DiskFull, error.to_string()),
         FetchError::Host(reason) => {
             tracing::error!("the image `{image}` could not be taken in: {reason}");
             let sentence = "the image could not be taken in; the host's log has the details";
@@ -277,6 +281,7 @@ fn apply(view: &View, current: Template, input: TemplateInput) -> Result<Templat
             "`imageName` is required; it names an uploaded handler as `name:tag` or `name@sha256:…`, or an image in a registry",
         ));
     }
+    check_sizes(&template)?;
     volumes::check_mount_path(&template.volume_mount_path)?;
     if let Some(port) = template.ports.iter().find(|port| !is_port(port)) {
         return Err(ApiError::bad_request(format!(
@@ -293,6 +298,22 @@ fn apply(view: &View, current: Template, input: TemplateInput) -> Result<Templat
         )));
     }
     Ok(template)
+}
+
+/// Refuses texts and lists that are larger than a template may keep.
+fn check_sizes(template: &Template) -> Result<(), ApiError> {
+    input::check_text("imageName", &template.image, IMAGE_NAME_CHARS_MAX)?;
+    input::check_text("readme", &template.readme, README_CHARS_MAX)?;
+    let lists =
+        [("dockerEntrypoint", &template.entrypoint), ("dockerStartCmd", &template.start_command)];
+    for (field, arguments) in lists {
+        input::check_count(field, arguments.len(), ARGUMENTS_MAX)?;
+        for (at, argument) in arguments.iter().enumerate() {
+            input::check_text(&format!("{field}[{at}]"), argument, ARGUMENT_CHARS_MAX)?;
+        }
+    }
+    input::check_count("ports", template.ports.len(), PORTS_MAX)?;
+    input::check_env(&template.env)
 }
 
 fn is_port(text: &str) -> bool {

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{OwnerId, TemplateId, VolumeId};
 use gristmill_core::key::Scope;
-use gristmill_core::limits::Bounds;
+use gristmill_core::limits::{Bounds, NAME_CHARS_MAX};
 use gristmill_core::volume::{MountPath, Volume};
 
 use super::dto::{self, NetworkVolumeInput, NewNetworkVolume};
@@ -67,6 +67,8 @@ pub(crate) async fn create(
     caller.require(Scope::Manage)?;
     let input: NewNetworkVolume = input::json(&state, request).await?;
     input::check_name(&input.name)?;
+    let place = input.data_center_id.as_deref().unwrap_or_default();
+    input::check_text("dataCenterId", place, NAME_CHARS_MAX)?;
     let volume = Volume {
         id: random_id(),
         owner: caller.0.owner.clone(),

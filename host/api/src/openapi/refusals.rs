@@ -40,8 +40,8 @@ sets! {
     KeyReused: IdempotencyMismatch;
     /// Too many calls without a key come from one address.
     StrangerRefused: RateLimited;
-    /// The endpoint's queue is full.
-    QueueRefused: QueueFull;
+    /// The endpoint's queue is full, or the host's disk is.
+    QueueRefused: QueueFull DiskFull;
 }
 
 fn responses(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<Response>> {

@@ -9,17 +9,20 @@ use gristmill_core::endpoint::{
 use gristmill_core::job::JobStatus;
 use gristmill_core::key::Scope as KeyScope;
 use gristmill_core::limits::{
-    Bounds, EXECUTION_TIMEOUT_MS, KEY_LIFE_S, NAME_BYTES_MAX, NAME_CHARS_MAX,
-    REGISTRY_SECRET_BYTES_MAX, TTL_MS,
+    ALLOWED_HOSTS_MAX, ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, Bounds, ENV_NAME_CHARS_MAX,
+    ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, EXECUTION_TIMEOUT_MS, HOST_PATTERN_BYTES_MAX,
+    IMAGE_NAME_CHARS_MAX, KEY_ENDPOINTS_MAX, KEY_LIFE_S, NAME_BYTES_MAX, NAME_CHARS_MAX, PORTS_MAX,
+    README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, S3_FIELD_CHARS_MAX, TTL_MS, WEBHOOK_URL_BYTES_MAX,
 };
 use gristmill_core::volume::{MountPath as VolumePath, Volume};
 use utoipa::openapi::schema::{
-    AllOf, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type,
+    AllOf, ArrayBuilder, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type,
 };
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::billing::{self, Grouping};
+use crate::management::dto::RateLimit;
 use crate::queue::idempotency::KEY_CHARS_MAX;
 
 /// Defines types that stand for a schema: `Name: "description" => object`.
@@ -30,8 +33,7 @@ macro_rules! schemas {
 
         impl PartialSchema for $name {
             fn schema() -> RefOr<Schema> {
-                let object: ObjectBuilder = $object;
-                object.description(Some($description)).into()
+                Schema::from($object.description(Some($description))).into()
             }
         }
 
@@ -56,7 +58,7 @@ schemas! {
         "^{part}(:{part})?$", part = format_args!("[A-Za-z0-9._-]{{1,{NAME_BYTES_MAX}}}"),
     )));
     ImageName: "Names an uploaded handler, `name:tag` or `name@sha256:…`, or an image in a registry: `registry.example/name:tag`" =>
-        text().min_length(Some(1));
+        text().min_length(Some(1)).max_length(Some(IMAGE_NAME_CHARS_MAX));
     RegistryUser: "A user name at a registry; no colon, no control characters" =>
         text().min_length(Some(1)).max_length(Some(REGISTRY_SECRET_BYTES_MAX))
             .pattern(Some(r"^[^:\x00-\x1f\x7f-\x9f]+$"));
@@ -66,9 +68,27 @@ schemas! {
     Port: "`<1 to 65535>/http` or `…/tcp`" => text().pattern(Some(concat!(
         "^([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])",
         "/(http|tcp)$",
-    )));
+    ))).max_length(Some("65535/http".len()));
+    Ports: "Shown, never opened" => list::<Port>(PORTS_MAX);
+    Arguments: "A part of the handler's arguments" => array(
+        text().max_length(Some(ARGUMENT_CHARS_MAX)).into(), ARGUMENTS_MAX);
+    Environment: "Variables by name" => ObjectBuilder::new()
+        .property_names(Some(Schema::from(text().max_length(Some(ENV_NAME_CHARS_MAX)))))
+        .additional_properties(Some(Schema::from(text().max_length(Some(ENV_VALUE_CHARS_MAX)))))
+        .max_properties(Some(ENV_VARIABLES_MAX));
+    Readme: "Markdown for people" => text().max_length(Some(README_CHARS_MAX));
+    RateLimits: "Limits by operation" => ObjectBuilder::new()
+        .property_names(Some(Schema::from(one_of(Endpoint::RATE_LIMITED))))
+        .additional_properties(Some(Ref::from_schema_name(RateLimit::name())))
+        .max_properties(Some(Endpoint::RATE_LIMITED.len()));
+    DataCenter: "A place" => text().max_length(Some(NAME_CHARS_MAX));
+    S3Field: "A setting of an object store" => text().max_length(Some(S3_FIELD_CHARS_MAX));
+    AllowedHosts: "What handlers may call" => list::<HostPattern>(ALLOWED_HOSTS_MAX);
+    Scopes: "What a key may do" => list::<Scope>(KeyScope::ALL.len()).min_items(Some(1));
+    KeyEndpoints: "The endpoints that a key is good for" => list::<EndpointId>(KEY_ENDPOINTS_MAX);
     HostPattern: "`example.com`, `*.example.com`, `example.com:8443` or an address; `!private` at the end permits private addresses" =>
-        text().format(Some(SchemaFormat::Custom("host-pattern".to_owned())));
+        text().format(Some(SchemaFormat::Custom("host-pattern".to_owned())))
+            .max_length(Some(HOST_PATTERN_BYTES_MAX));
     BackupBytes: "A tar archive" =>
         text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
     ComponentBytes: "A WebAssembly component" =>
@@ -76,7 +96,8 @@ schemas! {
     Digest: "A SHA-256" => text().pattern(Some("^[0-9a-f]{64}$"));
     Time: "RFC 3339, in UTC" => text().format(Some(SchemaFormat::Custom("date-time".to_owned())));
     WebhookUrl: "An absolute http or https URL without user name and password" =>
-        text().format(Some(SchemaFormat::Custom("uri".to_owned())));
+        text().format(Some(SchemaFormat::Custom("uri".to_owned())))
+            .max_length(Some(WEBHOOK_URL_BYTES_MAX));
     OpenAiRoute: "A path; may have slashes" => text().min_length(Some(1));
     Cursor: "A place in a list; opaque" => text().pattern(Some("^[0-9]{1,19}$"));
     PageCursor: "A place in a list; opaque" => text();
@@ -126,6 +147,14 @@ fn text() -> ObjectBuilder {
 
 fn id() -> ObjectBuilder {
     text().pattern(Some("^[A-Za-z0-9_-]+$")).min_length(Some(1)).max_length(Some(NAME_BYTES_MAX))
+}
+
+fn list<T: PartialSchema>(count_max: usize) -> ArrayBuilder {
+    array(T::schema(), count_max)
+}
+
+fn array(items: RefOr<Schema>, count_max: usize) -> ArrayBuilder {
+    ArrayBuilder::new().items(items).max_items(Some(count_max))
 }
 
 fn one_of<const N: usize>(words: [&'static str; N]) -> ObjectBuilder {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use gristmill_core::id::OwnerId;
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::jobs::{SubmitMode, SubmitRequest};
-use gristmill_core::limits::JSON_NESTING_MAX;
+use gristmill_core::limits::{JSON_NESTING_MAX, S3_FIELD_CHARS_MAX, WEBHOOK_URL_BYTES_MAX};
 use gristmill_core::payload::{Json, is_nested_deeper};
 use gristmill_core::policy::PolicyRequest;
 use gristmill_core::record::S3Config;
@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
+use crate::management::input::check_text;
 use crate::openapi::schema;
 use crate::whole::Whole;
 
@@ -84,16 +85,16 @@ struct PolicyBody<'a> {
 #[schema(as = S3Config)]
 struct S3Body<'a> {
     #[serde(borrow)]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<schema::S3Field>)]
     access_id: Option<&'a RawValue>,
     #[serde(borrow)]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<schema::S3Field>)]
     access_secret: Option<&'a RawValue>,
     #[serde(borrow)]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<schema::S3Field>)]
     bucket_name: Option<&'a RawValue>,
     #[serde(borrow)]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<schema::S3Field>)]
     endpoint_url: Option<&'a RawValue>,
 }
 
@@ -162,6 +163,12 @@ fn optional_object<'a, T: Deserialize<'a>>(
 }
 
 fn check_webhook(text: String) -> Result<String, ApiError> {
+    if text.len() > WEBHOOK_URL_BYTES_MAX {
+        return Err(ApiError::bad_request(format!(
+            "`webhook` has {} bytes; at most {WEBHOOK_URL_BYTES_MAX} are allowed",
+            text.len()
+        )));
+    }
     let is_usable = url::Url::parse(&text).is_ok_and(|url| {
         let has_credentials = !url.username().is_empty() || url.password().is_some();
         matches!(url.scheme(), "http" | "https") && url.has_host() && !has_credentials
@@ -195,7 +202,9 @@ fn s3_config(raw: Option<&RawValue>) -> Result<Option<S3Config>, ApiError> {
         return Ok(None);
     };
     let text = |raw, field| -> Result<String, ApiError> {
-        Ok(optional(raw, field, "a string")?.unwrap_or_default())
+        let text: String = optional(raw, field, "a string")?.unwrap_or_default();
+        check_text(field, &text, S3_FIELD_CHARS_MAX)?;
+        Ok(text)
     };
     Ok(Some(S3Config {
         access_id: text(body.access_id, "s3Config.accessId")?,
@@ -219,8 +228,26 @@ mod tests {
         json["error"].as_str().unwrap().to_owned()
     }
 
+    fn with_webhook(bytes: usize) -> String {
+        let path = "a".repeat(bytes - "https://example.com/".len());
+        format!(r#"{{"input":{{}},"webhook":"https://example.com/{path}"}}"#)
+    }
+
+    fn with_bucket(chars: usize) -> String {
+        format!(r#"{{"input":{{}},"s3Config":{{"bucketName":"{}"}}}}"#, "é".repeat(chars))
+    }
+
+    #[test]
+    fn texts_may_be_as_long_as_their_bounds() {
+        for body in [with_webhook(WEBHOOK_URL_BYTES_MAX), with_bucket(S3_FIELD_CHARS_MAX)] {
+            parse(&Bytes::from(body)).unwrap();
+        }
+    }
+
     #[tokio::test]
     async fn mistakes_are_named() {
+        let long_webhook = with_webhook(WEBHOOK_URL_BYTES_MAX + 1);
+        let long_bucket = with_bucket(S3_FIELD_CHARS_MAX + 1);
         let cases = [
             ("", "the body is empty"),
             ("[]", "the body must be a JSON object"),
@@ -232,6 +259,8 @@ mod tests {
             (r#"{"input":{},"webhook":"ftp://x"}"#, "`webhook` must be an absolute"),
             (r#"{"input":{},"webhook":"http://u:p@x/"}"#, "`webhook` must be an absolute"),
             (r#"{"input":{},"webhook":1}"#, "`webhook` must be a string"),
+            (&long_webhook, "`webhook` has 2049 bytes; at most 2048 are allowed"),
+            (&long_bucket, "`s3Config.bucketName` has more than 4096 characters, the most allowed"),
             (r#"{"input":{},"policy":[]}"#, "`policy` must be an object"),
             (r#"{"input":{},"policy":[9000,10000,false]}"#, "`policy` must be an object"),
             (r#"{"input":{},"s3Config":["a","b","c","d"]}"#, "`s3Config` must be an object"),

@@ -82,7 +82,7 @@ impl From<ApiError> for RegistryError {
             ErrorCode::QueueFull | ErrorCode::RateLimited | ErrorCode::ConcurrencyLimited => {
                 OciCode::TooManyRequests
             }
-            ErrorCode::Unavailable => OciCode::Unavailable,
+            ErrorCode::Unavailable | ErrorCode::DiskFull => OciCode::Unavailable,
             ErrorCode::BadRequest
             | ErrorCode::IdempotencyMismatch
             | ErrorCode::JobFailed

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gristmill_core::endpoint::Deployment;
 use gristmill_core::id::VolumeId;
+use gristmill_core::room::DiskRoom;
 use gristmill_core::volume::{MountPath, SCRATCH_PATH, Volume, gigabytes};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
@@ -56,6 +57,7 @@ pub(crate) struct Disks {
     volumes: Mutex<HashMap<VolumeId, Option<Counted>>>,
     scratches: AtomicU64,
     gates: Gates,
+    room: Arc<DiskRoom>,
 }
 
 /// A volume, once it is counted.
@@ -74,7 +76,7 @@ impl Disks {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(crate) fn open(data_dir: &Path) -> io::Result<Self> {
+    pub(crate) fn open(data_dir: &Path, room: Arc<DiskRoom>) -> io::Result<Self> {
         let (volumes_dir, scratch_dir) = (data_dir.join(VOLUMES), data_dir.join(SCRATCH));
         wipe_all(&scratch_dir, |_| true)?;
         wipe_all(&volumes_dir, |name| name.ends_with(REMOVED.as_bytes()))?;
@@ -84,6 +86,7 @@ impl Disks {
             volumes: Mutex::default(),
             scratches: AtomicU64::new(0),
             gates: Gates::new(),
+            room,
         })
     }
 
@@ -130,8 +133,9 @@ impl Disks {
             Some(mount) => mount.clone(),
             None => {
                 let path = self.volumes_dir.join(volume.id.as_str());
+                let room = self.room.clone();
                 let counting = tokio::spawn(async move {
-                    let open = || blocking(move || Mount::volume(&path, bytes_max));
+                    let open = || blocking(move || Mount::volume(&path, bytes_max, room));
                     cell.get_or_try_init(open).await.cloned()
                 });
                 counting.await.map_err(io::Error::other)??
@@ -154,7 +158,8 @@ impl Disks {
         let number = self.scratches.fetch_add(1, Ordering::Relaxed);
         // A process that takes the place of another may meet the last of its directories.
         let path = self.scratch_dir.join(format!("{}-{number}", std::process::id()));
-        blocking(move || Mount::scratch(path, bytes_max)).await
+        let room = self.room.clone();
+        blocking(move || Mount::scratch(path, bytes_max, room)).await
     }
 
     /// Removes a volume's directory: by name at once, with its content when no job sees it any

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use gristmill_core::room::DiskRoom;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 use tokio::runtime::Handle;
@@ -38,23 +39,23 @@ impl Mount {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(crate) fn volume(path: &Path, bytes_max: u64) -> io::Result<Self> {
+    pub(crate) fn volume(path: &Path, bytes_max: u64, room: Arc<DiskRoom>) -> io::Result<Self> {
         create_private_dir(path)?;
         let root = File::open(path)?;
         let used = count(root.as_fd().try_clone_to_owned()?, 0)?;
-        Ok(Self::new(root, Space::new(used, bytes_max)))
+        Ok(Self::new(root, Space::new(used, bytes_max, room)))
     }
 
     /// Makes an empty directory that is wiped with this. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system; one is that the directory exists.
-    pub(crate) fn scratch(path: PathBuf, bytes_max: u64) -> io::Result<Self> {
+    pub(crate) fn scratch(path: PathBuf, bytes_max: u64, room: Arc<DiskRoom>) -> io::Result<Self> {
         if let Some(parent) = path.parent() {
             create_private_dir(parent)?;
         }
         rustix::fs::mkdir(&path, Mode::RWXU)?;
-        let mount = Self::new(File::open(&path)?, Space::new(0, bytes_max));
+        let mount = Self::new(File::open(&path)?, Space::new(0, bytes_max, room));
         mount.wipe_at_end(path);
         Ok(mount)
     }
@@ -131,13 +132,13 @@ mod tests {
     fn all_that_is_in_a_volume_is_counted_and_links_are_not_followed() {
         let host = tempfile::tempdir().unwrap();
         let path = host.path().join("volumes/v");
-        let volume = Mount::volume(&path, 1 << 30).unwrap();
+        let volume = Mount::volume(&path, 1 << 30, Arc::default()).unwrap();
         assert_eq!(volume.space.used(), 0, "nothing but its own directory");
         fs::create_dir_all(path.join("a/b")).unwrap();
         fs::write(path.join("a/b/file"), [0; 5_000]).unwrap();
         fs::write(path.join("empty"), []).unwrap();
         std::os::unix::fs::symlink("/", path.join("link")).unwrap();
-        let again = Mount::volume(&path, 1 << 30).unwrap();
+        let again = Mount::volume(&path, 1 << 30, Arc::default()).unwrap();
         assert_eq!(again.space.used(), 4 * NODE_BYTES + file_charge(5_000));
     }
 
@@ -146,7 +147,7 @@ mod tests {
         let host = tempfile::tempdir().unwrap();
         let levels = "d/".repeat(COUNTED_DEPTH_MAX + 2);
         fs::create_dir_all(host.path().join(levels)).unwrap();
-        let error = Mount::volume(host.path(), 1 << 30).unwrap_err();
+        let error = Mount::volume(host.path(), 1 << 30, Arc::default()).unwrap_err();
         assert_eq!(error.to_string(), "directories lie deeper than 256 levels");
     }
 
@@ -154,7 +155,7 @@ mod tests {
     async fn scratch_is_wiped_once_nobody_uses_it() {
         let host = tempfile::tempdir().unwrap();
         let path = host.path().join("scratch/s");
-        let scratch = Arc::new(Mount::scratch(path.clone(), 1 << 30).unwrap());
+        let scratch = Arc::new(Mount::scratch(path.clone(), 1 << 30, Arc::default()).unwrap());
         fs::create_dir_all(path.join("a/b")).unwrap();
         fs::write(path.join("a/b/file"), "grain").unwrap();
         let user = scratch.clone();

@@ -7,7 +7,9 @@
 //! **Costs.** A few instructions under a lock, and one entry for each open file.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use gristmill_core::room::DiskRoom;
 use parking_lot::Mutex;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
@@ -52,7 +54,11 @@ pub(crate) fn size(stat: &Stat) -> u64 {
 
 /// The space of one mount.
 #[derive(Debug)]
-pub(crate) struct Space(Mutex<Counts>);
+pub(crate) struct Space {
+    counts: Mutex<Counts>,
+    /// Of the host's disk: a mount is promised more than there is.
+    room: Arc<DiskRoom>,
+}
 
 #[derive(Debug)]
 struct Counts {
@@ -70,23 +76,23 @@ struct Open {
 
 impl Space {
     /// A space of which this much is taken.
-    pub(crate) fn new(used: u64, max: u64) -> Self {
-        Self(Mutex::new(Counts { used, max, open: HashMap::new() }))
+    pub(crate) fn new(used: u64, max: u64, room: Arc<DiskRoom>) -> Self {
+        Self { counts: Mutex::new(Counts { used, max, open: HashMap::new() }), room }
     }
 
     /// Moves the bound. What is taken beyond it stays.
     pub(crate) fn set_max(&self, max: u64) {
-        self.0.lock().max = max;
+        self.counts.lock().max = max;
     }
 
     /// Takes so much more.
     ///
     /// # Errors
-    /// [`Errno::NOSPC`] when there is not so much left; nothing is taken.
+    /// [`Errno::NOSPC`] when there is not so much left, here or on the host's disk; nothing is taken.
     pub(crate) fn take(&self, bytes: u64) -> Result<(), Errno> {
-        let mut counts = self.0.lock();
+        let mut counts = self.counts.lock();
         match counts.used.checked_add(bytes) {
-            Some(used) if bytes == 0 || used <= counts.max => {
+            Some(used) if bytes == 0 || (used <= counts.max && self.room.admits_work()) => {
                 counts.used = used;
                 Ok(())
             }
@@ -96,19 +102,19 @@ impl Space {
 
     /// Gives so much back.
     pub(crate) fn give_back(&self, bytes: u64) {
-        let mut counts = self.0.lock();
+        let mut counts = self.counts.lock();
         counts.used = counts.used.saturating_sub(bytes);
     }
 
     /// A file was opened.
     pub(crate) fn opened(&self, key: FileKey) {
-        self.0.lock().open.entry(key).or_default().handles += 1;
+        self.counts.lock().open.entry(key).or_default().handles += 1;
     }
 
     /// A handle of a file is being closed. Whether it was the last one of a file that has no name
     /// any more: then what the file counts is to be given back.
     pub(crate) fn closed(&self, key: FileKey) -> bool {
-        let mut counts = self.0.lock();
+        let mut counts = self.counts.lock();
         let Some(open) = counts.open.get_mut(&key) else { return false };
         open.handles = open.handles.saturating_sub(1);
         if open.handles > 0 {
@@ -119,7 +125,7 @@ impl Space {
 
     /// A file has lost its name. What it counts is given back now, or when it is closed.
     pub(crate) fn removed(&self, key: FileKey, charge: u64) {
-        let mut counts = self.0.lock();
+        let mut counts = self.counts.lock();
         match counts.open.get_mut(&key) {
             Some(open) => open.is_removed = true,
             None => counts.used = counts.used.saturating_sub(charge),
@@ -128,7 +134,7 @@ impl Space {
 
     #[cfg(test)]
     pub(crate) fn used(&self) -> u64 {
-        self.0.lock().used
+        self.counts.lock().used
     }
 }
 
@@ -149,7 +155,7 @@ mod tests {
 
     #[test]
     fn no_more_is_taken_than_there_is() {
-        let space = Space::new(10, 100);
+        let space = Space::new(10, 100, Arc::default());
         assert_eq!(space.take(90), Ok(()));
         assert_eq!(space.take(1), Err(Errno::NOSPC));
         assert_eq!(space.take(u64::MAX), Err(Errno::NOSPC));
@@ -162,8 +168,21 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_taken_of_a_disk_without_room() {
+        let room = Arc::new(DiskRoom::default());
+        let space = Space::new(10, 100, room.clone());
+        room.set(1, 2);
+        assert_eq!(space.take(1), Err(Errno::NOSPC));
+        assert_eq!(space.take(0), Ok(()));
+        space.give_back(5);
+        room.set(9, 2);
+        assert_eq!(space.take(1), Ok(()));
+        assert_eq!(space.used(), 6);
+    }
+
+    #[test]
     fn a_removed_file_counts_until_it_is_closed() {
-        let space = Space::new(40, 100);
+        let space = Space::new(40, 100, Arc::default());
         space.opened(KEY);
         space.opened(KEY);
         space.removed(KEY, 30);

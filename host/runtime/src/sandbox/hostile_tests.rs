@@ -28,7 +28,7 @@ async fn refusal(component: Vec<u8>) -> Option<String> {
     match TestSandbox::open().sandbox.add_component(component.into()).await {
         Ok(_) => None,
         Err(AddComponentError::Rejected(reason)) => Some(reason),
-        Err(AddComponentError::Failed(error)) => panic!("the host failed: {error}"),
+        Err(error) => panic!("the host failed: {error}"),
     }
 }
 
@@ -229,7 +229,7 @@ async fn damaged_components_harm_nobody() {
                 assert!(!reason.contains('\n') && reason.len() < 2_000, "{reason}");
                 refused += 1;
             }
-            Err(AddComponentError::Failed(error)) => panic!("the host failed: {error}"),
+            Err(error) => panic!("the host failed: {error}"),
             Ok(added) => {
                 let component = added.component;
                 sandbox.records.put(component.clone());

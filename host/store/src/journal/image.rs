@@ -94,8 +94,8 @@ pub(crate) struct JobImage<'a> {
     pub(crate) repeat: Option<RepeatImage>,
     /// Length of the output that is new.
     pub(crate) output: Option<u32>,
-    /// The chunks of an earlier attempt go.
-    pub(crate) clears_chunks: bool,
+    /// The chunks and the output of an earlier attempt go.
+    pub(crate) clears_result: bool,
     /// Pages of chunks that are new: index of the first chunk, and length.
     pub(crate) pages: Vec<(u64, u32)>,
     /// A webhook that is new.
@@ -163,6 +163,7 @@ struct AttemptImage<'a> {
     worker: Option<&'a str>,
     error: Option<&'a str>,
     chunk_count: u64,
+    result_bytes: u64,
 }
 
 /// A delivery as it is now.
@@ -212,6 +213,7 @@ impl<'a> RowImage<'a> {
             worker: attempt.worker.as_ref().map(WorkerId::as_str),
             error: attempt.error.as_deref(),
             chunk_count: attempt.chunk_count,
+            result_bytes: attempt.result_bytes,
         });
         Self {
             state: row::status_code(row.status),
@@ -233,6 +235,7 @@ impl<'a> RowImage<'a> {
                 worker: attempt.worker.map(WorkerId::new).transpose().ok()?,
                 error: attempt.error.map(str::to_owned),
                 chunk_count: attempt.chunk_count,
+                result_bytes: attempt.result_bytes,
             })),
             None => None,
         };
@@ -266,7 +269,7 @@ impl<'a> JobImage<'a> {
                     ttl_ms: new.ttl_ms,
                     retention_ms: fixed.retention_ms,
                     created_at: fixed.created_at.as_millis(),
-                    webhook: new.webhook.as_deref(),
+                    webhook: new.webhook.as_deref().map(|url| &**url),
                 },
                 row: RowImage::of(&write.row),
                 input: write.row.needs_input().then(|| {
@@ -301,7 +304,7 @@ impl<'a> JobImage<'a> {
             state,
             repeat,
             output,
-            clears_chunks: write.clear_chunks,
+            clears_result: write.clear_result,
             pages,
             has_body: write.delivery.as_ref().is_some_and(|new| new.body.is_some()),
             delivery,
@@ -411,7 +414,7 @@ mod tests {
             state: StateImage::Gone { job: false, output: false, chunks: false },
             repeat: None,
             output: Some(10),
-            clears_chunks: false,
+            clears_result: false,
             pages: vec![(0, u32::MAX)],
             delivery: None,
             has_body: false,

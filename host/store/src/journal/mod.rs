@@ -27,6 +27,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gristmill_core::runtime::is_no_space;
+use rustix::io::Errno;
 
 use crate::db::make_private_dir;
 use crate::error::Failure;
@@ -282,24 +284,31 @@ impl Journal {
     }
 
     /// Begins a segment, in a file that nobody reads any more or a new one.
-    fn begin(&self, end_before: u32) -> io::Result<Open> {
+    fn begin(&self, end_before: u32) -> Result<Open, AppendError> {
         let mut segments = self.segments();
-        segments.is_last_open = false;
         let unread = segments.free.iter().position(|file| Arc::strong_count(file) == 1);
         let file = match unread {
             Some(at) => segments.free.swap_remove(at),
             None => {
-                segments.slots += 1;
-                let file = SegmentFile::open(&self.dir, segments.slots)?;
+                let slot = segments.slots + 1;
+                let file = SegmentFile::open(&self.dir, slot).map_err(AppendError::of_write)?;
                 // Its name is to survive as well as what is in it.
-                File::open(&self.dir)?.sync_all()?;
+                let dir = File::open(&self.dir).map_err(AppendError::of_write)?;
+                dir.sync_all().map_err(AppendError::Fatal)?;
+                segments.slots = slot;
                 Arc::new(file)
             }
         };
-        let next =
-            segments.last.0.checked_add(1).ok_or_else(|| io::Error::other("2^32 segments"))?;
+        let next = segments.last.0.checked_add(1);
+        let next = next.ok_or_else(|| AppendError::Fatal(io::Error::other("2^32 segments")))?;
         let header = Header { id: SegmentId(next), end_before, salt: rand::random() };
-        file.begin(header)?;
+        if let Err(error) = file.begin(header) {
+            // Nothing refers to the file yet, and a header that is not whole is none.
+            segments.free.push(file);
+            return Err(AppendError::of_write(error));
+        }
+        let file_len = file.len().map_err(AppendError::Fatal)?;
+        segments.is_last_open = false;
         let last = segments.last;
         if let Some(last) = segments.used.get_mut(&last) {
             last.end = Some(end_before);
@@ -309,7 +318,6 @@ impl Journal {
         segments.open_end = HEADER_BYTES;
         let segment = Segment { file: file.clone(), header, end: None, held_bytes: 0 };
         segments.used.insert(header.id, segment);
-        let file_len = file.len()?;
         Ok(Open { file, header, at: HEADER_BYTES, frames: 0, file_len })
     }
 
@@ -345,6 +353,39 @@ pub(crate) fn damaged(what: impl Into<String>) -> io::Error {
 
 fn after(id: SegmentId) -> SegmentId {
     SegmentId(id.0.saturating_add(1))
+}
+
+/// Why a frame was not appended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AppendError {
+    /// There is no space on the disk, or no file can be opened. Nothing was synced, so what was
+    /// written does not count, and the frame may be appended again.
+    #[error("{0}")]
+    NoSpace(io::Error),
+    /// What is on the disk is not known any more.
+    #[error("{0}")]
+    Fatal(io::Error),
+}
+
+impl AppendError {
+    /// Of a write that no sync has followed.
+    fn of_write(error: io::Error) -> Self {
+        let is_out_of_files = [Errno::MFILE, Errno::NFILE]
+            .iter()
+            .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
+        if is_no_space(&error) || is_out_of_files {
+            Self::NoSpace(error)
+        } else {
+            Self::Fatal(error)
+        }
+    }
+}
+
+impl From<AppendError> for Failure {
+    fn from(error: AppendError) -> Self {
+        let (AppendError::NoSpace(error) | AppendError::Fatal(error)) = error;
+        Self::Journal(error)
+    }
 }
 
 /// The end of the journal. There is one of them.
@@ -384,8 +425,16 @@ impl Appender {
     }
 
     /// Appends a frame. It is on stable storage when this returns `Ok`.
-    pub(crate) fn append(&mut self, says: &[u8], payloads: &[Bytes]) -> io::Result<Appended> {
-        let too_large = || io::Error::other("a batch of 4 GiB");
+    ///
+    /// # Errors
+    /// [`AppendError`]; after [`NoSpace`](AppendError::NoSpace) the same frame may be appended again,
+    /// and goes to the same place.
+    pub(crate) fn append(
+        &mut self,
+        says: &[u8],
+        payloads: &[Bytes],
+    ) -> Result<Appended, AppendError> {
+        let too_large = || AppendError::Fatal(io::Error::other("a batch of 4 GiB"));
         let payload_bytes = payloads.iter().map(Bytes::len).sum::<usize>();
         let payload_bytes = u32::try_from(payload_bytes).map_err(|_| too_large())?;
         let says_bytes = u32::try_from(says.len()).map_err(|_| too_large())?;
@@ -404,13 +453,15 @@ impl Appender {
         let head = frame::head(open.header.salt, open.frames, says, parts.clone());
         let parts = [&head[..], says].into_iter().chain(parts);
         if is_large {
-            self.blocks.write(&open.file, open.at, parts)?;
+            let written = self.blocks.write(&open.file, open.at, parts);
+            written.map_err(AppendError::of_write)?;
             open.file_len = open.file_len.max(end.into());
         } else {
-            open.make_room(end, segment_bytes)?;
-            open.file.write(&parts.collect::<Vec<_>>().concat(), open.at)?;
+            open.make_room(end, segment_bytes).map_err(AppendError::of_write)?;
+            let written = open.file.write(&parts.collect::<Vec<_>>().concat(), open.at);
+            written.map_err(AppendError::of_write)?;
         }
-        open.file.sync()?;
+        open.file.sync().map_err(AppendError::Fatal)?;
         let at = open.at + HEAD_BYTES + says_bytes;
         let payloads = Place { segment: open.header.id, at, len: payload_bytes };
         open.at = end;
@@ -424,8 +475,9 @@ impl Open {
     /// Lets the file reach to `end`, and a little further.
     fn make_room(&mut self, end: u32, segment_bytes: u32) -> io::Result<()> {
         if u64::from(end) > self.file_len {
-            self.file_len = end.max(end.saturating_add(GROWTH_BYTES).min(segment_bytes)).into();
-            self.file.fill(end.into(), self.file_len)?;
+            let file_len = end.max(end.saturating_add(GROWTH_BYTES).min(segment_bytes)).into();
+            self.file.fill(end.into(), file_len)?;
+            self.file_len = file_len;
         }
         Ok(())
     }

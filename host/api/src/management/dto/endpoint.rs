@@ -44,6 +44,7 @@ pub(crate) struct EndpointInput {
     #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) max_waiting_jobs: Option<u64>,
     /// In place of the host's, by operation; the operations that are not named keep the host's.
+    #[schema(value_type = Option<schema::RateLimits>)]
     pub(crate) rate_limits: Option<BTreeMap<String, RateLimit>>,
     #[schema(value_type = Option<schema::ExecutionTimeout>)]
     #[serde(default, deserialize_with = "whole::optional")]
@@ -60,9 +61,10 @@ pub(crate) struct EndpointInput {
     #[serde(default, deserialize_with = "object")]
     pub(crate) reuse: Option<ReuseInput>,
     /// What its handlers may call.
-    #[schema(value_type = Option<Vec<schema::HostPattern>>)]
+    #[schema(value_type = Option<schema::AllowedHosts>)]
     pub(crate) allowed_hosts: Option<Vec<HostPattern>>,
     /// Over the template's.
+    #[schema(value_type = Option<schema::Environment>)]
     pub(crate) env: Option<BTreeMap<String, String>>,
     /// The network volume that its handlers see; empty: none any more.
     #[schema(value_type = Option<schema::OptionalId>)]

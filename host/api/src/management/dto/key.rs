@@ -16,10 +16,10 @@ use crate::wire_time::rfc3339;
 pub(crate) struct KeyInput {
     #[schema(value_type = schema::Name)]
     pub(crate) name: String,
-    #[schema(value_type = Vec<schema::Scope>, min_items = 1)]
+    #[schema(value_type = schema::Scopes)]
     pub(crate) scopes: Vec<Scope>,
     /// The endpoints that it is good for; all, when it is left out.
-    #[schema(value_type = Option<Vec<schema::EndpointId>>)]
+    #[schema(value_type = Option<schema::KeyEndpoints>)]
     pub(crate) endpoints: Option<Vec<EndpointId>>,
     #[schema(value_type = Option<schema::KeyLife>)]
     #[serde(default, deserialize_with = "whole::optional")]

@@ -52,16 +52,22 @@ pub(crate) struct TemplateInput {
     /// Where the endpoint's network volume is mounted.
     #[schema(value_type = Option<schema::MountPath>)]
     pub(crate) volume_mount_path: Option<String>,
+    /// The credentials for fetching the image; empty: none.
+    #[schema(value_type = Option<schema::OptionalId>)]
     pub(crate) container_registry_auth_id: Option<String>,
     /// First part of the handler's arguments.
+    #[schema(value_type = Option<schema::Arguments>)]
     pub(crate) docker_entrypoint: Option<Vec<String>>,
     /// Second part of the handler's arguments.
+    #[schema(value_type = Option<schema::Arguments>)]
     pub(crate) docker_start_cmd: Option<Vec<String>>,
     /// The handler's environment.
+    #[schema(value_type = Option<schema::Environment>)]
     pub(crate) env: Option<BTreeMap<String, String>>,
-    #[schema(value_type = Option<Vec<schema::Port>>)]
+    #[schema(value_type = Option<schema::Ports>)]
     pub(crate) ports: Option<Vec<String>>,
     /// Markdown for people.
+    #[schema(value_type = Option<schema::Readme>)]
     pub(crate) readme: Option<String>,
     /// Whether others may use it.
     pub(crate) is_public: Option<bool>,

@@ -21,9 +21,9 @@ pub(crate) struct NewNetworkVolume {
     #[schema(value_type = schema::VolumeSize)]
     #[serde(deserialize_with = "whole::required")]
     pub(crate) size: u64,
-    /// Any text; there is one place only.
-    #[expect(dead_code, reason = "clients send it")]
-    data_center_id: Option<String>,
+    /// Any short text; there is one place only.
+    #[schema(value_type = Option<schema::DataCenter>)]
+    pub(crate) data_center_id: Option<String>,
 }
 
 /// The fields of a network volume to change.

@@ -1,0 +1,219 @@
+//! Looks at the free space of the data directory's file system, and keeps a ballast there.
+//!
+//! **Promises.** New work is refused before the disk is full ([`DiskRoom`]). The ballast is a file of
+//! up to 16 MiB that holds nothing: it is removed when the disk is full, so that a start can write
+//! what it must, and so that cancels, deletes and expiry can free the rest; it is made again when
+//! there is room.
+//!
+//! **Costs.** One call of `statvfs` in each [`PAUSE`], on a thread of its own: a file system that
+//! hangs holds up nobody.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use gristmill_core::room::DiskRoom;
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use tracing::{error, info, warn};
+
+/// Time between two looks: a disk that takes 1 GB/s takes a quarter of the usual reserve meanwhile.
+const PAUSE: Duration = Duration::from_millis(250);
+
+const BALLAST: &str = "ballast";
+
+/// A start writes a segment's first MiB, a few pages of the tables, and what it repairs.
+const BALLAST_BYTES_MAX: u64 = 16 << 20;
+
+/// The reserve without an option: the larger of 1 GiB and one part in this many of the disk.
+const USUAL_PARTS: u64 = 50;
+
+/// The most of the disk that the reserve takes without an option: one part in this many, for small
+/// disks.
+const LARGEST_PARTS: u64 = 10;
+
+/// The disk of one data directory.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    dir: PathBuf,
+    /// Bytes that are to stay free; `None`: by the size of the disk.
+    reserve_bytes: Option<u64>,
+    room: Arc<DiskRoom>,
+}
+
+/// How a file system is filled.
+#[derive(Debug, Clone, Copy)]
+struct Space {
+    free: u64,
+    all: u64,
+}
+
+impl Disk {
+    /// Looks at the disk of `dir`, which is made when it does not exist. Frees the ballast when the
+    /// disk is full. Blocks for some 10 µs.
+    ///
+    /// # Errors
+    /// When the directory cannot be made.
+    pub(crate) fn open(
+        dir: &Path,
+        reserve_bytes: Option<u64>,
+        room: Arc<DiskRoom>,
+    ) -> anyhow::Result<Self> {
+        let mut builder = fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), 0o700);
+        builder.create(dir).with_context(|| format!("data directory `{}`", dir.display()))?;
+        let disk = Self { dir: dir.to_owned(), reserve_bytes, room };
+        disk.look();
+        Ok(disk)
+    }
+
+    /// Goes on looking for as long as anything else has the gauge. Calls `on_room` when waiting
+    /// jobs may be started again.
+    ///
+    /// # Errors
+    /// When there can be no further thread.
+    pub(crate) fn watch(self, on_room: impl Fn() + Send + 'static) -> anyhow::Result<()> {
+        let Self { dir, reserve_bytes, room } = self;
+        let room = Arc::downgrade(&room);
+        let run = move || {
+            let mut before = Seen::default();
+            while let Some(room) = Weak::upgrade(&room) {
+                let disk = Self { dir: dir.clone(), reserve_bytes, room };
+                disk.look();
+                let now = Seen::of(&disk.room);
+                now.report(before, &disk.room);
+                if disk.room.may_start_again() {
+                    on_room();
+                }
+                before = now;
+                drop(disk);
+                thread::sleep(PAUSE);
+            }
+        };
+        let thread = thread::Builder::new().name("disk-watch".to_owned());
+        thread.spawn(run).context("cannot start the thread that looks at the disk")?;
+        Ok(())
+    }
+
+    /// Sets the gauge, and frees or makes the ballast.
+    fn look(&self) {
+        // What cannot be looked at is not guessed at: writes say when there is no space.
+        let Ok(space) = Space::of(&self.dir) else { return };
+        let reserve = self.reserve_bytes.unwrap_or_else(|| usual_reserve(space.all));
+        self.room.set(space.free, reserve);
+        let ballast = self.dir.join(BALLAST);
+        let bytes = BALLAST_BYTES_MAX.min(reserve / 2);
+        let is_full = self.room.is_stalled() || space.free < bytes / 2;
+        let has_ballast = ballast.exists();
+        if is_full && has_ballast {
+            match fs::remove_file(&ballast) {
+                Ok(()) => warn!("the disk is full: freed the ballast `{}`", ballast.display()),
+                Err(error) => error!(%error, "the ballast cannot be freed: {error}"),
+            }
+        }
+        if !has_ballast && bytes > 0 && space.free > reserve.saturating_add(2 * bytes) {
+            // Without one, a start on a full disk may fail; nothing else does.
+            if make_ballast(&ballast, bytes).is_err() {
+                let _ = fs::remove_file(&ballast);
+            }
+        }
+    }
+}
+
+impl Space {
+    fn of(dir: &Path) -> io::Result<Self> {
+        let stat = statvfs(dir)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+        Ok(Self { free: bytes(stat.f_bavail), all: bytes(stat.f_blocks) })
+    }
+}
+
+/// What was reported last.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    admits: bool,
+    may_start: bool,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { admits: true, may_start: true }
+    }
+}
+
+impl Seen {
+    fn of(room: &DiskRoom) -> Self {
+        Self { admits: room.admits_work(), may_start: room.has_room_to_start() }
+    }
+
+    fn report(self, before: Self, room: &DiskRoom) {
+        let (free, reserve) = (room.free_bytes() >> 20, room.reserve_bytes() >> 20);
+        if before.admits && !self.admits {
+            error!(
+                free_mib = free,
+                "the disk has {free} MiB left, and {reserve} MiB are its reserve: new work is refused"
+            );
+        }
+        if before.may_start && !self.may_start {
+            error!(free_mib = free, "the disk has {free} MiB left: no waiting job is started");
+        }
+        if !before.admits && self.admits {
+            info!(free_mib = free, "the disk has {free} MiB again: new work is taken");
+        }
+    }
+}
+
+/// The bytes that stay free on a disk of this size, without an option.
+fn usual_reserve(all: u64) -> u64 {
+    (all / USUAL_PARTS).max(1 << 30).min(all / LARGEST_PARTS)
+}
+
+fn make_ballast(path: &Path, bytes: u64) -> io::Result<()> {
+    let file = File::create_new(path)?;
+    // Not synced: one that a loss of power takes is made again.
+    Ok(fallocate(&file, FallocateFlags::empty(), 0, bytes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserve_suits_the_disk() {
+        let gib = |count: u64| count << 30;
+        for (all, expected) in [
+            (0, 0),
+            (100 << 20, 10 << 20),
+            (gib(5), gib(5) / 10),
+            (gib(20), gib(1)),
+            (gib(50), gib(1)),
+            (gib(500), gib(10)),
+        ] {
+            assert_eq!(usual_reserve(all), expected, "of {all}");
+        }
+    }
+
+    #[test]
+    fn the_ballast_is_freed_on_a_full_disk_and_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("data");
+        let open = |reserve| Disk::open(&dir, Some(reserve), Arc::default()).unwrap();
+        let disk = open(2 << 20);
+        let ballast = dir.join(BALLAST);
+        assert_eq!(fs::metadata(&ballast).unwrap().len(), 1 << 20);
+        let stall = disk.room.stall();
+        disk.look();
+        assert!(!ballast.exists());
+        drop(stall);
+        disk.look();
+        assert!(ballast.exists() && disk.room.admits_work());
+        let huge = open(u64::MAX / 2);
+        assert!(!huge.room.admits_work() && !huge.room.has_room_to_start());
+        huge.look();
+        assert!(!huge.room.admits_work());
+        assert!(open(0).room.admits_work());
+    }
+}

@@ -1,0 +1,302 @@
+//! What keeps the store's memory, its batches and its disk bounded, as its callers see it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that meets the unexpected has failed"
+)]
+
+mod support;
+
+use std::sync::Arc;
+
+use gristmill_core::delivery::DeliveryStore;
+use gristmill_core::id::JobId;
+use gristmill_core::job::JobStatus;
+use gristmill_core::limits::{CRASHES_MAX, ERROR_BYTES_MAX, ERROR_IN_MEMORY_BYTES_MAX};
+use gristmill_core::record::{Chunk, Lease, NewJob, Outcome};
+use gristmill_core::room::DiskRoom;
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{Fenced, JobStore, RetryAnswer, StoreError};
+use gristmill_core::time::ManualClock;
+use gristmill_store::{Settings, SqliteStore};
+use support::fixture::{Fixture, contract};
+use support::{START, chunk, endpoint, job, json, open_with, submit, worker};
+use tempfile::TempDir;
+
+contract!(long_errors_are_whole, a_retry_forgets_a_long_error);
+
+/// Texts around the bound of what stays in memory, and the longest.
+fn errors() -> Vec<String> {
+    let lengths = [0, 1, ERROR_IN_MEMORY_BYTES_MAX, ERROR_IN_MEMORY_BYTES_MAX + 1, ERROR_BYTES_MAX];
+    let mut errors: Vec<_> = lengths.map(|len| "x".repeat(len)).into();
+    errors.push("é\n\"\u{1f33e}".repeat(ERROR_BYTES_MAX / 8));
+    errors
+}
+
+async fn long_errors_are_whole(t: Fixture) {
+    for error in errors() {
+        let id = t.submit("a").await;
+        let lease = t.claim("a").await.lease;
+        let outcome = Outcome::Failed(error.clone());
+        assert_eq!(t.store.finish(lease, outcome).await, Ok(Fenced::Applied));
+        let record = t.record("a", id).await.unwrap();
+        assert_eq!(record.status, JobStatus::Failed);
+        assert_eq!(record.error, Some(error));
+        assert_eq!(t.store.output(id).await, Ok(None), "an error is no output");
+    }
+}
+
+async fn a_retry_forgets_a_long_error(t: Fixture) {
+    // The next output is a text, as a long error is on disk, and begins in the same way.
+    let output = format!("\"{}\"", "x".repeat(ERROR_IN_MEMORY_BYTES_MAX));
+    for error in errors() {
+        let id = t.submit("a").await;
+        for _ in 0..2 {
+            let lease = t.claim("a").await.lease;
+            let outcome = Outcome::Failed(error.clone());
+            assert_eq!(t.store.finish(lease, outcome).await, Ok(Fenced::Applied));
+            assert_eq!(t.store.retry(&endpoint("a"), id).await, Ok(RetryAnswer::Queued));
+            assert_eq!(t.record("a", id).await.unwrap().error, None);
+        }
+        let lease = t.claim("a").await.lease;
+        let outcome = Outcome::Completed(json(&output));
+        assert_eq!(t.store.finish(lease, outcome).await, Ok(Fenced::Applied));
+        assert_eq!(t.record("a", id).await.unwrap().error, None);
+        assert_eq!(t.store.output(id).await.unwrap(), Some(json(&output)));
+    }
+}
+
+/// A store in a directory, which can end without being closed.
+struct OnDisk {
+    dir: TempDir,
+    settings: Settings,
+    store: Option<SqliteStore>,
+    clock: Arc<ManualClock>,
+}
+
+impl OnDisk {
+    fn new(settings: Settings) -> Self {
+        let clock = Arc::new(ManualClock::new(START));
+        let mut new = Self { dir: tempfile::tempdir().unwrap(), settings, store: None, clock };
+        new.restart();
+        new
+    }
+
+    fn restart(&mut self) {
+        self.store = None;
+        let signals = Arc::new(Signals::default());
+        let opened = open_with(self.settings.clone(), self.dir.path(), &self.clock, &signals);
+        self.store = Some(opened.0);
+    }
+
+    fn store(&self) -> &SqliteStore {
+        self.store.as_ref().unwrap()
+    }
+
+    async fn claim(&self) -> Lease {
+        let claimed = self.store().claim(&endpoint("a"), &[worker("w")]).await.unwrap();
+        let lease = claimed[0].lease;
+        self.store().flush().await.unwrap();
+        lease
+    }
+
+    async fn error(&self, id: JobId) -> Option<String> {
+        self.store().job(&endpoint("a"), id).await.unwrap().unwrap().error
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_errors_outlive_a_start() {
+    for settings in [support::settings(), support::restless()] {
+        let mut t = OnDisk::new(settings);
+        let mut failed = Vec::new();
+        for error in errors() {
+            let id = submit(t.store(), job("a")).await;
+            let (lease, outcome) = (t.claim().await, Outcome::Failed(error.clone()));
+            assert_eq!(t.store().finish(lease, outcome).await, Ok(Fenced::Applied));
+            failed.push((id, error));
+        }
+        for _ in 0..2 {
+            t.restart();
+            for (id, error) in &failed {
+                assert_eq!(t.error(*id).await.as_ref(), Some(error));
+            }
+        }
+        let (id, _) = failed.pop().unwrap();
+        assert_eq!(t.store().retry(&endpoint("a"), id).await, Ok(RetryAnswer::Queued));
+        t.restart();
+        assert_eq!(t.error(id).await, None);
+        for (id, error) in &failed {
+            assert_eq!(t.error(*id).await.as_ref(), Some(error));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_carries_a_long_error() {
+    let t = OnDisk::new(support::settings());
+    let webhook = Some("https://example.com/".to_owned());
+    submit(t.store(), NewJob { webhook, ..job("a") }).await;
+    let error = "x".repeat(ERROR_BYTES_MAX);
+    let (lease, outcome) = (t.claim().await, Outcome::Failed(error.clone()));
+    assert_eq!(t.store().finish(lease, outcome).await, Ok(Fenced::Applied));
+    let log = t.store().deliveries(&endpoint("a"), 1).await.unwrap();
+    let body = t.store().delivery_body(log[0].id).await.unwrap().unwrap();
+    let body: serde_json::Value = serde_json::from_slice(body.as_bytes()).unwrap();
+    assert_eq!((&body["status"], &body["error"]), (&"FAILED".into(), &error.into()));
+    assert!(body["output"].is_null());
+}
+
+/// Jobs that ran in three crashes are FAILED by the next start, and all their webhooks are written
+/// before anybody is served.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_divides_the_webhooks_that_it_writes_among_batches() {
+    const JOBS: u64 = 30;
+    let settings = Settings { batch_bytes_max: 256 << 10, ..support::settings() };
+    let mut t = OnDisk::new(settings);
+    let input = json(&format!("{{\"x\":\"{}\"}}", "x".repeat(100_000)));
+    for _ in 0..JOBS {
+        let webhook = Some("https://example.com/".to_owned());
+        submit(t.store(), NewJob { webhook, input: input.clone(), ..job("a") }).await;
+    }
+    for _ in 0..CRASHES_MAX {
+        assert!(t.store().deliveries(&endpoint("a"), 1).await.unwrap().is_empty());
+        for _ in 0..JOBS {
+            let lease = t.claim().await;
+            let chunks = vec![chunk("1")];
+            assert_eq!(t.store().append_chunks(lease, chunks).await, Ok(Fenced::Applied));
+        }
+        t.store().flush().await.unwrap();
+        t.restart();
+    }
+    let log = t.store().deliveries(&endpoint("a"), 100).await.unwrap();
+    assert_eq!(log.len() as u64, JOBS);
+    assert!(log.iter().all(|delivery| delivery.body_bytes > 100_000));
+    let commits = t.store().stats().commits;
+    assert!((10..=JOBS).contains(&commits), "{commits} batches of 256 KiB");
+}
+
+fn bounded(waiting_bytes_max: u64, result_bytes_max: u64) -> OnDisk {
+    let usual = support::settings();
+    OnDisk::new(Settings { waiting_bytes_max, result_bytes_max, ..usual })
+}
+
+/// A job with an input of this many bytes.
+fn heavy(bytes: usize) -> NewJob {
+    NewJob { input: json(&format!("\"{}\"", "x".repeat(bytes - 2))), ..job("a") }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_inputs_that_wait_on_an_endpoint_are_bounded() {
+    let mut t = bounded(10 << 20, u64::MAX);
+    let full = StoreError::WaitingBytesFull { limit_mib: 10 };
+    let mut waiting = Vec::new();
+    for _ in 0..9 {
+        waiting.push(submit(t.store(), heavy(1 << 20)).await);
+    }
+    t.restart();
+    assert_eq!(t.store().submit(heavy(3 << 20)).await, Err(full.clone()));
+    submit(t.store(), NewJob { endpoint: endpoint("b"), ..heavy(3 << 20) }).await;
+    waiting.push(submit(t.store(), heavy((1 << 20) - 1_000)).await);
+    assert_eq!(t.store().submit(heavy(2_000)).await, Err(full.clone()));
+    submit(t.store(), heavy(100)).await;
+
+    // A job that runs waits no more, and waits again when it is released.
+    let lease = t.claim().await;
+    submit(t.store(), heavy(1 << 20)).await;
+    assert_eq!(t.store().release(lease).await, Ok(Fenced::Applied));
+    assert_eq!(t.store().submit(heavy(2_000)).await, Err(full));
+    t.store().cancel(&endpoint("a"), waiting[3]).await.unwrap();
+    t.store().cancel(&endpoint("a"), waiting[4]).await.unwrap();
+    submit(t.store(), heavy(1 << 20)).await;
+    t.store().purge(&endpoint("a")).await.unwrap();
+    submit(t.store(), heavy(10 << 20)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_results_that_an_endpoint_keeps_are_bounded() {
+    let mut t = bounded(u64::MAX, 4 << 20);
+    let output = || json(&format!("\"{}\"", "x".repeat(1 << 20)));
+    let mut jobs = Vec::new();
+    for _ in 0..6 {
+        jobs.push(submit(t.store(), job("a")).await);
+    }
+    for &id in &jobs[..3] {
+        let lease = t.claim().await;
+        let finished = t.store().finish(lease, Outcome::Completed(output())).await;
+        assert_eq!(finished, Ok(Fenced::Applied));
+        assert_eq!(t.store().output(id).await.unwrap(), Some(output()));
+    }
+    t.restart();
+    let reason = "the results of this endpoint would take more than 4 MiB";
+
+    // The fourth fits no more: its output is dropped, and its job says why.
+    let lease = t.claim().await;
+    let finished = t.store().finish(lease, Outcome::Completed(output())).await;
+    assert_eq!(finished, Ok(Fenced::Applied));
+    assert!(t.error(jobs[3]).await.unwrap().starts_with(reason));
+
+    // Nor do chunks: the attempt loses its job.
+    let lease = t.claim().await;
+    let half = chunk(&format!("\"{}\"", "x".repeat(600_000)));
+    assert_eq!(t.store().append_chunks(lease, vec![half.clone()]).await, Ok(Fenced::Applied));
+    assert_eq!(t.store().append_chunks(lease, vec![half]).await, Ok(Fenced::Stale));
+    t.store().flush().await.unwrap();
+    assert!(t.error(jobs[4]).await.unwrap().starts_with(reason));
+    assert_eq!(t.store().holds(lease).await, Ok(false));
+
+    // A result that is no larger than the sentence is kept.
+    let lease = t.claim().await;
+    let finished = t.store().finish(lease, Outcome::Completed(json("true"))).await;
+    assert_eq!(finished, Ok(Fenced::Applied));
+    assert_eq!(t.error(jobs[5]).await, None);
+
+    // With as much as may be kept there is no new job, until results go.
+    let lease_of_more = async |t: &OnDisk| {
+        submit(t.store(), job("a")).await;
+        t.claim().await
+    };
+    let lease = lease_of_more(&t).await;
+    let rest = chunk(&format!("\"{}\"", "x".repeat(448_000)));
+    assert_eq!(t.store().append_chunks(lease, vec![rest]).await, Ok(Fenced::Applied));
+    let tiny = json(&format!("\"{}\"", "x".repeat(400)));
+    for _ in 0..4 {
+        let tail = Chunk { output: tiny.clone(), metrics: None, part: None };
+        assert_eq!(t.store().append_chunks(lease, vec![tail]).await, Ok(Fenced::Applied));
+    }
+    let full = Err(StoreError::ResultBytesFull { limit_mib: 4 });
+    assert_eq!(t.store().submit(job("a")).await, full);
+    t.restart();
+    t.store().shorten_ttl(&endpoint("a"), jobs[0], 0).await.unwrap();
+    t.store().expire().await.unwrap();
+    submit(t.store(), job("a")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_room_there_is_no_new_work_and_all_else_goes_on() {
+    let room = Arc::new(DiskRoom::default());
+    let t = OnDisk::new(Settings { room: room.clone(), ..support::settings() });
+    let running = submit(t.store(), job("a")).await;
+    let lease = t.claim().await;
+    let waiting = submit(t.store(), job("a")).await;
+    let workers = [worker("w")];
+    room.set(900, 1_000);
+    assert_eq!(t.store().submit(job("a")).await, Err(StoreError::DiskFull));
+    let started = t.store().claim(&endpoint("a"), &workers).await.unwrap();
+    assert_eq!(started[0].lease.job, waiting);
+    assert_eq!(t.store().release(started[0].lease).await, Ok(Fenced::Applied));
+    room.set(100, 1_000);
+    assert!(t.store().claim(&endpoint("a"), &workers).await.unwrap().is_empty());
+    let finished = t.store().finish(lease, Outcome::Failed("no".to_owned())).await;
+    assert_eq!(finished, Ok(Fenced::Applied));
+    assert_eq!(t.error(running).await.as_deref(), Some("no"));
+    assert_eq!(t.store().retry(&endpoint("a"), running).await, Ok(RetryAnswer::Queued));
+    let cancelled = t.store().cancel(&endpoint("a"), running).await;
+    assert_eq!(cancelled, Ok(Some(JobStatus::Cancelled)));
+    room.set(5_000, 1_000);
+    assert!(room.may_start_again());
+    assert_eq!(t.store().claim(&endpoint("a"), &workers).await.unwrap().len(), 1);
+    submit(t.store(), job("a")).await;
+}

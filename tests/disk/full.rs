@@ -1,0 +1,160 @@
+//! A real disk that is full: a small tmpfs, in a mount namespace of the test's own thread. Where this
+//! process may not mount, the tests say so and end.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use gristmill_tests::{Answer, TestHost, eventually, guests};
+use serde_json::{Value, json};
+
+const DISK_MIB: u64 = 192;
+
+const INPUT_BYTES: usize = 4 << 20;
+
+/// Gives this thread, and the processes that it starts, mounts of their own. False without the right
+/// to do so.
+fn has_own_mounts() -> bool {
+    // SAFETY: it takes numbers only, and changes nothing of this process's memory.
+    #[allow(unsafe_code, reason = "the standard library has no such call")]
+    let is_apart = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
+    is_apart && mount(&["--make-rprivate", "/"])
+}
+
+fn mount(arguments: &[&str]) -> bool {
+    Command::new("mount").args(arguments).status().is_ok_and(|status| status.success())
+}
+
+/// Runs `test` with a host whose data directory is a disk of [`DISK_MIB`].
+fn on_a_small_disk(
+    arguments: &'static [&str],
+    test: impl AsyncFnOnce(&mut TestHost) + Send + 'static,
+) {
+    let run = move || {
+        if !has_own_mounts() {
+            println!("skipped: this process may not mount a disk of its own");
+            return;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut host = TestHost::start_prepared(arguments, |data| {
+            fs::create_dir(data).unwrap();
+            let size = format!("size={DISK_MIB}m,mode=700");
+            assert!(mount(&["-t", "tmpfs", "-o", &size, "none", data.to_str().unwrap()]));
+        });
+        let data = host.data_dir();
+        runtime.block_on(test(&mut host));
+        host.kill9();
+        let _ = Command::new("umount").arg("-l").arg(&data).status();
+    };
+    if let Err(panic) = std::thread::spawn(run).join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Takes all that is free.
+fn fill(dir: &Path) {
+    let mut filler = File::create(dir.join("filler")).unwrap();
+    let mut piece = 1 << 20;
+    while piece > 0 {
+        if filler.write(&vec![7; piece]).is_err() {
+            piece /= 2;
+        }
+    }
+}
+
+fn empty(dir: &Path) {
+    fs::remove_file(dir.join("filler")).unwrap();
+}
+
+fn is_disk_full(answer: &Answer) -> bool {
+    let is_full = answer.status == 503 && answer.json()["code"] == "disk_full";
+    assert!(!is_full || answer.header("retry-after").is_some(), "{answer:?}");
+    is_full
+}
+
+fn input(number: usize) -> Value {
+    json!({ "number": number, "text": "x".repeat(INPUT_BYTES) })
+}
+
+/// Submits large inputs to a paused endpoint until they are refused.
+async fn submit_until_full(host: &TestHost) -> Vec<String> {
+    let client = host.client();
+    let mut jobs = Vec::new();
+    loop {
+        let answer = client.run("paused", input(jobs.len())).await;
+        if is_disk_full(&answer) {
+            return jobs;
+        }
+        jobs.push(answer.ok()["id"].as_str().unwrap().to_owned());
+        assert!(jobs.len() * INPUT_BYTES < (DISK_MIB << 20) as usize, "nothing was refused");
+    }
+}
+
+/// A disk that its jobs fill: new work is refused before the disk is full, everything else goes on, a
+/// start on the full disk works, and there is new work again once there is room.
+#[test]
+fn a_full_disk_is_survived_and_left_again() {
+    on_a_small_disk(&["--journal-mib", "16"], async |host: &mut TestHost| {
+        host.deploy(&guests::echo(), "paused", json!({ "workersMax": 0 })).await;
+        host.deploy(&guests::echo(), "works", json!({ "workersMax": 1 })).await;
+        let component = fs::read(guests::word_count()).unwrap();
+        let mut jobs = submit_until_full(host).await;
+        assert!(jobs.len() > 10, "only {} jobs", jobs.len());
+        let client = host.client();
+        assert!(is_disk_full(&client.run_sync("works", "", json!({})).await));
+        assert!(is_disk_full(&host.upload("words:latest", component.clone()).await));
+        let cancelled = jobs.pop().unwrap();
+        assert_eq!(client.cancel("paused", &cancelled).await.ok()["status"], "CANCELLED");
+        assert_eq!(client.status("paused", &jobs[0]).await.ok()["status"], "IN_QUEUE");
+
+        // Somebody else takes what is left, with the host and without it.
+        fill(&host.data_dir());
+        eventually("the ballast is freed", async || {
+            (!host.data_dir().join("ballast").exists()).then_some(())
+        })
+        .await;
+        let cancelled = jobs.pop().unwrap();
+        assert_eq!(client.cancel("paused", &cancelled).await.ok()["status"], "CANCELLED");
+        host.start_again();
+        let client = host.client();
+        assert_eq!(client.status("paused", &jobs[0]).await.ok()["status"], "IN_QUEUE");
+        assert!(is_disk_full(&client.run("works", json!({})).await));
+
+        let kept = jobs.split_off(jobs.len() - 2);
+        for job in &jobs {
+            client.cancel("paused", job).await.ok();
+        }
+        empty(&host.data_dir());
+        let taken = eventually("new work is taken", async || {
+            let answer = client.run_sync("works", "", json!({ "n": 1 })).await;
+            (!is_disk_full(&answer)).then(|| answer.ok())
+        });
+        assert_eq!(taken.await["status"], "COMPLETED");
+        assert!(host.upload("words:latest", component).await.status < 300);
+        client.patch("/v1/endpoints/paused", &json!({ "workersMax": 1 })).await.ok();
+        for job in &kept {
+            assert_eq!(client.finished("paused", job).await["status"], "COMPLETED");
+        }
+        assert!(!host.log().contains("panicked"), "{}", host.log());
+    });
+}
+
+/// The ballast makes room for a start on a disk that somebody else has filled to its last byte.
+#[test]
+fn a_start_on_a_full_disk_works() {
+    on_a_small_disk(&["--journal-mib", "16"], async |host: &mut TestHost| {
+        host.deploy(&guests::echo(), "paused", json!({ "workersMax": 0 })).await;
+        let job = host.client().submit("paused", json!({ "n": 1 })).await;
+        assert!(host.data_dir().join("ballast").exists());
+        host.kill9();
+        fill(&host.data_dir());
+        host.start_again();
+        let client = host.client();
+        assert!(is_disk_full(&client.run("paused", json!({})).await));
+        assert_eq!(client.status("paused", &job).await.ok()["status"], "IN_QUEUE");
+        empty(&host.data_dir());
+        client.patch("/v1/endpoints/paused", &json!({ "workersMax": 1 })).await.ok();
+        assert_eq!(client.finished("paused", &job).await["status"], "COMPLETED");
+    });
+}
