@@ -12,5 +12,6 @@
 mod authority;
 mod backup;
 mod connections;
+mod early_answers;
 mod http2;
 mod tls;

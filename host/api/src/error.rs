@@ -211,10 +211,6 @@ impl IntoResponse for ApiError {
         if let Some(seconds) = self.code.retry_after_s() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if matches!(self.code, ErrorCode::PayloadTooLarge | ErrorCode::RequestTimeout) {
-            // The rest of the body stays unread: a client must not send its next call after it.
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
         if self.code == ErrorCode::Unauthorized {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

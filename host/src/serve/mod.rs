@@ -5,11 +5,13 @@ mod admin_key;
 mod backup;
 mod connection;
 mod guests;
+mod linger;
 mod listener;
 mod manual_clock;
 mod ready;
 mod telemetry;
 mod tls;
+mod unread;
 mod untaken;
 
 use std::cmp::Reverse;
