@@ -13,5 +13,6 @@ mod authority;
 mod backup;
 mod connections;
 mod early_answers;
+mod heads;
 mod http2;
 mod tls;

@@ -30,6 +30,7 @@ pub(crate) enum ErrorCode {
     NotFound,
     MethodNotAllowed,
     PayloadTooLarge,
+    UnsupportedMediaType,
     RequestTimeout,
     Conflict,
     IdempotencyMismatch,
@@ -45,17 +46,19 @@ pub(crate) enum ErrorCode {
     /// This job did not end in the time that a call may wait.
     WaitOver,
     Internal,
+    NotImplemented,
     Unavailable,
 }
 
 impl ErrorCode {
     /// All of them.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::PayloadTooLarge,
+        Self::UnsupportedMediaType,
         Self::RequestTimeout,
         Self::Conflict,
         Self::IdempotencyMismatch,
@@ -67,6 +70,7 @@ impl ErrorCode {
         Self::JobCancelled,
         Self::WaitOver,
         Self::Internal,
+        Self::NotImplemented,
         Self::Unavailable,
     ];
 
@@ -78,6 +82,7 @@ impl ErrorCode {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
             Self::QueueFull | Self::RateLimited | Self::ConcurrencyLimited => {
@@ -86,6 +91,7 @@ impl ErrorCode {
             Self::JobCancelled => StatusCode::GONE,
             Self::JobFailed | Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::JobTimedOut | Self::WaitOver => StatusCode::GATEWAY_TIMEOUT,
+            Self::NotImplemented => StatusCode::NOT_IMPLEMENTED,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -97,6 +103,7 @@ impl ErrorCode {
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::PayloadTooLarge => "payload_too_large",
+            Self::UnsupportedMediaType => "unsupported_media_type",
             Self::RequestTimeout => "request_timeout",
             Self::Conflict => "conflict",
             Self::IdempotencyMismatch => "idempotency_mismatch",
@@ -108,6 +115,7 @@ impl ErrorCode {
             Self::JobCancelled => "job_cancelled",
             Self::WaitOver => "wait_over",
             Self::Internal => "internal",
+            Self::NotImplemented => "not_implemented",
             Self::Unavailable => "unavailable",
         }
     }
@@ -122,6 +130,7 @@ impl ErrorCode {
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::PayloadTooLarge
+            | Self::UnsupportedMediaType
             | Self::RequestTimeout
             | Self::Conflict
             | Self::IdempotencyMismatch
@@ -132,7 +141,8 @@ impl ErrorCode {
             | Self::JobTimedOut
             | Self::JobCancelled
             | Self::WaitOver
-            | Self::Internal => None,
+            | Self::Internal
+            | Self::NotImplemented => None,
         }
     }
 }
@@ -210,6 +220,9 @@ impl IntoResponse for ApiError {
         let headers = response.headers_mut();
         if let Some(seconds) = self.code.retry_after_s() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.code == ErrorCode::UnsupportedMediaType {
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         if self.code == ErrorCode::Unauthorized {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
