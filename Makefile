@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit crash overload fuzz clients guest-sdks registry guests soak bench bench-peers bench-starts deny sbom clean
+.PHONY: help setup demo test check docs unit crash overload fuzz clients clients-go guest-sdks registry guests soak bench bench-peers bench-starts deny sbom clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -48,6 +48,10 @@ overload: guests ## far more than the host can do, for SECONDS=300 at full size;
 clients: guests ## the official SDKs, unmodified, against a real host; needs python3 and node
 	$(BUILD_UNDER_TEST)
 	sh tests/clients/run.sh $(UNDER_TEST) $(GUESTS)
+
+clients-go: guests ## Go's net/http against a real host; uses Debian's Go when there is none
+	$(BUILD_UNDER_TEST)
+	sh tests/clients/go.sh $(UNDER_TEST) $(GUESTS)
 
 guest-sdks: guests ## the Python and JavaScript guest SDKs, and components made with them; needs python3 and node
 	$(BUILD_UNDER_TEST)

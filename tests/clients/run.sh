@@ -11,6 +11,7 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 tests=client
 . "$here/../suites.sh"
 need cargo "as in rust-toolchain.toml" cargo --version
+need curl "with HTTP" curl --version
 need_languages 10
 
 # What is installed already, and still as the lock files say, stays.

@@ -33,6 +33,7 @@ async fn route_and_body_reach_the_handler_as_they_came_and_its_output_is_the_ans
         assert_eq!(client.post_empty(&path).await.text, answer.text);
         let job = answer.header("x-job-id").unwrap();
         assert!(job.starts_with("sync-"), "{job}");
+        assert_eq!(answer.header("x-request-id"), Some(job), "where OpenAI's clients look for it");
         let document = client.status(&endpoint, job).await.ok();
         assert_eq!((&document["status"], &document["output"]), (&json!("COMPLETED"), &answer.ok()));
     }

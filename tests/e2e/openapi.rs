@@ -1,8 +1,9 @@
 //! `GET /openapi.json`: the document names every operation, and no other.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
 
-use gristmill_tests::{Client, TestHost, shared_host};
+use gristmill_tests::{Client, TestHost, guests, shared_host};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -101,6 +102,81 @@ async fn what_it_names_is_served_and_nothing_else_is() {
             assert!(document["paths"][format!("/sdk/v2/{rest}")].is_object(), "{path}");
         }
     }
+}
+
+/// What the page of the document offers to send works as it is: each operation that takes JSON has a
+/// body that fits its example of an endpoint and a template, and the host takes it.
+#[tokio::test]
+async fn its_examples_work_unedited() {
+    let host = TestHost::start();
+    let client = host.client();
+    let mut left = examples(&document(&host).await);
+    // The one thing that the examples need.
+    host.upload("echo:latest", fs::read(guests::echo()).unwrap()).await.ok();
+    let mut volume = String::new();
+    let order = [
+        "CreateTemplate",
+        "UpdateTemplate",
+        "CreateEndpoint",
+        "UpdateEndpoint",
+        "CreateContainerRegistryAuth",
+        "CreateNetworkVolume",
+        "UpdateNetworkVolume",
+        "CreateKey",
+        "Run",
+        "RunSync",
+        "PostOpenAi",
+        "SdkRun",
+        "SdkRunSync",
+        "SdkPostOpenAi",
+        "RollBackEndpoint",
+    ];
+    for operation in order {
+        let (method, mut path, example) = left.remove(operation).unwrap();
+        for part in path.clone().split(['{', '}']).skip(1).step_by(2) {
+            let value = match (part, operation) {
+                ("rest", _) => "v1/chat/completions",
+                (_, "UpdateNetworkVolume") => &volume,
+                _ => "example",
+            };
+            path = path.replace(&format!("{{{part}}}"), value);
+        }
+        if operation == "RollBackEndpoint" {
+            // A second release, to go back from.
+            host.upload("echo:latest", fs::read(guests::playground()).unwrap()).await.ok();
+        }
+        let answer = client.send(client.request(method, &path).json(&example)).await.ok();
+        match operation {
+            "CreateNetworkVolume" => volume = answer["id"].as_str().unwrap().to_owned(),
+            "CreateKey" => assert_eq!(answer["scopes"], serde_json::json!(["submit"])),
+            "Run" | "SdkRun" => {
+                let id = answer["id"].as_str().unwrap();
+                let document = client.until("example", id, "COMPLETED").await;
+                assert_eq!(document["output"], example["input"]);
+            }
+            "RunSync" | "SdkRunSync" => assert_eq!(answer["output"], example["input"], "{answer}"),
+            _ => {}
+        }
+    }
+    assert!(left.is_empty(), "not sent: {:?}", left.keys());
+}
+
+/// Method, path and example of each operation that takes JSON.
+fn examples(document: &Value) -> HashMap<String, (Method, String, Value)> {
+    let mut found = HashMap::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for name in METHODS {
+            let operation = &item[name];
+            let content = &operation["requestBody"]["content"]["application/json"];
+            if content.is_object() {
+                let id = operation["operationId"].as_str().unwrap().to_owned();
+                assert!(content["example"].is_object(), "{id} has no example");
+                let method = Method::from_bytes(name.to_uppercase().as_bytes()).unwrap();
+                found.insert(id, (method, path.clone(), content["example"].clone()));
+            }
+        }
+    }
+    found
 }
 
 /// A link names an operation, with all that its path needs.

@@ -12,5 +12,7 @@
 mod authority;
 mod backup;
 mod connections;
+mod early_answers;
+mod heads;
 mod http2;
 mod tls;

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{ApiError, ErrorCode};
+use crate::head;
 
 /// Most bytes of request bodies that are held at one time (256 MiB). A call beyond it waits for
 /// its turn, and is answered with 503 when that takes longer than [`TURN_WAIT`].
@@ -130,6 +131,7 @@ pub(crate) async fn stage(
 
 /// The length that a client tells beforehand.
 fn announced(headers: &HeaderMap, bytes_max: usize) -> Result<Option<usize>, ApiError> {
+    head::check_content_coding(headers)?;
     let announced = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());

@@ -5,15 +5,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use utoipa_swagger_ui::Config;
 
 use crate::auth;
 use crate::error::ApiError;
+use crate::paths::AsSent;
 use crate::state::ApiState;
 
 /// The document, as the page finds it: relative, because a proxy may have put a path before ours.
@@ -29,9 +30,10 @@ pub(crate) fn routes() -> Router<ApiState> {
     Router::new().route("/v1/docs", get(start)).route("/v1/docs/{file}", get(file))
 }
 
-/// Names are relative to a directory, and paths end without a slash here.
-async fn start() -> Redirect {
-    Redirect::temporary("docs/index.html")
+/// Leads to the page by a relative path, which depends on whether the client sent a slash at the end.
+async fn start(as_sent: Option<Extension<AsSent>>) -> Redirect {
+    let has_slash = as_sent.is_some_and(|Extension(AsSent(uri))| uri.path().ends_with('/'));
+    Redirect::temporary(if has_slash { "index.html" } else { "docs/index.html" })
 }
 
 async fn file(

@@ -30,6 +30,7 @@ pub(crate) enum ErrorCode {
     NotFound,
     MethodNotAllowed,
     PayloadTooLarge,
+    UnsupportedMediaType,
     RequestTimeout,
     Conflict,
     IdempotencyMismatch,
@@ -45,6 +46,7 @@ pub(crate) enum ErrorCode {
     /// This job did not end in the time that a call may wait.
     WaitOver,
     Internal,
+    NotImplemented,
     Unavailable,
     /// The disk has no room for new work.
     DiskFull,
@@ -52,12 +54,13 @@ pub(crate) enum ErrorCode {
 
 impl ErrorCode {
     /// All of them.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::PayloadTooLarge,
+        Self::UnsupportedMediaType,
         Self::RequestTimeout,
         Self::Conflict,
         Self::IdempotencyMismatch,
@@ -69,6 +72,7 @@ impl ErrorCode {
         Self::JobCancelled,
         Self::WaitOver,
         Self::Internal,
+        Self::NotImplemented,
         Self::Unavailable,
         Self::DiskFull,
     ];
@@ -81,6 +85,7 @@ impl ErrorCode {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
             Self::QueueFull | Self::RateLimited | Self::ConcurrencyLimited => {
@@ -89,6 +94,7 @@ impl ErrorCode {
             Self::JobCancelled => StatusCode::GONE,
             Self::JobFailed | Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::JobTimedOut | Self::WaitOver => StatusCode::GATEWAY_TIMEOUT,
+            Self::NotImplemented => StatusCode::NOT_IMPLEMENTED,
             Self::Unavailable | Self::DiskFull => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -100,6 +106,7 @@ impl ErrorCode {
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::PayloadTooLarge => "payload_too_large",
+            Self::UnsupportedMediaType => "unsupported_media_type",
             Self::RequestTimeout => "request_timeout",
             Self::Conflict => "conflict",
             Self::IdempotencyMismatch => "idempotency_mismatch",
@@ -111,6 +118,7 @@ impl ErrorCode {
             Self::JobCancelled => "job_cancelled",
             Self::WaitOver => "wait_over",
             Self::Internal => "internal",
+            Self::NotImplemented => "not_implemented",
             Self::Unavailable => "unavailable",
             Self::DiskFull => "disk_full",
         }
@@ -127,6 +135,7 @@ impl ErrorCode {
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::PayloadTooLarge
+            | Self::UnsupportedMediaType
             | Self::RequestTimeout
             | Self::Conflict
             | Self::IdempotencyMismatch
@@ -137,7 +146,8 @@ impl ErrorCode {
             | Self::JobTimedOut
             | Self::JobCancelled
             | Self::WaitOver
-            | Self::Internal => None,
+            | Self::Internal
+            | Self::NotImplemented => None,
         }
     }
 }
@@ -216,9 +226,8 @@ impl IntoResponse for ApiError {
         if let Some(seconds) = self.code.retry_after_s() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if matches!(self.code, ErrorCode::PayloadTooLarge | ErrorCode::RequestTimeout) {
-            // The rest of the body stays unread: a client must not send its next call after it.
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if self.code == ErrorCode::UnsupportedMediaType {
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         if self.code == ErrorCode::Unauthorized {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

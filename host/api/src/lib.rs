@@ -17,6 +17,7 @@ mod docs_page;
 mod error;
 mod fallback;
 mod front_door;
+mod head;
 mod images;
 mod management;
 mod metrics;

@@ -2,23 +2,31 @@
 
 use std::borrow::Cow;
 
-use axum::http::Uri;
 use axum::http::uri::PathAndQuery;
+use axum::http::{Request, Uri};
 
-/// The URI with doubled slashes collapsed and a trailing one removed.
-pub(crate) fn normalize(uri: Uri) -> Uri {
-    let path = uri.path();
-    let Cow::Owned(normal) = normal_path(path) else { return uri };
+/// The URI of a request as its client sent it, when that was not the normal one.
+#[derive(Debug, Clone)]
+pub(crate) struct AsSent(pub(crate) Uri);
+
+/// Collapses doubled slashes in the request's URI and removes a trailing one.
+pub(crate) fn normalize<B>(request: &mut Request<B>) {
+    if let Some(normal) = normal(request.uri()) {
+        let as_sent = std::mem::replace(request.uri_mut(), normal);
+        request.extensions_mut().insert(AsSent(as_sent));
+    }
+}
+
+/// The normal form of a URI; `None` when it has it already.
+fn normal(uri: &Uri) -> Option<Uri> {
+    let Cow::Owned(normal) = normal_path(uri.path()) else { return None };
     let path_and_query = match uri.query() {
         Some(query) => format!("{normal}?{query}"),
         None => normal,
     };
     let mut parts = uri.clone().into_parts();
-    match PathAndQuery::try_from(path_and_query) {
-        Ok(path_and_query) => parts.path_and_query = Some(path_and_query),
-        Err(_) => return uri,
-    }
-    Uri::from_parts(parts).unwrap_or(uri)
+    parts.path_and_query = Some(PathAndQuery::try_from(path_and_query).ok()?);
+    Uri::from_parts(parts).ok()
 }
 
 fn normal_path(path: &str) -> Cow<'_, str> {
@@ -45,7 +53,11 @@ mod tests {
             ("//v2///e/run//?a=//b/", "/v2/e/run?a=//b/"),
         ];
         for (given, expected) in cases {
-            assert_eq!(normalize(given.parse().unwrap()).to_string(), expected);
+            let mut request = Request::builder().uri(given).body(()).unwrap();
+            normalize(&mut request);
+            assert_eq!(request.uri().to_string(), expected);
+            let as_sent = request.extensions().get::<AsSent>().map(|AsSent(uri)| uri.to_string());
+            assert_eq!(as_sent, (given != expected).then(|| given.to_owned()));
         }
     }
 }

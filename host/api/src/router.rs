@@ -25,7 +25,9 @@ use crate::queue::{StreamShape, dto};
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
 use crate::strangers::PeerAddress;
-use crate::{auth, docs_page, fallback, management, metrics, openapi, paths, queue, registry};
+use crate::{
+    auth, docs_page, fallback, head, management, metrics, openapi, paths, queue, registry,
+};
 
 /// Both APIs, and the document that describes them. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -65,14 +67,14 @@ impl Api {
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
         let Self { mut routes, access } = self;
-        if let Err(refused) = access.check(&request) {
-            return refused.into_response();
+        if let Err(refused) = head::check(&request).and_then(|()| access.check(&request)) {
+            return refused_before_routing(request.uri().path(), refused).await;
         }
         let (method, path) = (request.method(), request.uri().path());
         let span = debug_span!("http", %method, path);
         let started = (!span.is_disabled()).then(Instant::now);
         // Paths are made normal before any route looks at them.
-        *request.uri_mut() = paths::normalize(std::mem::take(request.uri_mut()));
+        paths::normalize(&mut request);
         request.extensions_mut().insert(peer);
         let answering = AssertUnwindSafe(async { routes.call(request).await }).catch_unwind();
         let response = match answering.instrument(span.clone()).await {
@@ -201,6 +203,20 @@ async fn complete_changes(request: Request<Body>, next: Next) -> Response<Body> 
 fn behind_bearer(mut router: OpenApiRouter<ApiState>) -> OpenApiRouter<ApiState> {
     openapi::behind_bearer(&mut router.get_openapi_mut().paths);
     router
+}
+
+/// A refusal in the shape of the API that the path belongs to.
+async fn refused_before_routing(path: &str, refused: ApiError) -> Response<Body> {
+    let response = refused.into_response();
+    if path.starts_with("/v1/") {
+        ApiError::add_message(response).await
+    } else if path.contains("/openai/") {
+        queue::openai::reshape_refusal(response).await
+    } else if registry::is_meant(path) {
+        registry::reshape_refusal(response).await
+    } else {
+        response
+    }
 }
 
 async fn unknown_route(State(state): State<ApiState>, request: Request<Body>) -> Response<Body> {

@@ -2,7 +2,9 @@
 //! none its time is bounded: a client that says nothing, sends a head a byte at a time, or sleeps
 //! between two calls keeps its place for a known time only. While a call is under way its body and its
 //! wait have bounds of their own, and its answer has one here: a client that does not take it holds
-//! its memory, and is disconnected. Large answers have [a bound](super::untaken) all together.
+//! its memory, and is disconnected. Large answers have [a bound](super::untaken) all together. A
+//! body that was [not read](super::unread) when its answer is ready is read, or ends the connection,
+//! which then [lingers](super::linger).
 
 use std::convert::Infallible;
 use std::io::{self, IoSlice};
@@ -14,6 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gristmill_api::{Api, PeerAddress};
 use hyper::body::{Body, Frame, SizeHint};
+use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -24,6 +27,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use super::linger::Linger;
+use super::unread::{RequestBody, Unread};
 use super::untaken::{Held, NoRoom, Untaken};
 
 /// A client that has not sent all of a request's head this long after its first byte is
@@ -63,10 +68,13 @@ impl Server {
     {
         let activity = Arc::new(Mutex::new(Activity::new()));
         let given_up = CancellationToken::new();
+        let unread = Arc::new(Unread::default());
         let service = service_fn(|request: Request<_>| {
             let call = Call::begin(&activity, request.version());
+            let (request, has_rest) = RequestBody::watch(request, &unread);
             let answering = self.api.clone().answer(request, peer);
             let (untaken, given_up) = (self.untaken.clone(), given_up.clone());
+            let unread = has_rest.then(|| unread.clone());
             async move {
                 let mut answer = answering.await;
                 let holding = match answer.body().size_hint().exact() {
@@ -78,10 +86,19 @@ impl Server {
                         }),
                     ),
                 };
+                // After the answer has its place: it is in memory meanwhile.
+                if let Some(unread) = unread
+                    && !unread.reaches_end().await
+                {
+                    let close = HeaderValue::from_static("close");
+                    answer.headers_mut().insert(header::CONNECTION, close);
+                    call.announced_close();
+                }
                 Ok::<_, Infallible>(answer.map(|body| CountedBody::new(body, call, holding)))
             }
         });
-        let stream = TokioIo::new(Watched { stream, activity: activity.clone() });
+        let watched = Watched { stream, activity: activity.clone(), linger: None };
+        let stream = TokioIo::new(watched);
         let mut connection = pin!(self.http.serve_connection_with_upgrades(stream, service));
         loop {
             tokio::select! {
@@ -139,6 +156,8 @@ struct Activity {
     ends_since: Option<Instant>,
     /// HTTP/2: bytes between two calls need not be a head.
     is_multiplexed: bool,
+    /// An answer has announced that the connection ends with it.
+    announced_close: bool,
 }
 
 impl Activity {
@@ -146,8 +165,17 @@ impl Activity {
         let quiet_since = Instant::now();
         let (head_since, ends_since) = (None, None);
         let (calls, untaken, next_call) = (0, vec![], 0);
-        let is_multiplexed = false;
-        Self { calls, untaken, next_call, quiet_since, head_since, ends_since, is_multiplexed }
+        let (is_multiplexed, announced_close) = (false, false);
+        Self {
+            calls,
+            untaken,
+            next_call,
+            quiet_since,
+            head_since,
+            ends_since,
+            is_multiplexed,
+            announced_close,
+        }
     }
 
     fn is_ending(&self) -> bool {
@@ -165,6 +193,13 @@ impl Activity {
         }
         let idle = self.quiet_since + idle_wait;
         Some(self.head_since.map_or(idle, |since| since + HEAD_WAIT))
+    }
+
+    /// How a connection that HTTP has finished with ends: `None` when the client has nothing more to
+    /// send. A head that is not whole was refused by HTTP itself, without an announcement.
+    fn linger(&self) -> Option<Linger> {
+        let is_head_refused = self.head_since.is_some() && !self.is_ending();
+        (self.announced_close || is_head_refused).then(|| Linger::begin(self.announced_close))
     }
 
     fn bytes_came(&mut self) {
@@ -197,6 +232,11 @@ impl Call {
         drop(now);
         let (handed, waits_since, waited) = (0, None, Duration::ZERO);
         Self { activity: activity.clone(), number, handed, waits_since, waited }
+    }
+
+    /// The answer announces that the connection ends with it.
+    fn announced_close(&self) {
+        self.activity.lock().announced_close = true;
     }
 
     /// More was handed over; HTTP asks for what follows once the client has taken it.
@@ -320,10 +360,11 @@ impl<B: Body<Data = Bytes> + Unpin> Body for CountedBody<B> {
     }
 }
 
-/// A stream that notes when bytes come.
+/// A stream that notes when bytes come, and lingers at its end when the client may still be sending.
 struct Watched<IO> {
     stream: IO,
     activity: Arc<Mutex<Activity>>,
+    linger: Option<Linger>,
 }
 
 impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
@@ -341,7 +382,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
+impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -367,7 +408,14 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let Self { stream, activity, linger } = &mut *self;
+        if linger.is_none() {
+            *linger = activity.lock().linger();
+        }
+        match linger {
+            Some(linger) => linger.poll(stream, context),
+            None => Pin::new(stream).poll_shutdown(context),
+        }
     }
 }
 

@@ -6,12 +6,14 @@ mod backup;
 mod connection;
 mod disk;
 mod guests;
+mod linger;
 mod listener;
 mod log_queue;
 mod manual_clock;
 mod ready;
 mod telemetry;
 mod tls;
+mod unread;
 mod untaken;
 
 use std::cmp::Reverse;

@@ -4,6 +4,7 @@
 //! A connection keeps the certificate that it began with, so a change drops no call.
 
 use std::fs;
+use std::future::poll_fn;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use parking_lot::RwLock;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -22,6 +23,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{Error, ServerConfig};
 use tokio_rustls::server::TlsStream;
 use tracing::{error, info};
+
+use super::linger::Linger;
 
 /// A client that has not ended its handshake after this long is disconnected.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
@@ -166,14 +169,14 @@ impl Tls {
 
 /// Tells a client that speaks HTTP what is wrong, in its own language.
 async fn refuse_plaintext<T>(mut stream: TcpStream) -> io::Result<T> {
-    // With bytes left unread, the answer would be lost with the connection.
-    let _ = stream.read(&mut [0; 8 << 10]).await?;
     let answer = format!(
         "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
          connection: close\r\n\r\n{SPEAK_TLS}",
         SPEAK_TLS.len()
     );
     stream.write_all(answer.as_bytes()).await?;
-    stream.shutdown().await?;
+    // The client may still be sending its call.
+    let mut linger = Linger::begin(true);
+    poll_fn(|context| linger.poll(&mut stream, context)).await?;
     Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not speak TLS"))
 }

@@ -70,6 +70,17 @@ def test_chat(client):
     assert " the" not in stopped.choices[0].message.content
 
 
+def test_the_request_is_named_by_its_job(client):
+    answer = call(client)
+    assert answer._request_id == answer.id.removeprefix("chatcmpl-")
+
+
+def test_files_are_refused_with_a_reason(client):
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.audio.transcriptions.create(model=MODEL, file=("a.wav", b"RIFF"))
+    assert "multipart/form-data" in refused.value.message
+
+
 def test_chat_stream(client):
     whole = call(client, max_completion_tokens=30)
     chunks = list(call(client, max_completion_tokens=30, stream=True))

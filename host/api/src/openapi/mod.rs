@@ -5,6 +5,7 @@
 //! for all calls of an API is added here: the path's parameters, the key, and the refusals. The
 //! document is built once, when the router is.
 
+mod examples;
 mod links;
 pub(crate) mod parameters;
 pub(crate) mod refusals;
@@ -159,6 +160,7 @@ pub(crate) fn finish(mut document: OpenApi, brand: &str) -> Document {
         {
             rename(post, |id| id.replacen("Get", "Post", 1));
         }
+        operations(item).for_each(examples::add);
     }
     show_brand(&mut document, brand);
     let text = document.to_json().expect("the document is plain data");

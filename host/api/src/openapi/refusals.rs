@@ -33,7 +33,7 @@ sets! {
     Missing: NotFound;
     /// What shall be deleted is in use.
     /// A body that is read can be wrong, too large, or stop.
-    BodyRefused: BadRequest PayloadTooLarge RequestTimeout Unavailable;
+    BodyRefused: BadRequest PayloadTooLarge UnsupportedMediaType RequestTimeout Unavailable;
     /// Another backup is being made, or the host ends.
     BackupRefused: BadRequest Unavailable;
     /// A submission's key was sent before with something else.
@@ -98,6 +98,9 @@ fn headers(status: StatusCode) -> Vec<(&'static str, Header)> {
     match status {
         StatusCode::UNAUTHORIZED => {
             vec![("WWW-Authenticate", header(Type::String, "The scheme: `Bearer`"))]
+        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            vec![("Accept-Encoding", header(Type::String, "The codings of a body: `identity`"))]
         }
         StatusCode::METHOD_NOT_ALLOWED => {
             vec![("Allow", header(Type::String, "The methods that are allowed"))]

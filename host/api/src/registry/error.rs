@@ -75,7 +75,9 @@ impl From<ApiError> for RegistryError {
         let code = match error.code() {
             ErrorCode::Unauthorized => OciCode::Unauthorized,
             ErrorCode::NotFound => OciCode::NameUnknown,
-            ErrorCode::MethodNotAllowed => OciCode::Unsupported,
+            ErrorCode::MethodNotAllowed
+            | ErrorCode::UnsupportedMediaType
+            | ErrorCode::NotImplemented => OciCode::Unsupported,
             ErrorCode::PayloadTooLarge => OciCode::SizeInvalid,
             ErrorCode::RequestTimeout => OciCode::BlobUploadInvalid,
             ErrorCode::Conflict => OciCode::Denied,

@@ -51,6 +51,14 @@ pub(crate) fn tell_id(response: &mut Response, id: JobId) {
     response.headers_mut().insert(JOB_ID, id);
 }
 
+/// Names the job a second time, as `X-Request-Id`: where OpenAI's clients look for it.
+pub(crate) fn repeat_id(response: &mut Response) {
+    const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+    if let Some(id) = response.headers().get(&JOB_ID).cloned() {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+}
+
 /// A 200 with a body that is JSON.
 pub(crate) fn json_response(body: Body) -> Response {
     let json = HeaderValue::from_static("application/json");

@@ -1,5 +1,6 @@
 //! The job's input: `{"openai_route":"/v1/…","openai_input":{…}}`, with the body byte for byte.
 
+use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use gristmill_core::limits::JSON_NESTING_MAX;
 use gristmill_core::payload::{Json, is_nested_deeper};
@@ -14,6 +15,20 @@ pub(crate) struct Wanted {
     pub(crate) input: Json,
     /// Whether it wants events.
     pub(crate) is_stream: bool,
+}
+
+/// Refuses a body of files before it is read: some of the calls of OpenAI's clients send one.
+///
+/// # Errors
+/// 400 for `multipart/…`.
+pub(crate) fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
+    match kind.get(..10).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/")) {
+        true => Err(ApiError::bad_request(
+            "the body must be a JSON object; files as multipart/form-data are not supported",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Makes the input of a call's route and body. An empty body, as a GET has it, is left out.

@@ -23,7 +23,10 @@ use crate::state::ApiState;
     responses((status = 200, description = "What the handler answers", content(
         (serde_json::Value = "application/json"),
         (String = "text/event-stream"),
-    ), headers(("X-Job-Id" = String, description = "The job's id")))),
+    ), headers(
+        ("X-Job-Id" = String, description = "The job's id"),
+        ("X-Request-Id" = String, description = "The same, where OpenAI's clients look for it"),
+    ))),
 )]
 pub(crate) async fn openai(
     State(state): State<ApiState>,
@@ -32,6 +35,7 @@ pub(crate) async fn openai(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
+    input::check_type(&parts.headers)?;
     let body = state.bodies.read(&parts.headers, body, RUN_SYNC_BODY_BYTES_MAX).await?;
     let wanted = input::parse(&rest, &body.bytes)?;
     let submission = SubmitRequest {
@@ -50,5 +54,6 @@ pub(crate) async fn openai(
         if wanted.is_stream { events::answer(job).await } else { answer::answer(job).await };
     let mut response = answer.into_response();
     dto::tell_id(&mut response, id);
+    dto::repeat_id(&mut response);
     Ok(response)
 }

@@ -1,0 +1,52 @@
+//! A body for each operation that takes one in JSON, which the page of the document offers to send.
+//! Without it the page makes a body of every field that the schema has, with made-up values.
+//!
+//! The bodies work unedited, in this order, on a host that has a handler `echo:latest`. A test sends
+//! all of them.
+
+use serde_json::{Value, json};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::path::Operation;
+
+/// Adds the example of an operation, if it takes JSON.
+///
+/// # Panics
+/// When an operation takes JSON and has no example here: so a route without one stops every test.
+pub(super) fn add(operation: &mut Operation) {
+    let Some(RefOr::T(body)) = &mut operation.request_body else { return };
+    let Some(RefOr::T(content)) = body.content.get_mut("application/json") else { return };
+    let name = operation.operation_id.as_deref().unwrap_or_default();
+    let name = name.strip_prefix(super::SDK).unwrap_or(name);
+    content.example = Some(example(name).expect("each operation that takes JSON is below"));
+}
+
+fn example(operation: &str) -> Option<Value> {
+    Some(match operation {
+        "CreateTemplate" => {
+            json!({ "id": "example", "name": "example", "imageName": "echo:latest" })
+        }
+        "UpdateTemplate" => json!({ "readme": "Returns its input." }),
+        "CreateEndpoint" => json!({ "id": "example", "templateId": "example" }),
+        "UpdateEndpoint" => json!({ "workersMax": 8 }),
+        // The release before the present one.
+        "RollBackEndpoint" => json!({}),
+        "Run" | "RunSync" => json!({ "input": { "prompt": "grain by grain" } }),
+        "PostOpenAi" => json!({
+            "model": "example",
+            "messages": [{ "role": "user", "content": "grain by grain" }],
+        }),
+        // One endpoint and one day, so that a key that was made by mistake does little.
+        "CreateKey" => json!({
+            "name": "example",
+            "scopes": ["submit"],
+            "endpoints": ["example"],
+            "expiresInSeconds": 86_400,
+        }),
+        "CreateContainerRegistryAuth" => {
+            json!({ "name": "example", "username": "example", "password": "example" })
+        }
+        "CreateNetworkVolume" => json!({ "name": "example", "size": 1 }),
+        "UpdateNetworkVolume" => json!({ "size": 2 }),
+        _ => return None,
+    })
+}

@@ -1,0 +1,162 @@
+//! Request bodies that are not read to their end when the answer is ready: refusals, and operations
+//! that ignore their body.
+//!
+//! On HTTP/1.x the rest of such a body stands before the next request. Closing the connection while
+//! bytes of it arrive resets the connection, and a reset can take the answer from the client. So a
+//! short rest is read and discarded before the answer is sent. After a longer rest the answer
+//! announces the close, and the connection [lingers](super::linger).
+//!
+//! **Bounds.** [`REST_BYTES_MAX`] bytes in [`REST_WAIT`]. The answer is in memory meanwhile, and counted.
+//! **Cost.** One reference count and two locks without contention for a request with a body, nothing
+//! for other requests. HTTP/2 has a stream for each request and needs none of this.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::{HeaderMap, Request, Version, header};
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+/// Longest rest of a body that is read so that the connection can go on (256 KiB, as Go's server
+/// reads).
+const REST_BYTES_MAX: u64 = 256 << 10;
+
+/// How long an answer waits for that rest.
+const REST_WAIT: Duration = Duration::from_secs(1);
+
+/// What was left of the body of a connection's current request. One for each connection: HTTP/1.x
+/// has one request at a time.
+#[derive(Debug, Default)]
+pub(super) struct Unread(Mutex<Left>);
+
+#[derive(Debug, Default)]
+enum Left {
+    /// Somebody still has the body.
+    #[default]
+    Unknown,
+    /// The body was read to its end.
+    Nothing,
+    /// This much was not read.
+    Rest(Incoming),
+    /// There is a rest that cannot be read: the body is malformed, or its client waits for a
+    /// `100 Continue` before it sends the body.
+    Unreadable,
+}
+
+impl Unread {
+    /// Reads what is left of the current request's body, within the bounds. Returns whether its end
+    /// was reached, so that the next request can follow.
+    pub(super) async fn reaches_end(&self) -> bool {
+        // Its own statement: the lock must not be held across the wait.
+        let left = std::mem::take(&mut *self.0.lock());
+        match left {
+            Left::Nothing => true,
+            Left::Rest(body) => timeout(REST_WAIT, discard(body)).await.unwrap_or(false),
+            Left::Unknown | Left::Unreadable => false,
+        }
+    }
+}
+
+/// Reads a body to its end, unless it is too long. Returns whether it was.
+async fn discard(mut body: Incoming) -> bool {
+    let mut left = REST_BYTES_MAX;
+    while body.size_hint().lower() <= left {
+        match poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            None => return true,
+            Some(Err(_)) => return false,
+            Some(Ok(frame)) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+                let Some(less) = left.checked_sub(bytes) else { return false };
+                left = less;
+            }
+        }
+    }
+    false
+}
+
+/// The body of a request, which comes back to its connection when it is dropped before its end.
+#[derive(Debug)]
+pub(super) struct RequestBody {
+    /// `None` once it was dropped.
+    body: Option<Incoming>,
+    /// Where it goes; `None` when nothing can be left.
+    unread: Option<Arc<Unread>>,
+    progress: Progress,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// The client waits for a `100 Continue`, which reading the body would send.
+    Waits,
+    Flows,
+    Ended,
+    Failed,
+}
+
+impl RequestBody {
+    /// Puts the body of a request into one that is watched. Returns whether a rest of it may be
+    /// left when the answer is ready.
+    pub(super) fn watch(request: Request<Incoming>, unread: &Arc<Unread>) -> (Request<Self>, bool) {
+        let can_be_left = request.version() != Version::HTTP_2 && !request.body().is_end_stream();
+        let progress = match can_be_left && waits_for_word(request.headers()) {
+            true => Progress::Waits,
+            false => Progress::Flows,
+        };
+        let unread = can_be_left.then(|| unread.clone());
+        (request.map(|body| Self { body: Some(body), unread, progress }), can_be_left)
+    }
+}
+
+fn waits_for_word(headers: &HeaderMap) -> bool {
+    let expected = headers.get(header::EXPECT);
+    expected.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Self { body: Some(body), progress, .. } = &mut *self else { return Poll::Ready(None) };
+        if *progress == Progress::Waits {
+            *progress = Progress::Flows;
+        }
+        let frame = ready!(Pin::new(body).poll_frame(context));
+        match &frame {
+            None => *progress = Progress::Ended,
+            Some(Err(_)) => *progress = Progress::Failed,
+            Some(Ok(_)) => {}
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map(Body::size_hint).unwrap_or_default()
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        let (Some(unread), Some(body)) = (self.unread.take(), self.body.take()) else { return };
+        let left = match self.progress {
+            Progress::Failed => Left::Unreadable,
+            Progress::Ended => Left::Nothing,
+            _ if body.is_end_stream() => Left::Nothing,
+            Progress::Waits => Left::Unreadable,
+            Progress::Flows => Left::Rest(body),
+        };
+        *unread.0.lock() = left;
+    }
+}
