@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::asks::CatalogRow;
 use crate::error::OpenError;
-use crate::frozen::{FrozenFile, Thaw};
+use crate::frozen::{FrozenFile, OpenFile, Thaw};
 use crate::journal::segment::SegmentId;
 use crate::seal::Seal;
 use crate::{catalog, schema};
@@ -65,8 +65,8 @@ pub(crate) struct Db {
     pub(crate) key_file: PathBuf,
     /// Ends the copy of the file that is being made, if one is.
     copy: RefCell<Thaw>,
-    /// Held while the file is open. The last field: it is let go after the connection is closed.
-    _lock: File,
+    /// The last field: it is closed after the connection.
+    open_file: Arc<OpenFile>,
 }
 
 impl Db {
@@ -80,7 +80,7 @@ impl Db {
         make_private_dir(dir).map_err(in_dir)?;
         let lock = lock(dir)?;
         let file = dir.join("store.db");
-        private_file(&file).map_err(in_dir)?;
+        let open_file = OpenFile::new(private_file(&file).map_err(in_dir)?, lock);
         let mut connection = Connection::open(&file)?;
         let is_new = identify(&connection, &file)?;
         configure(&connection)?;
@@ -127,7 +127,7 @@ impl Db {
             file,
             key_file: key_file.to_owned(),
             copy: RefCell::default(),
-            _lock: lock,
+            open_file,
         })
     }
 
@@ -200,7 +200,7 @@ impl Db {
         if pages != moved {
             return Ok(Some(Err(io::Error::other("the write-ahead log cannot be emptied"))));
         }
-        Ok(Some(FrozenFile::open(&self.file).map(|(file, thaw)| {
+        Ok(Some(FrozenFile::of(&self.open_file).map(|(file, thaw)| {
             self.copy.replace(thaw);
             file
         })))
@@ -274,7 +274,7 @@ pub(crate) fn make_private_dir(dir: &Path) -> io::Result<()> {
 /// Opens a file that its owner alone may read, and makes it if it is not there.
 fn private_file(file: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.create(true).append(true);
+    options.create(true).read(true).append(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(file)
