@@ -12,7 +12,7 @@ use crate::error::{Failure, OpenError};
 use crate::index::{Index, Phase};
 use crate::journal::Segment;
 use crate::journal::segment::SegmentId;
-use crate::payloads::{Kind, Payload};
+use crate::payloads::{Found, Kind, Payload};
 use crate::shared::{Shared, Waited};
 use crate::sync::MutexGuard;
 use crate::sync::thread::{Builder, JoinHandle};
@@ -20,6 +20,11 @@ use crate::{catalog, chunks, delivery, payloads};
 
 /// After this time without work the file is tidied up, a step at a time.
 const IDLE: Duration = Duration::from_secs(1);
+
+/// The time after which the newest time is noted, while nothing else happens. No time passes for the
+/// scheduler of `shuttle`.
+const NOTE_TIME: Option<Duration> =
+    if cfg!(feature = "shuttle") { None } else { Some(Duration::from_secs(600)) };
 
 /// The database, with what is to be done to it.
 #[derive(Debug)]
@@ -29,6 +34,8 @@ pub(crate) struct Database {
     /// The segment that was compacted last. What is still held there lets go by itself, with jobs
     /// that are being removed.
     compacted: Option<SegmentId>,
+    /// The newest segment of the journal that the tables know of.
+    noted: SegmentId,
 }
 
 /// What there is to do.
@@ -36,13 +43,16 @@ enum Work {
     Answer(Vec<Ask>),
     Checkpoint(Segment),
     Compact(SegmentId),
+    /// Note the newest segment, and the time.
+    Note(SegmentId),
     Tidy,
     End(Phase),
 }
 
 impl Database {
     pub(crate) fn new(shared: Arc<Shared>, db: Db) -> Self {
-        Self { shared, db, compacted: None }
+        let noted = shared.journal.end().segment;
+        Self { shared, db, compacted: None, noted }
     }
 
     /// Starts the thread. It ends when the index is closed, or drained.
@@ -78,11 +88,18 @@ impl Database {
                     self.compact(segment)?;
                     self.compacted = Some(segment);
                 }
+                Work::Note(segment) => {
+                    self.db.note(segment, self.shared.clock.now())?;
+                    self.noted = segment;
+                }
                 Work::Tidy => {
                     is_tidy = !self.db.tidy()?;
                     self.shared.journal.trim()?;
                 }
-                Work::End(Phase::Drained) => return Ok(self.db.close()?),
+                Work::End(Phase::Drained) => {
+                    let (end, now) = (self.shared.journal.end(), self.shared.clock.now());
+                    return Ok(self.db.close(end, now)?);
+                }
                 Work::End(_) => return Ok(()),
             }
             self.db.checkpoint_wal()?;
@@ -102,6 +119,10 @@ impl Database {
             if index.phase == Phase::Drained {
                 return Work::End(Phase::Drained);
             }
+            let newest = self.shared.journal.end().segment;
+            if newest != self.noted {
+                return Work::Note(newest);
+            }
             if let Some(segment) = self.shared.journal.to_settle() {
                 return Work::Checkpoint(segment);
             }
@@ -109,9 +130,9 @@ impl Database {
             if let Some(segment) = sparse.filter(|segment| self.compacted != Some(*segment)) {
                 return Work::Compact(segment);
             }
-            let idle = (!is_tidy).then_some(IDLE);
+            let idle = if is_tidy { NOTE_TIME } else { Some(IDLE) };
             if self.shared.wait_database(&mut index, idle) == Waited::Idle {
-                return Work::Tidy;
+                return if is_tidy { Work::Note(newest) } else { Work::Tidy };
             }
         }
     }
@@ -183,14 +204,14 @@ impl Database {
         Ok(())
     }
 
-    fn payload(&self, seq: u64, kind: Kind) -> rusqlite::Result<Option<Payload>> {
+    fn payload(&self, seq: u64, kind: Kind) -> rusqlite::Result<Found<Payload>> {
         // Another reader may have brought it meanwhile.
         let cache = &self.shared.payloads;
         if let Some(payload) = cache.get(seq, kind) {
-            return Ok(Some(payload));
+            return Ok(Ok(Some(payload)));
         }
         let payload = payloads::get(self.db.connection(), &self.db.seal, seq, kind)?;
-        if let Some(payload) = &payload {
+        if let Ok(Some(payload)) = &payload {
             cache.insert(seq, kind, payload.clone());
         }
         Ok(payload)
