@@ -252,6 +252,7 @@ impl From<StoreError> for ApiError {
             StoreError::Closed => {
                 Self::new(ErrorCode::Unavailable, "the host is shutting down; try again shortly")
             }
+            StoreError::Damaged(_) => Self::new(ErrorCode::Internal, error.to_string()),
         }
     }
 }

@@ -246,4 +246,7 @@ pub enum StoreError {
     /// The store is closing down.
     #[error("the store is closed")]
     Closed,
+    /// A payload on the disk is not what was written. The store goes on.
+    #[error("{0}")]
+    Damaged(String),
 }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::chunks::Query;
 use crate::entry::{Ack, EndpointKey};
-use crate::payloads::{Kind, Payload};
+use crate::payloads::{Found, Kind, Payload};
 use crate::slab::JobKey;
 
 /// Something to write, in the order in which it was decided.
@@ -54,11 +54,11 @@ impl std::fmt::Debug for CatalogRow {
 #[derive(Debug)]
 pub(crate) enum Ask {
     /// Payloads of jobs, by row.
-    Payloads { seqs: Vec<u64>, kind: Kind, answer: oneshot::Sender<Vec<Option<Payload>>> },
+    Payloads { seqs: Vec<u64>, kind: Kind, answer: oneshot::Sender<Vec<Found<Payload>>> },
     /// Chunks of a job's rows.
-    Chunks { seq: u64, query: Query, answer: oneshot::Sender<ChunkPage> },
+    Chunks { seq: u64, query: Query, answer: oneshot::Sender<Result<ChunkPage, String>> },
     /// What a delivery sends.
-    DeliveryBody { id: DeliveryId, answer: oneshot::Sender<Option<Json>> },
+    DeliveryBody { id: DeliveryId, answer: oneshot::Sender<Found<Json>> },
     /// The bodies of all catalog rows.
     Catalog { answer: oneshot::Sender<Vec<String>> },
     /// Changes of the catalog, as one. They are on stable storage when it resolves with `Ok`.

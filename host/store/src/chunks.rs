@@ -13,7 +13,8 @@ use quick_cache::sync::Cache;
 use rusqlite::{Connection, params};
 
 use crate::journal::segment::Place;
-use crate::journal::{self, Journal};
+use crate::journal::{self, Journal, sum};
+use crate::payloads::is_whole;
 use crate::row::integer;
 
 /// Bytes after which a page is closed, so that reading one chunk does not read megabytes.
@@ -192,16 +193,22 @@ pub(crate) fn read(
 
 /// Puts a page, as it lies in the journal, into its table.
 pub(crate) fn put(db: &Connection, seq: u64, first: u64, bytes: &[u8]) -> rusqlite::Result<()> {
-    let sql = "INSERT OR REPLACE INTO chunk (seq, first, body) VALUES (?1, ?2, ?3)";
-    db.prepare_cached(sql)?.execute(params![integer(seq), integer(first), bytes])?;
+    let sql = "INSERT OR REPLACE INTO chunk (seq, first, body, sum) VALUES (?1, ?2, ?3, ?4)";
+    let sum = sum::of(bytes);
+    db.prepare_cached(sql)?.execute(params![integer(seq), integer(first), bytes, sum])?;
     Ok(())
 }
 
-/// Reads what `query` asks for, as far as the table has it.
-pub(crate) fn get(db: &Connection, seq: u64, query: &Query) -> rusqlite::Result<ChunkPage> {
+/// Reads what `query` asks for, as far as the table has it. The inner error says that a page is
+/// damaged.
+pub(crate) fn get(
+    db: &Connection,
+    seq: u64,
+    query: &Query,
+) -> rusqlite::Result<Result<ChunkPage, String>> {
     let mut answer = Answer::new(query);
     let mut statement = db.prepare_cached(
-        "SELECT first, body FROM chunk WHERE seq = ?1 AND first >= ifnull(
+        "SELECT first, body, sum FROM chunk WHERE seq = ?1 AND first >= ifnull(
            (SELECT max(first) FROM chunk WHERE seq = ?1 AND first <= ?2), 0) ORDER BY first",
     )?;
     let mut rows = statement.query(params![integer(seq), integer(query.from)])?;
@@ -209,21 +216,21 @@ pub(crate) fn get(db: &Connection, seq: u64, query: &Query) -> rusqlite::Result<
         && let Some(row) = rows.next()?
     {
         let first = row.get::<_, i64>(0)?.unsigned_abs();
-        let chunks = decode(row.get::<_, Vec<u8>>(1)?.into()).ok_or_else(|| damaged(seq))?;
+        let body: Vec<u8> = row.get(1)?;
+        let body = if is_whole(&body, row.get(2)?) { decode(body.into()) } else { None };
+        let Some(chunks) = body else {
+            let details = format!("the stored chunks of row {seq} from {first} on are damaged");
+            return Ok(Err(details));
+        };
         answer.take(&Page { first, chunks });
     }
-    Ok(answer.page)
+    Ok(Ok(answer.page))
 }
 
 /// Deletes all pages of the job.
 pub(crate) fn delete(db: &Connection, seq: u64) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM chunk WHERE seq = ?1")?.execute(params![integer(seq)])?;
     Ok(())
-}
-
-fn damaged(seq: u64) -> rusqlite::Error {
-    let text = format!("a page of chunks of job row {seq} cannot be read");
-    rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Blob, text.into())
 }
 
 /// Per chunk: length of the output, length of the metrics plus one (0 for none), part index,

@@ -28,6 +28,8 @@ pub(crate) struct Claimed {
     pub(crate) input: Option<Payload>,
     /// Where the input is, when it is in the journal.
     pub(crate) place: Option<Place>,
+    /// Whether the input was found, and is not what was written.
+    pub(crate) is_damaged: bool,
 }
 
 impl Claimed {
@@ -96,6 +98,7 @@ impl Index {
             ttl_at: job.row.ttl_at,
             input: job.pending.as_ref().and_then(|pending| pending.input.clone()),
             place: job.homes.input,
+            is_damaged: false,
         })
     }
 }

@@ -4,6 +4,8 @@
 //!
 //! Cost: a look at each job, and for each payload that moves what an insertion with a sync costs.
 
+use std::io;
+
 use crate::database::Database;
 use crate::db::Sync;
 use crate::error::Failure;
@@ -57,7 +59,16 @@ impl Database {
 
     fn move_kept(&mut self, kept: &Kept) -> Result<(), Failure> {
         let &Kept { key, seq, kind, place } = kept;
-        let Some(bytes) = self.shared.journal.read(place)? else { return Ok(()) };
+        let bytes = match self.shared.journal.read(place) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(()),
+            // It stays where it is: readers are told.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                tracing::error!("{error}");
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
         {
             let mut index = self.shared.index();
             let job = index.jobs.get_mut(key).filter(|job| job.seq == seq);

@@ -1,13 +1,15 @@
 //! What a webhook sends is put together when its job ends, so that it goes into the journal with
 //! that end. Most of what it needs is at hand; an input or chunks of long ago are read.
 
+use std::io;
+
 use bytes::Bytes;
 use gristmill_core::delivery::{Delivery, DeliveryId};
 use gristmill_core::document::webhook_body;
 use gristmill_core::job::JobStatus;
 use gristmill_core::limits::{STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX};
 use gristmill_core::payload::Json;
-use gristmill_core::record::{ChunkPage, JobRecord};
+use gristmill_core::record::{Chunk, ChunkPage, JobRecord};
 use gristmill_core::stream::OutputList;
 use tokio::sync::oneshot;
 
@@ -83,14 +85,28 @@ fn input(write: &JobWrite, call: &Call, shared: &Shared) -> Result<Option<Json>,
     if let Some(input) = shared.payloads.get(seq, Kind::Input) {
         return Ok(Some(input.body));
     }
-    let bytes = call.input.map(|place| shared.journal.read(place)).transpose()?.flatten();
-    if let Some(bytes) = bytes {
-        return Ok(InputBytes::read_body(&bytes));
+    match call.input.map(|place| shared.journal.read(place)).transpose() {
+        Ok(Some(Some(bytes))) => return Ok(InputBytes::read_body(&bytes)),
+        Ok(Some(None) | None) => {}
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Ok(Some(damaged_part(&error.to_string())));
+        }
+        Err(error) => return Err(error.into()),
     }
     // It was not there, or has moved meanwhile.
     let read = |answer| Ask::Payloads { seqs: vec![seq], kind: Kind::Input, answer };
-    let found = ask(shared, read)?.pop().flatten();
-    Ok(found.map(|input| input.body))
+    let found = ask(shared, read)?.pop().unwrap_or(Ok(None));
+    Ok(match found {
+        Ok(input) => input.map(|input| input.body),
+        Err(details) => Some(damaged_part(&details)),
+    })
+}
+
+/// What a webhook sends in the place of a part that is damaged on the disk: null. The job has ended
+/// all the same, and its receiver waits for that.
+fn damaged_part(details: &str) -> Json {
+    tracing::error!("a webhook is sent without a part of it: {details}");
+    Json::null()
 }
 
 /// The output as clients read it: a handler that only streamed has the list of its chunks.
@@ -117,11 +133,18 @@ fn chunks_from(
         return Ok(page.from(from));
     }
     let at = call.pages.partition_point(|(first, _)| *first <= from);
-    if let Some((first, place)) = at.checked_sub(1).and_then(|at| call.pages.get(at))
-        && let Some(bytes) = shared.journal.read(*place)?
-        && let Some(page) = chunks::Page::decode(*first, bytes)
-    {
-        return Ok(page.from(from));
+    if let Some((first, place)) = at.checked_sub(1).and_then(|at| call.pages.get(at)) {
+        match shared.journal.read(*place) {
+            Ok(bytes) => {
+                if let Some(page) = bytes.and_then(|bytes| chunks::Page::decode(*first, bytes)) {
+                    return Ok(page.from(from));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Ok(damaged_chunks(from, call.record.chunk_count, &error.to_string()));
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
     let query = Query {
         from,
@@ -129,7 +152,15 @@ fn chunks_from(
         bytes_max: STREAM_PAGE_BYTES_MAX,
         count_max: STREAM_PAGE_CHUNKS_MAX,
     };
-    ask(shared, |answer| Ask::Chunks { seq: write.fixed.seq, query, answer })
+    let found = ask(shared, |answer| Ask::Chunks { seq: write.fixed.seq, query, answer })?;
+    Ok(found.unwrap_or_else(|details| damaged_chunks(from, call.record.chunk_count, &details)))
+}
+
+/// In the place of damaged chunks, and of those behind them.
+fn damaged_chunks(first: u64, end: u64, details: &str) -> ChunkPage {
+    let chunk = Chunk { output: damaged_part(details), metrics: None, part: None };
+    let count = usize::try_from(end.saturating_sub(first)).unwrap_or(1).min(STREAM_PAGE_CHUNKS_MAX);
+    ChunkPage { first, chunks: vec![chunk; count] }
 }
 
 /// Waits for an answer of the database.

@@ -16,7 +16,7 @@ use crate::error::{Failure, OpenError};
 use crate::index::{Index, Phase};
 use crate::journal::Segment;
 use crate::journal::segment::SegmentId;
-use crate::payloads::{Kind, Payload};
+use crate::payloads::{Found, Kind, Payload};
 use crate::shared::{Shared, Waited};
 use crate::sync::MutexGuard;
 use crate::sync::thread::{Builder, JoinHandle};
@@ -28,6 +28,11 @@ const IDLE: Duration = Duration::from_secs(1);
 /// After this time, what could not be written for want of space is tried again.
 const SPACE_PAUSE: Duration = Duration::from_millis(250);
 
+/// The time after which the newest time is noted, while nothing else happens. No time passes for the
+/// scheduler of `shuttle`.
+const NOTE_TIME: Option<Duration> =
+    if cfg!(feature = "shuttle") { None } else { Some(Duration::from_secs(600)) };
+
 /// The database, with what is to be done to it.
 #[derive(Debug)]
 pub(crate) struct Database {
@@ -36,6 +41,8 @@ pub(crate) struct Database {
     /// The segment that was compacted last. What is still held there lets go by itself, with jobs
     /// that are being removed.
     compacted: Option<SegmentId>,
+    /// The newest segment of the journal that the tables know of.
+    noted: SegmentId,
     /// While something cannot be written for want of space.
     stall: Option<Stalled>,
 }
@@ -53,13 +60,16 @@ enum Work {
     Answer(Vec<Ask>),
     Checkpoint(Segment),
     Compact(SegmentId),
+    /// Note the newest segment, and the time.
+    Note(SegmentId),
     Tidy,
     End(Phase),
 }
 
 impl Database {
     pub(crate) fn new(shared: Arc<Shared>, db: Db) -> Self {
-        Self { shared, db, compacted: None, stall: None }
+        let noted = shared.journal.end().segment;
+        Self { shared, db, compacted: None, noted, stall: None }
     }
 
     /// Starts the thread. It ends when the index is closed, or drained.
@@ -90,8 +100,12 @@ impl Database {
                 Work::Compact(segment) => self.compact(segment).map(|()| {
                     self.compacted = Some(segment);
                 }),
+                Work::Note(segment) => self.note(segment),
                 Work::Tidy => self.tidy().map(|is_done| is_tidy = is_done),
-                Work::End(Phase::Drained) => return Ok(self.db.close()?),
+                Work::End(Phase::Drained) => {
+                    let (end, now) = (self.shared.journal.end(), self.shared.clock.now());
+                    return Ok(self.db.close(end, now)?);
+                }
                 Work::End(_) => return Ok(()),
             };
             match done.and_then(|()| Ok(self.db.checkpoint_wal()?)) {
@@ -100,6 +114,12 @@ impl Database {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    fn note(&mut self, segment: SegmentId) -> Result<(), Failure> {
+        self.db.note(segment, self.shared.clock.now())?;
+        self.noted = segment;
+        Ok(())
     }
 
     fn tidy(&mut self) -> Result<bool, Failure> {
@@ -143,6 +163,10 @@ impl Database {
             if index.phase == Phase::Drained {
                 return Work::End(Phase::Drained);
             }
+            let newest = self.shared.journal.end().segment;
+            if newest != self.noted {
+                return Work::Note(newest);
+            }
             if let Some(segment) = self.shared.journal.to_settle() {
                 return Work::Checkpoint(segment);
             }
@@ -150,9 +174,9 @@ impl Database {
             if let Some(segment) = sparse.filter(|segment| self.compacted != Some(*segment)) {
                 return Work::Compact(segment);
             }
-            let idle = (!is_tidy).then_some(IDLE);
+            let idle = if is_tidy { NOTE_TIME } else { Some(IDLE) };
             if self.shared.wait_database(&mut index, idle) == Waited::Idle {
-                return Work::Tidy;
+                return if is_tidy { Work::Note(newest) } else { Work::Tidy };
             }
         }
     }
@@ -240,14 +264,14 @@ impl Database {
         Ok(())
     }
 
-    fn payload(&self, seq: u64, kind: Kind) -> rusqlite::Result<Option<Payload>> {
+    fn payload(&self, seq: u64, kind: Kind) -> rusqlite::Result<Found<Payload>> {
         // Another reader may have brought it meanwhile.
         let cache = &self.shared.payloads;
         if let Some(payload) = cache.get(seq, kind) {
-            return Ok(Some(payload));
+            return Ok(Ok(Some(payload)));
         }
         let payload = payloads::get(self.db.connection(), &self.db.seal, seq, kind)?;
-        if let Some(payload) = &payload {
+        if let Ok(Some(payload)) = &payload {
             cache.insert(seq, kind, payload.clone());
         }
         Ok(payload)

@@ -11,16 +11,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gristmill_core::id::NodeId;
+use gristmill_core::time::Timestamp;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, params};
 use uuid::Uuid;
 
 use crate::asks::CatalogRow;
+use crate::damage::Damage;
 use crate::error::OpenError;
-use crate::frozen::{FrozenFile, Thaw};
+use crate::frozen::{FrozenFile, OpenFile, Thaw};
 use crate::journal::segment::SegmentId;
+use crate::journal::{JournalEnd, Known};
 use crate::seal::Seal;
-use crate::{catalog, schema};
+use crate::{catalog, durable, row, schema};
 
 /// Pages of 8 KiB in the write-ahead log after which they are moved into the database (32 MiB).
 /// More makes the move rarer, and a start after a crash longer.
@@ -35,6 +38,9 @@ const VACUUM_PAGES: i64 = 1_024;
 
 /// Oldest SQLite without a known way to lose data in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+/// The file that the process which uses the directory holds a lock on.
+pub(crate) const LOCK: &str = "store.lock";
 
 /// Where the word stands that only the right key opens.
 const SEALED_WORD_PLACE: &str = "meta";
@@ -56,8 +62,10 @@ pub(crate) struct Db {
     wal_pages: Arc<AtomicU64>,
     pub(crate) seal: Arc<Seal>,
     pub(crate) node: NodeId,
-    /// The last segment of the journal that the tables had taken over when the file was opened.
-    pub(crate) settled: SegmentId,
+    /// What the tables knew of the journal when the file was opened.
+    pub(crate) journal: Known,
+    /// The newest time that the host had seen, as far as it was noted.
+    pub(crate) seen_at: Option<Timestamp>,
     /// Whether the file was closed in order the last time.
     pub(crate) was_clean: bool,
     pub(crate) file: PathBuf,
@@ -65,8 +73,8 @@ pub(crate) struct Db {
     pub(crate) key_file: PathBuf,
     /// Ends the copy of the file that is being made, if one is.
     copy: RefCell<Thaw>,
-    /// Held while the file is open. The last field: it is let go after the connection is closed.
-    _lock: File,
+    /// The last field: it is closed after the connection.
+    open_file: Arc<OpenFile>,
 }
 
 impl Db {
@@ -80,9 +88,12 @@ impl Db {
         make_private_dir(dir).map_err(in_dir)?;
         let lock = lock(dir)?;
         let file = dir.join("store.db");
-        private_file(&file).map_err(in_dir)?;
+        let open_file = OpenFile::new(private_file(&file).map_err(in_dir)?, lock);
+        open_file.sync().map_err(in_dir)?;
+        sync_log(dir).map_err(in_dir)?;
         let mut connection = Connection::open(&file)?;
-        let is_new = identify(&connection, &file)?;
+        let found = identify(&connection, &file)?;
+        let is_new = found == Found::New;
         configure(&connection)?;
         let wal_pages = Arc::new(AtomicU64::new(0));
         let counter = wal_pages.clone();
@@ -98,12 +109,10 @@ impl Db {
         }
         // The names of the files are to survive as well as what is in them.
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(in_dir)?;
-        let sql = "SELECT node, is_clean, sealed, settled FROM meta";
-        let (node, was_clean, sealed, settled): (_, bool, Vec<u8>, _) =
-            connection.query_row(sql, (), |row| {
-                let settled = SegmentId(row.get(3)?);
-                Ok((NodeId(row.get(0)?), row.get(1)?, row.get(2)?, settled))
-            })?;
+        let sql = "SELECT node, is_clean, sealed FROM meta";
+        let (node, was_clean, sealed): (_, bool, Vec<u8>) =
+            connection
+                .query_row(sql, (), |row| Ok((NodeId(row.get(0)?), row.get(1)?, row.get(2)?)))?;
         if seal.open_text(&sealed, SEALED_WORD_PLACE).is_none() {
             return Err(OpenError::SecretsKey {
                 file: key_file.to_owned(),
@@ -113,7 +122,11 @@ impl Db {
         if !was_clean {
             quick_check(&connection, &file)?;
         }
-        connection.execute("UPDATE meta SET is_clean = 0", ())?;
+        let is_upgraded = found == Found::Store { version: schema::VERSION_MIN };
+        if is_upgraded {
+            upgrade(&mut connection)?;
+        }
+        let (journal, seen_at) = read_known(&connection, is_upgraded)?;
         // From here on the journal is what is synced; see `transaction`.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         let seal = Arc::new(seal);
@@ -122,12 +135,13 @@ impl Db {
             wal_pages,
             seal,
             node,
-            settled,
+            journal,
+            seen_at,
             was_clean,
             file,
             key_file: key_file.to_owned(),
             copy: RefCell::default(),
-            _lock: lock,
+            open_file,
         })
     }
 
@@ -168,6 +182,26 @@ impl Db {
         })
     }
 
+    /// Notes that a process uses the directory from now on, whose journal had this newest segment when
+    /// it began. From here on the end may be without order.
+    pub(crate) fn begin_life(&self, last: SegmentId, now: Timestamp) -> rusqlite::Result<()> {
+        self.transaction(Sync::Now, |db| {
+            let sql = "UPDATE meta SET is_clean = 0, journal_last = ?1, journal_end = NULL, \
+                       seen_at = ?2";
+            db.execute(sql, params![last.0, row::integer(now.as_millis())])
+        })?;
+        Ok(())
+    }
+
+    /// Notes that a segment of the journal exists, and what time it is.
+    pub(crate) fn note(&self, last: SegmentId, now: Timestamp) -> rusqlite::Result<()> {
+        self.transaction(Sync::Now, |db| {
+            let sql = "UPDATE meta SET journal_last = ?1, seen_at = ?2";
+            db.prepare_cached(sql)?.execute(params![last.0, row::integer(now.as_millis())])
+        })?;
+        Ok(())
+    }
+
     /// Writes changes of the catalog.
     pub(crate) fn write_catalog(&self, rows: &[CatalogRow]) -> rusqlite::Result<()> {
         self.transaction(Sync::Now, |db| {
@@ -204,7 +238,7 @@ impl Db {
         if pages != moved {
             return Ok(Some(Err(io::Error::other("the write-ahead log cannot be emptied"))));
         }
-        Ok(Some(FrozenFile::open(&self.file).map(|(file, thaw)| {
+        Ok(Some(FrozenFile::of(&self.open_file).map(|(file, thaw)| {
             self.copy.replace(thaw);
             file
         })))
@@ -257,9 +291,14 @@ impl Db {
         Ok(())
     }
 
-    /// Marks the file as closed in order.
-    pub(crate) fn close(self) -> rusqlite::Result<()> {
-        self.transaction(Sync::Now, |db| db.execute("UPDATE meta SET is_clean = 1", ()))?;
+    /// Marks the file as closed in order, and where the journal ended.
+    pub(crate) fn close(self, end: JournalEnd, now: Timestamp) -> rusqlite::Result<()> {
+        let JournalEnd { segment, at } = end;
+        self.transaction(Sync::Now, |db| {
+            let sql = "UPDATE meta SET is_clean = 1, journal_last = ?1, journal_end = ?2, \
+                       seen_at = ?3";
+            db.execute(sql, params![segment.0, at, row::integer(now.as_millis())])
+        })?;
         self.copy.borrow().now();
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
         self.connection.close().map_err(|(_, error)| error)
@@ -278,7 +317,7 @@ pub(crate) fn make_private_dir(dir: &Path) -> io::Result<()> {
 /// Opens a file that its owner alone may read, and makes it if it is not there.
 fn private_file(file: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.create(true).append(true);
+    options.create(true).read(true).append(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(file)
@@ -286,7 +325,7 @@ fn private_file(file: &Path) -> io::Result<File> {
 
 fn lock(dir: &Path) -> Result<File, OpenError> {
     let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
-    let file = private_file(&dir.join("store.lock")).map_err(in_dir)?;
+    let file = private_file(&dir.join(LOCK)).map_err(in_dir)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
@@ -294,9 +333,28 @@ fn lock(dir: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Whether the file is new and empty. Anything but that or a job store of this version is refused,
-/// and not touched.
-fn identify(db: &Connection, file: &Path) -> Result<bool, OpenError> {
+/// Makes durable what an earlier process has left in the write-ahead log. Of one that ended in order
+/// the log is empty.
+fn sync_log(dir: &Path) -> io::Result<()> {
+    match OpenOptions::new().read(true).write(true).open(dir.join("store.db-wal")) {
+        Ok(log) => durable::rewrite(&log, log.metadata()?.len()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a database file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// New and empty.
+    New,
+    /// A job store of a version that is read.
+    Store { version: i64 },
+}
+
+/// What the file is. Anything but nothing or a job store of a version that is read is refused, and
+/// not touched.
+pub(crate) fn identify(db: &Connection, file: &Path) -> Result<Found, OpenError> {
     let not_a_store = || OpenError::NotAStore { file: file.to_owned() };
     // Without shared memory; has to come before the first access in WAL mode.
     db.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
@@ -309,18 +367,21 @@ fn identify(db: &Connection, file: &Path) -> Result<bool, OpenError> {
     let found = number("user_version")?;
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
     match (application, found) {
-        (0, 0) if tables == 0 => Ok(true),
-        (schema::APPLICATION_ID, schema::VERSION) => Ok(false),
+        (0, 0) if tables == 0 => Ok(Found::New),
+        (schema::APPLICATION_ID, version @ schema::VERSION_MIN..=schema::VERSION) => {
+            Ok(Found::Store { version })
+        }
         (schema::APPLICATION_ID, found) => Err(OpenError::UnknownSchema {
             file: file.to_owned(),
             found,
+            oldest: schema::VERSION_MIN,
             expected: schema::VERSION,
         }),
         _ => Err(not_a_store()),
     }
 }
 
-fn configure(db: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn configure(db: &Connection) -> rusqlite::Result<()> {
     // The size of pages and the vacuum mode only matter for a new file.
     db.pragma_update(None, "page_size", 8_192)?;
     db.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
@@ -345,6 +406,29 @@ fn configure(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Brings a file of version 6 to this version.
+fn upgrade(db: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = db.transaction()?;
+    transaction.execute_batch(schema::UPGRADE_FROM_6)?;
+    transaction.pragma_update(None, "user_version", schema::VERSION)?;
+    transaction.commit()
+}
+
+/// What the tables know of the journal, and the newest time that they have seen.
+pub(crate) fn read_known(
+    db: &Connection,
+    is_upgraded: bool,
+) -> rusqlite::Result<(Known, Option<Timestamp>)> {
+    let sql = "SELECT settled, journal_last, journal_end, seen_at FROM meta";
+    db.query_row(sql, (), |row| {
+        let settled = SegmentId(row.get(0)?);
+        let last = row.get::<_, Option<u32>>(1)?.map_or(settled, SegmentId);
+        let seen_at = row.get::<_, Option<i64>>(3)?.map(i64::unsigned_abs);
+        let known = Known { settled, last, end: row.get(2)?, is_upgraded };
+        Ok((known, seen_at.map(Timestamp::from_millis)))
+    })
+}
+
 fn create(db: &mut Connection, seal: &Seal) -> rusqlite::Result<()> {
     // The last bytes of a UUIDv7 are random.
     let [.., high, low] = *Uuid::now_v7().as_bytes();
@@ -364,7 +448,7 @@ fn quick_check(db: &Connection, file: &Path) -> Result<(), OpenError> {
     if answer == "ok" {
         return Ok(());
     }
-    Err(OpenError::Damaged { file: file.to_owned(), details: answer })
+    Err(Damage { file: file.to_owned(), offset: None, details: answer }.into())
 }
 
 #[cfg(test)]

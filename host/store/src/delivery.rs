@@ -11,6 +11,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::entry::EndpointKey;
 use crate::journal::image::DeliveryImage;
+use crate::journal::sum;
+use crate::payloads::{Found, is_whole};
 use crate::row::{integer, invalid};
 
 /// The code of a delivery that is on its way.
@@ -45,8 +47,8 @@ pub(crate) fn put(
         delivery.last_error,
     ])?;
     if let Some(body) = body {
-        db.prepare_cached("INSERT OR REPLACE INTO delivery_body (seq, body) VALUES (?1, ?2)")?
-            .execute(params![seq, body])?;
+        let sql = "INSERT OR REPLACE INTO delivery_body (seq, body, sum) VALUES (?1, ?2, ?3)";
+        db.prepare_cached(sql)?.execute(params![seq, body, sum::of(body)])?;
     }
     if delivery.state != PENDING {
         db.prepare_cached("DELETE FROM delivery_body WHERE seq = ?1")?.execute([seq])?;
@@ -63,10 +65,17 @@ pub(crate) fn delete(db: &Connection, id: DeliveryId) -> rusqlite::Result<()> {
 }
 
 /// The bytes to send.
-pub(crate) fn body(db: &Connection, id: DeliveryId) -> rusqlite::Result<Option<Json>> {
-    db.prepare_cached("SELECT body FROM delivery_body WHERE seq = ?1")?
-        .query_row([integer(id.0)], |row| Ok(Json::from_stored(row.get::<_, Vec<u8>>(0)?)))
-        .optional()
+pub(crate) fn body(db: &Connection, id: DeliveryId) -> rusqlite::Result<Found<Json>> {
+    let found = db
+        .prepare_cached("SELECT body, sum FROM delivery_body WHERE seq = ?1")?
+        .query_row([integer(id.0)], |row| {
+            let body: Vec<u8> = row.get(0)?;
+            let is_whole = is_whole(&body, row.get(1)?);
+            let damaged = || format!("the stored body of webhook {} is damaged", id.0);
+            Ok(if is_whole { Ok(Json::from_stored(body)) } else { Err(damaged()) })
+        })
+        .optional()?;
+    Ok(found.transpose())
 }
 
 /// Hands every delivery to `take`. `name` says how an endpoint is called; deliveries of one that

@@ -1,7 +1,11 @@
 //! Why a data directory cannot be opened, and what opening it found.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use gristmill_core::time::Timestamp;
+
+use crate::damage::Damage;
 
 use gristmill_core::runtime::is_no_space;
 use rusqlite::ErrorCode;
@@ -36,13 +40,15 @@ pub enum OpenError {
         file: PathBuf,
     },
     /// Another version of the program made the file.
-    #[error("job store `{}` has schema version {found}, this program reads version {expected}", file.display())]
+    #[error("job store `{}` has schema version {found}, this program reads versions {oldest} to {expected}", file.display())]
     UnknownSchema {
         /// The database file.
         file: PathBuf,
         /// The version in the file.
         found: i64,
-        /// The version that this program reads and writes.
+        /// The oldest version that this program reads.
+        oldest: i64,
+        /// The newest version that this program reads, which it writes.
         expected: i64,
     },
     /// The key that secrets are encrypted with is not there, or not the one that they were
@@ -54,13 +60,28 @@ pub enum OpenError {
         /// What is wrong with it.
         details: String,
     },
-    /// The file does not hold what was written to it. Restore it from a backup.
-    #[error("job store `{}` is damaged: {details}", file.display())]
-    Damaged {
-        /// The database file.
-        file: PathBuf,
-        /// The first of what is wrong.
-        details: String,
+    /// A file does not hold what was written to it, or is missing. Jobs or results that were
+    /// acknowledged would be lost without a word.
+    #[error(
+        "damaged: {0}. The host does not start on it, so that nothing acknowledged is lost without a \
+         word. List all damage with `gristmill check --data-dir {dir}`; then restore a backup, or \
+         salvage the rest with `gristmill repair --data-dir {dir} --output NEW`",
+        dir = data_dir(&.0.file).display()
+    )]
+    Damaged(Damage),
+    /// The clock is far from the newest time that the store has noted. Nothing was deleted.
+    #[error(
+        "the clock is {} s {} the newest time that the store has noted",
+        now.millis_since(*seen_at).max(seen_at.millis_since(*now)) / 1_000,
+        if now > seen_at { "ahead of" } else { "behind" }
+    )]
+    ClockJumped {
+        /// The newest time that the store has noted.
+        seen_at: Timestamp,
+        /// The time now.
+        now: Timestamp,
+        /// Jobs that have not ended, and whose ttl would be over.
+        jobs: u64,
     },
     /// The database refused a statement.
     #[error("job store: {0}")]
@@ -76,12 +97,28 @@ pub enum OpenError {
     Thread(io::Error),
 }
 
+impl From<Damage> for OpenError {
+    fn from(damage: Damage) -> Self {
+        Self::Damaged(damage)
+    }
+}
+
+/// The data directory that a file or the journal's directory belongs to.
+fn data_dir(file: &Path) -> &Path {
+    let is_top = |dir: &Path| !dir.ends_with(gristmill_core::backup::JOURNAL);
+    let dir = file.parent().unwrap_or(file);
+    if is_top(dir) { dir } else { dir.parent().unwrap_or(dir) }
+}
+
 /// Why the store cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The journal cannot be read or written.
     #[error("journal: {0}")]
     Journal(#[from] io::Error),
+    /// The journal does not hold what was written to it.
+    #[error("journal: {0}")]
+    Damaged(Damage),
     /// The database refused a statement.
     #[error("database: {0}")]
     Database(#[from] rusqlite::Error),

@@ -3,12 +3,37 @@
 //! Changes go to the write-ahead log first. While the file is frozen they stay there, so the file
 //! does not change, and nobody waits for the copy. A copy that takes so long that the log becomes
 //! too large, or that is under way when the store is closed, is cut: reading it fails then.
+//!
+//! **Invariant.** The file is never opened a second time while SQLite has it open: closing any
+//! descriptor of a file drops all locks that the process holds on it, SQLite's own included
+//! (<https://sqlite.org/howtocorrupt.html>, section 2.2). Copies read through [`OpenFile`].
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+
+/// The database's file, opened before SQLite's connection and closed after it. There is one for each
+/// connection.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    file: File,
+    /// The lock of the data directory. The last field: nobody can open the directory again, in this
+    /// process or another, while `file` is still to be closed.
+    _lock: File,
+}
+
+impl OpenFile {
+    pub(crate) fn new(file: File, lock: File) -> Arc<Self> {
+        Arc::new(Self { file, _lock: lock })
+    }
+
+    /// Returns when everything that was ever written to the file is on stable storage.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+}
 
 /// Says to a [`FrozenFile`] that its file changes now.
 #[derive(Debug, Default)]
@@ -17,7 +42,9 @@ pub(crate) struct Thaw(Weak<AtomicBool>);
 /// The file, read from its front to its end. Frozen until this is dropped.
 #[derive(Debug)]
 pub(crate) struct FrozenFile {
-    file: File,
+    /// A copy that outlives the connection must not keep the file open: a later connection's locks
+    /// would end with it.
+    file: Weak<OpenFile>,
     at: u64,
     end: u64,
     is_cut: Arc<AtomicBool>,
@@ -25,11 +52,10 @@ pub(crate) struct FrozenFile {
 
 impl FrozenFile {
     /// The file as it is now, and what ends that.
-    pub(crate) fn open(path: &Path) -> io::Result<(Self, Thaw)> {
-        let file = File::open(path)?;
-        let (end, is_cut) = (file.metadata()?.len(), Arc::default());
+    pub(crate) fn of(file: &Arc<OpenFile>) -> io::Result<(Self, Thaw)> {
+        let (end, is_cut) = (file.file.metadata()?.len(), Arc::default());
         let thaw = Thaw(Arc::downgrade(&is_cut));
-        Ok((Self { file, at: 0, end, is_cut }, thaw))
+        Ok((Self { file: Arc::downgrade(file), at: 0, end, is_cut }, thaw))
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -40,10 +66,12 @@ impl FrozenFile {
 impl Read for FrozenFile {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(into.len());
-        let count = self.file.read(into.get_mut(..left).unwrap_or_default())?;
-        // After the reading: what was read before the cut is as it was.
+        let cut = || io::Error::other("the store could not wait any longer for its copy");
+        let file = self.file.upgrade().ok_or_else(cut)?;
+        let count = file.file.read_at(into.get_mut(..left).unwrap_or_default(), self.at)?;
+        // After the reading: bytes that were read before the cut are as they were.
         if self.is_cut.load(Ordering::SeqCst) {
-            return Err(io::Error::other("the store could not wait any longer for its copy"));
+            return Err(cut());
         }
         self.at += count as u64;
         Ok(count)
@@ -66,14 +94,21 @@ impl Thaw {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    fn open(dir: &Path) -> Arc<OpenFile> {
+        let (path, lock) = (dir.join("file"), File::create(dir.join("lock")).unwrap());
+        std::fs::write(&path, b"grain").unwrap();
+        OpenFile::new(File::open(&path).unwrap(), lock)
+    }
 
     #[test]
     fn a_copy_is_whole_or_cut() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("file");
-        std::fs::write(&path, b"grain").unwrap();
-        let (mut copy, thaw) = FrozenFile::open(&path).unwrap();
+        let file = open(dir.path());
+        let (mut copy, thaw) = FrozenFile::of(&file).unwrap();
         let mut text = String::new();
         copy.read_to_string(&mut text).unwrap();
         assert_eq!((text.as_str(), copy.size()), ("grain", 5));
@@ -81,9 +116,19 @@ mod tests {
         drop(copy);
         assert!(!thaw.is_awaited());
 
-        let (mut copy, thaw) = FrozenFile::open(&path).unwrap();
+        let (mut copy, thaw) = FrozenFile::of(&file).unwrap();
         copy.read_exact(&mut [0; 2]).unwrap();
         thaw.now();
+        assert!(copy.read(&mut [0; 2]).is_err());
+    }
+
+    #[test]
+    fn a_copy_does_not_keep_the_file_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = open(dir.path());
+        let (mut copy, _thaw) = FrozenFile::of(&file).unwrap();
+        copy.read_exact(&mut [0; 2]).unwrap();
+        drop(file);
         assert!(copy.read(&mut [0; 2]).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! Ways in for the fuzz targets: to the decoders of what is on disk, which no caller of the store
 //! can hand bytes to.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use gristmill_core::time::Timestamp;
@@ -166,9 +167,18 @@ fn as_stored(row: &Row) -> Row {
     }
 }
 
+/// Lets a closed store forget which segments of its journal exist.
+///
+/// # Panics
+/// When it cannot be written.
+pub fn forget_newest_segment(dir: &Path) {
+    let db = Connection::open(dir.join("store.db")).expect("a store");
+    db.execute("UPDATE meta SET journal_last = NULL, journal_end = NULL", ()).expect("a store");
+}
+
 fn decode(says: &[u8], payload_bytes: u32) -> Result<(BatchImage<'_>, Vec<JobPlaces>), String> {
     let payloads = Place { segment: SegmentId(1), at: HEADER_BYTES, len: payload_bytes };
-    BatchImage::decode(says, payloads).map_err(|error| error.to_string())
+    BatchImage::decode(says, payloads, false).map_err(|error| error.to_string())
 }
 
 fn tables() -> rusqlite::Result<Connection> {

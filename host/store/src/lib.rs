@@ -24,14 +24,16 @@
 //!   is while it is read ([`frozen`]).
 //! * What an attempt used is in the frame of its result, as sums of the hour ([`meters`]); the
 //!   database has them when somebody asks, or when the hour is over ([`usage_rows`]).
+//! * A start refuses damage ([`Damage`]); [`check`](fn@check) lists all of it, and [`repair`] saves the rest
+//!   into a new directory.
 //! * When the store is opened, a scan of the tables fills the memory, the rest of the journal is
 //!   played over it, and what the end of the last process has left behind is repaired
 //!   ([`recover`]).
 //!
 //! **Invariants.** The tables, and over them the journal from the last settled segment on, are the
 //! truth. `schema.rs`, `db.rs`, `row.rs`, `payloads.rs`, `chunks.rs`, `delivery.rs`,
-//! `repeat_rows.rs`, `usage_rows.rs`, `catalog.rs`, `checkpoint.rs` and `recover.rs` are the only
-//! files that speak SQL. A job's state changes in `decide.rs` only. Nothing here starts a tokio task, but to read a
+//! `repeat_rows.rs`, `usage_rows.rs`, `catalog.rs`, `checkpoint.rs`, `recover.rs`, `inspect.rs`,
+//! `check.rs` and `salvage.rs` are the only files that speak SQL. A job's state changes in `decide.rs` only. Nothing here starts a tokio task, but to read a
 //! large payload. After a failed commit nothing in memory is believed any more.
 
 mod asks;
@@ -39,15 +41,18 @@ mod backlog;
 mod backup;
 mod batch;
 mod catalog;
+mod check;
 mod checkpoint;
 mod chunks;
 mod claim;
 mod compaction;
 mod compose;
+mod damage;
 mod database;
 mod db;
 mod decide;
 mod delivery;
+mod durable;
 mod entry;
 mod error;
 mod error_text;
@@ -58,6 +63,7 @@ mod frozen;
 pub mod fuzzing;
 mod ids;
 mod index;
+mod inspect;
 mod journal;
 mod memory;
 mod meters;
@@ -70,6 +76,7 @@ mod recover;
 mod repeat_rows;
 mod repeats;
 mod row;
+mod salvage;
 mod schema;
 mod seal;
 mod settings;
@@ -85,7 +92,10 @@ mod usage_rows;
 mod weight;
 mod writer;
 
+pub use check::{Report, check};
+pub use damage::Damage;
 pub use error::{OpenError, Recovery};
 pub use memory::MemoryStore;
+pub use salvage::{Salvaged, repair};
 pub use settings::{OnFatal, Settings};
 pub use store::SqliteStore;

@@ -13,6 +13,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::journal::segment::{Place, SegmentId};
+use crate::journal::sum;
 use crate::row::{integer, invalid};
 use crate::seal::Seal;
 
@@ -48,6 +49,13 @@ impl Kind {
         match self {
             Self::Input => 0,
             Self::Output => 1,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Output => "output",
         }
     }
 
@@ -154,18 +162,26 @@ fn s3_place(seq: u64) -> String {
     format!("input.s3 {seq}")
 }
 
+/// A payload that was looked for; `Err` says why it cannot be used, when it is not what was written.
+pub(crate) type Found<T> = Result<Option<T>, String>;
+
+/// Whether `body` is what its checksum in the tables says. Rows of version 6 have none.
+pub(crate) fn is_whole(body: &[u8], sum: Option<u32>) -> bool {
+    sum.is_none_or(|expected| expected == sum::of(body))
+}
+
 /// Puts an input or output, as it lies in the journal, into its table.
 pub(crate) fn put(db: &Connection, seq: u64, kind: Kind, bytes: &[u8]) -> rusqlite::Result<()> {
     match kind {
         Kind::Input => {
             let broken = || invalid(1, Type::Blob, "an input in the journal has no end");
             let (body, s3) = InputBytes::split(bytes).ok_or_else(broken)?;
-            db.prepare_cached("INSERT OR REPLACE INTO input (seq, body, s3) VALUES (?1, ?2, ?3)")?
-                .execute(params![integer(seq), body, s3])?
+            let sql = "INSERT OR REPLACE INTO input (seq, body, s3, sum) VALUES (?1, ?2, ?3, ?4)";
+            db.prepare_cached(sql)?.execute(params![integer(seq), body, s3, sum::of(body)])?
         }
         Kind::Output => db
-            .prepare_cached("INSERT OR REPLACE INTO output (seq, body) VALUES (?1, ?2)")?
-            .execute(params![integer(seq), bytes])?,
+            .prepare_cached("INSERT OR REPLACE INTO output (seq, body, sum) VALUES (?1, ?2, ?3)")?
+            .execute(params![integer(seq), bytes, sum::of(bytes)])?,
     };
     Ok(())
 }
@@ -203,27 +219,35 @@ pub(crate) fn load_kept(
     Ok(())
 }
 
-/// Reads a payload from its table; `None` when it is not there.
+/// Reads a payload from its table, and checks it.
 pub(crate) fn get(
     db: &Connection,
     seal: &Seal,
     seq: u64,
     kind: Kind,
-) -> rusqlite::Result<Option<Payload>> {
+) -> rusqlite::Result<Found<Payload>> {
     let sql = match kind {
-        Kind::Input => "SELECT body, s3 FROM input WHERE seq = ?1",
-        Kind::Output => "SELECT body, NULL FROM output WHERE seq = ?1",
+        Kind::Input => "SELECT body, s3, sum FROM input WHERE seq = ?1",
+        Kind::Output => "SELECT body, NULL, sum FROM output WHERE seq = ?1",
     };
-    db.prepare_cached(sql)?
+    let found = db
+        .prepare_cached(sql)?
         .query_row(params![integer(seq)], |row| {
-            let broken = || invalid(1, Type::Blob, "the seal is broken");
-            let s3_config = match row.get_ref(1)?.as_blob_or_null()? {
-                Some(sealed) => Some(open_s3(sealed, seal, seq).ok_or_else(broken)?),
-                None => None,
-            };
-            Ok(Payload { body: Json::from_stored(row.get::<_, Vec<u8>>(0)?), s3_config })
+            let damaged = |what: &str| format!("the stored {what} of row {seq} is damaged");
+            let body: Vec<u8> = row.get(0)?;
+            if !is_whole(&body, row.get(2)?) {
+                return Ok(Err(damaged(kind.name())));
+            }
+            let sealed = row.get_ref(1)?.as_blob_or_null()?;
+            let s3_config = sealed.map(|sealed| open_s3(sealed, seal, seq));
+            if s3_config.as_ref().is_some_and(Option::is_none) {
+                return Ok(Err(damaged("s3Config")));
+            }
+            let s3_config = s3_config.flatten();
+            Ok(Ok(Payload { body: Json::from_stored(body), s3_config }))
         })
-        .optional()
+        .optional()?;
+    Ok(found.transpose())
 }
 
 /// Deletes the input that the tables may have.

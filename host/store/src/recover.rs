@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use gristmill_core::id::{EndpointId, OwnerId};
@@ -19,6 +20,7 @@ use rusqlite::Connection;
 use rusqlite::types::Type;
 use tokio::sync::oneshot;
 
+use crate::damage::Damage;
 use crate::db::{Db, Sync};
 use crate::entry::{EndpointKey, Homes, Job, Millis};
 use crate::error::{Failure, OpenError, Recovery};
@@ -37,13 +39,17 @@ pub(crate) fn load(
     unsettled: &[Segment],
 ) -> Result<(Index, u32), OpenError> {
     let mut index = Index::new();
-    let damaged = |details: String| OpenError::Damaged { file: db.file.clone(), details };
+    let damage =
+        |file: &Path, details| Damage { file: file.to_owned(), offset: None, details }.into();
+    let damaged = |details: String| -> OpenError { damage(&db.file, details) };
+    let dir = journal.dir();
     let of_journal = |error: Failure| match error {
+        Failure::Damaged(damage) => damage.into(),
         Failure::Journal(error) if error.kind() != io::ErrorKind::InvalidData => {
-            OpenError::Directory { dir: journal.dir().to_owned(), source: error }
+            OpenError::Directory { dir: dir.to_owned(), source: error }
         }
         Failure::Database(error) => error.into(),
-        error => OpenError::Damaged { file: journal.dir().to_owned(), details: error.to_string() },
+        error => damage(dir, error.to_string()),
     };
     let of_tables = |error: rusqlite::Error| match error {
         rusqlite::Error::FromSqlConversionFailure(..)
@@ -54,7 +60,7 @@ pub(crate) fn load(
     // What is no job's is brought into the tables first, and read from there.
     let end = db
         .transaction(Sync::Later, |db| {
-            Ok(journal::replay(unsettled, |frame| {
+            Ok(journal::replay(dir, unsettled, |frame| {
                 let (image, places) = BatchImage::read(frame)?;
                 Ok(checkpoint::write_rest(db, &image, &places, frame)?)
             }))
@@ -70,7 +76,7 @@ pub(crate) fn load(
         catalog::parse(&body)
             .map_err(|error| damaged(format!("a catalog entry cannot be read: {error}")))?;
     }
-    journal::replay(unsettled, |frame| {
+    journal::replay(dir, unsettled, |frame| {
         let (image, places) = BatchImage::read(frame)?;
         for (job, places) in image.jobs.iter().zip(places) {
             replay_job(&mut index, job, places).ok_or_else(|| journal::damaged("a job"))?;
@@ -200,6 +206,13 @@ fn load_deliveries(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     delivery::load(db, name, |endpoint, delivery| {
         dropped_deliveries.extend(outbox.add(endpoint, delivery));
     })
+}
+
+/// How many jobs that have not ended would be deleted at `now`.
+pub(crate) fn overdue(index: &Index, now: Timestamp) -> u64 {
+    let jobs = index.jobs.range(0..index.jobs.end()).map(|(_, job)| job);
+    let is_open = |job: &&Job| job.row.status.is_some_and(|status| !status.is_final());
+    jobs.filter(is_open).filter(|job| job.purge_at() <= now).count() as u64
 }
 
 /// Decides what becomes of jobs past their time and of jobs that ran.

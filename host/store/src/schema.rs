@@ -7,20 +7,41 @@
 /// Marks a database file as ours ("Grml").
 pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
 
-/// Changes with the tables, and with what frames of the journal say. A file with another number is refused.
+/// Changes with the tables, and with what frames of the journal say. A file with a greater number is
+/// refused.
 pub(crate) const VERSION: i64 = 7;
 
-/// The tables of version 6.
+/// The oldest version that is read. A file of it is upgraded when it is opened.
+pub(crate) const VERSION_MIN: i64 = 6;
+
+/// From version 6 to 7. Columns are added and rows stay as they are, so it takes no time.
+pub(crate) const UPGRADE_FROM_6: &str = "
+ALTER TABLE job ADD COLUMN input_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE job ADD COLUMN result_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE job ADD COLUMN queued_at INTEGER;
+ALTER TABLE meta ADD COLUMN journal_last INTEGER;
+ALTER TABLE meta ADD COLUMN journal_end INTEGER;
+ALTER TABLE meta ADD COLUMN seen_at INTEGER;
+ALTER TABLE input ADD COLUMN sum INTEGER;
+ALTER TABLE output ADD COLUMN sum INTEGER;
+ALTER TABLE chunk ADD COLUMN sum INTEGER;
+ALTER TABLE delivery_body ADD COLUMN sum INTEGER;
+";
+
+/// The tables of version 7.
 ///
 /// * `meta`: one row. `is_clean` is 1 only between an orderly close and the next start; `sealed`
 ///   is a word that only the right key of the seal opens; `settled` is the last segment of the
-///   journal that the tables have taken over.
+///   journal that the tables have taken over; `journal_last` is a segment that exists, the newest
+///   when it was noted; `journal_end` is where that ended, between an orderly close and the next
+///   start; `seen_at` is the newest time that the host has seen.
 /// * `endpoint`: endpoints that had jobs, with their counts over all their life.
 /// * `job`: one row for each job. State codes are in `row.rs`; times are milliseconds since the
 ///   Unix epoch. The columns up to `webhook` never change.
 /// * `input`, `output`: payloads, apart from `job` so that a change of state stays small. A job that
 ///   can run no more has no input. `s3` is
 ///   JSON under the seal.
+/// * `sum` in all tables of payloads: the CRC-32 of `body`; null in rows that version 6 has written.
 /// * `kept`: inputs and outputs that stay in the journal: where. Codes of kinds are in
 ///   `payloads.rs`.
 /// * `chunk`: pages of stream chunks, by job and index of the page's first chunk.
@@ -35,7 +56,8 @@ pub(crate) const VERSION: i64 = 7;
 pub(crate) const TABLES: &str = "
 CREATE TABLE meta (
   id INTEGER PRIMARY KEY CHECK (id = 1), node INTEGER NOT NULL, is_clean INTEGER NOT NULL,
-  sealed BLOB NOT NULL, settled INTEGER NOT NULL
+  sealed BLOB NOT NULL, settled INTEGER NOT NULL, journal_last INTEGER, journal_end INTEGER,
+  seen_at INTEGER
 ) STRICT;
 CREATE TABLE endpoint (
   seq INTEGER PRIMARY KEY, name TEXT NOT NULL,
@@ -48,16 +70,19 @@ CREATE TABLE job (
   state INTEGER NOT NULL, claim INTEGER NOT NULL, crashes INTEGER NOT NULL,
   retries INTEGER NOT NULL, place INTEGER NOT NULL, ttl_at INTEGER NOT NULL,
   started_at INTEGER, finished_at INTEGER, worker TEXT, error TEXT, chunk_count INTEGER NOT NULL,
-  input_bytes INTEGER NOT NULL, result_bytes INTEGER NOT NULL
+  input_bytes INTEGER NOT NULL, result_bytes INTEGER NOT NULL, queued_at INTEGER
 ) STRICT;
-CREATE TABLE input (seq INTEGER PRIMARY KEY, body BLOB NOT NULL, s3 BLOB) STRICT;
-CREATE TABLE output (seq INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+CREATE TABLE input (
+  seq INTEGER PRIMARY KEY, body BLOB NOT NULL, s3 BLOB, sum INTEGER
+) STRICT;
+CREATE TABLE output (seq INTEGER PRIMARY KEY, body BLOB NOT NULL, sum INTEGER) STRICT;
 CREATE TABLE kept (
   seq INTEGER NOT NULL, kind INTEGER NOT NULL, segment INTEGER NOT NULL, at INTEGER NOT NULL,
   len INTEGER NOT NULL, PRIMARY KEY (seq, kind)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE chunk (
-  seq INTEGER NOT NULL, first INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (seq, first)
+  seq INTEGER NOT NULL, first INTEGER NOT NULL, body BLOB NOT NULL, sum INTEGER,
+  PRIMARY KEY (seq, first)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE delivery (
   seq INTEGER PRIMARY KEY, endpoint INTEGER NOT NULL, job BLOB NOT NULL, job_status TEXT NOT NULL,
@@ -65,7 +90,9 @@ CREATE TABLE delivery (
   created_at INTEGER NOT NULL, state INTEGER NOT NULL, at INTEGER NOT NULL,
   attempts INTEGER NOT NULL, last_status INTEGER, last_error TEXT
 ) STRICT;
-CREATE TABLE delivery_body (seq INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+CREATE TABLE delivery_body (
+  seq INTEGER PRIMARY KEY, body BLOB NOT NULL, sum INTEGER
+) STRICT;
 CREATE TABLE repeat (
   seq INTEGER PRIMARY KEY, endpoint INTEGER NOT NULL, key BLOB NOT NULL, content BLOB NOT NULL,
   job BLOB NOT NULL, at INTEGER NOT NULL

@@ -49,6 +49,10 @@ pub struct Settings {
     /// The file with the key that secrets are encrypted with; made together with a new store.
     /// `None`: `secrets.key` in the data directory.
     pub secrets_key: Option<PathBuf>,
+    /// The largest difference, in milliseconds, between the clock at a start and the newest time that
+    /// the store has noted, when jobs that have not ended would be deleted, or the clock is behind.
+    /// Beyond it [`SqliteStore::open`](crate::SqliteStore::open) refuses. `None`: any.
+    pub clock_jump_max_ms: Option<u64>,
     /// What to do when a commit fails. The default logs the reason and ends the process: what is
     /// on disk is true then, and what is in memory may not be. When the hook returns, the store
     /// refuses everything, and no operation that was not committed is ever answered with `Ok`.
@@ -70,6 +74,7 @@ impl Default for Settings {
             payload_cache_bytes: 64 << 20,
             chunk_cache_bytes: 32 << 20,
             secrets_key: None,
+            clock_jump_max_ms: None,
             on_fatal: Arc::new(|reason| {
                 tracing::error!(reason, "the store failed, the process ends now: {reason}");
                 std::process::abort();
@@ -115,6 +120,7 @@ impl std::fmt::Debug for Settings {
             .field("payload_cache_bytes", &self.payload_cache_bytes)
             .field("chunk_cache_bytes", &self.chunk_cache_bytes)
             .field("secrets_key", &self.secrets_key)
+            .field("clock_jump_max_ms", &self.clock_jump_max_ms)
             .finish_non_exhaustive()
     }
 }

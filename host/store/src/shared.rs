@@ -183,7 +183,11 @@ impl Shared {
         Ok(())
     }
 
-    /// The bytes at a place of the journal; `None` when they have moved to the database.
+    /// The payload at a place of the journal; `None` when it has moved to the database.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it is not what was written. The store goes on then: other
+    /// payloads are whole, and the damage is in the log.
     pub(crate) async fn read_journal(&self, place: Place) -> Result<Option<Bytes>, StoreError> {
         let read = if place.len <= READ_HERE_BYTES_MAX {
             self.journal.read(place)
@@ -192,7 +196,15 @@ impl Shared {
             let reading = tokio::task::spawn_blocking(move || journal.read(place));
             reading.await.map_err(|_| StoreError::Closed)?
         };
-        read.map_err(|error| self.fail(&error))
+        read.map_err(|error| self.unreadable(&error))
+    }
+
+    /// The journal cannot be read: the store ends, unless a single payload is damaged.
+    pub(crate) fn unreadable(&self, error: &std::io::Error) -> StoreError {
+        match error.kind() {
+            std::io::ErrorKind::InvalidData => damaged(error.to_string()),
+            _ => self.fail(error),
+        }
     }
 
     /// The journal cannot be read: the store ends.
@@ -263,6 +275,12 @@ impl Shared {
             self.signals.changed(*id);
         }
     }
+}
+
+/// A payload that was asked for is damaged.
+pub(crate) fn damaged(details: String) -> StoreError {
+    tracing::error!("{details}; `gristmill check` lists all damage");
+    StoreError::Damaged(details)
 }
 
 fn wait(on: &Condvar, index: &mut MutexGuard<'_, Index>, time: Option<Duration>) -> Waited {

@@ -27,7 +27,7 @@ use gristmill_core::usage::{Bill, Metered, UsageQuery, UsageRow, UsageStore};
 use tokio::sync::oneshot;
 
 use crate::asks::{Ask, ChunkQuestion, Write};
-use crate::claim::Progress;
+use crate::claim::{Claimed, Progress};
 use crate::database::Database;
 use crate::db::Db;
 use crate::decide::End;
@@ -37,14 +37,14 @@ use crate::error_text;
 use crate::index::{Decided, FoundChunks, Phase, Submitted};
 use crate::journal::segment::Place;
 use crate::journal::{Appender, Journal};
-use crate::payloads::{InputBytes, Kind, Payload};
+use crate::payloads::{Found, InputBytes, Kind, Payload};
 use crate::settings::Settings;
-use crate::shared::{Shared, answer};
+use crate::shared::{Shared, answer, damaged};
 use crate::sweep::{Purged, Sweep};
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
 use crate::writer::Writer;
-use crate::{catalog, chunks, journal, recover};
+use crate::{catalog, chunks, recover};
 
 /// Most jobs that one call of `expire` deletes.
 const EXPIRE_JOBS_MAX: usize = 500;
@@ -78,11 +78,20 @@ impl SqliteStore {
     ) -> Result<(Self, Recovery), OpenError> {
         let db = Db::open(dir, settings.secrets_key.as_deref())?;
         let (journal, unsettled) =
-            Journal::open(&dir.join("journal"), db.settled, settings.journal_bounds())?;
+            Journal::open(&dir.join("journal"), db.journal, settings.journal_bounds())?;
         let (mut index, end) = recover::load(&db, &journal, &unsettled)?;
         drop(unsettled);
         let mut recovery = Recovery { was_clean: db.was_clean, ..Recovery::default() };
-        recover::repair(&mut index, clock.now(), &mut recovery);
+        let now = clock.now();
+        if let (Some(max), Some(seen_at)) = (settings.clock_jump_max_ms, db.seen_at) {
+            let jobs = recover::overdue(&index, now);
+            let is_ahead = now.millis_since(seen_at) > max && jobs > 0;
+            if is_ahead || seen_at.millis_since(now) > max {
+                return Err(OpenError::ClockJumped { seen_at, now, jobs });
+            }
+        }
+        recover::repair(&mut index, now, &mut recovery);
+        db.begin_life(journal.end().segment, now)?;
         let (node, disk) = (db.node, (Arc::new(journal), db.seal.clone()));
         let shared = Arc::new(Shared::new(node, clock, signals, settings, index, disk));
         let store = Self { shared: shared.clone(), threads: Mutex::default() };
@@ -107,7 +116,7 @@ impl SqliteStore {
         &self,
         seqs: Vec<u64>,
         kind: Kind,
-    ) -> Result<Vec<Option<Payload>>, StoreError> {
+    ) -> Result<Vec<Found<Payload>>, StoreError> {
         let (sender, receiver) = oneshot::channel();
         self.shared.ask(Ask::Payloads { seqs, kind, answer: sender })?;
         answer(receiver).await
@@ -125,7 +134,9 @@ impl SqliteStore {
             Kind::Input => InputBytes::read(&bytes, &self.shared.seal, seq),
             Kind::Output => Some(Payload { body: Json::from_stored(bytes), s3_config: None }),
         };
-        payload.map(Some).ok_or_else(|| self.shared.fail(&journal::damaged("an input")))
+        payload
+            .map(Some)
+            .ok_or_else(|| damaged(format!("the stored input of row {seq} is damaged")))
     }
 
     async fn read_payload(
@@ -142,8 +153,8 @@ impl SqliteStore {
         {
             return Ok(Some(payload.body));
         }
-        let mut found = self.read_payloads(vec![seq], kind).await?;
-        Ok(found.pop().flatten().map(|payload| payload.body))
+        let found = self.read_payloads(vec![seq], kind).await?.pop().unwrap_or(Ok(None));
+        Ok(found.map_err(damaged)?.map(|payload| payload.body))
     }
 
     /// Waits until `fenced` is true of the disk too, if it says that something changed, or what
@@ -322,26 +333,42 @@ impl JobStore for SqliteStore {
         for job in claimed.iter_mut().filter(|job| job.input.is_none()) {
             job.input = self.shared.payloads.get(job.seq, Kind::Input);
         }
-        let mut read = Vec::new();
         if claimed.iter().any(|job| job.input.is_none()) {
             let leases = claimed.iter().map(|job| job.lease).collect();
             let mut unclaimed = Unclaimed { store: self, leases };
             for job in claimed.iter_mut().filter(|job| job.input.is_none()) {
-                if let Some(place) = job.place {
-                    job.input = self.read_place(job.seq, Kind::Input, place).await?;
+                let Some(place) = job.place else { continue };
+                match self.read_place(job.seq, Kind::Input, place).await {
+                    Ok(input) => job.input = input,
+                    Err(StoreError::Damaged(_)) => job.is_damaged = true,
+                    Err(error) => return Err(error),
                 }
             }
-            let away = claimed.iter().filter(|job| job.input.is_none()).map(|job| job.seq);
-            let away: Vec<_> = away.collect();
+            let is_away = |job: &&mut Claimed| job.input.is_none() && !job.is_damaged;
+            let mut away: Vec<_> = claimed.iter_mut().filter(is_away).collect();
             if !away.is_empty() {
-                read = self.read_payloads(away, Kind::Input).await?;
+                let seqs = away.iter().map(|job| job.seq).collect();
+                let read = self.read_payloads(seqs, Kind::Input).await?;
+                for (job, found) in away.iter_mut().zip(read) {
+                    match found {
+                        Ok(input) => job.input = input,
+                        Err(details) => {
+                            damaged(details);
+                            job.is_damaged = true;
+                        }
+                    }
+                }
             }
             unclaimed.leases.clear();
         }
-        let mut read = read.into_iter();
+        for job in claimed.iter().filter(|job| job.is_damaged) {
+            // It can never run. A job that is handed back would be claimed again at once.
+            let outcome = Outcome::Failed("the stored input of the job is damaged".to_owned());
+            self.finish_now(job.lease, outcome, None, None).await?;
+        }
         let jobs = claimed.into_iter().filter_map(|mut job| {
             // A job without input was deleted in this very moment; its lease is stale.
-            let input = job.input.take().or_else(|| read.next().flatten())?;
+            let input = job.input.take()?;
             Some(job.into_job(input))
         });
         Ok(jobs.collect())
@@ -577,7 +604,7 @@ impl JobStore for SqliteStore {
         }
         let read_on = |begun| {
             let read = chunks::read(&self.shared.journal, &pages, &query, begun);
-            read.map_err(|error| self.shared.fail(&error))
+            read.map_err(|error| self.shared.unreadable(&error))
         };
         if !begins_in_database {
             let page = read_on(none)?;
@@ -587,7 +614,7 @@ impl JobStore for SqliteStore {
         }
         let (sender, receiver) = oneshot::channel();
         self.shared.ask(Ask::Chunks { seq, query, answer: sender })?;
-        let page = answer(receiver).await?;
+        let page = answer(receiver).await?.map_err(damaged)?;
         if page.chunks.is_empty() { Ok(page) } else { read_on(page) }
     }
 
@@ -704,7 +731,7 @@ impl DeliveryStore for SqliteStore {
         }
         let (sender, receiver) = oneshot::channel();
         self.shared.ask(Ask::DeliveryBody { id, answer: sender })?;
-        answer(receiver).await
+        answer(receiver).await?.map_err(damaged)
     }
 
     async fn record_attempt(

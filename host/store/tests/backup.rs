@@ -5,6 +5,8 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
     reason = "a test that meets the unexpected has failed"
 )]
 
@@ -210,6 +212,55 @@ async fn segments_are_not_written_over_while_they_are_read() {
     for (n, id) in completed.iter().enumerate() {
         assert_eq!(restored.store.output(*id).await.unwrap(), Some(input(n)), "{n}");
     }
+}
+
+/// Reads the tables as any other program would, in a process of its own.
+#[test]
+#[ignore = "a process of its own, which another test starts"]
+fn another_program() {
+    let file = std::env::var_os("STORE_DB").unwrap();
+    let db = rusqlite::Connection::open(file).unwrap();
+    let counted = db.query_row("SELECT count(*) FROM job", (), |row| row.get::<_, i64>(0));
+    println!("the other program: {counted:?}");
+}
+
+/// What another program reads of the tables.
+fn read_by_another_program(dir: &TempDir) -> String {
+    let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+    program.args(["--exact", "another_program", "--ignored", "--nocapture"]);
+    let output = program.env("STORE_DB", dir.path().join(DATABASE)).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Closing any descriptor of the file would drop `SQLite`'s lock, and the next program that reads the
+/// file would delete the write-ahead log.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_leaves_the_lock_on_the_tables() {
+    let mut disk = Disk::new(settings());
+    let id = submit(&*disk.store, job("a")).await;
+    let is_kept_out = |when: &str, dir: &TempDir| {
+        let said = read_by_another_program(dir);
+        assert!(said.contains("database is locked"), "{when}: {said}");
+    };
+    is_kept_out("before a backup", &disk.dir);
+    let mut whole = disk.store.backup(true).await.unwrap();
+    is_kept_out("during a backup", &disk.dir);
+    whole[0].content.read_to_end(&mut Vec::new()).unwrap();
+    drop(whole);
+    is_kept_out("after a backup", &disk.dir);
+    // A copy that nobody reads to its end outlives the store, and the store that comes after it.
+    let abandoned = tables(disk.store.backup(false).await.unwrap());
+    disk.store.close().await;
+    disk = {
+        let Disk { dir, store, .. } = disk;
+        drop(store);
+        Disk::of(dir, settings())
+    };
+    is_kept_out("with the copy of an earlier store", &disk.dir);
+    drop(abandoned);
+    is_kept_out("after the copy of an earlier store", &disk.dir);
+    assert!(disk.store.job(&endpoint("a"), id).await.unwrap().is_some());
 }
 
 fn tables(mut files: Vec<BackupFile>) -> BackupFile {

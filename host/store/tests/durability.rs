@@ -288,7 +288,10 @@ fn foreign_files_and_versions_are_refused_and_left_alone() {
     db.pragma_update(None, "user_version", 99).unwrap();
     drop(db);
     let error = open(&dir).unwrap();
-    assert!(matches!(error, OpenError::UnknownSchema { found: 99, expected: 6, .. }), "{error}");
+    assert!(
+        matches!(error, OpenError::UnknownSchema { found: 99, oldest: 6, expected: 7, .. }),
+        "{error}"
+    );
 }
 
 /// Writes `count` jobs as fast as the store takes them.
@@ -626,4 +629,41 @@ async fn what_is_billed_are_the_results_that_are_there() {
         assert_eq!(rows.iter().map(|row| row.sum.fuel).sum::<u64>(), 1_000 * completed);
     }
     println!("{lost} results were lost on their way");
+}
+
+#[tokio::test]
+async fn a_clock_that_jumped_before_a_start_deletes_nothing_until_it_is_accepted() {
+    let dir = tempfile::tempdir().unwrap();
+    let hour_ms = 3_600_000;
+    let open_at = |now_ms: u64, clock_jump_max_ms| {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(now_ms)));
+        let settings = Settings { clock_jump_max_ms, ..settings() };
+        SqliteStore::open(dir.path(), clock, Arc::default(), settings).map(|(store, _)| store)
+    };
+    let start_ms = START.as_millis();
+    let store = open_at(start_ms, None).unwrap();
+    let id = submit(&store, job("a")).await;
+    drop(store);
+    for guard in [Some(hour_ms), Some(TTL_MS)] {
+        for (jump, way) in [(100 * TTL_MS, "ahead"), (TTL_MS + 1, "ahead")] {
+            let refused = open_at(start_ms + jump, guard).map(drop).unwrap_err();
+            assert!(matches!(refused, OpenError::ClockJumped { jobs: 1, .. }), "{refused}");
+            assert!(refused.to_string().contains(way), "{refused}");
+        }
+    }
+    let behind = open_at(start_ms - 2 * hour_ms, Some(hour_ms)).map(drop).unwrap_err();
+    assert!(behind.to_string().contains("7200 s behind"), "{behind}");
+    // Nothing would be deleted, or the clock is put right, or it is accepted.
+    let a = endpoint("a");
+    for (now_ms, guard) in [
+        (start_ms + 2 * hour_ms, Some(hour_ms)),
+        (start_ms + hour_ms, Some(hour_ms)),
+        (start_ms - 99 * hour_ms, None),
+        (start_ms - 98 * hour_ms, Some(hour_ms)),
+    ] {
+        let store = open_at(now_ms, guard).unwrap();
+        assert!(store.job(&a, id).await.unwrap().is_some(), "{now_ms}");
+        store.close().await;
+    }
+    assert_eq!(open_at(start_ms + TTL_MS, None).unwrap().stats().jobs, 0);
 }

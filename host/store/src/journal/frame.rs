@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::io;
 
 use crate::journal::segment::{BLOCK_BYTES, HEADER_BYTES, Header, Place, SegmentFile, SegmentId};
+use crate::journal::sum;
 
 /// Bytes of a frame's head: checksum, number of the frame in the segment, length of what it says,
 /// length of its payloads; each as a 32-bit little-endian number.
@@ -96,6 +97,7 @@ pub(crate) fn head<'a>(
 #[derive(Debug)]
 pub(crate) struct Frame<'a> {
     file: &'a SegmentFile,
+    has_sums: bool,
     /// All of it, or what stands before its payloads.
     bytes: Vec<u8>,
     says: u32,
@@ -111,11 +113,23 @@ impl Frame<'_> {
     }
 
     /// A payload of the frame, by its place in the segment.
+    ///
+    /// # Errors
+    /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it is not what its checksum says.
     pub(crate) fn payload(&self, place: Place) -> io::Result<Cow<'_, [u8]>> {
-        match self.at_hand(place) {
-            Some(bytes) => Ok(bytes.into()),
-            None => self.file.read(place.at, place.len).map(Cow::from),
+        let bytes = match self.at_hand(place) {
+            Some(bytes) => bytes.into(),
+            None => Cow::from(self.file.read(place.at, place.len)?),
+        };
+        if !self.has_sums {
+            return Ok(bytes);
         }
+        sum::checked_cow(bytes).ok_or_else(|| self.file.damaged_payload(place))
+    }
+
+    /// Whether a checksum stands behind each payload.
+    pub(crate) fn has_sums(&self) -> bool {
+        self.has_sums
     }
 
     fn at_hand(&self, place: Place) -> Option<&[u8]> {
@@ -132,6 +146,7 @@ pub(crate) struct Frames<'a> {
     file_len: u64,
     segment: SegmentId,
     salt: u64,
+    has_sums: bool,
     number: u32,
     at: u32,
     /// Whether large payloads are left where they are, and not checked again.
@@ -141,15 +156,31 @@ pub(crate) struct Frames<'a> {
 impl<'a> Frames<'a> {
     pub(crate) fn new(file: &'a SegmentFile, header: Header) -> io::Result<Self> {
         let file_len = file.len()?;
-        let Header { id: segment, salt, .. } = header;
+        let Header { id: segment, salt, has_sums, .. } = header;
         let (number, at) = (0, HEADER_BYTES);
-        Ok(Self { file, file_len, segment, salt, number, at, was_checked: false })
+        Ok(Self { file, file_len, segment, salt, has_sums, number, at, was_checked: false })
     }
 
     /// The frames of a segment that was checked before, and ends at `end`.
     pub(crate) fn of_checked(file: &'a SegmentFile, header: Header, end: u32) -> io::Result<Self> {
         let frames = Self::new(file, header)?;
         Ok(Self { file_len: end.into(), was_checked: true, ..frames })
+    }
+
+    /// The frames that end no later than `end`, if it is known where the segment ended.
+    pub(crate) fn up_to(self, end: Option<u32>) -> Self {
+        let file_len = end.map_or(self.file_len, |end| self.file_len.min(end.into()));
+        Self { file_len, ..self }
+    }
+
+    /// The frames from `at` on, of which the first has this number.
+    pub(crate) fn from(self, at: u32, number: u32) -> Self {
+        Self { at, number, ..self }
+    }
+
+    /// The number of the next frame.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
 
     /// Where the next frame begins: after the last one the segment's end.
@@ -187,7 +218,8 @@ impl<'a> Frames<'a> {
         let payloads = Place { segment: self.segment, at, len: head.payloads };
         self.at = extent.end;
         self.number += 1;
-        Ok(Some(Frame { file: self.file, bytes, says: head.says, payloads }))
+        let (file, has_sums) = (self.file, self.has_sums);
+        Ok(Some(Frame { file, has_sums, bytes, says: head.says, payloads }))
     }
 }
 
@@ -195,7 +227,7 @@ impl<'a> Frames<'a> {
 mod tests {
     use super::*;
 
-    const HEADER: Header = Header { id: SegmentId(1), end_before: 0, salt: 99 };
+    const HEADER: Header = Header { id: SegmentId(1), end_before: 0, salt: 99, has_sums: false };
 
     fn write(file: &SegmentFile, salt: u64, number: u32, at: u32, payload: &[u8]) -> u32 {
         let says = format!("frame {number}");

@@ -8,7 +8,6 @@
 use std::io;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use gristmill_core::delivery::Delivery;
 use gristmill_core::id::{JobId, WorkerId};
 use gristmill_core::idempotency::Idempotency;
@@ -18,11 +17,13 @@ use gristmill_core::usage::UsageSum;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::{Batch, JobWrite, RowWrite};
+use crate::chunks::Page;
 use crate::delivery;
 use crate::entry::{Attempt, EndpointKey, Row};
 use crate::journal::damaged;
 use crate::journal::frame::Frame;
 use crate::journal::segment::Place;
+use crate::journal::sum::{self, Piece, SUM_BYTES};
 use crate::meters::UsageWrite;
 use crate::payloads::InputBytes;
 use crate::row;
@@ -253,13 +254,8 @@ impl<'a> RowImage<'a> {
 
 impl<'a> JobImage<'a> {
     /// The image; its payloads are added to `payloads`.
-    fn of(write: &'a JobWrite, seal: &Seal, payloads: &mut Vec<Bytes>) -> Self {
+    fn of(write: &'a JobWrite, seal: &Seal, payloads: &mut Vec<Piece>) -> Self {
         let fixed = &write.fixed;
-        let mut add = |bytes: Bytes| {
-            let len = u32::try_from(bytes.len()).expect("a payload is far below 4 GiB");
-            payloads.push(bytes);
-            len
-        };
         let state = match &write.kind {
             RowWrite::Insert(new) => StateImage::New {
                 fixed: FixedImage {
@@ -274,7 +270,7 @@ impl<'a> JobImage<'a> {
                 row: RowImage::of(&write.row),
                 input: write.row.needs_input().then(|| {
                     let InputBytes { body, rest } = InputBytes::of(&new.input, seal, fixed.seq);
-                    add(body) + add(rest)
+                    sum::add(payloads, [body, rest])
                 }),
             },
             RowWrite::Update => StateImage::Changed(RowImage::of(&write.row)),
@@ -283,12 +279,14 @@ impl<'a> JobImage<'a> {
             }
             RowWrite::NeverWas => StateImage::Gone { job: false, output: false, chunks: false },
         };
-        let output = write.output.as_ref().map(|output| add(output.as_bytes().clone()));
+        let output = write.output.as_ref();
+        let output = output.map(|output| sum::add(payloads, [output.as_bytes().clone()]));
         let pages = write.pages.iter();
-        let pages = pages.map(|page| (page.first, add(chunks::encode(&page.chunks)))).collect();
+        let mut add_page = |page: &Page| sum::add(payloads, [chunks::encode(&page.chunks)]);
+        let pages = pages.map(|page| (page.first, add_page(page))).collect();
         let delivery = write.delivery.as_ref().map(|new| {
             if let Some(body) = &new.body {
-                add(body.clone());
+                sum::add(payloads, [body.clone()]);
             }
             DeliveryImage::of(fixed.endpoint, &new.delivery)
         });
@@ -316,7 +314,7 @@ impl<'a> JobImage<'a> {
     }
 
     /// Where its payloads are, of which the first stands at `at`. Leaves `at` behind the last.
-    fn places(&self, at: &mut Place) -> JobPlaces {
+    fn places(&self, at: &mut Place, has_sums: bool) -> JobPlaces {
         let mut next = |len: u32| {
             let place = Place { len, ..*at };
             at.at = at.at.saturating_add(len);
@@ -329,7 +327,9 @@ impl<'a> JobImage<'a> {
         let output = self.output.map(&mut next);
         let pages = self.pages.iter().map(|&(first, len)| (first, next(len))).collect();
         let body_len = self.delivery.as_ref().filter(|_| self.has_body).map(|new| new.body_bytes);
-        let body = body_len.and_then(|len| u32::try_from(len).ok()).map(next);
+        let body_len = body_len.and_then(|len| u32::try_from(len).ok());
+        let sum_bytes = if has_sums { SUM_BYTES } else { 0 };
+        let body = body_len.map(|len| next(len.saturating_add(sum_bytes)));
         JobPlaces { input, output, pages, body }
     }
 }
@@ -347,8 +347,8 @@ pub(crate) struct JobPlaces {
 
 impl<'a> BatchImage<'a> {
     /// The image of a batch, and its payloads.
-    pub(crate) fn of(batch: &'a Batch, seal: &Seal) -> (Self, Vec<Bytes>) {
-        let mut payloads = Vec::with_capacity(3 * batch.jobs.len());
+    pub(crate) fn of(batch: &'a Batch, seal: &Seal) -> (Self, Vec<Piece>) {
+        let mut payloads = Vec::with_capacity(5 * batch.jobs.len());
         let jobs = batch.jobs.iter().map(|job| JobImage::of(job, seal, &mut payloads)).collect();
         let endpoints = batch.endpoints.iter().map(|(key, name)| (key.0, name.as_str()));
         let counts = batch.totals.iter();
@@ -378,25 +378,30 @@ impl<'a> BatchImage<'a> {
     /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when the frame says nothing: its
     /// checksum was right, so another program wrote it.
     pub(crate) fn read(frame: &'a Frame<'_>) -> io::Result<(Self, Vec<JobPlaces>)> {
-        Self::decode(frame.says(), frame.payloads)
+        Self::decode(frame.says(), frame.payloads, frame.has_sums())
     }
 
-    /// What a frame says, with payloads that stand at `payloads`.
-    pub(crate) fn decode(says: &'a [u8], payloads: Place) -> io::Result<(Self, Vec<JobPlaces>)> {
+    /// What a frame says, with payloads that stand at `payloads`, each with a checksum behind it if
+    /// `has_sums`.
+    pub(crate) fn decode(
+        says: &'a [u8],
+        payloads: Place,
+        has_sums: bool,
+    ) -> io::Result<(Self, Vec<JobPlaces>)> {
         let image: Self = postcard::from_bytes(says)
             .map_err(|error| damaged(format!("a frame of another version: {error}")))?;
         let mut at = payloads;
-        let places = image.jobs.iter().map(|job| job.places(&mut at)).collect();
+        let places = image.jobs.iter().map(|job| job.places(&mut at, has_sums)).collect();
         if at.at != payloads.at + payloads.len {
             return Err(damaged("a frame says another length of its payloads than it has"));
         }
         Ok((image, places))
     }
 
-    /// The places of the jobs' payloads, of which all stand at `payloads`.
+    /// The places of the jobs' payloads, of which all stand at `payloads`, each with its checksum.
     pub(crate) fn places(&self, payloads: Place) -> impl Iterator<Item = JobPlaces> + use<'_, 'a> {
         let mut at = payloads;
-        self.jobs.iter().map(move |job| job.places(&mut at))
+        self.jobs.iter().map(move |job| job.places(&mut at, true))
     }
 }
 
@@ -423,7 +428,7 @@ mod tests {
         let says = image.encode();
         for len in [0, 9, 10, 11] {
             let payloads = Place { segment: SegmentId(1), at: 100, len };
-            assert!(BatchImage::decode(&says, payloads).is_err(), "{len}");
+            assert!(BatchImage::decode(&says, payloads, true).is_err(), "{len}");
         }
     }
 }

@@ -6,6 +6,9 @@
 //! that never reaches it. Large payloads stay where they were written. A segment that the database
 //! has taken over, and in which nothing is needed any more, is written over.
 //!
+//! A start refuses a journal in which anything is missing or damaged that was acknowledged ([`tail`]).
+//! Each payload has a checksum of its own ([`sum`]).
+//!
 //! **Invariants.** One thread appends. The segments after the last settled one have numbers without
 //! a gap, and each says where the one before it ended. Bytes that something points to are *held*,
 //! and a segment with held bytes is not written over; a reader that still looks at it afterwards
@@ -18,7 +21,10 @@ mod blocks;
 mod copy;
 pub(crate) mod frame;
 pub(crate) mod image;
+pub(crate) mod scan;
 pub(crate) mod segment;
+pub(crate) mod sum;
+mod tail;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -30,12 +36,14 @@ use bytes::Bytes;
 use gristmill_core::runtime::is_no_space;
 use rustix::io::Errno;
 
+use crate::damage::Damage;
 use crate::db::make_private_dir;
-use crate::error::Failure;
+use crate::error::{Failure, OpenError};
 use crate::journal::blocks::BlockWriter;
 pub(crate) use crate::journal::copy::SegmentCopy;
 use crate::journal::frame::{Extent, Frames, HEAD_BYTES};
 use crate::journal::segment::{HEADER_BYTES, Header, Place, SegmentFile, SegmentId};
+use crate::journal::sum::Piece;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Bytes by which a new file grows ahead of small frames that are written into it. A large frame
@@ -74,7 +82,7 @@ struct Segments {
     last: SegmentId,
     /// Whether the newest is being appended to.
     is_last_open: bool,
-    /// Where it ends so far, then.
+    /// Where the newest ends so far.
     open_end: u32,
     /// Nothing is settled any more: do not wait for it.
     is_closed: bool,
@@ -90,14 +98,40 @@ pub(crate) struct Segment {
     held_bytes: u64,
 }
 
+/// What the tables know of the journal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    /// They have taken over this segment and all before it.
+    pub(crate) settled: SegmentId,
+    /// A segment that exists: the newest when this was noted, which is soon after its first frame.
+    pub(crate) last: SegmentId,
+    /// Where the newest segment ended, when the last process closed it in order.
+    pub(crate) end: Option<u32>,
+    /// Whether schema version 6 was in use until now. It wrote to segments whose header was not
+    /// synced.
+    pub(crate) is_upgraded: bool,
+}
+
+/// Where the journal ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JournalEnd {
+    pub(crate) segment: SegmentId,
+    pub(crate) at: u32,
+}
+
 impl Journal {
-    /// Opens the journal in `dir`, of which the database has taken over all up to `settled`.
-    /// Answers also with the segments after that, oldest first.
+    /// Opens the journal in `dir`, and makes all of it durable that may be replayed. Answers also with
+    /// the segments that the tables have not taken over, oldest first, each with its end.
+    ///
+    /// # Errors
+    /// [`OpenError::Damaged`] when anything is missing or damaged that was acknowledged, as far as
+    /// that can be known before the frames are replayed.
     pub(crate) fn open(
         dir: &Path,
-        settled: SegmentId,
+        known: Known,
         bounds: Bounds,
-    ) -> io::Result<(Self, Vec<Segment>)> {
+    ) -> Result<(Self, Vec<Segment>), OpenError> {
+        let settled = known.settled;
         let mut segments = Segments {
             used: BTreeMap::new(),
             free: Vec::new(),
@@ -109,8 +143,8 @@ impl Journal {
             is_closed: false,
         };
         make_private_dir(dir)?;
-        if let Some(parent) = dir.parent() {
-            File::open(parent)?.sync_all()?;
+        for dir in dir.parent().into_iter().chain([dir]) {
+            File::open(dir)?.sync_all()?;
         }
         for entry in fs::read_dir(dir)? {
             let name = entry?.file_name();
@@ -124,21 +158,39 @@ impl Journal {
                         .used
                         .insert(header.id, Segment { file, header, end: None, held_bytes: 0 });
                 }
-                None => segments.free.push(file),
+                None if file.is_blank(!known.is_upgraded)? => segments.free.push(file),
+                None => {
+                    let details = "the header of this segment of the journal is damaged";
+                    return Err(damage(dir, &file, 0, details).into());
+                }
             }
         }
-        let unsettled: Vec<_> =
+        let mut unsettled: Vec<_> =
             segments.used.range(after(settled)..).map(|(_, segment)| segment.clone()).collect();
-        for (earlier, later) in unsettled.iter().zip(unsettled.iter().skip(1)) {
-            if let Some(segment) = segments.used.get_mut(&earlier.header.id) {
-                segment.end = Some(later.header.end_before);
-            }
+        let ends: Vec<_> = unsettled.iter().skip(1).map(|later| later.header.end_before).collect();
+        for (segment, end) in unsettled.iter_mut().zip(ends) {
+            segment.end = Some(end);
         }
-        for (segment, expected) in unsettled.iter().zip(settled.0 + 1..) {
-            if segment.header.id != SegmentId(expected) {
-                let details = format!("segment {expected} of the journal is missing");
-                return Err(damaged(details));
+        let numbers = unsettled.iter().map(|segment| segment.header.id.0);
+        let mut expected = settled.0 + 1..=known.last.0.max(segments.last.0);
+        let missing = numbers.zip(expected.by_ref()).find(|(found, expected)| found != expected);
+        if let Some(missing) = missing.map(|(_, missing)| missing).or_else(|| expected.next()) {
+            let details = format!("segment {missing} of the journal is missing");
+            return Err(Damage { file: dir.to_owned(), offset: None, details }.into());
+        }
+        for segment in &unsettled {
+            segment.file.sync()?;
+        }
+        if let Some(newest) = unsettled.last_mut() {
+            let end = end_of_newest(dir, newest, known)?;
+            if known.end.is_none() {
+                newest.file.rewrite(end)?;
             }
+            newest.end = Some(end);
+            segments.open_end = end;
+        }
+        for segment in &unsettled {
+            segments.used.insert(segment.header.id, segment.clone());
         }
         let journal = Self {
             dir: dir.to_owned(),
@@ -153,14 +205,31 @@ impl Journal {
         &self.dir
     }
 
-    /// The bytes at `place`; `None` when the segment is gone: what was there is elsewhere now, or
+    /// Where the journal ends now: in its newest segment.
+    pub(crate) fn end(&self) -> JournalEnd {
+        let segments = self.segments();
+        JournalEnd { segment: segments.last, at: segments.open_end }
+    }
+
+    /// The payload at `place`; `None` when the segment is gone: the payload is elsewhere now, or
     /// nowhere.
+    ///
+    /// # Errors
+    /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it is not what its checksum says.
     pub(crate) fn read(&self, place: Place) -> io::Result<Option<Bytes>> {
-        let file = match self.segments().used.get(&place.segment) {
-            Some(segment) => segment.file.clone(),
-            None => return Ok(None),
-        };
-        file.read(place.at, place.len).map(|bytes| Some(bytes.into()))
+        let Some((file, has_sums)) = self.file_of(place) else { return Ok(None) };
+        let bytes = Bytes::from(file.read(place.at, place.len)?);
+        if !has_sums {
+            return Ok(Some(bytes));
+        }
+        let payload = sum::checked(&bytes).ok_or_else(|| file.damaged_payload(place))?;
+        Ok(Some(bytes.slice_ref(payload)))
+    }
+
+    fn file_of(&self, place: Place) -> Option<(Arc<SegmentFile>, bool)> {
+        let segments = self.segments();
+        let segment = segments.used.get(&place.segment)?;
+        Some((segment.file.clone(), segment.header.has_sums))
     }
 
     /// Keeps the bytes at `places` from being written over.
@@ -301,12 +370,15 @@ impl Journal {
         };
         let next = segments.last.0.checked_add(1);
         let next = next.ok_or_else(|| AppendError::Fatal(io::Error::other("2^32 segments")))?;
-        let header = Header { id: SegmentId(next), end_before, salt: rand::random() };
+        let salt = rand::random();
+        let header = Header { id: SegmentId(next), end_before, salt, has_sums: true };
         if let Err(error) = file.begin(header) {
             // Nothing refers to the file yet, and a header that is not whole is none.
             segments.free.push(file);
             return Err(AppendError::of_write(error));
         }
+        // Before any frame: a file with frames and without a header is damaged, then.
+        file.sync().map_err(AppendError::Fatal)?;
         let file_len = file.len().map_err(AppendError::Fatal)?;
         segments.is_last_open = false;
         let last = segments.last;
@@ -349,6 +421,31 @@ impl Segments {
 /// What is in the journal is not what was written.
 pub(crate) fn damaged(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.into())
+}
+
+/// Damage in a file of the journal in `dir`.
+fn damage(dir: &Path, file: &SegmentFile, offset: u32, details: impl Into<String>) -> Damage {
+    Damage { file: dir.join(file.name()), offset: Some(offset.into()), details: details.into() }
+}
+
+/// Where the newest segment ends: at the first frame that is not whole, unless that was whole once.
+fn end_of_newest(dir: &Path, segment: &Segment, known: Known) -> Result<u32, OpenError> {
+    let Segment { file, header, .. } = segment;
+    let mut frames = Frames::new(file, *header)?;
+    while frames.next()?.is_some() {}
+    let end = frames.at();
+    let number = frames.number();
+    if let Some(closed) = known.end.filter(|_| known.last == header.id) {
+        if closed != end {
+            let details =
+                format!("no whole frame, and the last process closed the segment at byte {closed}");
+            return Err(damage(dir, file, end, details).into());
+        }
+    } else if let Some((at, next)) = tail::find_frame(file, *header, number, end)? {
+        let details = format!("no whole frame {number}, and frame {next} follows at byte {at}");
+        return Err(damage(dir, file, end, details).into());
+    }
+    Ok(end)
 }
 
 fn after(id: SegmentId) -> SegmentId {
@@ -432,10 +529,10 @@ impl Appender {
     pub(crate) fn append(
         &mut self,
         says: &[u8],
-        payloads: &[Bytes],
+        payloads: &[Piece],
     ) -> Result<Appended, AppendError> {
         let too_large = || AppendError::Fatal(io::Error::other("a batch of 4 GiB"));
-        let payload_bytes = payloads.iter().map(Bytes::len).sum::<usize>();
+        let payload_bytes = payloads.iter().map(|piece| piece.len()).sum::<usize>();
         let payload_bytes = u32::try_from(payload_bytes).map_err(|_| too_large())?;
         let says_bytes = u32::try_from(says.len()).map_err(|_| too_large())?;
         let extent_at = |at| Extent::of(at, says_bytes, payload_bytes);
@@ -487,25 +584,32 @@ impl Open {
 /// with the end of the newest segment.
 ///
 /// # Errors
-/// [`Failure::Journal`] of kind [`InvalidData`](io::ErrorKind::InvalidData) when a frame in the
-/// middle cannot be read. What was being written when the last process ended is no error.
+/// [`Failure::Damaged`] when a frame before the end of its segment cannot be read. A frame that was
+/// being written when the last process ended is no error.
 pub(crate) fn replay(
+    dir: &Path,
     unsettled: &[Segment],
     mut take: impl FnMut(&frame::Frame<'_>) -> Result<(), Failure>,
 ) -> Result<u32, Failure> {
-    let mut end = None;
-    for Segment { file, header, .. } in unsettled {
-        if let Some(end) = end.filter(|end| *end != header.end_before) {
-            let (before, ended) = (header.id.0 - 1, header.end_before);
+    let mut ended = 0;
+    for Segment { file, header, end, .. } in unsettled {
+        let mut frames = Frames::new(file, *header)?.up_to(*end);
+        loop {
+            let at = frames.at();
+            let Some(frame) = frames.next()? else { break };
+            take(&frame).map_err(|error| match error {
+                Failure::Journal(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    Failure::Damaged(damage(dir, file, at, error.to_string()))
+                }
+                error => error,
+            })?;
+        }
+        ended = frames.at();
+        if let Some(end) = end.filter(|end| *end != ended) {
             let details =
-                format!("segment {before} ended at byte {ended}, and can be read to {end}");
-            return Err(damaged(details).into());
+                format!("segment {} ended at byte {end}, and can be read to {ended}", header.id.0);
+            return Err(Failure::Damaged(damage(dir, file, ended, details)));
         }
-        let mut frames = Frames::new(file, *header)?;
-        while let Some(frame) = frames.next()? {
-            take(&frame)?;
-        }
-        end = Some(frames.at());
     }
-    Ok(end.unwrap_or(0))
+    Ok(ended)
 }

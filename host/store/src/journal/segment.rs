@@ -7,6 +7,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::durable;
+use crate::journal::damaged;
+
 /// The number of a segment. It grows with each use of a file, and is never used again: a place in
 /// a segment that is gone is noticed. 2^32 of them are some 10^17 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,9 +43,16 @@ pub(crate) struct Header {
     /// Goes into every checksum: frames of an earlier use of the file, and bytes that a client has
     /// made to look like a frame, do not pass for frames of this one.
     pub(crate) salt: u64,
+    /// Whether a checksum stands behind each payload. Always, but for segments that were written
+    /// under schema version 6.
+    pub(crate) has_sums: bool,
 }
 
-const MAGIC: &[u8; 8] = b"grmlseg1";
+/// The first bytes of segments with a checksum behind each payload.
+const MAGIC: &[u8; 8] = b"grmlseg2";
+
+/// The first bytes of segments without.
+const MAGIC_WITHOUT_SUMS: &[u8; 8] = b"grmlseg1";
 
 /// Bytes that a disk writes as one, or a multiple of that.
 pub(crate) const BLOCK_BYTES: u32 = 4_096;
@@ -55,7 +65,7 @@ impl Header {
         let mut bytes = [0; HEADER_BYTES as usize];
         let (rest, checksum) = bytes.split_at_mut(24);
         let fields = [
-            &MAGIC[..],
+            &if self.has_sums { *MAGIC } else { *MAGIC_WITHOUT_SUMS }[..],
             &self.id.0.to_le_bytes(),
             &self.end_before.to_le_bytes(),
             &self.salt.to_le_bytes(),
@@ -82,8 +92,10 @@ impl Header {
             id: SegmentId(u32::from_le_bytes(*id)),
             end_before: u32::from_le_bytes(*end_before),
             salt: u64::from_le_bytes(*salt),
+            has_sums: magic == MAGIC,
         };
-        (magic == MAGIC && header.encode() == *bytes).then_some(header)
+        let is_known = [MAGIC, MAGIC_WITHOUT_SUMS].contains(&magic);
+        (is_known && header.encode() == *bytes).then_some(header)
     }
 }
 
@@ -105,6 +117,12 @@ impl SegmentFile {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.open(&path)?;
         Ok(Self { file, direct: open_direct(&path), slot })
+    }
+
+    /// Opens a file of the journal that is not to be changed.
+    pub(crate) fn open_to_read(dir: &Path, slot: u32) -> io::Result<Self> {
+        let file = File::open(dir.join(name(slot)))?;
+        Ok(Self { file, direct: None, slot })
     }
 
     /// Gives the file back to the file system. Who has it open can still read it.
@@ -130,6 +148,32 @@ impl SegmentFile {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the file holds nothing: no byte that is not zero, among the first
+    /// [`HEADER_BYTES`] or, if `to_the_end`, among all. A crash can leave such a file behind: its name
+    /// is there before its header.
+    pub(crate) fn is_blank(&self, to_the_end: bool) -> io::Result<bool> {
+        let (mut piece, mut at) = (vec![0; 64 << 10], 0);
+        let end = if to_the_end { u64::MAX } else { HEADER_BYTES.into() };
+        while at < end {
+            let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(piece.len());
+            let count = self.file.read_at(piece.get_mut(..wanted).unwrap_or_default(), at)?;
+            let bytes = piece.get(..count).unwrap_or_default();
+            if bytes.is_empty() {
+                break;
+            }
+            if bytes.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            at += count as u64;
+        }
+        Ok(true)
+    }
+
+    /// Writes the first bytes again, and syncs all.
+    pub(crate) fn rewrite(&self, end: u32) -> io::Result<()> {
+        durable::rewrite(&self.file, end.into())
     }
 
     /// Begins a new use of the file.
@@ -182,6 +226,12 @@ impl SegmentFile {
         self.file.read_at(into, at)
     }
 
+    /// A payload of this file is not what its checksum says.
+    pub(crate) fn damaged_payload(&self, place: Place) -> io::Error {
+        let Place { at, len, .. } = place;
+        damaged(format!("a payload of {len} bytes in {} at byte {at} is damaged", self.name()))
+    }
+
     /// Returns when all that was written is on stable storage.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
@@ -212,9 +262,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = SegmentFile::open(dir.path(), 7).unwrap();
         assert_eq!(file.header().unwrap(), None);
-        let header = Header { id: SegmentId(3), end_before: 77, salt: 0x1234_5678_9abc_def0 };
-        file.begin(header).unwrap();
-        assert_eq!(file.header().unwrap(), Some(header));
+        assert!(file.is_blank(true).unwrap());
+        let header = Header {
+            id: SegmentId(3),
+            end_before: 77,
+            salt: 0x1234_5678_9abc_def0,
+            has_sums: true,
+        };
+        let old = Header { has_sums: false, ..header };
+        for header in [old, header] {
+            file.begin(header).unwrap();
+            assert_eq!(file.header().unwrap(), Some(header));
+        }
+        assert!(!file.is_blank(false).unwrap());
         for at in 0..HEADER_BYTES {
             let byte = file.read(at, 1).unwrap()[0];
             file.write(&[byte ^ 1], at).unwrap();
@@ -238,5 +298,6 @@ mod tests {
         file.sync().unwrap();
         assert_eq!(file.read(199_997, 4).unwrap(), b"\0abc");
         assert!(file.read(200_000, 2).is_err());
+        assert!(file.is_blank(false).unwrap() && !file.is_blank(true).unwrap());
     }
 }

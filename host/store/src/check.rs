@@ -1,0 +1,225 @@
+//! Looks for damage in a data directory that no host has open, without changing it.
+//!
+//! Cost: a read of the journal, of the tables and of all payloads.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use crate::damage::Damage;
+use crate::entry::Row;
+use crate::error::OpenError;
+use crate::inspect::Inspected;
+use crate::journal::image::{BatchImage, JobImage, JobPlaces, StateImage};
+use crate::owners::Owners;
+use crate::payloads::Kind;
+use crate::{catalog, journal, payloads, row, schema};
+
+/// Most complaints of `SQLite` about its file that are listed.
+const COMPLAINTS_MAX: u32 = 100;
+
+/// The tables with payloads, and the column that names the payload.
+pub(crate) const PAYLOAD_TABLES: [&str; 4] = ["input", "output", "chunk", "delivery_body"];
+
+/// What a check has found.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Everything that is not what was written.
+    pub damage: Vec<Damage>,
+    /// Frames of the journal that are whole.
+    pub frames: u64,
+    /// Payloads that are whole.
+    pub payloads: u64,
+    /// Jobs in the tables.
+    pub jobs: u64,
+}
+
+/// Checks the directory `dir`. `secrets_key` is the file with the key of the secrets, unless that is
+/// in the directory; without the key secrets are not looked at.
+///
+/// # Errors
+/// [`OpenError`] when the directory cannot be checked at all, such as while a host uses it.
+pub fn check(dir: &Path, secrets_key: Option<&Path>) -> Result<Report, OpenError> {
+    let mut inspected = Inspected::open(dir, secrets_key)?;
+    let damage = std::mem::take(&mut inspected.journal.damage);
+    let mut report = Report { damage, ..Report::default() };
+    let overruled = report.check_frames(&inspected)?;
+    let of_tables = report.check_tables(&inspected);
+    report.note(&inspected.file, of_tables);
+    let kept = report.check_kept(&inspected, &overruled);
+    report.note(&inspected.file, kept);
+    Ok(report)
+}
+
+impl Report {
+    fn add(&mut self, file: &Path, offset: Option<u64>, details: String) {
+        self.damage.push(Damage { file: file.to_owned(), offset, details });
+    }
+
+    /// What keeps a table from being read at all is damage too.
+    fn note(&mut self, file: &Path, result: rusqlite::Result<()>) {
+        if let Err(error) = result {
+            self.add(file, None, error.to_string());
+        }
+    }
+
+    /// Answers with the payloads that the tables name, and that are not needed any more.
+    fn check_frames(&mut self, inspected: &Inspected) -> Result<Overruled, OpenError> {
+        let mut overruled = Overruled::new();
+        for segment in inspected.journal.unsettled() {
+            let path = inspected.journal_dir.join(segment.file.name());
+            let (mut frames, mut bad) = (0, Vec::new());
+            let mut gaps = Vec::new();
+            segment.each_frame(
+                |at, frame| match BatchImage::read(frame) {
+                    Ok((image, places)) => {
+                        frames += 1;
+                        image.jobs.iter().zip(&places).for_each(|(job, places)| {
+                            overrule(&mut overruled, job, places);
+                        });
+                    }
+                    Err(error) => bad.push((at, error.to_string())),
+                },
+                |from, to| gaps.push((from, to)),
+            )?;
+            self.frames += frames;
+            for (from, to) in gaps {
+                let to = to.map_or_else(|| "its end".to_owned(), |to| format!("byte {to}"));
+                let details = format!("the journal cannot be read from here to {to}");
+                self.add(&path, Some(from.into()), details);
+            }
+            for (at, details) in bad {
+                self.add(&path, Some(at.into()), details);
+            }
+        }
+        Ok(overruled)
+    }
+
+    fn check_tables(&mut self, inspected: &Inspected) -> rusqlite::Result<()> {
+        let Inspected { db, file, version, seal, .. } = inspected;
+        let complaints = complaints(db)?;
+        let page_bytes: u32 = db.pragma_query_value(None, "page_size", |row| row.get(0))?;
+        for complaint in complaints {
+            let offset = page_of(&complaint).map(|page| (page - 1) * u64::from(page_bytes));
+            self.add(file, offset, complaint);
+        }
+        self.check_jobs(db, file)?;
+        if *version == schema::VERSION {
+            for table in PAYLOAD_TABLES {
+                self.check_payloads(db, file, table)?;
+            }
+        }
+        if let Some(seal) = seal {
+            for body in catalog::read(db, seal)? {
+                if let Err(error) = catalog::parse(&body) {
+                    self.add(file, None, format!("an entry of the catalog: {error}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_jobs(&mut self, db: &Connection, file: &Path) -> rusqlite::Result<()> {
+        let mut owners = Owners::default();
+        let mut statement = db.prepare(row::SELECT_JOBS)?;
+        let mut rows = statement.query(())?;
+        while let Some(row) = rows.next()? {
+            self.jobs += 1;
+            if let Err(error) = row::read(row, &mut owners) {
+                let seq: i64 = row.get(0)?;
+                self.add(file, None, format!("row {seq} of the table `job`: {error}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_payloads(
+        &mut self,
+        db: &Connection,
+        file: &Path,
+        table: &str,
+    ) -> rusqlite::Result<()> {
+        let mut statement = db.prepare(&format!("SELECT seq, body, sum FROM {table}"))?;
+        let mut rows = statement.query(())?;
+        while let Some(row) = rows.next()? {
+            if payloads::is_whole(row.get_ref(1)?.as_blob()?, row.get(2)?) {
+                self.payloads += 1;
+            } else {
+                let seq: i64 = row.get(0)?;
+                self.add(file, None, format!("row {seq} of the table `{table}` is damaged"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_kept(&mut self, inspected: &Inspected, overruled: &Overruled) -> rusqlite::Result<()> {
+        let Inspected { db, journal, journal_dir, .. } = inspected;
+        let mut kept = Vec::new();
+        payloads::load_kept(db, |seq, kind, place| kept.push((seq, kind, place)))?;
+        kept.retain(|(seq, kind, _)| !overruled.contains(&(*seq, *kind)));
+        for (seq, kind, place) in kept {
+            match journal.payload(journal_dir, place) {
+                Ok(Ok(_)) => self.payloads += 1,
+                Ok(Err(damage)) => {
+                    let name = kind.name();
+                    let details = format!("{}: the {name} of row {seq}", damage.details);
+                    self.damage.push(Damage { details, ..damage });
+                }
+                Err(error) => {
+                    self.add(journal_dir, None, journal::damaged(error.to_string()).to_string())
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Payloads by the number of their job, about which the journal knows more than the tables.
+type Overruled = HashSet<(u64, Kind)>;
+
+/// Adds the payloads that a frame replaces or lets go.
+fn overrule(overruled: &mut Overruled, job: &JobImage<'_>, places: &JobPlaces) {
+    let row = match &job.state {
+        StateImage::New { row, .. } | StateImage::Changed(row) => row.to_row(),
+        StateImage::Gone { .. } => None,
+    };
+    if places.input.is_some() || !row.as_ref().is_some_and(Row::needs_input) {
+        overruled.insert((job.seq, Kind::Input));
+    }
+    if places.output.is_some() || row.is_none() {
+        overruled.insert((job.seq, Kind::Output));
+    }
+}
+
+/// What `SQLite` says about its file; nothing when that is whole.
+fn complaints(db: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut statement = db.prepare(&format!("PRAGMA integrity_check({COMPLAINTS_MAX})"))?;
+    let lines = statement.query_map((), |row| row.get::<_, String>(0))?;
+    let lines = lines.collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(lines
+        .into_iter()
+        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+        .filter(|line| line != "ok")
+        .collect())
+}
+
+/// The page that a complaint names.
+fn page_of(complaint: &str) -> Option<u64> {
+    let (_, rest) =
+        complaint.to_lowercase().split_once("page ").map(|(a, b)| (a.to_owned(), b.to_owned()))?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok().filter(|page| *page > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_of_a_complaint_is_found() {
+        assert_eq!(page_of("Tree 5 page 17 cell 3: Rowid 9 out of order"), Some(17));
+        assert_eq!(page_of("Page 4: never used"), Some(4));
+        assert_eq!(page_of("wrong # of entries in index x"), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! The segments of a directory as they are, for programs that look for damage: nothing is written,
+//! and damage in one place does not end the reading of the rest.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::damage::Damage;
+use crate::journal::frame::{Frame, Frames};
+use crate::journal::segment::{Header, Place, SegmentFile, SegmentId};
+use crate::journal::{Known, damage, sum, tail};
+
+/// The segments that were found, and the files that are none.
+pub(crate) struct Scan {
+    pub(crate) segments: BTreeMap<SegmentId, Scanned>,
+    pub(crate) damage: Vec<Damage>,
+    known: Known,
+}
+
+/// A segment that was found.
+pub(crate) struct Scanned {
+    pub(crate) file: Arc<SegmentFile>,
+    pub(crate) header: Header,
+    /// Where it ended, if anything says so.
+    pub(crate) end: Option<u32>,
+}
+
+impl Scan {
+    /// Looks at the headers of all files in `dir`.
+    pub(crate) fn open(dir: &Path, known: Known) -> io::Result<Self> {
+        let mut scan = Self { segments: BTreeMap::new(), damage: Vec::new(), known };
+        let entries = match fs::read_dir(dir) {
+            Ok(entries) => entries.collect::<Result<Vec<_>, _>>()?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let name = entry.file_name();
+            let Some(slot) = name.to_str().and_then(SegmentFile::slot_of) else { continue };
+            let file = Arc::new(SegmentFile::open_to_read(dir, slot)?);
+            match file.header()? {
+                Some(header) => {
+                    scan.segments.insert(header.id, Scanned { file, header, end: None });
+                }
+                None if file.is_blank(!known.is_upgraded)? => {}
+                None => {
+                    let details = "the header of this segment of the journal is damaged";
+                    scan.damage.push(damage(dir, &file, 0, details));
+                }
+            }
+        }
+        scan.find_ends(dir);
+        Ok(scan)
+    }
+
+    fn find_ends(&mut self, dir: &Path) {
+        let Known { settled, last, end, .. } = self.known;
+        let newest = self.segments.keys().next_back().copied().unwrap_or(settled).max(last);
+        for number in settled.0.saturating_add(1)..=newest.0 {
+            if !self.segments.contains_key(&SegmentId(number)) {
+                let details = format!("segment {number} of the journal is missing");
+                self.damage.push(Damage { file: dir.to_owned(), offset: None, details });
+            }
+        }
+        let ends: Vec<_> = self.segments.values().map(|it| it.header).collect();
+        for header in ends {
+            let before = SegmentId(header.id.0.saturating_sub(1));
+            if let Some(before) = self.segments.get_mut(&before) {
+                before.end = Some(header.end_before);
+            }
+        }
+        if let (Some(newest), Some(end)) = (self.segments.get_mut(&last), end) {
+            newest.end = newest.end.or(Some(end));
+        }
+    }
+
+    /// The segments that the tables have not taken over, oldest first.
+    pub(crate) fn unsettled(&self) -> impl Iterator<Item = &Scanned> {
+        self.segments.range(SegmentId(self.known.settled.0.saturating_add(1))..).map(|(_, it)| it)
+    }
+
+    /// A payload that stays in the journal.
+    pub(crate) fn payload(&self, dir: &Path, place: Place) -> io::Result<Result<Vec<u8>, Damage>> {
+        let Some(Scanned { file, header, .. }) = self.segments.get(&place.segment) else {
+            let details = format!("segment {} of the journal is missing", place.segment.0);
+            return Ok(Err(Damage { file: dir.to_owned(), offset: None, details }));
+        };
+        let damaged = |details: &str| {
+            damage(dir, file, place.at, format!("{details} of {} bytes", place.len))
+        };
+        let mut bytes = match file.read(place.at, place.len) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Ok(Err(damaged("the file ends before a payload")));
+            }
+            Err(error) => return Err(error),
+        };
+        if header.has_sums {
+            let Some(len) = sum::checked(&bytes).map(<[u8]>::len) else {
+                return Ok(Err(damaged("damaged payload")));
+            };
+            bytes.truncate(len);
+        } else if !is_in_whole_frame(file, *header, place)? {
+            return Ok(Err(damaged("damaged frame around a payload")));
+        }
+        Ok(Ok(bytes))
+    }
+}
+
+/// Whether a payload without a checksum of its own stands in a frame that is whole.
+fn is_in_whole_frame(file: &SegmentFile, header: Header, place: Place) -> io::Result<bool> {
+    let mut frames = Frames::new(file, header)?;
+    loop {
+        while let Some(frame) = frames.next()? {
+            let Place { at, len, .. } = frame.payloads;
+            if (at..at.saturating_add(len)).contains(&place.at) {
+                return Ok(true);
+            }
+        }
+        match tail::find_frame(file, header, frames.number(), frames.at())? {
+            Some((at, number)) if at <= place.at => frames = frames.from(at, number),
+            _ => return Ok(false),
+        }
+    }
+}
+
+impl Scanned {
+    /// Hands each whole frame to `take`, with the place where it begins, and each gap between them to
+    /// `lose`, with where it begins and ends.
+    pub(crate) fn each_frame(
+        &self,
+        mut take: impl FnMut(u32, &Frame<'_>),
+        mut lose: impl FnMut(u32, Option<u32>),
+    ) -> io::Result<()> {
+        let mut frames = Frames::new(&self.file, self.header)?;
+        loop {
+            let mut at = frames.at();
+            while let Some(frame) = frames.next()? {
+                take(at, &frame);
+                at = frames.at();
+            }
+            match tail::find_frame(&self.file, self.header, frames.number(), at)? {
+                Some((next, number)) => {
+                    lose(at, Some(next));
+                    frames = frames.from(next, number);
+                }
+                None => {
+                    if let Some(end) = self.end.filter(|end| *end > at) {
+                        lose(at, Some(end));
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+}

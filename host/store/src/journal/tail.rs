@@ -1,0 +1,138 @@
+//! What stands behind the first frame of a segment that is not whole.
+//!
+//! A frame is written once the frame before it has been synced. So a whole frame of the same use of
+//! the file (its salt) with a higher number proves that the bad one was whole once, and was
+//! acknowledged: it is damaged. Without such a frame the bad one was being written when the process
+//! or the power went, and nobody was told of it. A damaged last frame cannot be told from that;
+//! after an orderly end the tables know where the segment ended.
+//!
+//! Cost: a look at each byte behind the last whole frame (some 0.1 s for 64 MiB), and checksums of
+//! what looks like a head, of which there are few. Runs once for each start after a crash.
+
+use std::io;
+
+use crate::journal::frame::{Extent, HEAD_BYTES};
+use crate::journal::segment::{Header, SegmentFile};
+
+/// Bytes that are looked at in one step.
+const PIECE_BYTES: u32 = 1 << 20;
+
+/// How many times the bytes behind the end may be checksummed. Bytes of payloads can look like heads
+/// of large frames; each such head costs a checksum, and none passes for a frame.
+const CHECKED_TIMES_MAX: u64 = 64;
+
+/// Bytes of the smallest frame.
+const FRAME_BYTES_MIN: u32 = HEAD_BYTES + 1;
+
+/// A head of a frame, by its fields: number, bytes of what it says, bytes of its payloads.
+struct Candidate {
+    at: u32,
+    number: u32,
+    says: u32,
+    payloads: u32,
+}
+
+/// Where the first whole frame begins whose number is greater than `number`, at or behind `from`, and
+/// its number.
+pub(crate) fn find_frame(
+    file: &SegmentFile,
+    header: Header,
+    number: u32,
+    from: u32,
+) -> io::Result<Option<(u32, u32)>> {
+    let len = u32::try_from(file.len()?).unwrap_or(u32::MAX);
+    let mut budget = CHECKED_TIMES_MAX * u64::from(len.saturating_sub(from));
+    let mut at = from;
+    while at.saturating_add(HEAD_BYTES) <= len {
+        let until = len.min(at.saturating_add(PIECE_BYTES + HEAD_BYTES - 1));
+        let bytes = file.read(at, until - at)?;
+        for (offset, head) in (at..).zip(bytes.windows(HEAD_BYTES as usize)) {
+            let Some(head) = candidate(head, offset, number, len) else { continue };
+            let bytes = u64::from(head.says) + u64::from(head.payloads);
+            if bytes > budget {
+                return Ok(None);
+            }
+            budget -= bytes;
+            if is_whole(file, header.salt, &head)? {
+                return Ok(Some((offset, head.number)));
+            }
+        }
+        at = at.saturating_add(PIECE_BYTES);
+    }
+    Ok(None)
+}
+
+/// The fields of bytes that can be the head of a frame with a number greater than `number`.
+fn candidate(head: &[u8], at: u32, number: u32, len: u32) -> Option<Candidate> {
+    let field = |n: usize| {
+        head.get(4 * n..).and_then(<[u8]>::first_chunk).map(|bytes| u32::from_le_bytes(*bytes))
+    };
+    let found = field(1)?;
+    // So many frames have room at most.
+    let number_max = number.saturating_add(len / FRAME_BYTES_MIN + 1);
+    if found <= number || found > number_max {
+        return None;
+    }
+    let (says, payloads) = (field(2)?, field(3)?);
+    let extent = Extent::of(at, says, payloads)?;
+    (says > 0 && extent.end <= len).then_some(Candidate { at, number: found, says, payloads })
+}
+
+fn is_whole(file: &SegmentFile, salt: u64, head: &Candidate) -> io::Result<bool> {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&salt.to_le_bytes());
+    let (mut at, end) = (head.at + 4, head.at + HEAD_BYTES + head.says + head.payloads);
+    while at < end {
+        let bytes = file.read(at, PIECE_BYTES.min(end - at))?;
+        hasher.update(&bytes);
+        at += PIECE_BYTES.min(end - at);
+    }
+    let sum = file.read(head.at, 4)?;
+    Ok(sum.first_chunk().is_some_and(|sum| u32::from_le_bytes(*sum) == hasher.finalize()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::frame;
+    use crate::journal::segment::{HEADER_BYTES, SegmentId};
+
+    fn frame(salt: u64, number: u32, payload: &[u8]) -> Vec<u8> {
+        let head = frame::head(salt, number, b"says", [payload].into_iter());
+        [&head[..], b"says", payload].concat()
+    }
+
+    #[test]
+    fn a_frame_behind_damage_is_found_and_nothing_else_is_taken_for_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = SegmentFile::open(dir.path(), 1).unwrap();
+        let header = Header { id: SegmentId(1), end_before: 0, salt: 7, has_sums: true };
+        file.fill(0, 3 << 20).unwrap();
+        let find = |from| find_frame(&file, header, 4, from).unwrap();
+        assert_eq!(find(HEADER_BYTES), None, "zeros");
+        // Of another use of the file, of a number that came before, and with a flipped bit.
+        let mut flipped = frame(7, 5, b"x");
+        flipped[20] ^= 4;
+        for (at, bytes) in [(100, frame(8, 5, b"x")), (200, frame(7, 4, b"x")), (300, flipped)] {
+            file.write(&bytes, at).unwrap();
+            assert_eq!(find(HEADER_BYTES), None, "{at}");
+        }
+        // Over the border of a piece, large, and not at its place.
+        let large = frame(7, 9, &vec![1; 1 << 20]);
+        file.write(&large, PIECE_BYTES - 3).unwrap();
+        for from in [HEADER_BYTES, 101, PIECE_BYTES - 3] {
+            assert_eq!(find(from), Some((PIECE_BYTES - 3, 9)), "{from}");
+        }
+        assert_eq!(find(PIECE_BYTES - 2), None);
+    }
+
+    #[test]
+    fn heads_in_payloads_do_not_take_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = SegmentFile::open(dir.path(), 1).unwrap();
+        let header = Header { id: SegmentId(1), end_before: 0, salt: 7, has_sums: true };
+        let head = [9, 9, 9, 9, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 7, 0];
+        file.write(&head.repeat(100_000), HEADER_BYTES).unwrap();
+        assert_eq!(find_frame(&file, header, 4, HEADER_BYTES).unwrap(), None);
+    }
+}

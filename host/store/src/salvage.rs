@@ -1,0 +1,489 @@
+//! Saves what can be read of a damaged data directory into a new one, and lists what cannot.
+//!
+//! The rows of the tables are copied one by one. All whole frames of the journal that the tables had
+//! not taken over are played over them, those behind damage included, and payloads that stayed in the
+//! journal move into the tables: the new directory has no journal. A job without its input, or
+//! without a part of its result, cannot be used; it is left out, and listed.
+//!
+//! Cost: a read of all, and a row for each payload, in one transaction.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use gristmill_core::backup::{DATABASE, SECRETS_KEY};
+use gristmill_core::catalog::CatalogEntry;
+use gristmill_core::id::JobId;
+use rusqlite::types::Value;
+use rusqlite::{Connection, params, params_from_iter};
+
+use crate::check::PAYLOAD_TABLES;
+use crate::damage::Damage;
+use crate::db::{configure, make_private_dir};
+use crate::error::OpenError;
+use crate::inspect::Inspected;
+use crate::journal::frame::Frame;
+use crate::journal::image::{BatchImage, JobImage, JobPlaces, StateImage};
+use crate::journal::sum;
+use crate::owners::Owners;
+use crate::payloads::{self, Kind};
+use crate::row::integer;
+use crate::{catalog, checkpoint, chunks, row, schema};
+
+/// The tables, each with the first column of its key, by which it is read. `meta` comes by itself.
+const TABLES: [(&str, &str); 11] = [
+    ("endpoint", "seq"),
+    ("job", "seq"),
+    ("input", "seq"),
+    ("output", "seq"),
+    ("kept", "seq"),
+    ("chunk", "seq"),
+    ("delivery", "seq"),
+    ("delivery_body", "seq"),
+    ("repeat", "seq"),
+    ("usage", "hour"),
+    ("catalog", "kind"),
+];
+
+/// What became of a damaged directory.
+#[derive(Debug, Default)]
+pub struct Salvaged {
+    /// What could not be read, and what was left out for that.
+    pub losses: Vec<Damage>,
+    /// Jobs in the new directory.
+    pub jobs: u64,
+}
+
+/// Copies what can be read of the directory `dir` into `output`, which is made, or empty.
+/// `secrets_key` is the file with the key of the secrets, unless that is in the directory.
+///
+/// # Errors
+/// [`OpenError`] when nothing can be saved: the head of the tables is unreadable, which says how far
+/// they had taken over the journal, or `output` cannot be written.
+pub fn repair(
+    dir: &Path,
+    output: &Path,
+    secrets_key: Option<&Path>,
+) -> Result<Salvaged, OpenError> {
+    let inspected = Inspected::open(dir, secrets_key)?;
+    let in_output = |source| OpenError::Directory { dir: output.to_owned(), source };
+    make_private_dir(output).map_err(in_output)?;
+    let file = output.join(DATABASE);
+    let to = Connection::open(&file)?;
+    to.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    configure(&to)?;
+    let mut salvage = Salvage {
+        to: &to,
+        inspected: &inspected,
+        losses: inspected.journal.damage.clone(),
+        orphans: BTreeMap::new(),
+    };
+    let transaction = to.unchecked_transaction()?;
+    to.execute_batch(schema::TABLES)?;
+    to.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
+    to.pragma_update(None, "user_version", schema::VERSION)?;
+    salvage.copy_meta()?;
+    for (table, key) in TABLES {
+        salvage.copy_table(table, key)?;
+    }
+    salvage.play_journal()?;
+    salvage.move_kept()?;
+    salvage.name_endpoints()?;
+    salvage.leave_out_unusable()?;
+    let jobs = to.query_row("SELECT count(*) FROM job", (), |row| row.get::<_, i64>(0))?;
+    let losses = salvage.losses;
+    transaction.commit()?;
+    to.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
+    to.close().map_err(|(_, error)| error)?;
+    if dir.join(SECRETS_KEY).exists() {
+        fs::copy(dir.join(SECRETS_KEY), output.join(SECRETS_KEY)).map_err(in_output)?;
+    }
+    for name in [DATABASE, SECRETS_KEY, "."] {
+        let file = fs::File::open(output.join(name));
+        match file.and_then(|file| file.sync_all()) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(in_output(error));
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(Salvaged { losses, jobs: jobs.unsigned_abs() })
+}
+
+struct Salvage<'a> {
+    to: &'a Connection,
+    inspected: &'a Inspected,
+    losses: Vec<Damage>,
+    /// Jobs that have changed, and whose submission was not found, by their numbers.
+    orphans: BTreeMap<u64, Option<JobId>>,
+}
+
+impl Salvage<'_> {
+    fn lose(&mut self, file: &Path, offset: Option<u64>, details: String) {
+        self.losses.push(Damage { file: file.to_owned(), offset, details });
+    }
+
+    fn lose_of_tables(&mut self, details: String) {
+        let file = self.inspected.file.clone();
+        self.lose(&file, None, details);
+    }
+
+    /// The new directory has a journal that ended in order before its first segment.
+    fn copy_meta(&self) -> rusqlite::Result<()> {
+        let (node, sealed): (u16, Vec<u8>) =
+            self.inspected.db.query_row("SELECT node, sealed FROM meta", (), |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        let journal = &self.inspected.journal.segments;
+        let last = journal.keys().next_back().copied().max(Some(self.inspected.known.last));
+        let last = last.map_or(0, |last| last.0);
+        let sql = "INSERT INTO meta (id, node, is_clean, sealed, settled, journal_last) \
+                   VALUES (1, ?1, 1, ?2, ?3, ?3)";
+        self.to.execute(sql, params![node, sealed, last])?;
+        Ok(())
+    }
+
+    /// Copies the rows of a table that can be read. Behind a page that cannot be read it goes on with
+    /// the next key that can be found.
+    fn copy_table(&mut self, table: &str, key: &str) -> rusqlite::Result<()> {
+        let from = &self.inspected.db;
+        let sql = format!("SELECT * FROM {table} WHERE ?1 IS NULL OR {key} >= ?1 ORDER BY {key}");
+        let mut next = Value::Null;
+        loop {
+            let mut last = next.clone();
+            match self.copy_rows(&sql, table, key, &next, &mut last) {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    let found = match &last {
+                        Value::Integer(last) => find_key(from, table, key, *last),
+                        Value::Null => find_key(from, table, key, -1),
+                        Value::Real(_) | Value::Text(_) | Value::Blob(_) => None,
+                    };
+                    let until =
+                        found.map_or("the end".to_owned(), |found| format!("{key} {found}"));
+                    let since = match last {
+                        Value::Integer(last) => format!("{key} {last}"),
+                        Value::Text(last) => format!("{key} {last}"),
+                        Value::Null | Value::Real(_) | Value::Blob(_) => "its beginning".to_owned(),
+                    };
+                    let details = format!(
+                        "the table `{table}` cannot be read after {since}, up to {until}: {error}"
+                    );
+                    self.lose_of_tables(details);
+                    let Some(found) = found else { return Ok(()) };
+                    next = Value::Integer(found);
+                }
+            }
+        }
+    }
+
+    /// Leaves in `last` the key of the row that was copied last.
+    fn copy_rows(
+        &mut self,
+        sql: &str,
+        table: &str,
+        key: &str,
+        next: &Value,
+        last: &mut Value,
+    ) -> rusqlite::Result<()> {
+        let mut statement = self.inspected.db.prepare(sql)?;
+        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+        let key_at = names.iter().position(|name| name == key).unwrap_or(0);
+        let holes = vec!["?"; names.len()].join(", ");
+        let insert =
+            format!("INSERT OR REPLACE INTO {table} ({}) VALUES ({holes})", names.join(", "));
+        let mut rows = statement.query([next])?;
+        while let Some(row) = rows.next()? {
+            let values = (0..names.len()).map(|n| row.get::<_, Value>(n));
+            let values = values.collect::<rusqlite::Result<Vec<_>>>()?;
+            let found = values.get(key_at).cloned().unwrap_or(Value::Null);
+            if let Err(error) = self.to.prepare_cached(&insert)?.execute(params_from_iter(values)) {
+                self.losses.push(Damage {
+                    file: self.inspected.file.clone(),
+                    offset: None,
+                    details: format!("a row of the table `{table}` makes no sense: {error}"),
+                });
+            }
+            *last = found;
+        }
+        Ok(())
+    }
+
+    fn play_journal(&mut self) -> Result<(), OpenError> {
+        let inspected = self.inspected;
+        for segment in inspected.journal.unsettled() {
+            let path = inspected.journal_dir.join(segment.file.name());
+            let (mut gaps, mut failed) = (Vec::new(), None);
+            segment.each_frame(
+                |at, frame| {
+                    let played = self.play_frame(&path, at, frame);
+                    failed = failed.take().or(played.err());
+                },
+                |from, to| gaps.push((from, to)),
+            )?;
+            if let Some(error) = failed {
+                return Err(error.into());
+            }
+            for (from, to) in gaps {
+                let until = to.map_or("its end".to_owned(), |to| format!("byte {to}"));
+                let details = format!(
+                    "the journal cannot be read from here to {until}: jobs that were submitted in it \
+                     are lost, and changes of others"
+                );
+                self.lose(&path, Some(from.into()), details);
+            }
+        }
+        for (seq, id) in std::mem::take(&mut self.orphans) {
+            let id = id.map_or_else(|| format!("of row {seq}"), |id| id.to_string());
+            self.lose_of_tables(format!("job {id} is lost: its submission cannot be read"));
+        }
+        Ok(())
+    }
+
+    fn play_frame(&mut self, path: &Path, at: u32, frame: &Frame<'_>) -> rusqlite::Result<()> {
+        let (image, places) = match BatchImage::read(frame) {
+            Ok(read) => read,
+            Err(error) => {
+                self.lose(path, Some(at.into()), error.to_string());
+                return Ok(());
+            }
+        };
+        if let Err(error) = checkpoint::write_rest(self.to, &image, &places, frame) {
+            self.lose(path, Some(at.into()), format!("a part of this frame: {error}"));
+        }
+        for (job, places) in image.jobs.iter().zip(&places) {
+            if let Err(details) = self.play_job(job, places, frame)? {
+                self.lose(path, Some(at.into()), details);
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings what a frame says of a job into the tables.
+    fn play_job(
+        &mut self,
+        job: &JobImage<'_>,
+        places: &JobPlaces,
+        frame: &Frame<'_>,
+    ) -> rusqlite::Result<Result<(), String>> {
+        let (to, seq) = (self.to, job.seq);
+        let damaged = |what: &str| Ok(Err(format!("{what} of the job of row {seq} is damaged")));
+        match &job.state {
+            StateImage::Gone { .. } => {
+                self.orphans.remove(&seq);
+                row::delete(to, seq)?;
+                payloads::delete(to, seq, true)?;
+                chunks::delete(to, seq)?;
+                return Ok(Ok(()));
+            }
+            StateImage::New { fixed, row, .. } => {
+                let Some(row) = row.to_row() else { return damaged("the state") };
+                row::insert(to, job, fixed, &row)?;
+            }
+            StateImage::Changed(row) => {
+                let Some(row) = row.to_row() else { return damaged("the state") };
+                let sql = "SELECT count(*) FROM job WHERE seq = ?1";
+                let rows: i64 = to.query_row(sql, [integer(seq)], |row| row.get(0))?;
+                if rows == 0 {
+                    self.orphans.insert(seq, job.job_id());
+                    return Ok(Ok(()));
+                }
+                row::update(to, seq, &row)?;
+                if !row.needs_input() {
+                    payloads::delete_input(to, seq)?;
+                }
+            }
+        }
+        if job.clears_chunks {
+            chunks::delete(to, seq)?;
+        }
+        let mut result = Ok(());
+        let whole = [(Kind::Input, places.input), (Kind::Output, places.output)];
+        for (kind, place) in whole.into_iter().filter_map(|(kind, place)| Some((kind, place?))) {
+            payloads::unkeep(to, seq, kind)?;
+            match frame.payload(place) {
+                Ok(bytes) => payloads::put(to, seq, kind, &bytes)?,
+                Err(error) => result = Err(error.to_string()),
+            }
+        }
+        for &(first, place) in &places.pages {
+            match frame.payload(place) {
+                Ok(bytes) => chunks::put(to, seq, first, &bytes)?,
+                Err(error) => result = Err(error.to_string()),
+            }
+        }
+        Ok(result)
+    }
+
+    /// Moves what stays in the journal into the tables.
+    fn move_kept(&mut self) -> Result<(), OpenError> {
+        let mut kept = Vec::new();
+        payloads::load_kept(self.to, |seq, kind, place| kept.push((seq, kind, place)))?;
+        for (seq, kind, place) in kept {
+            match self.inspected.journal.payload(&self.inspected.journal_dir, place)? {
+                Ok(bytes) => payloads::put(self.to, seq, kind, &bytes)?,
+                Err(damage) => self.losses.push(damage),
+            }
+            payloads::unkeep(self.to, seq, kind)?;
+        }
+        Ok(())
+    }
+
+    /// Finds the name of an endpoint whose row is lost, when only one is missing, among the endpoints
+    /// of the catalog.
+    fn name_endpoints(&mut self) -> rusqlite::Result<()> {
+        let sql =
+            "SELECT DISTINCT endpoint FROM job WHERE endpoint NOT IN (SELECT seq FROM endpoint)";
+        let nameless: Vec<i64> = self.list(sql)?;
+        if nameless.is_empty() {
+            return Ok(());
+        }
+        let named: BTreeSet<String> = self.list("SELECT name FROM endpoint")?.into_iter().collect();
+        let bodies = match &self.inspected.seal {
+            Some(seal) => catalog::read(self.to, seal).unwrap_or_default(),
+            None => Vec::new(),
+        };
+        let entries = bodies.iter().filter_map(|body| match catalog::parse(body).ok()? {
+            CatalogEntry::Endpoint(endpoint) => Some(endpoint.id.to_string()),
+            _ => None,
+        });
+        let free: Vec<_> = entries.filter(|name| !named.contains(name)).collect();
+        if let ([number], [name]) = (&nameless[..], &free[..]) {
+            let sql = "INSERT INTO endpoint (seq, name, completed, failed, retried) \
+                       VALUES (?1, ?2, 0, 0, 0)";
+            self.to.execute(sql, params![number, name])?;
+        }
+        Ok(())
+    }
+
+    /// Removes what cannot be used without the parts that are lost.
+    fn leave_out_unusable(&mut self) -> rusqlite::Result<()> {
+        self.leave_out_damaged_payloads()?;
+        let mut owners = Owners::default();
+        let mut lost = Vec::new();
+        let mut statement = self.to.prepare(row::SELECT_JOBS)?;
+        let mut rows = statement.query(())?;
+        while let Some(row) = rows.next()? {
+            let seq: i64 = row.get(0)?;
+            match row::read(row, &mut owners) {
+                Ok(job) => {
+                    let why = self.missing_part(seq, &job)?;
+                    lost.extend(why.map(|why| (seq, format!("job {} is lost: {why}", job.id))));
+                }
+                Err(error) => lost.push((seq, format!("the job of row {seq} is lost: {error}"))),
+            }
+        }
+        drop(rows);
+        for (seq, details) in lost {
+            row::delete(self.to, seq.unsigned_abs())?;
+            payloads::delete(self.to, seq.unsigned_abs(), true)?;
+            chunks::delete(self.to, seq.unsigned_abs())?;
+            self.lose_of_tables(details);
+        }
+        let sql = "SELECT seq FROM delivery WHERE state = 0 AND seq NOT IN \
+                   (SELECT seq FROM delivery_body)";
+        for seq in self.list::<i64>(sql)? {
+            self.to.execute("DELETE FROM delivery WHERE seq = ?1", [seq])?;
+            self.lose_of_tables(format!("webhook {seq} is lost: its body cannot be read"));
+        }
+        Ok(())
+    }
+
+    /// What a job lacks to be of use.
+    fn missing_part(
+        &self,
+        seq: i64,
+        job: &crate::entry::Job,
+    ) -> rusqlite::Result<Option<&'static str>> {
+        let has = |sql: &str| self.to.query_row(sql, [seq], |row| row.get::<_, bool>(0));
+        if !has(
+            "SELECT EXISTS (SELECT 1 FROM endpoint e JOIN job j ON e.seq = j.endpoint WHERE j.seq = ?1)",
+        )? {
+            return Ok(Some("the name of its endpoint cannot be read"));
+        }
+        if job.row.needs_input() && !has("SELECT EXISTS (SELECT 1 FROM input WHERE seq = ?1)")? {
+            return Ok(Some("its input cannot be read"));
+        }
+        let has_output = has("SELECT EXISTS (SELECT 1 FROM output WHERE seq = ?1)")?;
+        if job.stored.output && !has_output {
+            return Ok(Some("its output cannot be read"));
+        }
+        Ok((!self.has_chunks(seq, job.row.chunk_count())?).then_some("its chunks cannot be read"))
+    }
+
+    /// Whether all chunks of a job are there, without a gap.
+    fn has_chunks(&self, seq: i64, count: u64) -> rusqlite::Result<bool> {
+        let sql = "SELECT first, body FROM chunk WHERE seq = ?1 ORDER BY first";
+        let mut statement = self.to.prepare_cached(sql)?;
+        let mut rows = statement.query([seq])?;
+        let mut next = 0;
+        while let Some(row) = rows.next()? {
+            let first = row.get::<_, i64>(0)?.unsigned_abs();
+            match chunks::Page::decode(first, row.get::<_, Vec<u8>>(1)?.into()) {
+                Some(page) if first <= next => next = next.max(first + page.chunks.len() as u64),
+                Some(_) | None => return Ok(false),
+            }
+        }
+        Ok(next >= count)
+    }
+
+    fn leave_out_damaged_payloads(&mut self) -> rusqlite::Result<()> {
+        for table in PAYLOAD_TABLES {
+            let key = if table == "chunk" { "first" } else { "seq" };
+            let mut damaged: Vec<(i64, i64)> = Vec::new();
+            let mut statement =
+                self.to.prepare(&format!("SELECT seq, {key}, body, sum FROM {table}"))?;
+            let mut rows = statement.query(())?;
+            while let Some(row) = rows.next()? {
+                let body = row.get_ref(2)?.as_blob()?;
+                if !payloads::is_whole(body, row.get(3)?) {
+                    damaged.push((row.get(0)?, row.get(1)?));
+                }
+            }
+            drop(rows);
+            for (seq, second) in damaged {
+                let sql = format!("DELETE FROM {table} WHERE seq = ?1 AND {key} = ?2");
+                self.to.execute(&sql, [seq, second])?;
+                self.lose_of_tables(format!("row {seq} of the table `{table}` is damaged"));
+            }
+        }
+        self.add_sums()
+    }
+
+    /// Rows that version 6 has written get a checksum.
+    fn add_sums(&self) -> rusqlite::Result<()> {
+        for table in PAYLOAD_TABLES {
+            let key = if table == "chunk" { "first" } else { "seq" };
+            let sql = format!("SELECT seq, {key}, body FROM {table} WHERE sum IS NULL");
+            let mut statement = self.to.prepare(&sql)?;
+            let rows = statement.query_map((), |row| {
+                let sum = sum::of(row.get_ref(2)?.as_blob()?);
+                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, sum))
+            })?;
+            for row in rows.collect::<rusqlite::Result<Vec<_>>>()? {
+                let sql = format!("UPDATE {table} SET sum = ?3 WHERE seq = ?1 AND {key} = ?2");
+                self.to.execute(&sql, row)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn list<T: rusqlite::types::FromSql>(&self, sql: &str) -> rusqlite::Result<Vec<T>> {
+        self.to.prepare(sql)?.query_map((), |row| row.get(0))?.collect()
+    }
+}
+
+/// The smallest key that can be found behind `after`, in steps that grow: the page that cannot be
+/// read is left behind.
+fn find_key(db: &Connection, table: &str, key: &str, after: i64) -> Option<i64> {
+    let sql = format!("SELECT {key} FROM {table} WHERE {key} >= ?1 ORDER BY {key} LIMIT 1");
+    let mut step = 1_i64;
+    loop {
+        let from = after.checked_add(step)?;
+        match db.query_row(&sql, [from], |row| row.get(0)) {
+            Ok(found) => return Some(found),
+            Err(rusqlite::Error::QueryReturnedNoRows) => return None,
+            Err(_) => step = step.checked_mul(2)?,
+        }
+    }
+}

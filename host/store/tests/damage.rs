@@ -1,0 +1,450 @@
+//! Damage on the disk: what is gone or flipped is noticed before anything of it is shown, listed by a
+//! check that changes nothing, and the rest can be saved.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test that meets the unexpected has failed"
+)]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gristmill_core::id::JobId;
+use gristmill_core::job::JobStatus;
+use gristmill_core::payload::Json;
+use gristmill_core::record::{NewJob, Outcome};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{JobStore, StoreError};
+use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_store::{OpenError, Settings, SqliteStore, check, repair};
+use serde_json::Value;
+use support::{START, chunk, endpoint, job, json, settings, submit, worker};
+use tempfile::TempDir;
+
+fn open(dir: &Path) -> Result<SqliteStore, OpenError> {
+    open_with(dir, settings())
+}
+
+fn open_with(dir: &Path, settings: Settings) -> Result<SqliteStore, OpenError> {
+    let clock = Arc::new(ManualClock::new(START));
+    Ok(SqliteStore::open(dir, clock, Arc::new(Signals::default()), settings)?.0)
+}
+
+/// A text that is its own, of about `bytes`.
+fn text(n: usize, bytes: usize) -> Json {
+    json(&format!("\"{n} {}\"", "x".repeat(bytes)))
+}
+
+async fn submit_text(store: &SqliteStore, n: usize, bytes: usize) -> JobId {
+    submit(store, NewJob { input: text(n, bytes), ..job("a") }).await
+}
+
+fn copy_of(dir: &Path) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    copy_files(dir, copy.path());
+    copy
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            fs::create_dir(&to).unwrap();
+            copy_files(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+fn segments(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir.join("journal")).unwrap();
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn newest(dir: &Path) -> PathBuf {
+    segments(dir).pop().unwrap()
+}
+
+/// The bytes of the frames of a segment that is written once.
+fn used(file: &Path) -> usize {
+    let bytes = fs::read(file).unwrap();
+    bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1
+}
+
+fn flip(file: &Path, at: usize) {
+    let mut bytes = fs::read(file).unwrap();
+    bytes[at] ^= 1 << (at % 8);
+    fs::write(file, bytes).unwrap();
+}
+
+fn refusal(dir: &Path) -> String {
+    let refused = open(dir).map(drop).unwrap_err();
+    assert!(matches!(refused, OpenError::Damaged(_)), "{refused}");
+    let text = refused.to_string();
+    assert!(text.contains(dir.to_str().unwrap()), "{text}");
+    for remedy in ["gristmill check --data-dir", "gristmill repair --data-dir", "backup"] {
+        assert!(text.contains(remedy), "{text}");
+    }
+    text
+}
+
+/// Where the frames of the one segment end.
+fn frame_ends(file: &Path) -> Vec<usize> {
+    let bytes = fs::read(file).unwrap();
+    let (mut at, mut ends) = (32, Vec::new());
+    loop {
+        let number = |from: usize| {
+            let field =
+                bytes.get(at + from..at + from + 4).map_or([0; 4], |it| it.try_into().unwrap());
+            u32::from_le_bytes(field) as usize
+        };
+        if number(8) == 0 {
+            return ends;
+        }
+        let len = 16 + number(8) + number(12);
+        at += len;
+        if len >= 64 << 10 {
+            at = at.next_multiple_of(4_096);
+        }
+        ends.push(at);
+    }
+}
+
+#[tokio::test]
+async fn a_flipped_bit_is_noticed_after_an_orderly_end_wherever_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    for n in 0..12 {
+        submit_text(&store, n, 40).await;
+    }
+    store.close().await;
+    drop(store);
+    let end = used(&newest(dir.path()));
+    for at in (0..end).step_by(97).chain([31, end - 1]) {
+        let copy = copy_of(dir.path());
+        flip(&newest(copy.path()), at);
+        for start in 0..2 {
+            let text = refusal(copy.path());
+            assert!(text.contains("000001.seg` at byte"), "start {start}, byte {at}: {text}");
+        }
+    }
+    for (cut, what) in [(end - 1, "its last byte"), (40, "most of it"), (0, "all of it")] {
+        let copy = copy_of(dir.path());
+        fs::File::options()
+            .write(true)
+            .open(newest(copy.path()))
+            .unwrap()
+            .set_len(cut as u64)
+            .unwrap();
+        refusal(copy.path());
+        println!("the newest segment without {what} is refused");
+    }
+    let copy = copy_of(dir.path());
+    fs::remove_file(newest(copy.path())).unwrap();
+    let text = refusal(copy.path());
+    assert!(text.contains("segment 1 of the journal is missing"), "{text}");
+    assert_eq!(open(dir.path()).unwrap().stats().jobs, 12, "the directory itself is whole");
+}
+
+#[tokio::test]
+async fn a_flipped_bit_is_noticed_after_a_crash_when_anything_follows() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    for n in 0..12 {
+        submit_text(&store, n, [40, 20_000, 100_000][n % 3]).await;
+    }
+    drop(store);
+    let segment = newest(dir.path());
+    let (end, ends) = (used(&segment), frame_ends(&segment));
+    let last = ends.iter().rev().find(|at| **at < end).copied().unwrap_or(32);
+    for at in (0..last).step_by(9_973).chain([5, 33, 40, last - 1]) {
+        let copy = copy_of(dir.path());
+        flip(&newest(copy.path()), at);
+        for _ in 0..2 {
+            refusal(copy.path());
+        }
+    }
+    // The last frame may have been on its way.
+    let copy = copy_of(dir.path());
+    flip(&newest(copy.path()), last + 20);
+    assert_eq!(open(copy.path()).unwrap().stats().jobs, 11);
+    // Behind the last frame is nothing.
+    let copy = copy_of(dir.path());
+    flip(&newest(copy.path()), end + 5);
+    assert_eq!(open(copy.path()).unwrap().stats().jobs, 12);
+}
+
+#[tokio::test]
+async fn a_newest_segment_that_is_missing_after_a_crash_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    submit_text(&open(dir.path()).unwrap(), 1, 40).await;
+    // The next start notes what it finds.
+    drop(open(dir.path()).unwrap());
+    fs::remove_file(newest(dir.path())).unwrap();
+    let text = refusal(dir.path());
+    assert!(text.contains("of the journal is missing"), "{text}");
+}
+
+/// What all files of a directory hold, and when they were changed.
+fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = fs::metadata(&path).unwrap();
+        let times = (metadata.mtime(), metadata.mtime_nsec());
+        let bytes = if path.is_dir() { Vec::new() } else { fs::read(&path).unwrap() };
+        if path.is_dir() {
+            found.extend(files(&path));
+        }
+        found.insert(path, (bytes, times.0, times.1));
+    }
+    found
+}
+
+/// A store whose small payloads are in the tables, whose large ones are in the journal, and whose
+/// newest jobs are in neither.
+async fn full_store(dir: &Path) -> (SqliteStore, Vec<(JobId, usize, usize)>) {
+    let settings = Settings { segment_bytes: 64 << 10, journal_bytes: 0, ..settings() };
+    let settings = Settings { payload_cache_bytes: 0, chunk_cache_bytes: 0, ..settings };
+    let store = open_with(dir, settings).unwrap();
+    let mut jobs = Vec::new();
+    for n in 0..40 {
+        let bytes = [100, 30_000][n % 2];
+        jobs.push((submit_text(&store, n, bytes).await, n, bytes));
+    }
+    for _ in 0..8 {
+        let claimed = store.claim(&endpoint("a"), &[worker("w")]).await.unwrap().pop().unwrap();
+        let _ = store.append_chunks(claimed.lease, vec![chunk("7"); 3]).await.unwrap();
+        let outcome = Outcome::Completed(claimed.input.clone());
+        let _ = store.finish(claimed.lease, outcome).await.unwrap();
+    }
+    for n in 40..60 {
+        let bytes = [100, 30_000][n % 2];
+        jobs.push((submit_text(&store, n, bytes).await, n, bytes));
+    }
+    (store, jobs)
+}
+
+async fn assert_holds(store: &SqliteStore, jobs: &[(JobId, usize, usize)]) {
+    for (n, (id, number, bytes)) in jobs.iter().enumerate() {
+        let record = store.job(&endpoint("a"), *id).await.unwrap().unwrap();
+        if n < 8 {
+            assert_eq!(record.status, JobStatus::Completed);
+            assert_eq!(store.output(*id).await.unwrap(), Some(text(*number, *bytes)));
+            assert_eq!(store.chunks(*id, 0, 99, 99).await.unwrap().chunks.len(), 3);
+        } else {
+            assert_eq!(record.status, JobStatus::InQueue);
+            assert_eq!(store.input(*id).await.unwrap(), Some(text(*number, *bytes)), "{n}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_changes_nothing_and_a_repair_of_a_whole_directory_loses_nothing() {
+    for is_clean in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, jobs) = full_store(dir.path()).await;
+        let refused = check(dir.path(), None).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("in use"), "{refused}");
+        if is_clean {
+            store.close().await;
+        }
+        drop(store);
+        let before = files(dir.path());
+        let report = check(dir.path(), None).unwrap();
+        assert_eq!(report.damage, [], "{report:?}");
+        assert!(report.payloads > 0 && report.frames > 0 && report.jobs > 0, "{report:?}");
+        let output = tempfile::tempdir().unwrap();
+        let salvaged = repair(dir.path(), output.path(), None).unwrap();
+        assert!(files(dir.path()) == before, "looking at it has changed it");
+        assert_eq!((salvaged.losses, salvaged.jobs), (Vec::new(), 60));
+        assert_eq!(check(output.path(), None).unwrap().damage, []);
+        assert_holds(&open(output.path()).unwrap(), &jobs).await;
+        assert_holds(&open(dir.path()).unwrap(), &jobs).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repair_saves_what_is_before_and_behind_the_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    let mut jobs = Vec::new();
+    for n in 0..30 {
+        jobs.push(submit_text(&store, n, 200).await);
+    }
+    drop(store);
+    let segment = newest(dir.path());
+    // The first frame is of the start.
+    let ends = frame_ends(&segment);
+    assert_eq!(ends.len(), 31);
+    for job in [9, 10, 20] {
+        flip(&segment, ends[job + 1] - 30);
+    }
+    refusal(dir.path());
+    let report = check(dir.path(), None).unwrap();
+    let offsets: Vec<_> = report.damage.iter().map(|damage| damage.offset.unwrap()).collect();
+    assert_eq!(offsets, [ends[9] as u64, ends[20] as u64], "{report:?}");
+    assert!(report.damage.iter().all(|damage| damage.file == segment));
+
+    let output = tempfile::tempdir().unwrap();
+    let salvaged = repair(dir.path(), output.path(), None).unwrap();
+    assert_eq!(salvaged.jobs, 27);
+    assert_eq!(salvaged.losses.len(), 2, "{salvaged:?}");
+    let store = open(output.path()).unwrap();
+    for (n, id) in jobs.iter().enumerate() {
+        let expected = (![9, 10, 20].contains(&n)).then(|| text(n, 200));
+        assert_eq!(store.input(*id).await.unwrap(), expected, "{n}");
+    }
+    submit_text(&store, 99, 10).await;
+    store.close().await;
+    drop(store);
+    assert_eq!(open(output.path()).unwrap().stats().jobs, 28, "it is a store like any other");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_payload_is_an_error_of_its_job_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, jobs) = full_store(dir.path()).await;
+    drop(store);
+    // In the text of the first job that waits and stays in the journal, and of one in the tables.
+    let (large, small) = (jobs[9], jobs[10]);
+    let damage = |file: &Path, number: usize| {
+        let mut bytes = fs::read(file).unwrap();
+        let needle = format!("\"{number} xxxx");
+        let found = bytes.windows(needle.len()).position(|part| part == needle.as_bytes());
+        if let Some(at) = found {
+            bytes[at + 9] ^= 1;
+            fs::write(file, bytes).unwrap();
+        }
+        found.is_some()
+    };
+    assert!(segments(dir.path()).iter().any(|file| damage(file, large.1)));
+    // The tables' newest pages are in the log, which has checksums: an orderly end moves them.
+    let store = open(dir.path()).unwrap();
+    store.close().await;
+    drop(store);
+    assert!(damage(&dir.path().join("store.db"), small.1));
+    let report = check(dir.path(), None).unwrap();
+    assert_eq!(report.damage.len(), 2, "{report:?}");
+
+    let store = open(dir.path()).unwrap();
+    for (id, ..) in [large, small] {
+        let refused = store.input(id).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Damaged(_)), "{refused}");
+    }
+    let mut claimed = 0;
+    loop {
+        let workers: Vec<_> = (0..7).map(|n| worker(&format!("w{n}"))).collect();
+        let batch = store.claim(&endpoint("a"), &workers).await.unwrap();
+        claimed += batch.len();
+        for claim in &batch {
+            let _ = store.finish(claim.lease, Outcome::Completed(json("1"))).await.unwrap();
+        }
+        if store.counts(&endpoint("a")).await.unwrap().in_queue == 0 {
+            break;
+        }
+    }
+    assert_eq!(claimed, 60 - 8 - 2, "the others run");
+    store.flush().await.unwrap();
+    for (id, ..) in [large, small] {
+        let record = store.job(&endpoint("a"), id).await.unwrap().unwrap();
+        assert_eq!(record.status, JobStatus::Failed);
+        assert_eq!(record.error.as_deref(), Some("the stored input of the job is damaged"));
+    }
+    drop(store);
+
+    let output = tempfile::tempdir().unwrap();
+    let salvaged = repair(dir.path(), output.path(), None).unwrap();
+    assert_eq!(salvaged.jobs, 58, "{salvaged:?}");
+    assert_eq!(check(output.path(), None).unwrap().damage, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_with_a_page_that_cannot_be_read_are_saved_around_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, jobs) = full_store(dir.path()).await;
+    store.close().await;
+    drop(store);
+    let file = dir.path().join("store.db");
+    let whole = fs::read(&file).unwrap();
+    let pages = whole.len() / 8_192;
+    let mut saved = 0;
+    for page in 1..pages {
+        let mut bytes = whole.clone();
+        bytes[page * 8_192..page * 8_192 + 200].fill(0xff);
+        let copy = copy_of(dir.path());
+        fs::write(copy.path().join("store.db"), bytes).unwrap();
+        let output = tempfile::tempdir().unwrap();
+        // A page that nothing uses, or the one row of `meta`, may be hit.
+        let Ok(salvaged) = repair(copy.path(), output.path(), None) else { continue };
+        let store = open(output.path()).unwrap();
+        assert_eq!(store.stats().jobs, salvaged.jobs);
+        if salvaged.jobs < 60 {
+            assert!(!salvaged.losses.is_empty(), "page {page}");
+        }
+        for (id, n, bytes) in &jobs[8..] {
+            if let Some(input) = store.input(*id).await.unwrap() {
+                assert_eq!(input, text(*n, *bytes));
+                saved += 1;
+            }
+        }
+    }
+    assert!(saved > 0);
+}
+
+/// Made by the last program with schema version 6, which was killed: some jobs are in its tables, and
+/// some in its journal only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_of_schema_version_6_is_opened_and_upgraded() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/version-6.tar.gz");
+    let mut unpack = std::process::Command::new("tar");
+    unpack.arg("xzf").arg(archive).arg("-C").arg(folder.path());
+    assert!(unpack.status().unwrap().success());
+    let dir = folder.path().join("version-6");
+    let made: Value = serde_json::from_slice(&fs::read(dir.join("jobs.json")).unwrap()).unwrap();
+    let clock = Timestamp::from_millis(made["madeAt"].as_u64().unwrap());
+    let copy = copy_of(&dir);
+    assert_eq!(check(copy.path(), None).unwrap().damage, []);
+    let output = tempfile::tempdir().unwrap();
+    assert_eq!(repair(copy.path(), output.path(), None).unwrap().losses, []);
+    for (dir, starts) in [(copy.path(), 3), (output.path(), 2)] {
+        for start in 0..starts {
+            let clock = Arc::new(ManualClock::new(clock));
+            let opened = SqliteStore::open(dir, clock, Arc::default(), settings());
+            let (store, recovery) = opened.unwrap();
+            let jobs = made["jobs"].as_object().unwrap();
+            assert_eq!(store.stats().jobs, (jobs.len() + start) as u64);
+            for (id, expected) in jobs {
+                let name = endpoint(expected["endpoint"].as_str().unwrap());
+                let id: JobId = id.parse().unwrap();
+                let record = store.job(&name, id).await.unwrap().unwrap();
+                assert_eq!(record.status.as_str(), expected["status"].as_str().unwrap());
+                let payload = match record.status {
+                    JobStatus::Completed => store.output(id).await.unwrap(),
+                    _ => store.input(id).await.unwrap(),
+                };
+                let payload: Value = serde_json::from_str(payload.unwrap().as_str()).unwrap();
+                assert_eq!(payload["number"], expected["number"], "{recovery:?}");
+                let bytes = payload["text"].as_str().unwrap().len();
+                assert_eq!(bytes as u64, expected["bytes"].as_u64().unwrap());
+            }
+            submit_text(&store, start, 20_000).await;
+            if start == 0 {
+                store.close().await;
+            }
+        }
+    }
+}
