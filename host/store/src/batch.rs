@@ -76,6 +76,13 @@ pub(crate) struct JobWrite {
     acks: Vec<Ack>,
 }
 
+impl JobWrite {
+    /// The job's number, and when it was queued again, if it was.
+    pub(crate) fn queued_again(&self) -> Option<(u64, u64)> {
+        Some((self.fixed.seq, self.row.queued_again_at()?.as_millis()))
+    }
+}
+
 /// What a batch adds to usage. That of jobs is summed up by numbers first: a name that each job would
 /// count a reference of is one that all processors write to.
 #[derive(Debug, Default)]

@@ -113,6 +113,7 @@ impl Db {
         if !was_clean {
             quick_check(&connection, &file)?;
         }
+        add_missing_columns(&connection)?;
         connection.execute("UPDATE meta SET is_clean = 0", ())?;
         // From here on the journal is what is synced; see `transaction`.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
@@ -353,6 +354,16 @@ fn create(db: &mut Connection, seal: &Seal) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", schema::VERSION)?;
     transaction.commit()
+}
+
+/// Adds the columns that files of earlier builds with the same number do not have. They are null there.
+fn add_missing_columns(db: &Connection) -> rusqlite::Result<()> {
+    let sql = "SELECT count(*) FROM pragma_table_info('job') WHERE name = 'queued_at'";
+    let is_there: bool = db.query_row(sql, (), |row| row.get(0))?;
+    if !is_there {
+        db.execute_batch("ALTER TABLE job ADD COLUMN queued_at INTEGER")?;
+    }
+    Ok(())
 }
 
 fn quick_check(db: &Connection, file: &Path) -> Result<(), OpenError> {

@@ -71,8 +71,11 @@ pub(crate) fn load(
     }
     journal::replay(unsettled, |frame| {
         let (image, places) = BatchImage::read(frame)?;
+        let queued: HashMap<_, _> = image.queued.iter().copied().collect();
         for (job, places) in image.jobs.iter().zip(places) {
-            replay_job(&mut index, job, places).ok_or_else(|| journal::damaged("a job"))?;
+            let queued_at = queued.get(&job.seq).map(|&at| Timestamp::from_millis(at));
+            replay_job(&mut index, job, places, queued_at)
+                .ok_or_else(|| journal::damaged("a job"))?;
         }
         Ok(())
     })
@@ -95,7 +98,12 @@ pub(crate) fn load(
 }
 
 /// Brings what a frame says of a job into the index. `None` when it makes no sense.
-fn replay_job(index: &mut Index, image: &JobImage<'_>, places: JobPlaces) -> Option<()> {
+fn replay_job(
+    index: &mut Index,
+    image: &JobImage<'_>,
+    places: JobPlaces,
+    queued_at: Option<Timestamp>,
+) -> Option<()> {
     let id = image.job_id()?;
     index.last_seq = index.last_seq.max(image.seq);
     let before = index.unrestore(id);
@@ -121,6 +129,9 @@ fn replay_job(index: &mut Index, image: &JobImage<'_>, places: JobPlaces) -> Opt
         // The endpoint is gone, and all its jobs with it.
         (StateImage::Changed(_), None) => return Some(()),
     };
+    if queued_at.is_some() {
+        job.row.attempt_mut().queued_at = queued_at;
+    }
     if image.clears_chunks
         && let Some(results) = &mut job.homes.results
     {

@@ -15,18 +15,18 @@ use crate::owners::Owners;
 /// The columns of the table `job`, in the order in which [`read`] takes them.
 pub(crate) const SELECT_JOBS: &str = "SELECT seq, id, endpoint, low_priority, \
      execution_timeout_ms, retention_ms, created_at, state, claim, crashes, retries, place, \
-     ttl_at, started_at, finished_at, worker, error, chunk_count, webhook, owner FROM job \
+     ttl_at, started_at, finished_at, worker, error, chunk_count, webhook, owner, queued_at FROM job \
      ORDER BY seq";
 
 const INSERT: &str = "INSERT OR REPLACE INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
      started_at, finished_at, worker, error, chunk_count, id, endpoint, owner, low_priority, \
-     execution_timeout_ms, ttl_ms, retention_ms, created_at, webhook) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
-     ?19, ?20, ?21)";
+     execution_timeout_ms, ttl_ms, retention_ms, created_at, webhook, queued_at) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?14, ?15, ?16, ?17, ?18, ?19, \
+     ?20, ?21, ?22, ?13)";
 
 const UPDATE: &str = "UPDATE job SET state = ?2, claim = ?3, crashes = ?4, retries = ?5, \
      place = ?6, ttl_at = ?7, started_at = ?8, finished_at = ?9, worker = ?10, error = ?11, \
-     chunk_count = ?12 WHERE seq = ?1";
+     chunk_count = ?12, queued_at = ?13 WHERE seq = ?1";
 
 /// What of a job never changes and goes into its row.
 #[derive(Debug, Clone, Copy)]
@@ -54,15 +54,15 @@ pub(crate) fn insert(
 ) -> rusqlite::Result<()> {
     let mut statement = db.prepare_cached(INSERT)?;
     bind_changing(&mut statement, job.seq, row)?;
-    statement.raw_bind_parameter(13, &job.id[..])?;
-    statement.raw_bind_parameter(14, integer(job.endpoint))?;
-    statement.raw_bind_parameter(15, fixed.owner)?;
-    statement.raw_bind_parameter(16, fixed.low_priority)?;
-    statement.raw_bind_parameter(17, integer(fixed.execution_timeout_ms))?;
-    statement.raw_bind_parameter(18, integer(fixed.ttl_ms))?;
-    statement.raw_bind_parameter(19, integer(fixed.retention_ms))?;
-    statement.raw_bind_parameter(20, integer(fixed.created_at))?;
-    statement.raw_bind_parameter(21, fixed.webhook)?;
+    statement.raw_bind_parameter(14, &job.id[..])?;
+    statement.raw_bind_parameter(15, integer(job.endpoint))?;
+    statement.raw_bind_parameter(16, fixed.owner)?;
+    statement.raw_bind_parameter(17, fixed.low_priority)?;
+    statement.raw_bind_parameter(18, integer(fixed.execution_timeout_ms))?;
+    statement.raw_bind_parameter(19, integer(fixed.ttl_ms))?;
+    statement.raw_bind_parameter(20, integer(fixed.retention_ms))?;
+    statement.raw_bind_parameter(21, integer(fixed.created_at))?;
+    statement.raw_bind_parameter(22, fixed.webhook)?;
     statement.raw_execute()?;
     Ok(())
 }
@@ -97,7 +97,8 @@ fn bind_changing(statement: &mut Statement<'_>, seq: u64, row: &Row) -> rusqlite
     statement.raw_bind_parameter(9, time(attempt.and_then(|attempt| attempt.finished_at)))?;
     statement.raw_bind_parameter(10, worker.map(WorkerId::as_str))?;
     statement.raw_bind_parameter(11, attempt.and_then(|attempt| attempt.error.as_deref()))?;
-    statement.raw_bind_parameter(12, integer(row.chunk_count()))
+    statement.raw_bind_parameter(12, integer(row.chunk_count()))?;
+    statement.raw_bind_parameter(13, time(row.queued_again_at()))
 }
 
 /// Reads a row of [`SELECT_JOBS`].
@@ -114,13 +115,15 @@ pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Re
         None => None,
     };
     let attempt = Attempt {
+        queued_at: time(20)?,
         started_at: time(13)?,
         finished_at: time(14)?,
         worker,
         error: row.get(16)?,
         chunk_count: number(17)?,
     };
-    let has_attempt = attempt.started_at.is_some() || attempt.finished_at.is_some();
+    let times = [attempt.queued_at, attempt.started_at, attempt.finished_at];
+    let has_attempt = times.iter().any(Option::is_some);
     let id = row.get_ref(1)?.as_blob()?;
     let owner = OwnerId::new(row.get_ref(19)?.as_str()?).map_err(|e| invalid(19, Type::Text, e))?;
     Ok(Job {

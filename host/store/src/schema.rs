@@ -17,7 +17,8 @@ pub(crate) const VERSION: i64 = 6;
 ///   journal that the tables have taken over.
 /// * `endpoint`: endpoints that had jobs, with their counts over all their life.
 /// * `job`: one row for each job. State codes are in `row.rs`; times are milliseconds since the
-///   Unix epoch. The columns up to `webhook` never change.
+///   Unix epoch. The columns up to `webhook` never change. `queued_at` is null for a job that was queued
+///   once, by its submission; files of earlier builds get the column when they are opened.
 /// * `input`, `output`: payloads, apart from `job` so that a change of state stays small. A job that
 ///   can run no more has no input. `s3` is
 ///   JSON under the seal.
@@ -47,7 +48,8 @@ CREATE TABLE job (
   retention_ms INTEGER NOT NULL, created_at INTEGER NOT NULL, webhook TEXT,
   state INTEGER NOT NULL, claim INTEGER NOT NULL, crashes INTEGER NOT NULL,
   retries INTEGER NOT NULL, place INTEGER NOT NULL, ttl_at INTEGER NOT NULL,
-  started_at INTEGER, finished_at INTEGER, worker TEXT, error TEXT, chunk_count INTEGER NOT NULL
+  started_at INTEGER, finished_at INTEGER, worker TEXT, error TEXT, chunk_count INTEGER NOT NULL,
+  queued_at INTEGER
 ) STRICT;
 CREATE TABLE input (seq INTEGER PRIMARY KEY, body BLOB NOT NULL, s3 BLOB) STRICT;
 CREATE TABLE output (seq INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;

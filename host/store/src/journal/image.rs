@@ -51,6 +51,10 @@ pub(crate) struct BatchImage<'a> {
     pub(crate) dropped_deliveries: Vec<u64>,
     pub(crate) forgotten: Vec<u32>,
     pub(crate) forgotten_repeats: Option<u64>,
+    /// When jobs of this batch were queued again, by number. Written behind the rest, and left out when there are none:
+    /// frames of earlier builds end before it.
+    #[serde(skip)]
+    pub(crate) queued: Vec<(u64, u64)>,
 }
 
 /// What was used so far in an hour, or in a part of one.
@@ -228,6 +232,8 @@ impl<'a> RowImage<'a> {
     pub(crate) fn to_row(&self) -> Option<Row> {
         let attempt = match &self.attempt {
             Some(attempt) => Some(Arc::new(Attempt {
+                // Stands apart, in the batch.
+                queued_at: None,
                 started_at: attempt.started_at.map(Timestamp::from_millis),
                 finished_at: attempt.finished_at.map(Timestamp::from_millis),
                 worker: attempt.worker.map(WorkerId::new).transpose().ok()?,
@@ -360,13 +366,18 @@ impl<'a> BatchImage<'a> {
             dropped_deliveries: batch.dropped_deliveries.iter().map(|id| id.0).collect(),
             forgotten: batch.forgotten.iter().map(|key| key.0).collect(),
             forgotten_repeats: batch.forgotten_repeats,
+            queued: batch.jobs.iter().filter_map(JobWrite::queued_again).collect(),
         };
         (image, payloads)
     }
 
     /// The bytes of a frame.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        postcard::to_allocvec(self).expect("an image is plain data")
+        let mut bytes = postcard::to_allocvec(self).expect("an image is plain data");
+        if !self.queued.is_empty() {
+            bytes = postcard::to_extend(&self.queued, bytes).expect("an image is plain data");
+        }
+        bytes
     }
 
     /// The way back, with the places of the jobs' payloads.
@@ -380,8 +391,11 @@ impl<'a> BatchImage<'a> {
 
     /// What a frame says, with payloads that stand at `payloads`.
     pub(crate) fn decode(says: &'a [u8], payloads: Place) -> io::Result<(Self, Vec<JobPlaces>)> {
-        let image: Self = postcard::from_bytes(says)
-            .map_err(|error| damaged(format!("a frame of another version: {error}")))?;
+        let other = |error| damaged(format!("a frame of another version: {error}"));
+        let (mut image, rest): (Self, _) = postcard::take_from_bytes(says).map_err(other)?;
+        if !rest.is_empty() {
+            image.queued = postcard::from_bytes(rest).map_err(other)?;
+        }
         let mut at = payloads;
         let places = image.jobs.iter().map(|job| job.places(&mut at)).collect();
         if at.at != payloads.at + payloads.len {
