@@ -7,6 +7,7 @@ mod connection;
 mod guests;
 mod listener;
 mod manual_clock;
+mod memory;
 mod ready;
 mod telemetry;
 mod tls;
@@ -260,6 +261,7 @@ fn sandbox(
     let compiler = if is_watched { compilers::for_developer()? } else { compilers::for_host()? };
     let settings = SandboxSettings {
         running_jobs_max: settings.running_jobs_max,
+        memory_bytes_max: settings.sandbox_memory_bytes.unwrap_or_else(memory::default_budget),
         lengthy: Some(guests.lengthy.handle().clone()),
         explains_traps: is_watched,
         ..SandboxSettings::new(settings.data_dir.clone(), compiler)
