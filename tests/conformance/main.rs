@@ -55,3 +55,4 @@ mod template_fields;
 mod template_lookup;
 mod templates_and_handlers;
 mod versioning;
+mod waiting_for_a_sandbox;

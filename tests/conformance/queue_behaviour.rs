@@ -128,6 +128,30 @@ async fn health() {
     assert_eq!(report["workers"], workers);
 }
 
+/// A lowPriority job on an endpoint without workers waits, for `/runsync` as long as any other call, and says why. A
+/// normal job starts a worker, which runs both.
+#[tokio::test]
+async fn low_priority_without_a_worker_waits_and_says_why() {
+    let endpoint = shared("behaviour-low-alone", json!({})).await;
+    let body = json!({ "input": echo(), "policy": { "lowPriority": true } });
+    let begun = Instant::now();
+    let waiting = endpoint.post("runsync?wait=1000", &body).await.ok();
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(waiting["status"], "IN_QUEUE", "{waiting}");
+    let reason = waiting["reason"].as_str().unwrap_or_default();
+    assert_eq!(reason, "no worker runs, and a lowPriority job does not start one");
+    let workers = endpoint.health().await["workers"].clone();
+    assert_eq!((&workers["idle"], &workers["running"]), (&json!(0), &json!(0)), "{workers}");
+    let held = async { endpoint.post("runsync?wait=60000", &body).await.ok() };
+    let normal = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        endpoint.finish(echo()).await
+    };
+    let (held, normal) = tokio::join!(held, normal);
+    assert_eq!((&held["status"], &normal["status"]), (&json!("COMPLETED"), &json!("COMPLETED")));
+    endpoint.until(&id(&waiting), "COMPLETED").await;
+}
+
 /// A lowPriority job starts no worker, and yields to normal jobs that came later.
 #[tokio::test]
 async fn low_priority() {

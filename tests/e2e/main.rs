@@ -35,6 +35,7 @@ mod registry_fetch;
 mod registry_foreign;
 mod reuse;
 mod sandbox;
+mod sandbox_memory;
 mod sandbox_network;
 mod secrets;
 mod security;

@@ -106,3 +106,27 @@ async fn reuse_has_bounds() {
         assert!(refused.contains(sentence), "{refused}");
     }
 }
+
+/// The name comes back, the instance does not: nothing of the deleted endpoint is seen by the new one.
+#[tokio::test]
+async fn an_endpoint_made_again_under_its_name_begins_afresh() {
+    let host = shared_host();
+    let settings = |env: &str| json!({ "workersMax": 1, "env": { "A": env }, "reuse": { "maxJobs": 100, "maxIdle": 3600 } });
+    let endpoint = host.deploy(&guests::playground(), "reuse-again", settings("old")).await;
+    assert_eq!(
+        host.client.finish(&endpoint, remember("secret")).await["output"]["remembered"],
+        Value::Null
+    );
+    let path = format!("/v1/endpoints/{endpoint}");
+    for round in ["new", "newer"] {
+        assert_eq!(host.client.delete(&path).await.status, 204);
+        let mut body = settings(round);
+        body["id"] = json!(endpoint);
+        body["templateId"] = json!(endpoint);
+        host.client.post("/v1/endpoints", &body).await.ok();
+        let first = host.client.finish(&endpoint, remember("other")).await;
+        assert_eq!(first["output"], json!({ "remembered": null }), "{first}");
+        let env = host.client.finish(&endpoint, json!({ "op": "env", "name": "A" })).await;
+        assert_eq!(env["output"], json!({ "env": round }), "{env}");
+    }
+}

@@ -119,17 +119,19 @@ impl Run<'_> {
             component: Some(self.bench.component.digest),
             volume: self.volume.clone(),
         };
+        let deployment = Arc::new(deployment);
+        let reservation = self.bench.sandbox.reserve(&deployment).await;
         let attempt = Attempt {
             job: JobId::generate(Submission::Async, NodeId(0)),
             number: 1,
-            deployment: Arc::new(deployment),
+            deployment,
             input: self.input.clone(),
             s3_config: None,
             timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap(),
             deadline: Instant::now() + self.timeout,
             stop: self.stop.clone(),
         };
-        Report(self.bench.sandbox.perform(attempt, self.sink.clone()).await)
+        Report(self.bench.sandbox.perform(reservation, attempt, self.sink.clone()).await)
     }
 }
 

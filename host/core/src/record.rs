@@ -178,6 +178,8 @@ pub struct JobRecord {
     pub status: JobStatus,
     /// When it was submitted.
     pub created_at: Timestamp,
+    /// When it was last queued: at its submission, by a retry, or when it was handed back.
+    pub queued_at: Timestamp,
     /// When the last attempt started.
     pub started_at: Option<Timestamp>,
     /// When it ended.
@@ -199,10 +201,11 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
-    /// Milliseconds that the job has waited, or waited before its last attempt.
+    /// Milliseconds that the job has waited since it was last queued, or waited before its last attempt. Earlier
+    /// attempts, and the time between them, are not part of it.
     pub fn delay_ms(&self, now: Timestamp) -> u64 {
         let until = self.started_at.or(self.finished_at).unwrap_or(now);
-        until.millis_since(self.created_at)
+        until.millis_since(self.queued_at)
     }
 
     /// Milliseconds that the last attempt has run, or ran.
@@ -211,13 +214,15 @@ impl JobRecord {
     }
 }
 
-/// The jobs that wait on an endpoint and may start a worker.
+/// The jobs that wait on an endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// How many they are.
+    /// How many may start a worker: those that are not low priority.
     pub jobs: u64,
-    /// When the one came that is to be claimed next.
+    /// When the one of them was queued that is to be claimed next.
     pub since: Option<Timestamp>,
+    /// How many can be claimed, of any priority.
+    pub claimable: u64,
 }
 
 /// How many jobs an endpoint has, by state, and how many it ever had.

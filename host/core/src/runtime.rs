@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::catalog::Component;
 use crate::digest::ComponentDigest;
 use crate::endpoint::Deployment;
-use crate::id::{JobId, VolumeId};
+use crate::id::{EndpointId, JobId, VolumeId};
 use crate::payload::Json;
 use crate::record::{Chunk, S3Config};
 
@@ -27,13 +27,54 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
     /// One sentence that says why the component cannot be run here.
     async fn prepare(&self, deployment: &Deployment) -> Result<(), String>;
 
-    /// Sandboxes that run now, and attempts that wait for one.
+    /// Takes room for one attempt, if there is some now and no worker waits for it. Quick.
+    fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation>;
+
+    /// Waits for room for one attempt. Endpoints that wait take turns. Dropping the future ends the wait.
+    async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation;
+
+    /// Ends what is kept for further jobs of an endpoint, unless it belongs to its `current` deployment, by identity.
+    /// `None`: the endpoint was deleted.
+    fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>);
+
+    /// Sandboxes that run now, and workers that wait for one.
     fn load(&self) -> RuntimeLoad;
 
-    /// Runs one attempt to its end. Never waits longer than until `attempt.deadline`, or until
+    /// Runs one attempt to its end, in the room that was reserved for its deployment. Never waits longer than until
+    /// `attempt.deadline`, or until
     /// shortly after `attempt.stop` fires, whatever the handler does. Dropping the future stops
     /// the handler.
-    async fn perform(&self, attempt: Attempt, sink: Arc<dyn AttemptSink>) -> AttemptReport;
+    async fn perform(
+        &self,
+        reservation: Reservation,
+        attempt: Attempt,
+        sink: Arc<dyn AttemptSink>,
+    ) -> AttemptReport;
+}
+
+/// Room for one attempt at a job that is still to be claimed, so that no job is claimed before it can run. Only its runtime
+/// knows what it is. Dropping it gives the room back.
+pub struct Reservation(Box<dyn Any + Send>);
+
+impl Reservation {
+    /// Room that gives itself back when it is dropped.
+    pub fn new(room: impl Any + Send) -> Self {
+        Self(Box::new(room))
+    }
+
+    /// The room, for the runtime that made it.
+    ///
+    /// # Errors
+    /// The reservation, when it was made by another runtime.
+    pub fn downcast<T: Any>(self) -> Result<Box<T>, Self> {
+        self.0.downcast().map_err(Self)
+    }
+}
+
+impl std::fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reservation").finish_non_exhaustive()
+    }
 }
 
 /// How busy a runtime is.
@@ -43,7 +84,7 @@ pub struct RuntimeLoad {
     pub running: u64,
     /// Sandboxes that wait for their next job.
     pub idle: u64,
-    /// Attempts that wait because as many run as may.
+    /// Workers that wait for a sandbox because there are as many as there may be.
     pub waiting: u64,
 }
 

@@ -151,8 +151,7 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// The endpoint's counts; zeros for one without jobs.
     async fn counts(&self, endpoint: &EndpointId) -> Result<JobCounts, StoreError>;
 
-    /// The jobs that wait on the endpoint and may start a worker: those that are not low priority.
-    /// Counts what can be claimed, on disk or not.
+    /// The jobs that wait on the endpoint: what can be claimed, on disk or not.
     async fn demand(&self, endpoint: &EndpointId) -> Result<Demand, StoreError>;
 
     /// Forgets all that belongs to an endpoint, its jobs and its counts, but for what was billed.

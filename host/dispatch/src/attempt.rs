@@ -13,7 +13,7 @@ use gristmill_core::limits::ERROR_BYTES_MAX;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, ClaimedJob, Lease, Outcome};
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, SinkClosed, StackCall,
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, Reservation, SinkClosed, StackCall,
 };
 use gristmill_core::store::{Fenced, StoreError};
 use gristmill_core::usage::{Bill, Metered};
@@ -24,8 +24,13 @@ use tracing::{debug, warn};
 
 use crate::shared::Shared;
 
-/// Runs one claimed job to its end.
-pub(crate) async fn run(shared: &Arc<Shared>, deployment: Arc<Deployment>, job: ClaimedJob) {
+/// Runs one claimed job to its end, in the room that was reserved before the claim.
+pub(crate) async fn run(
+    shared: &Arc<Shared>,
+    deployment: Arc<Deployment>,
+    reservation: Reservation,
+    job: ClaimedJob,
+) {
     let lease = job.lease;
     let endpoint = deployment.endpoint.id.clone();
     let template = deployment.endpoint.template.clone();
@@ -54,7 +59,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, deployment: Arc<Deployment>, job: 
         stop: stop.clone(),
     };
     shared.signals.happened(&endpoint, lease.job, JobNews::Started { attempt: attempt.number });
-    let performing = shared.runtime.perform(attempt, sink.clone());
+    let performing = shared.runtime.perform(reservation, attempt, sink.clone());
     let report = attend(shared, lease, &sink, &stop, performing).await;
     log_end(&endpoint, job.attempt, lease, &report);
     shared.signals.happened(&endpoint, lease.job, JobNews::Ended(&report));
@@ -92,6 +97,12 @@ enum Ending {
     Unwanted,
     /// The job runs again.
     WaitsAgain,
+}
+
+/// Hands back a job that was claimed for a deployment which has been replaced since.
+pub(crate) async fn hand_back(shared: &Shared, job: &ClaimedJob) {
+    // A job that was cancelled or deleted meanwhile needs nothing more: nothing of it has run.
+    let _ = release(shared, job.lease).await;
 }
 
 /// Hands back the job of an attempt that was stopped.

@@ -143,7 +143,10 @@ impl ReadyListener for Dispatcher {
 
 impl Workers for Dispatcher {
     fn refresh(&self, endpoint: &EndpointId) {
-        if self.starter.shared.catalog.deployment(endpoint).is_none() {
+        let shared = &self.starter.shared;
+        let current = shared.catalog.deployment(endpoint);
+        shared.runtime.retire(endpoint, current.as_ref());
+        if current.is_none() {
             // Deleted: its workers see that for themselves.
             if let Some(set) = self.sets.write().remove(endpoint) {
                 set.wake_all();
@@ -191,6 +194,12 @@ impl Workers for Dispatcher {
         let counts = set.counts();
         if counts.initializing > 0 {
             return Some("a worker is preparing the handler".into());
+        }
+        if counts.throttled > 0 {
+            return Some(
+                "every sandbox of the host is taken (--max-running-jobs, --max-sandbox-memory-mib)"
+                    .into(),
+            );
         }
         if counts.running >= u64::from(workers_max) {
             return Some(format!("all {workers_max} workers are busy (workersMax)"));

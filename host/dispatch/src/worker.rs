@@ -1,5 +1,9 @@
-//! One worker of an endpoint: claims a job, runs it, claims the next; sleeps when there is none
+//! One worker of an endpoint: takes a sandbox, claims a job, runs it, and begins again; sleeps when there is no job
 //! and ends after the endpoint's idle timeout.
+//!
+//! **The sandbox comes before the claim.** A job that waits for a sandbox is still in the queue: it can be purged, a job of
+//! higher priority passes it, and its times have not begun. A claim is checked against the
+//! catalog once more, so that a job never runs what was deployed before it was submitted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +12,8 @@ use std::time::Duration;
 
 use gristmill_core::endpoint::Deployment;
 use gristmill_core::id::{EndpointId, WorkerId};
+use gristmill_core::record::ClaimedJob;
+use gristmill_core::runtime::Reservation;
 use tracing::{debug, warn};
 
 use crate::attempt;
@@ -31,7 +37,7 @@ enum Next {
     End,
 }
 
-/// One round: look at the endpoint, then run one job or sleep.
+/// One round: look at the endpoint, then run one job, wait for a sandbox, or sleep.
 async fn step(
     shared: &Arc<Shared>,
     endpoint: &EndpointId,
@@ -39,12 +45,13 @@ async fn step(
     worker: &mut Worker,
 ) -> Next {
     let changed = set.changed();
+    let reserved = worker.reserved.take();
     let Some(deployment) = shared.catalog.deployment(endpoint) else {
+        worker.serves(shared, endpoint, None);
         set.left();
         return Next::End;
     };
-    worker.runs(deployment.endpoint.version);
-    let worker = &worker.id;
+    worker.serves(shared, endpoint, Some(&deployment));
     let scaling = deployment.endpoint.scaling;
     if set.is_surplus(scaling) == Leave::Yes {
         return Next::End;
@@ -54,6 +61,7 @@ async fn step(
         return Next::End;
     }
     if let Err(reason) = prepare(shared, &deployment, set).await {
+        drop(reserved);
         warn!(endpoint.id = %endpoint, "endpoint `{endpoint}` cannot run its component: {reason}");
         let unhealthy = set.unhealthy(reason);
         let _ = tokio::time::timeout(FAULT_PAUSE, changed).await;
@@ -64,20 +72,36 @@ async fn step(
     let mut wake_up = std::pin::pin!(set.wake_up());
     wake_up.as_mut().enable();
     let looked = set.looks();
-    let claimed = match shared.store.claim(endpoint, std::slice::from_ref(worker)).await {
-        Ok(claimed) => claimed,
-        Err(error) => {
-            warn!(endpoint.id = %endpoint, %error, "worker `{worker}` cannot claim: {error}");
-            set.left();
-            return Next::End;
+    // Room for another deployment is of no use.
+    let reserved = reserved.filter(|(reserved_for, _)| Arc::ptr_eq(reserved_for, &deployment));
+    let reserved = reserved.map(|(_, reservation)| reservation);
+    let reserved = reserved.or_else(|| shared.runtime.try_reserve(&deployment));
+    if let Some(reservation) = reserved {
+        let claimed = match shared.store.claim(endpoint, std::slice::from_ref(&worker.id)).await {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                warn!(endpoint.id = %endpoint, %error, "worker `{}` cannot claim: {error}", worker.id);
+                set.left();
+                return Next::End;
+            }
+        };
+        if let Some(job) = claimed.into_iter().next() {
+            // No longer registered: a wake-up must go to a worker that sleeps. A wake-up that came already
+            // is passed on.
+            wake_up.set(set.wake_up());
+            run_job(shared, set, deployment, reservation, job).await;
+            return Next::Continue;
         }
-    };
-    if let Some(job) = claimed.into_iter().next() {
-        // No longer registered: a wake-up must go to a worker that sleeps. One that came already
-        // is passed on.
+    } else if has_jobs(shared, endpoint).await {
         wake_up.set(set.wake_up());
-        let _running = set.running();
-        attempt::run(shared, deployment, job).await;
+        let _throttled = set.throttled();
+        tokio::select! {
+            reservation = shared.runtime.reserve(&deployment) => {
+                worker.reserved = Some((deployment.clone(), reservation));
+            }
+            // The endpoint is another, or the host drains.
+            () = changed => {}
+        }
         return Next::Continue;
     }
 
@@ -96,6 +120,29 @@ async fn step(
         Leave::Yes => Next::End,
         Leave::No => Next::Continue,
     }
+}
+
+/// Runs a job that was claimed, unless the endpoint has become another since `deployment` was read: then the job is
+/// handed back.
+async fn run_job(
+    shared: &Arc<Shared>,
+    set: &WorkerSet,
+    deployment: Arc<Deployment>,
+    reservation: Reservation,
+    job: ClaimedJob,
+) {
+    let current = shared.catalog.deployment(&deployment.endpoint.id);
+    if current.is_some_and(|current| Arc::ptr_eq(&current, &deployment)) {
+        let _running = set.running();
+        attempt::run(shared, deployment, reservation, job).await;
+    } else {
+        attempt::hand_back(shared, &job).await;
+    }
+}
+
+/// Whether a job waits. A store that cannot say closes down.
+async fn has_jobs(shared: &Shared, endpoint: &EndpointId) -> bool {
+    shared.store.demand(endpoint).await.is_ok_and(|demand| demand.claimable > 0)
 }
 
 /// Makes sure that the component can be run, or says why it cannot.
@@ -127,13 +174,16 @@ async fn try_again(shared: &Shared, endpoint: &EndpointId, set: &WorkerSet) -> N
     }
 }
 
-/// A worker as clients see it. Its id ends with the version of the endpoint that it runs, such as
-/// `w3f9c2a017-v12`: so each job tells which version ran it.
+/// A worker. Its id, as clients see it, ends with the version of the endpoint that it runs, such as
+/// `w3f9c2a017-v12`, so that each job shows which version ran it.
 struct Worker {
     /// A name that no other worker of this process has, and hardly one of another process.
     name: String,
-    version: u32,
     id: WorkerId,
+    /// The deployment of its last round.
+    deployment: Option<Arc<Deployment>>,
+    /// Room that it has waited for, and the deployment that the room is for.
+    reserved: Option<(Arc<Deployment>, Reservation)>,
 }
 
 impl Worker {
@@ -142,14 +192,31 @@ impl Worker {
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
         let random: u32 = rand::random();
         let name = format!("w{random:08x}{number:x}");
-        Self { id: worker_id(&name, 0), name, version: 0 }
+        Self { id: worker_id(&name, 0), name, deployment: None, reserved: None }
     }
 
-    fn runs(&mut self, version: u32) {
-        if self.version != version {
-            self.version = version;
-            self.id = worker_id(&self.name, version);
+    /// Begins a round with this deployment; `None`: the endpoint was deleted. When it is another than before, an
+    /// instance that the last job of this worker has left is of no use any more.
+    fn serves(
+        &mut self,
+        shared: &Shared,
+        endpoint: &EndpointId,
+        deployment: Option<&Arc<Deployment>>,
+    ) {
+        let is_same = match (&self.deployment, deployment) {
+            (Some(last), Some(now)) => Arc::ptr_eq(last, now),
+            (last, now) => last.is_none() && now.is_none(),
+        };
+        if is_same {
+            return;
         }
+        if self.deployment.is_some() {
+            shared.runtime.retire(endpoint, deployment);
+        }
+        if let Some(deployment) = deployment {
+            self.id = worker_id(&self.name, deployment.endpoint.version);
+        }
+        self.deployment = deployment.cloned();
     }
 }
 

@@ -28,6 +28,8 @@ struct State {
     unheard: u64,
     initializing: u32,
     running: u32,
+    /// Those that wait for a sandbox, because the host has as many as it may.
+    throttled: u32,
     /// Somebody will look at the queue soon, to see whether it takes another worker.
     is_watched: bool,
     /// Those that could not prepare the component and will try again. While there is one, no worker
@@ -127,8 +129,9 @@ impl WorkerSet {
     pub(crate) fn missing(&self, scaling: Scaling, demand: u64) -> u32 {
         let mut state = self.state.lock();
         let demand = u32::try_from(demand).unwrap_or(u32::MAX);
-        // One that is awake has a job already, and may have it for as long as a job may take.
-        let busy = state.alive - state.idle;
+        // One that is awake has a job already, and may have it for as long as a job may take; one that waits for a
+        // sandbox will take one of those that wait.
+        let busy = (state.alive - state.idle).saturating_sub(state.throttled);
         let wanted = match scaling.scaler {
             Scaler::RequestCount(jobs) => demand.saturating_add(busy).div_ceil(jobs.max(1)),
             // The others come when the first have waited for too long.
@@ -237,6 +240,12 @@ impl WorkerSet {
         Guard(self, |state| state.running -= 1)
     }
 
+    /// Counts a worker as waiting for a sandbox until the guard is dropped.
+    pub(crate) fn throttled(&self) -> impl Drop + use<'_> {
+        self.state.lock().throttled += 1;
+        Guard(self, |state| state.throttled -= 1)
+    }
+
     /// The component cannot be prepared: counts a worker as unhealthy until the guard is dropped.
     pub(crate) fn unhealthy(&self, reason: String) -> impl Drop + use<'_> {
         let mut state = self.state.lock();
@@ -263,13 +272,13 @@ impl WorkerSet {
     /// The workers by what they do.
     pub(crate) fn counts(&self) -> WorkerCounts {
         let state = self.state.lock();
-        let busy = state.running + state.initializing + state.unhealthy;
+        let busy = state.running + state.initializing + state.throttled + state.unhealthy;
         WorkerCounts {
             // A worker that was woken and has not claimed yet is idle too.
             idle: u64::from(state.alive.saturating_sub(busy)),
             initializing: u64::from(state.initializing),
             running: u64::from(state.running),
-            throttled: 0,
+            throttled: u64::from(state.throttled),
             unhealthy: u64::from(state.unhealthy),
         }
     }
@@ -387,6 +396,20 @@ mod tests {
         assert_eq!(set.refresh(SCALING, 1), 1, "the one that is left is busy");
         assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
         assert_eq!(set.refresh(SCALING, 1), 0, "a sleeper takes it");
+    }
+
+    #[test]
+    fn a_throttled_worker_takes_a_job_that_waits() {
+        let set = WorkerSet::default();
+        let scaling = Scaling { workers_max: 9, ..SCALING };
+        assert_eq!(set.refresh(scaling, 2), 2);
+        let throttled = set.throttled();
+        let counts = set.counts();
+        assert_eq!((counts.throttled, counts.idle, counts.running), (1, 1, 0));
+        assert_eq!(set.refresh(scaling, 1), 0, "the two are one that works and one that will");
+        drop(throttled);
+        assert_eq!((set.counts().throttled, set.counts().idle), (0, 2));
+        assert_eq!(set.refresh(scaling, 1), 1);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
+use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogKey};
 use gristmill_core::endpoint::{Deployment, Endpoint, Scaler, Scaling};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
 use gristmill_core::job::JobStatus;
@@ -21,7 +21,7 @@ use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{Chunk, JobRecord, NewJob};
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, Runtime, RuntimeLoad, Usage,
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, Reservation, Runtime, RuntimeLoad, Usage,
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError, SubmitAnswer};
@@ -30,10 +30,17 @@ use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::workers::Workers;
 use gristmill_dispatch::{Dispatcher, Drained, Parts};
 use gristmill_store::MemoryStore;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 /// Does what the input's `do` says.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct ScriptedRuntime {
+    sandboxes: Arc<Semaphore>,
+    /// The version and the identity of the deployment that ran last.
+    ran: Mutex<Option<Arc<Deployment>>>,
+    /// What was retired: the endpoint, and the version that stays.
+    retired: Mutex<Vec<(EndpointId, Option<u32>)>>,
     running: AtomicU64,
     running_max: AtomicU64,
     is_broken: AtomicBool,
@@ -45,11 +52,30 @@ impl Runtime for ScriptedRuntime {
         if self.is_broken.load(Ordering::SeqCst) { Err("it is broken".into()) } else { Ok(()) }
     }
 
+    fn try_reserve(&self, _: &Arc<Deployment>) -> Option<Reservation> {
+        self.sandboxes.clone().try_acquire_owned().ok().map(Reservation::new)
+    }
+
+    async fn reserve(&self, _: &Arc<Deployment>) -> Reservation {
+        Reservation::new(self.sandboxes.clone().acquire_owned().await.unwrap())
+    }
+
+    fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>) {
+        let version = current.map(|current| current.endpoint.version);
+        self.retired.lock().push((endpoint.clone(), version));
+    }
+
     fn load(&self) -> RuntimeLoad {
         RuntimeLoad { running: self.running.load(Ordering::SeqCst), idle: 0, waiting: 0 }
     }
 
-    async fn perform(&self, attempt: Attempt, sink: Arc<dyn AttemptSink>) -> AttemptReport {
+    async fn perform(
+        &self,
+        _reservation: Reservation,
+        attempt: Attempt,
+        sink: Arc<dyn AttemptSink>,
+    ) -> AttemptReport {
+        *self.ran.lock() = Some(attempt.deployment.clone());
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.running_max.fetch_max(running, Ordering::SeqCst);
         let script: serde_json::Value = attempt.input.read().unwrap();
@@ -92,13 +118,24 @@ struct Bench {
 
 impl Bench {
     async fn new(workers_min: u32, workers_max: u32) -> Self {
+        Self::with_sandboxes(workers_min, workers_max, 1_000).await
+    }
+
+    async fn with_sandboxes(workers_min: u32, workers_max: u32, sandboxes: usize) -> Self {
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000_000)));
         let signals = Arc::new(Signals::default());
         let store = Arc::new(MemoryStore::new(NodeId(1), clock.clone(), signals.clone()));
         let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await.unwrap());
         let scaling = Scaling { workers_min, workers_max, ..Scaling::default() };
         deploy(&catalog, scaling).await;
-        let runtime = Arc::new(ScriptedRuntime::default());
+        let runtime = Arc::new(ScriptedRuntime {
+            sandboxes: Arc::new(Semaphore::new(sandboxes)),
+            ran: Mutex::default(),
+            retired: Mutex::default(),
+            running: AtomicU64::default(),
+            running_max: AtomicU64::default(),
+            is_broken: AtomicBool::default(),
+        });
         let dispatcher = Dispatcher::start(Parts {
             store: store.clone(),
             catalog: catalog.clone(),
@@ -108,6 +145,8 @@ impl Bench {
             logs: Arc::default(),
             guests: tokio::runtime::Handle::current(),
         });
+        // Of the start.
+        runtime.retired.lock().clear();
         let endpoint = EndpointId::new("e").unwrap();
         Self { store, clock, runtime, dispatcher, catalog, endpoint }
     }
@@ -341,6 +380,83 @@ async fn a_handler_that_cannot_be_run_says_why_and_runs_once_it_can() {
     assert_eq!(bench.status(by_itself).await, Some(JobStatus::InQueue));
     bench.runtime.is_broken.store(false, Ordering::SeqCst);
     bench.until(by_itself, COMPLETED).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_waits_for_a_sandbox_is_still_in_the_queue() {
+    let bench = Bench::with_sandboxes(0, 4, 1).await;
+    bench.pass(1).await;
+    let running = bench.submit("wait", false).await;
+    bench.until(running, Some(JobStatus::InProgress)).await;
+    let low = bench.submit("wait", true).await;
+    let normal = bench.submit("wait", false).await;
+    let purged = bench.submit("wait", false).await;
+    // Longer than the executionTimeout.
+    bench.pass(61_000).await;
+    for job in [low, normal, purged] {
+        assert_eq!(bench.status(job).await, Some(JobStatus::InQueue));
+    }
+    let counts = bench.dispatcher.counts(&bench.endpoint);
+    assert_eq!((counts.running, counts.throttled, counts.idle), (1, 2, 0));
+    let reason = bench.dispatcher.waiting_reason(&bench.endpoint).unwrap();
+    assert!(reason.contains("--max-running-jobs"), "{reason}");
+    bench.store.cancel(&bench.endpoint, purged).await.unwrap();
+    bench.store.cancel(&bench.endpoint, running).await.unwrap();
+    bench.until(normal, Some(JobStatus::InProgress)).await;
+    assert_eq!(bench.status(low).await, Some(JobStatus::InQueue), "it came first, and yields");
+    let record = bench.record(normal).await.unwrap();
+    assert!(record.delay_ms(bench.store.now()) >= 61_000);
+    assert_eq!(record.execution_ms(bench.store.now()), 0);
+    assert_eq!(bench.store.purge(&bench.endpoint).await, Ok(1));
+    bench.store.cancel(&bench.endpoint, normal).await.unwrap();
+    bench.pass(10_000).await;
+    let counts = bench.dispatcher.counts(&bench.endpoint);
+    assert_eq!((counts.running, counts.throttled), (0, 0));
+    assert_eq!(bench.runtime.sandboxes.available_permits(), 1, "nobody keeps one for no job");
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_that_wait_for_a_sandbox_do_not_hold_up_a_drain() {
+    let bench = Bench::with_sandboxes(0, 4, 0).await;
+    bench.pass(1).await;
+    let job = bench.submit("return", false).await;
+    bench.pass(100).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).throttled, 1);
+    let patience = Duration::from_secs(10);
+    assert_eq!(bench.dispatcher.drain(patience).await, Drained::Finished);
+    assert_eq!(bench.status(job).await, Some(JobStatus::InQueue));
+    assert_eq!(bench.record(job).await.unwrap().started_at, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_runs_what_is_deployed_when_it_starts() {
+    let bench = Bench::with_sandboxes(0, 1, 0).await;
+    let job = bench.submit("return", false).await;
+    bench.pass(100).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).throttled, 1);
+    // Changed while its worker waits, and before anybody says so.
+    let idle_timeout_s = 6;
+    deploy(&bench.catalog, Scaling { workers_max: 1, idle_timeout_s, ..Scaling::default() }).await;
+    bench.runtime.sandboxes.add_permits(1);
+    bench.until(job, COMPLETED).await;
+    let current = bench.catalog.deployment(&bench.endpoint).unwrap();
+    assert!(Arc::ptr_eq(bench.runtime.ran.lock().as_ref().unwrap(), &current));
+    let retired = (bench.endpoint.clone(), Some(current.endpoint.version));
+    assert_eq!(*bench.runtime.retired.lock(), [retired], "what the worker ran before");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_job_leaves_after_its_endpoint_was_deleted_is_retired() {
+    let bench = Bench::new(0, 1).await;
+    let job = bench.submit("work", false).await;
+    bench.until(job, Some(JobStatus::InProgress)).await;
+    let delete = CatalogChange::Delete(CatalogKey::Endpoint(bench.endpoint.clone()));
+    bench.catalog.change(|_| Ok::<_, StoreError>((vec![delete], ()))).await.unwrap();
+    bench.dispatcher.refresh(&bench.endpoint);
+    assert_eq!(bench.runtime.retired.lock().len(), 1);
+    bench.pass(1_000).await;
+    let retired = (bench.endpoint.clone(), None);
+    assert_eq!(*bench.runtime.retired.lock(), [retired.clone(), retired], "again, after the job");
 }
 
 #[tokio::test(start_paused = true)]

@@ -117,7 +117,9 @@ impl Mill {
                 tokio::spawn(async move {
                     for _ in 0..jobs {
                         let attempt = attempt(&deployment, &input);
-                        let report = sandbox.perform(attempt, Arc::new(NoSink)).await;
+                        let reservation = sandbox.reserve(&deployment).await;
+                        let sink = Arc::new(NoSink);
+                        let report = sandbox.perform(reservation, attempt, sink).await;
                         assert!(matches!(report.end, AttemptEnd::Returned(_)), "{:?}", report.end);
                     }
                 })

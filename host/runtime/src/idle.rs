@@ -1,57 +1,48 @@
 //! Instances that wait for their next job, on endpoints that reuse them.
 //!
-//! An instance that waits has its place among the running ones still, so that the pool is never
-//! exhausted; whoever needs a place ends the one that has waited longest. What it costs otherwise is
-//! the instance's memory, until its time is over; a look for one goes through all that wait, of which
-//! there are at most as many as jobs may run.
+//! An instance serves one deployment: the very object in the catalog, which the instance keeps alive, so that no other
+//! deployment is ever taken for it. An endpoint that was changed, or deleted and created again, has another one, whatever
+//! their names and versions; its idle instances end at once.
+//!
+//! An instance that waits keeps its permit, so that the pool is never exhausted; a worker that finds no permit
+//! ends the instance that has waited longest. The cost is the instance's memory, until its time is over. A search goes
+//! through all idle instances; there are at most as many as jobs may run.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gristmill_core::digest::ComponentDigest;
-use gristmill_core::endpoint::{Deployment, Metering};
+use gristmill_core::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
 use parking_lot::Mutex;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::runtime::Handle;
 
 use crate::instance::Instance;
+use crate::permits::{Permit, Permits};
 
 /// How often instances are looked for whose time is over.
 const SWEEP: Duration = Duration::from_millis(500);
 
-/// What an instance may be reused for: jobs of the same version of the same endpoint.
-#[derive(Debug, PartialEq, Eq)]
-struct Purpose {
-    endpoint: EndpointId,
-    version: u32,
-    component: Option<ComponentDigest>,
-    metering: Metering,
+/// An instance that waits, or has been taken for a job that is still to be claimed.
+pub(crate) struct Waiting {
+    until: Instant,
+    // Dropped before its permit: the pool has room by then.
+    pub(crate) instance: Instance,
+    pub(crate) permit: Permit,
 }
 
-impl Purpose {
-    fn of(deployment: &Deployment) -> Self {
-        let endpoint = &deployment.endpoint;
-        Self {
-            endpoint: endpoint.id.clone(),
-            version: endpoint.version,
-            component: deployment.component,
-            metering: endpoint.limits.metering,
-        }
+impl Waiting {
+    fn deployment(&self) -> &Arc<Deployment> {
+        &self.instance.state().attempt.deployment
     }
 }
 
-struct Waiting {
-    purpose: Purpose,
-    until: Instant,
-    // Before its place: the pool has room once it is gone.
-    instance: Instance,
-    place: OwnedSemaphorePermit,
-}
-
 /// The instances that wait, of all endpoints. A clone is the same.
-#[derive(Clone, Default)]
-pub(crate) struct Idle(Arc<Mutex<State>>);
+#[derive(Clone)]
+pub(crate) struct Idle {
+    permits: Permits,
+    state: Arc<Mutex<State>>,
+}
 
 #[derive(Default)]
 struct State {
@@ -61,58 +52,87 @@ struct State {
 }
 
 impl Idle {
-    /// The instance that has waited shortest for a job of this deployment, with its place.
-    pub(crate) fn take(&self, deployment: &Deployment) -> Option<(Instance, OwnedSemaphorePermit)> {
-        let mut state = self.0.lock();
-        if state.waiting.is_empty() {
-            return None;
-        }
-        let purpose = Purpose::of(deployment);
-        let found = state.waiting.iter().rposition(|waiting| waiting.purpose == purpose)?;
-        let Waiting { instance, place, .. } = state.waiting.remove(found)?;
-        Some((instance, place))
+    /// No instance waits yet. Instances make room as soon as a worker waits for one of `permits`.
+    pub(crate) fn new(permits: Permits) -> Self {
+        Self { permits, state: Arc::default() }
     }
 
-    /// Lets an instance wait for so long.
-    pub(crate) fn put(&self, mut instance: Instance, place: OwnedSemaphorePermit, wait: Duration) {
+    /// The instance of this deployment that has waited shortest.
+    pub(crate) fn take(&self, deployment: &Arc<Deployment>) -> Option<Waiting> {
+        let mut state = self.state.lock();
+        let is_right = |waiting: &Waiting| Arc::ptr_eq(waiting.deployment(), deployment);
+        let found = state.waiting.iter().rposition(is_right)?;
+        state.waiting.remove(found)
+    }
+
+    /// Lets an instance wait for so long, unless its permit is wanted.
+    pub(crate) fn put(&self, mut instance: Instance, permit: Permit, wait: Duration) {
         instance.end();
-        let purpose = Purpose::of(&instance.state().attempt.deployment);
-        let until = Instant::now() + wait;
-        let mut state = self.0.lock();
-        state.waiting.push_back(Waiting { purpose, until, instance, place });
+        self.put_back(Waiting { until: Instant::now() + wait, instance, permit });
+    }
+
+    /// Lets an instance go on waiting that was taken, and did not get a job.
+    pub(crate) fn put_back(&self, waiting: Waiting) {
+        // Without a runtime the sweep cannot end it: the host is ending.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let mut state = self.state.lock();
+        state.waiting.push_back(waiting);
         if !std::mem::replace(&mut state.is_swept, true) {
-            tokio::spawn(self.clone().sweep());
+            runtime.spawn(self.clone().sweep());
+        }
+        drop(state);
+        self.make_room();
+    }
+
+    /// Ends instances, the one that has waited longest first, for as long as a worker waits for a permit.
+    pub(crate) fn make_room(&self) {
+        while self.permits.waiting() > 0 {
+            // Dropped after the lock: it takes up to 100 µs.
+            let oldest = self.state.lock().waiting.pop_front();
+            if oldest.is_none() {
+                return;
+            }
         }
     }
 
-    /// Ends the one that has waited longest, if any.
-    pub(crate) fn end_oldest(&self) {
-        // Dropped after the lock: it takes up to 100 µs.
-        let oldest = self.0.lock().waiting.pop_front();
-        drop(oldest);
+    /// Ends the instances of an endpoint that serve another deployment than `current`.
+    pub(crate) fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>) {
+        self.end_if(|waiting| {
+            let deployment = waiting.deployment();
+            deployment.endpoint.id == *endpoint
+                && current.is_none_or(|current| !Arc::ptr_eq(current, deployment))
+        });
     }
 
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
-        self.0.lock().waiting.len()
+        self.state.lock().waiting.len()
+    }
+
+    /// Ends some of them, and returns whether any are left.
+    fn end_if(&self, mut is_over: impl FnMut(&Waiting) -> bool) -> bool {
+        let mut state = self.state.lock();
+        let all = std::mem::take(&mut state.waiting);
+        let over: VecDeque<_>;
+        (over, state.waiting) = all.into_iter().partition(|waiting| is_over(waiting));
+        let is_left = !state.waiting.is_empty();
+        drop(state);
+        drop(over);
+        is_left
     }
 
     /// Ends those whose time is over, until none waits.
     async fn sweep(self) {
         loop {
             tokio::time::sleep(SWEEP).await;
-            let (over, is_done) = {
-                let mut state = self.0.lock();
-                let now = Instant::now();
-                let all = std::mem::take(&mut state.waiting);
-                let over;
-                (over, state.waiting) = all.into_iter().partition(|waiting| waiting.until <= now);
+            let now = Instant::now();
+            if !self.end_if(|waiting| waiting.until <= now) {
+                let mut state = self.state.lock();
+                // An instance may have come since.
                 state.is_swept = !state.waiting.is_empty();
-                (over, !state.is_swept)
-            };
-            drop::<VecDeque<_>>(over);
-            if is_done {
-                return;
+                if !state.is_swept {
+                    return;
+                }
             }
         }
     }

@@ -32,6 +32,7 @@ mod instance;
 mod lane;
 mod limiter;
 mod log;
+mod permits;
 pub mod preinit;
 mod producers;
 mod records;

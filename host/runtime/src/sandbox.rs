@@ -5,22 +5,20 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use gristmill_core::digest::ComponentDigest;
-use gristmill_core::endpoint::Deployment;
-use gristmill_core::id::{JobId, VolumeId};
+use gristmill_core::endpoint::{Deployment, Endpoint};
+use gristmill_core::id::{EndpointId, JobId, VolumeId};
 use gristmill_core::room::DiskRoom;
 use gristmill_core::runtime::{
-    AddComponentError, Added, Attempt, AttemptReport, AttemptSink, Components, Runtime,
-    RuntimeLoad, StageError, Staged, Volumes,
+    AddComponentError, Added, Attempt, AttemptReport, AttemptSink, Components, Reservation,
+    Runtime, RuntimeLoad, StageError, Staged, Volumes,
 };
 use tokio::io::AsyncRead;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::error;
 
 use crate::artifacts::{Artifacts, Loaded, blocking};
@@ -32,9 +30,10 @@ use crate::disk::{Disks, Files};
 use crate::egress::Egress;
 use crate::end::ReportExt as _;
 use crate::engine::{Engines, Pool};
-use crate::idle::Idle;
+use crate::idle::{Idle, Waiting};
 use crate::instance::Instance;
 use crate::lane;
+use crate::permits::{Permit, Permits};
 use crate::records::ArtifactRecords;
 use crate::staging::StagedComponent;
 use crate::state::State;
@@ -46,9 +45,11 @@ pub struct SandboxSettings {
     pub data_dir: PathBuf,
     /// What compiles components.
     pub compiler: Compiler,
-    /// Most jobs that run at one time, at least 1; more wait for one to end. Each may take as much
-    /// memory as its endpoint allows, and reserves 16 GiB of address space.
+    /// Most jobs that run at one time, at least 1; more wait for one to end. Each reserves 16 GiB of address space.
     pub running_jobs_max: u32,
+    /// Most memory of all sandboxes together, in bytes. A job takes as much of it as its endpoint allows one job, and
+    /// waits until there is so much; a deployment that allows more than this is refused.
+    pub memory_bytes_max: u64,
     /// How their memory is allocated, if its address space can be reserved.
     pub pool: Pool,
     /// Where attempts go on that have computed for more than some milliseconds; without it they stay
@@ -63,13 +64,15 @@ pub struct SandboxSettings {
 }
 
 impl SandboxSettings {
-    /// 256 running jobs, the pool that suits this machine, and attempts that stay where they began.
+    /// 256 running jobs, memory without a bound, the pool that suits this machine, and attempts that stay where they
+    /// began.
     pub fn new(data_dir: PathBuf, compiler: Compiler) -> Self {
         let pool = Pool::for_this_machine();
         Self {
             data_dir,
             compiler,
             running_jobs_max: 256,
+            memory_bytes_max: u64::MAX,
             pool,
             lengthy: None,
             explains_traps: false,
@@ -97,9 +100,7 @@ pub struct Sandbox {
     egress: Arc<Egress>,
     disks: Disks,
     room: Arc<DiskRoom>,
-    places: Arc<Semaphore>,
-    places_max: usize,
-    waiting: Arc<AtomicU64>,
+    permits: Permits,
     idle: Idle,
     lengthy: Option<Handle>,
 }
@@ -113,12 +114,13 @@ impl Sandbox {
         settings: SandboxSettings,
         records: Arc<dyn ArtifactRecords>,
     ) -> Result<Self, OpenSandboxError> {
-        let places_max = settings.running_jobs_max.max(1);
+        let sandboxes_max = settings.running_jobs_max.max(1);
+        let permits = Permits::new(sandboxes_max as usize, settings.memory_bytes_max);
         let engine_error = |error: wasmtime::Error| match error.downcast::<io::Error>() {
             Ok(error) => OpenSandboxError::Io(error),
             Err(error) => OpenSandboxError::Engine(causes(&error)),
         };
-        let engines = Engines::new(places_max, settings.pool, settings.explains_traps);
+        let engines = Engines::new(sandboxes_max, settings.pool, settings.explains_traps);
         let engines = engines.map_err(engine_error)?;
         Ok(Self {
             artifacts: Artifacts::open(&settings.data_dir, engines, settings.compiler, records)
@@ -126,10 +128,8 @@ impl Sandbox {
                 .into(),
             disks: Disks::open(&settings.data_dir, settings.room.clone())?,
             egress: Egress::new(),
-            places: Arc::new(Semaphore::new(places_max as usize)),
-            places_max: places_max as usize,
-            waiting: Arc::default(),
-            idle: Idle::default(),
+            idle: Idle::new(permits.clone()),
+            permits,
             lengthy: settings.lengthy,
             room: settings.room,
         })
@@ -163,16 +163,27 @@ impl Sandbox {
         self.artifacts.engines().pool()
     }
 
-    /// An instance that waits for another job, or what a new one takes: a place, the component and
-    /// its files. All that is waited for before an attempt can start.
-    async fn ready(&self, attempt: &Attempt) -> Result<Ready, String> {
-        if let Some((instance, place)) = self.idle.take(&attempt.deployment) {
-            return Ok(Ready { place, start: Start::Waiting(Box::new(instance)) });
+    /// What the attempt starts with: the instance that was reserved, or what a new one takes.
+    async fn start(
+        &self,
+        reserved: Reserved,
+        attempt: &Attempt,
+    ) -> Result<(Start, Permit), String> {
+        match reserved.into_parts() {
+            Room::Instance(waiting) => {
+                let Waiting { instance, permit, .. } = *waiting;
+                Ok((Start::Waiting(Box::new(instance)), permit))
+            }
+            Room::Permit(permit) => {
+                let loaded = self.loaded(&attempt.deployment).await?;
+                let files = self.disks.files(&attempt.deployment).await?;
+                Ok((Start::New(loaded, files), permit))
+            }
         }
-        let place = self.place().await;
-        let loaded = self.loaded(&attempt.deployment).await?;
-        let files = self.disks.files(&attempt.deployment).await?;
-        Ok(Ready { place, start: Start::New(loaded, files) })
+    }
+
+    fn reserved(&self, room: Room) -> Reservation {
+        Reservation::new(Reserved { room: Some(room), idle: self.idle.clone() })
     }
 
     /// The instance that handles the attempt.
@@ -203,29 +214,47 @@ impl Sandbox {
         self.artifacts.load(digest, metering).await.map_err(|error| error.to_string())
     }
 
-    async fn place(&self) -> OwnedSemaphorePermit {
-        struct Waiting<'a>(&'a AtomicU64);
-        impl Drop for Waiting<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::Relaxed);
-            }
+    /// Refuses a deployment whose jobs could never get their memory.
+    fn check_memory(&self, deployment: &Deployment) -> Result<(), String> {
+        let wanted = deployment.endpoint.limits.memory_bytes_max;
+        let budget = self.permits.memory_bytes_max();
+        if wanted <= budget {
+            return Ok(());
         }
-        if let Ok(place) = self.places.clone().try_acquire_owned() {
-            return place;
-        }
-        // Seen by whoever lets an instance wait meanwhile.
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let _waiting = Waiting(&self.waiting);
-        self.idle.end_oldest();
-        let place = self.places.clone().acquire_owned().await;
-        place.expect("the semaphore of places is never closed")
+        Err(format!(
+            "its memoryMib of {} is more than all sandboxes of this host may have together: {} MiB \
+             (--max-sandbox-memory-mib)",
+            wanted >> 20,
+            budget >> 20
+        ))
     }
 }
 
-/// What an attempt starts with.
-struct Ready {
-    place: OwnedSemaphorePermit,
-    start: Start,
+/// Room for one job. Dropped before the job began, an idle instance goes back to where it was.
+struct Reserved {
+    room: Option<Room>,
+    idle: Idle,
+}
+
+enum Room {
+    /// For an instance that is still to be made.
+    Permit(Permit),
+    /// An instance that waited, with its permit.
+    Instance(Box<Waiting>),
+}
+
+impl Reserved {
+    fn into_parts(mut self) -> Room {
+        self.room.take().expect("the room is taken once, when the reservation ends")
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let Some(Room::Instance(waiting)) = self.room.take() {
+            self.idle.put_back(*waiting);
+        }
+    }
 }
 
 enum Start {
@@ -236,32 +265,68 @@ enum Start {
 #[async_trait]
 impl Runtime for Sandbox {
     async fn prepare(&self, deployment: &Deployment) -> Result<(), String> {
+        self.check_memory(deployment)?;
         self.loaded(deployment).await.map(|_| ())
     }
 
+    fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation> {
+        let room = match self.idle.take(deployment) {
+            Some(waiting) => Room::Instance(Box::new(waiting)),
+            None => {
+                let bytes = deployment.endpoint.limits.memory_bytes_max;
+                Room::Permit(self.permits.try_take(bytes)?)
+            }
+        };
+        Some(self.reserved(room))
+    }
+
+    async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation {
+        if let Some(reservation) = self.try_reserve(deployment) {
+            return reservation;
+        }
+        let Endpoint { id, limits, .. } = &*deployment.endpoint;
+        let permit = self.permits.queue(id, limits.memory_bytes_max);
+        self.idle.make_room();
+        self.reserved(Room::Permit(permit.await))
+    }
+
+    fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>) {
+        self.idle.retire(endpoint, current);
+    }
+
     fn load(&self) -> RuntimeLoad {
-        let taken = self.places_max.saturating_sub(self.places.available_permits());
         let idle = self.idle.len();
         RuntimeLoad {
-            running: taken.saturating_sub(idle) as u64,
+            running: self.permits.taken().saturating_sub(idle) as u64,
             idle: idle as u64,
-            waiting: self.waiting.load(Ordering::Relaxed),
+            waiting: self.permits.waiting() as u64,
         }
     }
 
-    async fn perform(&self, attempt: Attempt, sink: Arc<dyn AttemptSink>) -> AttemptReport {
+    async fn perform(
+        &self,
+        reservation: Reservation,
+        attempt: Attempt,
+        sink: Arc<dyn AttemptSink>,
+    ) -> AttemptReport {
+        let reserved = match reservation.downcast::<Reserved>() {
+            Ok(reserved) => *reserved,
+            Err(_) => {
+                return AttemptReport::failed("the sandbox was reserved elsewhere".to_owned());
+            }
+        };
         let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
-        let ready = tokio::select! {
+        let start = tokio::select! {
             biased;
-            ready = self.ready(&attempt) => ready,
+            start = self.start(reserved, &attempt) => start,
             // Nothing runs yet that could use the grace.
             () = attempt.stop.cancelled() => return AttemptReport::halted(Halt::Stopped),
             () = tokio::time::sleep_until(attempt.deadline.into()) => {
                 return AttemptReport::halted(Halt::Deadline);
             }
         };
-        let Ready { place, start } = match ready {
-            Ok(ready) => ready,
+        let (start, permit) = match start {
+            Ok(start) => start,
             Err(reason) => return AttemptReport::failed(reason),
         };
         let job = attempt.job;
@@ -270,19 +335,14 @@ impl Runtime for Sandbox {
             Err(error) => return AttemptReport::failed(causes(&error)),
         };
         let ticking = self.artifacts.engines().ticking();
-        let (idle, waiting) = (self.idle.clone(), self.waiting.clone());
+        let idle = self.idle.clone();
         let attempted = async move {
             let attempted = AssertUnwindSafe(attempt::run(&mut instance)).catch_unwind().await;
             drop(ticking);
             match attempted.is_ok().then(|| instance.waits()).flatten() {
-                Some(wait) => {
-                    idle.put(instance, place, wait);
-                    if waiting.load(Ordering::SeqCst) > 0 {
-                        idle.end_oldest();
-                    }
-                }
+                Some(wait) => idle.put(instance, permit, wait),
                 // First the store: then the pool has room for the next.
-                None => drop((instance, place)),
+                None => drop((instance, permit)),
             }
             attempted
         };

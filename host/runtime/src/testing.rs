@@ -167,11 +167,29 @@ impl TestSandbox {
         Self::open_with(Arc::new(tempfile::tempdir().unwrap()), MemoryRecords::new(), pool)
     }
 
+    /// One whose sandboxes may have so much memory together.
+    pub(crate) fn with_memory(memory_bytes_max: u64) -> Self {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        let records = MemoryRecords::new();
+        let pool = Pool::for_this_machine();
+        Self::open_as(directory, records, |settings| {
+            (settings.pool, settings.memory_bytes_max) = (pool, memory_bytes_max);
+        })
+    }
+
     fn open_with(directory: Arc<TempDir>, records: Arc<MemoryRecords>, pool: Pool) -> Self {
+        Self::open_as(directory, records, |settings| settings.pool = pool)
+    }
+
+    fn open_as(
+        directory: Arc<TempDir>,
+        records: Arc<MemoryRecords>,
+        change: impl FnOnce(&mut SandboxSettings),
+    ) -> Self {
         let mut settings =
             SandboxSettings::new(directory.path().to_owned(), Compiler::in_process());
         settings.running_jobs_max = 2;
-        settings.pool = pool;
+        change(&mut settings);
         let sandbox = Sandbox::open(settings, records.clone()).unwrap();
         Self { sandbox, records, directory }
     }
@@ -188,7 +206,9 @@ impl TestSandbox {
     }
 
     pub(crate) async fn perform(&self, run: &Run) -> AttemptReport {
-        self.sandbox.perform(run.attempt(), run.sink.clone()).await
+        let deployment = run.deployment();
+        let reservation = self.sandbox.reserve(&deployment).await;
+        self.sandbox.perform(reservation, run.attempt_of(deployment), run.sink.clone()).await
     }
 
     /// The one file below a directory of the sandbox.
@@ -214,6 +234,8 @@ pub(crate) struct Run {
     pub(crate) timeout_ms: u64,
     pub(crate) stop: CancellationToken,
     pub(crate) sink: Arc<RecordingSink>,
+    /// The deployment of its last attempt.
+    deployed: Mutex<Option<Arc<Deployment>>>,
 }
 
 impl Run {
@@ -225,14 +247,34 @@ impl Run {
             timeout_ms: 60_000,
             stop: CancellationToken::new(),
             sink: Arc::default(),
+            deployed: Mutex::default(),
         }
     }
 
+    /// What it runs: the same object until something has changed, as in the catalog.
+    pub(crate) fn deployment(&self) -> Arc<Deployment> {
+        let mut deployed = self.deployed.lock();
+        let now = deployment(&self.endpoint, &self.component);
+        match &*deployed {
+            Some(last) if **last == now => last.clone(),
+            _ => deployed.insert(Arc::new(now)).clone(),
+        }
+    }
+
+    /// Deploys the same once more, as if it had been deleted in between.
+    pub(crate) fn deploy_again(&self) {
+        *self.deployed.lock() = None;
+    }
+
     pub(crate) fn attempt(&self) -> Attempt {
+        self.attempt_of(self.deployment())
+    }
+
+    pub(crate) fn attempt_of(&self, deployment: Arc<Deployment>) -> Attempt {
         Attempt {
             job: JobId::generate(Submission::Async, NodeId(0)),
             number: 1,
-            deployment: Arc::new(deployment(&self.endpoint, &self.component)),
+            deployment,
             input: Json::parse(self.input.clone()).unwrap(),
             s3_config: None,
             timeout_ms: self.timeout_ms,

@@ -40,6 +40,8 @@ const JOURNAL_MIB: Bounds = Bounds { min: 16, default: 1_024, max: 65_536 };
 
 /// Jobs that may run at one time. Each reserves address space, not memory.
 const RUNNING_JOBS: Bounds = Bounds { min: 1, default: 256, max: 4_096 };
+/// The default is the machine's.
+const SANDBOX_MEMORY_MIB: Bounds = Bounds { min: 1, default: 0, max: 16_777_216 };
 
 /// Jobs that may wait on one endpoint.
 const WAITING_JOBS: Bounds =
@@ -157,6 +159,16 @@ pub struct ServeArgs {
         value_parser = parse::bounded::<u32>(RUNNING_JOBS)
     )]
     pub max_running_jobs: Option<u32>,
+
+    /// Memory that all sandboxes may have together, in MiB. Each takes the `memoryMib` of its endpoint; jobs wait for it
+    /// [default: three quarters of the machine's memory, or of its control group's limit].
+    #[arg(
+        long,
+        value_name = "MIB",
+        env = "GRISTMILL_MAX_SANDBOX_MEMORY_MIB", hide_env_values = true,
+        value_parser = parse::bounded::<u64>(SANDBOX_MEMORY_MIB)
+    )]
+    pub max_sandbox_memory_mib: Option<u64>,
 
     /// Jobs that may wait on one endpoint; further ones are refused with 429 [default: 2000000].
     #[arg(
@@ -276,6 +288,7 @@ struct ConfigFile {
     lenient_policy: Option<bool>,
     log: Option<String>,
     max_running_jobs: Option<u32>,
+    max_sandbox_memory_mib: Option<u64>,
     max_waiting_jobs: Option<u32>,
     max_waiting_mib: Option<u64>,
     max_result_mib: Option<u64>,
@@ -316,6 +329,8 @@ pub struct ServeSettings {
     pub log: String,
     /// Jobs that may run at one time.
     pub running_jobs_max: u32,
+    /// Bytes that all sandboxes may have together, unless that depends on the machine.
+    pub sandbox_memory_bytes: Option<u64>,
     /// Jobs that may wait on one endpoint.
     pub waiting_jobs_max: usize,
     /// Bytes of inputs that may wait on one endpoint.
@@ -369,6 +384,7 @@ impl ServeArgs {
         };
         let is_lenient = self.lenient_policy.or(file.lenient_policy).unwrap_or(false);
         let running_jobs_max = self.max_running_jobs.or(file.max_running_jobs);
+        let sandbox_memory_mib = self.max_sandbox_memory_mib.or(file.max_sandbox_memory_mib);
         let waiting_jobs_max = self.max_waiting_jobs.or(file.max_waiting_jobs);
         let drain_timeout_s = self.drain_timeout.or(file.drain_timeout);
         let listen =
@@ -408,6 +424,7 @@ impl ServeArgs {
             log: self.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
             running_jobs_max: running_jobs_max
                 .unwrap_or_else(|| u32::try_from(RUNNING_JOBS.default).unwrap_or(u32::MAX)),
+            sandbox_memory_bytes: sandbox_memory_mib.map(|mib| mib << 20),
             waiting_jobs_max: waiting_jobs_max.map_or(QUEUE_JOBS_MAX, |jobs| jobs as usize),
             waiting_bytes_max: mib(self.max_waiting_mib.or(file.max_waiting_mib), WAITING_MIB),
             result_bytes_max: mib(self.max_result_mib.or(file.max_result_mib), RESULT_MIB),
@@ -447,6 +464,7 @@ impl ConfigFile {
             ("max-connections", self.max_connections.map(u64::from), CONNECTIONS),
             ("idle-timeout", self.idle_timeout, IDLE_TIMEOUT_S),
             ("max-running-jobs", self.max_running_jobs.map(u64::from), RUNNING_JOBS),
+            ("max-sandbox-memory-mib", self.max_sandbox_memory_mib, SANDBOX_MEMORY_MIB),
             ("max-waiting-jobs", self.max_waiting_jobs.map(u64::from), WAITING_JOBS),
             ("max-waiting-mib", self.max_waiting_mib, WAITING_MIB),
             ("max-result-mib", self.max_result_mib, RESULT_MIB),
@@ -509,7 +527,7 @@ mod tests {
         assert_eq!(settings.strictness, Strictness::Refuse);
         assert_eq!(settings.journal_bytes, 1 << 30);
         assert_eq!((settings.running_jobs_max, settings.drain_timeout.as_secs()), (256, 30));
-        assert_eq!(settings.waiting_jobs_max, 2_000_000);
+        assert_eq!((settings.waiting_jobs_max, settings.sandbox_memory_bytes), (2_000_000, None));
         let ConnectionLimits { connections_max, idle_wait } = settings.connections;
         assert_eq!((connections_max, idle_wait.as_secs(), settings.tls), (20_000, 75, None));
     }
@@ -522,12 +540,16 @@ mod tests {
             ..ServeArgs::default()
         };
         let file = "listen = \"0.0.0.0:80\"\nlenient-policy = true\nmax-running-jobs = 8\n\
+            max-sandbox-memory-mib = 512\n\
             max-waiting-jobs = 9\njournal-mib = 64\njson = true\nwebhook-allow = [\"10.0.0.1:80\", \"a.lan\"]";
         let settings = from_file(&args, file).unwrap();
         assert_eq!(settings.listen.to_string(), "[::1]:0");
         assert_eq!(settings.strictness, Strictness::Refuse);
         assert_eq!((settings.running_jobs_max, settings.journal_bytes), (8, 64 << 20));
-        assert_eq!(settings.waiting_jobs_max, 9);
+        assert_eq!(
+            (settings.waiting_jobs_max, settings.sandbox_memory_bytes),
+            (9, Some(512 << 20))
+        );
         assert_eq!(settings.rate_limits, RateLimits::default());
         assert_eq!(settings.webhook_allow.patterns().collect::<Vec<_>>(), ["10.0.0.1:80", "a.lan"]);
         let args = ServeArgs { webhook_allow: vec!["b.lan".parse().unwrap()], ..args };
@@ -586,6 +608,10 @@ mod tests {
     fn mistakes_in_the_file_are_named() {
         let complaint = |text| from_file(&ServeArgs::default(), text).unwrap_err().to_string();
         assert_eq!(complaint("max-running-jobs = 0"), "max-running-jobs must be 1 to 4096");
+        assert_eq!(
+            complaint("max-sandbox-memory-mib = 0"),
+            "max-sandbox-memory-mib must be 1 to 16777216"
+        );
         assert_eq!(complaint("max-waiting-jobs = 0"), "max-waiting-jobs must be 1 to 2000000");
         assert_eq!(complaint("journal-mib = 1"), "journal-mib must be 16 to 65536");
         assert_eq!(complaint("drain-timeout = 3601"), "drain-timeout must be 0 to 3600");

@@ -10,6 +10,7 @@ mod linger;
 mod listener;
 mod log_queue;
 mod manual_clock;
+mod memory;
 mod ready;
 mod telemetry;
 mod tls;
@@ -276,6 +277,7 @@ fn sandbox(
     let compiler = if is_watched { compilers::for_developer()? } else { compilers::for_host()? };
     let settings = SandboxSettings {
         running_jobs_max: settings.running_jobs_max,
+        memory_bytes_max: settings.sandbox_memory_bytes.unwrap_or_else(memory::default_budget),
         lengthy: Some(guests.lengthy.handle().clone()),
         explains_traps: is_watched,
         room,

@@ -259,6 +259,7 @@ fn carry_out(
     for effect in effects {
         match effect {
             Effect::Enqueue => {
+                job.row.attempt_mut().queued_at = Some(now);
                 endpoint.ready.insert(job.low_priority, job.row.place, key);
                 let may_start_worker = !job.low_priority;
                 let endpoint = endpoint.name.clone();

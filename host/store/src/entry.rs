@@ -158,13 +158,15 @@ pub(crate) struct Row {
     /// Its place in the queue; a lower one is claimed first.
     pub(crate) place: u64,
     pub(crate) ttl_at: Timestamp,
-    /// Absent until the job is claimed or ends. Shared, so that a snapshot is cheap.
+    /// Absent until the job is claimed, ends or is queued again. Shared, so that a snapshot is cheap.
     pub(crate) attempt: Option<Arc<Attempt>>,
 }
 
 /// What the last attempt left.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attempt {
+    /// When the job was queued for this attempt, unless that was its submission.
+    pub(crate) queued_at: Option<Timestamp>,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Option<Timestamp>,
     pub(crate) worker: Option<WorkerId>,
@@ -284,6 +286,11 @@ impl Row {
         error.is_some_and(error_text::is_cut)
     }
 
+    /// When the job was queued again, if it was.
+    pub(crate) fn queued_again_at(&self) -> Option<Timestamp> {
+        self.attempt.as_ref()?.queued_at
+    }
+
     pub(crate) fn chunk_count(&self) -> u64 {
         self.attempt.as_ref().map_or(0, |attempt| attempt.chunk_count)
     }
@@ -341,6 +348,11 @@ impl Job {
         self.live.get_or_insert_default()
     }
 
+    /// When it was last queued.
+    pub(crate) fn queued_at(&self) -> Timestamp {
+        self.row.queued_again_at().unwrap_or(self.created_at)
+    }
+
     /// The record of a job that is visible at `now`.
     pub(crate) fn record(&self, endpoint: &EndpointId, now: Timestamp) -> Option<JobRecord> {
         self.record_of(self.visible_at(now)?, endpoint)
@@ -356,6 +368,7 @@ impl Job {
             endpoint: endpoint.clone(),
             status,
             created_at: self.created_at,
+            queued_at: row.queued_again_at().unwrap_or(self.created_at),
             started_at: attempt.and_then(|attempt| attempt.started_at),
             finished_at: attempt.and_then(|attempt| attempt.finished_at),
             worker: attempt.and_then(|attempt| attempt.worker.clone()),

@@ -134,7 +134,7 @@ impl Failure {
         match self {
             Self::Journal(error) => is_no_space(error),
             Self::Database(error) => error.sqlite_error_code() == Some(ErrorCode::DiskFull),
-            Self::Ended => false,
+            Self::Damaged(_) | Self::Ended => false,
         }
     }
 }

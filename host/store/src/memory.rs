@@ -85,6 +85,7 @@ struct Job {
     retries: u32,
     crashes: u8,
     created_at: Timestamp,
+    queued_at: Timestamp,
     ttl_at: Timestamp,
     started_at: Option<Timestamp>,
     finished_at: Option<Timestamp>,
@@ -112,6 +113,7 @@ impl Job {
             endpoint: self.new.endpoint.clone(),
             status,
             created_at: self.created_at,
+            queued_at: self.queued_at,
             started_at: self.started_at,
             finished_at: self.finished_at,
             worker: self.worker.clone(),
@@ -174,6 +176,7 @@ impl State {
         for effect in effects {
             match effect {
                 Effect::Enqueue => {
+                    job.queued_at = now;
                     self.ready.insert(job.ready_key(), id);
                     news.ready = Some((job.new.endpoint.clone(), id, !job.new.policy.low_priority));
                 }
@@ -450,6 +453,7 @@ impl JobStore for MemoryStore {
                 retries: 0,
                 crashes: 0,
                 created_at: now,
+                queued_at: now,
                 ttl_at: now.plus_millis(new.policy.ttl_ms),
                 started_at: None,
                 finished_at: None,
@@ -703,14 +707,16 @@ impl JobStore for MemoryStore {
 
     async fn demand(&self, endpoint: &EndpointId) -> Result<Demand, StoreError> {
         self.read(|state, _| {
-            let waits = |job: &&Job| {
-                job.new.endpoint == *endpoint
-                    && job.state == JobState::InQueue
-                    && !job.new.policy.low_priority
-            };
+            let waits =
+                |job: &&Job| job.new.endpoint == *endpoint && job.state == JobState::InQueue;
             let waiting = || state.jobs.values().filter(waits);
-            let first = waiting().min_by_key(|job| job.place);
-            Demand { jobs: waiting().count() as u64, since: first.map(|job| job.created_at) }
+            let normal = || waiting().filter(|job| !job.new.policy.low_priority);
+            let first = normal().min_by_key(|job| job.place);
+            Demand {
+                jobs: normal().count() as u64,
+                since: first.map(|job| job.queued_at),
+                claimable: waiting().count() as u64,
+            }
         })
     }
 

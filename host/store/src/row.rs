@@ -17,18 +17,19 @@ use crate::owners::Owners;
 pub(crate) const SELECT_JOBS: &str = "SELECT seq, id, endpoint, low_priority, \
      execution_timeout_ms, retention_ms, created_at, state, claim, crashes, retries, place, \
      ttl_at, started_at, finished_at, worker, error, chunk_count, webhook, owner, input_bytes, \
-     result_bytes FROM job \
+     result_bytes, queued_at FROM job \
      ORDER BY seq";
 
 const INSERT: &str = "INSERT OR REPLACE INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
-     started_at, finished_at, worker, error, chunk_count, result_bytes, id, endpoint, owner, \
-     low_priority, execution_timeout_ms, ttl_ms, retention_ms, created_at, webhook, input_bytes) \
+     started_at, finished_at, worker, error, chunk_count, result_bytes, queued_at, id, endpoint, \
+     owner, low_priority, execution_timeout_ms, ttl_ms, retention_ms, created_at, webhook, \
+     input_bytes) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
-     ?19, ?20, ?21, ?22, ?23)";
+     ?19, ?20, ?21, ?22, ?23, ?24)";
 
 const UPDATE: &str = "UPDATE job SET state = ?2, claim = ?3, crashes = ?4, retries = ?5, \
      place = ?6, ttl_at = ?7, started_at = ?8, finished_at = ?9, worker = ?10, error = ?11, \
-     chunk_count = ?12, result_bytes = ?13 WHERE seq = ?1";
+     chunk_count = ?12, result_bytes = ?13, queued_at = ?14 WHERE seq = ?1";
 
 /// What of a job never changes and goes into its row.
 #[derive(Debug, Clone, Copy)]
@@ -60,16 +61,16 @@ pub(crate) fn insert(
     };
     let mut statement = db.prepare_cached(INSERT)?;
     bind_changing(&mut statement, job.seq, row)?;
-    statement.raw_bind_parameter(14, &job.id[..])?;
-    statement.raw_bind_parameter(15, integer(job.endpoint))?;
-    statement.raw_bind_parameter(16, fixed.owner)?;
-    statement.raw_bind_parameter(17, fixed.low_priority)?;
-    statement.raw_bind_parameter(18, integer(fixed.execution_timeout_ms))?;
-    statement.raw_bind_parameter(19, integer(fixed.ttl_ms))?;
-    statement.raw_bind_parameter(20, integer(fixed.retention_ms))?;
-    statement.raw_bind_parameter(21, integer(fixed.created_at))?;
-    statement.raw_bind_parameter(22, fixed.webhook)?;
-    statement.raw_bind_parameter(23, input_bytes)?;
+    statement.raw_bind_parameter(15, &job.id[..])?;
+    statement.raw_bind_parameter(16, integer(job.endpoint))?;
+    statement.raw_bind_parameter(17, fixed.owner)?;
+    statement.raw_bind_parameter(18, fixed.low_priority)?;
+    statement.raw_bind_parameter(19, integer(fixed.execution_timeout_ms))?;
+    statement.raw_bind_parameter(20, integer(fixed.ttl_ms))?;
+    statement.raw_bind_parameter(21, integer(fixed.retention_ms))?;
+    statement.raw_bind_parameter(22, integer(fixed.created_at))?;
+    statement.raw_bind_parameter(23, fixed.webhook)?;
+    statement.raw_bind_parameter(24, input_bytes)?;
     statement.raw_execute()?;
     Ok(())
 }
@@ -105,7 +106,8 @@ fn bind_changing(statement: &mut Statement<'_>, seq: u64, row: &Row) -> rusqlite
     statement.raw_bind_parameter(10, worker.map(WorkerId::as_str))?;
     statement.raw_bind_parameter(11, attempt.and_then(|attempt| attempt.error.as_deref()))?;
     statement.raw_bind_parameter(12, integer(row.chunk_count()))?;
-    statement.raw_bind_parameter(13, integer(row.result_bytes()))
+    statement.raw_bind_parameter(13, integer(row.result_bytes()))?;
+    statement.raw_bind_parameter(14, time(row.queued_again_at()))
 }
 
 /// Reads a row of [`SELECT_JOBS`].
@@ -122,6 +124,7 @@ pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Re
         None => None,
     };
     let attempt = Attempt {
+        queued_at: time(22)?,
         started_at: time(13)?,
         finished_at: time(14)?,
         worker,
@@ -129,7 +132,8 @@ pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Re
         chunk_count: number(17)?,
         result_bytes: number(21)?,
     };
-    let has_attempt = attempt.started_at.is_some() || attempt.finished_at.is_some();
+    let times = [attempt.queued_at, attempt.started_at, attempt.finished_at];
+    let has_attempt = times.iter().any(Option::is_some);
     let id = row.get_ref(1)?.as_blob()?;
     let owner = OwnerId::new(row.get_ref(19)?.as_str()?).map_err(|e| invalid(19, Type::Text, e))?;
     Ok(Job {

@@ -294,8 +294,9 @@ impl Salvage<'_> {
                 }
             }
         }
-        if job.clears_chunks {
+        if job.clears_result {
             chunks::delete(to, seq)?;
+            payloads::delete_output(to, seq)?;
         }
         let mut result = Ok(());
         let whole = [(Kind::Input, places.input), (Kind::Output, places.output)];

@@ -37,7 +37,8 @@ ALTER TABLE delivery_body ADD COLUMN sum INTEGER;
 ///   start; `seen_at` is the newest time that the host has seen.
 /// * `endpoint`: endpoints that had jobs, with their counts over all their life.
 /// * `job`: one row for each job. State codes are in `row.rs`; times are milliseconds since the
-///   Unix epoch. The columns up to `webhook` never change.
+///   Unix epoch. The columns up to `webhook` never change. `queued_at` is null for a job that was queued
+///   once, by its submission; files of earlier builds get the column when they are opened.
 /// * `input`, `output`: payloads, apart from `job` so that a change of state stays small. A job that
 ///   can run no more has no input. `s3` is
 ///   JSON under the seal.

@@ -639,8 +639,9 @@ impl JobStore for SqliteStore {
         self.shared.read(|index, _| {
             let Some((_, endpoint)) = index.endpoint(endpoint) else { return Demand::default() };
             let first = endpoint.ready.first_normal().and_then(|key| index.jobs.get(key));
-            let since = first.map(|job| job.created_at);
-            Demand { jobs: endpoint.ready.normal_len() as u64, since }
+            let since = first.map(|job| job.queued_at());
+            let claimable = endpoint.ready.len() as u64;
+            Demand { jobs: endpoint.ready.normal_len() as u64, since, claimable }
         })
     }
 

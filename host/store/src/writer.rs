@@ -9,7 +9,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use tracing::{error, info};
 
 use crate::backlog::Due;
@@ -18,6 +17,7 @@ use crate::compose::compose;
 use crate::error::{Failure, OpenError};
 use crate::index::Phase;
 use crate::journal::image::{BatchImage, JobPlaces};
+use crate::journal::sum::Piece;
 use crate::journal::{AppendError, Appended, Appender};
 use crate::shared::Shared;
 use crate::sync::thread::{self, Builder, JoinHandle};
@@ -51,7 +51,7 @@ fn append(
     appender: &mut Appender,
     shared: &Shared,
     says: &[u8],
-    payloads: &[Bytes],
+    payloads: &[Piece],
 ) -> Result<Appended, Failure> {
     let mut stall = None;
     let mut pauses = 0;

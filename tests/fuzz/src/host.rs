@@ -24,8 +24,8 @@ use gristmill_core::rate::OperationLimit;
 use gristmill_core::record::ClaimedJob;
 use gristmill_core::registry_auth::RegistryAuth;
 use gristmill_core::runtime::{
-    Added, Attempt, AttemptReport, AttemptSink, Components, Runtime, RuntimeLoad, StageError,
-    Staged, Volumes,
+    Added, Attempt, AttemptReport, AttemptSink, Components, Reservation, Runtime, RuntimeLoad,
+    StageError, Staged, Volumes,
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore as _;
@@ -109,11 +109,21 @@ impl Runtime for Nothing {
         Ok(())
     }
 
+    fn try_reserve(&self, _: &Arc<Deployment>) -> Option<Reservation> {
+        Some(Reservation::new(()))
+    }
+
+    async fn reserve(&self, _: &Arc<Deployment>) -> Reservation {
+        Reservation::new(())
+    }
+
+    fn retire(&self, _: &EndpointId, _: Option<&Arc<Deployment>>) {}
+
     fn load(&self) -> RuntimeLoad {
         RuntimeLoad::default()
     }
 
-    async fn perform(&self, _: Attempt, _: Arc<dyn AttemptSink>) -> AttemptReport {
+    async fn perform(&self, _: Reservation, _: Attempt, _: Arc<dyn AttemptSink>) -> AttemptReport {
         unreachable!("there are no workers")
     }
 }

@@ -6,17 +6,22 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::endpoint::Deployment;
-use gristmill_core::id::JobId;
+use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, Runtime, RuntimeLoad, SinkClosed, Usage,
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, Reservation, Runtime, RuntimeLoad, SinkClosed,
+    Usage,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::story::{SOON, Trace};
+
+/// Sandboxes that the host may have.
+const SANDBOXES: usize = 3;
 
 /// What a handler does.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -43,6 +48,8 @@ pub(crate) enum Script {
 pub(crate) struct Mill {
     pub(crate) trace: Trace,
     pub(crate) running: Mutex<BTreeSet<JobId>>,
+    /// Fewer than the workers that there may be.
+    sandboxes: Arc<Semaphore>,
     pub(crate) allowed: Mutex<Allowed>,
     /// Until when the component cannot be prepared.
     pub(crate) broken_until: Mutex<Option<Instant>>,
@@ -79,6 +86,7 @@ impl Mill {
         Self {
             trace,
             running: Mutex::default(),
+            sandboxes: Arc::new(Semaphore::new(SANDBOXES)),
             allowed: Mutex::default(),
             broken_until: Mutex::default(),
             attempts,
@@ -104,11 +112,26 @@ impl Runtime for Mill {
         }
     }
 
+    fn try_reserve(&self, _: &Arc<Deployment>) -> Option<Reservation> {
+        self.sandboxes.clone().try_acquire_owned().ok().map(Reservation::new)
+    }
+
+    async fn reserve(&self, _: &Arc<Deployment>) -> Reservation {
+        Reservation::new(self.sandboxes.clone().acquire_owned().await.unwrap())
+    }
+
+    fn retire(&self, _: &EndpointId, _: Option<&Arc<Deployment>>) {}
+
     fn load(&self) -> RuntimeLoad {
         RuntimeLoad { running: self.running.lock().len() as u64, idle: 0, waiting: 0 }
     }
 
-    async fn perform(&self, attempt: Attempt, sink: Arc<dyn AttemptSink>) -> AttemptReport {
+    async fn perform(
+        &self,
+        _reservation: Reservation,
+        attempt: Attempt,
+        sink: Arc<dyn AttemptSink>,
+    ) -> AttemptReport {
         self.begin(attempt.job, attempt.number);
         let script: Script = attempt.input.read().unwrap();
         let limit = Duration::from_millis(attempt.timeout_ms);

@@ -55,6 +55,40 @@ async fn only_jobs_of_the_same_version_and_endpoint_share_an_instance() {
 }
 
 #[tokio::test]
+async fn an_endpoint_that_is_deployed_again_shares_no_instance_with_the_one_before() {
+    let sandbox = TestSandbox::open();
+    let run = reusing(&sandbox, guest(COUNT), 9).await;
+    let before = run.deployment();
+    assert_eq!(next(&sandbox, &run).await, "1");
+    assert_eq!(next(&sandbox, &run).await, "2");
+    // Of the same name, version, component and settings: all that could be compared is equal.
+    run.deploy_again();
+    let after = run.deployment();
+    assert!(before == after && !Arc::ptr_eq(&before, &after));
+    assert_eq!(next(&sandbox, &run).await, "1");
+    assert_eq!(sandbox.sandbox.load().idle, 2);
+    sandbox.sandbox.retire(&EndpointId::new("other").unwrap(), None);
+    assert_eq!(sandbox.sandbox.load().idle, 2, "of another endpoint");
+    sandbox.sandbox.retire(&run.endpoint.id, Some(&after));
+    assert_eq!(sandbox.sandbox.load().idle, 1, "the one of the old deployment has ended");
+    assert_eq!(next(&sandbox, &run).await, "2");
+    sandbox.sandbox.retire(&run.endpoint.id, None);
+    assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 0, idle: 0, waiting: 0 });
+}
+
+#[tokio::test]
+async fn an_instance_that_was_reserved_for_no_job_waits_on() {
+    let sandbox = TestSandbox::open();
+    let run = reusing(&sandbox, guest(COUNT), 9).await;
+    assert_eq!(next(&sandbox, &run).await, "1");
+    let reservation = sandbox.sandbox.try_reserve(&run.deployment()).unwrap();
+    assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 1, idle: 0, waiting: 0 });
+    drop(reservation);
+    assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 0, idle: 1, waiting: 0 });
+    assert_eq!(next(&sandbox, &run).await, "2");
+}
+
+#[tokio::test]
 async fn what_one_job_used_is_not_the_next_ones() {
     let sandbox = TestSandbox::open();
     let emits =

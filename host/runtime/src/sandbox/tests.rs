@@ -187,27 +187,104 @@ async fn nothing_outlasts_a_stop_or_a_deadline() {
     assert_eq!(sandbox.sandbox.load().running, 0);
 }
 
+/// The engine counts in a register while a loop calls nothing, and stores the sum at calls.
 #[tokio::test]
-async fn a_stop_before_the_start_needs_no_grace() {
+async fn the_fuel_of_a_job_that_is_ended_is_counted_however_it_ends() {
     let sandbox = TestSandbox::open();
-    let (busy, waiting) = (sandbox.run(SPIN).await, sandbox.run(ECHO).await);
+    // Counts down from 30 million without a call.
+    let compute = "(local $n i32) (local.set $n (i32.const 30000000))
+         (loop $again (br_if $again (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))";
+    let traps = format!("{compute} (drop (i32.div_u (i32.const 1) (local.get $n))) unreachable");
+    let faults =
+        format!("{compute} (drop (i32.load (i32.sub (local.get $n) (i32.const 4)))) unreachable");
+    let aborts = format!("{compute} unreachable");
+    for (what, body) in [("trap", &traps), ("fault", &faults), ("abort", &aborts)] {
+        let report = sandbox.perform(&sandbox.run(body).await).await;
+        assert!(matches!(report.end, AttemptEnd::Failed(_)), "{what}: {:?}", report.end);
+        assert!(report.usage.fuel >= Some(100_000_000), "{what}: {:?}", report.usage);
+    }
+    for what in ["deadline", "stop"] {
+        let mut run = sandbox.run(SPIN).await;
+        let at = Duration::from_millis(200);
+        let report = match what {
+            "stop" => ends_after(&sandbox, &run, at).await.0,
+            _ => {
+                run.timeout_ms = 200;
+                sandbox.perform(&run).await
+            }
+        };
+        // The slowest handlers burn 4 million a millisecond.
+        let least = (report.usage.cpu_us / 1_000).saturating_mul(1_000_000) / 2;
+        println!("{what}: {:?}", report.usage);
+        assert!(
+            least > 10_000_000 && report.usage.fuel >= Some(least),
+            "{what}: {:?}",
+            report.usage
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_does_not_run_while_its_job_waits_for_a_sandbox() {
+    let sandbox = TestSandbox::open();
+    let (busy, mut waiting) = (sandbox.run(SPIN).await, sandbox.run(ECHO).await);
+    waiting.timeout_ms = 50;
     let hold = async {
         let (first, second) = tokio::join!(sandbox.perform(&busy), sandbox.perform(&busy));
         assert!(matches!((first.end, second.end), (AttemptEnd::Stopped, AttemptEnd::Stopped)));
     };
     let wait = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(sandbox.sandbox.try_reserve(&waiting.deployment()).is_none());
         let stop = async {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
             assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 2, idle: 0, waiting: 1 });
-            waiting.stop.cancel();
+            busy.stop.cancel();
         };
         let (report, ()) = tokio::join!(sandbox.perform(&waiting), stop);
-        assert!(matches!(report.end, AttemptEnd::Stopped));
-        assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 2, idle: 0, waiting: 0 });
-        busy.stop.cancel();
+        assert_eq!(output(&report), "\"hello\"");
     };
     tokio::join!(hold, wait);
+    assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 0, idle: 0, waiting: 0 });
+}
+
+#[tokio::test]
+async fn all_sandboxes_share_one_budget_of_memory() {
+    const MIB: u64 = 1 << 20;
+    let sandbox = TestSandbox::with_memory(300 * MIB);
+    let mut run = sandbox.run(ECHO).await;
+    let mut of = |mib: u64| {
+        run.endpoint.limits.memory_bytes_max = mib * MIB;
+        run.deployment()
+    };
+    let [large, middle, small, huge] = [256, 128, 44, 301].map(&mut of);
+    let held = sandbox.sandbox.try_reserve(&large).unwrap();
+    assert!(sandbox.sandbox.try_reserve(&middle).is_none());
+    drop(sandbox.sandbox.try_reserve(&small).expect("it fits beside"));
+    let refused = sandbox.sandbox.prepare(&huge).await.unwrap_err();
+    assert!(refused.contains("memoryMib of 301") && refused.contains("300 MiB"), "{refused}");
+    drop(held);
+    // An idle instance has its memory, until somebody else needs it.
+    run.endpoint.limits.memory_bytes_max = 256 * MIB;
+    run.endpoint.reuse = gristmill_core::endpoint::Reuse { jobs_max: 9, idle_s: 60 };
+    assert_eq!(output(&sandbox.perform(&run).await), "\"hello\"");
+    assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 0, idle: 1, waiting: 0 });
+    drop(sandbox.sandbox.reserve(&middle).await);
+    assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 0, idle: 0, waiting: 0 });
+}
+
+#[tokio::test]
+async fn a_wait_for_a_sandbox_that_is_given_up_leaves_nothing() {
+    let sandbox = TestSandbox::open();
+    let run = sandbox.run(ECHO).await;
+    let deployment = run.deployment();
+    let held = [(); 2].map(|()| sandbox.sandbox.try_reserve(&deployment).unwrap());
+    let limit = Duration::from_millis(10);
+    assert!(tokio::time::timeout(limit, sandbox.sandbox.reserve(&deployment)).await.is_err());
+    assert_eq!(sandbox.sandbox.load().waiting, 0);
+    drop(held);
+    assert_eq!(sandbox.sandbox.load().running, 0);
+    assert_eq!(output(&sandbox.perform(&run).await), "\"hello\"");
 }
 
 #[tokio::test]
@@ -371,11 +448,11 @@ fn walk(directory: &Path) -> usize {
 async fn without_a_component_the_image_is_named() {
     let sandbox = TestSandbox::open();
     let run = sandbox.run(ECHO).await;
-    let mut attempt = run.attempt();
-    let mut deployment = Deployment::clone(&attempt.deployment);
-    deployment.component = None;
-    attempt.deployment = Arc::new(deployment);
-    let report = sandbox.sandbox.perform(attempt, run.sink.clone()).await;
+    let deployment = Deployment { component: None, ..Deployment::clone(&run.deployment()) };
+    let deployment = Arc::new(deployment);
+    let reservation = sandbox.sandbox.reserve(&deployment).await;
+    let attempt = run.attempt_of(deployment);
+    let report = sandbox.sandbox.perform(reservation, attempt, run.sink.clone()).await;
     assert_eq!(error(&report), "no component is stored as `t:latest`");
 }
 
@@ -398,7 +475,10 @@ async fn a_panic_of_the_host_fails_the_job_only() {
     let sandbox = TestSandbox::open();
     let run = sandbox.run(EMIT_INPUT).await;
     for _ in 0..3 {
-        let report = sandbox.sandbox.perform(run.attempt(), Arc::new(PanickingSink)).await;
+        let deployment = run.deployment();
+        let reservation = sandbox.sandbox.reserve(&deployment).await;
+        let attempt = run.attempt_of(deployment);
+        let report = sandbox.sandbox.perform(reservation, attempt, Arc::new(PanickingSink)).await;
         assert_eq!(error(&report), "the host failed while it ran the handler");
     }
     assert_eq!(output(&sandbox.perform(&run).await), "\"hello\"");

@@ -11,7 +11,9 @@ use bytes::Bytes;
 use gristmill_core::endpoint::{Deployment, Metering};
 use gristmill_core::id::{JobId, NodeId, Submission};
 use gristmill_core::payload::Json;
-use gristmill_core::runtime::{Attempt, AttemptReport, AttemptSink, Runtime as _};
+use gristmill_core::runtime::{
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, Runtime as _, Usage,
+};
 use gristmill_runtime::{MemoryRecords, Sandbox, SandboxSettings};
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
@@ -98,17 +100,25 @@ impl Bench {
         stop: CancellationToken,
     ) -> AttemptReport {
         let timeout = self.timeout(&job);
+        let deployment = deployment::with_env(&self.deployment, job.env);
+        let reservation = tokio::select! {
+            biased;
+            () = stop.cancelled() => {
+                return AttemptReport { end: AttemptEnd::Stopped, usage: Usage::default() };
+            }
+            reservation = self.sandbox.reserve(&deployment) => reservation,
+        };
         let attempt = Attempt {
             job: JobId::generate(Submission::Async, NodeId(0)),
             number: 1,
-            deployment: deployment::with_env(&self.deployment, job.env),
+            deployment,
             input: job.input,
             s3_config: None,
             timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
             deadline: Instant::now() + timeout,
             stop,
         };
-        self.sandbox.perform(attempt, sink).await
+        self.sandbox.perform(reservation, attempt, sink).await
     }
 }
 

@@ -54,6 +54,17 @@ pub(crate) struct BatchImage<'a> {
     pub(crate) forgotten_repeats: Option<u64>,
 }
 
+/// Values of a job's row that version 6 did not have. They stand behind the rest of a frame, by the
+/// number of the job, and are left out where all of them are the default: frames of version 6 end
+/// before them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Later {
+    /// When the job was queued again, if it was.
+    queued_at: Option<u64>,
+    /// Bytes of the attempt's chunks and output.
+    result_bytes: u64,
+}
+
 /// What was used so far in an hour, or in a part of one.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct UsageImage<'a> {
@@ -155,6 +166,8 @@ pub(crate) struct RowImage<'a> {
     ttl_at: u64,
     #[serde(borrow)]
     attempt: Option<AttemptImage<'a>>,
+    #[serde(skip)]
+    later: Later,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -164,7 +177,6 @@ struct AttemptImage<'a> {
     worker: Option<&'a str>,
     error: Option<&'a str>,
     chunk_count: u64,
-    result_bytes: u64,
 }
 
 /// A delivery as it is now.
@@ -214,8 +226,11 @@ impl<'a> RowImage<'a> {
             worker: attempt.worker.as_ref().map(WorkerId::as_str),
             error: attempt.error.as_deref(),
             chunk_count: attempt.chunk_count,
-            result_bytes: attempt.result_bytes,
         });
+        let later = Later {
+            queued_at: row.queued_again_at().map(Timestamp::as_millis),
+            result_bytes: row.result_bytes(),
+        };
         Self {
             state: row::status_code(row.status),
             claim: row.last_claim.0,
@@ -224,6 +239,7 @@ impl<'a> RowImage<'a> {
             place: row.place,
             ttl_at: row.ttl_at.as_millis(),
             attempt,
+            later,
         }
     }
 
@@ -231,12 +247,13 @@ impl<'a> RowImage<'a> {
     pub(crate) fn to_row(&self) -> Option<Row> {
         let attempt = match &self.attempt {
             Some(attempt) => Some(Arc::new(Attempt {
+                queued_at: self.later.queued_at.map(Timestamp::from_millis),
                 started_at: attempt.started_at.map(Timestamp::from_millis),
                 finished_at: attempt.finished_at.map(Timestamp::from_millis),
                 worker: attempt.worker.map(WorkerId::new).transpose().ok()?,
                 error: attempt.error.map(str::to_owned),
                 chunk_count: attempt.chunk_count,
-                result_bytes: attempt.result_bytes,
+                result_bytes: self.later.result_bytes,
             })),
             None => None,
         };
@@ -253,6 +270,14 @@ impl<'a> RowImage<'a> {
 }
 
 impl<'a> JobImage<'a> {
+    /// Its row, unless the job is deleted.
+    fn row(&self) -> Option<&RowImage<'a>> {
+        match &self.state {
+            StateImage::New { row, .. } | StateImage::Changed(row) => Some(row),
+            StateImage::Gone { .. } => None,
+        }
+    }
+
     /// The image; its payloads are added to `payloads`.
     fn of(write: &'a JobWrite, seal: &Seal, payloads: &mut Vec<Piece>) -> Self {
         let fixed = &write.fixed;
@@ -369,7 +394,25 @@ impl<'a> BatchImage<'a> {
 
     /// The bytes of a frame.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        postcard::to_allocvec(self).expect("an image is plain data")
+        let mut bytes = postcard::to_allocvec(self).expect("an image is plain data");
+        let rows = self.jobs.iter().filter_map(|job| Some((job.seq, job.row()?.later)));
+        let later: Vec<_> = rows.filter(|(_, later)| *later != Later::default()).collect();
+        if !later.is_empty() {
+            bytes = postcard::to_extend(&later, bytes).expect("an image is plain data");
+        }
+        bytes
+    }
+
+    /// Puts values that stand behind the rest of a frame into the rows of its jobs. Both are in the
+    /// order of the jobs.
+    fn add_later(&mut self, later: &[(u64, Later)]) {
+        let mut jobs = self.jobs.iter_mut();
+        for (seq, later) in later {
+            let Some(job) = jobs.find(|job| job.seq == *seq) else { return };
+            if let StateImage::New { row, .. } | StateImage::Changed(row) = &mut job.state {
+                row.later = *later;
+            }
+        }
     }
 
     /// The way back, with the places of the jobs' payloads.
@@ -388,8 +431,11 @@ impl<'a> BatchImage<'a> {
         payloads: Place,
         has_sums: bool,
     ) -> io::Result<(Self, Vec<JobPlaces>)> {
-        let image: Self = postcard::from_bytes(says)
-            .map_err(|error| damaged(format!("a frame of another version: {error}")))?;
+        let other = |error| damaged(format!("a frame of another version: {error}"));
+        let (mut image, rest): (Self, _) = postcard::take_from_bytes(says).map_err(other)?;
+        if !rest.is_empty() {
+            image.add_later(&postcard::from_bytes::<Vec<(u64, Later)>>(rest).map_err(other)?);
+        }
         let mut at = payloads;
         let places = image.jobs.iter().map(|job| job.places(&mut at, has_sums)).collect();
         if at.at != payloads.at + payloads.len {

@@ -1,0 +1,105 @@
+//! How much memory this machine has for sandboxes, when its operator does not say.
+//!
+//! Linux only: the smallest limit of the control groups that the host is in, or else all the memory of the machine. Elsewhere, and where neither
+//! can be read, the answer is unknown. Read once, at the start.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gristmill_core::endpoint::SandboxLimits;
+
+/// The memory that all sandboxes may have together by default, in bytes: three quarters of what there is. The rest is for the
+/// host itself, whose caches and buffers have bounds of their own. Never less than the default of one endpoint.
+pub(super) fn default_budget() -> u64 {
+    budget_of(available(Path::new("/")))
+}
+
+fn budget_of(available: Option<u64>) -> u64 {
+    let one_job = SandboxLimits::MEMORY_MIB.default << 20;
+    // Unknown: what a job may have at most, so that every endpoint can run.
+    let budget = available.map_or(SandboxLimits::MEMORY_MIB.max << 20, |bytes| bytes / 4 * 3);
+    budget.max(one_job)
+}
+
+/// Bytes that this process can have, with the file system's root at `root`.
+fn available(root: &Path) -> Option<u64> {
+    let machine = fs::read_to_string(root.join("proc/meminfo")).ok().and_then(|text| total(&text));
+    [machine, group_limit(root)].into_iter().flatten().min()
+}
+
+fn total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1 << 10)
+}
+
+/// The smallest limit of the process's control group and of those that it is in. A number that is larger than any machine stands
+/// for no limit in version 1, and `max` in version 2.
+fn group_limit(root: &Path) -> Option<u64> {
+    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    groups.lines().flat_map(|line| limits_of(root, line)).min()
+}
+
+fn limits_of(root: &Path, line: &str) -> Vec<u64> {
+    let mut parts = line.splitn(3, ':');
+    let (Some(_), Some(controllers), Some(group)) = (parts.next(), parts.next(), parts.next())
+    else {
+        return Vec::new();
+    };
+    let (tree, file) = match controllers {
+        "" => ("sys/fs/cgroup", "memory.max"),
+        "memory" => ("sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        _ => return Vec::new(),
+    };
+    let tree = root.join(tree);
+    let group: PathBuf = tree.join(group.trim_start_matches('/'));
+    let read = |dir: &Path| fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok();
+    // In a container the path may be one of the machine, and the tree the container's own.
+    group.ancestors().take_while(|dir| dir.starts_with(&tree)).filter_map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn write(root: &Path, file: &str, text: &str) {
+        let file = root.join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+
+    #[test]
+    fn the_smallest_limit_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        assert_eq!(available(root), None);
+        write(root, "proc/meminfo", "MemFree:  1 kB\nMemTotal:       16384 kB\nSwapTotal: 9 kB\n");
+        assert_eq!(available(root), Some(16 * MIB));
+        write(root, "proc/self/cgroup", "1:cpu:/x\n0::/a/b\n");
+        assert_eq!(available(root), Some(16 * MIB));
+        write(root, "sys/fs/cgroup/a/b/memory.max", "max\n");
+        assert_eq!(available(root), Some(16 * MIB));
+        write(root, "sys/fs/cgroup/a/memory.max", "8388608\n");
+        assert_eq!(available(root), Some(8 * MIB));
+        write(root, "proc/self/cgroup", "4:memory:/c\n0::/\n");
+        assert_eq!(available(root), Some(16 * MIB));
+        write(root, "sys/fs/cgroup/memory/c/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(available(root), Some(16 * MIB));
+        write(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "4194304\n");
+        assert_eq!(available(root), Some(4 * MIB));
+        for nonsense in ["", ":", "0::", "0:memory", "::../../..", "a:memory:/\0"] {
+            write(root, "proc/self/cgroup", nonsense);
+            assert!(available(root) <= Some(16 * MIB), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn three_quarters_are_for_sandboxes_and_one_always_fits() {
+        assert_eq!(budget_of(Some(16 << 30)), 12 << 30);
+        assert_eq!(budget_of(Some(100 * MIB)), 256 * MIB);
+        assert_eq!(budget_of(None), 4_096 * MIB);
+        assert!(default_budget() >= 256 * MIB);
+    }
+}

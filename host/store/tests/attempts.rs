@@ -1,0 +1,185 @@
+//! How long a job has waited: since it was last queued, on every store, and after every restart.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test that meets the unexpected has failed"
+)]
+
+mod support;
+
+use std::sync::Arc;
+
+use gristmill_core::catalog::CatalogStore as _;
+use gristmill_core::id::JobId;
+use gristmill_core::job::JobStatus;
+use gristmill_core::record::{JobRecord, Outcome};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{Fenced, JobStore, RetryAnswer};
+use gristmill_core::time::ManualClock;
+use gristmill_store::{Settings, SqliteStore};
+use support::fixture::{Fixture, contract};
+use support::{START, endpoint, job, low_priority, open_with, restless, settings, submit, worker};
+use tempfile::TempDir;
+
+contract!(
+    a_wait_begins_when_the_job_is_queued_again,
+    demand_counts_from_when_its_first_job_was_queued,
+);
+
+async fn a_wait_begins_when_the_job_is_queued_again(t: Fixture) {
+    let a = endpoint("a");
+    let delay = async |id| {
+        t.flush().await;
+        let record = t.record("a", id).await.unwrap();
+        assert_eq!(record.created_at, START);
+        record.delay_ms(t.store.now())
+    };
+    let id = t.submit("a").await;
+    t.clock.advance(100);
+    let lease = t.claim("a").await.lease;
+    assert_eq!(delay(id).await, 100);
+    t.clock.advance(1_000);
+    assert_eq!(t.store.finish(lease, Outcome::Failed("no".into())).await, Ok(Fenced::Applied));
+    t.clock.advance(5_000);
+    assert_eq!(delay(id).await, 100, "of the attempt that has ended");
+    assert_eq!(t.store.retry(&a, id).await, Ok(RetryAnswer::Queued));
+    assert_eq!(delay(id).await, 0);
+    t.clock.advance(70);
+    assert_eq!(delay(id).await, 70);
+    let lease = t.claim("a").await.lease;
+    t.clock.advance(1_000);
+    assert_eq!(delay(id).await, 70);
+    // Handed back, as in a drain.
+    assert_eq!(t.store.release(lease).await, Ok(Fenced::Applied));
+    t.clock.advance(30);
+    assert_eq!(delay(id).await, 30);
+    t.store.cancel(&a, id).await.unwrap();
+    t.clock.advance(1_000);
+    assert_eq!(delay(id).await, 30);
+}
+
+async fn demand_counts_from_when_its_first_job_was_queued(t: Fixture) {
+    let a = endpoint("a");
+    let id = t.submit("a").await;
+    let low = t.submit_job(low_priority(job("a"))).await;
+    let demand = t.store.demand(&a).await.unwrap();
+    assert_eq!((demand.jobs, demand.claimable, demand.since), (1, 2, Some(START)));
+    let lease = t.claim("a").await.lease;
+    assert_eq!(lease.job, id);
+    t.clock.advance(60_000);
+    let demand = t.store.demand(&a).await.unwrap();
+    assert_eq!((demand.jobs, demand.claimable, demand.since), (0, 1, None));
+    assert_eq!(t.store.release(lease).await, Ok(Fenced::Applied));
+    let demand = t.store.demand(&a).await.unwrap();
+    assert_eq!((demand.jobs, demand.claimable), (1, 2));
+    assert_eq!(demand.since, Some(START.plus_millis(60_000)));
+    t.store.cancel(&a, low).await.unwrap();
+    assert_eq!(t.store.demand(&a).await.unwrap().claimable, 1);
+}
+
+/// A store on a disk that ends as a kill would end it, or in order.
+struct Disk {
+    dir: TempDir,
+    clock: Arc<ManualClock>,
+    settings: fn() -> Settings,
+    store: Option<SqliteStore>,
+}
+
+impl Disk {
+    fn new(settings: fn() -> Settings) -> Self {
+        let clock = Arc::new(ManualClock::new(START));
+        let mut disk = Self { dir: tempfile::tempdir().unwrap(), clock, settings, store: None };
+        disk.open();
+        disk
+    }
+
+    fn open(&mut self) {
+        self.store = None;
+        let signals = Arc::new(Signals::default());
+        let (store, _) = open_with((self.settings)(), self.dir.path(), &self.clock, &signals);
+        self.store = Some(store);
+    }
+
+    fn store(&self) -> &SqliteStore {
+        self.store.as_ref().unwrap()
+    }
+
+    async fn record(&self, id: JobId) -> JobRecord {
+        self.store().job(&endpoint("a"), id).await.unwrap().unwrap()
+    }
+
+    /// Claims the next job and lets it fail after a second.
+    async fn fail(&self) {
+        let claimed = self.store().claim(&endpoint("a"), &[worker("w")]).await.unwrap();
+        self.clock.advance(1_000);
+        let outcome = Outcome::Failed("no".into());
+        assert_eq!(self.store().finish(claimed[0].lease, outcome).await, Ok(Fenced::Applied));
+    }
+
+    async fn retry(&self, id: JobId) {
+        assert_eq!(self.store().retry(&endpoint("a"), id).await, Ok(RetryAnswer::Queued));
+    }
+}
+
+#[tokio::test]
+async fn the_time_survives_a_kill_wherever_it_is_kept() {
+    // With the second settings everything goes to the tables soon.
+    for settings in [settings, restless] {
+        let mut disk = Disk::new(settings);
+        let id = submit(disk.store(), job("a")).await;
+        disk.fail().await;
+        disk.clock.advance(5_000);
+        disk.retry(id).await;
+        disk.clock.advance(40);
+        disk.open();
+        assert_eq!(disk.record(id).await.delay_ms(disk.store().now()), 40);
+        disk.fail().await;
+        for _ in 0..3 {
+            let record = disk.record(id).await;
+            assert_eq!(
+                (record.status, record.delay_ms(disk.store().now())),
+                (JobStatus::Failed, 40)
+            );
+            assert_eq!(record.execution_ms(disk.store().now()), 1_000);
+            // More batches, so that segments of the journal are settled.
+            for _ in 0..20 {
+                submit(disk.store(), job("b")).await;
+            }
+            disk.open();
+        }
+        // A crash queues a running job again.
+        disk.retry(id).await;
+        disk.store().claim(&endpoint("a"), &[worker("w")]).await.unwrap();
+        disk.store().write_catalog(Vec::new()).await.unwrap();
+        disk.clock.advance(9_000);
+        disk.open();
+        disk.clock.advance(7);
+        let record = disk.record(id).await;
+        assert_eq!((record.status, record.delay_ms(disk.store().now())), (JobStatus::InQueue, 7));
+    }
+}
+
+#[tokio::test]
+async fn a_directory_of_an_earlier_build_is_readable() {
+    let mut disk = Disk::new(restless);
+    let waiting = submit(disk.store(), job("a")).await;
+    for _ in 0..20 {
+        submit(disk.store(), job("b")).await;
+    }
+    disk.store().close().await;
+    disk.store = None;
+    let db = rusqlite::Connection::open(disk.dir.path().join("store.db")).unwrap();
+    db.execute_batch("ALTER TABLE job DROP COLUMN queued_at").unwrap();
+    drop(db);
+    disk.clock.advance(50);
+    disk.open();
+    assert_eq!(disk.record(waiting).await.delay_ms(disk.store().now()), 50);
+    disk.fail().await;
+    disk.retry(waiting).await;
+    disk.clock.advance(3);
+    disk.open();
+    assert_eq!(disk.record(waiting).await.delay_ms(disk.store().now()), 3);
+}
