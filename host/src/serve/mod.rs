@@ -3,6 +3,7 @@
 
 mod admin_key;
 mod backup;
+mod clock;
 mod connection;
 mod guests;
 mod listener;
@@ -41,6 +42,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use self::backup::Everything;
+use self::clock::HostClock;
 use self::guests::Guests;
 pub use self::listener::ConnectionLimits;
 use self::listener::Connections;
@@ -123,8 +125,15 @@ async fn serve(
     let tls = settings.tls.clone().map(Tls::start).transpose()?;
     let mut stop_signals = StopSignals::new()?;
 
-    let clock: Arc<dyn Clock> =
-        if settings.is_clock_manual { manual_clock::start()? } else { Arc::new(SystemClock) };
+    let host_clock = match settings.clock_jump_max {
+        Some(jump_max) if !settings.is_clock_manual => Some(Arc::new(HostClock::new(jump_max))),
+        _ => None,
+    };
+    let clock: Arc<dyn Clock> = match &host_clock {
+        Some(clock) => clock.clone(),
+        None if settings.is_clock_manual => manual_clock::start()?,
+        None => Arc::new(SystemClock),
+    };
     let signals = Arc::new(Signals::default());
     let is_watched = companion.is_some();
     let work = companion.map(|Companion { listener, work }| {
@@ -132,21 +141,29 @@ async fn serve(
         work
     });
     let (failed, mut failure) = mpsc::unbounded_channel();
-    let (store, recovery) = SqliteStore::open(
-        &settings.data_dir,
-        clock.clone(),
-        signals.clone(),
-        gristmill_store::Settings {
-            queue_jobs_max: settings.waiting_jobs_max,
-            secrets_key: settings.secrets_key.clone(),
-            on_fatal: Arc::new(move |reason| {
-                error!(reason, "the store failed, the host ends now: {reason}");
-                // Nobody listens any more when the host is ending anyway.
-                let _ = failed.send(anyhow!("the store failed: {reason}"));
-            }),
-            ..gristmill_store::Settings::with_journal(settings.journal_bytes)
+    let store_settings = gristmill_store::Settings {
+        queue_jobs_max: settings.waiting_jobs_max,
+        secrets_key: settings.secrets_key.clone(),
+        on_fatal: Arc::new(move |reason| {
+            error!(reason, "the store failed, the host ends now: {reason}");
+            // Nobody listens any more when the host is ending anyway.
+            let _ = failed.send(anyhow!("the store failed: {reason}"));
+        }),
+        ..gristmill_store::Settings::with_journal(settings.journal_bytes)
+    };
+    let guard = host_clock.filter(|_| !settings.accepts_clock);
+    let open = |clock_jump_max_ms| {
+        let store_settings =
+            gristmill_store::Settings { clock_jump_max_ms, ..store_settings.clone() };
+        SqliteStore::open(&settings.data_dir, clock.clone(), signals.clone(), store_settings)
+    };
+    let (store, recovery) = match guard {
+        Some(guard) => tokio::select! {
+            opened = clock::open_in_time(&guard, open) => opened?,
+            () = stop_signals.next() => return Ok(()),
         },
-    )?;
+        None => open(None)?,
+    };
     let store = Arc::new(store);
     let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await?);
     finish_deletions(&store, &catalog).await?;
