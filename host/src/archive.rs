@@ -109,6 +109,11 @@ fn unpack(entry: &mut impl Read, path: &Path) -> io::Result<String> {
     Ok(sum)
 }
 
+/// The SHA-256 of a file, in hexadecimal digits.
+pub(crate) fn sum_of(file: &Path) -> io::Result<String> {
+    copy(&mut File::open(file)?, io::sink())
+}
+
 /// Copies, and answers with the SHA-256 of what was copied.
 fn copy(from: &mut impl Read, mut to: impl Write) -> io::Result<String> {
     let mut hash = Sha256::new();

@@ -10,6 +10,7 @@
     reason = "all of this is test code: a broken assumption must stop the test"
 )]
 
+mod damage;
 mod drain;
 mod lock;
 mod management;

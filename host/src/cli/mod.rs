@@ -7,6 +7,7 @@
 mod backup;
 mod billing;
 mod build;
+mod check;
 mod component_file;
 mod connection;
 mod deploy;
@@ -93,6 +94,8 @@ enum Command {
     Volumes(volumes::VolumesArgs),
     Backup(Box<backup::BackupArgs>),
     Restore(backup::RestoreArgs),
+    Check(check::CheckArgs),
+    Repair(check::RepairArgs),
     /// The compiling process of `serve` and `run`.
     #[command(name = COMPILE_COMMAND, hide = true)]
     CompileComponent {
@@ -141,6 +144,8 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Volumes(args) => block_on(volumes::volumes(args)),
         Command::Backup(args) => block_on(backup::backup(*args)),
         Command::Restore(args) => backup::restore(&args),
+        Command::Check(args) => check::check(&args),
+        Command::Repair(args) => check::repair(&args),
     }
 }
 
@@ -210,6 +215,8 @@ mod tests {
             "billing --from 2026-01-01 --bucket week --group template --json",
             "backup --output b.tar --with-secrets-key --ca-cert ca.pem",
             "restore b.tar --data-dir d",
+            "check --data-dir d --secrets-key k",
+            "repair --data-dir d --output e",
             "compile-component fuel a b --x",
         ];
         for line in lines {
@@ -264,6 +271,8 @@ mod tests {
             "billing --group job",
             "backup",
             "restore b.tar",
+            "check",
+            "repair --data-dir d",
         ];
         for line in lines {
             let words = std::iter::once("gristmill").chain(line.split(' '));

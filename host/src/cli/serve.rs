@@ -53,6 +53,9 @@ const DRAIN_TIMEOUT_S: Bounds = Bounds { min: 0, default: 30, max: 3_600 };
 /// Connections at one time. Each is an open file.
 const CONNECTIONS: Bounds = Bounds { min: 1, default: 20_000, max: 1_000_000 };
 
+/// Seconds by which the clock may jump; 0 lets it jump as it likes.
+const CLOCK_JUMP_S: Bounds = Bounds { min: 0, default: 3_600, max: 315_360_000 };
+
 /// Seconds for which a connection may be without a call. The default is more than what proxies keep
 /// theirs for, so that they do not send a call on one that is being closed.
 const IDLE_TIMEOUT_S: Bounds = Bounds { min: 1, default: 75, max: 3_600 };
@@ -230,6 +233,21 @@ pub struct ServeArgs {
     )]
     pub drain_timeout: Option<u64>,
 
+    /// The largest jump of the machine's clock that is followed while the clock is not synchronised, in
+    /// seconds; 0 follows any. Counts between the newest time in the store and the start, too, when
+    /// waiting jobs would be deleted [default: 3600].
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        env = "GRISTMILL_MAX_CLOCK_JUMP", hide_env_values = true,
+        value_parser = parse::bounded::<u64>(CLOCK_JUMP_S)
+    )]
+    pub max_clock_jump: Option<u64>,
+
+    /// Take the clock as it is at this start, however far it is from the newest time in the store.
+    #[arg(long)]
+    pub accept_clock: bool,
+
     /// Completes the names of the template field and query flag for templates of the operator's
     /// own: `is<BRAND>`, `include<BRAND>Templates`.
     #[arg(long, value_name = "BRAND", env = "GRISTMILL_BRAND", hide_env_values = true, value_parser = brand)]
@@ -295,6 +313,7 @@ struct ConfigFile {
     disk_reserve_mib: Option<u64>,
     journal_mib: Option<u64>,
     drain_timeout: Option<u64>,
+    max_clock_jump: Option<u64>,
     brand: Option<String>,
     /// Table `rate-limits`, with a table for each operation.
     #[serde(default)]
@@ -353,6 +372,10 @@ pub struct ServeSettings {
     pub registry_allow: RegistryHosts,
     /// Whether no call needs a key. It listens on a loopback address then.
     pub needs_no_key: bool,
+    /// The largest jump of a clock that is not synchronised; `None` for any.
+    pub clock_jump_max: Option<Duration>,
+    /// Whether the clock is right at this start, whatever it shows.
+    pub accepts_clock: bool,
     /// Whether standard input moves the clock.
     pub is_clock_manual: bool,
 }
@@ -445,6 +468,11 @@ impl ServeArgs {
             } else {
                 &self.registry_allow
             }),
+            clock_jump_max: {
+                let s = self.max_clock_jump.or(file.max_clock_jump).unwrap_or(CLOCK_JUMP_S.default);
+                (s > 0).then(|| Duration::from_secs(s))
+            },
+            accepts_clock: self.accept_clock,
             is_clock_manual: self.manual_clock,
         })
     }
@@ -471,6 +499,7 @@ impl ConfigFile {
             ("disk-reserve-mib", self.disk_reserve_mib, DISK_RESERVE_MIB),
             ("journal-mib", self.journal_mib, JOURNAL_MIB),
             ("drain-timeout", self.drain_timeout, DRAIN_TIMEOUT_S),
+            ("max-clock-jump", self.max_clock_jump, CLOCK_JUMP_S),
         ];
         for (name, value, bounds) in numbers {
             ensure!(

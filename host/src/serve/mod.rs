@@ -3,6 +3,7 @@
 
 mod admin_key;
 mod backup;
+mod clock;
 mod connection;
 mod disk;
 mod guests;
@@ -48,6 +49,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use self::backup::Everything;
+use self::clock::HostClock;
 use self::disk::Disk;
 use self::guests::Guests;
 pub use self::listener::ConnectionLimits;
@@ -132,8 +134,15 @@ async fn serve(
     let tls = settings.tls.clone().map(Tls::start).transpose()?;
     let mut stop_signals = StopSignals::new()?;
 
-    let clock: Arc<dyn Clock> =
-        if settings.is_clock_manual { manual_clock::start()? } else { Arc::new(SystemClock) };
+    let host_clock = match settings.clock_jump_max {
+        Some(jump_max) if !settings.is_clock_manual => Some(Arc::new(HostClock::new(jump_max))),
+        _ => None,
+    };
+    let clock: Arc<dyn Clock> = match &host_clock {
+        Some(clock) => clock.clone(),
+        None if settings.is_clock_manual => manual_clock::start()?,
+        None => Arc::new(SystemClock),
+    };
     let signals = Arc::new(Signals::default());
     let is_watched = companion.is_some();
     let work = companion.map(|Companion { listener, work }| {
@@ -143,24 +152,32 @@ async fn serve(
     let room = Arc::new(DiskRoom::default());
     let disk = Disk::open(&settings.data_dir, settings.disk_reserve_bytes, room.clone())?;
     let (failed, mut failure) = mpsc::unbounded_channel();
-    let (store, recovery) = SqliteStore::open(
-        &settings.data_dir,
-        clock.clone(),
-        signals.clone(),
-        gristmill_store::Settings {
-            queue_jobs_max: settings.waiting_jobs_max,
-            waiting_bytes_max: settings.waiting_bytes_max,
-            result_bytes_max: settings.result_bytes_max,
-            room: room.clone(),
-            secrets_key: settings.secrets_key.clone(),
-            on_fatal: Arc::new(move |reason| {
-                error!(reason, "the store failed, the host ends now: {reason}");
-                // Nobody listens any more when the host is ending anyway.
-                let _ = failed.send(anyhow!("the store failed: {reason}"));
-            }),
-            ..gristmill_store::Settings::with_journal(settings.journal_bytes)
+    let store_settings = gristmill_store::Settings {
+        queue_jobs_max: settings.waiting_jobs_max,
+        waiting_bytes_max: settings.waiting_bytes_max,
+        result_bytes_max: settings.result_bytes_max,
+        room: room.clone(),
+        secrets_key: settings.secrets_key.clone(),
+        on_fatal: Arc::new(move |reason| {
+            error!(reason, "the store failed, the host ends now: {reason}");
+            // Nobody listens any more when the host is ending anyway.
+            let _ = failed.send(anyhow!("the store failed: {reason}"));
+        }),
+        ..gristmill_store::Settings::with_journal(settings.journal_bytes)
+    };
+    let guard = host_clock.filter(|_| !settings.accepts_clock);
+    let open = |clock_jump_max_ms| {
+        let store_settings =
+            gristmill_store::Settings { clock_jump_max_ms, ..store_settings.clone() };
+        SqliteStore::open(&settings.data_dir, clock.clone(), signals.clone(), store_settings)
+    };
+    let (store, recovery) = match guard {
+        Some(guard) => tokio::select! {
+            opened = clock::open_in_time(&guard, open) => opened?,
+            () = stop_signals.next() => return Ok(()),
         },
-    )?;
+        None => open(None)?,
+    };
     let store = Arc::new(store);
     let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await?);
     finish_deletions(&store, &catalog).await?;

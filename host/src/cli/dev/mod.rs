@@ -62,6 +62,8 @@ pub(crate) fn dev(args: DevArgs) -> anyhow::Result<ExitCode> {
         no_key: true,
         log: Some("warn,handler=off".to_owned()),
         drain_timeout: Some(DRAIN_TIMEOUT_S),
+        // Nobody waits for what was left in a queue here.
+        accept_clock: true,
         ..ServeArgs::default()
     };
     let settings = settings.settings()?;

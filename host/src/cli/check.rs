@@ -1,0 +1,166 @@
+//! `gristmill check` and `gristmill repair`: damage in a data directory that no host has open.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use gristmill_core::backup::COMPONENTS;
+use gristmill_store::Damage;
+
+use super::output;
+use crate::{ADMIN_KEY_FILE, archive};
+
+/// The directory of network volumes in a data directory.
+const VOLUMES: &str = "volumes";
+
+/// Look for damage in a data directory, without changing it.
+///
+/// Reads the journal, the tables, all payloads and all handlers, and lists every place that is not
+/// what was written, with its file and offset. The host must be stopped. Exits with status 1 when
+/// there is any damage.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The data directory.
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+
+    /// The file with the key that stored secrets are encrypted with [default: secrets.key in the
+    /// data directory].
+    #[arg(long, value_name = "FILE")]
+    secrets_key: Option<PathBuf>,
+}
+
+/// Save what can be read of a damaged data directory into a new one.
+///
+/// Lists what is lost. The damaged directory stays as it is. Restore a backup instead when one is
+/// new enough: it has no gaps. Exits with status 1 when anything is lost.
+#[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    /// The damaged data directory.
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+
+    /// The data directory to make; empty if it is there.
+    #[arg(long, value_name = "NEW")]
+    output: PathBuf,
+
+    /// The file with the key that stored secrets are encrypted with [default: secrets.key in the
+    /// data directory].
+    #[arg(long, value_name = "FILE")]
+    secrets_key: Option<PathBuf>,
+}
+
+pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let CheckArgs { data_dir, secrets_key } = args;
+    let report = gristmill_store::check(data_dir, secrets_key.as_deref())?;
+    let mut damage = report.damage;
+    let handlers = each_component(data_dir, |path, is_whole| {
+        if !is_whole {
+            damage.push(of_component(path));
+        }
+        Ok(())
+    })?;
+    list(&damage)?;
+    output::note(format_args!(
+        "{}: {} jobs in the tables, {} frames of the journal, {} payloads and {handlers} handlers \
+         were read; {} damaged",
+        data_dir.display(),
+        report.jobs,
+        report.frames,
+        report.payloads,
+        places(damage.len()),
+    ));
+    Ok(if damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+pub(crate) fn repair(args: &RepairArgs) -> anyhow::Result<ExitCode> {
+    let RepairArgs { data_dir, output: new, secrets_key } = args;
+    let cannot_make = || format!("cannot make {}", new.display());
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(new).with_context(cannot_make)?;
+    if fs::read_dir(new).with_context(cannot_make)?.next().is_some() {
+        bail!("{} is not empty", new.display());
+    }
+    let salvaged = gristmill_store::repair(data_dir, new, secrets_key.as_deref())?;
+    let mut losses = salvaged.losses;
+    builder.create(new.join(COMPONENTS)).with_context(cannot_make)?;
+    each_component(data_dir, |path, is_whole| {
+        if !is_whole {
+            losses.push(of_component(path));
+            return Ok(());
+        }
+        copy(path, &new.join(COMPONENTS))
+    })?;
+    let admin_key = data_dir.join(ADMIN_KEY_FILE);
+    if admin_key.exists() {
+        copy(&admin_key, new)?;
+    }
+    for dir in [&new.join(COMPONENTS), new] {
+        File::open(dir).and_then(|dir| dir.sync_all()).with_context(cannot_make)?;
+    }
+    list(&losses)?;
+    let (jobs, lost) = (salvaged.jobs, places(losses.len()));
+    output::note(format_args!("{jobs} jobs saved to {}; {lost} lost", new.display()));
+    if data_dir.join(VOLUMES).exists() {
+        let (from, to) = (data_dir.join(VOLUMES), new.join(VOLUMES));
+        let (from, to) = (from.display(), to.display());
+        output::note(format_args!("network volumes are not copied: move {from} to {to}"));
+    }
+    Ok(if losses.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn places(count: usize) -> String {
+    match count {
+        0 => "nothing is".to_owned(),
+        1 => "1 place is".to_owned(),
+        count => format!("{count} places are"),
+    }
+}
+
+fn list(damage: &[Damage]) -> anyhow::Result<()> {
+    damage.iter().try_for_each(|damage| output::result(damage))
+}
+
+fn of_component(path: &Path) -> Damage {
+    let details = "this handler is not what its name says".to_owned();
+    Damage { file: path.to_owned(), offset: None, details }
+}
+
+/// Hands each uploaded handler to `take`, with whether it is what its name says. Answers with their
+/// number.
+fn each_component(
+    data_dir: &Path,
+    mut take: impl FnMut(&Path, bool) -> anyhow::Result<()>,
+) -> anyhow::Result<usize> {
+    let dir = data_dir.join(COMPONENTS);
+    let entries = match fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", dir.display())),
+    };
+    let mut count = 0;
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        // An upload that was on its way has another name.
+        let Some(digest) = name.strip_suffix(".wasm").filter(|digest| digest.len() == 64) else {
+            continue;
+        };
+        count += 1;
+        let sum = archive::sum_of(&path);
+        take(&path, sum.is_ok_and(|sum| sum == digest))?;
+    }
+    Ok(count)
+}
+
+/// Copies a file into a directory, durably.
+fn copy(from: &Path, dir: &Path) -> anyhow::Result<()> {
+    let cannot_copy = || format!("cannot copy {} to {}", from.display(), dir.display());
+    let to = dir.join(from.file_name().unwrap_or_default());
+    fs::copy(from, &to).with_context(cannot_copy)?;
+    File::open(&to).and_then(|file| file.sync_all()).with_context(cannot_copy)
+}

@@ -1,0 +1,259 @@
+//! The host's clock: the machine's wall clock, but for jumps that nobody vouches for.
+//!
+//! A job that is deleted because its time seems to be over does not come back when the clock is put
+//! right. So a jump by more than a bound, in either direction, is not followed until the kernel says
+//! that its clock is synchronised: the host's time goes on from where it was, by the clock that never
+//! jumps. At a start the newest time in the store takes the place of what was before.
+//!
+//! Cost: a second reading of a clock for each look at the time, some 20 ns without a system call.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::bail;
+use futures::future::BoxFuture;
+use gristmill_core::time::{Clock, SystemClock, Timestamp};
+use gristmill_store::OpenError;
+use tracing::{error, warn};
+
+/// Differences that are not noted, in milliseconds: both clocks are read one after the other.
+const JITTER_MS: u64 = 1_000;
+
+/// The time between two questions whether the machine's clock is synchronised, in milliseconds.
+const ASK_AGAIN_MS: u64 = 1_000;
+
+/// How long a start waits for the machine's clock to be synchronised: at boot that takes seconds once
+/// there is a network.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The time between two looks at the clock meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// The wall clock without its jumps.
+#[derive(Debug)]
+pub(crate) struct HostClock {
+    /// The largest jump that is followed at once, in milliseconds.
+    jump_max_ms: u64,
+    /// What the wall clock is ahead of the one that never jumps, in milliseconds.
+    ahead_ms: AtomicI64,
+    is_held: AtomicBool,
+    /// When the kernel was asked last, by the clock that never jumps.
+    asked_at: AtomicU64,
+}
+
+impl HostClock {
+    /// A clock that shows the machine's time now. Jumps of up to `jump_max` are followed.
+    pub(crate) fn new(jump_max: Duration) -> Self {
+        let clock = Self {
+            jump_max_ms: millis(jump_max),
+            ahead_ms: AtomicI64::new(0),
+            is_held: AtomicBool::new(false),
+            asked_at: AtomicU64::new(0),
+        };
+        clock.follow();
+        clock
+    }
+
+    /// Follows the machine's clock to where it is now.
+    pub(crate) fn follow(&self) {
+        self.ahead_ms.store(ahead(SystemClock.now(), steady_ms()), Ordering::Relaxed);
+        self.is_held.store(false, Ordering::Relaxed);
+    }
+
+    /// The time, when the wall clock shows `wall` and the one that never jumps `steady_ms`.
+    fn time(
+        &self,
+        wall: Timestamp,
+        steady_ms: u64,
+        is_synchronised: impl FnOnce() -> bool,
+    ) -> Timestamp {
+        let (found, known) = (ahead(wall, steady_ms), self.ahead_ms.load(Ordering::Relaxed));
+        let jump = found.abs_diff(known);
+        if jump <= self.jump_max_ms {
+            if jump > JITTER_MS {
+                self.ahead_ms.store(found, Ordering::Relaxed);
+            }
+            if self.is_held.load(Ordering::Relaxed) && self.is_held.swap(false, Ordering::Relaxed) {
+                warn!("the machine's clock is back where it was");
+            }
+            return wall;
+        }
+        let s = jump / 1_000;
+        let way = if found > known { "ahead" } else { "back" };
+        if self.may_ask(steady_ms) && is_synchronised() {
+            self.ahead_ms.store(found, Ordering::Relaxed);
+            self.is_held.store(false, Ordering::Relaxed);
+            warn!("the machine's clock jumped {s} s {way}, is synchronised, and is followed");
+            return wall;
+        }
+        if !self.is_held.swap(true, Ordering::Relaxed) {
+            error!(
+                "the machine's clock jumped {s} s {way}, and is not synchronised: the host's time \
+                 goes on from where it was, so that no job is deleted before its time; when the \
+                 clock is right, restart the host with --accept-clock"
+            );
+        }
+        Timestamp::from_millis(steady_ms.saturating_add_signed(known))
+    }
+
+    fn may_ask(&self, steady_ms: u64) -> bool {
+        let asked_at = self.asked_at.load(Ordering::Relaxed);
+        let is_due = asked_at == 0 || steady_ms.saturating_sub(asked_at) >= ASK_AGAIN_MS;
+        if is_due {
+            self.asked_at.store(steady_ms.max(1), Ordering::Relaxed);
+        }
+        is_due
+    }
+}
+
+impl Clock for HostClock {
+    fn now(&self) -> Timestamp {
+        self.time(SystemClock.now(), steady_ms(), is_synchronised)
+    }
+
+    fn elapsed(&self) -> Duration {
+        SystemClock.elapsed()
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
+        // A day at most, as the machine's clock does it; callers loop.
+        let ms = at.millis_since(self.now()).min(86_400_000);
+        Box::pin(tokio::time::sleep(Duration::from_millis(ms)))
+    }
+}
+
+/// Opens a store once the clock can be trusted: by `open`, which takes the largest difference from the
+/// newest time in the store that is accepted, in milliseconds.
+///
+/// # Errors
+/// When the clock is not synchronised and far from the newest time in the store, and stays so for
+/// [`PATIENCE`]; and what keeps the store from being opened.
+pub(crate) async fn open_in_time<T>(
+    clock: &HostClock,
+    open: impl Fn(Option<u64>) -> Result<T, OpenError>,
+) -> anyhow::Result<T> {
+    let begun = SystemClock.elapsed();
+    let mut is_told = false;
+    loop {
+        clock.follow();
+        let max_ms = if is_synchronised() { None } else { Some(clock.jump_max_ms) };
+        let jumped = match open(max_ms) {
+            Err(jumped) => jumped,
+            Ok(opened) => return Ok(opened),
+        };
+        let OpenError::ClockJumped { seen_at, jobs, .. } = &jumped else {
+            return Err(jumped.into());
+        };
+        if !is_told {
+            let s = PATIENCE.as_secs();
+            warn!("{jumped}; waiting up to {s} s for the clock to be synchronised");
+            is_told = true;
+        }
+        loop {
+            let now = SystemClock.now();
+            let away_ms = now.millis_since(*seen_at).max(seen_at.millis_since(now));
+            if is_synchronised() || away_ms <= clock.jump_max_ms {
+                break;
+            }
+            if SystemClock.elapsed().saturating_sub(begun) >= PATIENCE {
+                bail!(
+                    "{jumped}; the machine's clock is not synchronised. {jobs} jobs that have not ended \
+                     would be deleted, because their ttl would be over. Put the clock right, or, when \
+                     it is right, start once with --accept-clock (--max-clock-jump moves the bound)"
+                );
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn ahead(wall: Timestamp, steady_ms: u64) -> i64 {
+    let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+    signed(wall.as_millis()).saturating_sub(signed(steady_ms))
+}
+
+/// A clock that never jumps, and that goes on while the machine is suspended.
+#[cfg(target_os = "linux")]
+fn steady_ms() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let ms = time.tv_sec.saturating_mul(1_000).saturating_add(time.tv_nsec / 1_000_000);
+    u64::try_from(ms).unwrap_or(0)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn steady_ms() -> u64 {
+    millis(SystemClock.elapsed())
+}
+
+/// Whether the kernel says that its clock is synchronised. False when it does not say, as where
+/// `adjtimex` is forbidden.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "no crate here has this call of the C library")]
+pub(crate) fn is_synchronised() -> bool {
+    // SAFETY: a `timex` is numbers only, for all of which zero is a value; with no mode set the call
+    // changes nothing but this one, which lives as long as the call.
+    let state = unsafe {
+        let mut asked: libc::timex = std::mem::zeroed();
+        libc::adjtimex(&raw mut asked)
+    };
+    (0..libc::TIME_ERROR).contains(&state)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_synchronised() -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR_MS: u64 = 3_600_000;
+    const START_MS: u64 = 1_700_000_000_000;
+
+    fn clock() -> HostClock {
+        let clock = HostClock::new(Duration::from_millis(HOUR_MS));
+        clock.ahead_ms.store(i64::try_from(START_MS).unwrap(), Ordering::Relaxed);
+        clock
+    }
+
+    #[test]
+    fn a_jump_is_followed_once_somebody_vouches_for_it() {
+        let clock = clock();
+        let time = |wall_ms, steady_ms, is_synchronised| {
+            let wall = Timestamp::from_millis(START_MS.checked_add_signed(wall_ms).unwrap());
+            let time = clock.time(wall, steady_ms, || is_synchronised).as_millis();
+            i64::try_from(time).unwrap() - i64::try_from(START_MS).unwrap()
+        };
+        let hour = i64::try_from(HOUR_MS).unwrap();
+        // What the wall clock shows, the steady one, whether it is synchronised, and the time.
+        let table = [
+            (0, 0, false, 0),
+            (1_000, 1_000, false, 1_000),
+            (1_000 + hour, 2_000, false, 1_000 + hour),
+            (20 * hour, 3_000, false, 3_000 + hour - 1_000),
+            (20 * hour + 10, 3_010, false, 3_010 + hour - 1_000),
+            (-20 * hour, 4_000, false, 4_000 + hour - 1_000),
+            (hour + 5_000, 5_000, false, hour + 5_000),
+            (20 * hour, 7_000, true, 20 * hour),
+            (20 * hour + 1_000, 8_000, false, 20 * hour + 1_000),
+            (0, 9_000, false, 20 * hour + 2_000),
+            (1_000, 10_000, true, 1_000),
+        ];
+        for (n, (wall, steady, is_synchronised, expected)) in table.into_iter().enumerate() {
+            assert_eq!(time(wall, steady, is_synchronised), expected, "row {n}");
+        }
+    }
+
+    #[test]
+    fn the_time_does_not_stand_still() {
+        let clock = HostClock::new(Duration::from_secs(3_600));
+        let before = clock.now();
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(clock.now().millis_since(before) >= 19);
+    }
+}
