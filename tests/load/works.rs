@@ -145,7 +145,9 @@ impl Bench<'_> {
 
     async fn wait(&self) -> anyhow::Result<()> {
         let most = WAITING.to_string();
-        let host = self.playground(&["--max-running-jobs", &most], &["--workers-max", &most])?;
+        // Room for all jobs; each uses a small part of its memoryMib.
+        let serve = ["--max-running-jobs", &most, "--max-sandbox-memory-mib", "1048576"];
+        let host = self.playground(&serve, &["--workers-max", &most])?;
         let call = runsync(&host, "playground", r#"{"input":{"op":"sleep","ms":50}}"#);
         self.row(&host, "`/runsync`, the handler waits for 50 ms", WAITING, &call).await
     }

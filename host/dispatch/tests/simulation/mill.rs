@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::story::{SOON, Trace};
 
 /// Sandboxes that the host may have.
-const SANDBOXES: usize = 3;
+pub(crate) const SANDBOXES: usize = 3;
 
 /// What a handler does.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

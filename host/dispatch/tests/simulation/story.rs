@@ -32,7 +32,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
 use crate::late_store::LateStore;
-use crate::mill::{Mill, Script};
+use crate::mill::{Mill, SANDBOXES, Script};
 
 pub(crate) const WORKERS_MAX: u32 = 4;
 const LIVES: usize = 4;
@@ -443,7 +443,8 @@ async fn watch(store: Arc<MemoryStore>, mill: Arc<Mill>) {
         let running = mill.running.lock().clone();
         let broken_until = *mill.broken_until.lock();
         let is_broken = broken_until.is_some_and(|until| Instant::now() < until + FAULT_PAUSE);
-        let could_run = demand > 0 && running.len() < mill.allowed.lock().now as usize;
+        let running_max = SANDBOXES.min(mill.allowed.lock().now as usize);
+        let could_run = demand > 0 && running.len() < running_max;
         let could_run = could_run && !is_broken;
         waits_since = could_run.then(|| waits_since.unwrap_or_else(Instant::now));
         assert!(
