@@ -24,6 +24,28 @@ async fn nobody_without_a_key_learns_what_exists() {
 }
 
 #[tokio::test]
+async fn a_key_that_only_reads_cannot_delete_a_running_job() {
+    let host = shared_host();
+    let endpoint = host.deploy(&guests::playground(), "auth-ttl", json!({})).await;
+    let job = host.client.submit(&endpoint, json!({ "op": "sleep", "ms": 600_000 })).await;
+    host.client.until(&endpoint, &job, "IN_PROGRESS").await;
+    let reader = with_scopes(&host, json!(["read"])).await;
+    for query in ["ttl=0", "ttl=86400000", "ttl=1&ttl=0"] {
+        let refused = reader.status(&endpoint, &format!("{job}?{query}")).await;
+        assert!(refused.refused(401).contains("`submit`"), "{query}: {refused:?}");
+    }
+    let path = reader.path(&endpoint, &format!("status/{job}?ttl=0"));
+    reader.post_empty(&path).await.refused(401);
+    // The answer is the same for a job that does not exist.
+    let unknown = "00000000-0000-7000-8000-000000000000-0000";
+    reader.status(&endpoint, &format!("{unknown}?ttl=0")).await.refused(401);
+    assert_eq!(host.client.status(&endpoint, &job).await.ok()["status"], "IN_PROGRESS");
+    let submitter = with_scopes(&host, json!(["submit"])).await;
+    submitter.status(&endpoint, &format!("{job}?ttl=0")).await.ok();
+    host.client.status(&endpoint, &job).await.refused(404);
+}
+
+#[tokio::test]
 async fn a_key_does_what_its_scopes_say_and_no_more() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::playground(), "auth-scopes", json!({})).await;
@@ -52,6 +74,10 @@ async fn a_key_does_what_its_scopes_say_and_no_more() {
     manager.get(template).await.ok();
     manager.run(&endpoint, json!({ "op": "echo" })).await.refused(401);
     manager.post("/v1/keys", &json!({ "name": "x", "scopes": ["admin"] })).await.refused(401);
+
+    reader.status(&endpoint, &format!("{job}?ttl=0")).await.refused(401);
+    reader.status(&endpoint, job).await.ok();
+    submitter.status(&endpoint, &format!("{job}?ttl=60000")).await.ok();
 
     let both = with_scopes(&host, json!(["manage", "read"])).await;
     both.get(template).await.ok();
