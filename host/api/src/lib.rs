@@ -6,7 +6,7 @@
 //! [`error::ApiError`].
 //!
 //! **Bounds.** A body is read up to its route's limit and no further; the sum of bodies that are
-//! being read is bounded by [`body::BODIES_IN_FLIGHT_BYTES_MAX`]. A waiting call costs one task and
+//! being read is bounded by [`in_flight::BODIES_IN_FLIGHT_BYTES_MAX`], with a share for each key. A waiting call costs one task and
 //! one map entry.
 
 mod access;
@@ -18,6 +18,7 @@ mod error;
 mod fallback;
 mod front_door;
 mod images;
+mod in_flight;
 mod management;
 mod metrics;
 mod openapi;

@@ -32,7 +32,10 @@ pub(crate) async fn openai(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let body = state.bodies.read(&parts.headers, body, RUN_SYNC_BODY_BYTES_MAX).await?;
+    let body = state
+        .bodies
+        .read(Some(&call.key.id), &parts.headers, body, RUN_SYNC_BODY_BYTES_MAX)
+        .await?;
     let wanted = input::parse(&rest, &body.bytes)?;
     let submission = SubmitRequest {
         owner: call.key.owner.clone(),

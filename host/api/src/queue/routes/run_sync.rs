@@ -43,7 +43,10 @@ pub(crate) async fn run_sync(
     // The default wait is no wish to keep the result longer.
     let kept = if query.has("wait") { wait } else { Duration::ZERO };
     let (parts, body) = request.into_parts();
-    let body = state.bodies.read(&parts.headers, body, RUN_SYNC_BODY_BYTES_MAX).await?;
+    let body = state
+        .bodies
+        .read(Some(&call.key.id), &parts.headers, body, RUN_SYNC_BODY_BYTES_MAX)
+        .await?;
     let submission = submission::parse(&body.bytes)?;
     let mode = SubmitMode::Sync { kept_ms: u64::try_from(kept.as_millis()).unwrap_or(u64::MAX) };
     let owner = call.key.owner.clone();
