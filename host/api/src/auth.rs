@@ -13,6 +13,7 @@ use gristmill_core::key::{ApiKey, Scope};
 
 use crate::error::{ApiError, ErrorCode};
 use crate::state::ApiState;
+use crate::strangers::Standing;
 
 /// How a key may be written in the Authorization header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,10 +71,16 @@ pub(crate) fn identify(
     state: &ApiState,
     form: Form,
 ) -> Result<Arc<ApiKey>, ApiError> {
-    valid_key(headers, state, form).or_else(|refusal| {
-        state.strangers.admit(extensions)?;
-        Err(refusal)
-    })
+    match valid_key(headers, state, form) {
+        Ok(key) => {
+            show_key(extensions);
+            Ok(key)
+        }
+        Err(refusal) => {
+            state.strangers.admit(extensions)?;
+            Err(refusal)
+        }
+    }
 }
 
 /// Counts a call of what needs no key, unless it carries a valid one.
@@ -82,8 +89,18 @@ pub(crate) fn identify(
 /// 429 when too many such calls come from one address.
 pub(crate) fn count_stranger<B>(request: &Request<B>, state: &ApiState) -> Result<(), ApiError> {
     match valid_key(request.headers(), state, Form::BearerOrBare) {
-        Ok(_) => Ok(()),
+        Ok(_) => {
+            show_key(request.extensions());
+            Ok(())
+        }
         Err(_) => state.strangers.admit(request.extensions()),
+    }
+}
+
+/// Notes on the call's connection that it has carried a valid key.
+fn show_key(extensions: &Extensions) {
+    if let Some(standing) = extensions.get::<Arc<Standing>>() {
+        standing.record_key();
     }
 }
 

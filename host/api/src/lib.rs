@@ -38,4 +38,4 @@ pub use access::Access;
 pub use rate_limit::RateLimits;
 pub use router::{Api, no_room_for};
 pub use state::{ApiState, Services};
-pub use strangers::{AddressLimit, PeerAddress};
+pub use strangers::{AddressLimit, PeerAddress, Standing};

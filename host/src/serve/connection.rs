@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gristmill_api::{Api, PeerAddress};
+use gristmill_api::{Api, PeerAddress, Standing};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::service::service_fn;
 use hyper::{Request, Version};
@@ -57,14 +57,15 @@ pub(crate) struct Server {
 impl Server {
     /// Serves the calls of a connection until the client ends it, it is quiet for too long, or
     /// `end` fires; then the calls that are under way come to their end.
-    pub(crate) async fn serve<IO>(&self, stream: IO, peer: PeerAddress)
+    pub(crate) async fn serve<IO>(&self, stream: IO, peer: PeerAddress, standing: Arc<Standing>)
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let activity = Arc::new(Mutex::new(Activity::new()));
         let given_up = CancellationToken::new();
-        let service = service_fn(|request: Request<_>| {
+        let service = service_fn(|mut request: Request<_>| {
             let call = Call::begin(&activity, request.version());
+            request.extensions_mut().insert(standing.clone());
             let answering = self.api.clone().answer(request, peer);
             let (untaken, given_up) = (self.untaken.clone(), given_up.clone());
             async move {

@@ -16,6 +16,7 @@
 
 mod blocks;
 mod copy;
+mod descriptors;
 pub(crate) mod frame;
 pub(crate) mod image;
 pub(crate) mod segment;
@@ -44,6 +45,8 @@ const GROWTH_BYTES: u32 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Journal {
     dir: PathBuf,
+    /// The same, open: making a file does not need a descriptor for it.
+    directory: File,
     bounds: Bounds,
     segments: Mutex<Segments>,
     /// Told when a segment is settled, or when there will be no more of it.
@@ -140,6 +143,7 @@ impl Journal {
         }
         let journal = Self {
             dir: dir.to_owned(),
+            directory: File::open(dir)?,
             bounds,
             segments: Mutex::new(segments),
             settled: Condvar::new(),
@@ -283,19 +287,9 @@ impl Journal {
 
     /// Begins a segment, in a file that nobody reads any more or a new one.
     fn begin(&self, end_before: u32) -> io::Result<Open> {
+        let file = self.unused_file()?;
         let mut segments = self.segments();
         segments.is_last_open = false;
-        let unread = segments.free.iter().position(|file| Arc::strong_count(file) == 1);
-        let file = match unread {
-            Some(at) => segments.free.swap_remove(at),
-            None => {
-                segments.slots += 1;
-                let file = SegmentFile::open(&self.dir, segments.slots)?;
-                // Its name is to survive as well as what is in it.
-                File::open(&self.dir)?.sync_all()?;
-                Arc::new(file)
-            }
-        };
         let next =
             segments.last.0.checked_add(1).ok_or_else(|| io::Error::other("2^32 segments"))?;
         let header = Header { id: SegmentId(next), end_before, salt: rand::random() };
@@ -311,6 +305,23 @@ impl Journal {
         segments.used.insert(header.id, segment);
         let file_len = file.len()?;
         Ok(Open { file, header, at: HEADER_BYTES, frames: 0, file_len })
+    }
+
+    /// A file that nobody reads any more, or a new one. It is made without the lock: with no
+    /// descriptor free this waits, and payloads can be read meanwhile.
+    fn unused_file(&self) -> io::Result<Arc<SegmentFile>> {
+        let mut segments = self.segments();
+        let unread = segments.free.iter().position(|file| Arc::strong_count(file) == 1);
+        if let Some(at) = unread {
+            return Ok(segments.free.swap_remove(at));
+        }
+        segments.slots += 1;
+        let slot = segments.slots;
+        drop(segments);
+        let file = descriptors::wait_for(|| SegmentFile::open(&self.dir, slot))?;
+        // Its name is to survive as well as what is in it.
+        self.directory.sync_all()?;
+        Ok(Arc::new(file))
     }
 
     fn segments(&self) -> MutexGuard<'_, Segments> {
