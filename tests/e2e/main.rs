@@ -18,6 +18,7 @@ mod deploy;
 mod docs_page;
 mod durability;
 mod errors;
+mod fair_keys;
 mod handlers;
 mod health;
 mod hostile;

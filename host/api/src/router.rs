@@ -116,7 +116,7 @@ fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRoute
         .routes(behind(On::Run, routes!(run::run)))
         .routes(behind(On::RunSync, routes!(run_sync::run_sync)))
         .routes(behind(On::Status, routes!(status::status)))
-        .routes(behind(On::Status, routes!(status::status_sync)))
+        .routes(behind(On::StatusSync, routes!(status::status_sync)))
         .routes(behind(On::Stream, stream))
         .routes(behind(On::Cancel, routes!(cancel::cancel)))
         .routes(behind(On::Retry, routes!(retry::retry)))

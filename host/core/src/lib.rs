@@ -29,6 +29,7 @@ pub mod rate;
 pub mod record;
 pub mod registry_auth;
 pub mod runtime;
+pub mod shares;
 pub mod signals;
 pub mod store;
 pub mod stream;
