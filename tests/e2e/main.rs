@@ -13,6 +13,7 @@
 mod auth;
 mod big_streams;
 mod billing;
+mod browsers;
 mod cancel;
 mod deploy;
 mod docs_page;

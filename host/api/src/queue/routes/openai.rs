@@ -1,7 +1,9 @@
-//! `GET|POST /{endpoint}/openai/{*rest}`: one call of an OpenAI client, as a job.
+//! `POST /{endpoint}/openai/{*rest}`: one call of an OpenAI client, as a job. GET is for the models
+//! alone: a link or an image of a web page is a GET too, and must not start jobs.
 
 use axum::Extension;
 use axum::extract::{Path, Request, State};
+use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::jobs::{SubmitMode, SubmitRequest};
 use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
@@ -16,7 +18,8 @@ use crate::state::ApiState;
 
 /// One call of an OpenAI client, as a job.
 ///
-/// Answers with the handler's bare output, or with `"stream":true` with its chunks as events.
+/// Answers with the handler's bare output, or with `"stream":true` with its chunks as events. GET is for
+/// `v1/models` and what is below it.
 #[utoipa::path(
     method(get, post), path = "/{endpoint}/openai/{rest}", operation_id = "GetOpenAi",
     tag = tag::JOBS, request_body = Object,
@@ -31,6 +34,9 @@ pub(crate) async fn openai(
     Path((_, rest)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, ApiError> {
+    if request.method() != Method::POST && !input::is_listing(&rest) {
+        return Ok(only_post());
+    }
     let (parts, body) = request.into_parts();
     let body = state
         .bodies
@@ -54,4 +60,11 @@ pub(crate) async fn openai(
     let mut response = answer.into_response();
     dto::tell_id(&mut response, id);
     Ok(response)
+}
+
+fn only_post() -> Response {
+    let sentence = "GET is for /v1/models under openai; send this call with POST";
+    let mut refused = ApiError::new(ErrorCode::MethodNotAllowed, sentence).into_response();
+    refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+    refused
 }
