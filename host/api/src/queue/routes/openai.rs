@@ -6,10 +6,12 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::jobs::{SubmitMode, SubmitRequest};
+use gristmill_core::key::Scope;
 use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
 use gristmill_core::policy::PolicyRequest;
 
-use crate::error::ApiError;
+use crate::auth::KeyInUse;
+use crate::error::{ApiError, ErrorCode};
 use crate::front_door::Call;
 use crate::openapi::tag;
 use crate::queue::dto;
@@ -52,7 +54,9 @@ pub(crate) async fn openai(
         mode: SubmitMode::Sync { kept_ms: 0 },
         idempotency: None,
     };
-    let job = OwnedJob::submit(state.jobs.clone(), call.deployment, submission).await?;
+    let endpoint = Some(&call.deployment.endpoint.id);
+    let key = KeyInUse::new(&state, &call.key, Scope::Submit, endpoint);
+    let job = OwnedJob::submit(state.jobs.clone(), key, call.deployment, submission).await?;
     drop(body); // the job is stored; its body is no longer in flight
     let id = job.id();
     let answer =

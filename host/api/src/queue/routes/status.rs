@@ -6,14 +6,14 @@ use axum::response::Response;
 use gristmill_core::key::Scope;
 use gristmill_core::limits::WAIT_MS;
 
-use crate::auth;
+use crate::auth::{self, KeyInUse};
 use crate::error::ApiError;
 use crate::front_door::Call;
 use crate::openapi::parameters::{ShortenTtl, Wait};
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::query::Query;
-use crate::queue::dto;
+use crate::queue::{dto, waiting};
 use crate::state::ApiState;
 
 /// The job as it is now.
@@ -56,6 +56,8 @@ pub(crate) async fn status_sync(
 ) -> Result<Response, ApiError> {
     let id = call.job()?;
     let wait = Query(query.as_deref().unwrap_or_default()).wait(WAIT_MS)?;
-    let document = state.jobs.wait_until_final(&call.deployment.endpoint.id, id, wait).await?;
+    let endpoint = &call.deployment.endpoint.id;
+    let key = KeyInUse::new(&state, &call.key, Scope::Read, Some(endpoint));
+    let document = waiting::until_final(&key, &state.jobs, endpoint, id, wait).await?;
     Ok(dto::status_document(&document.ok_or_else(ApiError::job_not_found)?))
 }
