@@ -74,14 +74,17 @@ async fn raises(limit: usize, call: impl AsyncFn() -> Answer) {
     assert!(policy.ends_with(&format!(";q={limit};w=10")), "{limit}: {refused:?}");
 }
 
-/// Each of these numbers is a setting.
+/// Each of these numbers is a setting. A table keeps the numbers that it does not name.
 #[tokio::test]
 async fn numbers_are_settings() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gristmill.toml");
     let limit = "calls-per-10s = 1\nconcurrent = 5\ncalls-per-worker = 3\n";
-    std::fs::write(&file, format!("[rate-limits.cancel]\n{limit}[rate-limits.run]\n{limit}"))
-        .unwrap();
+    let tables = format!("[rate-limits.cancel]\n{limit}[rate-limits.run]\n{limit}");
+    let partly = "[rate-limits.purge-queue]\ncalls-per-10s = 3\n\
+        [rate-limits.requests]\ncalls-per-10s = 1\nconcurrent = \"unlimited\"\n\
+        [rate-limits.retry]\ncalls-per-worker = 0\n";
+    std::fs::write(&file, tables + partly).unwrap();
     let host = TestHost::start_with_clock(&["--config", file.to_str().unwrap()]);
     let id = host.deploy(&guests::playground(), "settings", json!({})).await;
     let endpoint = Endpoint { client: host.client(), id, host: Box::new(host) };
@@ -90,13 +93,16 @@ async fn numbers_are_settings() {
     assert_eq!(let_in_one_by_one(async || endpoint.cancel(UNKNOWN_JOB).await).await, 3);
     // The job itself was one of the three.
     assert_eq!(let_in_one_by_one(async || endpoint.post_empty("run").await).await, 2);
+    assert_eq!(let_in_one_by_one(async || endpoint.purge().await).await, 3);
+    assert_eq!(let_in_one_by_one(async || endpoint.get("requests").await).await, 1);
+    assert_eq!(let_in_one_by_one(async || endpoint.retry(UNKNOWN_JOB).await).await, 100);
 }
 
 async fn let_in_one_by_one(call: impl AsyncFn() -> Answer) -> usize {
     let mut count = 0;
     while call().await.status != 429 {
         count += 1;
-        assert!(count < 100, "nobody is refused");
+        assert!(count < 1_000, "nobody is refused");
     }
     count
 }

@@ -28,7 +28,12 @@ async fn include_endpoint_bound_templates() {
     let flag = "includeEndpointBoundTemplates";
     host.client.get(path).await.refused(404);
     host.client.get(&format!("{path}?{flag}=false")).await.refused(404);
-    assert_eq!(host.client.get(&format!("{path}?{flag}=true")).await.ok()["id"], "lookup-bound");
+    host.client.get(&format!("{path}?{flag}=False")).await.refused(404);
+    // Python writes a boolean as `True`.
+    for yes in ["true", "True"] {
+        let found = host.client.get(&format!("{path}?{flag}={yes}")).await.ok();
+        assert_eq!(found["id"], "lookup-bound", "{yes}");
+    }
     let others = "includePublicTemplates=true&includePlatformTemplates=true";
     host.client.get(&format!("{path}?{others}")).await.refused(404);
 }

@@ -1,7 +1,11 @@
 //! What the scopes of a key allow, and what a caller without a key learns.
 
-use gristmill_tests::{Client, Shared, guests, shared_host};
+use gristmill_tests::{
+    Answer, Client, PATIENCE, Shared, clocked_host, eventually, guests, shared_host,
+};
+use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
 
 /// A client with a key of its own.
 async fn with_scopes(host: &Shared, scopes: Value) -> Client {
@@ -21,6 +25,28 @@ async fn nobody_without_a_key_learns_what_exists() {
     for path in ["/v1/templates/auth-hidden", "/v1/templates/no-such-template"] {
         nobody.get(path).await.refused(401);
     }
+}
+
+#[tokio::test]
+async fn a_key_that_only_reads_cannot_delete_a_running_job() {
+    let host = shared_host();
+    let endpoint = host.deploy(&guests::playground(), "auth-ttl", json!({})).await;
+    let job = host.client.submit(&endpoint, json!({ "op": "sleep", "ms": 600_000 })).await;
+    host.client.until(&endpoint, &job, "IN_PROGRESS").await;
+    let reader = with_scopes(&host, json!(["read"])).await;
+    for query in ["ttl=0", "ttl=86400000", "ttl=1&ttl=0"] {
+        let refused = reader.status(&endpoint, &format!("{job}?{query}")).await;
+        assert!(refused.refused(401).contains("`submit`"), "{query}: {refused:?}");
+    }
+    let path = reader.path(&endpoint, &format!("status/{job}?ttl=0"));
+    reader.post_empty(&path).await.refused(401);
+    // The answer is the same for a job that does not exist.
+    let unknown = "00000000-0000-7000-8000-000000000000-0000";
+    reader.status(&endpoint, &format!("{unknown}?ttl=0")).await.refused(401);
+    assert_eq!(host.client.status(&endpoint, &job).await.ok()["status"], "IN_PROGRESS");
+    let submitter = with_scopes(&host, json!(["submit"])).await;
+    submitter.status(&endpoint, &format!("{job}?ttl=0")).await.ok();
+    host.client.status(&endpoint, &job).await.refused(404);
 }
 
 #[tokio::test]
@@ -53,7 +79,111 @@ async fn a_key_does_what_its_scopes_say_and_no_more() {
     manager.run(&endpoint, json!({ "op": "echo" })).await.refused(401);
     manager.post("/v1/keys", &json!({ "name": "x", "scopes": ["admin"] })).await.refused(401);
 
+    reader.status(&endpoint, &format!("{job}?ttl=0")).await.refused(401);
+    reader.status(&endpoint, job).await.ok();
+    submitter.status(&endpoint, &format!("{job}?ttl=60000")).await.ok();
+
     let both = with_scopes(&host, json!(["manage", "read"])).await;
     both.get(template).await.ok();
     both.status(&endpoint, job).await.ok();
+}
+
+/// The answers to calls that wait, made with a key that does not hold any more when they are answered.
+struct Ended {
+    status_sync: Answer,
+    run_sync: Answer,
+    stream: Answer,
+    openai: Answer,
+    /// Server-sent events, of a job and of a log.
+    followed: [Answer; 2],
+}
+
+/// Makes calls that wait for five minutes, has the key ended by `end`, and reads their answers.
+async fn calls_of_a_key_that_ends(
+    client: &Client,
+    endpoint: &str,
+    job: &str,
+    end: impl Future<Output = ()>,
+) -> Ended {
+    let path = |rest: &str| client.path(endpoint, rest);
+    let (wait, sleeps) = ("wait=300000", json!({ "op": "sleep", "ms": 600_000 }));
+    let follow = async |path: String| {
+        let request = client.request(Method::GET, &path).header("accept", "text/event-stream");
+        client.send(request).await
+    };
+    let (status_path, stream_path) =
+        (path(&format!("status-sync/{job}?{wait}")), path(&format!("stream/{job}?{wait}")));
+    let query = format!("?{wait}");
+    let calls = async {
+        tokio::join!(
+            client.get(&status_path),
+            client.run_sync(endpoint, &query, sleeps.clone()),
+            client.get(&stream_path),
+            client.openai(endpoint, "v1/chat/completions", &sleeps),
+            follow(path(&format!("stream/{job}"))),
+            follow(format!("/v1/endpoints/{endpoint}/logs")),
+        )
+    };
+    let ended = async {
+        sleep(std::time::Duration::from_secs(1)).await;
+        end.await;
+    };
+    let calls = timeout(PATIENCE, calls);
+    let (calls, ()) = tokio::join!(calls, ended);
+    let (status_sync, run_sync, stream, openai, job_events, log_events) =
+        calls.expect("the calls end with their key");
+    Ended { status_sync, run_sync, stream, openai, followed: [job_events, log_events] }
+}
+
+fn assert_refused(ended: &Ended) {
+    for answer in [&ended.status_sync, &ended.run_sync, &ended.stream] {
+        assert!(answer.refused(401).contains("during the call"), "{answer:?}");
+    }
+    assert!(ended.run_sync.header("x-job-id").is_some(), "its job goes on: {:?}", ended.run_sync);
+    ended.openai.refused_as_openai(401);
+    for events in &ended.followed {
+        assert_eq!(events.status, 200);
+        assert!(!events.text.contains("event: end"), "{events:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_revoked_takes_its_waiting_calls_with_it() {
+    let host = shared_host();
+    let endpoint = host.deploy(&guests::playground(), "auth-revoked", json!({})).await;
+    let job = host.client.submit(&endpoint, json!({ "op": "sleep", "ms": 600_000 })).await;
+    host.client.until(&endpoint, &job, "IN_PROGRESS").await;
+    let made = json!({ "name": "short", "scopes": ["submit", "manage"] });
+    let made = host.client.post("/v1/keys", &made).await.ok();
+    let client = host.client.with_key(made["key"].as_str().unwrap());
+    let revoke = async {
+        let path = format!("/v1/keys/{}", made["id"].as_str().unwrap());
+        assert_eq!(host.client.delete(&path).await.status, 204);
+    };
+    let ended = calls_of_a_key_that_ends(&client, &endpoint, &job, revoke).await;
+    assert_refused(&ended);
+    assert_eq!(host.client.status(&endpoint, &job).await.ok()["status"], "IN_PROGRESS");
+    let other = ended.run_sync.header("x-job-id").unwrap();
+    assert_eq!(host.client.status(&endpoint, other).await.ok()["status"], "IN_PROGRESS");
+    // The job of `openai` belongs to its call.
+    eventually("the third job to be cancelled", async || {
+        (host.client.health(&endpoint).await["jobs"]["inProgress"] == 2).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_key_that_expires_takes_its_waiting_calls_with_it() {
+    let host = clocked_host();
+    let endpoint = host.deploy(&guests::playground(), "auth-expired", json!({})).await;
+    let job = host.client.submit(&endpoint, json!({ "op": "sleep", "ms": 600_000 })).await;
+    host.client.until(&endpoint, &job, "IN_PROGRESS").await;
+    let made = json!({ "name": "short", "scopes": ["submit", "manage"], "expiresInSeconds": 60 });
+    let made = host.client.post("/v1/keys", &made).await.ok();
+    let client = host.client.with_key(made["key"].as_str().unwrap());
+    let expire = async {
+        host.advance(60_000);
+    };
+    assert_refused(&calls_of_a_key_that_ends(&client, &endpoint, &job, expire).await);
+    host.client.cancel(&endpoint, &job).await.ok();
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gristmill_tests::{PATIENCE, TestHost, eventually, guests, next_answer, shared_host};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -42,6 +43,87 @@ async fn connections_beyond_the_bound_wait() {
     assert_eq!(call(&mut first).await, Some(200));
     drop(second);
     assert_eq!(timeout(PATIENCE, status(&mut third)).await.unwrap(), Some(200));
+}
+
+/// Whether the host has closed the connection.
+fn is_gone(stream: &TcpStream) -> bool {
+    match stream.try_read(&mut [0; 16]) {
+        Ok(0) => true,
+        Ok(_) => false,
+        Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+    }
+}
+
+async fn call_with_key(host: &TestHost, stream: &mut TcpStream) -> Option<u16> {
+    let key = host.admin_key();
+    let head = format!("GET /v1/templates HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n");
+    stream.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
+    timeout(PATIENCE, status(stream)).await.expect("the host answers")
+}
+
+#[tokio::test]
+async fn one_address_without_a_key_does_not_take_the_connections_of_all() {
+    let options = ["--max-connections", "40", "--max-address-connections", "10"];
+    let host = TestHost::start_with(&options);
+    let mut keyed = vec![];
+    for _ in 0..20 {
+        let mut stream = connect(&host).await;
+        assert_eq!(call_with_key(&host, &mut stream).await, Some(200));
+        keyed.push(stream);
+    }
+    // Many times as many as there may be, some of which ask for what needs no key.
+    let mut silent = vec![];
+    for number in 0..200 {
+        let mut stream = connect(&host).await;
+        if number % 10 == 0 {
+            stream.write_all(format!("{HEAD}\r\n").as_bytes()).await.unwrap();
+        }
+        silent.push(stream);
+    }
+    eventually("the oldest of them to be closed", async || {
+        // Each tenth has an answer to read first.
+        let gone = silent.iter().filter(|stream| is_gone(stream)).count();
+        (gone >= 170).then_some(())
+    })
+    .await;
+    // Holders of keys were not touched, and more of them get in.
+    for stream in &mut keyed {
+        assert_eq!(call_with_key(&host, stream).await, Some(200));
+    }
+    let mut late = connect(&host).await;
+    assert_eq!(call_with_key(&host, &mut late).await, Some(200));
+}
+
+/// Changes how many files the host may have open, and answers with how many that was.
+fn allow_files(host: &TestHost, current: Option<u64>) -> Option<u64> {
+    let pid = Pid::from_raw(i32::try_from(host.pid()).unwrap());
+    let limit = getrlimit(Resource::Nofile);
+    let new = Rlimit { current, maximum: limit.maximum };
+    prlimit(pid, Resource::Nofile, new).unwrap().current
+}
+
+#[tokio::test]
+async fn a_host_that_runs_out_of_files_waits_for_one() {
+    let host = TestHost::start_with(&["--journal-mib", "16"]);
+    let endpoint = host.deploy(&guests::echo(), "files", json!({ "workersMax": 0 })).await;
+    let client = host.client();
+    let kept = client.submit(&endpoint, json!({})).await;
+    let files = allow_files(&host, Some(3));
+    // On the connection that there is. The input needs a new segment of the journal.
+    let submitting = tokio::spawn({
+        let (client, endpoint) = (client.clone(), endpoint.clone());
+        async move { client.submit(&endpoint, json!({ "text": "x".repeat(5 << 20) })).await }
+    });
+    eventually("the journal to wait", async || {
+        assert!(!submitting.is_finished(), "it was answered without a file");
+        host.log().contains("the journal waits for a file descriptor").then_some(())
+    })
+    .await;
+    allow_files(&host, files);
+    let job = timeout(PATIENCE, submitting).await.expect("the job is stored then").unwrap();
+    for job in [kept, job] {
+        assert_eq!(client.status(&endpoint, &job).await.ok()["status"], "IN_QUEUE");
+    }
 }
 
 #[tokio::test]

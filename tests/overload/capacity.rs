@@ -33,7 +33,7 @@ const SANDBOX_MIB: u64 = 16;
 const INPUT_BYTES: usize = 2_000;
 
 /// The limit of submissions stays; what the test itself asks at the end is not to be counted.
-const CONFIG: &str = "[rate-limits.status]\ncalls-per-10s = 1000000\ncalls-per-worker = 0\n\
+const CONFIG: &str = "[rate-limits.status]\ncalls-per-10s = 1000000\nconcurrent = \"unlimited\"\n\
     [rate-limits.run]\ncalls-per-10s = 2000\nconcurrent = 200\ncalls-per-worker = 0\n";
 
 /// What was answered.

@@ -3,17 +3,22 @@
 //! Without keys the danger is the browser on that machine, which sends what any website makes it
 //! send. So a call must name this machine as its host, which a website's own name does not that was
 //! made to point here (DNS rebinding); and a call that a website makes must be of this machine too.
+//! Browsers name the website in `Origin` when a call writes, and in `Sec-Fetch-Site` with every call
+//! to this machine: an image or a link of another site, which has no `Origin`, is refused as well.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::http::uri::Authority;
-use axum::http::{HeaderValue, Request, Uri, header};
+use axum::http::{HeaderName, HeaderValue, Request, Uri, header};
 use gristmill_core::id::OwnerId;
 use gristmill_core::key::{ApiKey, NewKey, Scope};
 use gristmill_core::time::Timestamp;
 
 use crate::error::{ApiError, ErrorCode};
+
+/// Where a browser's call comes from, by the browser's own word: a website cannot set it.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Whom the host lets in.
 #[derive(Debug, Clone, Default)]
@@ -72,6 +77,13 @@ impl Access {
         if !headers.get_all(header::ORIGIN).iter().all(is_ours) {
             return refuse("without keys, this host answers no calls of other sites (Origin)");
         }
+        // `none` is an address that the user typed. Other ports of this machine are `same-site`.
+        let is_own = |site: &HeaderValue| site == "same-origin" || site == "none";
+        if !headers.get_all(&FETCH_SITE).iter().all(is_own) {
+            return refuse(
+                "without keys, this host answers no calls of other sites (Sec-Fetch-Site)",
+            );
+        }
         Ok(())
     }
 }
@@ -123,8 +135,32 @@ mod tests {
     }
 
     #[test]
+    fn without_keys_a_browser_is_answered_only_for_this_very_host() {
+        let owner = OwnerId::new("default").unwrap();
+        let access = Access::without_keys(owner, Timestamp::from_millis(0));
+        let cases = [
+            (&[][..], true),
+            (&["same-origin"], true),
+            (&["none"], true),
+            (&["cross-site"], false),
+            (&["same-site"], false),
+            (&["same-origin", "cross-site"], false),
+            (&[""], false),
+            (&["Same-Origin, cross-site"], false),
+            (&["something-new"], false),
+        ];
+        for (sites, expected) in cases {
+            let request = Request::builder().uri("/v1/backup").header(header::HOST, "localhost");
+            let request = sites.iter().fold(request, |it, site| it.header(&FETCH_SITE, *site));
+            let checked = access.check(&request.body(()).unwrap());
+            assert_eq!(checked.is_ok(), expected, "{sites:?}");
+        }
+    }
+
+    #[test]
     fn with_keys_a_key_decides_alone() {
-        let request = Request::builder().header(header::HOST, "example.com").body(()).unwrap();
+        let request = Request::builder().header(header::HOST, "example.com");
+        let request = request.header(&FETCH_SITE, "cross-site").body(()).unwrap();
         assert!(Access::with_keys().check(&request).is_ok());
     }
 }

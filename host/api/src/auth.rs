@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -10,9 +11,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gristmill_core::id::EndpointId;
 use gristmill_core::key::{ApiKey, Scope};
+use tokio::time::Instant;
 
 use crate::error::{ApiError, ErrorCode};
 use crate::state::ApiState;
+use crate::strangers::Standing;
 
 /// How a key may be written in the Authorization header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +63,82 @@ impl FromRequestParts<ApiState> for ManagementCaller {
     }
 }
 
+/// A call that waits looks this often whether its key still holds.
+pub(crate) const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// A key on which a call goes on to rely while it waits, or while its answer is being sent. `None`: the
+/// host answers calls without a key.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyInUse(Option<Held>);
+
+#[derive(Debug, Clone)]
+struct Held {
+    state: ApiState,
+    key: Arc<ApiKey>,
+    needed: Scope,
+    endpoint: Option<EndpointId>,
+}
+
+impl KeyInUse {
+    /// The key of a call that needs this scope: on `endpoint`, or on no endpoint at all.
+    pub(crate) fn new(
+        state: &ApiState,
+        key: &Arc<ApiKey>,
+        needed: Scope,
+        endpoint: Option<&EndpointId>,
+    ) -> Self {
+        if state.access.key_of_all().is_some() {
+            return Self(None);
+        }
+        let (state, key, endpoint) = (state.clone(), key.clone(), endpoint.cloned());
+        Self(Some(Held { state, key, needed, endpoint }))
+    }
+
+    /// A call that needs no key.
+    #[cfg(test)]
+    pub(crate) fn none() -> Self {
+        Self(None)
+    }
+
+    /// Refuses the call once the key was revoked, has expired, or has lost its scope.
+    ///
+    /// # Errors
+    /// 401.
+    pub(crate) fn check(&self) -> Result<(), ApiError> {
+        let Some(Held { state, key, needed, endpoint }) = &self.0 else { return Ok(()) };
+        let key = state.catalog.view().keys.get(&key.id).cloned();
+        match key.filter(|key| !key.is_expired(state.jobs.now())) {
+            Some(key) => require(&key, *needed, endpoint.as_ref()),
+            None => Err(unauthorized("this API key was revoked or has expired during the call")),
+        }
+    }
+
+    /// Calls `look` until it has found enough or `wait` is over. `look` is given a part of the time,
+    /// and answers with what it has found then and whether that is enough.
+    ///
+    /// # Errors
+    /// Those of `look`, and 401 once the key does not hold any more.
+    pub(crate) async fn wait<T, F>(
+        &self,
+        wait: Duration,
+        look: impl Fn(Duration) -> F,
+    ) -> Result<T, ApiError>
+    where
+        F: Future<Output = Result<(T, bool), ApiError>>,
+    {
+        let part = if self.0.is_some() { KEY_CHECK_INTERVAL } else { wait };
+        let deadline = Instant::now() + wait;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let (found, is_enough) = look(left.min(part)).await?;
+            if is_enough || left <= part {
+                return Ok(found);
+            }
+            self.check()?;
+        }
+    }
+}
+
 /// The key that the call carries.
 ///
 /// # Errors
@@ -70,10 +149,16 @@ pub(crate) fn identify(
     state: &ApiState,
     form: Form,
 ) -> Result<Arc<ApiKey>, ApiError> {
-    valid_key(headers, state, form).or_else(|refusal| {
-        state.strangers.admit(extensions)?;
-        Err(refusal)
-    })
+    match valid_key(headers, state, form) {
+        Ok(key) => {
+            show_key(extensions);
+            Ok(key)
+        }
+        Err(refusal) => {
+            state.strangers.admit(extensions)?;
+            Err(refusal)
+        }
+    }
 }
 
 /// Counts a call of what needs no key, unless it carries a valid one.
@@ -82,8 +167,18 @@ pub(crate) fn identify(
 /// 429 when too many such calls come from one address.
 pub(crate) fn count_stranger<B>(request: &Request<B>, state: &ApiState) -> Result<(), ApiError> {
     match valid_key(request.headers(), state, Form::BearerOrBare) {
-        Ok(_) => Ok(()),
+        Ok(_) => {
+            show_key(request.extensions());
+            Ok(())
+        }
         Err(_) => state.strangers.admit(request.extensions()),
+    }
+}
+
+/// Notes on the call's connection that it has carried a valid key.
+fn show_key(extensions: &Extensions) {
+    if let Some(standing) = extensions.get::<Arc<Standing>>() {
+        standing.record_key();
     }
 }
 

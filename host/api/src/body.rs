@@ -1,28 +1,19 @@
-//! Request bodies, read up to a limit and no further.
+//! Request bodies, read up to a limit and no further. Their memory is bounded by
+//! [`in_flight`](crate::in_flight).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
+use gristmill_core::id::KeyId;
 use gristmill_core::runtime::Staged;
 use http_body_util::BodyExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::error::{ApiError, ErrorCode};
 use crate::head;
-
-/// Most bytes of request bodies that are held at one time (256 MiB). A call beyond it waits for
-/// its turn, and is answered with 503 when that takes longer than [`TURN_WAIT`].
-pub(crate) const BODIES_IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
-
-/// Bodies of at most this size do not count against the bound: a connection's read buffer is of
-/// the same order.
-const SMALL_BODY_BYTES: usize = 64 << 10;
-
-const TURN_WAIT: Duration = Duration::from_secs(10);
+use crate::in_flight::{InFlight, SMALL_BODY_BYTES, Share};
 
 /// A body whose next bytes do not come for this long is given up: 408.
 const IDLE_WAIT: Duration = Duration::from_secs(30);
@@ -31,50 +22,55 @@ const IDLE_WAIT: Duration = Duration::from_secs(30);
 const BYTES_PER_SECOND_MIN: usize = 16 << 10;
 
 /// Reads bodies within one common bound.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct BodyReader {
-    /// One permit for each KiB.
-    in_flight: Arc<Semaphore>,
+    in_flight: InFlight,
 }
 
 /// A body that was read; holds its share of the bound until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ReadBody {
     pub(crate) bytes: Bytes,
-    _share: Option<OwnedSemaphorePermit>,
+    _share: Option<Share>,
 }
 
 impl BodyReader {
-    pub(crate) fn new() -> Self {
-        Self { in_flight: Arc::new(Semaphore::new(BODIES_IN_FLIGHT_BYTES_MAX >> 10)) }
-    }
-
-    /// Reads the whole body.
+    /// Reads the whole body, in the memory of the caller's key; `None` is the share of all
+    /// management calls together.
     ///
     /// # Errors
     /// 413 when it is longer than `bytes_max`, told from Content-Length before a byte is read, or
     /// while reading; 408 when it stops coming; 400 when it breaks off; 503 under overload.
     pub(crate) async fn read(
         &self,
+        key: Option<&KeyId>,
         headers: &HeaderMap,
         mut body: Body,
         bytes_max: usize,
     ) -> Result<ReadBody, ApiError> {
         let announced = announced(headers, bytes_max)?;
         // Without Content-Length a body may be as large as the limit.
-        let share = match announced.unwrap_or(bytes_max) {
+        let mut share = match announced.unwrap_or(bytes_max) {
             0..=SMALL_BODY_BYTES => None,
-            bytes => Some(self.share(bytes).await?),
+            bytes => Some(self.in_flight.share(key, bytes)),
         };
         // The usual body is one frame, which is kept as it is; more frames are gathered.
         let mut bytes = Bytes::new();
         let mut gathered = BytesMut::new();
-        let pace = Pace::start();
-        while let Some(data) =
-            next_data(&mut body, pace.deadline(bytes.len() + gathered.len())).await?
-        {
-            if bytes.len() + gathered.len() + data.len() > bytes_max {
+        let mut pace = Pace::start();
+        loop {
+            let received = bytes.len() + gathered.len();
+            let next = next_data(&mut body, pace.deadline(received));
+            let next = match &mut share {
+                Some(share) => share.meanwhile(received, next).await?,
+                None => next.await?,
+            };
+            let Some(data) = next else { break };
+            if received + data.len() > bytes_max {
                 return Err(too_large(bytes_max));
+            }
+            if let Some(share) = &mut share {
+                pace.pause(share.cover(received + data.len()).await?);
             }
             if bytes.is_empty() && gathered.is_empty() {
                 bytes = data;
@@ -89,19 +85,10 @@ impl BodyReader {
         if !gathered.is_empty() {
             bytes = gathered.freeze();
         }
-        Ok(ReadBody { bytes, _share: share })
-    }
-
-    async fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
-        let kib = u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX);
-        let permit = timeout(TURN_WAIT, self.in_flight.clone().acquire_many_owned(kib)).await;
-        match permit {
-            Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => Err(ApiError::new(
-                ErrorCode::Unavailable,
-                "too many large bodies are being read; try again shortly",
-            )),
+        if let Some(share) = &mut share {
+            share.ended(bytes.len());
         }
+        Ok(ReadBody { bytes, _share: share })
     }
 }
 
@@ -147,6 +134,11 @@ struct Pace(Instant);
 impl Pace {
     fn start() -> Self {
         Self(Instant::now())
+    }
+
+    /// We have let the client wait for so long.
+    fn pause(&mut self, waited: Duration) {
+        self.0 += waited;
     }
 
     /// When the next bytes have to be there, after so many.

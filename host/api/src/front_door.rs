@@ -1,7 +1,7 @@
 //! What every call of the queue API passes before its route: the key, the endpoint, the rate
 //! limit and the cap on calls at one time, in this order. The body has not been touched then.
 //!
-//! Limits count per key owner, endpoint and operation. A place among the calls at one time is
+//! Limits count per key owner, endpoint and operation, with a fair share for each key. A place among the calls at one time is
 //! held until the last byte of the answer has been taken, or the connection is gone.
 
 use std::convert::Infallible;
@@ -69,7 +69,7 @@ impl FrontDoor {
         auth::require(&key, operation.scope(), Some(&id))?;
         let deployment = state.catalog.deployment(&id).ok_or_else(not_found)?;
         let running = || state.workers.counts(&id).running;
-        let place = state.limiter.enter(&key.owner, &deployment.endpoint, *operation, running)?;
+        let place = state.limiter.enter(&key, &deployment.endpoint, *operation, running)?;
         let job = part("job").and_then(|text| text.parse().ok());
         parts.extensions.insert(Call { key, deployment, job });
         Ok((Request::from_parts(parts, body), place))

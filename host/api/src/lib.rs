@@ -6,7 +6,7 @@
 //! [`error::ApiError`].
 //!
 //! **Bounds.** A body is read up to its route's limit and no further; the sum of bodies that are
-//! being read is bounded by [`body::BODIES_IN_FLIGHT_BYTES_MAX`]. A waiting call costs one task and
+//! being read is bounded by [`in_flight::BODIES_IN_FLIGHT_BYTES_MAX`], with a share for each key. A waiting call costs one task and
 //! one map entry.
 
 mod access;
@@ -19,6 +19,7 @@ mod fallback;
 mod front_door;
 mod head;
 mod images;
+mod in_flight;
 mod management;
 mod metrics;
 mod openapi;
@@ -38,4 +39,4 @@ pub use access::Access;
 pub use rate_limit::RateLimits;
 pub use router::{Api, no_room_for};
 pub use state::{ApiState, Services};
-pub use strangers::{AddressLimit, PeerAddress};
+pub use strangers::{AddressLimit, PeerAddress, Standing};

@@ -1,11 +1,15 @@
 //! The limits of the queue API: calls in any ten seconds, and calls at one time, for each key
 //! owner, endpoint and operation.
 //!
-//! **Bounds.** [`ENTRIES_MAX`] entries of about 300 bytes; an entry is forgotten once nothing is
+//! The totals are the owner's. While several of its keys call, each key has a fair share of them
+//! ([`Shares`]). Calls that wait leave a quarter of the places to calls that do not.
+//!
+//! **Bounds.** [`ENTRIES_MAX`] entries of about 400 bytes, and 60 for each further key; an entry is forgotten once nothing is
 //! counted in it. At the bound the caller is refused with 503: only somebody who makes keys and
 //! endpoints by the ten thousand gets there.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,11 +17,13 @@ use std::time::Duration;
 
 use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, OwnerId};
-use gristmill_core::key::Scope;
+use gristmill_core::key::{ApiKey, Scope};
 use gristmill_core::rate::{OperationLimit, RateVerdict, RateWindow};
+use gristmill_core::shares::{Position, Shares};
 use gristmill_core::time::Clock;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Unexpected, Visitor};
 
 use crate::error::{ApiError, ErrorCode};
 use crate::refusal::Refusal;
@@ -35,8 +41,9 @@ pub(crate) enum Operation {
     RunSync,
     /// `openai/*`.
     OpenAi,
-    /// `status` and `status-sync`.
     Status,
+    /// Counts as [`Operation::Status`]; its calls wait.
+    StatusSync,
     Stream,
     Cancel,
     Retry,
@@ -55,8 +62,15 @@ impl Operation {
             | Self::Cancel
             | Self::Retry
             | Self::PurgeQueue => Scope::Submit,
-            Self::Status | Self::Stream | Self::Health | Self::Requests => Scope::Read,
+            Self::Status | Self::StatusSync | Self::Stream | Self::Health | Self::Requests => {
+                Scope::Read
+            }
         }
+    }
+
+    /// The operation that its calls are counted as.
+    fn counted_as(self) -> Self {
+        if self == Self::StatusSync { Self::Status } else { self }
     }
 
     fn as_str(self) -> &'static str {
@@ -64,7 +78,7 @@ impl Operation {
             Self::Run => "run",
             Self::RunSync => "runsync",
             Self::OpenAi => "openai",
-            Self::Status => "status",
+            Self::Status | Self::StatusSync => "status",
             Self::Stream => "stream",
             Self::Cancel => "cancel",
             Self::Retry => "retry",
@@ -76,8 +90,8 @@ impl Operation {
 }
 
 /// The limit of each operation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "GivenLimits")]
 pub struct RateLimits {
     /// `/run`.
     pub run: OperationLimit,
@@ -91,6 +105,8 @@ pub struct RateLimits {
     pub stream: OperationLimit,
     /// `/cancel`.
     pub cancel: OperationLimit,
+    /// `/retry`.
+    pub retry: OperationLimit,
     /// `/purge-queue`.
     pub purge_queue: OperationLimit,
     /// `/requests`.
@@ -113,6 +129,8 @@ impl Default for RateLimits {
             status: limit(2_000, Some(400), 400),
             stream: limit(2_000, Some(400), 400),
             cancel: limit(100, Some(20), 20),
+            // The documented service names none; a retry costs an attempt, and is as rare as a cancel.
+            retry: limit(100, Some(20), 20),
             purge_queue: limit(2, None, 0),
             requests: limit(10, Some(2), 0),
             unauthenticated: AddressLimit::default(),
@@ -127,13 +145,111 @@ impl RateLimits {
             Operation::Run => Some(&self.run),
             Operation::RunSync => Some(&self.runsync),
             Operation::OpenAi => Some(&self.openai),
-            Operation::Status => Some(&self.status),
+            Operation::Status | Operation::StatusSync => Some(&self.status),
             Operation::Stream => Some(&self.stream),
             Operation::Cancel => Some(&self.cancel),
             Operation::PurgeQueue => Some(&self.purge_queue),
             Operation::Requests => Some(&self.requests),
-            // The documented service names no limit for these, and both are cheap.
-            Operation::Retry | Operation::Health => None,
+            Operation::Retry => Some(&self.retry),
+            // The documented service names no limit for it, and it is cheap.
+            Operation::Health => None,
+        }
+    }
+}
+
+/// The limits as a configuration file has them: what it leaves out is as in the defaults.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+struct GivenLimits {
+    run: GivenLimit,
+    runsync: GivenLimit,
+    openai: GivenLimit,
+    status: GivenLimit,
+    stream: GivenLimit,
+    cancel: GivenLimit,
+    retry: GivenLimit,
+    purge_queue: GivenLimit,
+    requests: GivenLimit,
+    unauthenticated: AddressLimit,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+struct GivenLimit {
+    #[serde(rename = "calls-per-10s")]
+    calls_per_10s: Option<u32>,
+    concurrent: Option<Cap>,
+    calls_per_worker: Option<u32>,
+}
+
+/// A bound on calls at one time, or the word for none.
+#[derive(Debug, Clone, Copy)]
+enum Cap {
+    AtMost(u32),
+    Unlimited,
+}
+
+impl<'de> Deserialize<'de> for Cap {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct CapVisitor;
+
+        impl Visitor<'_> for CapVisitor {
+            type Value = Cap;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of calls, 0 to 4294967295, or \"unlimited\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Cap, E> {
+                let wrong = |_| E::invalid_value(Unexpected::Signed(number), &self);
+                number.try_into().map(Cap::AtMost).map_err(wrong)
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Cap, E> {
+                let wrong = |_| E::invalid_value(Unexpected::Unsigned(number), &self);
+                number.try_into().map(Cap::AtMost).map_err(wrong)
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<Cap, E> {
+                match word {
+                    "unlimited" => Ok(Cap::Unlimited),
+                    _ => Err(E::invalid_value(Unexpected::Str(word), &self)),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(CapVisitor)
+    }
+}
+
+impl GivenLimit {
+    fn over(self, default: OperationLimit) -> OperationLimit {
+        OperationLimit {
+            calls_per_10s: self.calls_per_10s.unwrap_or(default.calls_per_10s),
+            concurrent: match self.concurrent {
+                Some(Cap::AtMost(calls)) => Some(calls),
+                Some(Cap::Unlimited) => None,
+                None => default.concurrent,
+            },
+            calls_per_worker: self.calls_per_worker.unwrap_or(default.calls_per_worker),
+        }
+    }
+}
+
+impl From<GivenLimits> for RateLimits {
+    fn from(given: GivenLimits) -> Self {
+        let default = Self::default();
+        Self {
+            run: given.run.over(default.run),
+            runsync: given.runsync.over(default.runsync),
+            openai: given.openai.over(default.openai),
+            status: given.status.over(default.status),
+            stream: given.stream.over(default.stream),
+            cancel: given.cancel.over(default.cancel),
+            retry: given.retry.over(default.retry),
+            purge_queue: given.purge_queue.over(default.purge_queue),
+            requests: given.requests.over(default.requests),
+            unauthenticated: given.unauthenticated,
         }
     }
 }
@@ -164,16 +280,33 @@ struct Subject {
 #[derive(Debug, Default)]
 struct Entry {
     window: RateWindow,
-    concurrent: Arc<AtomicU32>,
+    shares: Shares,
+    under_way: Arc<UnderWay>,
+}
+
+/// Calls at one time.
+#[derive(Debug, Default)]
+struct UnderWay {
+    all: AtomicU32,
+    /// Those of them that wait.
+    waiting: AtomicU32,
 }
 
 /// A place among the calls at one time; free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<AtomicU32>);
+pub(crate) struct Place {
+    under_way: Arc<UnderWay>,
+    of_key: Arc<AtomicU32>,
+    waits: bool,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.under_way.all.fetch_sub(1, Ordering::Relaxed);
+        self.of_key.fetch_sub(1, Ordering::Relaxed);
+        if self.waits {
+            self.under_way.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -193,7 +326,7 @@ impl RateLimiter {
     /// 429 when the limit is reached, with the time after which a call is admitted.
     pub(crate) fn enter(
         &self,
-        owner: &OwnerId,
+        key: &ApiKey,
         endpoint: &Endpoint,
         operation: Operation,
         running_workers: impl FnOnce() -> u64,
@@ -201,23 +334,31 @@ impl RateLimiter {
         let Some(limit) = self.limits.of(operation) else { return Ok(None) };
         let limit = endpoint.rate_limits.get(operation.as_str()).unwrap_or(limit);
         let now_ms = u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let subject = Subject { owner: owner.clone(), endpoint: endpoint.id.clone(), operation };
+        let (owner, endpoint) = (key.owner.clone(), endpoint.id.clone());
+        let subject = Subject { owner, endpoint, operation: operation.counted_as() };
         let mut shard = self.shard(&subject).lock();
         let entry = shard.entry(subject, now_ms)?;
+        let me = entry.shares.find(&key.id, now_ms);
         // First the place, so that a call that finds none does not count.
         let place = match limit.concurrent {
-            Some(cap) => Some(entry.place(cap).ok_or_else(|| too_many_at_once(operation, cap))?),
+            Some(cap) => {
+                let place = entry.place(me, operation, cap);
+                Some(place.map_err(|reached| too_many_at_once(operation, reached))?)
+            }
             None => None,
         };
         let mut calls = limit.calls_per_10s;
-        let mut verdict = entry.window.admit(now_ms, calls);
+        let mut verdict = entry.admit(me, calls, now_ms);
         if matches!(verdict, RateVerdict::Refused { .. }) {
             // Only now does it matter how many workers run.
             calls = limit.effective(running_workers());
-            verdict = entry.window.admit(now_ms, calls);
+            verdict = entry.admit(me, calls, now_ms);
         }
         match verdict {
-            RateVerdict::Admitted { .. } => Ok(place),
+            RateVerdict::Admitted { .. } => {
+                entry.shares.admitted(me);
+                Ok(place)
+            }
             RateVerdict::Refused { retry_after } => Err(too_many(operation, calls, retry_after)),
         }
     }
@@ -248,17 +389,41 @@ impl Shard {
 }
 
 impl Entry {
-    fn place(&self, cap: u32) -> Option<Place> {
+    /// A place for a call of the key; else the bound that is reached.
+    fn place(&mut self, me: Position, operation: Operation, cap: u32) -> Result<Place, u32> {
         // The shard's lock is held: nobody else adds meanwhile.
-        if self.concurrent.load(Ordering::Relaxed) >= cap {
-            return None;
+        let kept = self.shares.places_of_others(me, cap);
+        let is_reached = |used: &AtomicU32, bound: u32| {
+            used.load(Ordering::Relaxed).saturating_add(kept) >= bound
+        };
+        let waits = operation == Operation::StatusSync;
+        let waiting_max = cap - cap / 4;
+        let reached = if is_reached(&self.under_way.all, cap) {
+            Some(cap)
+        } else {
+            (waits && is_reached(&self.under_way.waiting, waiting_max)).then_some(waiting_max)
+        };
+        let of_key = self.shares.places(me).cloned();
+        let (None, Some(of_key)) = (reached, of_key) else {
+            self.shares.found_no_place(me);
+            return Err(reached.unwrap_or(cap));
+        };
+        self.under_way.all.fetch_add(1, Ordering::Relaxed);
+        of_key.fetch_add(1, Ordering::Relaxed);
+        if waits {
+            self.under_way.waiting.fetch_add(1, Ordering::Relaxed);
         }
-        self.concurrent.fetch_add(1, Ordering::Relaxed);
-        Some(Place(self.concurrent.clone()))
+        Ok(Place { under_way: self.under_way.clone(), of_key, waits })
+    }
+
+    /// Counts a call of the key, unless there are `calls` already, or what is left is kept for others.
+    fn admit(&mut self, me: Position, calls: u32, now_ms: u64) -> RateVerdict {
+        let kept = self.shares.calls_of_others(me, calls);
+        self.window.admit(now_ms, calls.saturating_sub(kept))
     }
 
     fn is_idle(&self, now_ms: u64) -> bool {
-        self.window.is_idle(now_ms) && Arc::strong_count(&self.concurrent) == 1
+        self.window.is_idle(now_ms) && Arc::strong_count(&self.under_way) == 1
     }
 }
 
@@ -279,6 +444,7 @@ fn too_many_at_once(operation: Operation, cap: u32) -> ApiError {
 #[cfg(test)]
 mod tests {
     use gristmill_core::id::TemplateId;
+    use gristmill_core::key::NewKey;
     use gristmill_core::time::{ManualClock, Timestamp};
 
     use super::*;
@@ -292,12 +458,93 @@ mod tests {
         )
     }
 
-    fn enter(limiter: &RateLimiter, owner: &str, workers: u64) -> Result<Option<Place>, ApiError> {
-        let owner = OwnerId::new(owner).unwrap();
+    fn key(owner: &str) -> ApiKey {
+        let (name, owner) = (owner.to_owned(), OwnerId::new(owner).unwrap());
+        let scopes = vec![Scope::Submit];
+        let new = NewKey { name, owner, scopes, endpoints: None, expires_at: None };
+        ApiKey::generate(new, Timestamp::from_millis(0)).0
+    }
+
+    fn call(
+        limiter: &RateLimiter,
+        key: &ApiKey,
+        operation: Operation,
+        workers: u64,
+    ) -> Result<Option<Place>, ApiError> {
         let template = TemplateId::new("t").unwrap();
         let id = EndpointId::new("e").unwrap();
-        let endpoint = Endpoint::new(id, owner.clone(), template, Timestamp::from_millis(0));
-        limiter.enter(&owner, &endpoint, Operation::Run, || workers)
+        let endpoint = Endpoint::new(id, key.owner.clone(), template, Timestamp::from_millis(0));
+        limiter.enter(key, &endpoint, operation, || workers)
+    }
+
+    fn enter(limiter: &RateLimiter, owner: &str, workers: u64) -> Result<Option<Place>, ApiError> {
+        call(limiter, &key(owner), Operation::Run, workers)
+    }
+
+    #[test]
+    fn waits_leave_a_quarter_of_the_places_to_quick_reads() {
+        let limiter = limiter(1_000, 20);
+        let key = key("a");
+        let enter = |operation| call(&limiter, &key, operation, 0);
+        let waits: Vec<_> = (0..400).map_while(|_| enter(Operation::StatusSync).ok()).collect();
+        assert_eq!(waits.len(), 300);
+        let reads: Vec<_> = (0..400).map_while(|_| enter(Operation::Status).ok()).collect();
+        assert_eq!(reads.len(), 100);
+        drop(waits);
+        let more: Vec<_> = (0..400).map_while(|_| enter(Operation::Status).ok()).collect();
+        assert_eq!(more.len(), 300, "without waits, quick reads have all the places");
+        let limits = RateLimits::default();
+        for (cap, waits_max) in [(0, 0), (1, 1), (2, 2), (3, 3), (4, 3), (400, 300)] {
+            let status = OperationLimit { concurrent: Some(cap), ..limits.status };
+            let limiter = RateLimiter::new(
+                RateLimits { status, ..limits.clone() },
+                Arc::new(ManualClock::new(Timestamp::from_millis(0))),
+            );
+            let enter = |_| call(&limiter, &key, Operation::StatusSync, 0).ok();
+            let waits: Vec<_> = (0..400).map_while(enter).collect();
+            assert_eq!(waits.len(), waits_max, "of {cap}");
+        }
+    }
+
+    #[test]
+    fn a_second_key_of_an_owner_gets_places_and_calls_beside_a_greedy_one() {
+        let limiter = limiter(100, 20);
+        let (greedy, modest) = (key("a"), key("a"));
+        let enter = |key| call(&limiter, key, Operation::Run, 0);
+        let mut held: Vec<_> = (0..20).map(|_| enter(&greedy).unwrap()).collect();
+        assert!(enter(&modest).is_err(), "the total is the owner's");
+        // The greedy key asks again as soon as one of its calls has ended.
+        held.pop();
+        assert!(enter(&greedy).is_err(), "the next place is kept for the other key");
+        let place = enter(&modest).unwrap();
+        assert!(enter(&greedy).is_err());
+        drop((place, held));
+        // The greedy key takes all calls that are left, but for those that the other one asked for.
+        for _ in 0..10 {
+            assert!(enter(&modest).is_ok());
+        }
+        while enter(&greedy).is_ok() {}
+        assert_eq!(enter(&greedy).unwrap_err().code(), ErrorCode::RateLimited);
+        assert!(enter(&modest).is_ok(), "it asked for more calls than it was given");
+    }
+
+    #[test]
+    fn a_table_in_the_file_inherits_what_it_does_not_name() {
+        let read = |text: &str| serde_json::from_str::<RateLimits>(text);
+        let default = RateLimits::default();
+        assert_eq!(read("{}").unwrap(), default);
+        let file = r#"{"run":{"calls-per-10s":7},"retry":{"concurrent":"unlimited"}}"#;
+        let limits = read(file).unwrap();
+        assert_eq!(limits.run, OperationLimit { calls_per_10s: 7, ..default.run });
+        assert_eq!(limits.run.concurrent, Some(200));
+        assert_eq!(limits.retry, OperationLimit { concurrent: None, ..default.retry });
+        assert_eq!(limits.status, default.status);
+        for wrong in ["\"none\"", "-1", "4294967296", "1.5", "true"] {
+            let file = format!("{{\"run\":{{\"concurrent\":{wrong}}}}}");
+            let complaint = read(&file).unwrap_err();
+            assert!(complaint.to_string().contains("\"unlimited\""), "{wrong}: {complaint}");
+        }
+        assert!(read(r#"{"run":{"calls":7}}"#).unwrap_err().to_string().contains("unknown field"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{Method, Request, Response};
+use axum::http::{HeaderName, HeaderValue, Method, Request, Response, header};
 use axum::middleware::{Next, from_fn, map_response};
 use axum::response::IntoResponse as _;
 use axum::routing::get;
@@ -68,7 +68,7 @@ impl Api {
     {
         let Self { mut routes, access } = self;
         if let Err(refused) = head::check(&request).and_then(|()| access.check(&request)) {
-            return refused_before_routing(request.uri().path(), refused).await;
+            return guarded(refused_before_routing(request.uri().path(), refused).await);
         }
         let (method, path) = (request.method(), request.uri().path());
         let span = debug_span!("http", %method, path);
@@ -86,8 +86,19 @@ impl Api {
             let _entered = span.enter();
             debug!(http.status = status, duration_us = took.as_micros(), "answered {status}");
         }
-        response
+        guarded(response)
     }
+}
+
+/// Adds what keeps browsers from making something else of an answer: a script of a text that a
+/// handler wrote, or a part of another site's page.
+fn guarded(mut response: Response<Body>) -> Response<Body> {
+    const NO_SNIFFING: HeaderValue = HeaderValue::from_static("nosniff");
+    const OWN_PAGES: HeaderValue = HeaderValue::from_static("same-origin");
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFFING);
+    headers.insert(HeaderName::from_static("cross-origin-resource-policy"), OWN_PAGES);
+    response
 }
 
 /// What a client gets in place of an answer for which there is no room, because so many large ones
@@ -98,7 +109,7 @@ pub fn no_room_for(answer: &Response<Body>) -> Response<Body> {
     if let Some(id) = answer.headers().get(&dto::JOB_ID) {
         refusal.headers_mut().insert(dto::JOB_ID, id.clone());
     }
-    refusal
+    guarded(refusal)
 }
 
 /// The queue API below `prefix`. Not nested: that would be two more layers around each route.
@@ -118,7 +129,7 @@ fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRoute
         .routes(behind(On::Run, routes!(run::run)))
         .routes(behind(On::RunSync, routes!(run_sync::run_sync)))
         .routes(behind(On::Status, routes!(status::status)))
-        .routes(behind(On::Status, routes!(status::status_sync)))
+        .routes(behind(On::StatusSync, routes!(status::status_sync)))
         .routes(behind(On::Stream, stream))
         .routes(behind(On::Cancel, routes!(cancel::cancel)))
         .routes(behind(On::Retry, routes!(retry::retry)))

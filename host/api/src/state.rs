@@ -121,7 +121,7 @@ impl ApiState {
             prices,
             backups,
             backup_turn: Arc::new(Semaphore::new(1)),
-            bodies: BodyReader::new(),
+            bodies: BodyReader::default(),
             uploads: Uploads::default(),
             access,
             strangers: Strangers::new(limits.unauthenticated),

@@ -8,6 +8,7 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::http::Extensions;
@@ -26,6 +27,37 @@ const ADDRESSES_MAX: usize = 100_000;
 /// Where a call comes from; the listener puts it into each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
+
+impl PeerAddress {
+    /// The address that calls and connections are counted by. An IPv6 caller has its /64 to itself
+    /// and is known by it; an IPv4 address that is written as IPv6 is the same address.
+    pub fn known_as(self) -> IpAddr {
+        match self.0.to_canonical() {
+            IpAddr::V6(v6) if !v6.is_loopback() => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
+            address => address,
+        }
+    }
+}
+
+/// Whether a connection has carried a call with a valid key. The listener puts one into each request
+/// of the connection.
+#[derive(Debug, Default)]
+pub struct Standing(AtomicBool);
+
+impl Standing {
+    /// Whether it has.
+    pub fn has_key(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// A call with a valid key has come.
+    pub fn record_key(&self) {
+        // Read first: the calls of a busy connection would write to the same memory for nothing.
+        if !self.has_key() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
 
 /// The limit of each address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,12 +108,12 @@ impl Strangers {
     /// 429 beyond the limit of its address.
     pub(crate) fn admit(&self, request: &Extensions) -> Result<(), ApiError> {
         // Without a listener in front there is no address, and nobody to keep out.
-        let Some(PeerAddress(address)) = request.get() else { return Ok(()) };
+        let Some(peer) = request.get::<PeerAddress>() else { return Ok(()) };
         self.sweep();
         if self.limiter.len() >= ADDRESSES_MAX {
             return Err(self.refuse(WINDOW));
         }
-        let refused = self.limiter.check_key(&known_as(*address)).err();
+        let refused = self.limiter.check_key(&peer.known_as()).err();
         match refused.map(|until| until.wait_time_from(self.clock.now())) {
             Some(wait) => Err(self.refuse(wait)),
             None => Ok(()),
@@ -105,13 +137,6 @@ impl Strangers {
         );
         let refusal = Refusal::calls("unauthenticated", calls, wait);
         ApiError::new(ErrorCode::RateLimited, sentence).with_refusal(refusal)
-    }
-}
-
-fn known_as(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
-        v4 @ IpAddr::V4(_) => v4,
     }
 }
 

@@ -64,8 +64,17 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// The operations that have rate limits.
-    pub const RATE_LIMITED: [&str; 8] =
-        ["run", "runsync", "openai", "status", "stream", "cancel", "purge-queue", "requests"];
+    pub const RATE_LIMITED: [&str; 9] = [
+        "run",
+        "runsync",
+        "openai",
+        "status",
+        "stream",
+        "cancel",
+        "retry",
+        "purge-queue",
+        "requests",
+    ];
 
     /// Bounds of `waiting_jobs_max`.
     pub const WAITING_JOBS_MAX: Bounds = Bounds { min: 1, default: 1, max: 10_000_000 };

@@ -132,6 +132,24 @@ name!(
     WorkerId, "worker id", reserved: []
 );
 
+/// Ids that new endpoints may not have: paths of management APIs that stand where an endpoint's id
+/// does. An endpoint that has one of them already keeps it, and works as before.
+const KEPT_FOR_PATHS: [&str; 7] =
+    ["network-volumes", "registries", "billing", "catalog", "pods", "clusters", "account"];
+
+impl EndpointId {
+    /// Refuses an id that a new endpoint may not have.
+    ///
+    /// # Errors
+    /// [`InvalidId::Reserved`].
+    pub fn check_new(&self) -> Result<(), InvalidId> {
+        if KEPT_FOR_PATHS.contains(&self.as_str()) {
+            return Err(InvalidId::Reserved { what: "endpoint id", text: self.to_string() });
+        }
+        Ok(())
+    }
+}
+
 /// Names one data directory among several; the last part of every job id made there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(pub u16);
@@ -242,6 +260,21 @@ impl Serialize for JobId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_no_ids_of_new_endpoints_and_stay_ids_of_old_ones() {
+        for text in KEPT_FOR_PATHS {
+            let stored: EndpointId = serde_json::from_str(&format!("\"{text}\"")).unwrap();
+            let refused = stored.check_new().unwrap_err().to_string();
+            assert_eq!(refused, format!("endpoint id `{text}` is reserved"));
+        }
+        for text in ["serverless", "templates"] {
+            assert!(EndpointId::new(text).is_err(), "{text}");
+        }
+        for text in ["pod", "Pods", "my-pods", "accounts"] {
+            assert!(EndpointId::new(text).unwrap().check_new().is_ok(), "{text}");
+        }
+    }
 
     #[test]
     fn job_ids_survive_text_and_bytes() {

@@ -131,8 +131,12 @@ impl ApiKey {
     /// Whether `secret` is this key's, compared in constant time, and the key has not expired.
     pub fn accepts(&self, secret: &str, now: Timestamp) -> bool {
         let given: [u8; 32] = Sha256::digest(secret).into();
-        let is_expired = self.expires_at.is_some_and(|at| now >= at);
-        bool::from(given.ct_eq(&self.secret_sha256)) && !is_expired
+        bool::from(given.ct_eq(&self.secret_sha256)) && !self.is_expired(now)
+    }
+
+    /// Whether the key has expired at `now`.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| now >= at)
     }
 
     /// Whether the key may do what `needed` asks for: on `endpoint`, or on no endpoint at all.

@@ -30,6 +30,7 @@ pub mod record;
 pub mod registry_auth;
 pub mod room;
 pub mod runtime;
+pub mod shares;
 pub mod signals;
 pub mod store;
 pub mod stream;

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
 use super::parse;
-use crate::serve::{ConnectionLimits, TlsFiles};
+use crate::serve::{AddressBound, ConnectionLimits, TlsFiles};
 
 /// Inputs that wait on one endpoint, in MiB; the least has room for the largest bodies.
 const WAITING_MIB: Bounds = Bounds { min: 64, default: 16_384, max: 1 << 24 };
@@ -55,6 +55,9 @@ const CONNECTIONS: Bounds = Bounds { min: 1, default: 20_000, max: 1_000_000 };
 
 /// Seconds by which the clock may jump; 0 lets it jump as it likes.
 const CLOCK_JUMP_S: Bounds = Bounds { min: 0, default: 3_600, max: 315_360_000 };
+
+/// One address may have one in so many of all connections without a valid key.
+const ADDRESS_PART: u32 = 16;
 
 /// Seconds for which a connection may be without a call. The default is more than what proxies keep
 /// theirs for, so that they do not send a call on one that is being closed.
@@ -113,6 +116,17 @@ pub struct ServeArgs {
         value_parser = parse::bounded::<u32>(CONNECTIONS)
     )]
     pub max_connections: Option<u32>,
+
+    /// Connections at one time from one address without a valid key; a further one closes the oldest
+    /// of them. Without this option loopback addresses have no bound [default: a sixteenth of
+    /// max-connections].
+    #[arg(
+        long,
+        value_name = "N",
+        env = "GRISTMILL_MAX_ADDRESS_CONNECTIONS", hide_env_values = true,
+        value_parser = parse::bounded::<u32>(CONNECTIONS)
+    )]
+    pub max_address_connections: Option<u32>,
 
     /// How long a connection may be without a call before it is closed, in seconds [default: 75].
     #[arg(
@@ -301,6 +315,7 @@ struct ConfigFile {
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
     max_connections: Option<u32>,
+    max_address_connections: Option<u32>,
     idle_timeout: Option<u64>,
     json: Option<bool>,
     lenient_policy: Option<bool>,
@@ -410,6 +425,11 @@ impl ServeArgs {
         let sandbox_memory_mib = self.max_sandbox_memory_mib.or(file.max_sandbox_memory_mib);
         let waiting_jobs_max = self.max_waiting_jobs.or(file.max_waiting_jobs);
         let drain_timeout_s = self.drain_timeout.or(file.drain_timeout);
+        let connections_max = self
+            .max_connections
+            .or(file.max_connections)
+            .unwrap_or_else(|| u32::try_from(CONNECTIONS.default).unwrap_or(u32::MAX));
+        let of_address = self.max_address_connections.or(file.max_address_connections);
         let listen =
             self.listen.or(file.listen).unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 8080).into());
         let needs_no_key = self.no_key || file.no_key;
@@ -432,10 +452,12 @@ impl ServeArgs {
                 .tls_files()
                 .or_else(|| Some(TlsFiles { cert: file.tls_cert?, key: file.tls_key? })),
             connections: ConnectionLimits {
-                connections_max: self
-                    .max_connections
-                    .or(file.max_connections)
-                    .unwrap_or_else(|| u32::try_from(CONNECTIONS.default).unwrap_or(u32::MAX)),
+                connections_max,
+                of_address: AddressBound {
+                    connections_max: of_address
+                        .unwrap_or_else(|| (connections_max / ADDRESS_PART).max(1)),
+                    is_for_loopback: of_address.is_some(),
+                },
                 idle_wait: Duration::from_secs(
                     self.idle_timeout.or(file.idle_timeout).unwrap_or(IDLE_TIMEOUT_S.default),
                 ),
@@ -490,6 +512,7 @@ impl ConfigFile {
     fn check(&self) -> anyhow::Result<()> {
         let numbers = [
             ("max-connections", self.max_connections.map(u64::from), CONNECTIONS),
+            ("max-address-connections", self.max_address_connections.map(u64::from), CONNECTIONS),
             ("idle-timeout", self.idle_timeout, IDLE_TIMEOUT_S),
             ("max-running-jobs", self.max_running_jobs.map(u64::from), RUNNING_JOBS),
             ("max-sandbox-memory-mib", self.max_sandbox_memory_mib, SANDBOX_MEMORY_MIB),
@@ -557,8 +580,19 @@ mod tests {
         assert_eq!(settings.journal_bytes, 1 << 30);
         assert_eq!((settings.running_jobs_max, settings.drain_timeout.as_secs()), (256, 30));
         assert_eq!((settings.waiting_jobs_max, settings.sandbox_memory_bytes), (2_000_000, None));
-        let ConnectionLimits { connections_max, idle_wait } = settings.connections;
+        let ConnectionLimits { connections_max, of_address, idle_wait } = settings.connections;
         assert_eq!((connections_max, idle_wait.as_secs(), settings.tls), (20_000, 75, None));
+        let expected = AddressBound { connections_max: 1_250, is_for_loopback: false };
+        assert_eq!(of_address, expected);
+    }
+
+    #[test]
+    fn the_bound_of_an_address_follows_the_bound_of_all_unless_it_is_given() {
+        let bound = |text| from_file(&ServeArgs::default(), text).unwrap().connections.of_address;
+        let (implied, given) =
+            (bound("max-connections = 10"), bound("max-address-connections = 7"));
+        assert_eq!(implied, AddressBound { connections_max: 1, is_for_loopback: false });
+        assert_eq!(given, AddressBound { connections_max: 7, is_for_loopback: true });
     }
 
     #[test]

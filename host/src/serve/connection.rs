@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gristmill_api::{Api, PeerAddress};
+use gristmill_api::{Api, PeerAddress, Standing};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
@@ -62,15 +62,16 @@ pub(crate) struct Server {
 impl Server {
     /// Serves the calls of a connection until the client ends it, it is quiet for too long, or
     /// `end` fires; then the calls that are under way come to their end.
-    pub(crate) async fn serve<IO>(&self, stream: IO, peer: PeerAddress)
+    pub(crate) async fn serve<IO>(&self, stream: IO, peer: PeerAddress, standing: Arc<Standing>)
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let activity = Arc::new(Mutex::new(Activity::new()));
         let given_up = CancellationToken::new();
         let unread = Arc::new(Unread::default());
-        let service = service_fn(|request: Request<_>| {
+        let service = service_fn(|mut request: Request<_>| {
             let call = Call::begin(&activity, request.version());
+            request.extensions_mut().insert(standing.clone());
             let (request, has_rest) = RequestBody::watch(request, &unread);
             let answering = self.api.clone().answer(request, peer);
             let (untaken, given_up) = (self.untaken.clone(), given_up.clone());

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
+use super::addresses::{AddressBound, Addresses};
 use super::connection::Server;
 use super::tls::Tls;
 
@@ -35,13 +36,41 @@ const PENDING_RESETS_MAX: usize = 20;
 /// closed.
 const MISTAKES_MAX: usize = 256;
 
+/// Most files that are set aside for the journal, uploads and outgoing calls.
+const OTHER_FILES_MAX: u64 = 1_024;
+
 /// What an operator decides about connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// Most connections at one time. More wait in the kernel's backlog.
     pub connections_max: u32,
+    /// How many of them one address may have without a valid key.
+    pub of_address: AddressBound,
     /// A connection without a call for this long is closed.
     pub idle_wait: Duration,
+}
+
+impl ConnectionLimits {
+    /// These limits in a process that may have so many files open. A quarter of the files is for
+    /// [handlers](gristmill_runtime), another quarter, but no more than [`OTHER_FILES_MAX`], for the
+    /// journal, uploads and outgoing calls.
+    #[must_use]
+    pub(crate) fn within(self, open_files_max: u64) -> Self {
+        let quarter = open_files_max / 4;
+        let room = open_files_max - quarter - quarter.min(OTHER_FILES_MAX);
+        let room = u32::try_from(room).unwrap_or(u32::MAX).max(1);
+        let connections_max = self.connections_max.min(room);
+        if connections_max < self.connections_max {
+            let wanted = self.connections_max;
+            warn!(
+                open_files_max,
+                connections_max,
+                "only {connections_max} connections at one time, not {wanted}: this process may \
+                 have {open_files_max} files open (`ulimit -Hn`, LimitNOFILE= in systemd)"
+            );
+        }
+        Self { connections_max, ..self }
+    }
 }
 
 /// The connections that are left when the listener has ended.
@@ -77,24 +106,35 @@ pub(crate) async fn serve(
         untaken: Arc::default(),
         end: connections.end.clone(),
     });
+    let addresses = Addresses::new(limits.of_address);
     let begin = |(stream, peer, slot): Accepted| {
         let (server, tls) = (server.clone(), tls.clone());
         let peer = PeerAddress(peer.ip());
+        let admitted = addresses.admit(peer);
         connections.tasks.spawn(async move {
-            match tls {
-                None => server.serve(stream, peer).await,
-                Some(tls) => {
-                    let accepted = tokio::select! {
-                        accepted = tls.accept(stream) => accepted,
-                        () = server.end.cancelled() => return,
-                    };
-                    match accepted {
-                        Ok(stream) => server.serve(stream, peer).await,
-                        Err(error) => debug!(%error, "a TLS handshake failed: {error}"),
+            let standing = admitted.standing.clone();
+            let serving = async {
+                match tls {
+                    None => server.serve(stream, peer, standing).await,
+                    Some(tls) => {
+                        let accepted = tokio::select! {
+                            accepted = tls.accept(stream) => accepted,
+                            () = server.end.cancelled() => return,
+                        };
+                        match accepted {
+                            Ok(stream) => server.serve(stream, peer, standing).await,
+                            Err(error) => debug!(%error, "a TLS handshake failed: {error}"),
+                        }
                     }
                 }
+            };
+            tokio::select! {
+                () = serving => {}
+                () = admitted.closing.cancelled() => {
+                    debug!("a connection without a valid key was closed: its address has too many");
+                }
             }
-            drop(slot);
+            drop((slot, admitted));
         });
     };
     loop {
@@ -158,4 +198,31 @@ fn http() -> Builder<TokioExecutor> {
         .max_local_error_reset_streams(MISTAKES_MAX)
         .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX));
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_files_for_everything_else() {
+        let of_address = AddressBound { connections_max: 1, is_for_loopback: false };
+        let idle_wait = Duration::from_secs(1);
+        let cases = [
+            (20_000, u64::MAX, 20_000),
+            (20_000, 65_536, 20_000),
+            (100_000, 65_536, 48_128),
+            (20_000, 20_000, 13_976),
+            (20_000, 4_096, 2_048),
+            (20_000, 1_000, 500),
+            (100, 1_000, 100),
+            (20_000, 1, 1),
+            (20_000, 0, 1),
+        ];
+        for (connections_max, open_files_max, expected) in cases {
+            let limits = ConnectionLimits { connections_max, of_address, idle_wait };
+            let limits = limits.within(open_files_max);
+            assert_eq!(limits.connections_max, expected, "{open_files_max}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The host: opens the data directory, puts the parts together, serves until it is told to stop,
 //! and leaves in order. Read [`run`] as the index of the whole program.
 
+mod addresses;
 mod admin_key;
 mod backup;
 mod clock;
@@ -48,6 +49,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+pub use self::addresses::AddressBound;
 use self::backup::Everything;
 use self::clock::HostClock;
 use self::disk::Disk;
@@ -98,7 +100,7 @@ pub(crate) fn run_with(
     companion: Option<Companion>,
 ) -> anyhow::Result<()> {
     let log = telemetry::start(settings)?;
-    allow_open_files();
+    let open_files_max = allow_open_files();
     let api = tokio::runtime::Builder::new_multi_thread()
         .thread_name("api")
         .enable_all()
@@ -106,7 +108,7 @@ pub(crate) fn run_with(
         .context("cannot start the threads that serve HTTP")?;
     let guests = Guests::start()?;
     api.spawn(log.report_dropped());
-    let outcome = api.block_on(serve(settings, &guests, companion));
+    let outcome = api.block_on(serve(settings, open_files_max, &guests, companion));
     guests.shutdown();
     api.shutdown_background();
     outcome
@@ -114,16 +116,19 @@ pub(crate) fn run_with(
 
 /// Lets the process open as many files as it may. The usual 1,024 are fewer than the connections that
 /// the listener takes, and each 64 MiB of large payloads are an open file of the journal.
-fn allow_open_files() {
+/// Answers with how many it may.
+fn allow_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         warn!(%error, "cannot raise the number of open files: {error}");
     }
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 async fn serve(
     settings: &ServeSettings,
+    open_files_max: u64,
     guests: &Guests,
     companion: Option<Companion>,
 ) -> anyhow::Result<()> {
@@ -253,7 +258,7 @@ async fn serve(
     };
 
     let stop = CancellationToken::new();
-    let (api, limits) = (Api::new(state), settings.connections);
+    let (api, limits) = (Api::new(state), settings.connections.within(open_files_max));
     let serving = tokio::spawn(listener::serve(listener, tls, api, limits, stop.clone()));
     let outcome = tokio::select! {
         () = stop_signals.next() => Ok(()),

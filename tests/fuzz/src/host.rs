@@ -256,6 +256,7 @@ fn no_limits() -> RateLimits {
         status: NONE,
         stream: NONE,
         cancel: NONE,
+        retry: NONE,
         purge_queue: NONE,
         requests: NONE,
         unauthenticated: AddressLimit { calls_per_10s: NonZeroU32::MAX },

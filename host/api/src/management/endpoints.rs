@@ -84,6 +84,7 @@ pub(crate) async fn create(
             if view.deployments.contains_key(&id) {
                 return Err(ApiError::conflict(format!("endpoint `{id}` exists already")));
             }
+            id.check_new().map_err(|error| ApiError::bad_request(error.to_string()))?;
             Ok((put(apply(view, blank, input)?), ()))
         })
         .await?;

@@ -40,7 +40,7 @@ pub(crate) async fn json<T: DeserializeOwned>(
     request: Request<Body>,
 ) -> Result<T, ApiError> {
     let (parts, body) = request.into_parts();
-    let body = state.bodies.read(&parts.headers, body, MANAGEMENT_BODY_BYTES_MAX).await?;
+    let body = state.bodies.read(None, &parts.headers, body, MANAGEMENT_BODY_BYTES_MAX).await?;
     // Serde alone would take an array of the fields' values in their order.
     if body.bytes.trim_ascii_start().starts_with(b"[") {
         return Err(ApiError::bad_request("the body must be a JSON object"));
@@ -130,22 +130,22 @@ pub(crate) fn bounded_u32(field: &str, bounds: Bounds, value: u64) -> Result<u32
         .map_err(|_| ApiError::bad_request(format!("`{field}` is too large: {value}")))
 }
 
-/// A flag in a query: `true`, `false`, or absent. With several names, or given more than once, it
+/// A flag in a query: `true` or `false` in any case, or absent. With several names, or given more than once, it
 /// is set when one of them is true.
 pub(crate) fn flag(query: &str, names: &[&str]) -> Result<bool, ApiError> {
     let given = url::form_urlencoded::parse(query.as_bytes())
         .filter(|(name, _)| names.contains(&name.as_ref()));
     let mut is_set = false;
     for (name, value) in given {
-        is_set |= match value.as_ref() {
-            "false" => false,
-            "true" | "" => true,
-            value => {
-                return Err(ApiError::bad_request(format!(
-                    "query `{name}` must be true or false, not `{value}`"
-                )));
-            }
-        };
+        // Python's `requests` sends `True`.
+        let is = |word: &str| value.eq_ignore_ascii_case(word);
+        if value.is_empty() || is("true") {
+            is_set = true;
+        } else if !is("false") {
+            return Err(ApiError::bad_request(format!(
+                "query `{name}` must be true or false, not `{value}`"
+            )));
+        }
     }
     Ok(is_set)
 }
@@ -163,6 +163,11 @@ mod tests {
             ("includePlatformTemplates", Some(true)),
             ("includePlatformTemplates=false&includeMillTemplates=true", Some(true)),
             ("includePlatformTemplates=false&other=1", Some(false)),
+            ("includePlatformTemplates=True", Some(true)),
+            ("includePlatformTemplates=False", Some(false)),
+            ("includePlatformTemplates=False&includeMillTemplates=TRUE", Some(true)),
+            ("includePlatformTemplates=yes", None),
+            ("includePlatformTemplates=%20True", None),
             ("includePlatformTemplates=true&includeMillTemplates=1", None),
             ("includeMillTemplates=true&includeMillTemplates=x", None),
         ];

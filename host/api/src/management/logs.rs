@@ -18,12 +18,12 @@ use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::key::Scope;
 use gristmill_core::limits::LIST_LOGS;
 use gristmill_core::logs::{LogLine, LogQuery};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::dto;
 use super::input::Named;
 use super::owned::own;
-use crate::auth::ManagementCaller;
+use crate::auth::{KEY_CHECK_INTERVAL, KeyInUse, ManagementCaller};
 use crate::error::ApiError;
 use crate::openapi::parameters::LogFilter;
 use crate::openapi::refusals::{Missing, Mistaken};
@@ -62,7 +62,8 @@ pub(crate) async fn read(
         Wanted::Nothing => return Ok(Json::<[(); 0]>([]).into_response()),
     }
     if sse::is_accepted(&headers) {
-        return Ok(follow(state, endpoint, wanted));
+        let key = KeyInUse::new(&state, &caller.0, Scope::Manage, None);
+        return Ok(follow(state, key, endpoint, wanted));
     }
     let lines = state.logs.read(&endpoint, wanted);
     let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
@@ -89,39 +90,44 @@ fn job(query: Query<'_>) -> Result<Wanted, ApiError> {
     Err(ApiError::bad_request(format!("query `job` must be the id of a job, not `{text}`")))
 }
 
-fn follow(state: ApiState, endpoint: EndpointId, query: LogQuery) -> Response {
-    let pages = stream::unfold((state, endpoint, query), async |(state, endpoint, mut query)| {
-        let lines = next_lines(&state, &endpoint, query).await?;
+fn follow(state: ApiState, key: KeyInUse, endpoint: EndpointId, query: LogQuery) -> Response {
+    let from = (state, key, endpoint, query);
+    let pages = stream::unfold(from, async |(state, key, endpoint, mut query)| {
+        let lines = next_lines(&state, &key, &endpoint, query).await?;
         if let Some(last) = lines.last() {
             query.after = last.number;
         }
         // From now on none is left out; there are never more than the host keeps.
         query.count_max = usize::MAX;
         let text = events(&lines);
-        Some((Ok::<_, Infallible>(text), (state, endpoint, query)))
+        Some((Ok::<_, Infallible>(text), (state, key, endpoint, query)))
     });
     sse::response(Body::from_stream(pages))
 }
 
-/// What there is, or comes within some seconds. `None`: the endpoint was deleted, or the host closes
-/// down.
+/// What there is, or comes within some seconds. `None`: the endpoint was deleted, the key does not hold
+/// any more, or the host closes down.
 async fn next_lines(
     state: &ApiState,
+    key: &KeyInUse,
     endpoint: &EndpointId,
     query: LogQuery,
 ) -> Option<Vec<Arc<LogLine>>> {
-    let mut added = pin!(state.logs.added());
-    added.as_mut().enable();
-    let lines = state.logs.read(endpoint, query);
-    if !lines.is_empty() {
-        return Some(lines);
+    let comment_at = Instant::now() + COMMENT_INTERVAL;
+    loop {
+        key.check().ok()?;
+        state.catalog.deployment(endpoint)?;
+        let mut added = pin!(state.logs.added());
+        added.as_mut().enable();
+        let lines = state.logs.read(endpoint, query);
+        if !lines.is_empty() || Instant::now() >= comment_at {
+            return Some(lines);
+        }
+        tokio::select! {
+            _ = timeout(KEY_CHECK_INTERVAL, added) => {}
+            () = state.jobs.closed() => return None,
+        }
     }
-    tokio::select! {
-        _ = timeout(COMMENT_INTERVAL, added) => {}
-        () = state.jobs.closed() => return None,
-    }
-    state.catalog.deployment(endpoint)?;
-    Some(state.logs.read(endpoint, query))
 }
 
 /// The lines as events; without any, a comment that shows a reader that the host is there.

@@ -68,7 +68,7 @@ parameters! {
     }
     /// Of `status`.
     ShortenTtl {
-        "ttl", Query, at_least_zero(), "Milliseconds: shortens what remains of the job's life";
+        "ttl", Query, at_least_zero(), "Milliseconds: shortens what remains of the job's life; needs the scope `submit`";
     }
     /// Of `stream`.
     StreamPlace {

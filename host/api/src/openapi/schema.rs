@@ -49,7 +49,7 @@ schemas! {
     Id: "Names an endpoint, a template, credentials, a network volume or a key" => id();
     OptionalId: "An `Id`, or empty for none" => id().min_length(None)
         .pattern(Some("^[A-Za-z0-9_-]*$"));
-    EndpointId: "Names an endpoint: an `Id` that is neither `serverless` nor `templates`" =>
+    EndpointId: "Names an endpoint: an `Id` that is not reserved for a path, such as `serverless`" =>
         id();
     JobId: "Names a job; opaque" => text().pattern(Some("^[A-Za-z0-9_-]+$"));
     Name: "A name for people" =>

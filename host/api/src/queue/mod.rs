@@ -6,6 +6,7 @@ pub(crate) mod openai;
 mod pieces;
 pub(crate) mod sse;
 mod submission;
+pub(crate) mod waiting;
 
 /// The routes, one per file.
 pub(crate) mod routes {

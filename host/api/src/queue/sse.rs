@@ -16,9 +16,10 @@ use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::stream::{Position, StreamPage};
 
+use crate::auth::KeyInUse;
 use crate::error::ApiError;
 use crate::query::integer;
-use crate::queue::dto;
+use crate::queue::{dto, waiting};
 
 /// How long a connection is silent before it gets a comment.
 pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
@@ -52,13 +53,15 @@ pub(crate) fn resume(headers: &HeaderMap) -> Result<Option<Position>, ApiError> 
 /// Answers with all pages as they come.
 pub(crate) async fn follow(
     jobs: Arc<Jobs>,
+    key: KeyInUse,
     endpoint: EndpointId,
     id: JobId,
     position: Position,
 ) -> Result<Response, ApiError> {
     let first = jobs.stream(&endpoint, id, position, Duration::ZERO).await?;
     let first = first.ok_or_else(ApiError::job_not_found)?;
-    let reader = Reader { jobs, endpoint, id, moves_cursor: position == Position::Undelivered };
+    let moves_cursor = position == Position::Undelivered;
+    let reader = Reader { jobs, key, endpoint, id, moves_cursor };
     // The text of a page is one piece, which is all that is in memory until the reader has taken it.
     let pages = stream::unfold(Next::Show(first, reader), |next| async {
         let (page, reader) = match next {
@@ -107,19 +110,21 @@ enum Next {
 
 struct Reader {
     jobs: Arc<Jobs>,
+    key: KeyInUse,
     endpoint: EndpointId,
     id: JobId,
     moves_cursor: bool,
 }
 
 impl Reader {
-    /// The next page; `None` when the job was deleted or the host closes down: the connection
-    /// then ends without an `end`.
+    /// The next page; `None` when the job was deleted, the key does not hold any more, or the host
+    /// closes down: the connection then ends without an `end`.
     async fn look(&self, from: u64) -> Option<StreamPage> {
         self.delivered(from).await;
-        let position = Position::From(from);
-        let page =
-            self.jobs.stream(&self.endpoint, self.id, position, COMMENT_INTERVAL).await.ok()??;
+        self.key.check().ok()?;
+        let Self { jobs, key, endpoint, id, .. } = self;
+        let (position, wait) = (Position::From(from), COMMENT_INTERVAL);
+        let page = waiting::for_page(key, jobs, endpoint, *id, position, wait).await.ok()??;
         let is_silent = page.page.chunks.is_empty() && !page.status.is_final();
         (!is_silent || !self.jobs.is_closing()).then_some(page)
     }

@@ -66,7 +66,7 @@ pub(super) async fn push(
         return Err(RegistryError::invalid(OciCode::ManifestInvalid, sentence));
     }
     let (parts, body) = request.into_parts();
-    let text = state.bodies.read(&parts.headers, body, IMAGE_MANIFEST_BYTES_MAX).await?;
+    let text = state.bodies.read(None, &parts.headers, body, IMAGE_MANIFEST_BYTES_MAX).await?;
     let invalid = |reason: String| RegistryError::invalid(OciCode::ManifestInvalid, reason);
     let manifest =
         ComponentManifest::parse(&text.bytes).map_err(|error| invalid(error.to_string()))?;

@@ -19,6 +19,7 @@
 
 mod blocks;
 mod copy;
+mod descriptors;
 pub(crate) mod frame;
 pub(crate) mod image;
 pub(crate) mod scan;
@@ -34,7 +35,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gristmill_core::runtime::is_no_space;
-use rustix::io::Errno;
 
 use crate::damage::Damage;
 use crate::db::make_private_dir;
@@ -54,6 +54,8 @@ const GROWTH_BYTES: u32 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Journal {
     dir: PathBuf,
+    /// The same, open: making a file does not need a descriptor for it.
+    directory: File,
     bounds: Bounds,
     segments: Mutex<Segments>,
     /// Told when a segment is settled, or when there will be no more of it.
@@ -194,6 +196,7 @@ impl Journal {
         }
         let journal = Self {
             dir: dir.to_owned(),
+            directory: File::open(dir)?,
             bounds,
             segments: Mutex::new(segments),
             settled: Condvar::new(),
@@ -354,20 +357,8 @@ impl Journal {
 
     /// Begins a segment, in a file that nobody reads any more or a new one.
     fn begin(&self, end_before: u32) -> Result<Open, AppendError> {
+        let file = self.unused_file()?;
         let mut segments = self.segments();
-        let unread = segments.free.iter().position(|file| Arc::strong_count(file) == 1);
-        let file = match unread {
-            Some(at) => segments.free.swap_remove(at),
-            None => {
-                let slot = segments.slots + 1;
-                let file = SegmentFile::open(&self.dir, slot).map_err(AppendError::of_write)?;
-                // Its name is to survive as well as what is in it.
-                let dir = File::open(&self.dir).map_err(AppendError::of_write)?;
-                dir.sync_all().map_err(AppendError::Fatal)?;
-                segments.slots = slot;
-                Arc::new(file)
-            }
-        };
         let next = segments.last.0.checked_add(1);
         let next = next.ok_or_else(|| AppendError::Fatal(io::Error::other("2^32 segments")))?;
         let salt = rand::random();
@@ -391,6 +382,24 @@ impl Journal {
         let segment = Segment { file: file.clone(), header, end: None, held_bytes: 0 };
         segments.used.insert(header.id, segment);
         Ok(Open { file, header, at: HEADER_BYTES, frames: 0, file_len })
+    }
+
+    /// A file that nobody reads any more, or a new one. It is made without the lock: with no
+    /// descriptor free this waits, and payloads can be read meanwhile.
+    fn unused_file(&self) -> Result<Arc<SegmentFile>, AppendError> {
+        let mut segments = self.segments();
+        let unread = segments.free.iter().position(|file| Arc::strong_count(file) == 1);
+        if let Some(at) = unread {
+            return Ok(segments.free.swap_remove(at));
+        }
+        segments.slots += 1;
+        let slot = segments.slots;
+        drop(segments);
+        let file = descriptors::wait_for(|| SegmentFile::open(&self.dir, slot));
+        let file = file.map_err(AppendError::of_write)?;
+        // Its name is to survive as well as what is in it.
+        self.directory.sync_all().map_err(AppendError::Fatal)?;
+        Ok(Arc::new(file))
     }
 
     fn segments(&self) -> MutexGuard<'_, Segments> {
@@ -455,7 +464,7 @@ fn after(id: SegmentId) -> SegmentId {
 /// Why a frame was not appended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AppendError {
-    /// There is no space on the disk, or no file can be opened. Nothing was synced, so what was
+    /// There is no space on the disk. Nothing was synced, so what was
     /// written does not count, and the frame may be appended again.
     #[error("{0}")]
     NoSpace(io::Error),
@@ -467,14 +476,7 @@ pub(crate) enum AppendError {
 impl AppendError {
     /// Of a write that no sync has followed.
     fn of_write(error: io::Error) -> Self {
-        let is_out_of_files = [Errno::MFILE, Errno::NFILE]
-            .iter()
-            .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
-        if is_no_space(&error) || is_out_of_files {
-            Self::NoSpace(error)
-        } else {
-            Self::Fatal(error)
-        }
+        if is_no_space(&error) { Self::NoSpace(error) } else { Self::Fatal(error) }
     }
 }
 

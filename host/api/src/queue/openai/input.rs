@@ -66,9 +66,34 @@ pub(crate) fn parse(route: &str, body: &Bytes) -> Result<Wanted, ApiError> {
     Ok(Wanted { input: Json::from_stored(text), is_stream })
 }
 
+/// Whether the route names the models, or one of them: what an OpenAI client reads with GET.
+pub(crate) fn is_listing(route: &str) -> bool {
+    let models = route.strip_prefix("v1/").unwrap_or(route).strip_prefix("models");
+    models.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_models_are_listed() {
+        let cases = [
+            ("v1/models", true),
+            ("models", true),
+            ("v1/models/mill-1", true),
+            ("v1/models/team/mill-1", true),
+            ("v1/modelsx", false),
+            ("v1/chat/completions", false),
+            ("v1/chat/models", false),
+            ("v2/models", false),
+            ("v1", false),
+            ("V1/Models", false),
+        ];
+        for (route, expected) in cases {
+            assert_eq!(is_listing(route), expected, "{route}");
+        }
+    }
 
     fn parse(body: &str) -> Result<Wanted, ApiError> {
         super::parse("v1/a \"b\"", &Bytes::from(body.to_owned()))

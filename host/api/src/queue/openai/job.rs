@@ -12,7 +12,9 @@ use gristmill_core::limits::WAIT_MS;
 use gristmill_core::payload::Json;
 use gristmill_core::stream::{Position, StreamPage};
 
+use crate::auth::KeyInUse;
 use crate::error::{ApiError, ErrorCode};
+use crate::queue::waiting;
 
 /// How long a call waits for the end, or for the first chunk.
 pub(super) const WAIT: Duration = Duration::from_millis(WAIT_MS.max);
@@ -20,6 +22,7 @@ pub(super) const WAIT: Duration = Duration::from_millis(WAIT_MS.max);
 /// A job that is cancelled when this value is dropped, unless it has ended or was let go.
 pub(crate) struct OwnedJob {
     jobs: Arc<Jobs>,
+    key: KeyInUse,
     endpoint: EndpointId,
     id: JobId,
     is_let_go: bool,
@@ -32,6 +35,7 @@ impl OwnedJob {
     /// Those of a submission.
     pub(crate) async fn submit(
         jobs: Arc<Jobs>,
+        key: KeyInUse,
         deployment: Arc<Deployment>,
         request: SubmitRequest,
     ) -> Result<Self, ApiError> {
@@ -40,7 +44,7 @@ impl OwnedJob {
         let submitting = tokio::spawn(async move {
             let id = jobs.submit(&deployment, request).await?.id;
             let endpoint = deployment.endpoint.id.clone();
-            Ok(Self { jobs, endpoint, id, is_let_go: false })
+            Ok(Self { jobs, key, endpoint, id, is_let_go: false })
         });
         submitting.await.unwrap_or_else(|error| {
             Err(ApiError::new(ErrorCode::Internal, format!("the submission ended early: {error}")))
@@ -61,7 +65,8 @@ impl OwnedJob {
     /// # Errors
     /// Those of [`OwnedJob::check_completed`].
     pub(super) async fn wait_until_completed(&mut self) -> Result<(), ApiError> {
-        let record = self.jobs.wait_for_end(&self.endpoint, self.id, WAIT).await?;
+        let Self { jobs, key, endpoint, id, .. } = &*self;
+        let record = waiting::for_end(key, jobs, endpoint, *id, WAIT).await?;
         let record = record.ok_or_else(|| self.gone())?;
         self.check_completed(record.status, record.error).await
     }
@@ -69,9 +74,11 @@ impl OwnedJob {
     /// The chunks from index `from` on. Waits up to `wait` for one of them, or the end.
     ///
     /// # Errors
-    /// 404 when the job was removed.
+    /// 404 when the job was removed; 401 once the call's key does not hold any more.
     pub(super) async fn chunks(&self, from: u64, wait: Duration) -> Result<StreamPage, ApiError> {
-        let page = self.jobs.stream(&self.endpoint, self.id, Position::From(from), wait).await?;
+        self.key.check()?;
+        let Self { jobs, key, endpoint, id, .. } = self;
+        let page = waiting::for_page(key, jobs, endpoint, *id, Position::From(from), wait).await?;
         page.ok_or_else(|| self.gone())
     }
 

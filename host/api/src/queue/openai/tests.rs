@@ -25,6 +25,7 @@ use tokio::time::Instant;
 
 use super::job::OwnedJob;
 use super::{answer, events};
+use crate::auth::KeyInUse;
 use crate::error::{ApiError, ErrorCode};
 
 #[derive(Debug)]
@@ -77,7 +78,7 @@ impl Bench {
             idempotency: None,
             mode: SubmitMode::Sync { kept_ms: 0 },
         };
-        OwnedJob::submit(self.jobs.clone(), self.deployment.clone(), request)
+        OwnedJob::submit(self.jobs.clone(), KeyInUse::none(), self.deployment.clone(), request)
     }
 
     async fn claim(&self) -> Lease {

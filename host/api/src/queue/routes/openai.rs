@@ -1,13 +1,17 @@
-//! `GET|POST /{endpoint}/openai/{*rest}`: one call of an OpenAI client, as a job.
+//! `POST /{endpoint}/openai/{*rest}`: one call of an OpenAI client, as a job. GET is for the models
+//! alone: a link or an image of a web page is a GET too, and must not start jobs.
 
 use axum::Extension;
 use axum::extract::{Path, Request, State};
+use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::jobs::{SubmitMode, SubmitRequest};
+use gristmill_core::key::Scope;
 use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
 use gristmill_core::policy::PolicyRequest;
 
-use crate::error::ApiError;
+use crate::auth::KeyInUse;
+use crate::error::{ApiError, ErrorCode};
 use crate::front_door::Call;
 use crate::openapi::tag;
 use crate::queue::dto;
@@ -16,7 +20,8 @@ use crate::state::ApiState;
 
 /// One call of an OpenAI client, as a job.
 ///
-/// Answers with the handler's bare output, or with `"stream":true` with its chunks as events.
+/// Answers with the handler's bare output, or with `"stream":true` with its chunks as events. GET is for
+/// `v1/models` and what is below it.
 #[utoipa::path(
     method(get, post), path = "/{endpoint}/openai/{rest}", operation_id = "GetOpenAi",
     tag = tag::JOBS, request_body = Object,
@@ -34,9 +39,15 @@ pub(crate) async fn openai(
     Path((_, rest)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, ApiError> {
+    if request.method() != Method::POST && !input::is_listing(&rest) {
+        return Ok(only_post());
+    }
     let (parts, body) = request.into_parts();
     input::check_type(&parts.headers)?;
-    let body = state.bodies.read(&parts.headers, body, RUN_SYNC_BODY_BYTES_MAX).await?;
+    let body = state
+        .bodies
+        .read(Some(&call.key.id), &parts.headers, body, RUN_SYNC_BODY_BYTES_MAX)
+        .await?;
     let wanted = input::parse(&rest, &body.bytes)?;
     let submission = SubmitRequest {
         owner: call.key.owner.clone(),
@@ -47,7 +58,9 @@ pub(crate) async fn openai(
         mode: SubmitMode::Sync { kept_ms: 0 },
         idempotency: None,
     };
-    let job = OwnedJob::submit(state.jobs.clone(), call.deployment, submission).await?;
+    let endpoint = Some(&call.deployment.endpoint.id);
+    let key = KeyInUse::new(&state, &call.key, Scope::Submit, endpoint);
+    let job = OwnedJob::submit(state.jobs.clone(), key, call.deployment, submission).await?;
     drop(body); // the job is stored; its body is no longer in flight
     let id = job.id();
     let answer =
@@ -56,4 +69,11 @@ pub(crate) async fn openai(
     dto::tell_id(&mut response, id);
     dto::repeat_id(&mut response);
     Ok(response)
+}
+
+fn only_post() -> Response {
+    let sentence = "GET is for /v1/models under openai; send this call with POST";
+    let mut refused = ApiError::new(ErrorCode::MethodNotAllowed, sentence).into_response();
+    refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+    refused
 }

@@ -34,7 +34,8 @@ pub(crate) async fn run(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let body = state.bodies.read(&parts.headers, body, RUN_BODY_BYTES_MAX).await?;
+    let body =
+        state.bodies.read(Some(&call.key.id), &parts.headers, body, RUN_BODY_BYTES_MAX).await?;
     let submission = submission::parse(&body.bytes)?;
     let owner = call.key.owner.clone();
     let mark = idempotency::mark(&parts.headers, &owner, "run", &body.bytes)?;

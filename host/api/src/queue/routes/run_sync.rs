@@ -4,17 +4,19 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::{RawQuery, Request, State};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use gristmill_core::jobs::SubmitMode;
+use gristmill_core::key::Scope;
 use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
 
+use crate::auth::KeyInUse;
 use crate::error::ApiError;
 use crate::front_door::Call;
 use crate::openapi::parameters::{IdempotencyKey, Wait};
 use crate::openapi::refusals::{BodyRefused, KeyReused, QueueRefused};
 use crate::openapi::tag;
 use crate::query::Query;
-use crate::queue::{dto, idempotency, submission};
+use crate::queue::{dto, idempotency, submission, waiting};
 use crate::state::ApiState;
 
 /// Submits a job and waits for its result.
@@ -43,7 +45,10 @@ pub(crate) async fn run_sync(
     // The default wait is no wish to keep the result longer.
     let kept = if query.has("wait") { wait } else { Duration::ZERO };
     let (parts, body) = request.into_parts();
-    let body = state.bodies.read(&parts.headers, body, RUN_SYNC_BODY_BYTES_MAX).await?;
+    let body = state
+        .bodies
+        .read(Some(&call.key.id), &parts.headers, body, RUN_SYNC_BODY_BYTES_MAX)
+        .await?;
     let submission = submission::parse(&body.bytes)?;
     let mode = SubmitMode::Sync { kept_ms: u64::try_from(kept.as_millis()).unwrap_or(u64::MAX) };
     let owner = call.key.owner.clone();
@@ -52,10 +57,13 @@ pub(crate) async fn run_sync(
     let submitted = state.jobs.submit(&call.deployment, request).await?;
     let id = submitted.id;
     drop(body); // the job is stored; its body is no longer in flight
-    let document = state.jobs.wait_until_final(&call.deployment.endpoint.id, id, wait).await?;
-    let mut response = match document {
-        Some(document) => dto::status_document(&document),
-        None => {
+    let endpoint = &call.deployment.endpoint.id;
+    let key = KeyInUse::new(&state, &call.key, Scope::Submit, Some(endpoint));
+    let mut response = match waiting::until_final(&key, &state.jobs, endpoint, id, wait).await {
+        Ok(Some(document)) => dto::status_document(&document),
+        // The job goes on without the call, and this is the only place that names it.
+        Err(error) => error.into_response(),
+        Ok(None) => {
             return Err(ApiError::not_found(format!(
                 "job `{id}` was removed by purge-queue, or its ttl or retention is over"
             )));

@@ -3,20 +3,22 @@
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
+use gristmill_core::key::Scope;
 use gristmill_core::limits::WAIT_MS;
 
+use crate::auth::{self, KeyInUse};
 use crate::error::ApiError;
 use crate::front_door::Call;
 use crate::openapi::parameters::{ShortenTtl, Wait};
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::query::Query;
-use crate::queue::dto;
+use crate::queue::{dto, waiting};
 use crate::state::ApiState;
 
 /// The job as it is now.
 ///
-/// `?ttl=ms` first shortens what remains of its life.
+/// `?ttl=ms` shortens what remains of the job's life, and needs a key with the scope `submit`.
 #[utoipa::path(
     method(get, post), path = "/{endpoint}/status/{job}", operation_id = "GetStatus", tag = tag::JOBS,
     params(ShortenTtl),
@@ -30,6 +32,10 @@ pub(crate) async fn status(
     let id = call.job()?;
     let endpoint = &call.deployment.endpoint.id;
     let ttl_ms = Query(query.as_deref().unwrap_or_default()).unsigned("ttl")?;
+    if ttl_ms.is_some() {
+        // A job whose remaining life is 0 is deleted, running or not: that is no reading.
+        auth::require(&call.key, Scope::Submit, Some(endpoint))?;
+    }
     let document = state.jobs.document(endpoint, id).await?.ok_or_else(ApiError::job_not_found)?;
     if let Some(ttl_ms) = ttl_ms {
         state.jobs.shorten_ttl(endpoint, id, ttl_ms).await?;
@@ -50,6 +56,8 @@ pub(crate) async fn status_sync(
 ) -> Result<Response, ApiError> {
     let id = call.job()?;
     let wait = Query(query.as_deref().unwrap_or_default()).wait(WAIT_MS)?;
-    let document = state.jobs.wait_until_final(&call.deployment.endpoint.id, id, wait).await?;
+    let endpoint = &call.deployment.endpoint.id;
+    let key = KeyInUse::new(&state, &call.key, Scope::Read, Some(endpoint));
+    let document = waiting::until_final(&key, &state.jobs, endpoint, id, wait).await?;
     Ok(dto::status_document(&document.ok_or_else(ApiError::job_not_found)?))
 }

@@ -6,9 +6,11 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use futures::FutureExt as _;
 use gristmill_core::id::JobId;
+use gristmill_core::key::Scope;
 use gristmill_core::limits::STREAM_WAIT_MS;
 use gristmill_core::stream::{Position, StreamPage};
 
+use crate::auth::KeyInUse;
 use crate::error::ApiError;
 use crate::front_door::Call;
 use crate::openapi::parameters::StreamPlace;
@@ -16,7 +18,7 @@ use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::query::Query;
 use crate::queue::pieces::Pieces;
-use crate::queue::{StreamShape, dto, sse};
+use crate::queue::{StreamShape, dto, sse, waiting};
 use crate::state::ApiState;
 
 /// What the handler emitted and no call has delivered yet.
@@ -38,12 +40,13 @@ pub(crate) async fn stream(
     let query = Query(query.as_deref().unwrap_or_default());
     let wait = query.wait(STREAM_WAIT_MS)?;
     let position = query.unsigned("from")?.map_or(Position::Undelivered, Position::From);
+    let key = KeyInUse::new(&state, &call.key, Scope::Read, Some(endpoint));
     let resumed = sse::resume(&headers)?;
     if sse::is_accepted(&headers) {
         let position = resumed.unwrap_or(position);
-        return sse::follow(state.jobs.clone(), endpoint.clone(), id, position).await;
+        return sse::follow(state.jobs.clone(), key, endpoint.clone(), id, position).await;
     }
-    let page = state.jobs.stream(endpoint, id, position, wait).await?;
+    let page = waiting::for_page(&key, &state.jobs, endpoint, id, position, wait).await?;
     let page = page.ok_or_else(ApiError::job_not_found)?;
     let mut response = dto::json_response(page_body(&state, shape, id, position, &page));
     let headers = response.headers_mut();

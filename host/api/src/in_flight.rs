@@ -1,0 +1,295 @@
+//! The memory of request bodies that are being read: one bound for all of them, and a share of it for
+//! each key.
+//!
+//! A body takes memory when its bytes arrive, not when it is announced. As long as it comes quickly,
+//! the rest of its announced length is set aside too, so that a body that has begun can end. A body
+//! slower than [`QUICK_BYTES_PER_SECOND`] holds the bytes that it has sent and [`STEP_BYTES`] more.
+//! Bodies beyond the bound wait: first the bodies of the key that holds the least. A large body that
+//! does not fit yet holds up neither smaller bodies nor keys that hold less than it will.
+//!
+//! **Bounds.** [`BODIES_IN_FLIGHT_BYTES_MAX`] in all. A key holds at most [`KEY_TO_FREE`] times the
+//! memory that is left free: 192 MiB alone, 109 MiB each of two, and there is always some left for
+//! the next key. A wait ends after [`TURN_WAIT`].
+//!
+//! **Cost.** Nothing for a body of at most [`SMALL_BODY_BYTES`]; for a larger one a lock at its begin
+//! and at its end, and two for each second in between.
+
+use std::collections::{BTreeMap, HashMap};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gristmill_core::id::KeyId;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::error::{ApiError, ErrorCode};
+
+/// Most bytes of request bodies that are held at one time (256 MiB). A call beyond it waits for
+/// its turn, and is answered with 503 when that takes longer than [`TURN_WAIT`].
+pub(crate) const BODIES_IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
+
+/// Bodies do not count against the bound up to this size: a connection's read buffer is of the same
+/// order.
+pub(crate) const SMALL_BODY_BYTES: usize = 64 << 10;
+
+/// How long a body waits for memory.
+const TURN_WAIT: Duration = Duration::from_secs(10);
+
+/// A key's bodies hold at most this many times the memory that is free.
+const KEY_TO_FREE: usize = 3;
+
+/// A body that brings fewer bytes in a second is slow from then on. A line of 10 Mbit/s brings more.
+const QUICK_BYTES_PER_SECOND: usize = 1 << 20;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The memory of a slow body grows by this much.
+const STEP_BYTES: usize = 64 << 10;
+
+/// The memory of all bodies.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct InFlight(Arc<Mutex<Pool>>);
+
+#[derive(Debug, Default)]
+struct Pool {
+    used: usize,
+    /// Bytes that each key holds; a key that holds none is absent. `None`: the management API.
+    held: HashMap<Option<KeyId>, usize>,
+    bodies: BTreeMap<u64, Holder>,
+    /// How many of the bodies wait.
+    waiting: usize,
+    next_body: u64,
+}
+
+/// A body that holds memory, or waits for some.
+#[derive(Debug)]
+struct Holder {
+    key: Option<KeyId>,
+    bytes: usize,
+    wish: Option<Wish>,
+}
+
+/// The memory that a body waits for, beyond the memory that it holds.
+#[derive(Debug)]
+struct Wish {
+    bytes: usize,
+    granted: oneshot::Sender<()>,
+}
+
+impl Pool {
+    fn held_by(&self, key: &Option<KeyId>) -> usize {
+        self.held.get(key).copied().unwrap_or(0)
+    }
+
+    fn fits(&self, key: &Option<KeyId>, bytes: usize) -> bool {
+        let free = BODIES_IN_FLIGHT_BYTES_MAX.checked_sub(self.used + bytes);
+        free.is_some_and(|free| self.held_by(key) + bytes <= KEY_TO_FREE * free)
+    }
+
+    /// Adds a body, or asks for more memory for it. `None`: it has the memory now.
+    fn ask(
+        &mut self,
+        body: &mut Option<u64>,
+        key: &Option<KeyId>,
+        bytes: usize,
+    ) -> Option<oneshot::Receiver<()>> {
+        let id = *body.get_or_insert_with(|| {
+            self.next_body += 1;
+            self.bodies.insert(self.next_body, Holder { key: key.clone(), bytes: 0, wish: None });
+            self.next_body
+        });
+        let (granted, turn) = oneshot::channel();
+        let holder = self.bodies.get_mut(&id)?;
+        holder.wish = Some(Wish { bytes, granted });
+        self.waiting += 1;
+        self.grant();
+        let waits = self.bodies.get(&id).is_some_and(|holder| holder.wish.is_some());
+        waits.then_some(turn)
+    }
+
+    /// Gives memory to the bodies that wait, as far as there is some.
+    fn grant(&mut self) {
+        if self.waiting == 0 {
+            return;
+        }
+        let wishes = self.bodies.iter().filter_map(|(id, holder)| {
+            let wish = holder.wish.as_ref()?;
+            Some((self.held_by(&holder.key), *id, wish.bytes))
+        });
+        let mut wishes: Vec<_> = wishes.collect();
+        // The key that holds the least comes first, and of its bodies the oldest.
+        wishes.sort_unstable();
+        // A key may not pass a body that waits by holding more than that body's key would.
+        let mut ceiling = usize::MAX;
+        for (_, id, bytes) in wishes {
+            let Some(holder) = self.bodies.get(&id) else { continue };
+            let held_then = self.held_by(&holder.key) + bytes;
+            if held_then > ceiling || !self.fits(&holder.key, bytes) {
+                ceiling = ceiling.min(held_then);
+                continue;
+            }
+            let Some(holder) = self.bodies.get_mut(&id) else { continue };
+            holder.bytes += bytes;
+            self.used += bytes;
+            *self.held.entry(holder.key.clone()).or_default() += bytes;
+            self.waiting -= 1;
+            if let Some(wish) = holder.wish.take() {
+                // A body that nobody reads any more gives its memory back when it is dropped.
+                let _ = wish.granted.send(());
+            }
+        }
+    }
+
+    /// Leaves the body no more than `bytes`.
+    fn shrink(&mut self, id: u64, bytes: usize) {
+        let Some(holder) = self.bodies.get_mut(&id) else { return };
+        let surplus = holder.bytes.saturating_sub(bytes);
+        holder.bytes -= surplus;
+        self.used -= surplus;
+        if let Some(held) = self.held.get_mut(&holder.key) {
+            *held -= surplus;
+            if *held == 0 {
+                self.held.remove(&holder.key);
+            }
+        }
+        self.grant();
+    }
+
+    /// Ends the body's wait, unless it has just come to an end. Without its memory it cannot go on:
+    /// all that it holds is given back in the same moment, so that of several bodies that wait for
+    /// each other one gives way and the others end.
+    fn give_up(&mut self, id: u64) -> bool {
+        let Some(holder) = self.bodies.get_mut(&id) else { return true };
+        if holder.wish.take().is_none() {
+            return false;
+        }
+        self.waiting -= 1;
+        self.shrink(id, 0);
+        true
+    }
+
+    fn remove(&mut self, id: u64) {
+        self.give_up(id);
+        self.shrink(id, 0);
+        self.bodies.remove(&id);
+    }
+}
+
+impl InFlight {
+    /// The memory of a body that may become `wanted` bytes long. It holds none yet.
+    pub(crate) fn share(&self, key: Option<&KeyId>, wanted: usize) -> Share {
+        let (pool, key) = (self.clone(), key.cloned());
+        Share { pool, key, body: None, wanted, held: 0, quick: None }
+    }
+}
+
+/// The memory of one body. Dropped, it is free for others.
+#[derive(Debug)]
+pub(crate) struct Share {
+    pool: InFlight,
+    key: Option<KeyId>,
+    /// Its number in the pool, once it holds memory or waits for some.
+    body: Option<u64>,
+    wanted: usize,
+    held: usize,
+    /// `None`: the body is slow, or has no memory yet.
+    quick: Option<Quick>,
+}
+
+/// A body that has come quickly so far.
+#[derive(Debug, Clone, Copy)]
+struct Quick {
+    since: Instant,
+    /// Bytes that were there by then.
+    bytes: usize,
+}
+
+impl Share {
+    /// Waits for what comes next of a body of which `bytes` have come. A body that is slow meanwhile
+    /// gives back the memory that was set aside for its rest.
+    pub(crate) async fn meanwhile<T>(&mut self, bytes: usize, next: impl Future<Output = T>) -> T {
+        let mut next = pin!(next);
+        while let Some(quick) = self.quick {
+            match timeout_at(quick.since + SECOND, next.as_mut()).await {
+                Ok(next) => return next,
+                Err(_) => self.look(bytes),
+            }
+        }
+        next.await
+    }
+
+    /// Sees to it that the body has memory for its first `bytes`; answers with the time that this
+    /// took.
+    ///
+    /// # Errors
+    /// 503 when there is none for [`TURN_WAIT`].
+    pub(crate) async fn cover(&mut self, bytes: usize) -> Result<Duration, ApiError> {
+        self.look(bytes);
+        if bytes <= SMALL_BODY_BYTES || bytes <= self.held {
+            return Ok(Duration::ZERO);
+        }
+        let is_first = self.body.is_none();
+        let whole = self.wanted.max(bytes);
+        let wanted = match is_first || self.quick.is_some() {
+            true => whole,
+            false => bytes.next_multiple_of(STEP_BYTES).min(whole),
+        };
+        let started = Instant::now();
+        let turn = self.pool.0.lock().ask(&mut self.body, &self.key, wanted - self.held);
+        if let Some(turn) = turn
+            && timeout(TURN_WAIT, turn).await.is_err()
+            && self.body.is_some_and(|body| self.pool.0.lock().give_up(body))
+        {
+            self.held = 0;
+            return Err(ApiError::new(
+                ErrorCode::Unavailable,
+                "too many large bodies are being read; try again shortly",
+            ));
+        }
+        self.held = wanted;
+        if is_first || self.quick.is_some() {
+            self.quick = Some(Quick { since: Instant::now(), bytes });
+        }
+        Ok(started.elapsed())
+    }
+
+    /// The body has ended after so many bytes.
+    pub(crate) fn ended(&mut self, bytes: usize) {
+        self.quick = None;
+        self.keep(bytes);
+    }
+
+    /// Looks, once in a second, whether the body is still quick.
+    fn look(&mut self, bytes: usize) {
+        let Some(quick) = self.quick.filter(|quick| quick.since.elapsed() >= SECOND) else {
+            return;
+        };
+        if bytes.saturating_sub(quick.bytes) >= QUICK_BYTES_PER_SECOND {
+            self.quick = Some(Quick { since: Instant::now(), bytes });
+        } else {
+            self.quick = None;
+            self.keep(bytes.next_multiple_of(STEP_BYTES));
+        }
+    }
+
+    fn keep(&mut self, bytes: usize) {
+        if let Some(body) = self.body.filter(|_| bytes < self.held) {
+            self.held = bytes;
+            self.pool.0.lock().shrink(body, bytes);
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if let Some(body) = self.body {
+            self.pool.0.lock().remove(body);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "in_flight_tests.rs"]
+mod tests;

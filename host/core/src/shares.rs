@@ -1,0 +1,291 @@
+//! Fair shares of one limit among the keys that draw on it, as pure logic: one key must not use up
+//! the calls and the places of all keys of its owner.
+//!
+//! The limit itself is kept by the caller. A key may use what the others do not ask for, and so all
+//! of it when it is alone. Each key is *sure* of an equal part of the limit, as far as it has asked
+//! for it lately: in this period of ten seconds or in the one before. What others are sure of and do
+//! not use yet is kept free from a key that has its part already.
+//!
+//! **Bounds.** [`KEYS_MAX`] keys are told apart; all further ones count as one key.
+//! **Cost.** About 60 bytes for each key; a pass over the keys for each call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::id::KeyId;
+
+/// Most keys that are told apart.
+pub const KEYS_MAX: usize = 32;
+
+const PERIOD_MS: u64 = 10_000;
+
+/// The keys that draw on one limit.
+#[derive(Debug, Default)]
+pub struct Shares {
+    period: u64,
+    keys: Vec<Sharer>,
+}
+
+#[derive(Debug)]
+struct Sharer {
+    /// `None`: all keys beyond [`KEYS_MAX`].
+    key: Option<KeyId>,
+    /// Calls at one time.
+    places: Arc<AtomicU32>,
+    now: Asked,
+    before: Asked,
+    /// Calls that were admitted in this period.
+    admitted: u32,
+}
+
+/// What a key asked for in one period, whether it got it or not.
+#[derive(Debug, Clone, Copy, Default)]
+struct Asked {
+    calls: u32,
+    places: u32,
+}
+
+/// One key among [`Shares`], until the next call of [`Shares::find`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position(usize);
+
+impl Shares {
+    /// The key's position at `now_ms`, on any clock that never goes back; notes that it asks for one
+    /// more call, and for one more place than it has.
+    pub fn find(&mut self, key: &KeyId, now_ms: u64) -> Position {
+        self.advance(now_ms / PERIOD_MS);
+        let known = self.keys.iter().position(|sharer| sharer.key.as_ref() == Some(key));
+        let position = known.unwrap_or_else(|| self.add(key));
+        if let Some(sharer) = self.keys.get_mut(position) {
+            let held = sharer.places.load(Ordering::Relaxed);
+            sharer.now.calls = sharer.now.calls.saturating_add(1);
+            sharer.now.places = sharer.now.places.max(held.saturating_add(1));
+        }
+        Position(position)
+    }
+
+    fn add(&mut self, key: &KeyId) -> usize {
+        let is_full = self.keys.len() >= KEYS_MAX;
+        let others = self.keys.iter().position(|sharer| sharer.key.is_none());
+        if let Some(others) = others.filter(|_| is_full) {
+            return others;
+        }
+        self.keys.push(Sharer {
+            key: (!is_full).then(|| key.clone()),
+            places: Arc::default(),
+            now: Asked::default(),
+            before: Asked::default(),
+            admitted: 0,
+        });
+        self.keys.len() - 1
+    }
+
+    /// Calls of `limit` in ten seconds that are kept free for other keys.
+    pub fn calls_of_others(&self, me: Position, limit: u32) -> u32 {
+        self.of_others(me, limit, |sharer| {
+            (sharer.now.calls.max(sharer.before.calls), sharer.admitted)
+        })
+    }
+
+    /// Places of `cap` that are kept free for other keys.
+    pub fn places_of_others(&self, me: Position, cap: u32) -> u32 {
+        self.of_others(me, cap, |sharer| {
+            let asked = sharer.now.places.max(sharer.before.places);
+            (asked, sharer.places.load(Ordering::Relaxed))
+        })
+    }
+
+    /// `of` answers with what a key has asked for and what it has.
+    fn of_others(&self, me: Position, limit: u32, of: impl Fn(&Sharer) -> (u32, u32)) -> u32 {
+        if self.keys.len() == 1 {
+            return 0;
+        }
+        let part = limit / u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
+        // Below its own part a key takes what is free: else keys could wait for each other.
+        if self.keys.get(me.0).is_some_and(|sharer| of(sharer).1 < part) {
+            return 0;
+        }
+        let others = self.keys.iter().enumerate().filter(|(position, _)| *position != me.0);
+        let kept = others.map(|(_, sharer)| {
+            let (asked, has) = of(sharer);
+            asked.min(part).saturating_sub(has)
+        });
+        kept.sum()
+    }
+
+    /// The key's call was admitted.
+    pub fn admitted(&mut self, me: Position) {
+        if let Some(sharer) = self.keys.get_mut(me.0) {
+            sharer.admitted = sharer.admitted.saturating_add(1);
+        }
+    }
+
+    /// The key found no place, and so wants one more than it asked for.
+    pub fn found_no_place(&mut self, me: Position) {
+        if let Some(sharer) = self.keys.get_mut(me.0) {
+            sharer.now.places = sharer.now.places.saturating_add(1);
+        }
+    }
+
+    /// A counter of the key's places: one more for as long as a call of the key has one.
+    pub fn places(&self, me: Position) -> Option<&Arc<AtomicU32>> {
+        self.keys.get(me.0).map(|sharer| &sharer.places)
+    }
+
+    fn advance(&mut self, period: u64) {
+        if period <= self.period {
+            return;
+        }
+        let is_next = period == self.period + 1;
+        self.period = period;
+        for sharer in &mut self.keys {
+            let last = std::mem::take(&mut sharer.now);
+            sharer.before = if is_next { last } else { Asked::default() };
+            sharer.admitted = 0;
+        }
+        self.keys
+            .retain(|sharer| sharer.before.calls > 0 || sharer.places.load(Ordering::Relaxed) > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(number: usize) -> KeyId {
+        KeyId::new(&format!("k{number}")).unwrap()
+    }
+
+    /// A call of the key that takes a place of `cap` if it finds one.
+    fn takes_place(shares: &mut Shares, number: usize, now_ms: u64, cap: u32) -> bool {
+        let me = shares.find(&key(number), now_ms);
+        let used: u32 = shares.keys.iter().map(|k| k.places.load(Ordering::Relaxed)).sum();
+        let has_place = used + shares.places_of_others(me, cap) < cap;
+        if has_place {
+            shares.places(me).unwrap().fetch_add(1, Ordering::Relaxed);
+        } else {
+            shares.found_no_place(me);
+        }
+        has_place
+    }
+
+    fn leaves_place(shares: &mut Shares, number: usize) {
+        let sharer = shares.keys.iter().find(|sharer| sharer.key == Some(key(number)));
+        sharer.unwrap().places.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn held(shares: &Shares, number: usize) -> u32 {
+        let sharer = shares.keys.iter().find(|sharer| sharer.key == Some(key(number)));
+        sharer.map_or(0, |sharer| sharer.places.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn a_key_that_is_alone_has_everything() {
+        let mut shares = Shares::default();
+        let taken = (0..500).filter(|_| takes_place(&mut shares, 0, 0, 400)).count();
+        assert_eq!(taken, 400);
+        let me = shares.find(&key(0), 0);
+        assert_eq!(shares.calls_of_others(me, 1_000), 0);
+    }
+
+    #[test]
+    fn a_second_key_comes_to_its_half_as_places_become_free() {
+        let mut shares = Shares::default();
+        while takes_place(&mut shares, 0, 0, 400) {}
+        for _ in 0..400 {
+            // Both go on asking; the first one asks first.
+            leaves_place(&mut shares, 0);
+            for number in [0, 1] {
+                while takes_place(&mut shares, number, 0, 400) {}
+            }
+        }
+        assert_eq!((held(&shares, 0), held(&shares, 1)), (200, 200));
+    }
+
+    #[test]
+    fn a_modest_key_leaves_the_others_what_it_does_not_ask_for() {
+        let mut shares = Shares::default();
+        assert!(takes_place(&mut shares, 1, 0, 400));
+        leaves_place(&mut shares, 1);
+        let taken = (0..500).filter(|_| takes_place(&mut shares, 0, 0, 400)).count();
+        assert_eq!(taken, 399, "one is kept for the key that took one before");
+        assert!(takes_place(&mut shares, 1, 0, 400));
+        leaves_place(&mut shares, 1);
+        // Two periods later nothing is kept for it any more.
+        assert!(takes_place(&mut shares, 0, 20_000, 400));
+    }
+
+    #[test]
+    fn calls_are_kept_for_a_key_as_far_as_it_asked_for_them() {
+        let mut shares = Shares::default();
+        let admit = |shares: &mut Shares, number, calls, now_ms| {
+            let me = shares.find(&key(number), now_ms);
+            (0..calls).for_each(|_| shares.admitted(me));
+            me
+        };
+        for _ in 0..30 {
+            shares.find(&key(1), 0);
+        }
+        let me = admit(&mut shares, 0, 499, 0);
+        assert_eq!(shares.calls_of_others(me, 1_000), 0, "it has not had its own half yet");
+        let me = admit(&mut shares, 0, 1, 0);
+        assert_eq!(shares.calls_of_others(me, 1_000), 30);
+        assert_eq!(shares.calls_of_others(me, 40), 20, "a half at most");
+        admit(&mut shares, 1, 10, 0);
+        let me = shares.find(&key(0), 9_999);
+        assert_eq!(shares.calls_of_others(me, 1_000), 21);
+        // The next period knows what was asked for in the last one.
+        let me = admit(&mut shares, 0, 500, 10_000);
+        assert_eq!(shares.calls_of_others(me, 1_000), 31);
+        let me = admit(&mut shares, 0, 500, 20_000);
+        assert_eq!(shares.calls_of_others(me, 1_000), 0);
+    }
+
+    #[test]
+    fn keys_beyond_the_bound_count_as_one() {
+        let mut shares = Shares::default();
+        for number in 0..10_000 {
+            shares.find(&key(number), 0);
+        }
+        assert_eq!(shares.keys.len(), KEYS_MAX + 1);
+    }
+
+    proptest! {
+        /// Whatever the keys do: places are never more than the cap, and a key without a place gets
+        /// the next one that becomes free, before a key that has its part.
+        #[test]
+        fn the_cap_holds_and_nobody_is_left_out(
+            events in prop::collection::vec((0_usize..4, any::<bool>(), 0_u64..3_000), 1..400),
+            cap in 1_u32..30,
+        ) {
+            let mut shares = Shares::default();
+            let mut now = 0;
+            for (number, takes, gap) in events {
+                now += gap;
+                if takes {
+                    takes_place(&mut shares, number, now, cap);
+                } else if held(&shares, number) > 0 {
+                    leaves_place(&mut shares, number);
+                }
+                let used: u32 = (0..4).map(|number| held(&shares, number)).sum();
+                prop_assert!(used <= cap);
+            }
+            if cap < 5 {
+                return Ok(());
+            }
+            // A key that has none and asks twice, while another one gives one place back and takes
+            // it again at once.
+            while takes_place(&mut shares, 0, now, cap) {}
+            let is_left_out = held(&shares, 4) == 0 && !takes_place(&mut shares, 4, now, cap);
+            let used: u32 = (0..5).map(|number| held(&shares, number)).sum();
+            let part = cap / u32::try_from(shares.keys.len()).unwrap();
+            if is_left_out && used == cap && held(&shares, 0) > part {
+                leaves_place(&mut shares, 0);
+                prop_assert!(!takes_place(&mut shares, 0, now, cap));
+                prop_assert!(takes_place(&mut shares, 4, now, cap));
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A bound on the connections of each address that have not shown a valid key: one address must not
+//! take the connections of all.
+//!
+//! At the bound a new connection takes the place of the address's oldest one without a key, which is
+//! closed. A connection on which one call had a valid key does not count any more, so callers with
+//! keys are never closed for their neighbours, and a reverse proxy keeps the connections that it
+//! uses. An IPv6 address counts as its /64.
+//!
+//! **Bounds.** At most one entry of about 200 bytes for each connection. **Cost.** A lock for each
+//! connection that comes or goes; none for a call.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gristmill_api::{PeerAddress, Standing};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+/// The log has a warning about full addresses this often.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Which addresses are bounded, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressBound {
+    /// Most connections without a valid key from one address; at least 1.
+    pub connections_max: u32,
+    /// Whether it holds for loopback addresses too. A reverse proxy on this machine has such an
+    /// address for all of its clients, and other programs on it are trusted more than the network.
+    pub is_for_loopback: bool,
+}
+
+/// The connections without a valid key.
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    bound: AddressBound,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    next: u64,
+    warned_at: Option<Instant>,
+    by_address: HashMap<IpAddr, BTreeMap<u64, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    standing: Arc<Standing>,
+    closing: CancellationToken,
+}
+
+/// The place of a connection among those of its address. Dropped, it is free.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    addresses: Arc<Addresses>,
+    /// `None`: its address has no bound.
+    place: Option<(IpAddr, u64)>,
+    /// What the calls of the connection have shown.
+    pub(crate) standing: Arc<Standing>,
+    /// Fires when the connection has to make room.
+    pub(crate) closing: CancellationToken,
+}
+
+impl Addresses {
+    pub(crate) fn new(bound: AddressBound) -> Arc<Self> {
+        Arc::new(Self { bound, known: Mutex::default() })
+    }
+
+    /// Admits a connection; closes another one of its address when there are too many.
+    pub(crate) fn admit(self: &Arc<Self>, peer: PeerAddress) -> Admitted {
+        let (standing, closing) = (Arc::<Standing>::default(), CancellationToken::new());
+        let address = peer.known_as();
+        let is_bounded = self.bound.is_for_loopback || !address.is_loopback();
+        let place = is_bounded.then(|| {
+            let entry = Entry { standing: standing.clone(), closing: closing.clone() };
+            (address, self.add(address, entry))
+        });
+        Admitted { addresses: self.clone(), place, standing, closing }
+    }
+
+    fn add(&self, address: IpAddr, entry: Entry) -> u64 {
+        let mut known = self.known.lock();
+        let (number, mut is_full) = (known.next, false);
+        known.next += 1;
+        let entries = known.by_address.entry(address).or_default();
+        if entries.len() >= self.bound.connections_max as usize {
+            entries.retain(|_, entry| !entry.standing.has_key());
+        }
+        if entries.len() >= self.bound.connections_max as usize
+            && let Some((_, oldest)) = entries.pop_first()
+        {
+            oldest.closing.cancel();
+            is_full = true;
+        }
+        entries.insert(number, entry);
+        if is_full && known.warned_at.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
+            known.warned_at = Some(Instant::now());
+            warn!(%address, "{address} has too many connections without a valid key; the oldest ones are closed");
+        }
+        number
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let Some((address, number)) = self.place else { return };
+        let mut known = self.addresses.known.lock();
+        if let Some(entries) = known.by_address.get_mut(&address) {
+            entries.remove(&number);
+            if entries.is_empty() {
+                known.by_address.remove(&address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(address: &str) -> PeerAddress {
+        PeerAddress(address.parse().unwrap())
+    }
+
+    fn bounded(connections_max: u32, is_for_loopback: bool) -> Arc<Addresses> {
+        Addresses::new(AddressBound { connections_max, is_for_loopback })
+    }
+
+    #[test]
+    fn one_address_takes_its_bound_and_closes_its_own_oldest_beyond_it() {
+        let addresses = bounded(3, false);
+        let neighbour = addresses.admit(from("192.0.2.9"));
+        let mut held: Vec<_> = (0..3).map(|_| addresses.admit(from("192.0.2.1"))).collect();
+        assert!(held.iter().all(|one| !one.closing.is_cancelled()));
+        for oldest in 0..1_000 {
+            held.push(addresses.admit(from("192.0.2.1")));
+            assert!(held[oldest].closing.is_cancelled());
+            let open = held.iter().filter(|one| !one.closing.is_cancelled()).count();
+            assert_eq!(open, 3);
+        }
+        assert!(!neighbour.closing.is_cancelled());
+        drop((held, neighbour));
+        assert!(addresses.known.lock().by_address.is_empty());
+    }
+
+    #[test]
+    fn connections_that_have_shown_a_key_do_not_count_and_are_not_closed() {
+        let addresses = bounded(2, false);
+        let mut held = vec![];
+        for _ in 0..100 {
+            let admitted = addresses.admit(from("192.0.2.1"));
+            admitted.standing.record_key();
+            held.push(admitted);
+        }
+        let silent: Vec<_> = (0..5).map(|_| addresses.admit(from("192.0.2.1"))).collect();
+        assert!(held.iter().all(|one| !one.closing.is_cancelled()));
+        let open = silent.iter().filter(|one| !one.closing.is_cancelled()).count();
+        assert_eq!(open, 2);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address_and_loopback_has_no_bound_by_itself() {
+        let cases = [
+            ("2001:db8::1", "2001:db8::2", false, true),
+            ("2001:db8::1", "2001:db8:0:1::1", false, false),
+            ("192.0.2.1", "::ffff:192.0.2.1", false, true),
+            ("127.0.0.1", "127.0.0.1", false, false),
+            ("::1", "::1", false, false),
+            ("127.0.0.1", "127.0.0.1", true, true),
+            ("::1", "::1", true, true),
+        ];
+        for (first, second, is_for_loopback, expected) in cases {
+            let addresses = bounded(1, is_for_loopback);
+            let first = addresses.admit(from(first));
+            let _second = addresses.admit(from(second));
+            assert_eq!(first.closing.is_cancelled(), expected, "{second}, {is_for_loopback}");
+        }
+    }
+}

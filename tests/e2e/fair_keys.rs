@@ -1,0 +1,95 @@
+//! Several keys of one owner: none of them uses up what all of them have together.
+
+use gristmill_tests::{Client, TestHost, eventually, guests};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+const LIMITS: &str = "[rate-limits.status]\nconcurrent = 8\n\
+    [rate-limits.runsync]\nconcurrent = 4\n\
+    [rate-limits.retry]\ncalls-per-10s = 3\n";
+
+async fn key(host: &TestHost) -> Client {
+    let made = json!({ "name": "fair", "scopes": ["submit"] });
+    let made = host.client().post("/v1/keys", &made).await.ok();
+    host.client().with_key(made["key"].as_str().unwrap())
+}
+
+/// Makes so many calls at one time, each of which waits for five minutes.
+fn wait_at_once<F>(count: usize, call: impl Fn() -> F) -> Vec<JoinHandle<u16>>
+where
+    F: Future<Output = u16> + Send + 'static,
+{
+    (0..count).map(|_| tokio::spawn(call())).collect()
+}
+
+async fn ended(calls: &[JoinHandle<u16>], count: usize) {
+    eventually("some calls to be refused", async || {
+        (calls.iter().filter(|call| call.is_finished()).count() >= count).then_some(())
+    })
+    .await;
+}
+
+async fn with_waiting_jobs(host: &TestHost, endpoint: &str, count: u64) {
+    eventually("jobs to wait", async || {
+        (host.client().health(endpoint).await["jobs"]["inQueue"] == count).then_some(())
+    })
+    .await;
+}
+
+async fn places_are_shared(host: &TestHost, endpoint: &str, greedy: &Client, other: &Client) {
+    let waits = || {
+        let (greedy, endpoint) = (greedy.clone(), endpoint.to_owned());
+        async move {
+            let input = json!({ "op": "echo" });
+            greedy.run_sync(&endpoint, "?wait=300000", input).await.status
+        }
+    };
+    let short = async || other.run_sync(endpoint, "?wait=1000", json!({ "op": "echo" })).await;
+    let first = wait_at_once(4, waits);
+    with_waiting_jobs(host, endpoint, 4).await;
+    short().await.refused(429);
+    host.client().purge(endpoint).await.ok();
+    ended(&first, 4).await;
+    // Now two of the places are kept for the key that was refused.
+    let second = wait_at_once(4, waits);
+    ended(&second, 2).await;
+    with_waiting_jobs(host, endpoint, 2).await;
+    assert_eq!(short().await.ok()["status"], "IN_QUEUE");
+    host.client().purge(endpoint).await.ok();
+    let mut statuses = vec![];
+    for call in second {
+        statuses.push(call.await.unwrap());
+    }
+    statuses.sort_unstable();
+    assert_eq!(statuses, [404, 404, 429, 429]);
+}
+
+#[tokio::test]
+async fn one_key_does_not_use_up_the_places_of_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("limits.toml");
+    std::fs::write(&config, LIMITS).unwrap();
+    let host = TestHost::start_with(&["--config", config.to_str().unwrap()]);
+    let endpoint = host.deploy(&guests::playground(), "fair", json!({ "workersMax": 0 })).await;
+    let (greedy, other) = (key(&host).await, key(&host).await);
+    places_are_shared(&host, &endpoint, &greedy, &other).await;
+
+    // Calls that wait have three quarters of the places, so that `status` goes on.
+    let job = host.client().submit(&endpoint, json!({ "op": "echo" })).await;
+    let waits = wait_at_once(8, || {
+        let greedy = greedy.clone();
+        let path = greedy.path(&endpoint, &format!("status-sync/{job}?wait=300000"));
+        async move { greedy.get(&path).await.status }
+    });
+    ended(&waits, 2).await;
+    for client in [&other, &greedy, &other] {
+        client.status(&endpoint, &job).await.ok();
+    }
+    assert_eq!(waits.iter().filter(|wait| wait.is_finished()).count(), 2);
+
+    // A retry has a limit, as the other operations have.
+    for _ in 0..3 {
+        other.retry(&endpoint, &job).await.refused(400);
+    }
+    other.retry(&endpoint, &job).await.refused(429);
+}
