@@ -26,6 +26,7 @@ mod isolation;
 mod lifecycle;
 mod logs;
 mod openapi;
+mod own_network;
 mod pages;
 mod priority;
 mod progress;

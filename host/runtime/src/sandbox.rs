@@ -17,6 +17,7 @@ use gristmill_core::runtime::{
     AddComponentError, Added, Attempt, AttemptReport, AttemptSink, Components, Runtime,
     RuntimeLoad, StageError, Staged, Volumes,
 };
+use gristmill_egress::AddressPolicy;
 use tokio::io::AsyncRead;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -53,13 +54,16 @@ pub struct SandboxSettings {
     /// Where attempts go on that have computed for more than some milliseconds; without it they stay
     /// where they began. Its threads should have a lower priority than those of the callers.
     pub lengthy: Option<Handle>,
+    /// Where handlers' requests for the public may connect.
+    pub addresses: AddressPolicy,
     /// Whether sinks are told the handler's stack when it traps, with lines of source where the
     /// component has debug information: for one's own handlers, since that information is read.
     pub explains_traps: bool,
 }
 
 impl SandboxSettings {
-    /// 256 running jobs, the pool that suits this machine, and attempts that stay where they began.
+    /// 256 running jobs, the pool that suits this machine, attempts that stay where they began, and
+    /// no network that the operator denies.
     pub fn new(data_dir: PathBuf, compiler: Compiler) -> Self {
         let pool = Pool::for_this_machine();
         Self {
@@ -68,6 +72,7 @@ impl SandboxSettings {
             running_jobs_max: 256,
             pool,
             lengthy: None,
+            addresses: AddressPolicy::default(),
             explains_traps: false,
         }
     }
@@ -119,7 +124,7 @@ impl Sandbox {
                 .map_err(engine_error)?
                 .into(),
             disks: Disks::open(&settings.data_dir)?,
-            egress: Egress::new(),
+            egress: Egress::new(settings.addresses),
             places: Arc::new(Semaphore::new(places_max as usize)),
             places_max: places_max as usize,
             waiting: Arc::default(),

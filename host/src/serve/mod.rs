@@ -30,6 +30,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError};
 use gristmill_core::time::{Clock, SystemClock};
 use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
+use gristmill_egress::AddressPolicy;
 use gristmill_registry::Fetcher;
 use gristmill_runtime::{Sandbox, SandboxSettings};
 use gristmill_store::SqliteStore;
@@ -153,7 +154,9 @@ async fn serve(
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     // What nothing names any more, and could not be removed while somebody ran it.
     catalog.forget_unused().await?;
-    let sandbox = Arc::new(sandbox(settings, is_watched, catalog.clone(), guests)?);
+    let addresses = address_policy(settings);
+    let sandbox =
+        Arc::new(sandbox(settings, is_watched, catalog.clone(), guests, addresses.clone())?);
     load_ahead(&catalog, sandbox.clone(), guests);
     let logs = Arc::new(Logs::default());
     let dispatcher = Dispatcher::start(Parts {
@@ -170,7 +173,7 @@ async fn serve(
         catalog: catalog.clone(),
         signals: signals.clone(),
         clock: clock.clone(),
-        sender: Arc::new(HttpSender::new(settings.webhook_allow.clone())),
+        sender: Arc::new(HttpSender::new(settings.webhook_allow.clone(), addresses.clone())),
     });
     let jobs = Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), settings.strictness));
     let services = Services {
@@ -179,7 +182,11 @@ async fn serve(
         catalog: catalog.clone(),
         workers: dispatcher.clone(),
         components: sandbox.clone(),
-        registries: Arc::new(Fetcher::new(settings.registry_allow.clone(), sandbox.clone())),
+        registries: Arc::new(Fetcher::new(
+            settings.registry_allow.clone(),
+            addresses,
+            sandbox.clone(),
+        )),
         runtime: sandbox.clone(),
         volumes: sandbox.clone(),
         store: store.clone(),
@@ -250,17 +257,33 @@ async fn finish_deletions(store: &SqliteStore, catalog: &Catalog) -> Result<(), 
     Ok(())
 }
 
+/// Where requests for the public may connect.
+fn address_policy(settings: &ServeSettings) -> AddressPolicy {
+    let addresses = AddressPolicy::new(&settings.egress_deny);
+    if let Err(error) = addresses.look() {
+        warn!(
+            %error,
+            "cannot list this host's network interfaces: {error}; webhooks, images and handlers' \
+             requests to public addresses are refused until that is permitted (systemd: add \
+             AF_NETLINK to RestrictAddressFamilies=)"
+        );
+    }
+    addresses
+}
+
 /// The sandbox, with compiles in child processes of this same program.
 fn sandbox(
     settings: &ServeSettings,
     is_watched: bool,
     catalog: Arc<Catalog>,
     guests: &Guests,
+    addresses: AddressPolicy,
 ) -> anyhow::Result<Sandbox> {
     let compiler = if is_watched { compilers::for_developer()? } else { compilers::for_host()? };
     let settings = SandboxSettings {
         running_jobs_max: settings.running_jobs_max,
         lengthy: Some(guests.lengthy.handle().clone()),
+        addresses,
         explains_traps: is_watched,
         ..SandboxSettings::new(settings.data_dir.clone(), compiler)
     };
