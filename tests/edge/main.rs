@@ -12,5 +12,6 @@
 mod authority;
 mod backup;
 mod connections;
+mod data_dir;
 mod http2;
 mod tls;

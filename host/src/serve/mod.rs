@@ -48,7 +48,7 @@ use self::listener::Connections;
 use self::tls::Tls;
 pub use self::tls::TlsFiles;
 use crate::cli::serve::{ServeArgs, ServeSettings};
-use crate::compilers;
+use crate::{compilers, data_dir};
 
 /// The brand whose clients are the most: their Rust SDK insists on its field.
 const DEFAULT_BRAND: &str = "Runpod";
@@ -132,6 +132,9 @@ async fn serve(
         signals.set_job_listener(listener);
         work
     });
+    if let Some(warning) = data_dir::check(&settings.data_dir)? {
+        warn!("{warning}");
+    }
     let (failed, mut failure) = mpsc::unbounded_channel();
     let (store, recovery) = SqliteStore::open(
         &settings.data_dir,
