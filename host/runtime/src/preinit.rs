@@ -23,6 +23,7 @@ use crate::deadline::Watch;
 use crate::egress::Egress;
 use crate::engine::{Engines, Kind, Pool, compile_engine};
 use crate::state::{State, store};
+use crate::swap::SwapWatch;
 
 /// How long `init` may run.
 pub const TIME_MAX: Duration = Duration::from_mins(1);
@@ -72,7 +73,7 @@ pub async fn preinit(
     let (context, instrumented) = wizer.instrument_component(component).map_err(rewrite)?;
     // With an epoch that moves on, so that an `init` without end is stopped.
     let engines =
-        Engines::new(1, Pool::OnDemand, false).map_err(failed)?;
+        Engines::new(1, Pool::OnDemand, false, SwapWatch::of_this_machine()).map_err(failed)?;
     let engine = engines.get(Metering::Epoch).map_err(failed)?;
     let instrumented = Component::new(&engine.engine, &instrumented).map_err(rewrite)?;
     let info = crate::component::names(&engine.engine, &instrumented);

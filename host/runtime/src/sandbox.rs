@@ -38,6 +38,7 @@ use crate::lane;
 use crate::records::ArtifactRecords;
 use crate::staging::StagedComponent;
 use crate::state::State;
+use crate::swap::SwapWatch;
 
 /// How a sandbox is set up.
 #[derive(Debug)]
@@ -112,12 +113,20 @@ impl Sandbox {
         settings: SandboxSettings,
         records: Arc<dyn ArtifactRecords>,
     ) -> Result<Self, OpenSandboxError> {
+        Self::open_watching(settings, records, SwapWatch::of_this_machine())
+    }
+
+    pub(crate) fn open_watching(
+        settings: SandboxSettings,
+        records: Arc<dyn ArtifactRecords>,
+        swap: SwapWatch,
+    ) -> Result<Self, OpenSandboxError> {
         let places_max = settings.running_jobs_max.max(1);
         let engine_error = |error: wasmtime::Error| match error.downcast::<io::Error>() {
             Ok(error) => OpenSandboxError::Io(error),
             Err(error) => OpenSandboxError::Engine(causes(&error)),
         };
-        let engines = Engines::new(places_max, settings.pool, settings.explains_traps);
+        let engines = Engines::new(places_max, settings.pool, settings.explains_traps, swap);
         let engines = engines.map_err(engine_error)?;
         Ok(Self {
             artifacts: Artifacts::open(&settings.data_dir, engines, settings.compiler, records)

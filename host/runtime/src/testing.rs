@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
+use crate::swap::SwapWatch;
 use crate::{Compiler, MemoryRecords, Pool, Sandbox, SandboxSettings};
 
 /// Remembers what an attempt hands out.
@@ -167,12 +168,27 @@ impl TestSandbox {
         Self::open_with(Arc::new(tempfile::tempdir().unwrap()), MemoryRecords::new(), pool)
     }
 
+    /// One on a machine where this watch sees swap.
+    pub(crate) fn with_swap(swap: SwapWatch) -> Self {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        Self::open_watching(directory, MemoryRecords::new(), Pool::for_this_machine(), swap)
+    }
+
     fn open_with(directory: Arc<TempDir>, records: Arc<MemoryRecords>, pool: Pool) -> Self {
+        Self::open_watching(directory, records, pool, SwapWatch::of_this_machine())
+    }
+
+    fn open_watching(
+        directory: Arc<TempDir>,
+        records: Arc<MemoryRecords>,
+        pool: Pool,
+        swap: SwapWatch,
+    ) -> Self {
         let mut settings =
             SandboxSettings::new(directory.path().to_owned(), Compiler::in_process());
         settings.running_jobs_max = 2;
         settings.pool = pool;
-        let sandbox = Sandbox::open(settings, records.clone()).unwrap();
+        let sandbox = Sandbox::open_watching(settings, records.clone(), swap).unwrap();
         Self { sandbox, records, directory }
     }
 
