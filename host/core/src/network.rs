@@ -206,7 +206,7 @@ mod tests {
         }
 
         #[test]
-        fn a_network_is_read_as_it_is_written(address: std::net::IpAddr, prefix: u8) {
+        fn a_network_is_read_as_it_is_written(address: IpAddr, prefix: u8) {
             let network = Network::of(address, prefix);
             prop_assert_eq!(network.to_string().parse(), Ok(network));
             prop_assert!(network.contains(address));
