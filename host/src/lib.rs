@@ -5,6 +5,7 @@ mod archive;
 pub mod cli;
 mod client;
 mod compilers;
+mod data_dir;
 pub mod serve;
 
 /// The file in the data directory that holds the admin key: written by the host, read by client

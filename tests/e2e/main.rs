@@ -29,6 +29,7 @@ mod isolation;
 mod lifecycle;
 mod logs;
 mod openapi;
+mod own_network;
 mod pages;
 mod priority;
 mod progress;

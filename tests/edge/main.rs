@@ -12,6 +12,7 @@
 mod authority;
 mod backup;
 mod connections;
+mod data_dir;
 mod early_answers;
 mod heads;
 mod http2;

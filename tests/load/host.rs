@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -38,10 +39,11 @@ struct Process(Child);
 impl Host {
     /// Starts the host on an empty directory, with `options` beside the limits.
     pub(crate) fn start(binary: &Path, options: &[&str]) -> anyhow::Result<Self> {
+        let private = fs::Permissions::from_mode(0o700);
         let start = Start {
             binary: binary.to_owned(),
             options: options.iter().map(|&option| option.to_owned()).collect(),
-            data: tempfile::tempdir()?,
+            data: tempfile::Builder::new().permissions(private).tempdir()?,
         };
         let limits = ["run", "runsync", "status", "stream"]
             .map(|operation| format!("[rate-limits.{operation}]\n{OUT_OF_REACH}"));

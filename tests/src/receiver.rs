@@ -49,7 +49,12 @@ impl Receiver {
     /// Starts on a free port. The n-th call is answered with the n-th status line, such as
     /// `200 OK`; later ones with the last. An empty one is never answered.
     pub async fn start(answers: &[&str]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_on("127.0.0.1:0", answers).await
+    }
+
+    /// The same on another address.
+    pub async fn start_on(address: &str, answers: &[&str]) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (calls, connections) =
             (Arc::<Mutex<Vec<_>>>::default(), Arc::<Mutex<usize>>::default());
@@ -68,6 +73,11 @@ impl Receiver {
     /// `127.0.0.1:PORT`.
     pub fn host(&self) -> String {
         self.address.to_string()
+    }
+
+    /// The port alone.
+    pub fn port(&self) -> u16 {
+        self.address.port()
     }
 
     /// The URL of a path.

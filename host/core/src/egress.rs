@@ -8,6 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::HOST_PATTERN_BYTES_MAX;
+use crate::network::embedded_v4;
 
 /// The hosts that an endpoint's handlers may call. Empty: none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,16 +144,16 @@ impl AllowedHosts {
 }
 
 /// Whether an address is reachable from anywhere: not loopback, private, link-local, shared,
-/// multicast, reserved, nor a form of IPv6 that embeds such an IPv4 address.
+/// multicast, reserved, a cloud platform's own, nor a form of IPv6 that embeds such an IPv4 address.
 pub fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => is_public_v4(v4),
-        IpAddr::V6(v6) => is_public_v6(v6),
+    match (address, embedded_v4(address)) {
+        (IpAddr::V4(v4), _) | (IpAddr::V6(_), Some(v4)) => is_public_v4(v4),
+        (IpAddr::V6(v6), None) => is_public_v6(v6),
     }
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, c, _] = address.octets();
+    let [a, b, c, d] = address.octets();
     !(a == 0 // "this network"
         || address.is_private()
         || address.is_loopback()
@@ -161,26 +162,21 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_broadcast()
         || (a == 100 && (64..128).contains(&b)) // carrier-grade NAT
         || (a == 192 && b == 0 && c == 0) // protocol assignments
+        || (a == 192 && b == 88 && c == 99) // relays of 6to4: whichever is near
         || (a == 198 && (b == 18 || b == 19)) // benchmarking
+        || [a, b, c, d] == [168, 63, 129, 16] // Azure's platform, which answers its machines only
         || a >= 224) // multicast and reserved
 }
 
+/// For an address that embeds no IPv4 address.
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let [s0, s1, middle @ .., s6, s7] = address.segments();
-    let embedded = |high: u16, low: u16| {
-        let [a, b] = high.to_be_bytes();
-        let [c, d] = low.to_be_bytes();
-        is_public_v4(Ipv4Addr::new(a, b, c, d))
-    };
+    let [s0, s1, ..] = address.segments();
     match (s0, s1) {
-        (0x2002, _) => embedded(s1, address.segments()[2]), // 6to4
-        (0x0064, 0xff9b) if middle == [0; 4] => embedded(s6, s7), // NAT64; elsewhere a network's own
-        (0x2001, 0x0000..=0x01ff) => false,                       // Teredo and protocol assignments
-        (0x2001, 0x0db8) | (0x3fff, _) => false,                  // documentation
-        (0x2000..=0x3fff, _) => true,                             // global unicast
-        // Everything else is loopback, unspecified, mapped or compatible IPv4, unique local,
-        // link-local, site-local, multicast or unassigned.
-        _ => address.to_ipv4_mapped().is_some_and(is_public_v4),
+        (0x2001, 0x0000..=0x01ff) => false, // Teredo and protocol assignments
+        (0x2001, 0x0db8) | (0x3fff, _) => false, // documentation
+        // Global unicast. Everything else is loopback, unspecified, IPv4-compatible, unique local,
+        // link-local, site-local, multicast, a network's own NAT64, or unassigned.
+        _ => (0x2000..=0x3fff).contains(&s0),
     }
 }
 
@@ -193,6 +189,8 @@ mod tests {
         let public = [
             "1.1.1.1",
             "93.184.216.34",
+            "168.63.129.15",
+            "192.88.98.255",
             "2606:4700::1111",
             "::ffff:8.8.8.8",
             "64:ff9b::808:808",
@@ -216,6 +214,9 @@ mod tests {
             "198.18.0.1",
             "198.51.100.7",
             "203.0.113.9",
+            "168.63.129.16",
+            "192.88.99.1",
+            "192.88.99.255",
             "224.0.0.1",
             "240.0.0.1",
             "255.255.255.255",
@@ -232,6 +233,10 @@ mod tests {
             "fd12::1",
             "ff02::1",
             "64:ff9b::7f00:1",
+            "::ffff:168.63.129.16",
+            "2002:a83f:8110::1",
+            "64:ff9b::168.63.129.16",
+            "64:ff9b::192.88.99.1",
             "64:ff9b:1::1",
             "2002:7f00:1::",
             "2002:a9fe:a9fe::1",

@@ -22,6 +22,7 @@ pub mod key;
 pub mod limits;
 pub mod listing;
 pub mod logs;
+pub mod network;
 pub mod payload;
 pub mod policy;
 pub mod price;

@@ -7,23 +7,42 @@ use std::time::Duration;
 use reqwest::redirect::Policy;
 use reqwest::{Client, retry};
 
-use crate::Reach;
+use crate::destination::Destination;
 use crate::resolver::{Lookups, Resolver};
+use crate::{AddressPolicy, AddressRefused, Reach};
 
 /// How long making a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client for each reach, built when it is first needed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Clients {
+    addresses: AddressPolicy,
     lookups: Lookups,
     public: OnceLock<Result<Client, String>>,
     any: OnceLock<Result<Client, String>>,
 }
 
 impl Clients {
-    /// The client for a reach. It looks at addresses that it resolves; one that stands in the URL
-    /// itself is for [`Destination`](crate::Destination) to look at.
+    /// Clients of which the one for [`Reach::PublicAddresses`] connects where `addresses` permits.
+    pub fn new(addresses: AddressPolicy) -> Self {
+        let (public, any) = (OnceLock::new(), OnceLock::new());
+        Self { addresses, lookups: Lookups::default(), public, any }
+    }
+
+    /// Refuses a destination that is an address, as a request for [`Reach::PublicAddresses`] would
+    /// be refused. Names are checked when they are resolved.
+    ///
+    /// # Errors
+    /// [`AddressRefused`] when the host is such an address.
+    pub fn check(&self, destination: &Destination) -> Result<(), AddressRefused> {
+        let Some(address) = destination.address else { return Ok(()) };
+        let refused = |reason| AddressRefused { host: destination.host.clone(), reason };
+        self.addresses.check(address).map_err(refused)
+    }
+
+    /// The client for a reach. It checks the addresses that it resolves; an address in the URL
+    /// itself is checked by [`Clients::check`].
     ///
     /// # Errors
     /// Why the client cannot be built.
@@ -38,7 +57,10 @@ impl Clients {
 
     fn build(&self, reach: Reach) -> reqwest::Result<Client> {
         Client::builder()
-            .dns_resolver(Resolver { reach, lookups: self.lookups.clone() })
+            .dns_resolver(Resolver {
+                addresses: (reach == Reach::PublicAddresses).then(|| self.addresses.clone()),
+                lookups: self.lookups.clone(),
+            })
             .redirect(Policy::none())
             .retry(retry::never())
             .referer(false)

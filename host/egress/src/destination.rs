@@ -1,9 +1,9 @@
 //! Where a URL leads, before anything is resolved.
 
-use gristmill_core::egress::{AllowedHosts, Permission, is_public};
-use url::{Host, Url};
+use std::net::IpAddr;
 
-use crate::resolver::NotPublic;
+use gristmill_core::egress::{AllowedHosts, Permission};
+use url::{Host, Url};
 
 /// The host and port that a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,7 +13,8 @@ pub struct Destination {
     /// The port, given or the scheme's default.
     pub port: u16,
     default_port: u16,
-    is_inner_address: bool,
+    /// The host, when it is an address: it is never resolved.
+    pub(crate) address: Option<IpAddr>,
 }
 
 /// A URL that no request can be sent to.
@@ -39,47 +40,37 @@ impl Destination {
             other => return Err(InvalidDestination::Scheme(other.to_owned())),
         };
         let host = url.host().ok_or(InvalidDestination::NoHost)?;
-        // An address in the URL is never resolved, so it is looked at here.
-        let is_inner_address = match host {
-            Host::Ipv4(address) => !is_public(address.into()),
-            Host::Ipv6(address) => !is_public(address.into()),
-            Host::Domain(_) => false,
+        let address = match host {
+            Host::Ipv4(address) => Some(address.into()),
+            Host::Ipv6(address) => Some(address.into()),
+            Host::Domain(_) => None,
         };
         let port = url.port().unwrap_or(default_port);
-        Ok(Self { host: host.to_string(), port, default_port, is_inner_address })
+        Ok(Self { host: host.to_string(), port, default_port, address })
     }
 
     /// What the list says about it.
     pub fn permission(&self, allowed: &AllowedHosts) -> Permission {
         allowed.permission(&self.host, self.port, self.default_port)
     }
-
-    /// Refuses an address that is not public. Names are checked when they are resolved.
-    ///
-    /// # Errors
-    /// [`NotPublic`] when the host is such an address.
-    pub fn require_public(&self) -> Result<(), NotPublic> {
-        if self.is_inner_address {
-            return Err(NotPublic { host: self.host.clone() });
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{AddressPolicy, Clients};
 
     #[test]
     fn an_inner_address_is_seen_in_every_spelling() {
+        let clients = Clients::new(AddressPolicy::default());
         let inner = ["http://127.0.0.1/", "http://2130706433/", "http://0x7f.1/", "http://[::1]/"];
         for url in inner {
             let destination = Destination::of(&Url::parse(url).unwrap()).unwrap();
-            assert!(destination.require_public().is_err(), "{url}");
+            assert!(clients.check(&destination).is_err(), "{url}");
         }
         for url in ["https://1.1.1.1/", "http://localhost/"] {
             let destination = Destination::of(&Url::parse(url).unwrap()).unwrap();
-            assert!(destination.require_public().is_ok(), "{url}");
+            assert_eq!(clients.check(&destination), Ok(()), "{url}");
         }
         let file = Destination::of(&Url::parse("file:///etc/passwd").unwrap());
         assert_eq!(file, Err(InvalidDestination::Scheme("file".to_owned())));

@@ -5,13 +5,15 @@
 //! never followed, so that each hop is checked; there is no proxy, no cookie, and no connection
 //! that another request has used.
 
+mod addresses;
 mod clients;
 mod destination;
 mod resolver;
 
+pub use addresses::{AddressPolicy, AddressRefused, Reason};
 pub use clients::Clients;
 pub use destination::{Destination, InvalidDestination};
-pub use resolver::{NotPublic, not_public};
+pub use resolver::refused_address;
 
 /// What the host calls itself in its own requests.
 pub const AGENT: &str = concat!("gristmill/", env!("CARGO_PKG_VERSION"));
@@ -26,7 +28,7 @@ pub fn innermost_cause(error: &reqwest::Error) -> String {
 /// Which addresses a request may connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Only if all addresses of the name are public.
+    /// Only if the [`AddressPolicy`] permits all addresses of the name.
     PublicAddresses,
     /// Any: the operator named this destination.
     AnyAddress,

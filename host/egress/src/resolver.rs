@@ -5,11 +5,10 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
-use gristmill_core::egress::is_public;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::Semaphore;
 
-use crate::Reach;
+use crate::{AddressPolicy, AddressRefused};
 
 /// Lookups that run at one time; each holds a thread. More wait.
 const LOOKUPS_MAX: usize = 32;
@@ -39,29 +38,21 @@ impl Default for Lookups {
 /// Resolves names for one client.
 #[derive(Debug)]
 pub(crate) struct Resolver {
-    pub(crate) reach: Reach,
+    /// What decides about addresses; without it, every address is permitted.
+    pub(crate) addresses: Option<AddressPolicy>,
     pub(crate) lookups: Lookups,
 }
 
-/// The name has an address that is not public. One such address is enough: a name that mixes them
-/// is an attempt at something.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{host}` has an address that is not public")]
-pub struct NotPublic {
-    /// The name, or the address itself.
-    pub host: String,
-}
-
-/// Whether a request failed because its host has an address that is not public. Then nothing was
-/// connected to.
-pub fn not_public(error: &reqwest::Error) -> Option<&NotPublic> {
+/// Why a request failed, when its host has an address that is refused. Nothing was connected to.
+pub fn refused_address(error: &reqwest::Error) -> Option<&AddressRefused> {
     let first = std::error::Error::source(error);
     std::iter::successors(first, |cause| cause.source()).find_map(|cause| cause.downcast_ref())
 }
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let (reach, Lookups { turns, ask }) = (self.reach, self.lookups.clone());
+        let policy = self.addresses.clone();
+        let Lookups { turns, ask } = self.lookups.clone();
         Box::pin(async move {
             let host = name.as_str().to_owned();
             let turn = turns.acquire_owned().await?;
@@ -71,12 +62,10 @@ impl Resolve for Resolver {
                 ask(&host).map(|found| (found, host))
             });
             let (addresses, host) = addresses.await??;
-            let is_reachable = match reach {
-                Reach::PublicAddresses => addresses.iter().all(|address| is_public(address.ip())),
-                Reach::AnyAddress => true,
-            };
-            if !is_reachable {
-                return Err(NotPublic { host }.into());
+            if let Some(policy) = policy
+                && let Some(reason) = addresses.iter().find_map(|a| policy.check(a.ip()).err())
+            {
+                return Err(AddressRefused { host, reason }.into());
             }
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
@@ -107,7 +96,7 @@ mod tests {
             let answer = answers[ASKED.fetch_add(1, Ordering::Relaxed)];
             Ok(vec![answer.parse().unwrap()])
         });
-        let resolver = Resolver { reach: Reach::PublicAddresses, lookups };
+        let resolver = Resolver { addresses: Some(AddressPolicy::default()), lookups };
         assert_eq!(resolve(&resolver).await, Ok(vec![PUBLIC.parse().unwrap()]));
         let refused = "`rebound.example` has an address that is not public";
         assert_eq!(resolve(&resolver).await, Err(refused.to_owned()));
@@ -116,9 +105,10 @@ mod tests {
     #[tokio::test]
     async fn one_address_that_is_not_public_is_enough() {
         let lookups = Lookups::new(|_| Ok([PUBLIC, PRIVATE].map(|a| a.parse().unwrap()).into()));
-        let resolver = Resolver { reach: Reach::PublicAddresses, lookups: lookups.clone() };
+        let resolver =
+            Resolver { addresses: Some(AddressPolicy::default()), lookups: lookups.clone() };
         assert!(resolve(&resolver).await.is_err());
-        let resolver = Resolver { reach: Reach::AnyAddress, lookups };
+        let resolver = Resolver { addresses: None, lookups };
         assert_eq!(resolve(&resolver).await.unwrap().len(), 2);
     }
 }

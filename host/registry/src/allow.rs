@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use gristmill_core::egress::{AllowedHosts, HostPattern, Permission};
-use gristmill_egress::{Destination, Reach};
+use gristmill_egress::{Clients, Destination, Reach};
 use serde::Deserialize;
 use url::Url;
 
@@ -81,11 +81,11 @@ impl RegistryHosts {
         }
     }
 
-    /// What a request of this URL may connect to.
+    /// What a request of this URL may connect to, sent with these clients.
     ///
     /// # Errors
     /// One sentence that says why it may not be sent at all.
-    pub(crate) fn reach(&self, url: &Url) -> Result<Reach, String> {
+    pub(crate) fn reach(&self, url: &Url, clients: &Clients) -> Result<Reach, String> {
         if !url.username().is_empty() || url.password().is_some() {
             return Err("it leads to a URL with a user name or a password".to_owned());
         }
@@ -97,7 +97,7 @@ impl RegistryHosts {
         if url.scheme() == "http" {
             return Err(format!("`{host}` would be called without TLS; {HOW_TO_ALLOW}"));
         }
-        destination.require_public().map_err(|error| format!("{error}; {HOW_TO_ALLOW}"))?;
+        clients.check(&destination).map_err(|error| format!("{error}; {HOW_TO_ALLOW}"))?;
         Ok(Reach::PublicAddresses)
     }
 
@@ -112,6 +112,8 @@ impl RegistryHosts {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_egress::AddressPolicy;
+
     use super::*;
 
     #[test]
@@ -127,7 +129,8 @@ mod tests {
         assert_eq!(base("10.0.0.1:5000"), "https://10.0.0.1:5000/v2/");
         assert_eq!(base("registry.example"), "https://registry.example/v2/");
 
-        let reach = |url: &str| hosts.reach(&Url::parse(url).unwrap());
+        let clients = Clients::new(AddressPolicy::default());
+        let reach = |url: &str| hosts.reach(&Url::parse(url).unwrap(), &clients);
         for url in ["http://127.0.0.1:5000/v2/", "https://10.0.0.1:5000/", "https://b.lan/"] {
             assert_eq!(reach(url), Ok(Reach::AnyAddress), "{url}");
         }

@@ -12,7 +12,7 @@ use gristmill_core::image::{
 use gristmill_core::limits::IMAGE_MANIFEST_BYTES_MAX;
 use gristmill_core::registry_auth::RegistryAuth;
 use gristmill_core::runtime::{AddComponentError, Added, Components, StageError, Staged};
-use gristmill_egress::{AGENT, Clients, innermost_cause, not_public};
+use gristmill_egress::{AGENT, AddressPolicy, Clients, innermost_cause, refused_address};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, LOCATION, USER_AGENT};
 use reqwest::{Response, StatusCode};
 use serde::Deserialize;
@@ -45,11 +45,15 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// One that reaches public registries, and those that are allowed. What it fetches goes to
-    /// `components`.
-    pub fn new(allowed: RegistryHosts, components: Arc<dyn Components>) -> Self {
+    /// One that reaches registries at addresses that the policy permits, and those that are allowed.
+    /// What it fetches goes to `components`.
+    pub fn new(
+        allowed: RegistryHosts,
+        addresses: AddressPolicy,
+        components: Arc<dyn Components>,
+    ) -> Self {
         let turns = Semaphore::new(FETCHES_MAX);
-        Self { clients: Clients::default(), allowed, components, turns }
+        Self { clients: Clients::new(addresses), allowed, components, turns }
     }
 
     async fn download(
@@ -126,7 +130,7 @@ impl Fetcher {
         accept: &'static str,
         authorization: Option<&HeaderValue>,
     ) -> Result<Response, FetchError> {
-        let reach = self.allowed.reach(url).map_err(FetchError::Refused)?;
+        let reach = self.allowed.reach(url, &self.clients).map_err(FetchError::Refused)?;
         let client = self.clients.get(reach).map_err(FetchError::Host)?;
         let request = client.get(url.clone()).header(ACCEPT, accept).header(USER_AGENT, AGENT);
         let request = match authorization {
@@ -259,7 +263,7 @@ fn header(text: &str) -> Result<HeaderValue, FetchError> {
 }
 
 fn broken(error: &reqwest::Error) -> FetchError {
-    FetchError::Refused(match not_public(error) {
+    FetchError::Refused(match refused_address(error) {
         Some(refused) => format!("{refused}; {HOW_TO_ALLOW}"),
         None if error.is_connect() => format!("cannot connect: {}", innermost_cause(error)),
         None => format!("the connection broke: {}", innermost_cause(error)),

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gristmill_core::catalog::Component;
+use gristmill_core::catalog::{ArtifactDigest, Component};
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::Metering;
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
@@ -23,11 +23,11 @@ use wasmtime::component::Component as CompiledComponent;
 use crate::compile::{CompileError, CompileTask, Compiled, Compiler};
 use crate::component::{Prepared, RejectedComponent, causes, check_preamble, names, prepare};
 use crate::engine::{Engines, RunEngine, compile_engine, engine_key};
-use crate::files;
+use crate::files::{self, Artifact};
 use crate::records::ArtifactRecords;
 use crate::staging::{StagedFile, StagedTotal};
 
-/// Components that are kept ready in memory. One that is not is read again, in 0.2 to 4 ms.
+/// Components that are kept ready in memory. Reading another one again takes 0.2 to 4 ms.
 const LOADED_MAX: usize = 256;
 
 /// Why an upload was not taken.
@@ -224,10 +224,7 @@ impl Artifacts {
             return Ok(Component::clone(known));
         }
         let task = self.task(digest, Metering::Fuel, &engine.key);
-        let artifact_path = task.artifact.clone();
-        let compiled = self.compile_and_try(task, engine.clone()).await?;
-        let artifact = blocking(move || files::artifact_digest(&artifact_path)).await?;
-        let artifact = artifact.ok_or(io::ErrorKind::NotFound).map_err(io::Error::from)?;
+        let (compiled, artifact) = self.compile_and_try(task, engine.clone()).await?;
         let mut artifacts = known.map_or_else(Default::default, |known| known.artifacts.clone());
         artifacts.insert(engine.key.clone(), artifact);
         Ok(Component {
@@ -248,12 +245,14 @@ impl Artifacts {
         &self,
         task: CompileTask,
         engine: Arc<RunEngine>,
-    ) -> Result<Compiled, AddError> {
-        let artifact = task.artifact.clone();
+    ) -> Result<(Compiled, ArtifactDigest), AddError> {
+        let path = task.artifact.clone();
         let compiled = self.compiler.compile(task).await?;
+        let artifact = blocking(move || open_artifact(&path)).await?;
+        let digest = artifact.digest.clone();
         let loading = tokio::task::spawn_blocking(move || load_file(&artifact, engine));
         match loading.await.map_err(io::Error::other)? {
-            Ok(_) => Ok(compiled),
+            Ok(_) => Ok((compiled, digest)),
             Err(LoadError::Rejected(reason)) => Err(reason.into()),
             Err(error) => Err(RejectedComponent::DoesNotFit(error.to_string()).into()),
         }
@@ -267,10 +266,19 @@ impl Artifacts {
         metering: Metering,
     ) -> Result<Arc<Loaded>, LoadError> {
         let key = (digest, metering);
-        if let Some(loaded) = self.loaded.get(&key) {
-            return Ok(loaded);
+        loop {
+            let loaded = match self.loaded.get(&key) {
+                Some(loaded) => loaded,
+                None => {
+                    let reading = Box::pin(self.read(digest, metering));
+                    self.loaded.get_or_insert_async(&key, reading).await?
+                }
+            };
+            if !self.engines.is_outdated(&loaded.engine) {
+                return Ok(loaded);
+            }
+            self.loaded.retain(|_, loaded| !self.engines.is_outdated(&loaded.engine));
         }
-        self.loaded.get_or_insert_async(&key, Box::pin(self.read(digest, metering))).await
     }
 
     /// Forgets a component that has no record, and removes its files, unless it is being added.
@@ -307,17 +315,19 @@ impl Artifacts {
         let engine = self.engine(metering).map_err(LoadError::Host)?;
         let path = self.task(digest, metering, &engine.key).artifact;
         let expected = record.artifacts.get(&engine.key).cloned();
-        let found = {
-            let path = path.clone();
-            blocking(move || files::artifact_digest(&path)).await.map_err(host_error)?
-        };
-        if expected.is_none() || found != expected {
-            if expected.is_some() && found.is_some() {
-                warn!("compiled file of component `{digest}` is not the recorded one; recompiling");
+        let found = blocking(move || Artifact::open(&path)).await.map_err(host_error)?;
+        let artifact = match (found, expected) {
+            (Some(found), Some(expected)) if found.digest == expected => found,
+            (found, expected) => {
+                if expected.is_some() && found.is_some() {
+                    warn!(
+                        "compiled file of component `{digest}` is not the recorded one; recompiling"
+                    );
+                }
+                self.compile_again(digest, metering, &engine.key).await?
             }
-            self.compile_again(digest, metering, &engine.key).await?;
-        }
-        let loaded = tokio::task::spawn_blocking(move || load_file(&path, engine));
+        };
+        let loaded = tokio::task::spawn_blocking(move || load_file(&artifact, engine));
         loaded.await.map_err(host_error)?.map(Arc::new)
     }
 
@@ -327,9 +337,9 @@ impl Artifacts {
         digest: ComponentDigest,
         metering: Metering,
         key: &str,
-    ) -> Result<(), LoadError> {
+    ) -> Result<Artifact, LoadError> {
         let task = self.task(digest, metering, key);
-        let (component, artifact) = (task.component.clone(), task.artifact.clone());
+        let (component, path) = (task.component.clone(), task.artifact.clone());
         let stored = blocking(move || files::digest(&component)).await.map_err(host_error)?;
         if stored != Some(digest) {
             return Err(LoadError::Damaged(digest));
@@ -342,13 +352,11 @@ impl Artifacts {
             compile_ms = compiled.took.as_millis(),
             "compiled component `{digest}` for engine `{key}`"
         );
-        let found =
-            blocking(move || files::artifact_digest(&artifact)).await.map_err(host_error)?;
-        let found = found.ok_or_else(|| host_error(io::Error::from(io::ErrorKind::NotFound)))?;
-        if let Err(error) = self.records.record(digest, key, found).await {
+        let artifact = blocking(move || open_artifact(&path)).await.map_err(host_error)?;
+        if let Err(error) = self.records.record(digest, key, artifact.digest.clone()).await {
             warn!("component `{digest}` will be compiled again after a restart: {error}");
         }
-        Ok(())
+        Ok(artifact)
     }
 
     fn engine(&self, metering: Metering) -> Result<Arc<RunEngine>, String> {
@@ -367,16 +375,23 @@ impl Artifacts {
 }
 
 #[expect(unsafe_code, reason = "compiled code is loaded here, and nowhere else")]
-fn load_file(path: &Path, engine: Arc<RunEngine>) -> Result<Loaded, LoadError> {
+fn load_file(artifact: &Artifact, engine: Arc<RunEngine>) -> Result<Loaded, LoadError> {
+    let path = artifact.path();
     // SAFETY: the file was made by our compiler: its digest is the one that we recorded when it
-    // was, or we have just made it. It lies in a directory that only this user can write, is never
-    // changed in place, and wasmtime checks that it was made for this engine. What a developer's
-    // compile takes from a cache was in a directory of this user's alone.
+    // was, or we have just made it. The path leads to the descriptor that was hashed, so that
+    // another file of the name is not loaded. The file is in a directory that only this user can
+    // write, is never changed in place, and wasmtime checks that it was made for this engine. What a
+    // developer's compile takes from a cache was in a directory of this user's alone.
     let component = unsafe { CompiledComponent::deserialize_file(&engine.engine, path) };
     let component = component.map_err(|error| LoadError::Host(causes(&error)))?;
     let info = names(&engine.engine, &component);
     let component = prepare(&engine.linker, &component, &info)?;
     Ok(Loaded { component, engine })
+}
+
+/// A compiled file that must be there.
+fn open_artifact(path: &Path) -> io::Result<Artifact> {
+    Artifact::open(path)?.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// Runs file work where it may block.

@@ -1,13 +1,16 @@
-//! Compiling what somebody uploaded, in a process of its own with limits: it takes seconds of
-//! processor time and hundreds of MiB, a hostile component wants more, and the compiler is the
-//! part that reads every one of its bytes.
+//! Compiling uploads, in a process of its own with limits: it takes seconds of processor time and
+//! hundreds of MiB, a hostile component wants more, and the compiler is the part that reads every one
+//! of its bytes. The process opens its two files, gives up everything else ([`confine`]), and only then
+//! looks at the component.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus, Stdio};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use gristmill_core::endpoint::Metering;
@@ -18,11 +21,14 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::sync::Semaphore;
+use tracing::warn;
 
+use crate::artifacts::blocking;
 use crate::compile_cache::CompileCache;
 use crate::component::{ComponentInfo, RejectedComponent, inspect};
+use crate::confine::{Confinement, confine};
 use crate::engine::{Kind, caching_engine, compile_engine};
-use crate::files;
+use crate::files::{self, Unfinished};
 
 /// Processor time of one compile, in seconds. The largest components that we know take 20.
 const CPU_SECONDS_MAX: u64 = 120;
@@ -53,6 +59,9 @@ const CACHE: &str = "cache";
 
 /// Most bytes of the compiling process's report.
 const REPORT_BYTES_MAX: u64 = 1 << 20;
+
+/// A kernel that cannot confine the compiling process is worth one line of the log.
+static UNCONFINED: Once = Once::new();
 
 /// Compiles components, one at a time.
 #[derive(Debug)]
@@ -114,6 +123,14 @@ pub(crate) struct Compiled {
 
 /// The one line that the compiling process prints.
 #[derive(Debug, Serialize, Deserialize)]
+struct Answer {
+    /// `None`: it failed before it read the component.
+    confinement: Option<Confinement>,
+    report: Report,
+}
+
+/// What became of the compile.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Report {
     Compiled(ComponentInfo),
@@ -150,14 +167,21 @@ impl Compiler {
     pub(crate) async fn compile(&self, task: CompileTask) -> Result<Compiled, CompileError> {
         let _turn = self.turn.acquire().await.map_err(std::io::Error::other)?;
         let started = Instant::now();
+        let artifact = Unfinished::at(&task.artifact);
+        let task = CompileTask { artifact: artifact.temporary().to_owned(), ..task };
         let report = match &self.program {
-            Some((program, args)) => run_child(program, args, &task, self.cache.as_deref()).await?,
-            None => tokio::task::spawn_blocking(move || compile(&task, None))
-                .await
-                .map_err(std::io::Error::other)?,
+            Some((program, args)) => {
+                let answer = run_child(program, args, &task, self.cache.as_deref()).await?;
+                log_missing(answer.confinement.unwrap_or_default());
+                answer.report
+            }
+            None => blocking(move || Ok(compile_here(&task))).await?,
         };
         match report {
-            Report::Compiled(info) => Ok(Compiled { info, took: started.elapsed() }),
+            Report::Compiled(info) => {
+                blocking(move || artifact.finish()).await?;
+                Ok(Compiled { info, took: started.elapsed() })
+            }
             Report::Rejected(reason) => Err(reason.into()),
             Report::Failed(error) => Err(std::io::Error::other(error).into()),
             Report::NoSpace(error) => {
@@ -167,12 +191,23 @@ impl Compiler {
     }
 }
 
+/// Logs what the kernel lacks, once.
+fn log_missing(confinement: Confinement) {
+    let Confinement { missing } = confinement;
+    if !missing.is_empty() {
+        let missing = missing.join("; ");
+        UNCONFINED.call_once(|| {
+            warn!("the processes that compile components are less confined than they should be: {missing}");
+        });
+    }
+}
+
 async fn run_child(
     program: &Path,
     args: &[OsString],
     task: &CompileTask,
     cache: Option<&Path>,
-) -> Result<Report, CompileError> {
+) -> Result<Answer, CompileError> {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     // Half of the cores, beside jobs: what wakes up finds one that is free. With two threads on two
     // cores one call in ten waited for the scheduler's next tick of 4 ms, whatever their priorities.
@@ -204,7 +239,7 @@ async fn run_child(
     let (stdout, stderr, status) = finished?;
     let report = stdout.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
     match serde_json::from_slice(report.unwrap_or_default()) {
-        Ok(report) => Ok(report),
+        Ok(answer) => Ok(answer),
         Err(_) => Err(without_report(status, &stderr)),
     }
 }
@@ -240,19 +275,50 @@ fn without_report(status: ExitStatus, stderr: &[u8]) -> CompileError {
 }
 
 /// The compiling process: what the host's hidden subcommand runs. `args` are those
-/// of [`Compiler::child`]. It limits itself before it reads a byte of the component, and prints one
-/// line of JSON.
+/// of [`Compiler::child`]. It limits and confines itself before it looks at a byte of the component,
+/// and prints one line of JSON.
 pub fn child_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let report = match limit_this_process() {
-        Ok(()) => CompileTask::read(args)
-            .map_or_else(Report::Failed, |(task, cache)| compile(&task, cache.as_deref())),
-        Err(error) => Report::Failed(format!("cannot limit the compiling process: {error}")),
-    };
-    let written = serde_json::to_vec(&report)
+    let answer = confined_compile(args)
+        .unwrap_or_else(|error| Answer { confinement: None, report: Report::Failed(error) });
+    let written = serde_json::to_vec(&answer)
         .map_err(std::io::Error::from)
         .and_then(|line| std::io::stdout().lock().write_all(&[&line, b"\n".as_slice()].concat()));
     // Without a report the parent looks at the exit code.
     if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn confined_compile(args: impl IntoIterator<Item = OsString>) -> Result<Answer, String> {
+    limit_this_process().map_err(|error| format!("cannot limit the compiling process: {error}"))?;
+    let (task, cache) = CompileTask::read(args)?;
+    let files = OpenFiles::open(&task).map_err(|error| error.to_string())?;
+    if let Some(cache) = &cache {
+        // Confinement opens it. A cache that cannot be made is done without.
+        let _ = files::create_private_dir(cache);
+    }
+    let confinement = confine(cache.as_deref());
+    Ok(Answer { confinement: Some(confinement), report: compile(files, cache.as_deref()) })
+}
+
+fn compile_here(task: &CompileTask) -> Report {
+    match OpenFiles::open(task) {
+        Ok(files) => compile(files, None),
+        Err(error) => Report::Failed(error.to_string()),
+    }
+}
+
+/// The files of a compile, opened while the process may still open files.
+struct OpenFiles {
+    kind: Kind,
+    component: Vec<u8>,
+    artifact: File,
+}
+
+impl OpenFiles {
+    fn open(task: &CompileTask) -> std::io::Result<Self> {
+        let component = files::read_capped(&task.component, COMPONENT_BYTES_MAX)?;
+        let artifact = files::create_private(&task.artifact)?;
+        Ok(Self { kind: task.kind, component, artifact })
+    }
 }
 
 fn limit_this_process() -> std::io::Result<()> {
@@ -271,21 +337,23 @@ fn limit_this_process() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Reads, checks, compiles and writes, in whatever process this is.
-fn compile(task: &CompileTask, cache: Option<&Path>) -> Report {
-    let compile = || {
-        let bytes = files::read_capped(&task.component, COMPONENT_BYTES_MAX)?;
-        // One that cannot be used is none: it only saves time.
-        let cache = cache.and_then(|path| CompileCache::open(path, task.kind.metering).ok());
+/// Checks, compiles and writes, in whatever process this is. The artifact is on stable storage when
+/// this reports success.
+fn compile(files: OpenFiles, cache: Option<&Path>) -> Report {
+    let OpenFiles { kind, component, mut artifact } = files;
+    let mut compile = || {
+        // A cache that cannot be used is no failure: it only saves time.
+        let cache = cache.and_then(|path| CompileCache::open(path, kind.metering).ok());
         let engine = match &cache {
-            Some(cache) => caching_engine(task.kind, cache)?,
-            None => compile_engine(task.kind)?,
+            Some(cache) => caching_engine(kind, cache)?,
+            None => compile_engine(kind)?,
         };
-        let (component, info) = match inspect(&engine, &bytes) {
+        let (compiled, info) = match inspect(&engine, &component) {
             Ok(inspected) => inspected,
             Err(reason) => return Ok(Report::Rejected(reason)),
         };
-        files::write_durably(&task.artifact, &component.serialize()?)?;
+        artifact.write_all(&compiled.serialize()?)?;
+        artifact.sync_all()?;
         if let Some(cache) = cache {
             let _ = cache.save();
         }

@@ -6,7 +6,6 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -25,6 +24,7 @@ use crate::compile_cache::CompileCache;
 use crate::component::linker;
 use crate::limiter;
 use crate::state::State;
+use crate::swap::SwapWatch;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -85,14 +85,20 @@ impl fmt::Display for Pool {
 }
 
 impl Pool {
-    /// The fastest that is right here: the scan needs a kernel of 6.7 or newer, and no swap.
+    /// Slots that are right on every machine.
+    const COPIED: Self = Self::Slots { resident_bytes: RESIDENT_BYTES_COPIED, scans: false };
+
+    /// Slots for a machine without swap and with a kernel of 6.7 or newer.
+    const SCANNED: Self = Self::Slots { resident_bytes: RESIDENT_BYTES_SCANNED, scans: true };
+
+    /// The fastest that is right here: the scan needs a kernel of 6.7 or newer, and no swap. When
+    /// swap is enabled later, a sandbox changes to a pool that does not scan.
     pub fn for_this_machine() -> Self {
-        // A header line, then one line per swap area. Unreadable means no procfs: assume swap.
-        let has_swap = std::fs::read_to_string("/proc/swaps")
-            .map_or(true, |swaps| swaps.lines().skip(1).any(|line| !line.trim().is_empty()));
-        let scans = !has_swap && PoolingAllocationConfig::is_pagemap_scan_available();
-        let resident_bytes = if scans { RESIDENT_BYTES_SCANNED } else { RESIDENT_BYTES_COPIED };
-        Self::Slots { resident_bytes, scans }
+        let has_swap = SwapWatch::of_this_machine().has_seen_swap();
+        match !has_swap && PoolingAllocationConfig::is_pagemap_scan_available() {
+            true => Self::SCANNED,
+            false => Self::COPIED,
+        }
     }
 
     fn strategy(self, running_jobs_max: u32) -> InstanceAllocationStrategy {
@@ -223,16 +229,28 @@ pub(crate) struct RunEngine {
     pool: Pool,
 }
 
-/// Both engines, each built when it is first needed.
+/// Both engines, each built when it is first needed. When swap is enabled, engines whose pools scan
+/// are replaced by others: see [`Engines::is_outdated`].
 pub(crate) struct Engines {
     running_jobs_max: u32,
+    explains_traps: bool,
+    swap: SwapWatch,
+    current: Mutex<Current>,
+    ticker: Ticker,
+}
+
+/// The engines of new instances.
+struct Current {
     /// What is tried first.
     wanted_pool: Pool,
-    explains_traps: bool,
-    fuel: OnceLock<Arc<RunEngine>>,
-    epoch: OnceLock<Arc<RunEngine>>,
-    build: Mutex<()>,
-    ticker: Ticker,
+    fuel: Option<Arc<RunEngine>>,
+    epoch: Option<Arc<RunEngine>>,
+}
+
+impl Current {
+    fn new(wanted_pool: Pool) -> Self {
+        Self { wanted_pool, fuel: None, epoch: None }
+    }
 }
 
 impl Engines {
@@ -244,14 +262,13 @@ impl Engines {
         running_jobs_max: u32,
         wanted_pool: Pool,
         explains_traps: bool,
+        swap: SwapWatch,
     ) -> wasmtime::Result<Self> {
         let engines = Self {
             running_jobs_max,
-            wanted_pool,
             explains_traps,
-            fuel: OnceLock::new(),
-            epoch: OnceLock::new(),
-            build: Mutex::new(()),
+            swap,
+            current: Mutex::new(Current::new(wanted_pool)),
             ticker: Ticker::start()?,
         };
         engines.get(Metering::Fuel)?;
@@ -268,20 +285,33 @@ impl Engines {
     /// # Errors
     /// When the engine cannot be built.
     pub(crate) fn get(&self, metering: Metering) -> wasmtime::Result<Arc<RunEngine>> {
-        let cell = match metering {
-            Metering::Fuel => &self.fuel,
-            Metering::Epoch => &self.epoch,
+        let mut current = self.current.lock();
+        if self.is_unsafe(current.wanted_pool) {
+            // Engines that still have instances live as long as these.
+            *current = Current::new(Pool::COPIED);
+        }
+        let wanted_pool = current.wanted_pool;
+        let slot = match metering {
+            Metering::Fuel => &mut current.fuel,
+            Metering::Epoch => &mut current.epoch,
         };
-        if let Some(built) = cell.get() {
+        if let Some(built) = slot {
             return Ok(built.clone());
         }
-        let _one_builder = self.build.lock();
-        if let Some(built) = cell.get() {
-            return Ok(built.clone());
-        }
-        let built = Arc::new(self.build(metering)?);
+        let built = Arc::new(self.build(metering, wanted_pool)?);
         self.ticker.add(built.engine.weak());
-        Ok(cell.get_or_init(|| built).clone())
+        Ok(slot.insert(built).clone())
+    }
+
+    /// Whether no new instance may be made with an engine, because its pool scans and there has been
+    /// swap since: an instance that ended meanwhile may have left pages in its slot that the scan
+    /// missed. Instances that exist are not concerned.
+    pub(crate) fn is_outdated(&self, engine: &RunEngine) -> bool {
+        self.is_unsafe(engine.pool)
+    }
+
+    fn is_unsafe(&self, pool: Pool) -> bool {
+        matches!(pool, Pool::Slots { scans: true, .. }) && self.swap.has_seen_swap()
     }
 
     /// Moves the epochs on until the answer is dropped: for as long as a handler runs.
@@ -291,12 +321,12 @@ impl Engines {
 
     /// How memory is allocated.
     pub(crate) fn pool(&self) -> Pool {
-        self.fuel.get().map_or(Pool::OnDemand, |built| built.pool)
+        self.current.lock().fuel.as_ref().map_or(Pool::OnDemand, |built| built.pool)
     }
 
-    fn build(&self, metering: Metering) -> wasmtime::Result<RunEngine> {
+    fn build(&self, metering: Metering, wanted_pool: Pool) -> wasmtime::Result<RunEngine> {
         let kind = self.kind(metering);
-        let mut pool = self.wanted_pool;
+        let mut pool = wanted_pool;
         let mut built = Engine::new(&config(kind, pool.strategy(self.running_jobs_max)));
         if let Err(error) = &built {
             warn!(
@@ -406,6 +436,7 @@ impl Drop for Ticking {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::swap::tests::FakeSwaps;
 
     #[test]
     fn a_pool_says_what_it_is() {
@@ -417,7 +448,8 @@ mod tests {
 
     #[test]
     fn compiling_and_running_engines_agree_on_their_files() {
-        let engines = Engines::new(2, Pool::for_this_machine(), false).unwrap();
+        let engines =
+            Engines::new(2, Pool::for_this_machine(), false, SwapWatch::of_this_machine()).unwrap();
         for metering in [Metering::Fuel, Metering::Epoch] {
             let key = engine_key(metering, &compile_engine(engines.kind(metering)).unwrap());
             assert_eq!(engines.get(metering).unwrap().key, key);
@@ -430,7 +462,44 @@ mod tests {
 
     #[test]
     fn a_pool_beyond_the_address_space_falls_back_to_none() {
-        let engines = Engines::new(1_000_000, Pool::for_this_machine(), false).unwrap();
+        let swap = SwapWatch::of_this_machine();
+        let engines = Engines::new(1_000_000, Pool::for_this_machine(), false, swap).unwrap();
         assert_eq!(engines.pool(), Pool::OnDemand);
+    }
+
+    #[test]
+    fn swap_that_is_enabled_ends_the_scan_for_new_instances() {
+        if !PoolingAllocationConfig::is_pagemap_scan_available() {
+            println!("skipped: this kernel cannot scan");
+            return;
+        }
+        let swaps = FakeSwaps::none();
+        let swap = swaps.watch();
+        let engines = Engines::new(2, Pool::SCANNED, false, swap.clone()).unwrap();
+        let [fuel, epoch] = [Metering::Fuel, Metering::Epoch].map(|m| engines.get(m).unwrap());
+        assert!(!engines.is_outdated(&fuel) && !engines.is_outdated(&epoch));
+        assert_eq!(engines.pool(), Pool::SCANNED);
+        swaps.enable(&swap);
+        assert!(engines.is_outdated(&fuel) && engines.is_outdated(&epoch));
+        for metering in [Metering::Fuel, Metering::Epoch] {
+            let engine = engines.get(metering).unwrap();
+            assert_eq!(engine.pool, Pool::COPIED);
+            assert!(!engines.is_outdated(&engine));
+            let again = engines.get(metering).unwrap();
+            assert!(Arc::ptr_eq(&engine, &again), "built once");
+        }
+        assert_eq!(engines.pool(), Pool::COPIED);
+        let weak = engines.ticker.shared.engines.lock().len();
+        assert_eq!(weak, 4, "the old engines tick for the instances that they still have");
+    }
+
+    #[test]
+    fn a_pool_that_never_scanned_stays_when_swap_is_enabled() {
+        let swaps = FakeSwaps::none();
+        let swap = swaps.watch();
+        let engines = Engines::new(2, Pool::COPIED, false, swap.clone()).unwrap();
+        let before = engines.get(Metering::Fuel).unwrap();
+        swaps.enable(&swap);
+        assert!(Arc::ptr_eq(&before, &engines.get(Metering::Fuel).unwrap()));
     }
 }

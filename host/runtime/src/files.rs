@@ -1,7 +1,8 @@
 //! Files that are there whole or not at all.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,19 +21,42 @@ pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Writes a file that only this user can read. It is on stable storage when this returns; until
-/// then the path names the old file or none.
-pub(crate) fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
-    let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let temporary = temporary(path);
-    let written = write_new(&temporary, content)
-        .and_then(|()| fs::rename(&temporary, path))
-        .and_then(|()| File::open(directory)?.sync_all());
-    if written.is_err() {
-        // What matters is the first error.
-        let _ = fs::remove_file(&temporary);
+/// A file that is being written beside its final path. Dropping it removes it, unless it is at its
+/// final path by then.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+impl Unfinished {
+    /// A name for a file that will be at `path`; the file is for others to make.
+    pub(crate) fn at(path: &Path) -> Self {
+        Self { temporary: temporary(path), path: path.to_owned() }
     }
-    written
+
+    /// Where the file is until it is finished.
+    pub(crate) fn temporary(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// Moves the file, which is on stable storage, to its final path. That is on stable storage when
+    /// this returns; until then the path names the old file or none.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn finish(self) -> io::Result<()> {
+        let directory = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        fs::rename(&self.temporary, &self.path)?;
+        File::open(directory)?.sync_all()
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // After `finish` there is none; after a failure the next start removes it.
+        let _ = fs::remove_file(&self.temporary);
+    }
 }
 
 /// A name beside `path` for a file that is being written; another one each time.
@@ -46,12 +70,6 @@ pub(crate) fn temporary(path: &Path) -> PathBuf {
 /// Makes an empty file that only this user can read, to be written.
 pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
-}
-
-fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = create_private(path)?;
-    file.write_all(content)?;
-    file.sync_all()
 }
 
 /// Reads a file of at most `bytes_max` bytes.
@@ -74,12 +92,36 @@ pub(crate) fn digest(path: &Path) -> io::Result<Option<ComponentDigest>> {
     }
 }
 
-/// The digest of a compiled file; `None` when there is no such file.
-pub(crate) fn artifact_digest(path: &Path) -> io::Result<Option<ArtifactDigest>> {
-    match blake3::Hasher::new().update_mmap(path) {
-        Ok(hasher) => Ok(Some(ArtifactDigest(hasher.finalize().to_hex().to_string()))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+/// A compiled file, open, so that what was hashed is what is loaded whatever happens to its name.
+#[derive(Debug)]
+pub(crate) struct Artifact {
+    _file: File,
+    path: PathBuf,
+    /// The digest of the content.
+    pub(crate) digest: ArtifactDigest,
+}
+
+impl Artifact {
+    /// Opens and reads a compiled file; `None` when there is no such file.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn open(path: &Path) -> io::Result<Option<Self>> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // Where there is no procfs, the name has to do.
+        let descriptor = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let path = if descriptor.exists() { descriptor } else { path.to_owned() };
+        let digest = blake3::Hasher::new().update_mmap(&path)?.finalize().to_hex().to_string();
+        Ok(Some(Self { _file: file, path, digest: ArtifactDigest(digest) }))
+    }
+
+    /// A path that leads to this very file as long as this exists.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 }
 

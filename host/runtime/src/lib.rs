@@ -17,6 +17,7 @@ mod bindings;
 pub mod compile;
 mod compile_cache;
 mod component;
+mod confine;
 mod deadline;
 mod disk;
 mod egress;
@@ -42,6 +43,7 @@ mod stack;
 mod staging;
 mod state;
 mod stdio;
+mod swap;
 mod turn;
 
 pub use compile::Compiler;

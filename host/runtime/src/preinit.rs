@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use gristmill_core::endpoint::Metering;
 use gristmill_core::runtime::{Attempt, AttemptSink};
+use gristmill_egress::AddressPolicy;
 use tokio_util::sync::CancellationToken;
 use wasmtime::Store;
 use wasmtime::component::{Component, ComponentType, Instance, Lift, TypedFunc, WasmList};
@@ -22,6 +23,7 @@ use crate::deadline::Watch;
 use crate::egress::Egress;
 use crate::engine::{Engines, Kind, Pool, compile_engine};
 use crate::state::{State, store};
+use crate::swap::SwapWatch;
 
 /// How long `init` may run.
 pub const TIME_MAX: Duration = Duration::from_mins(1);
@@ -70,7 +72,8 @@ pub async fn preinit(
     wizer.keep_init_func(true);
     let (context, instrumented) = wizer.instrument_component(component).map_err(rewrite)?;
     // With an epoch that moves on, so that an `init` without end is stopped.
-    let engines = Engines::new(1, Pool::OnDemand, false).map_err(failed)?;
+    let engines =
+        Engines::new(1, Pool::OnDemand, false, SwapWatch::of_this_machine()).map_err(failed)?;
     let engine = engines.get(Metering::Epoch).map_err(failed)?;
     let instrumented = Component::new(&engine.engine, &instrumented).map_err(rewrite)?;
     let info = crate::component::names(&engine.engine, &instrumented);
@@ -79,7 +82,8 @@ pub async fn preinit(
         return Err(PreinitError::NoInit);
     }
     let watch = Arc::new(Watch::new(Instant::now() + TIME_MAX, CancellationToken::new()));
-    let state = State::new(attempt, sink, watch.clone(), Egress::new(), None);
+    let state =
+        State::new(attempt, sink, watch.clone(), Egress::new(AddressPolicy::default()), None);
     let mut store = store(&engine.engine, state).map_err(failed)?;
     let _ticking = engines.ticking();
     let instance = tokio::select! {

@@ -17,6 +17,7 @@ use gristmill_core::runtime::{
     AddComponentError, Added, Attempt, AttemptReport, AttemptSink, Components, Reservation,
     Runtime, RuntimeLoad, StageError, Staged, Volumes,
 };
+use gristmill_egress::AddressPolicy;
 use tokio::io::AsyncRead;
 use tokio::runtime::Handle;
 use tracing::error;
@@ -37,6 +38,7 @@ use crate::permits::{Permit, Permits};
 use crate::records::ArtifactRecords;
 use crate::staging::StagedComponent;
 use crate::state::State;
+use crate::swap::SwapWatch;
 
 /// How a sandbox is set up.
 #[derive(Debug)]
@@ -55,6 +57,8 @@ pub struct SandboxSettings {
     /// Where attempts go on that have computed for more than some milliseconds; without it they stay
     /// where they began. Its threads should have a lower priority than those of the callers.
     pub lengthy: Option<Handle>,
+    /// Where handlers' requests for the public may connect.
+    pub addresses: AddressPolicy,
     /// Whether sinks are told the handler's stack when it traps, with lines of source where the
     /// component has debug information: for one's own handlers, since that information is read.
     pub explains_traps: bool,
@@ -64,8 +68,8 @@ pub struct SandboxSettings {
 }
 
 impl SandboxSettings {
-    /// 256 running jobs, memory without a bound, the pool that suits this machine, and attempts that stay where they
-    /// began.
+    /// 256 running jobs, memory without a bound, the pool that suits this machine, attempts that stay where they
+    /// began, and no network that the operator denies.
     pub fn new(data_dir: PathBuf, compiler: Compiler) -> Self {
         let pool = Pool::for_this_machine();
         Self {
@@ -75,6 +79,7 @@ impl SandboxSettings {
             memory_bytes_max: u64::MAX,
             pool,
             lengthy: None,
+            addresses: AddressPolicy::default(),
             explains_traps: false,
             room: Arc::default(),
         }
@@ -114,20 +119,29 @@ impl Sandbox {
         settings: SandboxSettings,
         records: Arc<dyn ArtifactRecords>,
     ) -> Result<Self, OpenSandboxError> {
+        Self::open_watching(settings, records, SwapWatch::of_this_machine())
+    }
+
+    pub(crate) fn open_watching(
+        settings: SandboxSettings,
+        records: Arc<dyn ArtifactRecords>,
+        swap: SwapWatch,
+    ) -> Result<Self, OpenSandboxError> {
         let sandboxes_max = settings.running_jobs_max.max(1);
         let permits = Permits::new(sandboxes_max as usize, settings.memory_bytes_max);
         let engine_error = |error: wasmtime::Error| match error.downcast::<io::Error>() {
             Ok(error) => OpenSandboxError::Io(error),
             Err(error) => OpenSandboxError::Engine(causes(&error)),
         };
-        let engines = Engines::new(sandboxes_max, settings.pool, settings.explains_traps);
+        let engines =
+            Engines::new(sandboxes_max, settings.pool, settings.explains_traps, swap);
         let engines = engines.map_err(engine_error)?;
         Ok(Self {
             artifacts: Artifacts::open(&settings.data_dir, engines, settings.compiler, records)
                 .map_err(engine_error)?
                 .into(),
             disks: Disks::open(&settings.data_dir, settings.room.clone())?,
-            egress: Egress::new(),
+            egress: Egress::new(settings.addresses),
             idle: Idle::new(permits.clone()),
             permits,
             lengthy: settings.lengthy,

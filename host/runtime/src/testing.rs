@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
+use crate::swap::SwapWatch;
 use crate::{Compiler, MemoryRecords, Pool, Sandbox, SandboxSettings};
 
 /// Remembers what an attempt hands out.
@@ -169,28 +170,34 @@ impl TestSandbox {
 
     /// One whose sandboxes may have so much memory together.
     pub(crate) fn with_memory(memory_bytes_max: u64) -> Self {
-        let directory = Arc::new(tempfile::tempdir().unwrap());
-        let records = MemoryRecords::new();
-        let pool = Pool::for_this_machine();
-        Self::open_as(directory, records, |settings| {
-            (settings.pool, settings.memory_bytes_max) = (pool, memory_bytes_max);
+        let swap = SwapWatch::of_this_machine();
+        Self::open_as(Arc::new(tempfile::tempdir().unwrap()), MemoryRecords::new(), swap, |settings| {
+            settings.memory_bytes_max = memory_bytes_max;
         })
     }
 
+    /// One on a machine where this watch sees swap.
+    pub(crate) fn with_swap(swap: SwapWatch) -> Self {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        Self::open_as(directory, MemoryRecords::new(), swap, |_| {})
+    }
+
     fn open_with(directory: Arc<TempDir>, records: Arc<MemoryRecords>, pool: Pool) -> Self {
-        Self::open_as(directory, records, |settings| settings.pool = pool)
+        let swap = SwapWatch::of_this_machine();
+        Self::open_as(directory, records, swap, |settings| settings.pool = pool)
     }
 
     fn open_as(
         directory: Arc<TempDir>,
         records: Arc<MemoryRecords>,
+        swap: SwapWatch,
         change: impl FnOnce(&mut SandboxSettings),
     ) -> Self {
         let mut settings =
             SandboxSettings::new(directory.path().to_owned(), Compiler::in_process());
         settings.running_jobs_max = 2;
         change(&mut settings);
-        let sandbox = Sandbox::open(settings, records.clone()).unwrap();
+        let sandbox = Sandbox::open_watching(settings, records.clone(), swap).unwrap();
         Self { sandbox, records, directory }
     }
 

@@ -1,8 +1,8 @@
 //! `gristmill backup` and `gristmill restore`.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,6 +15,7 @@ use super::connection::ConnectionArgs;
 use super::output;
 use crate::archive::{self, Summary};
 use crate::client::BackupStream;
+use crate::data_dir;
 
 /// Write all that a running host has to a file: jobs, payloads, endpoints, keys and handlers.
 ///
@@ -94,7 +95,10 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     let RestoreArgs { backup, data_dir } = args;
     let file = File::open(backup).with_context(|| format!("cannot read {}", backup.display()))?;
     let cannot_make = || format!("cannot make {}", data_dir.display());
-    DirBuilder::new().recursive(true).mode(0o700).create(data_dir).with_context(cannot_make)?;
+    data_dir::make(data_dir).with_context(cannot_make)?;
+    if let Some(warning) = data_dir::check(data_dir)? {
+        output::note(&warning);
+    }
     if fs::read_dir(data_dir).with_context(cannot_make)?.next().is_some() {
         bail!("{} is not empty", data_dir.display());
     }

@@ -171,6 +171,7 @@ mod tests {
         let lines = [
             "serve --listen 0.0.0.0:80 --lenient-policy --drain-timeout 5",
             "serve --registry-allow hub.lan,http://127.0.0.1:5000",
+            "serve --egress-deny 93.184.216.0/24,2001:db8::/32",
             "deploy a.wasm --name a --env A=b --env C= --workers-max 3 --metering epoch",
             "new count --lang js --dir elsewhere/count",
             "new count --lang ts",
@@ -257,6 +258,7 @@ mod tests {
             "registry-auths create --name hub --username mill --password x",
             "registry-auths delete a/b",
             "serve --registry-allow ftp://x",
+            "serve --egress-deny 10.0.0.0/33",
             "serve --listen nowhere",
             "new",
             "new Count --lang rust",

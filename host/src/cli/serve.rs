@@ -11,6 +11,7 @@ use clap::builder::BoolishValueParser;
 use gristmill_api::RateLimits;
 use gristmill_core::egress::{AllowedHosts, HostPattern};
 use gristmill_core::limits::{Bounds, QUEUE_JOBS_MAX};
+use gristmill_core::network::Network;
 use gristmill_core::policy::Strictness;
 use gristmill_core::price::Prices;
 use gristmill_registry::{RegistryHosts, RegistryPattern};
@@ -294,6 +295,18 @@ pub struct ServeArgs {
     )]
     pub registry_allow: Vec<RegistryPattern>,
 
+    /// A network that webhooks, images and handlers may not reach though its addresses are public, such
+    /// as `198.18.0.0/15` or `2001:db8::/32`. `--webhook-allow`, `--registry-allow` and an endpoint's
+    /// `!private` go before it. Can be given more than once; the environment separates with commas.
+    #[arg(
+        long,
+        value_name = "CIDR",
+        env = "GRISTMILL_EGRESS_DENY",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    pub egress_deny: Vec<Network>,
+
     /// Answer calls without a key, with every permission: for trying things out on one's own machine.
     /// Only on a loopback address, and only calls that name it as their host and come from no other
     /// website. Not in the environment, where it would open a host that never heard of it.
@@ -336,6 +349,7 @@ struct ConfigFile {
     webhook_allow: Option<Vec<HostPattern>>,
     prices: Option<PathBuf>,
     registry_allow: Option<Vec<RegistryPattern>>,
+    egress_deny: Option<Vec<Network>>,
     #[serde(default)]
     no_key: bool,
 }
@@ -385,6 +399,8 @@ pub struct ServeSettings {
     pub prices: Prices,
     /// Registries whose addresses need not be public, or that are spoken to without TLS.
     pub registry_allow: RegistryHosts,
+    /// Networks of public addresses that requests may not reach.
+    pub egress_deny: Vec<Network>,
     /// Whether no call needs a key. It listens on a loopback address then.
     pub needs_no_key: bool,
     /// The largest jump of a clock that is not synchronised; `None` for any.
@@ -490,6 +506,11 @@ impl ServeArgs {
             } else {
                 &self.registry_allow
             }),
+            egress_deny: if self.egress_deny.is_empty() {
+                file.egress_deny.unwrap_or_default()
+            } else {
+                self.egress_deny.clone()
+            },
             clock_jump_max: {
                 let s = self.max_clock_jump.or(file.max_clock_jump).unwrap_or(CLOCK_JUMP_S.default);
                 (s > 0).then(|| Duration::from_secs(s))
@@ -619,6 +640,19 @@ mod tests {
         let settings = from_file(&args, file).unwrap();
         assert_eq!(settings.webhook_allow.patterns().collect::<Vec<_>>(), ["b.lan"]);
         assert!(settings.is_json);
+    }
+
+    #[test]
+    fn denied_networks_come_from_the_file_or_from_flags() {
+        let network = |text: &str| text.parse::<Network>().unwrap();
+        let file = "egress-deny = [\"93.184.216.0/24\", \"2001:db8::1\"]";
+        let args = ServeArgs::default();
+        let denied = |args: &ServeArgs| from_file(args, file).unwrap().egress_deny;
+        assert_eq!(denied(&args), [network("93.184.216.0/24"), network("2001:db8::1/128")]);
+        let args = ServeArgs { egress_deny: vec![network("10.0.0.0/8")], ..args };
+        assert_eq!(denied(&args), [network("10.0.0.0/8")]);
+        let wrong = from_file(&args, "egress-deny = [\"10.0.0.0/40\"]").unwrap_err().to_string();
+        assert!(wrong.contains("`10.0.0.0/40` is no network: write `10.0.0.0/8`"), "{wrong}");
     }
 
     #[test]

@@ -39,6 +39,7 @@ use gristmill_core::store::{JobStore, StoreError};
 use gristmill_core::time::{Clock, SystemClock};
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
+use gristmill_egress::AddressPolicy;
 use gristmill_registry::Fetcher;
 use gristmill_runtime::{Sandbox, SandboxSettings};
 use gristmill_store::SqliteStore;
@@ -59,7 +60,7 @@ use self::listener::Connections;
 use self::tls::Tls;
 pub use self::tls::TlsFiles;
 use crate::cli::serve::{ServeArgs, ServeSettings};
-use crate::compilers;
+use crate::{compilers, data_dir};
 
 /// The brand whose clients are the most: their Rust SDK insists on its field.
 const DEFAULT_BRAND: &str = "Runpod";
@@ -154,6 +155,9 @@ async fn serve(
         signals.set_job_listener(listener);
         work
     });
+    if let Some(warning) = data_dir::check(&settings.data_dir)? {
+        warn!("{warning}");
+    }
     let room = Arc::new(DiskRoom::default());
     let disk = Disk::open(&settings.data_dir, settings.disk_reserve_bytes, room.clone())?;
     let (failed, mut failure) = mpsc::unbounded_channel();
@@ -189,7 +193,10 @@ async fn serve(
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     // What nothing names any more, and could not be removed while somebody ran it.
     catalog.forget_unused().await?;
-    let sandbox = Arc::new(sandbox(settings, is_watched, catalog.clone(), room.clone(), guests)?);
+    let addresses = address_policy(settings);
+    let sandbox =
+        sandbox(settings, is_watched, catalog.clone(), room.clone(), guests, addresses.clone())?;
+    let sandbox = Arc::new(sandbox);
     load_ahead(&catalog, sandbox.clone(), guests);
     let logs = Arc::new(Logs::default());
     let dispatcher = Dispatcher::start(Parts {
@@ -207,7 +214,7 @@ async fn serve(
         catalog: catalog.clone(),
         signals: signals.clone(),
         clock: clock.clone(),
-        sender: Arc::new(HttpSender::new(settings.webhook_allow.clone())),
+        sender: Arc::new(HttpSender::new(settings.webhook_allow.clone(), addresses.clone())),
     });
     let jobs = Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), settings.strictness));
     let services = Services {
@@ -216,7 +223,11 @@ async fn serve(
         catalog: catalog.clone(),
         workers: dispatcher.clone(),
         components: sandbox.clone(),
-        registries: Arc::new(Fetcher::new(settings.registry_allow.clone(), sandbox.clone())),
+        registries: Arc::new(Fetcher::new(
+            settings.registry_allow.clone(),
+            addresses,
+            sandbox.clone(),
+        )),
         runtime: sandbox.clone(),
         volumes: sandbox.clone(),
         store: store.clone(),
@@ -288,6 +299,20 @@ async fn finish_deletions(store: &SqliteStore, catalog: &Catalog) -> Result<(), 
     Ok(())
 }
 
+/// Where requests for the public may connect.
+fn address_policy(settings: &ServeSettings) -> AddressPolicy {
+    let addresses = AddressPolicy::new(&settings.egress_deny);
+    if let Err(error) = addresses.look() {
+        warn!(
+            %error,
+            "cannot list this host's network interfaces: {error}; webhooks, images and handlers' \
+             requests to public addresses are refused until that is permitted (systemd: add \
+             AF_NETLINK to RestrictAddressFamilies=)"
+        );
+    }
+    addresses
+}
+
 /// The sandbox, with compiles in child processes of this same program.
 fn sandbox(
     settings: &ServeSettings,
@@ -295,12 +320,14 @@ fn sandbox(
     catalog: Arc<Catalog>,
     room: Arc<DiskRoom>,
     guests: &Guests,
+    addresses: AddressPolicy,
 ) -> anyhow::Result<Sandbox> {
     let compiler = if is_watched { compilers::for_developer()? } else { compilers::for_host()? };
     let settings = SandboxSettings {
         running_jobs_max: settings.running_jobs_max,
         memory_bytes_max: settings.sandbox_memory_bytes.unwrap_or_else(memory::default_budget),
         lengthy: Some(guests.lengthy.handle().clone()),
+        addresses,
         explains_traps: is_watched,
         room,
         ..SandboxSettings::new(settings.data_dir.clone(), compiler)

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::egress::{AllowedHosts, Permission};
-use gristmill_egress::{AGENT, Clients, Destination, Reach, innermost_cause, not_public};
+use gristmill_egress::{
+    AGENT, AddressPolicy, Clients, Destination, Reach, innermost_cause, refused_address,
+};
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, USER_AGENT};
 use url::Url;
@@ -26,9 +28,10 @@ pub struct HttpSender {
 }
 
 impl HttpSender {
-    /// A sender for receivers with public addresses, and for those on the list with any.
-    pub fn new(allowed: AllowedHosts) -> Self {
-        Self { clients: Clients::default(), allowed }
+    /// A sender for receivers with addresses that the policy permits, and for those on the list with
+    /// any.
+    pub fn new(allowed: AllowedHosts, addresses: AddressPolicy) -> Self {
+        Self { clients: Clients::new(addresses), allowed }
     }
 
     /// The URL, and what a call of it may reach.
@@ -42,7 +45,7 @@ impl HttpSender {
             // Whoever names a receiver means it, wherever it is.
             Permission::AnyAddress | Permission::Public => Reach::AnyAddress,
             Permission::Denied => {
-                destination.require_public().map_err(|error| error.to_string())?;
+                self.clients.check(&destination).map_err(|error| error.to_string())?;
                 Reach::PublicAddresses
             }
         };
@@ -78,7 +81,7 @@ impl WebhookSender for HttpSender {
                 read(answer).await;
                 CallEnd::Answered(status)
             }
-            Err(error) => match not_public(&error) {
+            Err(error) => match refused_address(&error) {
                 Some(refused) => CallEnd::Refused(refused.to_string()),
                 None if error.is_timeout() => {
                     CallEnd::Failed(format!("no answer within {} s", CALL_TIMEOUT.as_secs()))
@@ -110,7 +113,7 @@ mod tests {
     #[test]
     fn only_what_the_operator_names_may_be_inside() {
         let allowed = ["127.0.0.1:9000", "hooks.lan"].map(|host| host.parse().unwrap());
-        let sender = HttpSender::new(AllowedHosts::new(allowed.into()));
+        let sender = HttpSender::new(AllowedHosts::new(allowed.into()), AddressPolicy::default());
         let reach = |url: &str| sender.check(url).map(|(_, reach)| reach);
         assert_eq!(reach("http://127.0.0.1:9000/x"), Ok(Reach::AnyAddress));
         assert_eq!(reach("https://hooks.lan/"), Ok(Reach::AnyAddress));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use gristmill_core::id::EndpointId;
-use gristmill_egress::{Clients, Reach};
+use gristmill_egress::{AddressPolicy, AddressRefused, Clients, Destination, Reach};
 use http::header::{self, HeaderMap, HeaderName};
 use parking_lot::Mutex;
 use reqwest::Client;
@@ -43,9 +43,10 @@ pub(crate) struct Egress {
 }
 
 impl Egress {
-    pub(crate) fn new() -> Arc<Self> {
+    /// Requests for the public connect where `addresses` permits.
+    pub(crate) fn new(addresses: AddressPolicy) -> Arc<Self> {
         let in_flight = Arc::new(Semaphore::new(REQUESTS_MAX));
-        Arc::new(Self { in_flight, shares: Mutex::default(), clients: Clients::default() })
+        Arc::new(Self { in_flight, shares: Mutex::default(), clients: Clients::new(addresses) })
     }
 
     /// Waits for the right of an endpoint's job to open one more request.
@@ -66,6 +67,11 @@ impl Egress {
         let share = Arc::new(Semaphore::new(REQUESTS_PER_ENDPOINT_MAX));
         shares.insert(endpoint.clone(), Arc::downgrade(&share));
         share
+    }
+
+    /// Refuses a destination that is an address which the public may not reach from here.
+    pub(super) fn check(&self, destination: &Destination) -> Result<(), AddressRefused> {
+        self.clients.check(destination)
     }
 
     /// The client for a reach.

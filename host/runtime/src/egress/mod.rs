@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use gristmill_core::egress::Permission;
 use gristmill_core::endpoint::Deployment;
-use gristmill_egress::{Destination, NotPublic, Reach, innermost_cause, not_public};
+use gristmill_egress::{AddressRefused, Destination, Reach, innermost_cause, refused_address};
 use http::{HeaderMap, Method};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::field::Empty;
@@ -39,9 +39,9 @@ pub(crate) enum EgressError {
     /// The endpoint's list does not have the host.
     #[error("endpoint `{endpoint}` does not allow requests to `{host}:{port}`")]
     NotAllowed { endpoint: String, host: String, port: u16 },
-    /// The host is on the list, but it is an address of the host's own network.
+    /// The host is on the list, but it has an address that is refused.
     #[error(transparent)]
-    NotPublic(#[from] NotPublic),
+    AddressRefused(#[from] AddressRefused),
     /// Not a request that can be made.
     #[error("{0}")]
     Invalid(String),
@@ -149,7 +149,7 @@ impl JobEgress {
         match destination.permission(&endpoint.allowed_hosts) {
             Permission::AnyAddress => Ok(Reach::AnyAddress),
             Permission::Public => {
-                destination.require_public()?;
+                self.egress.check(&destination)?;
                 Ok(Reach::PublicAddresses)
             }
             Permission::Denied => {
@@ -162,7 +162,7 @@ impl JobEgress {
 
 impl From<reqwest::Error> for EgressError {
     fn from(error: reqwest::Error) -> Self {
-        if let Some(refused) = not_public(&error) {
+        if let Some(refused) = refused_address(&error) {
             return refused.clone().into();
         }
         let cause = innermost_cause(&error);

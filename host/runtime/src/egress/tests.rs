@@ -1,5 +1,6 @@
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::id::EndpointId;
+use gristmill_egress::AddressPolicy;
 use http_body_util::{BodyExt as _, Empty, Full};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -71,7 +72,7 @@ async fn job(allowed: &[String]) -> State {
     run.endpoint.allowed_hosts = AllowedHosts::new(hosts.collect());
     let attempt = run.attempt();
     let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
-    State::new(attempt, run.sink, watch, Egress::new(), None)
+    State::new(attempt, run.sink, watch, Egress::new(AddressPolicy::default()), None)
 }
 
 fn get(url: String) -> Request {
@@ -292,7 +293,7 @@ async fn a_request_has_a_bounded_head() {
 
 #[tokio::test]
 async fn an_endpoint_has_a_share_of_all_open_requests() {
-    let egress = Egress::new();
+    let egress = Egress::new(AddressPolicy::default());
     let [greedy, other] = ["greedy", "other"].map(|id| EndpointId::new(id).unwrap());
     let slot = async |endpoint: &EndpointId| {
         let of_job = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();

@@ -181,7 +181,7 @@ impl From<EgressError> for Error {
     fn from(error: EgressError) -> Self {
         match error {
             EgressError::NotAllowed { .. } => Self::HttpRequestDenied,
-            EgressError::NotPublic(_) => Self::DestinationIpProhibited,
+            EgressError::AddressRefused(_) => Self::DestinationIpProhibited,
             EgressError::Invalid(_) => Self::HttpRequestUriInvalid,
             EgressError::TooMany => Self::ConnectionLimitReached,
             EgressError::Timeout => Self::HttpResponseTimeout,

@@ -94,7 +94,7 @@ async fn read_body(mut response: reqwest::Response) -> Result<Vec<u8>, HttpError
 impl From<EgressError> for HttpError {
     fn from(error: EgressError) -> Self {
         match error {
-            EgressError::NotAllowed { .. } | EgressError::NotPublic(_) => {
+            EgressError::NotAllowed { .. } | EgressError::AddressRefused(_) => {
                 Self::Denied(error.to_string())
             }
             EgressError::Invalid(_) => Self::InvalidRequest(error.to_string()),

@@ -66,6 +66,8 @@ fn parse_metrics(text: String) -> Result<Json, EmitError> {
 mod tests {
     use std::sync::Arc;
 
+    use gristmill_egress::AddressPolicy;
+
     use super::*;
     use crate::deadline::Watch;
     use crate::egress::Egress;
@@ -77,7 +79,8 @@ mod tests {
         let run = Run::of(&TestSandbox::open().add(guest("unreachable")).await);
         let attempt = run.attempt();
         let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
-        let mut state = State::new(attempt, run.sink, watch, Egress::new(), None);
+        let mut state =
+            State::new(attempt, run.sink, watch, Egress::new(AddressPolicy::default()), None);
         state.emitted_bytes = EMIT_TOTAL_BYTES_MAX - 3 * (1 + EMIT_OVERHEAD_BYTES);
         for _ in 0..3 {
             assert!(state.emit("1".to_owned(), None).await.is_ok());

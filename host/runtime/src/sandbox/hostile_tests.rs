@@ -6,6 +6,7 @@ use gristmill_core::runtime::AttemptEnd;
 
 use super::*;
 use crate::limiter::{INSTANCES_MAX, MEMORIES_MAX, TABLE_ELEMENTS_MAX, TABLES_MAX};
+use crate::swap::tests::FakeSwaps;
 use crate::testing::{Run, TestSandbox, guest, guest_with};
 
 const ECHO: &str = "(call $ok (local.get $input) (local.get $input_len))";
@@ -151,6 +152,27 @@ async fn what_a_job_leaves_is_never_seen_again() {
             returned(both.0);
             returned(both.1);
         }
+    }
+}
+
+#[tokio::test]
+async fn after_swap_is_enabled_no_job_begins_in_memory_that_is_cleared_by_a_scan() {
+    let swaps = FakeSwaps::none();
+    let swap = swaps.watch();
+    let sandbox = TestSandbox::with_swap(swap.clone());
+    let copied = Pool::Slots { resident_bytes: 2 << 20, scans: false };
+    if sandbox.sandbox.pool() == copied {
+        println!("skipped: this machine has swap, or its kernel cannot scan");
+        return;
+    }
+    let run = sandbox.run(ECHO).await;
+    for is_enabled in [false, true] {
+        if is_enabled {
+            swaps.enable(&swap);
+        }
+        let report = sandbox.perform(&run).await;
+        assert!(matches!(report.end, AttemptEnd::Returned(_)), "{:?}", report.end);
+        assert_eq!(sandbox.sandbox.pool() == copied, is_enabled);
     }
 }
 

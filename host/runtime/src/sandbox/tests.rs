@@ -373,7 +373,7 @@ async fn a_changed_or_missing_artifact_is_compiled_again() {
         let again = TestSandbox::open_in(sandbox.directory.clone(), sandbox.records.clone());
         assert_eq!(output(&again.perform(&run).await), "\"hello\"");
         assert_eq!(std::fs::read(&file).unwrap().len(), good.len());
-        let artifact = crate::files::artifact_digest(&file).unwrap().unwrap();
+        let artifact = crate::files::Artifact::open(&file).unwrap().unwrap().digest;
         let record = sandbox.records.find(run.component.digest).unwrap();
         assert_eq!(record.artifacts.values().collect::<Vec<_>>(), [&artifact]);
     }

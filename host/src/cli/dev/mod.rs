@@ -89,7 +89,7 @@ impl Data {
         if let Some(dir) = given {
             return Ok(Self { dir, _temporary: None });
         }
-        let temporary = tempfile::Builder::new().prefix("gristmill-dev-").tempdir();
+        let temporary = crate::data_dir::temporary("gristmill-dev-");
         let temporary = temporary.context("cannot make a directory for the host's data")?;
         Ok(Self { dir: temporary.path().to_owned(), _temporary: Some(temporary) })
     }

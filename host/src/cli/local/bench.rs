@@ -1,7 +1,6 @@
 //! A sandbox with one component in it.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,7 +54,8 @@ impl Bench {
         jobs_max: u32,
         stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
-        let dir = private_dir().context("cannot make a directory for the compiled component")?;
+        let dir = crate::data_dir::temporary("gristmill-run-")
+            .context("cannot make a directory for the compiled component")?;
         let records = MemoryRecords::new();
         let sandbox = Sandbox::open(sandbox_settings(dir.path(), jobs_max)?, records.clone())?;
         if let Some(volume) = &settings.volume {
@@ -120,13 +120,6 @@ impl Bench {
         };
         self.sandbox.perform(reservation, attempt, sink).await
     }
-}
-
-fn private_dir() -> std::io::Result<TempDir> {
-    tempfile::Builder::new()
-        .prefix("gristmill-run-")
-        .permissions(std::fs::Permissions::from_mode(0o700))
-        .tempdir()
 }
 
 fn sandbox_settings(dir: &Path, jobs_max: u32) -> anyhow::Result<SandboxSettings> {

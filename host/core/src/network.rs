@@ -1,0 +1,215 @@
+//! Networks in CIDR notation, such as `10.0.0.0/8` or `2001:db8::/32`.
+//!
+//! **Invariant.** A network contains an address in every spelling that leads to it: an IPv6 address
+//! that embeds an IPv4 address (mapped, 6to4, NAT64) is in the IPv4 address's network too.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+/// A network: all addresses that share their first bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Network {
+    /// The lowest address.
+    first: IpAddr,
+    /// How many leading bits are shared: at most 32 for IPv4, 128 for IPv6.
+    prefix: u8,
+}
+
+/// A text that is no network.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no network: write `10.0.0.0/8`, `2001:db8::/32`, or an address")]
+pub struct InvalidNetwork(String);
+
+impl Network {
+    /// The network of an address whose first `prefix` bits are shared. A longer prefix than the
+    /// address has bits counts as all of its bits. A network of IPv4-mapped addresses is a network
+    /// of IPv4.
+    pub fn of(address: IpAddr, prefix: u8) -> Self {
+        match address {
+            IpAddr::V4(v4) => {
+                let prefix = prefix.min(32);
+                let first = Ipv4Addr::from_bits(v4.to_bits() & leading_bits_v4(prefix));
+                Self { first: first.into(), prefix }
+            }
+            IpAddr::V6(v6) => {
+                let prefix = prefix.min(128);
+                if let (Some(v4), Some(prefix)) = (v6.to_ipv4_mapped(), prefix.checked_sub(96)) {
+                    return Self::of(v4.into(), prefix);
+                }
+                let first = Ipv6Addr::from_bits(v6.to_bits() & leading_bits_v6(prefix));
+                Self { first: first.into(), prefix }
+            }
+        }
+    }
+
+    /// The network that has this address only.
+    pub fn host(address: IpAddr) -> Self {
+        Self::of(address, u8::MAX)
+    }
+
+    /// Whether the address, or the IPv4 address that it embeds, is in this network.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.has(address) || embedded_v4(address).is_some_and(|v4| self.has(v4.into()))
+    }
+
+    fn has(&self, address: IpAddr) -> bool {
+        match (self.first, address) {
+            (IpAddr::V4(first), IpAddr::V4(v4)) => {
+                v4.to_bits() & leading_bits_v4(self.prefix) == first.to_bits()
+            }
+            (IpAddr::V6(first), IpAddr::V6(v6)) => {
+                v6.to_bits() & leading_bits_v6(self.prefix) == first.to_bits()
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+/// The IPv4 address to which packets for an IPv6 address go: by the kernel itself (IPv4-mapped), by
+/// a 6to4 relay, or by a translator at NAT64's well-known prefix.
+pub fn embedded_v4(address: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(v6) = address else { return None };
+    let from_halves =
+        |high: u16, low: u16| Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
+    match v6.segments() {
+        [0, 0, 0, 0, 0, 0xffff, high, low] => from_halves(high, low),
+        [0x2002, high, low, ..] => from_halves(high, low),
+        [0x0064, 0xff9b, 0, 0, 0, 0, high, low] => from_halves(high, low),
+        _ => None,
+    }
+}
+
+fn leading_bits_v4(prefix: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0)
+}
+
+fn leading_bits_v6(prefix: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0)
+}
+
+impl FromStr for Network {
+    type Err = InvalidNetwork;
+
+    fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
+        let invalid = || InvalidNetwork(text.to_owned());
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| invalid())?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match prefix {
+            // `u8::from_str` takes a sign, which is no prefix.
+            Some(prefix) if !prefix.starts_with('+') => prefix.parse().map_err(|_| invalid())?,
+            Some(_) => return Err(invalid()),
+            None => bits,
+        };
+        if prefix > bits {
+            return Err(invalid());
+        }
+        Ok(Self::of(address, prefix))
+    }
+}
+
+impl TryFrom<String> for Network {
+    type Error = InvalidNetwork;
+    fn try_from(text: String) -> Result<Self, InvalidNetwork> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.first, self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn network(text: &str) -> Network {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_network_has_the_addresses_that_share_its_first_bits() {
+        let cases = [
+            ("93.184.216.34", "93.184.216.34", true),
+            ("93.184.216.34", "93.184.216.35", false),
+            ("93.184.216.0/24", "93.184.216.255", true),
+            ("93.184.216.77/24", "93.184.216.1", true),
+            ("93.184.216.0/24", "93.184.217.0", false),
+            ("0.0.0.0/0", "8.8.8.8", true),
+            ("0.0.0.0/0", "2606:4700::1", false),
+            ("::/0", "2606:4700::1", true),
+            ("::/0", "8.8.8.8", false),
+            ("2606:4700:1:2::/64", "2606:4700:1:2:ffff::1", true),
+            ("2606:4700:1:2::/64", "2606:4700:1:3::1", false),
+            // Every spelling of an IPv4 address.
+            ("93.184.216.0/24", "::ffff:93.184.216.34", true),
+            ("93.184.216.0/24", "2002:5db8:d822::1", true),
+            ("93.184.216.0/24", "64:ff9b::93.184.216.34", true),
+            ("93.184.216.0/24", "64:ff9b::93.184.217.34", false),
+            ("::ffff:93.184.216.0/120", "93.184.216.34", true),
+            // The IPv6 address itself counts as well.
+            ("2002::/16", "2002:5db8:d822::1", true),
+        ];
+        for (text, address, expected) in cases {
+            assert_eq!(
+                network(text).contains(address.parse().unwrap()),
+                expected,
+                "{text} {address}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_network_is_refused_with_an_example() {
+        let wrong = [
+            "",
+            "/",
+            "/8",
+            "10.0.0.0/",
+            "10.0.0.0/33",
+            "::/129",
+            "::/+1",
+            "::/-1",
+            "10.0.0/8",
+            "a/8",
+        ];
+        for text in wrong {
+            let error = text.parse::<Network>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("`{text}` is no network: write ")), "{error}");
+        }
+        assert_eq!(network("10.1.2.3/8").to_string(), "10.0.0.0/8");
+        assert_eq!(network("2001:db8::1").to_string(), "2001:db8::1/128");
+    }
+
+    proptest! {
+        #[test]
+        fn a_network_has_an_address_if_their_first_bits_are_equal(
+            base: u128, flip in 0_u32..128, prefix in 0_u8..=128,
+        ) {
+            // Outside the forms that embed IPv4: the test counts bits of IPv6.
+            let base = base >> 4 | 0x3 << 124;
+            let other = Ipv6Addr::from_bits(base ^ 1 << flip);
+            let found = Network::of(Ipv6Addr::from_bits(base).into(), prefix);
+            let is_outside_prefix = 127 - flip >= u32::from(prefix);
+            prop_assert_eq!(found.contains(other.into()), is_outside_prefix);
+        }
+
+        #[test]
+        fn a_network_is_read_as_it_is_written(address: IpAddr, prefix: u8) {
+            let network = Network::of(address, prefix);
+            prop_assert_eq!(network.to_string().parse(), Ok(network));
+            prop_assert!(network.contains(address));
+        }
+    }
+}

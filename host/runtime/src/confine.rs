@@ -1,0 +1,329 @@
+//! What the compiling process gives up for good before its compiler looks at a component: files, the
+//! network, other programs and other processes. A component that finds a mistake in the compiler can
+//! then read no key, write no file of the host's, and call nobody.
+//!
+//! Two layers of the kernel's, each enough for most of it: Landlock takes away files, connections and
+//! signals; a seccomp filter leaves the system calls that compiling needs, most of which concern
+//! memory and threads. A kernel that lacks one of them still has the other, and [`Confinement`] says so.
+//!
+//! **Bounds.** Descriptors that are open already stay usable. What the process writes as its result is
+//! still run by the host as machine code: confinement protects the host from the compiler's process, not
+//! from its result.
+//!
+//! **Cost.** Some 100 us for each compile.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
+    RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
+};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter_all_threads,
+};
+use serde::{Deserialize, Serialize};
+
+/// The newest version of Landlock whose rights are asked for; older kernels take away what they can.
+const LANDLOCK: ABI = ABI::V7;
+
+/// System calls that concern memory, threads, time, the end of the process, and files that are open
+/// already.
+const ALWAYS: &[i64] = &[
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_membarrier,
+    libc::SYS_futex,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sigaltstack,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_restart_syscall,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_getrandom,
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_lseek,
+    libc::SYS_fstat,
+    libc::SYS_fsync,
+    libc::SYS_close,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+/// System calls for the files of a cache; Landlock says which files.
+const WITH_CACHE: &[i64] = &[
+    libc::SYS_openat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_faccessat,
+    libc::SYS_getdents64,
+    libc::SYS_mkdirat,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_unlinkat,
+    libc::SYS_ftruncate,
+    libc::SYS_utimensat,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_flock,
+    libc::SYS_readlinkat,
+];
+
+/// What the C library still calls by its old name on this processor.
+#[cfg(target_arch = "x86_64")]
+const WITH_CACHE_OLD: &[i64] = &[
+    libc::SYS_open,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_access,
+    libc::SYS_mkdir,
+    libc::SYS_rename,
+    libc::SYS_unlink,
+    libc::SYS_rmdir,
+    libc::SYS_readlink,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const WITH_CACHE_OLD: &[i64] = &[];
+
+/// The flags that make a new thread of this process, not a new process.
+const THREAD_FLAGS: i32 = libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND;
+
+/// `prctl` that names a thread, or a region of memory.
+const PR_SET_VMA: i32 = 0x53_56_4d_41;
+
+/// What became of the attempt to confine this process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Confinement {
+    /// What the kernel lacks or refuses, with its reason; empty when the process is confined.
+    pub(crate) missing: Vec<String>,
+}
+
+/// Confines this process, every thread of it and all that they start. Call it while the process has
+/// one thread. A cache's directory stays usable, and nothing else by its path.
+pub(crate) fn confine(cache: Option<&Path>) -> Confinement {
+    let mut missing = Vec::new();
+    let mut note = |layer: &str, outcome: Result<(), String>| {
+        missing.extend(outcome.err().map(|reason| format!("{layer}: {reason}")));
+    };
+    note("no_new_privs", forbid_privileges());
+    note("Landlock", landlock(cache));
+    note("seccomp", seccomp(cache.is_some()));
+    Confinement { missing }
+}
+
+fn forbid_privileges() -> Result<(), String> {
+    rustix::thread::set_no_new_privs(true).map_err(|error| error.to_string())
+}
+
+/// Takes away all files but those below one directory, the network, and signals to others.
+fn landlock(directory: Option<&Path>) -> Result<(), String> {
+    let restrict = || -> Result<RulesetStatus, RulesetError> {
+        let mut ruleset = Ruleset::default()
+            .handle_access(AccessFs::from_all(LANDLOCK))?
+            .handle_access(AccessNet::from_all(LANDLOCK))?
+            .scope(Scope::from_all(LANDLOCK))?
+            .create()?;
+        // A directory that cannot be opened is not used either.
+        if let Some(directory) = directory.and_then(|path| PathFd::new(path).ok()) {
+            let rights = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
+            ruleset = ruleset.add_rule(PathBeneath::new(directory, rights))?;
+        }
+        Ok(ruleset.restrict_self()?.ruleset)
+    };
+    match restrict() {
+        // Older versions lack rights that seccomp takes away too.
+        Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => Ok(()),
+        Ok(RulesetStatus::NotEnforced) => Err("the kernel does not have it".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Leaves the system calls that compiling needs. All others answer that the kernel does not have
+/// them, so that the C library takes an older one where there is one.
+fn seccomp(has_cache: bool) -> Result<(), String> {
+    let program = filter(has_cache).map_err(|error| error.to_string())?;
+    apply_filter_all_threads(&program).map_err(|error| error.to_string())
+}
+
+fn filter(has_cache: bool) -> Result<BpfProgram, seccompiler::BackendError> {
+    let argument = |index, operator, value: i32| {
+        let value = u64::from(value.unsigned_abs());
+        let condition = SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value)?;
+        SeccompRule::new(vec![condition])
+    };
+    let of_cache = [WITH_CACHE, WITH_CACHE_OLD].concat();
+    let of_cache = of_cache.iter().filter(|_| has_cache);
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        ALWAYS.iter().chain(of_cache).map(|&call| (call, vec![])).collect();
+    let is_thread = SeccompCmpOp::MaskedEq(u64::from(THREAD_FLAGS.unsigned_abs()));
+    let this_process = rustix::process::getpid().as_raw_pid();
+    rules.extend([
+        // Not `clone3`, whose flags a filter cannot see.
+        (libc::SYS_clone, vec![argument(0, is_thread, THREAD_FLAGS)?]),
+        // A process that aborts sends itself a signal.
+        (libc::SYS_tgkill, vec![argument(0, SeccompCmpOp::Eq, this_process)?]),
+        // Reading limits, not setting them, and none of another process.
+        (libc::SYS_prlimit64, vec![reads_own_limit()?]),
+        (
+            libc::SYS_prctl,
+            vec![
+                argument(0, SeccompCmpOp::Eq, libc::PR_SET_NAME)?,
+                argument(0, SeccompCmpOp::Eq, PR_SET_VMA)?,
+            ],
+        ),
+    ]);
+    if has_cache {
+        let harmless = [libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_DUPFD_CLOEXEC];
+        let harmless = harmless.map(|command| argument(1, SeccompCmpOp::Eq, command));
+        rules.insert(libc::SYS_fcntl, harmless.into_iter().collect::<Result<_, _>>()?);
+    }
+    let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+    let arch = std::env::consts::ARCH.try_into()?;
+    SeccompFilter::new(rules, missing, SeccompAction::Allow, arch)?.try_into()
+}
+
+fn reads_own_limit() -> Result<SeccompRule, seccompiler::BackendError> {
+    let is_zero =
+        |index| SeccompCondition::new(index, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0);
+    SeccompRule::new(vec![is_zero(0)?, is_zero(2)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::unix::net::UnixStream;
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    use super::*;
+
+    /// What the child is told: which layers, and the directory with its files.
+    const LAYERS: &str = "CONFINE_TEST_LAYERS";
+    const DIRECTORY: &str = "CONFINE_TEST_DIRECTORY";
+    const PORT: &str = "CONFINE_TEST_PORT";
+
+    /// What a component would have the compiler do, if it could: each must fail.
+    fn attempts(directory: &Path, port: &str) -> Vec<(&'static str, bool)> {
+        let secret = directory.join("secrets.key");
+        let host = rustix::process::getppid().unwrap();
+        let memory = PathBuf::from(format!("/proc/{host}/environ"));
+        vec![
+            ("read a secret", fs::read(&secret).is_ok()),
+            ("write a file", fs::write(directory.join("new"), "x").is_ok()),
+            ("overwrite a file", fs::OpenOptions::new().append(true).open(&secret).is_ok()),
+            ("list a directory", fs::read_dir(directory).is_ok()),
+            ("remove a file", fs::remove_file(directory.join("victim")).is_ok()),
+            ("read the host's environment", fs::read(memory).is_ok()),
+            ("connect", TcpStream::connect(format!("127.0.0.1:{port}")).is_ok()),
+            ("listen", TcpListener::bind("127.0.0.1:0").is_ok()),
+            ("send a datagram", UdpSocket::bind("127.0.0.1:0").is_ok()),
+            ("make a socket pair", UnixStream::pair().is_ok()),
+            ("run a program", Command::new("/bin/true").status().is_ok()),
+            ("signal the host", rustix::process::test_kill_process(host).is_ok()),
+            ("change its priority", rustix::process::nice(1).is_ok()),
+        ]
+    }
+
+    /// Not a test of its own: what [`reached`] runs in a child. Prints what succeeded.
+    #[test]
+    #[ignore = "runs in the child processes of other tests"]
+    fn as_child() {
+        let Some(layers) = std::env::var_os(LAYERS) else { return };
+        let directory = PathBuf::from(std::env::var_os(DIRECTORY).unwrap());
+        let port = std::env::var_os(PORT).unwrap().into_string().unwrap();
+        let cache = directory.join("cache");
+        let missing = match layers.to_str().unwrap() {
+            "none" => vec![],
+            "all" => confine(None).missing,
+            "cache" => confine(Some(&cache)).missing,
+            "landlock" => {
+                forbid_privileges().and_then(|()| landlock(None)).err().into_iter().collect()
+            }
+            "seccomp" => seccomp(false).err().into_iter().collect(),
+            other => panic!("{other}"),
+        };
+        if !missing.is_empty() {
+            println!("skipped: {missing:?}");
+            return;
+        }
+        let mut done: Vec<_> = attempts(&directory, &port)
+            .into_iter()
+            .filter_map(|(what, is_done)| is_done.then_some(what))
+            .collect();
+        // Compiling needs threads and memory.
+        let threads = (0..4).map(|_| std::thread::spawn(|| vec![1_u8; 32 << 20].len()));
+        let bytes: usize = threads.collect::<Vec<_>>().into_iter().map(|t| t.join().unwrap()).sum();
+        assert_eq!(bytes, 128 << 20);
+        let in_cache = cache.join("functions");
+        if fs::write(&in_cache, "code").is_ok() && fs::read(&in_cache).is_ok() {
+            done.push("use the cache");
+        }
+        println!("done: {}", done.join(", "));
+        // Threads of the test program cannot end it in order any more.
+        std::process::exit(0);
+    }
+
+    /// What a child can do that has these layers; `None` when the kernel lacks them.
+    fn reached(layers: &str) -> Option<String> {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("cache")).unwrap();
+        for name in ["secrets.key", "victim"] {
+            fs::write(directory.path().join(name), "x").unwrap();
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "confine::tests::as_child", "--nocapture"])
+            .env(LAYERS, layers)
+            .env(DIRECTORY, directory.path())
+            .env(PORT, listener.local_addr().unwrap().port().to_string())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if let Some(at) = text.find("skipped: ") {
+            println!("{layers}: {}", &text[at..]);
+            return None;
+        }
+        let line = text.lines().find_map(|line| Some(line.split_once("done: ")?.1.to_owned()));
+        Some(line.unwrap_or_else(|| panic!("{layers}: {output:?}")))
+    }
+
+    #[test]
+    fn a_confined_process_reaches_no_file_no_network_and_no_program() {
+        let all = reached("none").unwrap();
+        assert_eq!(all.split(", ").count(), 14, "without layers everything succeeds: {all}");
+        for (layers, expected) in [
+            ("all", ""),
+            ("cache", "use the cache"),
+            ("seccomp", ""),
+            // It knows nothing of datagrams, pairs of sockets and priorities.
+            ("landlock", "send a datagram, make a socket pair, change its priority"),
+        ] {
+            if let Some(done) = reached(layers) {
+                assert_eq!(done, expected, "{layers}");
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Who else may get at the data directory. It holds keys, and machine code that the host runs, so it
+//! is its owner's alone.
+//!
+//! **Refused** are a directory that belongs to another user (root apart, who may do everything
+//! anyway), one that every user of the machine can read or write, and one that its group can.
+//! **Only warned about** is a group that a volume is shared with on purpose: the directory has the
+//! set-group-ID bit, and its group is one of this process. Kubernetes does that to a volume whose pod
+//! has an `fsGroup`, with every mount again, so the host could not start a second time otherwise.
+
+use std::fs::{DirBuilder, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use tempfile::TempDir;
+
+const SET_GROUP_ID: u32 = 0o2000;
+
+/// Owner, group and mode of a directory.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    user: u32,
+    group: u32,
+    mode: u32,
+}
+
+/// The user and the groups of this process.
+#[derive(Debug)]
+struct Process {
+    user: u32,
+    groups: Vec<u32>,
+}
+
+/// What is to be said about a directory.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Private,
+    /// Usable, with a warning.
+    Shared(String),
+    /// What is wrong, and what mends it; the command's last word, the directory, is missing.
+    Refused {
+        fault: String,
+        command: String,
+    },
+}
+
+/// Refuses a data directory that others can get at; one that does not exist is fine. Returns what is
+/// to be logged about one that is used nevertheless.
+///
+/// # Errors
+/// A sentence with the mode or the owner, and the command that mends it.
+pub(crate) fn check(dir: &Path) -> anyhow::Result<Option<String>> {
+    let found = match std::fs::metadata(dir) {
+        Ok(metadata) => Found::from(&metadata),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot look at {}", dir.display()));
+        }
+    };
+    let dir = dir.display();
+    match found.judge(&Process::this()?) {
+        Verdict::Private => Ok(None),
+        Verdict::Shared(with) => Ok(Some(format!("the data directory {dir} {with}"))),
+        Verdict::Refused { fault, command } => bail!(
+            "the data directory {dir} {fault}; it holds keys and machine code, and must be the \
+             host's alone: run `{command} {dir}`, or name a directory that does not exist yet, such \
+             as {dir}/gristmill, which the host makes with mode 0700"
+        ),
+    }
+}
+
+/// Makes a directory that its owner alone can look into, with its parents, if there is none.
+pub(crate) fn make(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// A directory for a while, its owner's alone.
+pub(crate) fn temporary(prefix: &str) -> io::Result<TempDir> {
+    let private = std::fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new().prefix(prefix).permissions(private).tempdir()
+}
+
+impl From<&Metadata> for Found {
+    fn from(metadata: &Metadata) -> Self {
+        let mode = metadata.mode() & 0o7777;
+        Self { user: metadata.uid(), group: metadata.gid(), mode }
+    }
+}
+
+impl Process {
+    fn this() -> io::Result<Self> {
+        let mut groups: Vec<_> =
+            rustix::process::getgroups()?.into_iter().map(|group| group.as_raw()).collect();
+        groups.push(rustix::process::getegid().as_raw());
+        Ok(Self { user: rustix::process::geteuid().as_raw(), groups })
+    }
+}
+
+impl Found {
+    fn judge(self, process: &Process) -> Verdict {
+        let Self { user, group, mode } = self;
+        if user != process.user && user != 0 {
+            return Verdict::Refused {
+                fault: format!(
+                    "belongs to user {user}, not to user {}, who runs this",
+                    process.user
+                ),
+                command: format!("chown -R {}", process.user),
+            };
+        }
+        let (who, rights) = match (mode >> 3 & 0o007, mode & 0o007) {
+            (0, 0) => return Verdict::Private,
+            (rights, 0) => (format!("group {group}"), rights),
+            (_, rights) => ("every user of this machine".to_owned(), rights),
+        };
+        let may = if rights & 0o002 != 0 { "write" } else { "read" };
+        let is_volume = mode & SET_GROUP_ID != 0 && process.groups.contains(&group);
+        if mode & 0o007 == 0 && is_volume {
+            return Verdict::Shared(format!(
+                "has mode {mode:04o}: {who} can {may} what it holds, keys and machine code too"
+            ));
+        }
+        Verdict::Refused {
+            fault: format!("has mode {mode:04o}, with which {who} can {may} it"),
+            command: "chmod 0700".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_is_refused_and_what_is_warned_about() {
+        let process = Process { user: 1000, groups: vec![7, 1000] };
+        let cases = [
+            // Owner, group, mode; then the answer.
+            ((1000, 1000, 0o700), "private"),
+            ((1000, 5, 0o1700), "private"),
+            ((0, 0, 0o700), "private"),
+            ((1000, 1000, 0o750), "has mode 0750, with which group 1000 can read it"),
+            ((1000, 1000, 0o770), "has mode 0770, with which group 1000 can write it"),
+            ((1000, 1000, 0o720), "has mode 0720, with which group 1000 can write it"),
+            (
+                (1000, 1000, 0o755),
+                "has mode 0755, with which every user of this machine can read it",
+            ),
+            (
+                (1000, 1000, 0o701),
+                "has mode 0701, with which every user of this machine can read it",
+            ),
+            (
+                (1000, 1000, 0o777),
+                "has mode 0777, with which every user of this machine can write it",
+            ),
+            (
+                (1000, 1000, 0o1777),
+                "has mode 1777, with which every user of this machine can write it",
+            ),
+            ((1001, 1000, 0o700), "belongs to user 1001, not to user 1000, who runs this"),
+            // What Kubernetes makes of a volume for `fsGroup: 7`, and what it is without the bit.
+            ((0, 7, 0o2770), "shared"),
+            ((1000, 7, 0o2770), "shared"),
+            ((1000, 7, 0o2750), "shared"),
+            ((0, 7, 0o770), "has mode 0770, with which group 7 can write it"),
+            ((0, 8, 0o2770), "has mode 2770, with which group 8 can write it"),
+            ((0, 7, 0o2775), "has mode 2775, with which every user of this machine can read it"),
+        ];
+        for ((user, group, mode), expected) in cases {
+            let answer = match (Found { user, group, mode }).judge(&process) {
+                Verdict::Private => "private".to_owned(),
+                Verdict::Shared(with) => {
+                    assert!(with.contains(&format!("mode {mode:04o}: group 7 can ")), "{with}");
+                    "shared".to_owned()
+                }
+                Verdict::Refused { fault, .. } => fault,
+            };
+            assert_eq!(answer, expected, "{user}:{group} {mode:o}");
+        }
+        let root = Process { user: 0, groups: vec![0] };
+        let of_another = Found { user: 1000, group: 1000, mode: 0o700 }.judge(&root);
+        assert!(matches!(of_another, Verdict::Refused { .. }), "the user could change root's code");
+    }
+
+    #[test]
+    fn a_refusal_names_the_mode_and_the_command() {
+        let parent = temporary("data-dir-").unwrap();
+        let dir = parent.path().join("data");
+        assert_eq!(check(&dir).unwrap(), None, "the host makes it");
+        make(&dir).unwrap();
+        assert_eq!(check(&dir).unwrap(), None);
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let refused = check(&dir).unwrap_err().to_string();
+        for part in ["has mode 0755", &format!("run `chmod 0700 {}`", dir.display())] {
+            assert!(refused.contains(part), "{refused}");
+        }
+        std::os::unix::fs::symlink(&dir, parent.path().join("link")).unwrap();
+        assert!(check(&parent.path().join("link")).is_err(), "the directory itself counts");
+    }
+}
