@@ -26,6 +26,8 @@ mod isolation;
 mod lifecycle;
 mod logs;
 mod openapi;
+mod owners;
+mod owners_apart;
 mod pages;
 mod priority;
 mod progress;

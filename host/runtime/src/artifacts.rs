@@ -228,7 +228,8 @@ impl Artifacts {
         let compiled = self.compile_and_try(task, engine.clone()).await?;
         let artifact = blocking(move || files::artifact_digest(&artifact_path)).await?;
         let artifact = artifact.ok_or(io::ErrorKind::NotFound).map_err(io::Error::from)?;
-        let mut artifacts = known.map_or_else(Default::default, |known| known.artifacts.clone());
+        let mut artifacts =
+            known.as_ref().map_or_else(Default::default, |known| known.artifacts.clone());
         artifacts.insert(engine.key.clone(), artifact);
         Ok(Component {
             digest,
@@ -239,6 +240,7 @@ impl Artifacts {
             compile_ms: u64::try_from(compiled.took.as_millis()).unwrap_or(u64::MAX),
             artifacts,
             producers: compiled.info.producers,
+            owners: known.map_or_else(Default::default, |known| known.owners.clone()),
         })
     }
 

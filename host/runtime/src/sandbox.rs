@@ -187,7 +187,7 @@ impl Sandbox {
 
     async fn loaded(&self, deployment: &Deployment) -> Result<Arc<Loaded>, String> {
         let Some(digest) = deployment.component else {
-            return Err(format!("no component is stored as `{}`", deployment.template.image));
+            return Err(deployment.missing_component());
         };
         let metering = deployment.endpoint.limits.metering;
         self.artifacts.load(digest, metering).await.map_err(|error| error.to_string())

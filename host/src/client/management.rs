@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gristmill_core::endpoint::Metering;
-use gristmill_core::id::EndpointId;
+use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::key::Scope;
 use reqwest::Method;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -157,6 +157,9 @@ pub(crate) struct TemplateDocument {
     /// Whether its instances are serverless workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) is_serverless: Option<bool>,
+    /// Whether it is the platform's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) is_platform: Option<bool>,
 }
 
 /// An endpoint to create, or the fields of one to change; what is absent takes its default, or
@@ -248,6 +251,9 @@ pub(crate) struct NewKey<'a> {
     pub(crate) name: &'a str,
     /// What it may do.
     pub(crate) scopes: &'a [Scope],
+    /// Whose key it is; `None`: the operator's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<&'a OwnerId>,
     /// The endpoints that it is good for; `None`: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) endpoints: Option<&'a [EndpointId]>,
@@ -264,6 +270,8 @@ pub(crate) struct KeyDocument {
     pub(crate) id: String,
     /// A name for people.
     pub(crate) name: String,
+    /// Whose key it is.
+    pub(crate) owner: String,
     /// What it may do.
     pub(crate) scopes: Vec<String>,
     /// The endpoints that it is good for; `None`: all.

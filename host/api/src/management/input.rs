@@ -96,10 +96,11 @@ pub(crate) fn flag(query: &str, names: &[&str]) -> Result<bool, ApiError> {
         .filter(|(name, _)| names.contains(&name.as_ref()));
     let mut is_set = false;
     for (name, value) in given {
-        is_set |= match value.as_ref() {
+        // Python's clients write `True`.
+        is_set |= match value.to_ascii_lowercase().as_str() {
             "false" => false,
             "true" | "" => true,
-            value => {
+            _ => {
                 return Err(ApiError::bad_request(format!(
                     "query `{name}` must be true or false, not `{value}`"
                 )));
@@ -122,6 +123,8 @@ mod tests {
             ("includePlatformTemplates", Some(true)),
             ("includePlatformTemplates=false&includeMillTemplates=true", Some(true)),
             ("includePlatformTemplates=false&other=1", Some(false)),
+            ("includePlatformTemplates=True", Some(true)),
+            ("includePlatformTemplates=FALSE", Some(false)),
             ("includePlatformTemplates=true&includeMillTemplates=1", None),
             ("includeMillTemplates=true&includeMillTemplates=x", None),
         ];

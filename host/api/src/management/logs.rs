@@ -14,10 +14,10 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures::stream;
 use gristmill_core::endpoint::Endpoint;
-use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::id::JobId;
 use gristmill_core::key::Scope;
 use gristmill_core::limits::LIST_LOGS;
-use gristmill_core::logs::{LogLine, LogQuery};
+use gristmill_core::logs::{LogLine, LogQuery, LogSource};
 use tokio::time::timeout;
 
 use super::dto;
@@ -49,7 +49,7 @@ pub(crate) async fn read(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     caller.require(Scope::Manage)?;
-    let endpoint = own::<Endpoint>(&state.catalog.view(), &caller.0.owner, &id)?.id.clone();
+    let source = LogSource::from(own::<Endpoint>(&state.catalog.view(), &caller.0, &id)?);
     let query = Query(query.as_deref().unwrap_or_default());
     let mut wanted = LogQuery {
         after: sse::last_event_id(&headers, "the number of a line")?.unwrap_or(0),
@@ -62,9 +62,9 @@ pub(crate) async fn read(
         Wanted::Nothing => return Ok(Json::<[(); 0]>([]).into_response()),
     }
     if sse::is_accepted(&headers) {
-        return Ok(follow(state, endpoint, wanted));
+        return Ok(follow(state, source, wanted));
     }
-    let lines = state.logs.read(&endpoint, wanted);
+    let lines = state.logs.read(&source, wanted);
     let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
     Ok(Json(documents).into_response())
 }
@@ -89,30 +89,30 @@ fn job(query: Query<'_>) -> Result<Wanted, ApiError> {
     Err(ApiError::bad_request(format!("query `job` must be the id of a job, not `{text}`")))
 }
 
-fn follow(state: ApiState, endpoint: EndpointId, query: LogQuery) -> Response {
-    let pages = stream::unfold((state, endpoint, query), async |(state, endpoint, mut query)| {
-        let lines = next_lines(&state, &endpoint, query).await?;
+fn follow(state: ApiState, source: LogSource, query: LogQuery) -> Response {
+    let pages = stream::unfold((state, source, query), async |(state, source, mut query)| {
+        let lines = next_lines(&state, &source, query).await?;
         if let Some(last) = lines.last() {
             query.after = last.number;
         }
         // From now on none is left out; there are never more than the host keeps.
         query.count_max = usize::MAX;
         let text = events(&lines);
-        Some((Ok::<_, Infallible>(text), (state, endpoint, query)))
+        Some((Ok::<_, Infallible>(text), (state, source, query)))
     });
     sse::response(Body::from_stream(pages))
 }
 
-/// What there is, or comes within some seconds. `None`: the endpoint was deleted, or the host closes
-/// down.
+/// What there is, or comes within some seconds. `None`: the endpoint was deleted, and its id may have
+/// another owner now; or the host closes down.
 async fn next_lines(
     state: &ApiState,
-    endpoint: &EndpointId,
+    source: &LogSource,
     query: LogQuery,
 ) -> Option<Vec<Arc<LogLine>>> {
     let mut added = pin!(state.logs.added());
     added.as_mut().enable();
-    let lines = state.logs.read(endpoint, query);
+    let lines = state.logs.read(source, query);
     if !lines.is_empty() {
         return Some(lines);
     }
@@ -120,8 +120,9 @@ async fn next_lines(
         _ = timeout(COMMENT_INTERVAL, added) => {}
         () = state.jobs.closed() => return None,
     }
-    state.catalog.deployment(endpoint)?;
-    Some(state.logs.read(endpoint, query))
+    let deployment = state.catalog.deployment(&source.endpoint)?;
+    let is_same = deployment.endpoint.owner == source.owner;
+    is_same.then(|| state.logs.read(source, query))
 }
 
 /// The lines as events; without any, a comment that shows a reader that the host is there.

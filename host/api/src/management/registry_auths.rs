@@ -20,7 +20,7 @@ use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
 use crate::state::ApiState;
 
-/// All credentials of the caller, without their passwords.
+/// All credentials of the key's owner, without their passwords; with an admin key those of all owners.
 #[utoipa::path(
     get, path = "/containerregistryauth", operation_id = "ListContainerRegistryAuths",
     tag = tag::REGISTRY_AUTHS, params(PageOfList),
@@ -33,8 +33,8 @@ pub(crate) async fn list(
 ) -> Result<Paged<RegistryAuth>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let own = view.registry_auths.values().filter(|auth| auth.owner == caller.0.owner);
-    Ok(page.of(own, |auth| auth.name.clone(), |auth| (&**auth).into()))
+    let own = view.registry_auths.values().filter(|auth| caller.0.sees(&auth.owner));
+    Ok(page.of(own, |auth| format!("{} {}", auth.name, auth.id), |auth| (&**auth).into()))
 }
 
 /// One of them.
@@ -50,7 +50,7 @@ pub(crate) async fn get(
 ) -> Result<Json<RegistryAuth>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let auth: &registry_auth::RegistryAuth = own(&view, &caller.0.owner, &id)?;
+    let auth: &registry_auth::RegistryAuth = own(&view, &caller.0, &id)?;
     Ok(Json(auth.into()))
 }
 
@@ -114,9 +114,10 @@ pub(crate) async fn delete(
     state
         .catalog
         .change(|view| {
-            let id = own::<registry_auth::RegistryAuth>(view, &caller.0.owner, &id)?.id.clone();
+            let auth: &registry_auth::RegistryAuth = own(view, &caller.0, &id)?;
+            let id = auth.id.clone();
             let mut users = view.templates.values().filter(|template| {
-                template.owner == caller.0.owner && template.registry_auth == id.as_str()
+                template.owner == auth.owner && template.registry_auth == id.as_str()
             });
             if let Some(user) = users.next() {
                 let sentence =
