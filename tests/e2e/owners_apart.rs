@@ -145,7 +145,7 @@ async fn populate(client: &Client) -> Things {
     let digest = format!("sha256:{}", uploaded["sha256"].as_str().unwrap());
     let id = |document: Value| document["id"].as_str().unwrap().to_owned();
     let auth =
-        json!({ "name": MARK, "username": MARK, "password": MARK });
+        json!({ "name": MARK, "registry": "amaranth.example", "username": MARK, "password": MARK });
     let auth = id(client.post("/v1/containerregistryauth", &auth).await.ok());
     let volume =
         id(client.post("/v1/networkvolumes", &json!({ "name": MARK, "size": 1 })).await.ok());

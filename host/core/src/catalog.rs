@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::ComponentDigest;
 use crate::endpoint::{Deployment, Endpoint, Release};
 use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
-use crate::image::PushedManifest;
+use crate::image::{PushedManifest, RemoteImage};
 use crate::key::ApiKey;
 use crate::registry_auth::RegistryAuth;
 use crate::store::StoreError;
@@ -316,6 +316,21 @@ impl View {
     ) -> impl Iterator<Item = &'v Arc<Endpoint>> {
         let endpoints = self.deployments.values().map(|deployment| &deployment.endpoint);
         endpoints.filter(move |endpoint| endpoint.template == *template)
+    }
+
+    /// Whether the credentials may be sent to the registry of this image.
+    pub fn may_send(&self, auth: &RegistryAuth, image: &RemoteImage) -> bool {
+        if let Some(registry) = &auth.registry {
+            return registry.has(image);
+        }
+        // Old credentials name no registry: they stay with those that stored templates use them for.
+        let mut users = self.templates.values().filter(|template| {
+            template.owner == auth.owner && template.registry_auth == auth.id.as_str()
+        });
+        users.any(|user| {
+            let used: Option<RemoteImage> = user.image.parse().ok();
+            used.is_some_and(|used| used.registry().eq_ignore_ascii_case(image.registry()))
+        })
     }
 
     /// An endpoint that uses the network volume.

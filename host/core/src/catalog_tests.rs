@@ -13,7 +13,8 @@ use crate::catalog::{
 };
 use crate::digest::ComponentDigest;
 use crate::endpoint::Endpoint;
-use crate::id::{EndpointId, OwnerId, TemplateId};
+use crate::id::{EndpointId, OwnerId, RegistryAuthId, TemplateId};
+use crate::registry_auth::RegistryAuth;
 use crate::store::StoreError;
 use crate::template::Template;
 use crate::time::{ManualClock, Timestamp};
@@ -215,4 +216,41 @@ async fn records_from_before_there_were_several_owners_are_the_operators() {
     assert_eq!(image(OwnerId::OPERATOR, b"x").key(), ImageKey::new(&OwnerId::operator(), "mill"));
     let row = |of| CatalogKey::Image(image(of, b"x").key()).name();
     assert_eq!([row(OwnerId::OPERATOR), row("a")], ["mill:latest", "a/mill:latest"]);
+}
+
+#[tokio::test]
+async fn old_credentials_stay_with_the_registries_of_their_templates() {
+    let t = Fixture::new().await;
+    let auth = RegistryAuth {
+        id: RegistryAuthId::new("hub").unwrap(),
+        owner: owner("a"),
+        name: "hub".to_owned(),
+        registry: None,
+        username: "u".to_owned(),
+        password: "p".to_owned(),
+        created_at: NOW,
+    };
+    let naming = |of: &str, id: &str, image: &str, auth: &str| {
+        let template = template(of, id, image);
+        CatalogEntry::Template(Template { registry_auth: auth.to_owned(), ..template })
+    };
+    t.put([
+        naming("a", "t1", "old.example/mill:1", "hub"),
+        naming("a", "t2", "mill:latest", "hub"),
+        naming("a", "t3", "evil.example/mill:1", ""),
+        naming("b", "t4", "other.example/mill:1", "hub"),
+    ])
+    .await;
+    let view = t.catalog.view();
+    for (image, may) in [
+        ("OLD.example/another:2", true),
+        ("evil.example/mill:1", false),
+        ("other.example/mill:1", false),
+        ("docker.io/mill:1", false),
+    ] {
+        assert_eq!(view.may_send(&auth, &image.parse().unwrap()), may, "{image}");
+    }
+    let bound = RegistryAuth { registry: Some("new.example".parse().unwrap()), ..auth };
+    assert!(view.may_send(&bound, &"new.example/mill:1".parse().unwrap()));
+    assert!(!view.may_send(&bound, &"old.example/mill:1".parse().unwrap()));
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gristmill_core::endpoint::Metering;
 use gristmill_core::id::{EndpointId, OwnerId};
+use gristmill_core::image::RegistryHost;
 use gristmill_core::key::Scope;
 use reqwest::Method;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -99,6 +100,9 @@ pub(crate) struct ProducerDocument {
 pub(crate) struct NewRegistryAuth<'a> {
     /// A name for people.
     pub(crate) name: &'a str,
+    /// The one registry that they are sent to; `None`: Docker Hub.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) registry: Option<&'a RegistryHost>,
     /// The user at the registry.
     pub(crate) username: &'a str,
     /// The password.
@@ -113,6 +117,8 @@ pub(crate) struct RegistryAuthDocument {
     pub(crate) id: String,
     /// A name for people.
     pub(crate) name: String,
+    /// The one registry that they are sent to; old credentials name none.
+    pub(crate) registry: Option<String>,
     /// The user at the registry.
     pub(crate) username: String,
     /// When they were kept.

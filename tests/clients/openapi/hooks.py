@@ -30,6 +30,8 @@ URLS = ["http://receiver.invalid/a", "HTTPS://receiver.invalid:8443/?q=1", "http
 HOSTS = ["example.com", "*.example.com:8443", "[::1]:80", "10.0.0.1", "10.0.0.1!private"]
 schemathesis.openapi.format("uri", st.sampled_from(URLS))
 schemathesis.openapi.format("host-pattern", st.sampled_from(HOSTS))
+REGISTRIES = ["docker.io", "registry.example:5000", "localhost", "[::1]:5000", "10.0.0.1"]
+schemathesis.openapi.format("registry-host", st.sampled_from(REGISTRIES))
 schemathesis.openapi.media_type("application/wasm", st.just(COMPONENT))
 
 dice = random.Random(int(os.environ["GRISTMILL_SEED"]))

@@ -5,6 +5,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{OwnerId, RegistryAuthId};
+use gristmill_core::image::{RegistryHost, RemoteImage};
 use gristmill_core::key::Scope;
 use gristmill_core::limits::REGISTRY_SECRET_BYTES_MAX;
 use gristmill_core::registry_auth;
@@ -66,7 +67,11 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Json<RegistryAuth>, ApiError> {
     caller.require(Scope::Manage)?;
-    let RegistryAuthInput { name, username, password } = input::json(&state, request).await?;
+    let RegistryAuthInput { name, registry, username, password } =
+        input::json(&state, request).await?;
+    let registry = registry.as_deref().unwrap_or(RegistryHost::DEFAULT).parse();
+    let registry: RegistryHost =
+        registry.map_err(|error| ApiError::bad_request(format!("`registry`: {error}")))?;
     input::check_name(&name)?;
     check("username", &username)?;
     check("password", &password)?;
@@ -77,6 +82,7 @@ pub(crate) async fn create(
         id: random_id(),
         owner: caller.0.owner.clone(),
         name,
+        registry: Some(registry),
         username,
         password,
         created_at: state.jobs.now(),
@@ -145,6 +151,29 @@ pub(super) fn named_by_template<'v>(
             "`containerRegistryAuthId` names no registry credentials of yours: `{id}`"
         ))
     })
+}
+
+/// Refuses to send credentials to another registry than theirs.
+///
+/// # Errors
+/// 400 that names both registries.
+pub(super) fn check_registry(
+    view: &View,
+    auth: &registry_auth::RegistryAuth,
+    image: &RemoteImage,
+) -> Result<(), ApiError> {
+    if view.may_send(auth, image) {
+        return Ok(());
+    }
+    let bound = match &auth.registry {
+        Some(registry) => format!("are for the registry `{registry}`"),
+        None => "name no registry; create them again with `registry`".to_owned(),
+    };
+    Err(ApiError::bad_request(format!(
+        "`containerRegistryAuthId`: the credentials `{}` {bound}, and the image is in `{}`",
+        auth.id,
+        image.registry()
+    )))
 }
 
 fn check(field: &str, text: &str) -> Result<(), ApiError> {

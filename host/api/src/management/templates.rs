@@ -214,10 +214,7 @@ async fn fetch(
     if input.image_name.is_none() || !RemoteImage::is_meant(&template.image) {
         return Ok(None);
     }
-    let image: RemoteImage = template
-        .image
-        .parse()
-        .map_err(|error| ApiError::bad_request(format!("`imageName` is not usable: {error}")))?;
+    let image = remote_image(&template)?;
     let view = state.catalog.view();
     let auth = match template.registry_auth.as_str() {
         "" => None,
@@ -273,9 +270,7 @@ fn apply(
             format!("`isServerless`: template `{}` is in use by an endpoint", current.id);
         return Err(ApiError::conflict(sentence));
     }
-    if let Some(auth) = input.container_registry_auth_id.as_deref().filter(|id| !id.is_empty()) {
-        registry_auths::named_by_template(view, &current.owner, auth)?;
-    }
+    let names_registry = input.container_registry_auth_id.is_some() || input.image_name.is_some();
     let template = Template {
         // Another image's component is not this one's.
         fetched: current.fetched.filter(|_| input.image_name.is_none()),
@@ -302,6 +297,9 @@ fn apply(
             "`imageName` is required; it names an uploaded handler as `name:tag` or `name@sha256:…`, or an image in a registry",
         ));
     }
+    if names_registry {
+        check_registry_auth(view, &template)?;
+    }
     volumes::check_mount_path(&template.volume_mount_path)?;
     if let Some(port) = template.ports.iter().find(|port| !is_port(port)) {
         return Err(ApiError::bad_request(format!(
@@ -318,6 +316,24 @@ fn apply(
         )));
     }
     Ok(template)
+}
+
+/// Refuses credentials that are not the owner's, or are for another registry than that of the image.
+fn check_registry_auth(view: &View, template: &Template) -> Result<(), ApiError> {
+    if template.registry_auth.is_empty() {
+        return Ok(());
+    }
+    let id = &template.registry_auth;
+    let auth = registry_auths::named_by_template(view, &template.owner, id)?;
+    match RemoteImage::is_meant(&template.image) {
+        true => registry_auths::check_registry(view, auth, &remote_image(template)?),
+        false => Ok(()),
+    }
+}
+
+fn remote_image(template: &Template) -> Result<RemoteImage, ApiError> {
+    let image = template.image.parse();
+    image.map_err(|error| ApiError::bad_request(format!("`imageName` is not usable: {error}")))
 }
 
 fn is_port(text: &str) -> bool {
