@@ -24,6 +24,11 @@ async fn a_key_is_made_listed_used_and_revoked() {
     run(on(&host), &format!("keys revoke {id}")).succeeded();
     run(mine(), "health cli-keys").failed(1, &["key"]);
     run(on(&host), &format!("keys revoke {id}")).failed(1, &["not found"]);
+    let owned = "keys create --name miller --owner cli-miller --scope manage --json";
+    assert_eq!(run(on(&host), owned).succeeded().json()["owner"], "cli-miller");
+    let listed = run(on(&host), "keys list").succeeded();
+    assert!(listed.stdout.contains("cli-miller"), "{listed:?}");
+    run(on(&host), "keys create --name x --owner cli-miller --scope admin").failed(1, &["admin"]);
     // Without --json the key alone is printed, ready for a variable.
     let shown = run(on(&host), "keys create --name plain --scope read").succeeded();
     assert!(shown.line().starts_with("gm_"), "{shown:?}");

@@ -69,10 +69,11 @@ deploy echo echo
 deploy playground playground
 deploy playground paused --workers-max 0
 GRISTMILL_ADMIN_KEY=$(cat "$GRISTMILL_DATA_DIR/admin.key")
+GRISTMILL_OTHER_KEY=$("$gristmill" keys create --name other --owner other --scope manage,submit 2>"$temp/key.log")
 GRISTMILL_ENDPOINTS="echo playground paused"
 GRISTMILL_COMPONENT=$(cd "$guests" && pwd)/echo.wasm
 GRISTMILL_SEED=${GRISTMILL_SEED:-7}
-export GRISTMILL_ADMIN_KEY GRISTMILL_ENDPOINTS GRISTMILL_COMPONENT GRISTMILL_SEED
+export GRISTMILL_ADMIN_KEY GRISTMILL_OTHER_KEY GRISTMILL_ENDPOINTS GRISTMILL_COMPONENT GRISTMILL_SEED
 document() (
   python=$here/.venv/bin/python
   cd "$temp" && # it leaves files where it runs

@@ -65,10 +65,11 @@ async fn image_name() {
     }
 }
 
-/// `category`: handlers run on CPUs.
+/// `category`: handlers run on CPUs, and a template for anything else is refused.
 #[tokio::test]
 async fn category() {
-    assert_eq!(looked_up("field-category", json!({})).await["category"], "CPU");
+    let wrong = [json!("NVIDIA"), json!("AMD"), json!("cpu"), json!(7)];
+    assert_field("category", json!("CPU"), &[json!("CPU")], &wrong).await;
 }
 
 /// `containerDiskInGb`: an integer.
@@ -147,12 +148,17 @@ async fn is_public() {
     assert_field("isPublic", json!(false), &[json!(true), json!(false)], &[json!("yes")]).await;
 }
 
-/// `isPlatform`: whether it is the platform's own; what a user makes is not.
+/// `isPlatform`: whether it is the platform's own; false by default, and only the operator makes it true.
 #[tokio::test]
 async fn is_platform() {
     assert_eq!(looked_up("field-platform", json!({})).await["isPlatform"], false);
-    let claimed = looked_up("field-platform-2", json!({ "isPlatform": true })).await;
-    assert_eq!(claimed["isPlatform"], false, "nobody makes a template the platform's own");
+    let host = shared_host();
+    let user = host.client_of("field-platform-user").await;
+    let claimed = json!({ "name": "claimed", "imageName": "echo:latest", "isPlatform": true });
+    user.post("/v1/templates", &claimed).await.refused(401);
+    let official = json!({ "isPlatform": true });
+    let changed = host.client.patch("/v1/templates/field-platform", &official).await.ok();
+    assert_eq!(changed["isPlatform"], true);
 }
 
 /// `isServerless`: true for templates of workers, false for those of Pods.
@@ -161,10 +167,10 @@ async fn is_serverless() {
     assert_field("isServerless", json!(true), &[json!(false), json!(true)], &[json!(1)]).await;
 }
 
-/// `earned`: a number.
+/// `earned`: a number; `e2e` has what it counts.
 #[tokio::test]
 async fn earned() {
-    assert!(looked_up("field-earned", json!({})).await["earned"].is_number());
+    assert_eq!(looked_up("field-earned", json!({})).await["earned"], 0);
 }
 
 /// `runtimeInMin`: an integer.

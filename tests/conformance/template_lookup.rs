@@ -1,6 +1,6 @@
 //! `GET /v1/templates/{templateId}`: its parameters and answers.
 
-use gristmill_tests::{Shared, guests, shared_host};
+use gristmill_tests::{Client, Shared, guests, shared_host};
 use serde_json::json;
 
 async fn create(host: &Shared, id: &str) {
@@ -38,28 +38,58 @@ async fn include_endpoint_bound_templates() {
     host.client.get(&format!("{path}?{others}")).await.refused(404);
 }
 
-/// A flag is a boolean, and changes nothing about one's own unbound template.
-async fn assert_flag(id: &str, flag: &str) {
-    let host = shared_host();
-    create(&host, id).await;
-    for query in ["", "?FLAG=true", "?FLAG=false"] {
-        let path = format!("/v1/templates/{id}{}", query.replace("FLAG", flag));
-        assert_eq!(host.client.get(&path).await.ok()["id"], id);
+/// A flag is a boolean, false by default: `reader` finds the template with it and not without it, in the
+/// lookup and in the list. It changes nothing about one's own unbound template.
+async fn assert_flag(reader: &Client, id: &str, flag: &str) {
+    let path = format!("/v1/templates/{id}");
+    let is_listed = async |query: &str| {
+        let listed = reader.get(&format!("/v1/templates{query}")).await.ok();
+        listed.as_array().unwrap().iter().any(|template| template["id"] == id)
+    };
+    let others = FLAGS.map(|other| format!("{other}={}", other != flag)).join("&");
+    for query in [String::new(), format!("?{flag}=false"), format!("?{others}")] {
+        let sentence = reader.get(&format!("{path}{query}")).await.refused(404);
+        assert_eq!(sentence, format!("template `{id}` not found"));
+        assert!(!is_listed(&query).await, "{query}");
     }
-    let sentence = host.client.get(&format!("/v1/templates/{id}?{flag}=maybe")).await.refused(400);
+    let query = format!("?{flag}=true");
+    assert_eq!(reader.get(&format!("{path}{query}")).await.ok()["id"], id);
+    assert!(is_listed(&query).await);
+    let sentence = reader.get(&format!("{path}?{flag}=maybe")).await.refused(400);
     assert!(sentence.contains(flag), "{sentence}");
+
+    let own = json!({ "id": format!("{id}-own"), "name": id, "imageName": "echo:latest" });
+    reader.post("/v1/templates", &own).await.ok();
+    for value in ["true", "false"] {
+        reader.get(&format!("{path}-own?{flag}={value}")).await.ok();
+    }
 }
 
-/// `includePublicTemplates`: a boolean, false by default.
+const FLAGS: [&str; 3] =
+    ["includeEndpointBoundTemplates", "includePublicTemplates", "includePlatformTemplates"];
+
+/// `includePublicTemplates`: public templates of other owners.
 #[tokio::test]
 async fn include_public_templates() {
-    assert_flag("lookup-public", "includePublicTemplates").await;
+    let host = shared_host();
+    create(&host, "lookup-public").await;
+    let reader = host.client_of("lookup-public-reader").await;
+    let all = FLAGS.map(|flag| format!("{flag}=true")).join("&");
+    reader.get(&format!("/v1/templates/lookup-public?{all}")).await.refused(404);
+    let public = json!({ "isPublic": true });
+    host.client.patch("/v1/templates/lookup-public", &public).await.ok();
+    assert_flag(&reader, "lookup-public", "includePublicTemplates").await;
 }
 
-/// `includePlatformTemplates`: a boolean, false by default.
+/// `includePlatformTemplates`: the platform's own, for every owner.
 #[tokio::test]
 async fn include_platform_templates() {
-    assert_flag("lookup-platform", "includePlatformTemplates").await;
+    let host = shared_host();
+    create(&host, "lookup-platform").await;
+    let official = json!({ "isPlatform": true, "isPublic": true });
+    host.client.patch("/v1/templates/lookup-platform", &official).await.ok();
+    let reader = host.client_of("lookup-platform-reader").await;
+    assert_flag(&reader, "lookup-platform", "includePlatformTemplates").await;
 }
 
 /// 200: the template as a JSON object.

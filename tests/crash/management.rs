@@ -205,7 +205,10 @@ impl Story {
         self.kill().await;
         self.change(&volume, json!({ "name": "rye", "size": 2 })).await;
 
-        let new = json!({ "name": "hub", "username": "mill", "password": "pass-of-the-hub" });
+        let registry = self.registry.host();
+        let new = json!({
+            "name": "hub", "registry": registry, "username": "mill", "password": "pass-of-the-hub",
+        });
         let auth = self.make(AUTHS, new).await;
         let id = auth.rsplit('/').next().unwrap().to_owned();
         self.auth = Some(id.clone());

@@ -240,6 +240,49 @@ async fn a_template_shows_how_long_jobs_ran_with_it() {
     assert_eq!(listed[0]["runtimeInMin"], client.get(path).await.ok()["runtimeInMin"]);
 }
 
+/// An owner's endpoint on another owner's public template earns for the template's creator, and each
+/// owner reads their own usage only.
+#[tokio::test]
+async fn endpoints_of_other_owners_earn_for_the_creator_of_a_template() {
+    let prices = price_table("job = 0.25\n");
+    let host = TestHost::start_with(&["--prices", prices.path().to_str().unwrap()]);
+    let [creator, user] = [host.client_of("creator").await, host.client_of("user").await];
+    let component = std::fs::read(guests::playground()).unwrap();
+    creator.upload("mill:1", component).await.ok();
+    let template = json!({ "id": "t", "name": "t", "imageName": "mill:1", "isPublic": true });
+    creator.post("/v1/templates", &template).await.ok();
+    for (client, endpoint, jobs) in [(&creator, "own", 1), (&user, "others", 3)] {
+        let bound = json!({ "id": endpoint, "templateId": "t" });
+        client.post("/v1/endpoints", &bound).await.ok();
+        for _ in 0..jobs {
+            client.finish(endpoint, json!({ "op": "echo", "value": 1 })).await;
+        }
+    }
+    let path = "/v1/templates/t?includeEndpointBoundTemplates=true";
+    eventually("three jobs of the user's to be earned", async || {
+        (creator.get(path).await.ok()["earned"] == json!(0.75)).then_some(())
+    })
+    .await;
+    let own = only(&creator, "").await;
+    assert_eq!((&own["endpointId"], &own["jobs"]), (&json!("own"), &json!(1)));
+    let paid = only(&user, "grouping=templateId").await;
+    assert_eq!((&paid["templateId"], &paid["amount"]), (&json!("t"), &json!(0.75)));
+    for query in
+        ["endpointId=others", "templateId=t&endpointId=others", "ownerId=creator&endpointId=others"]
+    {
+        assert_eq!(records(&creator, query).await, [] as [Value; 0], "{query}");
+    }
+    for owner in ["user", "nobody"] {
+        let path = format!("/v1/billing/endpoints?ownerId={owner}");
+        let refused = creator.get(&path).await.refused(400);
+        assert!(refused.contains("`ownerId` must be `creator`"), "{refused}");
+    }
+    let mut all = records(&host.client(), "grouping=ownerId").await;
+    all.sort_by_key(|record| record["ownerId"].to_string());
+    let all: Vec<_> = all.iter().map(|record| (&record["ownerId"], &record["jobs"])).collect();
+    assert_eq!(all, [(&json!("creator"), &json!(1)), (&json!("user"), &json!(3))]);
+}
+
 #[tokio::test]
 async fn wrong_questions_are_refused_and_named() {
     let host = shared_host();

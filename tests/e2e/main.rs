@@ -30,6 +30,8 @@ mod lifecycle;
 mod logs;
 mod openapi;
 mod own_network;
+mod owners;
+mod owners_apart;
 mod pages;
 mod priority;
 mod progress;

@@ -22,8 +22,10 @@ fn host_that_allows(registry: &str) -> TestHost {
     TestHost::start_with(&["--registry-allow", &format!("http://{registry}")])
 }
 
-async fn keep_auth(host: &TestHost, name: &str, password: &str) -> String {
-    let new = json!({ "name": name, "username": "mill", "password": password });
+/// Keeps credentials for a registry; returns their id.
+async fn keep_auth(host: &TestHost, registry: &str, name: &str, password: &str) -> String {
+    let new =
+        json!({ "name": name, "registry": registry, "username": "mill", "password": password });
     let made = host.client().post("/v1/containerregistryauth", &new).await.ok();
     made["id"].as_str().unwrap().to_owned()
 }
@@ -41,10 +43,10 @@ async fn a_template_runs_an_image_of_another_host() {
     };
     let refused = create("t", &image, "").await.refused(400);
     assert!(refused.contains("imageName") && refused.contains("containerRegistryAuthId"));
-    let wrong = keep_auth(&host, "wrong", "gm_no_key").await;
+    let wrong = keep_auth(&host, registry.address(), "wrong", "gm_no_key").await;
     let refused = create("t", &image, &wrong).await.refused(400);
     assert!(refused.contains(&wrong) && !refused.contains("gm_no_key"), "{refused}");
-    let auth = keep_auth(&host, "right", registry.admin_key()).await;
+    let auth = keep_auth(&host, registry.address(), "right", registry.admin_key()).await;
     let missing = format!("{}/remote:none", registry.address());
     assert!(create("t", &missing, &auth).await.refused(400).contains("no such image"));
     assert_eq!(create("t", &image, &auth).await.ok()["imageName"], image);
@@ -225,7 +227,7 @@ async fn redirects_are_followed_where_they_may_lead_and_without_the_credentials(
     .await;
     let [first, second] = [&registry, &elsewhere].map(|server| format!("http://{}", server.host()));
     let host = TestHost::start_with(&["--registry-allow", &format!("{first},{second}")]);
-    let auth = keep_auth(&host, "a", "s3cret").await;
+    let auth = keep_auth(&host, &registry.host(), "a", "s3cret").await;
     create(&host, &registry, &auth).await.ok();
     let heads = elsewhere.heads();
     assert_eq!(heads.len(), 1);
@@ -233,7 +235,7 @@ async fn redirects_are_followed_where_they_may_lead_and_without_the_credentials(
 
     // The same, where the operator has not named the second.
     let host = host_that_allows(&registry.host());
-    let auth = keep_auth(&host, "a", "s3cret").await;
+    let auth = keep_auth(&host, &registry.host(), "a", "s3cret").await;
     let refused = create(&host, &registry, &auth).await.refused(400);
     assert!(refused.contains("--registry-allow"), "{refused}");
     assert_eq!(elsewhere.heads().len(), 1, "nothing was connected to");
@@ -274,7 +276,7 @@ async fn a_token_is_asked_for_where_the_registry_says_and_may_say() {
     let host = host_that_allows(&registry.host());
     let refused = create(&host, &registry, "").await.refused(400);
     assert!(refused.contains("asks for credentials"), "{refused}");
-    let auth = keep_auth(&host, "a", "s3cret").await;
+    let auth = keep_auth(&host, &registry.host(), "a", "s3cret").await;
     create(&host, &registry, &auth).await.ok();
     let with_token = registry.heads().iter().filter(|head| head.contains("Bearer t0ken")).count();
     assert_eq!(with_token, 2, "one token is good for both calls");
@@ -285,8 +287,69 @@ async fn a_token_is_asked_for_where_the_registry_says_and_may_say() {
     for realm in realms.into_iter().chain(["nonsense".to_owned()]) {
         let registry = ScriptedServer::start(script(Some(realm.clone()))).await;
         let host = host_that_allows(&registry.host());
-        let auth = keep_auth(&host, "a", "s3cret").await;
+        let auth = keep_auth(&host, &registry.host(), "a", "s3cret").await;
         create(&host, &registry, &auth).await.refused(400);
     }
     assert_eq!(inside.heads().len(), 0, "nothing was connected to");
+}
+
+/// Credentials are for one registry. No template sends them to another: neither a new one, nor one that
+/// gets another image, nor one that gets the credentials after its image.
+#[tokio::test]
+async fn credentials_are_sent_to_their_own_registry_only() {
+    let image = Image::new("bound");
+    let ours = {
+        let image = image.clone();
+        ScriptedServer::start(move |_, head| {
+            match head.to_lowercase().contains("authorization: basic") {
+                true => image.reply(head),
+                false => Reply::with("401 Unauthorized", &["WWW-Authenticate: Basic realm=\"x\""]),
+            }
+        })
+        .await
+    };
+    // Asks for credentials for the image `asks`, and hands out every other one without.
+    let evil = ScriptedServer::start(move |_, head| match path(head).contains("asks") {
+        true => Reply::with("401 Unauthorized", &["WWW-Authenticate: Basic realm=\"x\""]),
+        false => image.reply(head),
+    })
+    .await;
+    let [first, second] = [&ours, &evil].map(|server| format!("http://{}", server.host()));
+    let host = TestHost::start_with(&["--registry-allow", &format!("{first},{second}")]);
+    let client = host.client();
+    let auth = keep_auth(&host, &ours.host(), "ours", "s3cret").await;
+    let shown = client.get(&format!("/v1/containerregistryauth/{auth}")).await.ok();
+    assert_eq!(shown["registry"], ours.host());
+    let refused = |answer: gristmill_tests::Answer| {
+        let sentence = answer.refused(400);
+        let names_both = sentence.contains(&ours.host()) && sentence.contains(&evil.host());
+        assert!(names_both && sentence.contains("containerRegistryAuthId"), "{sentence}");
+    };
+    let asks = format!("{}/asks:v1", evil.host());
+    let open = format!("{}/mill:v1", evil.host());
+    refused(client.post("/v1/templates", &template("new", &asks, &auth)).await);
+    client
+        .post("/v1/templates", &template("t", &format!("{}/mill:v1", ours.host()), &auth))
+        .await
+        .ok();
+    refused(client.patch("/v1/templates/t", &json!({ "imageName": asks })).await);
+    client.post("/v1/templates", &template("o", &open, "")).await.ok();
+    refused(client.patch("/v1/templates/o", &json!({ "containerRegistryAuthId": auth })).await);
+    client.post("/v1/templates", &template("l", "local:1", &auth)).await.ok();
+    refused(client.patch("/v1/templates/l", &json!({ "imageName": asks })).await);
+    // Credentials that name no registry are Docker Hub's.
+    let new = json!({ "name": "hub", "username": "mill", "password": "s3cret" });
+    let hub = client.post("/v1/containerregistryauth", &new).await.ok();
+    assert_eq!(hub["registry"], "docker.io");
+    let hub = template("h", &asks, hub["id"].as_str().unwrap());
+    assert!(client.post("/v1/templates", &hub).await.refused(400).contains("docker.io"));
+    for wrong in ["", "hub", "https://ghcr.io", "ghcr.io/team", "a@ghcr.io"] {
+        let new = json!({ "name": "w", "registry": wrong, "username": "u", "password": "p" });
+        let refused = client.post("/v1/containerregistryauth", &new).await.refused(400);
+        assert!(refused.contains("`registry`"), "{wrong}: {refused}");
+    }
+    let heads = evil.heads();
+    assert!(!heads.is_empty(), "the open image was fetched");
+    assert!(heads.iter().all(|head| !head.to_lowercase().contains("authorization")), "{heads:?}");
+    assert!(heads.iter().all(|head| !head.contains("asks")), "it was not even asked: {heads:?}");
 }

@@ -54,7 +54,7 @@ async fn a_foreign_registry_is_fetched_from() {
     .await;
     let digest = client.fetch_manifest_digest(&image, &auth).await.unwrap();
     let client = host.client();
-    let new = json!({ "name": "n", "username": "mill", "password": "grain" });
+    let new = json!({ "name": "n", "registry": "127.0.0.1:17803", "username": "mill", "password": "grain" });
     let auth = client.post("/v1/containerregistryauth", &new).await.ok();
     let template = |image: &str, auth: &str| json!({ "id": "t", "name": "t", "imageName": image, "containerRegistryAuthId": auth });
     let image = "127.0.0.1:17803/team/mill:1.2";

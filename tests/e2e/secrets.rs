@@ -88,7 +88,9 @@ async fn entrust(host: &TestHost, registry: &ScriptedServer, receiver: &Receiver
 
     let password = keep("registry's password", own("password"));
     keep("registry's password as it is sent", BASIC.to_owned());
-    let auth = json!({ "name": "hub", "username": "mill", "password": password });
+    let auth = json!({
+        "name": "hub", "registry": registry.host(), "username": "mill", "password": password,
+    });
     let auth = client.post("/v1/containerregistryauth", &auth).await.ok();
     let image = format!("{}/mill:1", registry.host());
     let template = json!({

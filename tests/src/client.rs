@@ -114,6 +114,12 @@ impl Client {
         self.send(self.request(Method::PATCH, path).json(body)).await
     }
 
+    /// Uploads a component as `reference`.
+    pub async fn upload(&self, reference: &str, component: impl Into<Vec<u8>>) -> Answer {
+        let request = self.request(Method::PUT, &format!("/v1/handlers/{reference}"));
+        self.send(request.header("content-type", "application/wasm").body(component.into())).await
+    }
+
     /// `DELETE path`.
     pub async fn delete(&self, path: &str) -> Answer {
         self.send(self.request(Method::DELETE, path)).await

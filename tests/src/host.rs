@@ -10,7 +10,6 @@ use std::sync::{Mutex as SyncMutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
@@ -214,11 +213,16 @@ impl TestHost {
         }
     }
 
+    /// A client with a key of this owner that has every scope but `admin`.
+    pub async fn client_of(&self, owner: &str) -> Client {
+        let key = json!({ "name": owner, "owner": owner, "scopes": ["manage", "submit"] });
+        let made = self.client().post("/v1/keys", &key).await.ok();
+        self.client().with_key(made["key"].as_str().unwrap())
+    }
+
     /// Uploads a component as `reference`.
     pub async fn upload(&self, reference: &str, component: impl Into<Vec<u8>>) -> Answer {
-        let client = self.client();
-        let request = client.request(Method::PUT, &format!("/v1/handlers/{reference}"));
-        client.send(request.header("content-type", "application/wasm").body(component.into())).await
+        self.client().upload(reference, component).await
     }
 
     /// Puts a handler on an endpoint of its own, with the id `name`. `settings` are fields of the

@@ -37,6 +37,15 @@ impl ManagementCaller {
     pub(crate) fn require(&self, needed: Scope) -> Result<(), ApiError> {
         require(&self.0, needed, None)
     }
+
+    /// The same for what is the host's, which other owners' keys do not reach.
+    pub(crate) fn require_of_operator(&self, needed: Scope) -> Result<(), ApiError> {
+        self.require(needed)?;
+        match self.0.owner.is_operator() {
+            true => Ok(()),
+            false => Err(unauthorized("this is for the operator's API keys only")),
+        }
+    }
 }
 
 /// Refuses the call unless the key may do `needed`: on `endpoint`, or on no endpoint at all.

@@ -67,7 +67,10 @@ impl FrontDoor {
         let not_found = || ApiError::not_found(format!("endpoint `{text}` not found"));
         let id = EndpointId::new(text).map_err(|_| not_found())?;
         auth::require(&key, operation.scope(), Some(&id))?;
-        let deployment = state.catalog.deployment(&id).ok_or_else(not_found)?;
+        // Another owner's endpoint does not exist for this key.
+        let deployment = state.catalog.deployment(&id);
+        let deployment = deployment.filter(|found| key.sees(&found.endpoint.owner));
+        let deployment = deployment.ok_or_else(not_found)?;
         let running = || state.workers.counts(&id).running;
         let place = state.limiter.enter(&key, &deployment.endpoint, *operation, running)?;
         let job = part("job").and_then(|text| text.parse().ok());

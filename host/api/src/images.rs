@@ -55,11 +55,11 @@ pub(crate) enum Named {
     Known(ComponentDigest),
 }
 
-/// Lets `name` name a component. Endpoints that run this image run the new component from their
-/// next job on.
+/// Lets the owner's `name` name a component. Endpoints that run this image run the new component from
+/// their next job on.
 ///
 /// # Errors
-/// When the name belongs to another owner, or a known component has gone.
+/// When a known component is not stored any more.
 pub(crate) async fn name(
     state: &ApiState,
     owner: &OwnerId,
@@ -72,26 +72,22 @@ pub(crate) async fn name(
         Named::Added(added) => (added.component.digest, Some(added)),
         Named::Known(digest) => (digest, None),
     };
-    let reference = name.reference();
     let ImageName { name, tag } = name;
     let updated_at = state.jobs.now();
     let image = Image { name, tag, digest, owner: owner.clone(), updated_at, manifest };
     let named = state
         .catalog
         .change(|view| {
-            let current = view.images.get(&reference);
-            if current.is_some_and(|current| current.owner != image.owner) {
-                let sentence = format!("the name `{reference}` belongs to another owner");
-                return Err(ApiError::conflict(sentence));
-            }
-            let known = || view.components.get(&digest).map(|known| Component::clone(known));
+            let stored = view.components.get(&digest).map(|stored| &**stored);
+            let known = || stored.filter(|stored| stored.owners.contains(owner)).cloned();
             let added = added.as_ref().map(|added| added.component.clone());
             let component = added.or_else(known).ok_or_else(|| {
                 ApiError::not_found("the component is not there any more; push it again")
             })?;
+            let component = component.owned_by(owner, stored);
             let entries =
                 [CatalogEntry::Component(component.clone()), CatalogEntry::Image(image.clone())];
-            Ok((entries.map(CatalogChange::Put).into(), (image, component)))
+            Ok::<_, ApiError>((entries.map(CatalogChange::Put).into(), (image, component)))
         })
         .await;
     let_go(state, added).await;
@@ -123,8 +119,7 @@ pub(crate) async fn forget(
     state
         .catalog
         .change(|view| {
-            let image = view.images.get(&reference).filter(|image| image.owner == *owner);
-            let image = image.ok_or_else(|| not_found(name))?;
+            let image = view.image(owner, &reference).ok_or_else(|| not_found(name))?;
             let users = view.users_of(image);
             if !users.is_empty() {
                 let mine = users.iter().filter(|endpoint| endpoint.owner == *owner);
@@ -137,7 +132,7 @@ pub(crate) async fn forget(
                 );
                 return Err(ApiError::conflict(sentence));
             }
-            Ok((vec![CatalogChange::Delete(CatalogKey::Image(reference.clone()))], ()))
+            Ok((vec![CatalogChange::Delete(CatalogKey::Image(image.key()))], ()))
         })
         .await?;
     forget_unused(state).await;

@@ -1,4 +1,5 @@
-//! `GET /metrics`: the host's counters as Prometheus text. Needs a key with the scope `manage`.
+//! `GET /metrics`: the host's counters as Prometheus text. They count what all owners do, so only the
+//! operator's keys with the scope `manage` read them.
 
 use std::fmt::Write as _;
 
@@ -21,7 +22,7 @@ pub(crate) async fn metrics(
     State(state): State<ApiState>,
     caller: ManagementCaller,
 ) -> Result<impl IntoResponse, ApiError> {
-    caller.require(Scope::Manage)?;
+    caller.require_of_operator(Scope::Manage)?;
     let store = state.store.stats();
     let load = state.runtime.load();
     let endpoints = state.catalog.view().deployments.len() as u64;

@@ -1,10 +1,13 @@
 //! What is deployed: templates, endpoints, uploaded components, image names, network volumes and
 //! keys.
 //!
+//! Everything but components belongs to one owner. Handlers' names are an owner's own: two owners may
+//! both have `echo:latest`. A component is stored once and remembers the owners who brought it.
+//!
 //! All of it is small and stays in memory as one immutable [`View`]; a change makes a new view
 //! once it is on disk. A lookup takes a read lock for the time of one reference count.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
@@ -14,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::ComponentDigest;
 use crate::endpoint::{Deployment, Endpoint, Release};
 use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
-use crate::image::PushedManifest;
+use crate::image::{PushedManifest, RemoteImage};
 use crate::key::ApiKey;
 use crate::registry_auth::RegistryAuth;
 use crate::store::StoreError;
@@ -71,8 +74,8 @@ pub enum CatalogKey {
     Endpoint(EndpointId),
     /// A component's digest.
     Component(ComponentDigest),
-    /// An image's `name:tag`.
-    Image(String),
+    /// An image's owner and `name:tag`.
+    Image(ImageKey),
     /// An API key's id.
     Key(KeyId),
     /// The id of credentials for a registry.
@@ -101,7 +104,7 @@ impl CatalogKey {
             Self::Template(id) => id.to_string(),
             Self::Endpoint(id) => id.to_string(),
             Self::Component(digest) => digest.to_string(),
-            Self::Image(name) => name.clone(),
+            Self::Image(key) => key.row_name(),
             Self::Key(id) => id.to_string(),
             Self::RegistryAuth(id) => id.to_string(),
             Self::Volume(id) => id.to_string(),
@@ -116,7 +119,7 @@ impl CatalogEntry {
             Self::Template(template) => CatalogKey::Template(template.id.clone()),
             Self::Endpoint(endpoint) => CatalogKey::Endpoint(endpoint.id.clone()),
             Self::Component(component) => CatalogKey::Component(component.digest),
-            Self::Image(image) => CatalogKey::Image(image.reference()),
+            Self::Image(image) => CatalogKey::Image(image.key()),
             Self::Key(key) => CatalogKey::Key(key.id.clone()),
             Self::RegistryAuth(auth) => CatalogKey::RegistryAuth(auth.id.clone()),
             Self::Volume(volume) => CatalogKey::Volume(volume.id.clone()),
@@ -145,6 +148,24 @@ pub struct Component {
     /// What it was made with, as it says itself.
     #[serde(default)]
     pub producers: Producers,
+    /// The owners who uploaded or fetched it, and still use it. Only they may name it by its digest.
+    /// Records from before there were several owners belong to the operator.
+    #[serde(default = "only_the_operator")]
+    pub owners: BTreeSet<OwnerId>,
+}
+
+fn only_the_operator() -> BTreeSet<OwnerId> {
+    BTreeSet::from([OwnerId::operator()])
+}
+
+impl Component {
+    /// The record with one more owner, beside those that the stored record has.
+    #[must_use]
+    pub fn owned_by(mut self, owner: &OwnerId, stored: Option<&Self>) -> Self {
+        self.owners.extend(stored.into_iter().flat_map(|stored| stored.owners.iter().cloned()));
+        self.owners.insert(owner.clone());
+        self
+    }
 }
 
 /// BLAKE3 of a compiled file, in hexadecimal. Not SHA-256: 40 MB, a Python handler, take 7 ms instead
@@ -193,6 +214,40 @@ impl Image {
     pub fn reference(&self) -> String {
         format!("{}:{}", self.name, self.tag)
     }
+
+    /// What it is found by.
+    pub fn key(&self) -> ImageKey {
+        ImageKey { owner: self.owner.clone(), reference: self.reference() }
+    }
+}
+
+/// What an image is found by: each owner has names of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ImageKey {
+    /// Whose name it is.
+    pub owner: OwnerId,
+    /// `name:tag`.
+    pub reference: String,
+}
+
+impl ImageKey {
+    /// The key that an owner means by `name`, which stands for `name:latest`, or by `name:tag`.
+    pub fn new(owner: &OwnerId, reference: &str) -> Self {
+        let reference = match reference.contains(':') {
+            true => reference.to_owned(),
+            false => format!("{reference}:latest"),
+        };
+        Self { owner: owner.clone(), reference }
+    }
+
+    /// The name of the stored row. The operator's rows are named as all rows were when the operator
+    /// was the only owner; no `name:tag` has a slash.
+    fn row_name(&self) -> String {
+        match self.owner.is_operator() {
+            true => self.reference.clone(),
+            false => format!("{}/{}", self.owner, self.reference),
+        }
+    }
 }
 
 /// Everything that is deployed, at one moment.
@@ -204,8 +259,8 @@ pub struct View {
     pub deployments: HashMap<EndpointId, Arc<Deployment>>,
     /// Uploaded components by digest.
     pub components: HashMap<ComponentDigest, Arc<Component>>,
-    /// Image names by `name:tag`.
-    pub images: HashMap<String, Arc<Image>>,
+    /// Image names by owner and `name:tag`.
+    pub images: HashMap<ImageKey, Arc<Image>>,
     /// API keys by id.
     pub keys: HashMap<KeyId, Arc<ApiKey>>,
     /// Credentials for registries by id.
@@ -215,32 +270,34 @@ pub struct View {
 }
 
 impl View {
-    /// The component that an image reference names: `name`, `name:tag` or `name@sha256:…`.
-    /// Without a tag it means `latest`.
-    pub fn resolve_image(&self, reference: &str) -> Option<ComponentDigest> {
+    /// The component that an image reference names for this owner: `name`, `name:tag` or
+    /// `name@sha256:…`. Without a tag it means `latest`.
+    pub fn resolve_image(&self, owner: &OwnerId, reference: &str) -> Option<ComponentDigest> {
         if let Some((_, digest)) = reference.split_once("@sha256:") {
             let digest = digest.parse().ok()?;
-            return self.components.contains_key(&digest).then_some(digest);
+            return self.has_component(owner, &digest).then_some(digest);
         }
-        self.image(reference).map(|image| image.digest)
+        self.image(owner, reference).map(|image| image.digest)
     }
 
-    /// The image with this name: `name`, which means `name:latest`, or `name:tag`.
-    pub fn image(&self, reference: &str) -> Option<&Arc<Image>> {
-        if reference.contains(':') {
-            self.images.get(reference)
-        } else {
-            self.images.get(&format!("{reference}:latest"))
-        }
+    /// Whether the component is stored, and this owner may name it by its digest.
+    pub fn has_component(&self, owner: &OwnerId, digest: &ComponentDigest) -> bool {
+        self.components.get(digest).is_some_and(|component| component.owners.contains(owner))
     }
 
-    /// The endpoints whose templates name this image by its tag.
+    /// The owner's image with this name: `name`, which means `name:latest`, or `name:tag`.
+    pub fn image(&self, owner: &OwnerId, reference: &str) -> Option<&Arc<Image>> {
+        self.images.get(&ImageKey::new(owner, reference))
+    }
+
+    /// The endpoints, of any owner, whose templates name this image by its tag.
     pub fn users_of(&self, image: &Image) -> Vec<&Arc<Endpoint>> {
-        let reference = image.reference();
+        let key = image.key();
         let names_it = |deployment: &&Arc<Deployment>| {
-            let named = self.image(&deployment.template.image);
-            deployment.template.fetched.is_none()
-                && named.is_some_and(|named| named.reference() == reference)
+            let Deployment { template, endpoint, .. } = &***deployment;
+            template.fetched.is_none()
+                && template.is_usable_by(&endpoint.owner)
+                && ImageKey::new(&template.owner, &template.image) == key
         };
         let users = self.deployments.values().filter(names_it);
         users.map(|deployment| &deployment.endpoint).collect()
@@ -249,12 +306,31 @@ impl View {
     /// The component that a template runs: the one that was fetched for it, or the one that its
     /// image names here.
     pub fn component_of(&self, template: &Template) -> Option<ComponentDigest> {
-        template.fetched.or_else(|| self.resolve_image(&template.image))
+        template.fetched.or_else(|| self.resolve_image(&template.owner, &template.image))
     }
 
-    /// Whether an endpoint uses the template.
-    pub fn is_bound(&self, template: &TemplateId) -> bool {
-        self.deployments.values().any(|d| d.endpoint.template == *template)
+    /// The endpoints, of any owner, that use the template.
+    pub fn bound_to<'v>(
+        &'v self,
+        template: &'v TemplateId,
+    ) -> impl Iterator<Item = &'v Arc<Endpoint>> {
+        let endpoints = self.deployments.values().map(|deployment| &deployment.endpoint);
+        endpoints.filter(move |endpoint| endpoint.template == *template)
+    }
+
+    /// Whether the credentials may be sent to the registry of this image.
+    pub fn may_send(&self, auth: &RegistryAuth, image: &RemoteImage) -> bool {
+        if let Some(registry) = &auth.registry {
+            return registry.has(image);
+        }
+        // Old credentials name no registry: they stay with those that stored templates use them for.
+        let mut users = self.templates.values().filter(|template| {
+            template.owner == auth.owner && template.registry_auth == auth.id.as_str()
+        });
+        users.any(|user| {
+            let used: Option<RemoteImage> = user.image.parse().ok();
+            used.is_some_and(|used| used.registry().eq_ignore_ascii_case(image.registry()))
+        })
     }
 
     /// An endpoint that uses the network volume.
@@ -277,7 +353,7 @@ impl View {
                 self.components.insert(component.digest, Arc::new(component));
             }
             CatalogChange::Put(CatalogEntry::Image(image)) => {
-                self.images.insert(image.reference(), Arc::new(image));
+                self.images.insert(image.key(), Arc::new(image));
             }
             CatalogChange::Put(CatalogEntry::Key(key)) => {
                 self.keys.insert(key.id.clone(), Arc::new(key));
@@ -297,8 +373,8 @@ impl View {
             CatalogChange::Delete(CatalogKey::Component(digest)) => {
                 self.components.remove(&digest);
             }
-            CatalogChange::Delete(CatalogKey::Image(reference)) => {
-                self.images.remove(&reference);
+            CatalogChange::Delete(CatalogKey::Image(key)) => {
+                self.images.remove(&key);
             }
             CatalogChange::Delete(CatalogKey::Key(id)) => {
                 self.keys.remove(&id);
@@ -316,7 +392,9 @@ impl View {
     /// API never lets happen.
     fn join(&self, endpoint: Arc<Endpoint>) -> Option<Deployment> {
         let template = self.templates.get(&endpoint.template)?.clone();
-        let component = self.component_of(&template);
+        // A private template runs for its owner alone, even if it was public before.
+        let is_usable = template.is_usable_by(&endpoint.owner);
+        let component = self.component_of(&template).filter(|_| is_usable);
         let volume = endpoint.network_volume.as_ref().and_then(|id| self.volumes.get(id)).cloned();
         Some(Deployment { endpoint, template, component, volume })
     }
@@ -458,36 +536,54 @@ impl Catalog {
         Ok(answer)
     }
 
-    /// Takes out the components that nothing names and nobody can be running, and tells which they
-    /// were: their files are not needed any more.
+    /// Deletes the components that nothing names and no deployment can be running, and returns their
+    /// digests: their files are not needed any more. An owner who no longer uses a component that
+    /// others use stops being one of its owners.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn forget_unused(&self) -> Result<Vec<ComponentDigest>, StoreError> {
         self.change(|view| {
-            let unused = self.unused(view);
-            let forget =
-                |digest: &ComponentDigest| CatalogChange::Delete(CatalogKey::Component(*digest));
-            Ok((unused.iter().map(forget).collect(), unused))
+            let users = self.users_of_components(view);
+            let mut changes = vec![];
+            let mut unused = vec![];
+            for (digest, component) in &view.components {
+                let Some(users) = users.get(digest) else {
+                    changes.push(CatalogChange::Delete(CatalogKey::Component(*digest)));
+                    unused.push(*digest);
+                    continue;
+                };
+                if !component.owners.is_subset(users) {
+                    let mut component = Component::clone(component);
+                    component.owners.retain(|owner| users.contains(owner));
+                    changes.push(CatalogChange::Put(CatalogEntry::Component(component)));
+                }
+            }
+            Ok((changes, unused))
         })
         .await
     }
 
-    fn unused(&self, view: &View) -> Vec<ComponentDigest> {
+    /// Each component that is still needed, with the owners who need it.
+    fn users_of_components(&self, view: &View) -> HashMap<ComponentDigest, BTreeSet<OwnerId>> {
         let retired = self.shown.retired.lock();
-        let running = retired.iter().filter_map(Weak::upgrade).filter_map(|d| d.component);
-        let named = view.images.values().map(|image| image.digest);
+        let running = retired.iter().filter_map(Weak::upgrade);
+        let running = running.filter_map(|d| Some((d.component?, d.template.owner.clone())));
+        let named = view.images.values().map(|image| (image.digest, image.owner.clone()));
         // What an endpoint may go back to.
-        let released = view.deployments.values().flat_map(|d| &d.endpoint.releases);
-        let used: HashSet<_> = view
+        let released = view.deployments.values().flat_map(|deployment| {
+            let Endpoint { releases, owner, .. } = &*deployment.endpoint;
+            releases.iter().map(|release| (release.component, owner.clone()))
+        });
+        let in_templates = view
             .templates
             .values()
-            .filter_map(|template| view.component_of(template))
-            .chain(named)
-            .chain(running)
-            .chain(released.map(|release| release.component))
-            .collect();
-        view.components.keys().filter(|digest| !used.contains(digest)).copied().collect()
+            .filter_map(|template| Some((view.component_of(template)?, template.owner.clone())));
+        let mut users: HashMap<_, BTreeSet<_>> = HashMap::new();
+        for (digest, owner) in in_templates.chain(named).chain(running).chain(released) {
+            users.entry(digest).or_default().insert(owner);
+        }
+        users
     }
 }
 

@@ -268,13 +268,23 @@ pub struct Deployment {
     pub endpoint: Arc<Endpoint>,
     /// Its template.
     pub template: Arc<Template>,
-    /// The component to run; `None` when the template's image names none that is stored.
+    /// The component to run; `None` when the template's image names none that is stored, or the
+    /// endpoint's owner may no longer use the template.
     pub component: Option<ComponentDigest>,
     /// The network volume that the endpoint names.
     pub volume: Option<Arc<Volume>>,
 }
 
 impl Deployment {
+    /// Why there is no component to run, in one sentence.
+    pub fn missing_component(&self) -> String {
+        let Template { id, image, .. } = &*self.template;
+        match self.template.is_usable_by(&self.endpoint.owner) {
+            true => format!("no component is stored as `{image}`"),
+            false => format!("template `{id}` of another owner is no longer public"),
+        }
+    }
+
     /// The component's arguments: the entry point followed by the start command.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
         let template = &self.template;

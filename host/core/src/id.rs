@@ -150,6 +150,22 @@ impl EndpointId {
     }
 }
 
+impl OwnerId {
+    /// The operator's owner name. It owns the first key, every admin key, and everything that was
+    /// made before keys had other owners.
+    pub const OPERATOR: &str = "default";
+
+    /// The operator.
+    pub fn operator() -> Self {
+        Self(Self::OPERATOR.into())
+    }
+
+    /// Whether this owner is the operator.
+    pub fn is_operator(&self) -> bool {
+        self.as_str() == Self::OPERATOR
+    }
+}
+
 /// Names one data directory among several; the last part of every job id made there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(pub u16);
@@ -318,5 +334,6 @@ mod tests {
             assert_eq!(EndpointId::new(text).unwrap_err().to_string(), complaint);
         }
         assert!(EndpointId::new(&"x".repeat(129)).is_err());
+        assert_eq!(OwnerId::new(OwnerId::OPERATOR), Ok(OwnerId::operator()));
     }
 }

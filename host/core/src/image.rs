@@ -58,6 +58,64 @@ pub struct RemoteImage {
     digest: Option<BlobDigest>,
 }
 
+/// The host of a registry, with its port if one was given; in lower case.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RegistryHost(String);
+
+/// A text that is no registry's host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no registry: write its host as images name it, `registry.example` or `registry.example:5000`"
+)]
+pub struct InvalidRegistryHost(String);
+
+impl RegistryHost {
+    /// The registry of credentials that name none: as in the documented service, Docker Hub.
+    pub const DEFAULT: &str = "docker.io";
+
+    /// The registry as images name it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this registry has the image.
+    pub fn has(&self, image: &RemoteImage) -> bool {
+        self.0.eq_ignore_ascii_case(image.registry())
+    }
+}
+
+impl FromStr for RegistryHost {
+    type Err = InvalidRegistryHost;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRegistryHost> {
+        // What no image could name would never be used.
+        match RemoteImage::is_meant(&format!("{text}/x")) && is_host(text) {
+            true => Ok(Self(text.to_ascii_lowercase())),
+            false => Err(InvalidRegistryHost(text.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for RegistryHost {
+    type Error = InvalidRegistryHost;
+    fn try_from(text: String) -> Result<Self, InvalidRegistryHost> {
+        text.parse()
+    }
+}
+
+impl From<RegistryHost> for String {
+    fn from(host: RegistryHost) -> Self {
+        host.0
+    }
+}
+
+impl fmt::Display for RegistryHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// A text that names no image in a registry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -339,6 +397,26 @@ mod tests {
     use super::*;
 
     const HEX: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    #[test]
+    fn a_registry_is_named_as_images_name_it() {
+        let image = |text: &str| text.parse::<RemoteImage>().unwrap();
+        for (host, has, has_not) in [
+            ("GHCR.io", "ghcr.io/a/b:1", "ghcr.io:443/a/b:1"),
+            ("registry.example:5000", "Registry.Example:5000/a", "registry.example/a"),
+            ("localhost", "localhost/a", "localhost:1/a"),
+            ("[::1]:5000", "[::1]:5000/a", "[::1]:500/a"),
+            (RegistryHost::DEFAULT, "docker.io/library/a", "docker.io.evil.example/a"),
+        ] {
+            let host: RegistryHost = host.parse().unwrap();
+            assert!(host.has(&image(has)), "{host} {has}");
+            assert!(!host.has(&image(has_not)), "{host} {has_not}");
+        }
+        for wrong in ["", "hub", "a b.c", "https://a.b", "a.b/c", "user@a.b", "a.b:0", "a.b:x"] {
+            let refused = wrong.parse::<RegistryHost>().unwrap_err().to_string();
+            assert!(refused.contains("registry.example"), "{refused}");
+        }
+    }
 
     #[test]
     fn a_reference_means_a_registry_when_its_host_looks_like_one() {

@@ -18,7 +18,7 @@ use crate::time::Timestamp;
 pub enum Scope {
     /// Everything, keys included.
     Admin,
-    /// Templates, endpoints and handlers.
+    /// Templates, endpoints and handlers of the key's owner.
     Manage,
     /// Submit, cancel, retry and purge jobs; and all that `read` may.
     Submit,
@@ -53,7 +53,7 @@ pub struct ApiKey {
     pub id: KeyId,
     /// A name for people.
     pub name: String,
-    /// Whose key it is; rate limits count per owner.
+    /// Whose key it is. A key with the scope `admin` is the operator's.
     pub owner: OwnerId,
     /// What it may do; never empty.
     pub scopes: Vec<Scope>,
@@ -139,6 +139,17 @@ impl ApiKey {
         self.expires_at.is_some_and(|at| now >= at)
     }
 
+    /// Whether the key reaches what `owner` has: its own owner's things and, with the scope `admin`,
+    /// those of all owners. Other owners' things do not exist for it.
+    pub fn sees(&self, owner: &OwnerId) -> bool {
+        self.owner == *owner || self.is_admin()
+    }
+
+    /// Whether the key is the operator's, with every permission.
+    pub fn is_admin(&self) -> bool {
+        self.scopes.contains(&Scope::Admin)
+    }
+
     /// Whether the key may do what `needed` asks for: on `endpoint`, or on no endpoint at all.
     pub fn allows(&self, needed: Scope, endpoint: Option<&EndpointId>) -> bool {
         let on_endpoint = match (&self.endpoints, endpoint) {
@@ -188,6 +199,16 @@ mod tests {
         let (_, secret) = ApiKey::parse_text(text.reveal()).unwrap();
         assert!(!serde_json::to_string(&key).unwrap().contains(secret));
         assert!(!format!("{key:?} {text:?}").contains(secret));
+    }
+
+    #[test]
+    fn a_key_sees_its_owners_things_and_an_admin_key_sees_all() {
+        let [me, other] = ["me", "other"].map(|name| OwnerId::new(name).unwrap());
+        for scope in Scope::ALL {
+            let (key, _) = key(&[scope], None);
+            assert!(key.sees(&me), "{scope:?}");
+            assert_eq!(key.sees(&other), scope == Scope::Admin, "{scope:?}");
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@
 
 pub mod backup;
 pub mod catalog;
+#[cfg(test)]
+mod catalog_tests;
 pub mod delivery;
 pub mod digest;
 pub mod document;

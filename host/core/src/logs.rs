@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::id::{EndpointId, JobId};
+use crate::endpoint::Endpoint;
+use crate::id::{EndpointId, JobId, OwnerId};
 use crate::runtime::LogLevel;
 use crate::time::Timestamp;
 
@@ -68,7 +69,23 @@ pub struct Logs {
 struct State {
     last_number: u64,
     bytes: usize,
-    endpoints: HashMap<EndpointId, Lines>,
+    sources: HashMap<LogSource, Lines>,
+}
+
+/// Whose lines they are. The owner is part of it because the id of a deleted endpoint can be taken
+/// by another owner, while jobs of the deleted one still log.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LogSource {
+    /// The endpoint whose handlers log.
+    pub endpoint: EndpointId,
+    /// Its owner.
+    pub owner: OwnerId,
+}
+
+impl From<&Endpoint> for LogSource {
+    fn from(endpoint: &Endpoint) -> Self {
+        Self { endpoint: endpoint.id.clone(), owner: endpoint.owner.clone() }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -87,20 +104,13 @@ impl Lines {
 
 impl Logs {
     /// Keeps a line. Never waits.
-    pub fn add(
-        &self,
-        endpoint: &EndpointId,
-        at: Timestamp,
-        job: JobId,
-        level: LogLevel,
-        text: &str,
-    ) {
+    pub fn add(&self, source: &LogSource, at: Timestamp, job: JobId, level: LogLevel, text: &str) {
         let mut state = self.state.lock();
         state.last_number += 1;
         let line = LogLine { number: state.last_number, at, job, level, text: text.into() };
         let bytes = line.bytes();
         // The key is shared text: a clone costs no allocation.
-        let lines = state.endpoints.entry(endpoint.clone()).or_default();
+        let lines = state.sources.entry(source.clone()).or_default();
         lines.bytes += bytes;
         lines.lines.push_back(Arc::new(line));
         let mut freed = 0;
@@ -109,7 +119,7 @@ impl Logs {
         }
         state.bytes = state.bytes + bytes - freed;
         while state.bytes > ALL_BYTES_MAX {
-            let Some(most) = state.endpoints.values_mut().max_by_key(|lines| lines.bytes) else {
+            let Some(most) = state.sources.values_mut().max_by_key(|lines| lines.bytes) else {
                 break;
             };
             let freed = most.drop_oldest();
@@ -120,9 +130,9 @@ impl Logs {
     }
 
     /// The lines that a query is for, the oldest first.
-    pub fn read(&self, endpoint: &EndpointId, query: LogQuery) -> Vec<Arc<LogLine>> {
+    pub fn read(&self, source: &LogSource, query: LogQuery) -> Vec<Arc<LogLine>> {
         let state = self.state.lock();
-        let Some(Lines { lines, .. }) = state.endpoints.get(endpoint) else { return vec![] };
+        let Some(Lines { lines, .. }) = state.sources.get(source) else { return vec![] };
         let newest = lines.iter().rev().take_while(|line| line.number > query.after);
         let of_job = newest.filter(|line| query.job.is_none_or(|job| line.job == job));
         let mut found: Vec<_> = of_job.take(query.count_max).cloned().collect();
@@ -136,9 +146,9 @@ impl Logs {
     }
 
     /// Forgets the lines of an endpoint that is deleted.
-    pub fn forget(&self, endpoint: &EndpointId) {
+    pub fn forget(&self, source: &LogSource) {
         let mut state = self.state.lock();
-        if let Some(lines) = state.endpoints.remove(endpoint) {
+        if let Some(lines) = state.sources.remove(source) {
             state.bytes -= lines.bytes;
         }
     }
@@ -149,8 +159,13 @@ mod tests {
     use super::*;
     use crate::id::{NodeId, Submission};
 
-    fn endpoint(name: &str) -> EndpointId {
-        EndpointId::new(name).unwrap()
+    fn endpoint(name: &str) -> LogSource {
+        endpoint_of(name, "me")
+    }
+
+    fn endpoint_of(name: &str, owner: &str) -> LogSource {
+        let endpoint = EndpointId::new(name).unwrap();
+        LogSource { endpoint, owner: OwnerId::new(owner).unwrap() }
     }
 
     fn job() -> JobId {
@@ -185,6 +200,16 @@ mod tests {
     }
 
     #[test]
+    fn the_next_owner_of_an_id_never_reads_lines_of_the_one_before() {
+        let (logs, job) = (Logs::default(), job());
+        add(&logs, "a", job, "before");
+        logs.forget(&endpoint("a"));
+        add(&logs, "a", job, "late");
+        assert_eq!(logs.read(&endpoint_of("a", "other"), ALL), []);
+        assert_eq!(texts(&logs, "a", ALL), ["late"]);
+    }
+
+    #[test]
     fn an_endpoint_keeps_its_newest_lines_and_nobody_elses_go_for_them() {
         let (logs, job) = (Logs::default(), job());
         add(&logs, "quiet", job, "here");
@@ -206,7 +231,7 @@ mod tests {
         }
         let state = logs.state.lock();
         assert!(state.bytes <= ALL_BYTES_MAX, "{}", state.bytes);
-        assert_eq!(state.bytes, state.endpoints.values().map(|lines| lines.bytes).sum::<usize>());
+        assert_eq!(state.bytes, state.sources.values().map(|lines| lines.bytes).sum::<usize>());
         drop(state);
         assert_eq!(texts(&logs, "quiet", ALL), ["here"]);
     }

@@ -1,10 +1,12 @@
-//! Credentials with which images are fetched from registries.
+//! Credentials with which images are fetched from registries. Each is bound to one registry: no template
+//! sends it to another.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{OwnerId, RegistryAuthId};
+use crate::image::RegistryHost;
 use crate::time::Timestamp;
 
 /// A user name and a password for a registry. Kept under the catalog's seal, and shown to nobody
@@ -17,6 +19,10 @@ pub struct RegistryAuth {
     pub owner: OwnerId,
     /// Unique among the owner's.
     pub name: String,
+    /// The one registry that they are sent to. `None`, in records from before credentials named a
+    /// registry: those of the images whose templates named the credentials then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registry: Option<RegistryHost>,
     /// The user at the registry.
     pub username: String,
     /// The password, or a token in its place.
@@ -27,11 +33,12 @@ pub struct RegistryAuth {
 
 impl fmt::Debug for RegistryAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, owner, name, username, password: _, created_at } = self;
+        let Self { id, owner, name, registry, username, password: _, created_at } = self;
         f.debug_struct("RegistryAuth")
             .field("id", id)
             .field("owner", owner)
             .field("name", name)
+            .field("registry", registry)
             .field("username", username)
             .field("created_at", created_at)
             .finish_non_exhaustive()
@@ -48,6 +55,7 @@ mod tests {
             id: RegistryAuthId::new("a").unwrap(),
             owner: OwnerId::new("me").unwrap(),
             name: "hub".into(),
+            registry: None,
             username: "mill".into(),
             password: "s3cret".into(),
             created_at: Timestamp::from_millis(0),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::ComponentDigest;
 use crate::id::{OwnerId, TemplateId};
+use crate::key::ApiKey;
 
 /// A template. The field names are ours; the wire's spellings live in the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,21 +84,40 @@ impl Template {
     }
 
     /// Whether `reader` finds this template with `filter`. One's own unbound template is always
-    /// found; a bound, a public foreign and a platform one only with its flag.
-    pub fn is_visible_to(&self, reader: &OwnerId, is_bound: bool, filter: TemplateFilter) -> bool {
+    /// found; a bound, a public foreign and a platform one only with its flag. `is_bound`: an
+    /// endpoint that the reader sees uses it.
+    pub fn is_visible_to(&self, reader: &ApiKey, is_bound: bool, filter: TemplateFilter) -> bool {
         if is_bound && !filter.endpoint_bound {
             return false;
         }
         if self.is_platform {
             return filter.platform;
         }
-        self.owner == *reader || (self.is_public && filter.public)
+        reader.sees(&self.owner) || (self.is_public && filter.public)
+    }
+
+    /// Whether endpoints of this owner may run the template.
+    pub fn is_usable_by(&self, owner: &OwnerId) -> bool {
+        self.owner == *owner || self.is_public || self.is_platform
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::{NewKey, Scope};
+    use crate::time::Timestamp;
+
+    fn key(owner: &OwnerId, scope: Scope) -> ApiKey {
+        let new = NewKey {
+            name: "k".into(),
+            owner: owner.clone(),
+            scopes: vec![scope],
+            endpoints: None,
+            expires_at: None,
+        };
+        ApiKey::generate(new, Timestamp::from_millis(0)).0
+    }
 
     #[test]
     fn visibility_follows_owner_and_flags() {
@@ -122,10 +142,38 @@ mod tests {
         for (owner, is_public, is_platform, is_bound, filter, visible) in cases {
             let template = Template { is_public, is_platform, ..sample(owner.clone()) };
             assert_eq!(
-                template.is_visible_to(&me, is_bound, filter),
+                template.is_visible_to(&key(&me, Scope::Manage), is_bound, filter),
                 visible,
                 "{owner} public={is_public} platform={is_platform} bound={is_bound} {filter:?}"
             );
+        }
+    }
+
+    #[test]
+    fn the_operator_sees_private_templates_of_others() {
+        let [me, other] = ["me", "other"].map(|name| OwnerId::new(name).unwrap());
+        let none = TemplateFilter::default();
+        let platform = TemplateFilter { platform: true, ..none };
+        let private = sample(other.clone());
+        assert!(private.is_visible_to(&key(&me, Scope::Admin), false, none));
+        assert!(!private.is_visible_to(&key(&me, Scope::Admin), true, none));
+        let official = Template { is_platform: true, ..sample(me.clone()) };
+        assert!(!official.is_visible_to(&key(&me, Scope::Admin), false, none));
+        assert!(official.is_visible_to(&key(&other, Scope::Manage), false, platform));
+    }
+
+    #[test]
+    fn endpoints_run_own_public_and_platform_templates() {
+        let [me, other] = ["me", "other"].map(|name| OwnerId::new(name).unwrap());
+        let cases = [
+            (&me, false, false, true),
+            (&other, false, false, false),
+            (&other, true, false, true),
+            (&other, false, true, true),
+        ];
+        for (owner, is_public, is_platform, usable) in cases {
+            let template = Template { is_public, is_platform, ..sample(owner.clone()) };
+            assert_eq!(template.is_usable_by(&me), usable, "{template:?}");
         }
     }
 

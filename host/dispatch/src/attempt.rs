@@ -10,6 +10,7 @@ use gristmill_core::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
 use gristmill_core::job_news::JobNews;
 use gristmill_core::limits::ERROR_BYTES_MAX;
+use gristmill_core::logs::LogSource;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, ClaimedJob, Lease, Outcome};
 use gristmill_core::runtime::{
@@ -44,6 +45,7 @@ pub(crate) async fn run(
         shared: shared.clone(),
         lease,
         endpoint: endpoint.clone(),
+        log_source: LogSource::from(&*deployment.endpoint),
         progress: Mutex::new(None),
         has_progress: Notify::new(),
         chunk_bytes: AtomicU64::new(0),
@@ -213,6 +215,7 @@ struct Sink {
     shared: Arc<Shared>,
     lease: Lease,
     endpoint: EndpointId,
+    log_source: LogSource,
     /// The newest value that is not stored yet; a newer one replaces it.
     progress: Mutex<Option<Json>>,
     has_progress: Notify,
@@ -248,7 +251,7 @@ impl AttemptSink for Sink {
 
     fn log(&self, level: LogLevel, line: &str) {
         let Shared { logs, clock, signals, .. } = &*self.shared;
-        logs.add(&self.endpoint, clock.now(), self.lease.job, level, line);
+        logs.add(&self.log_source, clock.now(), self.lease.job, level, line);
         signals.happened(&self.endpoint, self.lease.job, JobNews::Logged { level, line });
         macro_rules! write {
             ($level:ident) => {

@@ -225,7 +225,8 @@ impl Artifacts {
         }
         let task = self.task(digest, Metering::Fuel, &engine.key);
         let (compiled, artifact) = self.compile_and_try(task, engine.clone()).await?;
-        let mut artifacts = known.map_or_else(Default::default, |known| known.artifacts.clone());
+        let mut artifacts =
+            known.as_ref().map_or_else(Default::default, |known| known.artifacts.clone());
         artifacts.insert(engine.key.clone(), artifact);
         Ok(Component {
             digest,
@@ -236,6 +237,7 @@ impl Artifacts {
             compile_ms: u64::try_from(compiled.took.as_millis()).unwrap_or(u64::MAX),
             artifacts,
             producers: compiled.info.producers,
+            owners: known.map_or_else(Default::default, |known| known.owners.clone()),
         })
     }
 

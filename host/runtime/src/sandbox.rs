@@ -133,8 +133,7 @@ impl Sandbox {
             Ok(error) => OpenSandboxError::Io(error),
             Err(error) => OpenSandboxError::Engine(causes(&error)),
         };
-        let engines =
-            Engines::new(sandboxes_max, settings.pool, settings.explains_traps, swap);
+        let engines = Engines::new(sandboxes_max, settings.pool, settings.explains_traps, swap);
         let engines = engines.map_err(engine_error)?;
         Ok(Self {
             artifacts: Artifacts::open(&settings.data_dir, engines, settings.compiler, records)
@@ -222,7 +221,7 @@ impl Sandbox {
 
     async fn loaded(&self, deployment: &Deployment) -> Result<Arc<Loaded>, String> {
         let Some(digest) = deployment.component else {
-            return Err(format!("no component is stored as `{}`", deployment.template.image));
+            return Err(deployment.missing_component());
         };
         let metering = deployment.endpoint.limits.metering;
         self.artifacts.load(digest, metering).await.map_err(|error| error.to_string())

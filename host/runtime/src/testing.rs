@@ -171,9 +171,14 @@ impl TestSandbox {
     /// One whose sandboxes may have so much memory together.
     pub(crate) fn with_memory(memory_bytes_max: u64) -> Self {
         let swap = SwapWatch::of_this_machine();
-        Self::open_as(Arc::new(tempfile::tempdir().unwrap()), MemoryRecords::new(), swap, |settings| {
-            settings.memory_bytes_max = memory_bytes_max;
-        })
+        Self::open_as(
+            Arc::new(tempfile::tempdir().unwrap()),
+            MemoryRecords::new(),
+            swap,
+            |settings| {
+                settings.memory_bytes_max = memory_bytes_max;
+            },
+        )
     }
 
     /// One on a machine where this watch sees swap.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use gristmill_core::id::{EndpointId, KeyId};
+use gristmill_core::id::{EndpointId, KeyId, OwnerId};
 use gristmill_core::key::Scope;
 
 use super::connection::ConnectionArgs;
@@ -41,7 +41,11 @@ struct CreateArgs {
         value_parser = parse::scope()
     )]
     scopes: Vec<Scope>,
-    /// An endpoint that the key is good for; may be repeated [default: all].
+    /// Whose key it is: it reaches what this owner has, and nothing else. Only keys of the operator,
+    /// `default`, may have the scope admin [default: the operator's].
+    #[arg(long, value_name = "NAME")]
+    owner: Option<OwnerId>,
+    /// An endpoint that the key is good for; may be repeated [default: all of its owner's].
     #[arg(long = "endpoint", value_name = "ENDPOINT")]
     endpoints: Vec<EndpointId>,
     /// The key is refused after this many seconds [default: never].
@@ -75,6 +79,7 @@ pub(crate) async fn keys(args: KeysArgs) -> anyhow::Result<ExitCode> {
 async fn create(args: CreateArgs) -> anyhow::Result<()> {
     let new = NewKey {
         name: &args.name,
+        owner: args.owner.as_ref(),
         scopes: &args.scopes,
         endpoints: (!args.endpoints.is_empty()).then_some(&args.endpoints),
         expires_in_seconds: args.expires_in,
@@ -97,10 +102,11 @@ async fn list(args: ListArgs) -> anyhow::Result<()> {
 }
 
 fn table(keys: &[KeyDocument]) -> Vec<String> {
-    let headings = ["ID", "SCOPES", "ENDPOINTS", "CREATED", "EXPIRES", "NAME"];
+    let headings = ["ID", "OWNER", "SCOPES", "ENDPOINTS", "CREATED", "EXPIRES", "NAME"];
     let rows = keys.iter().map(|key| {
         [
             key.id.clone(),
+            key.owner.clone(),
             key.scopes.join(","),
             key.endpoints.as_ref().map_or_else(|| "all".to_owned(), |list| list.join(",")),
             key.created_at.clone(),
@@ -124,13 +130,13 @@ mod tests {
     #[test]
     fn keys_stand_in_columns() {
         let keys = r#"[
-            {"id":"abc","name":"admin","scopes":["admin"],"createdAt":"2026-01-01T00:00:00Z"},
-            {"id":"defghi","name":"ci","scopes":["submit","read"],"endpoints":["echo"],
+            {"id":"abc","name":"admin","owner":"default","scopes":["admin"],"createdAt":"2026-01-01T00:00:00Z"},
+            {"id":"defghi","name":"ci","owner":"wheat","scopes":["submit","read"],"endpoints":["echo"],
              "createdAt":"2026-01-02T00:00:00Z","expiresAt":"2026-02-01T00:00:00Z"}]"#;
         let expected = [
-            "ID      SCOPES       ENDPOINTS  CREATED               EXPIRES               NAME",
-            "abc     admin        all        2026-01-01T00:00:00Z  never                 admin",
-            "defghi  submit,read  echo       2026-01-02T00:00:00Z  2026-02-01T00:00:00Z  ci",
+            "ID      OWNER    SCOPES       ENDPOINTS  CREATED               EXPIRES               NAME",
+            "abc     default  admin        all        2026-01-01T00:00:00Z  never                 admin",
+            "defghi  wheat    submit,read  echo       2026-01-02T00:00:00Z  2026-02-01T00:00:00Z  ci",
         ];
         assert_eq!(table(&serde_json::from_str::<Vec<_>>(keys).unwrap()), expected);
     }

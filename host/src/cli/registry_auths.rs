@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
 use gristmill_core::id::RegistryAuthId;
+use gristmill_core::image::RegistryHost;
 use gristmill_core::limits::REGISTRY_SECRET_BYTES_MAX;
 
 use super::connection::ConnectionArgs;
@@ -39,6 +40,10 @@ struct CreateArgs {
     /// A name for people.
     #[arg(long)]
     name: String,
+    /// The one registry that they are sent to, as images name it: HOST or HOST:PORT [default:
+    /// docker.io].
+    #[arg(long, value_name = "HOST")]
+    registry: Option<RegistryHost>,
     /// The user at the registry.
     #[arg(long)]
     username: String,
@@ -75,16 +80,23 @@ async fn list(args: ListArgs) -> anyhow::Result<()> {
 fn table(auths: &[RegistryAuthDocument]) -> Vec<String> {
     let rows = auths.iter().map(|auth| {
         let [username, name] = [&auth.username, &auth.name].map(|text| output::plain(text));
-        [auth.id.clone(), username, auth.created_at.clone(), name]
+        let registry = auth.registry.clone().unwrap_or_default();
+        [auth.id.clone(), registry, username, auth.created_at.clone(), name]
     });
-    output::table(["ID", "USERNAME", "CREATED", "NAME"], rows)
+    output::table(["ID", "REGISTRY", "USERNAME", "CREATED", "NAME"], rows)
 }
 
 async fn create(args: CreateArgs) -> anyhow::Result<()> {
     let password = password()?;
-    let new = NewRegistryAuth { name: &args.name, username: &args.username, password: &password };
-    let answer = args.connection.client()?.create(Kind::RegistryAuths, &new).await?;
-    if args.json {
+    let CreateArgs { name, registry, username, json, connection } = args;
+    let new = NewRegistryAuth {
+        name: &name,
+        registry: registry.as_ref(),
+        username: &username,
+        password: &password,
+    };
+    let answer = connection.client()?.create(Kind::RegistryAuths, &new).await?;
+    if json {
         return output::result(answer.text());
     }
     let auth: RegistryAuthDocument = answer.read()?;
@@ -126,11 +138,11 @@ mod tests {
 
     #[test]
     fn credentials_stand_in_columns() {
-        let auths = r#"[{"id":"a1","name":"our hub","username":"mill",
+        let auths = r#"[{"id":"a1","name":"our hub","registry":"ghcr.io","username":"mill",
             "createdAt":"2026-01-01T00:00:00Z"}]"#;
         let expected = [
-            "ID  USERNAME  CREATED               NAME",
-            "a1  mill      2026-01-01T00:00:00Z  our hub",
+            "ID  REGISTRY  USERNAME  CREATED               NAME",
+            "a1  ghcr.io   mill      2026-01-01T00:00:00Z  our hub",
         ];
         assert_eq!(table(&serde_json::from_str::<Vec<_>>(auths).unwrap()), expected);
     }

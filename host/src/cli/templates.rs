@@ -100,9 +100,12 @@ struct TemplateOptions {
     /// A file of Markdown for people.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
-    /// Whether others may use it.
+    /// Whether other owners may see all of it, its environment included, and use it.
     #[arg(long, value_name = "BOOL")]
     public: Option<bool>,
+    /// Whether it is the platform's own, for all owners: for a template of the operator's, with an admin key.
+    #[arg(long, value_name = "BOOL")]
+    platform: Option<bool>,
 }
 
 impl TemplateOptions {
@@ -129,6 +132,7 @@ impl TemplateOptions {
             container_registry_auth_id: self.registry_auth,
             readme,
             is_public: self.public,
+            is_platform: self.platform,
             is_serverless: None,
         })
     }

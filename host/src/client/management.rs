@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gristmill_core::endpoint::Metering;
-use gristmill_core::id::EndpointId;
+use gristmill_core::id::{EndpointId, OwnerId};
+use gristmill_core::image::RegistryHost;
 use gristmill_core::key::Scope;
 use reqwest::Method;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -99,6 +100,9 @@ pub(crate) struct ProducerDocument {
 pub(crate) struct NewRegistryAuth<'a> {
     /// A name for people.
     pub(crate) name: &'a str,
+    /// The one registry that they are sent to; `None`: Docker Hub.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) registry: Option<&'a RegistryHost>,
     /// The user at the registry.
     pub(crate) username: &'a str,
     /// The password.
@@ -113,6 +117,8 @@ pub(crate) struct RegistryAuthDocument {
     pub(crate) id: String,
     /// A name for people.
     pub(crate) name: String,
+    /// The one registry that they are sent to; old credentials name none.
+    pub(crate) registry: Option<String>,
     /// The user at the registry.
     pub(crate) username: String,
     /// When they were kept.
@@ -157,6 +163,9 @@ pub(crate) struct TemplateDocument {
     /// Whether its instances are serverless workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) is_serverless: Option<bool>,
+    /// Whether it is the platform's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) is_platform: Option<bool>,
 }
 
 /// An endpoint to create, or the fields of one to change; what is absent takes its default, or
@@ -248,6 +257,9 @@ pub(crate) struct NewKey<'a> {
     pub(crate) name: &'a str,
     /// What it may do.
     pub(crate) scopes: &'a [Scope],
+    /// Whose key it is; `None`: the operator's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<&'a OwnerId>,
     /// The endpoints that it is good for; `None`: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) endpoints: Option<&'a [EndpointId]>,
@@ -264,6 +276,8 @@ pub(crate) struct KeyDocument {
     pub(crate) id: String,
     /// A name for people.
     pub(crate) name: String,
+    /// Whose key it is.
+    pub(crate) owner: String,
     /// What it may do.
     pub(crate) scopes: Vec<String>,
     /// The endpoints that it is good for; `None`: all.

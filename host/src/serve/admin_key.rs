@@ -13,7 +13,6 @@ use gristmill_core::key::{ApiKey, KeyText, NewKey, Scope};
 use gristmill_core::store::StoreError;
 use gristmill_core::time::Timestamp;
 
-use super::DEFAULT_OWNER;
 use crate::ADMIN_KEY_FILE;
 
 /// Makes the admin key when there is no key at all.
@@ -31,7 +30,7 @@ pub(crate) async fn ensure(
     let (key, text) = ApiKey::generate(
         NewKey {
             name: "admin".into(),
-            owner: OwnerId::new(DEFAULT_OWNER).context("the default owner")?,
+            owner: OwnerId::operator(),
             scopes: vec![Scope::Admin],
             endpoints: None,
             expires_at: None,

@@ -65,9 +65,6 @@ use crate::{compilers, data_dir};
 /// The brand whose clients are the most: their Rust SDK insists on its field.
 const DEFAULT_BRAND: &str = "Runpod";
 
-/// The owner of the first key, and of what is made without one.
-pub(crate) const DEFAULT_OWNER: &str = "default";
-
 /// Most endpoints whose handlers are loaded at the start.
 const LOADED_AHEAD_MAX: usize = 64;
 
@@ -243,7 +240,7 @@ async fn serve(
     };
     let brand = settings.brand.as_deref().unwrap_or(DEFAULT_BRAND);
     let access = match settings.needs_no_key {
-        true => Access::without_keys(OwnerId::new(DEFAULT_OWNER)?, clock.now()),
+        true => Access::without_keys(OwnerId::operator(), clock.now()),
         false => Access::with_keys(),
     };
     let limits = settings.rate_limits.clone();

@@ -11,6 +11,7 @@ import itertools
 import os
 import random
 
+import requests
 import schemathesis
 from hypothesis import strategies as st
 from schemathesis.core.parameters import ParameterLocation
@@ -19,6 +20,8 @@ from schemathesis.generation.meta import TestPhase
 with open(os.environ["GRISTMILL_COMPONENT"], "rb") as file:
     COMPONENT = file.read()
 ENDPOINTS = os.environ["GRISTMILL_ENDPOINTS"].split()
+# A key with every scope but `admin`, of an owner who has nothing.
+OTHER_KEY = os.environ["GRISTMILL_OTHER_KEY"]
 # Without them the run could not go on.
 PROTECTED = {*ENDPOINTS, os.environ["GRISTMILL_ADMIN_KEY"].split("_")[1]}
 
@@ -27,6 +30,8 @@ URLS = ["http://receiver.invalid/a", "HTTPS://receiver.invalid:8443/?q=1", "http
 HOSTS = ["example.com", "*.example.com:8443", "[::1]:80", "10.0.0.1", "10.0.0.1!private"]
 schemathesis.openapi.format("uri", st.sampled_from(URLS))
 schemathesis.openapi.format("host-pattern", st.sampled_from(HOSTS))
+REGISTRIES = ["docker.io", "registry.example:5000", "localhost", "[::1]:5000", "10.0.0.1"]
+schemathesis.openapi.format("registry-host", st.sampled_from(REGISTRIES))
 schemathesis.openapi.media_type("application/wasm", st.just(COMPONENT))
 
 dice = random.Random(int(os.environ["GRISTMILL_SEED"]))
@@ -39,6 +44,25 @@ made = {kind: collections.deque(maxlen=40) for kind in KINDS}
 # Calls on a job in the stateful phase, by operation and status code.
 steps = collections.Counter()
 atexit.register(lambda: print("Steps on jobs:", dict(steps.most_common())))
+
+
+@schemathesis.check
+def another_owner_finds_nothing(context, response, case):
+    """What a call of the operator's finds by its name does not exist for another owner."""
+    names_own = case.method == "PUT" and case.path.startswith("/v1/handlers/")
+    if response.status_code != 200 or not case.path_parameters or names_own:
+        return
+    if case.path == "/v1/templates/{templateId}" and case.method == "GET":
+        template = response.json()
+        if template["isPublic"] or template["isPlatform"]:
+            return
+    request = response.request
+    headers = {"Authorization": f"Bearer {OTHER_KEY}"}
+    headers["Content-Type"] = request.headers.get("Content-Type", "application/json")
+    answer = requests.request(
+        request.method, request.url, headers=headers, data=request.body, timeout=30
+    )
+    assert answer.status_code == 404, f"another owner is answered {answer.status_code}"
 
 
 def is_well_formed(case, location):
@@ -114,6 +138,9 @@ def make_possible(case, body):
             body["containerRegistryAuthId"] = ""
     if case.path == "/v1/containerregistryauth" and isinstance(body.get("name"), str):
         body["name"] = f"{body['name'][:100]} {next(numbers)}"
+    if case.path == "/v1/keys" and "admin" in body.get("scopes", ()):
+        # Only the operator's keys may have this scope.
+        body.pop("owner", None)
     if isinstance(body.get("rateLimits"), dict):
         limits = body["rateLimits"].values()
         body["rateLimits"] = {dice.choice(("run", "status", "cancel")): limit for limit in limits}

@@ -6,8 +6,10 @@ use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Endpoint, Reuse, SandboxLimits, Scaler, Scaling};
+use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::key::Scope;
 use gristmill_core::limits::{ALLOWED_HOSTS_MAX, Bounds, EXECUTION_TIMEOUT_MS};
+use gristmill_core::logs::LogSource;
 
 use super::dto::{self, EndpointInput, EndpointWithSecret, NewEndpoint, ReuseInput, ScalerType};
 use super::input::Named;
@@ -35,11 +37,11 @@ pub(crate) async fn get(
 ) -> Result<Json<dto::Endpoint>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = own(&view, &caller.0.owner, &id)?;
+    let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
     Ok(Json(endpoint.into()))
 }
 
-/// All endpoints of the caller, by id.
+/// All endpoints of the key's owner, by id; with an admin key those of all owners.
 #[utoipa::path(
     get, path = "/endpoints", operation_id = "ListEndpoints", tag = tag::ENDPOINTS,
     params(PageOfList),
@@ -53,7 +55,7 @@ pub(crate) async fn list(
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
     let endpoints = view.deployments.values().map(|deployment| &*deployment.endpoint);
-    let own = endpoints.filter(|endpoint| endpoint.owner == caller.0.owner);
+    let own = endpoints.filter(|endpoint| caller.0.sees(&endpoint.owner));
     Ok(page.of(own, |endpoint| endpoint.id.to_string(), |endpoint| endpoint.into()))
 }
 
@@ -89,7 +91,7 @@ pub(crate) async fn create(
         })
         .await?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = own(&view, &caller.0.owner, id.as_str())?;
+    let endpoint: &Endpoint = own(&view, &caller.0, id.as_str())?;
     state.workers.refresh(&endpoint.id);
     Ok(Json(endpoint.into()))
 }
@@ -113,13 +115,12 @@ pub(crate) async fn update(
     state
         .catalog
         .change(|view| {
-            let endpoint =
-                apply(view, own::<Endpoint>(view, &caller.0.owner, &id)?.clone(), input)?;
+            let endpoint = apply(view, own::<Endpoint>(view, &caller.0, &id)?.clone(), input)?;
             Ok::<_, ApiError>((put(endpoint), ()))
         })
         .await?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = own(&view, &caller.0.owner, &id)?;
+    let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
     state.workers.refresh(&endpoint.id);
     Ok(Json(endpoint.into()))
 }
@@ -137,17 +138,17 @@ pub(crate) async fn delete(
     Named(id): Named,
 ) -> Result<StatusCode, ApiError> {
     caller.require(Scope::Manage)?;
-    let endpoint = state
+    let source = state
         .catalog
         .change(|view| {
-            let endpoint: &Endpoint = own(view, &caller.0.owner, &id)?;
+            let endpoint: &Endpoint = own(view, &caller.0, &id)?;
             let change = CatalogChange::Delete(CatalogKey::Endpoint(endpoint.id.clone()));
-            Ok::<_, ApiError>((vec![change], endpoint.id.clone()))
+            Ok::<_, ApiError>((vec![change], LogSource::from(endpoint)))
         })
         .await?;
-    state.workers.refresh(&endpoint);
-    state.store.delete_endpoint(&endpoint).await?;
-    state.logs.forget(&endpoint);
+    state.workers.refresh(&source.endpoint);
+    state.store.delete_endpoint(&source.endpoint).await?;
+    state.logs.forget(&source);
     // Those of its releases.
     images::forget_unused(&state).await;
     Ok(StatusCode::NO_CONTENT)
@@ -161,11 +162,7 @@ pub(super) fn put(endpoint: Endpoint) -> Vec<CatalogChange> {
 fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoint, ApiError> {
     let scaling = scaling(current.scaling, &input)?;
     let template = input.template_id.unwrap_or(current.template);
-    if !view.templates.contains_key(&template) {
-        return Err(ApiError::bad_request(format!(
-            "`templateId`: template `{template}` not found"
-        )));
-    }
+    check_template(view, &current.id, &current.owner, &template)?;
     let name = input.name.unwrap_or(current.name);
     input::check_name(&name)?;
     if let Some(hosts) = &input.allowed_hosts {
@@ -221,6 +218,29 @@ fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoin
         network_volume,
         webhook_secrets: current.webhook_secrets,
     })
+}
+
+/// Refuses a template that the endpoint's owner may not use. The template that the endpoint has
+/// already is kept without a look at it.
+fn check_template(
+    view: &View,
+    endpoint: &EndpointId,
+    owner: &OwnerId,
+    id: &TemplateId,
+) -> Result<(), ApiError> {
+    let kept = view.deployments.get(endpoint).filter(|kept| kept.endpoint.template == *id);
+    if kept.is_some() {
+        return Ok(());
+    }
+    let usable = view.templates.get(id).filter(|template| template.is_usable_by(owner));
+    let template = usable
+        .ok_or_else(|| ApiError::bad_request(format!("`templateId`: template `{id}` not found")))?;
+    if !template.is_serverless {
+        return Err(ApiError::bad_request(format!(
+            "`templateId`: template `{id}` has `isServerless` false; an endpoint needs one where it is true"
+        )));
+    }
+    Ok(())
 }
 
 fn reuse(current: Reuse, given: &ReuseInput) -> Result<Reuse, ApiError> {

@@ -22,7 +22,7 @@ use crate::openapi::schema::ComponentBytes;
 use crate::openapi::tag;
 use crate::state::ApiState;
 
-/// All image names, with what they name.
+/// All image names of the key's owner, with what they name.
 #[utoipa::path(
     get, path = "/handlers", operation_id = "ListHandlers", tag = tag::HANDLERS,
     params(PageOfList),
@@ -54,7 +54,7 @@ pub(crate) async fn get(
     caller.require(Scope::Manage)?;
     let name = ImageName::parse(&reference)?;
     let view = state.catalog.view();
-    let image = view.image(&reference).filter(|image| image.owner == caller.0.owner);
+    let image = view.image(&caller.0.owner, &reference);
     let found = image.and_then(|image| Some((image, view.components.get(&image.digest)?)));
     let (image, component) = found.ok_or_else(|| images::not_found(&name))?;
     Ok(Json(Handler::new(image, component)))

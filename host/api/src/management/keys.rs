@@ -1,4 +1,5 @@
-//! `/v1/keys`: API keys. Only a key with the scope `admin` may make, list or revoke them.
+//! `/v1/keys`: API keys, of the operator and of other owners. Only a key with the scope `admin` may make,
+//! list or revoke them.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey};
-use gristmill_core::id::KeyId;
+use gristmill_core::id::{KeyId, OwnerId};
 use gristmill_core::key::{ApiKey, NewKey, Scope};
 use gristmill_core::limits::{KEY_ENDPOINTS_MAX, KEY_LIFE_S};
 
@@ -59,6 +60,13 @@ pub(crate) async fn create(
     input::check_count("scopes", input.scopes.len(), Scope::ALL.len())?;
     let endpoints = input.endpoints.as_ref().map_or(0, Vec::len);
     input::check_count("endpoints", endpoints, KEY_ENDPOINTS_MAX)?;
+    let owner = input.owner.unwrap_or_else(|| caller.0.owner.clone());
+    if input.scopes.contains(&Scope::Admin) && !owner.is_operator() {
+        return Err(ApiError::bad_request(format!(
+            "`scopes`: `admin` is for keys of the operator, `{}`; a key of `{owner}` may have manage, submit and read",
+            OwnerId::OPERATOR
+        )));
+    }
     let now = state.jobs.now();
     let expires_at = match input.expires_in_seconds {
         Some(seconds) => {
@@ -69,7 +77,7 @@ pub(crate) async fn create(
     };
     let new = NewKey {
         name: input.name,
-        owner: caller.0.owner.clone(),
+        owner,
         scopes: input.scopes,
         endpoints: input.endpoints,
         expires_at,

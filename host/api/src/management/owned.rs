@@ -1,4 +1,5 @@
-//! What a caller has by an id: found for its owner, and for nobody else.
+//! What a caller has by an id: found for its owner's keys and for admin keys. For any other key it does
+//! not exist: the lookup, the status code and the sentence are the same as for an id that nothing has.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -6,6 +7,7 @@ use std::str::FromStr;
 use gristmill_core::catalog::View;
 use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, InvalidId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
+use gristmill_core::key::ApiKey;
 use gristmill_core::registry_auth::RegistryAuth;
 use gristmill_core::template::Template;
 use gristmill_core::volume::Volume;
@@ -24,17 +26,33 @@ pub(super) trait Owned: Sized {
     fn owner(&self) -> &OwnerId;
 }
 
-/// What this owner has under this id.
+/// What this key reaches under this id.
 ///
 /// # Errors
 /// 400 when the text is no id; 404 when there is none, or it is somebody else's.
-pub(super) fn own<'v, T: Owned>(
+pub(super) fn own<'v, T: Owned>(view: &'v View, key: &ApiKey, id: &str) -> Result<&'v T, ApiError> {
+    find(view, id, |found: &&T| key.sees(found.owner()))
+}
+
+/// What this owner has under this id, for another thing of the same owner.
+///
+/// # Errors
+/// Those of [`own`].
+pub(super) fn of_owner<'v, T: Owned>(
     view: &'v View,
     owner: &OwnerId,
     id: &str,
 ) -> Result<&'v T, ApiError> {
+    find(view, id, |found: &&T| found.owner() == owner)
+}
+
+fn find<'v, T: Owned>(
+    view: &'v View,
+    id: &str,
+    exists: impl FnOnce(&&'v T) -> bool,
+) -> Result<&'v T, ApiError> {
     let id = read_id(id)?;
-    T::find(view, &id).filter(|found| found.owner() == owner).ok_or_else(|| missing::<T>(&id))
+    T::find(view, &id).filter(exists).ok_or_else(|| missing::<T>(&id))
 }
 
 /// The text as an id.

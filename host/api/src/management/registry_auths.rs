@@ -5,6 +5,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{OwnerId, RegistryAuthId};
+use gristmill_core::image::{RegistryHost, RemoteImage};
 use gristmill_core::key::Scope;
 use gristmill_core::limits::REGISTRY_SECRET_BYTES_MAX;
 use gristmill_core::registry_auth;
@@ -20,7 +21,7 @@ use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
 use crate::state::ApiState;
 
-/// All credentials of the caller, without their passwords.
+/// All credentials of the key's owner, without their passwords; with an admin key those of all owners.
 #[utoipa::path(
     get, path = "/containerregistryauth", operation_id = "ListContainerRegistryAuths",
     tag = tag::REGISTRY_AUTHS, params(PageOfList),
@@ -33,8 +34,8 @@ pub(crate) async fn list(
 ) -> Result<Paged<RegistryAuth>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let own = view.registry_auths.values().filter(|auth| auth.owner == caller.0.owner);
-    Ok(page.of(own, |auth| auth.name.clone(), |auth| (&**auth).into()))
+    let own = view.registry_auths.values().filter(|auth| caller.0.sees(&auth.owner));
+    Ok(page.of(own, |auth| format!("{} {}", auth.name, auth.id), |auth| (&**auth).into()))
 }
 
 /// One of them.
@@ -50,7 +51,7 @@ pub(crate) async fn get(
 ) -> Result<Json<RegistryAuth>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let auth: &registry_auth::RegistryAuth = own(&view, &caller.0.owner, &id)?;
+    let auth: &registry_auth::RegistryAuth = own(&view, &caller.0, &id)?;
     Ok(Json(auth.into()))
 }
 
@@ -66,7 +67,11 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Json<RegistryAuth>, ApiError> {
     caller.require(Scope::Manage)?;
-    let RegistryAuthInput { name, username, password } = input::json(&state, request).await?;
+    let RegistryAuthInput { name, registry, username, password } =
+        input::json(&state, request).await?;
+    let registry = registry.as_deref().unwrap_or(RegistryHost::DEFAULT).parse();
+    let registry: RegistryHost =
+        registry.map_err(|error| ApiError::bad_request(format!("`registry`: {error}")))?;
     input::check_name(&name)?;
     check("username", &username)?;
     check("password", &password)?;
@@ -77,6 +82,7 @@ pub(crate) async fn create(
         id: random_id(),
         owner: caller.0.owner.clone(),
         name,
+        registry: Some(registry),
         username,
         password,
         created_at: state.jobs.now(),
@@ -114,9 +120,10 @@ pub(crate) async fn delete(
     state
         .catalog
         .change(|view| {
-            let id = own::<registry_auth::RegistryAuth>(view, &caller.0.owner, &id)?.id.clone();
+            let auth: &registry_auth::RegistryAuth = own(view, &caller.0, &id)?;
+            let id = auth.id.clone();
             let mut users = view.templates.values().filter(|template| {
-                template.owner == caller.0.owner && template.registry_auth == id.as_str()
+                template.owner == auth.owner && template.registry_auth == id.as_str()
             });
             if let Some(user) = users.next() {
                 let sentence =
@@ -144,6 +151,29 @@ pub(super) fn named_by_template<'v>(
             "`containerRegistryAuthId` names no registry credentials of yours: `{id}`"
         ))
     })
+}
+
+/// Refuses to send credentials to another registry than theirs.
+///
+/// # Errors
+/// 400 that names both registries.
+pub(super) fn check_registry(
+    view: &View,
+    auth: &registry_auth::RegistryAuth,
+    image: &RemoteImage,
+) -> Result<(), ApiError> {
+    if view.may_send(auth, image) {
+        return Ok(());
+    }
+    let bound = match &auth.registry {
+        Some(registry) => format!("are for the registry `{registry}`"),
+        None => "name no registry; create them again with `registry`".to_owned(),
+    };
+    Err(ApiError::bad_request(format!(
+        "`containerRegistryAuthId`: the credentials `{}` {bound}, and the image is in `{}`",
+        auth.id,
+        image.registry()
+    )))
 }
 
 fn check(field: &str, text: &str) -> Result<(), ApiError> {

@@ -1,5 +1,7 @@
 //! `/v1/endpoints/{id}/…` about its handlers: which it has run, and going back to one of them.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Request, State};
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, View};
@@ -33,7 +35,7 @@ pub(crate) async fn list(
 ) -> Result<Paged<dto::Release>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = own(&view, &caller.0.owner, &id)?;
+    let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
     let place = |release: &&Release| format!("{:010}", u32::MAX - release.version);
     Ok(page.of(&endpoint.releases, place, |release| release.into()))
 }
@@ -57,7 +59,7 @@ pub(crate) async fn roll_back(
     let template = state
         .catalog
         .change(|view| {
-            let endpoint = own(view, &caller.0.owner, &id)?;
+            let endpoint = own(view, &caller.0, &id)?;
             let template = rolled_back(view, endpoint, input.version)?;
             let id = template.id.clone();
             let change = CatalogChange::Put(CatalogEntry::Template(template));
@@ -66,7 +68,7 @@ pub(crate) async fn roll_back(
         .await?;
     refresh_bound(&state, &template);
     let view = state.catalog.view();
-    let endpoint: &Endpoint = own(&view, &caller.0.owner, &id)?;
+    let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
     let current = endpoint.releases.last();
     Ok(Json(current.ok_or_else(|| nowhere(endpoint))?.into()))
 }
@@ -75,20 +77,25 @@ pub(crate) async fn roll_back(
 fn rolled_back(view: &View, endpoint: &Endpoint, to: Option<u64>) -> Result<Template, ApiError> {
     let deployment = view.deployments.get(&endpoint.id).ok_or_else(|| nowhere(endpoint))?;
     let release = target(deployment, to)?;
-    if !view.components.contains_key(&release.component) {
+    let template = &deployment.template;
+    if template.owner != endpoint.owner {
+        return Err(ApiError::conflict(format!(
+            "template `{}` is another owner's, and a rollback would change it; give the endpoint a template of its own owner",
+            template.id
+        )));
+    }
+    if !view.has_component(&template.owner, &release.component) {
         return Err(ApiError::conflict(format!(
             "the handler of version {} is no longer stored: sha256 {}",
             release.version, release.component
         )));
     }
-    let template = &deployment.template;
-    let shares = |other: &&std::sync::Arc<Deployment>| {
-        other.endpoint.template == template.id && other.endpoint.id != endpoint.id
-    };
-    if let Some(other) = view.deployments.values().find(shares) {
+    // Endpoints of other owners follow a public template, as with any change of it.
+    let shares = |other: &&Arc<Endpoint>| other.owner == endpoint.owner && other.id != endpoint.id;
+    if let Some(other) = view.bound_to(&template.id).find(shares) {
         return Err(ApiError::conflict(format!(
             "endpoint `{}` runs the same template `{}`; change the template's `imageName`",
-            other.endpoint.id, template.id
+            other.id, template.id
         )));
     }
     // What is stored here, whatever registry it once came from.

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{OwnerId, TemplateId};
 use gristmill_core::image::{FetchError, RemoteImage};
-use gristmill_core::key::Scope;
+use gristmill_core::key::{ApiKey, Scope};
 use gristmill_core::limits::{
     ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, IMAGE_NAME_CHARS_MAX, PORTS_MAX, README_CHARS_MAX,
 };
@@ -23,7 +23,7 @@ use super::owned::{missing, own, random_id, read_id};
 use super::page::{Page, Paged};
 use super::registry_auths;
 use super::volumes;
-use crate::auth::ManagementCaller;
+use crate::auth::{self, ManagementCaller};
 use crate::billing::TemplateUsage;
 use crate::error::{ApiError, ErrorCode};
 use crate::images;
@@ -48,10 +48,8 @@ pub(crate) async fn get(
     let id: TemplateId = read_id(&id)?;
     let filter = filter(&state, query.as_deref().unwrap_or_default())?;
     let view = state.catalog.view();
-    let is_visible =
-        |t: &&Arc<Template>| t.is_visible_to(&caller.0.owner, view.is_bound(&id), filter);
-    let template =
-        view.templates.get(&id).filter(is_visible).ok_or_else(|| missing::<Template>(&id))?;
+    let template = view.templates.get(&id).filter(|t| is_visible(&view, &caller.0, t, filter));
+    let template = template.ok_or_else(|| missing::<Template>(&id))?;
     Ok(Json(document(&state, template).await?))
 }
 
@@ -70,10 +68,7 @@ pub(crate) async fn list(
     caller.require(Scope::Manage)?;
     let filter = filter(&state, query.as_deref().unwrap_or_default())?;
     let view = state.catalog.view();
-    let visible = view
-        .templates
-        .values()
-        .filter(|t| t.is_visible_to(&caller.0.owner, view.is_bound(&t.id), filter));
+    let visible = view.templates.values().filter(|t| is_visible(&view, &caller.0, t, filter));
     let place = |t: &&Arc<Template>| format!("{} {}", t.name, t.id);
     let used = used(&state).await?;
     Ok(page.of(visible, place, |t| dto::Template::new(t, &state.brand, &used, &state.prices)))
@@ -96,15 +91,15 @@ pub(crate) async fn create(
         Some(id) => id.clone(),
         None => random_id(),
     };
-    let owner = caller.0.owner.clone();
     let create = |view: &View| {
+        // Ids belong to the host, so the refusal is the same for every owner's template.
         if view.templates.contains_key(&id) {
             return Err(ApiError::conflict(format!("template `{id}` exists already")));
         }
-        apply(view, blank(id.clone(), owner.clone()), input.clone())
+        apply(view, &caller.0, blank(id.clone(), caller.0.owner.clone()), input.clone())
     };
     let fetched = fetch(&state, create(&state.catalog.view())?, &input).await?;
-    let put_new = |view: &View| create(view).map(|new| put(new, fetched.as_ref()));
+    let put_new = |view: &View| create(view).map(|new| put(view, new, fetched.as_ref()));
     let created = state.catalog.change(put_new).await;
     images::let_go(&state, fetched).await;
     let template = created?;
@@ -130,11 +125,11 @@ pub(crate) async fn update(
     let id: TemplateId = read_id(&id)?;
     let input: TemplateInput = input::json(&state, request).await?;
     let update = |view: &View| {
-        let current: &Template = own(view, &caller.0.owner, id.as_str())?;
-        apply(view, current.clone(), input.clone())
+        let current: &Template = own(view, &caller.0, id.as_str())?;
+        apply(view, &caller.0, current.clone(), input.clone())
     };
     let fetched = fetch(&state, update(&state.catalog.view())?, &input).await?;
-    let put_new = |view: &View| update(view).map(|new| put(new, fetched.as_ref()));
+    let put_new = |view: &View| update(view).map(|new| put(view, new, fetched.as_ref()));
     let updated = state.catalog.change(put_new).await;
     images::let_go(&state, fetched).await;
     let template = updated?;
@@ -158,11 +153,11 @@ pub(crate) async fn delete(
     state
         .catalog
         .change(|view| {
-            own::<Template>(view, &caller.0.owner, id.as_str())?;
-            if view.is_bound(&id) {
-                return Err(ApiError::conflict(format!(
-                    "template `{id}` is in use by an endpoint"
-                )));
+            let owner = &own::<Template>(view, &caller.0, id.as_str())?.owner;
+            if let Some(user) = view.bound_to(&id).max_by_key(|user| user.owner == *owner) {
+                let whose = if user.owner == *owner { "an" } else { "another owner's" };
+                let sentence = format!("template `{id}` is in use by {whose} endpoint");
+                return Err(ApiError::conflict(sentence));
             }
             Ok((vec![CatalogChange::Delete(CatalogKey::Template(id.clone()))], ()))
         })
@@ -191,9 +186,18 @@ pub(super) fn refresh_bound(state: &ApiState, id: &TemplateId) {
     }
 }
 
+fn is_visible(view: &View, reader: &ApiKey, template: &Template, filter: TemplateFilter) -> bool {
+    // Only endpoints that the reader sees count: a public template stays visible when a neighbour uses it.
+    let is_bound = view.bound_to(&template.id).any(|endpoint| reader.sees(&endpoint.owner));
+    template.is_visible_to(reader, is_bound, filter)
+}
+
 /// What a template write changes: the template, and the component that was fetched for it.
-fn put(template: Template, fetched: Option<&Added>) -> (Vec<CatalogChange>, Template) {
-    let component = fetched.map(|added| added.component.clone());
+fn put(view: &View, template: Template, fetched: Option<&Added>) -> (Vec<CatalogChange>, Template) {
+    let component = fetched.map(|added| {
+        let stored = view.components.get(&added.component.digest);
+        added.component.clone().owned_by(&template.owner, stored.map(|stored| &**stored))
+    });
     let template = match &component {
         Some(component) => Template { fetched: Some(component.digest), ..template },
         None => template,
@@ -213,10 +217,7 @@ async fn fetch(
     if input.image_name.is_none() || !RemoteImage::is_meant(&template.image) {
         return Ok(None);
     }
-    let image: RemoteImage = template
-        .image
-        .parse()
-        .map_err(|error| ApiError::bad_request(format!("`imageName` is not usable: {error}")))?;
+    let image = remote_image(&template)?;
     let view = state.catalog.view();
     let auth = match template.registry_auth.as_str() {
         "" => None,
@@ -250,11 +251,30 @@ fn blank(id: TemplateId, owner: OwnerId) -> Template {
     Template { name: String::new(), ..Template::new(id, owner, "") }
 }
 
-/// The template with the given fields changed, when the result is a template that may exist.
-fn apply(view: &View, current: Template, input: TemplateInput) -> Result<Template, ApiError> {
-    if let Some(auth) = input.container_registry_auth_id.as_deref().filter(|id| !id.is_empty()) {
-        registry_auths::named_by_template(view, &current.owner, auth)?;
+/// The template with the given fields changed, when the result is a template that may exist and the
+/// caller may make.
+fn apply(
+    view: &View,
+    caller: &ApiKey,
+    current: Template,
+    input: TemplateInput,
+) -> Result<Template, ApiError> {
+    let is_platform = input.is_platform.unwrap_or(current.is_platform);
+    if is_platform != current.is_platform {
+        auth::require(caller, Scope::Admin, None)?;
     }
+    if is_platform && !current.owner.is_operator() {
+        return Err(ApiError::bad_request(
+            "`isPlatform` can be true for a template of the operator's own only",
+        ));
+    }
+    let is_serverless = input.is_serverless.unwrap_or(current.is_serverless);
+    if current.is_serverless && !is_serverless && view.bound_to(&current.id).next().is_some() {
+        let sentence =
+            format!("`isServerless`: template `{}` is in use by an endpoint", current.id);
+        return Err(ApiError::conflict(sentence));
+    }
+    let names_registry = input.container_registry_auth_id.is_some() || input.image_name.is_some();
     let template = Template {
         // Another image's component is not this one's.
         fetched: current.fetched.filter(|_| input.image_name.is_none()),
@@ -270,10 +290,10 @@ fn apply(view: &View, current: Template, input: TemplateInput) -> Result<Templat
         ports: input.ports.unwrap_or(current.ports),
         readme: input.readme.unwrap_or(current.readme),
         is_public: input.is_public.unwrap_or(current.is_public),
-        is_serverless: input.is_serverless.unwrap_or(current.is_serverless),
+        is_serverless,
+        is_platform,
         id: current.id,
         owner: current.owner,
-        is_platform: current.is_platform,
     };
     input::check_name(&template.name)?;
     if template.image.is_empty() {
@@ -282,6 +302,9 @@ fn apply(view: &View, current: Template, input: TemplateInput) -> Result<Templat
         ));
     }
     check_sizes(&template)?;
+    if names_registry {
+        check_registry_auth(view, &template)?;
+    }
     volumes::check_mount_path(&template.volume_mount_path)?;
     if let Some(port) = template.ports.iter().find(|port| !is_port(port)) {
         return Err(ApiError::bad_request(format!(
@@ -314,6 +337,24 @@ fn check_sizes(template: &Template) -> Result<(), ApiError> {
     }
     input::check_count("ports", template.ports.len(), PORTS_MAX)?;
     input::check_env(&template.env)
+}
+
+/// Refuses credentials that are not the owner's, or are for another registry than that of the image.
+fn check_registry_auth(view: &View, template: &Template) -> Result<(), ApiError> {
+    if template.registry_auth.is_empty() {
+        return Ok(());
+    }
+    let id = &template.registry_auth;
+    let auth = registry_auths::named_by_template(view, &template.owner, id)?;
+    match RemoteImage::is_meant(&template.image) {
+        true => registry_auths::check_registry(view, auth, &remote_image(template)?),
+        false => Ok(()),
+    }
+}
+
+fn remote_image(template: &Template) -> Result<RemoteImage, ApiError> {
+    let image = template.image.parse();
+    image.map_err(|error| ApiError::bad_request(format!("`imageName` is not usable: {error}")))
 }
 
 fn is_port(text: &str) -> bool {

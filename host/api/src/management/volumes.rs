@@ -11,7 +11,7 @@ use gristmill_core::volume::{MountPath, Volume};
 
 use super::dto::{self, NetworkVolumeInput, NewNetworkVolume};
 use super::input::{self, Named};
-use super::owned::{own, random_id};
+use super::owned::{of_owner, own, random_id};
 use super::page::{Page, Paged};
 use crate::auth::ManagementCaller;
 use crate::error::{ApiError, ErrorCode};
@@ -32,11 +32,11 @@ pub(crate) async fn get(
 ) -> Result<Json<dto::NetworkVolume>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let volume: &Volume = own(&view, &caller.0.owner, &id)?;
+    let volume: &Volume = own(&view, &caller.0, &id)?;
     Ok(Json(volume.into()))
 }
 
-/// All network volumes of the caller, by id.
+/// All network volumes of the key's owner, by id; with an admin key those of all owners.
 #[utoipa::path(
     get, path = "/networkvolumes", operation_id = "ListNetworkVolumes", tag = tag::VOLUMES,
     params(PageOfList),
@@ -49,7 +49,7 @@ pub(crate) async fn list(
 ) -> Result<Paged<dto::NetworkVolume>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let own = view.volumes.values().filter(|volume| volume.owner == caller.0.owner);
+    let own = view.volumes.values().filter(|volume| caller.0.sees(&volume.owner));
     Ok(page.of(own, |volume| volume.id.to_string(), |volume| (&**volume).into()))
 }
 
@@ -98,7 +98,7 @@ pub(crate) async fn update(
     let volume = state
         .catalog
         .change(|view| {
-            let volume = apply(own::<Volume>(view, &caller.0.owner, &id)?.clone(), input)?;
+            let volume = apply(own::<Volume>(view, &caller.0, &id)?.clone(), input)?;
             Ok::<_, ApiError>((put(&volume), volume))
         })
         .await?;
@@ -119,7 +119,7 @@ pub(crate) async fn delete(
     let id = state
         .catalog
         .change(|view| {
-            let id = own::<Volume>(view, &caller.0.owner, &id)?.id.clone();
+            let id = own::<Volume>(view, &caller.0, &id)?.id.clone();
             if let Some(user) = view.user_of(&id) {
                 let sentence = format!("network volume `{id}` is in use by endpoint `{user}`");
                 return Err(ApiError::conflict(sentence));
@@ -145,7 +145,7 @@ pub(super) fn attached(
     if id.is_empty() {
         return Ok(None);
     }
-    let volume = own::<Volume>(view, owner, id).map_err(|error| {
+    let volume = of_owner::<Volume>(view, owner, id).map_err(|error| {
         ApiError::bad_request(format!("`networkVolumeId`: {}", error.sentence()))
     })?;
     let path = view.templates.get(template).map(|template| &*template.volume_mount_path);

@@ -31,13 +31,13 @@ pub(crate) async fn rotate_secret(
     state
         .catalog
         .change(|view| {
-            let mut endpoint = own::<Endpoint>(view, &caller.0.owner, &id)?.clone();
+            let mut endpoint = own::<Endpoint>(view, &caller.0, &id)?.clone();
             endpoint.webhook_secrets = endpoint.webhook_secrets.rotated(now);
             Ok::<_, ApiError>((put(endpoint), ()))
         })
         .await?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = own(&view, &caller.0.owner, &id)?;
+    let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
     state.workers.refresh(&endpoint.id);
     Ok(Json(endpoint.into()))
 }
@@ -54,7 +54,7 @@ pub(crate) async fn deliveries(
 ) -> Result<Json<Vec<Delivery>>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = own(&view, &caller.0.owner, &id)?;
+    let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
     let deliveries = state.deliveries.deliveries(&endpoint.id, DELIVERY_LOG_MAX).await?;
     Ok(Json(deliveries.iter().map(Delivery::from).collect()))
 }

@@ -1,6 +1,6 @@
 //! API keys.
 
-use gristmill_core::id::{EndpointId, KeyId};
+use gristmill_core::id::{EndpointId, KeyId, OwnerId};
 use gristmill_core::key::{ApiKey, KeyText, Scope};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -18,7 +18,10 @@ pub(crate) struct KeyInput {
     pub(crate) name: String,
     #[schema(value_type = schema::Scopes)]
     pub(crate) scopes: Vec<Scope>,
-    /// The endpoints that it is good for; all, when it is left out.
+    /// Whose key it is: it reaches what this owner has, and nothing else. The operator's, when it is left out.
+    #[schema(value_type = Option<schema::Id>)]
+    pub(crate) owner: Option<OwnerId>,
+    /// The endpoints that it is good for; all of its owner's, when it is left out.
     #[schema(value_type = Option<schema::KeyEndpoints>)]
     pub(crate) endpoints: Option<Vec<EndpointId>>,
     #[schema(value_type = Option<schema::KeyLife>)]
@@ -33,6 +36,9 @@ pub(crate) struct Key {
     #[schema(value_type = schema::Id)]
     id: KeyId,
     name: String,
+    /// Whose key it is.
+    #[schema(value_type = schema::Id)]
+    owner: OwnerId,
     #[schema(value_type = Vec<schema::Scope>)]
     scopes: Vec<Scope>,
     #[schema(value_type = schema::Time)]
@@ -52,6 +58,7 @@ impl From<&ApiKey> for Key {
         Self {
             id: key.id.clone(),
             name: key.name.clone(),
+            owner: key.owner.clone(),
             scopes: key.scopes.clone(),
             created_at: rfc3339(key.created_at),
             endpoints: key.endpoints.clone(),

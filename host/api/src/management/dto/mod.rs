@@ -40,7 +40,7 @@ where
 }
 
 /// What workers compute on.
-#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 pub(crate) enum ComputeType {
     #[serde(rename = "CPU")]
     Cpu,

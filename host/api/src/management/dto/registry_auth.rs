@@ -1,6 +1,7 @@
 //! Credentials for registries.
 
 use gristmill_core::id::RegistryAuthId;
+use gristmill_core::image::RegistryHost;
 use gristmill_core::registry_auth;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -15,6 +16,9 @@ pub(crate) struct RegistryAuthInput {
     /// Unique among one's own.
     #[schema(value_type = schema::Name)]
     pub(crate) name: String,
+    /// The one registry that they are sent to, as images name it; `docker.io`, when it is left out.
+    #[schema(value_type = Option<schema::RegistryHost>)]
+    pub(crate) registry: Option<String>,
     /// The user at the registry.
     #[schema(value_type = schema::RegistryUser)]
     pub(crate) username: String,
@@ -32,6 +36,11 @@ pub(crate) struct RegistryAuth {
     #[schema(value_type = schema::Id)]
     id: RegistryAuthId,
     name: String,
+    /// The one registry that they are sent to. Absent from credentials of earlier versions: they stay with
+    /// the registries of the images whose templates name them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = schema::RegistryHost)]
+    registry: Option<RegistryHost>,
     username: String,
     #[schema(value_type = schema::Time)]
     created_at: String,
@@ -42,6 +51,7 @@ impl From<&registry_auth::RegistryAuth> for RegistryAuth {
         Self {
             id: auth.id.clone(),
             name: auth.name.clone(),
+            registry: auth.registry.clone(),
             username: auth.username.clone(),
             created_at: rfc3339(auth.created_at),
         }

@@ -41,6 +41,9 @@ pub(crate) struct TemplateInput {
     pub(crate) name: Option<String>,
     #[schema(value_type = Option<schema::ImageName>)]
     pub(crate) image_name: Option<String>,
+    /// What its workers compute on: CPUs, as on every host of this kind.
+    #[expect(dead_code, reason = "there is one value, and reading it refuses all others")]
+    category: Option<ComputeType>,
     /// Scratch space, of each job's own, at `/tmp`; 0: none.
     #[schema(value_type = Option<schema::Gigabytes>)]
     #[serde(default, deserialize_with = "whole::optional")]
@@ -69,9 +72,12 @@ pub(crate) struct TemplateInput {
     /// Markdown for people.
     #[schema(value_type = Option<schema::Readme>)]
     pub(crate) readme: Option<String>,
-    /// Whether others may use it.
+    /// Whether other owners may see all of it, `env` included, and use it for their endpoints.
     pub(crate) is_public: Option<bool>,
+    /// Whether its instances are serverless workers: only such a template is for endpoints.
     pub(crate) is_serverless: Option<bool>,
+    /// Whether it is the platform's own: for the operator's templates, and only an admin key may change it.
+    pub(crate) is_platform: Option<bool>,
 }
 
 requiring! {

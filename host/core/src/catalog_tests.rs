@@ -1,0 +1,256 @@
+//! Whose things the catalog joins: images by their owner, components by the owners who brought them, and
+//! records from before there were several owners.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use serde_json::json;
+
+use crate::catalog::{
+    Catalog, CatalogChange, CatalogEntry, CatalogKey, CatalogStore, Component, Image, ImageKey,
+};
+use crate::digest::ComponentDigest;
+use crate::endpoint::Endpoint;
+use crate::id::{EndpointId, OwnerId, RegistryAuthId, TemplateId};
+use crate::registry_auth::RegistryAuth;
+use crate::store::StoreError;
+use crate::template::Template;
+use crate::time::{ManualClock, Timestamp};
+
+const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+/// Keeps rows by kind and name, as a store does.
+#[derive(Debug, Default)]
+struct Rows(Mutex<Vec<((&'static str, String), CatalogEntry)>>);
+
+#[async_trait]
+impl CatalogStore for Rows {
+    async fn load_catalog(&self) -> Result<Vec<CatalogEntry>, StoreError> {
+        Ok(self.0.lock().iter().map(|(_, entry)| entry.clone()).collect())
+    }
+
+    async fn write_catalog(&self, changes: Vec<CatalogChange>) -> Result<(), StoreError> {
+        let mut rows = self.0.lock();
+        for change in changes {
+            let (key, entry) = match change {
+                CatalogChange::Put(entry) => (entry.key(), Some(entry)),
+                CatalogChange::Delete(key) => (key, None),
+            };
+            let place = (key.kind(), key.name());
+            rows.retain(|(other, _)| *other != place);
+            rows.extend(entry.map(|entry| (place, entry)));
+        }
+        Ok(())
+    }
+}
+
+struct Fixture {
+    rows: Arc<Rows>,
+    catalog: Catalog,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        Self::on(Arc::default()).await
+    }
+
+    async fn on(rows: Arc<Rows>) -> Self {
+        let clock = Arc::new(ManualClock::new(NOW));
+        let catalog = Catalog::open(rows.clone(), clock).await.unwrap();
+        Self { rows, catalog }
+    }
+
+    async fn put(&self, entries: impl IntoIterator<Item = CatalogEntry>) {
+        let changes = entries.into_iter().map(CatalogChange::Put).collect();
+        self.catalog.change(|_| Ok::<_, StoreError>((changes, ()))).await.unwrap();
+    }
+
+    async fn delete(&self, key: CatalogKey) {
+        let changes = vec![CatalogChange::Delete(key)];
+        self.catalog.change(|_| Ok::<_, StoreError>((changes, ()))).await.unwrap();
+    }
+
+    /// What an endpoint runs.
+    fn component(&self, endpoint: &str) -> Option<ComponentDigest> {
+        let id = EndpointId::new(endpoint).unwrap();
+        self.catalog.deployment(&id).unwrap().component
+    }
+
+    fn owners(&self, bytes: &[u8]) -> Vec<String> {
+        let view = self.catalog.view();
+        let component = view.components.get(&ComponentDigest::of(bytes)).unwrap();
+        component.owners.iter().map(OwnerId::to_string).collect()
+    }
+}
+
+fn owner(name: &str) -> OwnerId {
+    OwnerId::new(name).unwrap()
+}
+
+fn component(bytes: &[u8], owners: &[&str]) -> Component {
+    let record = json!({
+        "digest": ComponentDigest::of(bytes), "bytes": bytes.len(), "imports": [], "exports": [],
+        "uploaded_at": NOW, "compile_ms": 1, "artifacts": {},
+    });
+    let component: Component = serde_json::from_value(record).unwrap();
+    Component { owners: owners.iter().map(|name| owner(name)).collect(), ..component }
+}
+
+/// `mill:latest` of this owner.
+fn image(of: &str, bytes: &[u8]) -> Image {
+    Image {
+        name: "mill".to_owned(),
+        tag: "latest".to_owned(),
+        digest: ComponentDigest::of(bytes),
+        owner: owner(of),
+        updated_at: NOW,
+        manifest: None,
+    }
+}
+
+fn template(of: &str, id: &str, image: &str) -> Template {
+    Template::new(TemplateId::new(id).unwrap(), owner(of), image)
+}
+
+fn endpoint(of: &str, id: &str, template: &str) -> CatalogEntry {
+    let template = TemplateId::new(template).unwrap();
+    CatalogEntry::Endpoint(Endpoint::new(EndpointId::new(id).unwrap(), owner(of), template, NOW))
+}
+
+#[tokio::test]
+async fn each_owner_has_image_names_of_their_own() {
+    let t = Fixture::new().await;
+    let [a, b] = [&b"a's"[..], b"b's"];
+    t.put([
+        CatalogEntry::Component(component(a, &["a"])),
+        CatalogEntry::Component(component(b, &["b"])),
+        CatalogEntry::Image(image("a", a)),
+        CatalogEntry::Image(image("b", b)),
+        CatalogEntry::Template(template("a", "ta", "mill")),
+        CatalogEntry::Template(template("b", "tb", "mill:latest")),
+        CatalogEntry::Template(template("c", "tc", "mill:latest")),
+    ])
+    .await;
+    t.put([endpoint("a", "ea", "ta"), endpoint("b", "eb", "tb"), endpoint("c", "ec", "tc")]).await;
+    let digest = |bytes| Some(ComponentDigest::of(bytes));
+    assert_eq!(
+        [t.component("ea"), t.component("eb"), t.component("ec")],
+        [digest(a), digest(b), None]
+    );
+    t.delete(CatalogKey::Image(ImageKey::new(&owner("a"), "mill"))).await;
+    assert_eq!([t.component("ea"), t.component("eb")], [None, digest(b)]);
+    let again = Fixture::on(t.rows.clone()).await;
+    assert_eq!([again.component("ea"), again.component("eb")], [None, digest(b)]);
+}
+
+#[tokio::test]
+async fn a_digest_names_a_component_for_those_who_brought_it() {
+    let t = Fixture::new().await;
+    let by_digest = format!("mill@{}", ComponentDigest::of(b"x").oci());
+    t.put([
+        CatalogEntry::Component(component(b"x", &["a"])),
+        CatalogEntry::Template(template("a", "ta", &by_digest)),
+        CatalogEntry::Template(template("b", "tb", &by_digest)),
+    ])
+    .await;
+    t.put([endpoint("a", "ea", "ta"), endpoint("b", "eb", "tb")]).await;
+    assert_eq!(t.component("ea"), Some(ComponentDigest::of(b"x")));
+    assert_eq!(t.component("eb"), None);
+    // The same bytes from the other owner are the same component.
+    let view = t.catalog.view();
+    let stored = view.components.values().next().unwrap();
+    let both = component(b"x", &[]).owned_by(&owner("b"), Some(stored));
+    t.put([CatalogEntry::Component(both)]).await;
+    assert_eq!(t.component("eb"), t.component("ea"));
+}
+
+#[tokio::test]
+async fn who_no_longer_uses_a_component_is_no_owner_of_it() {
+    let t = Fixture::new().await;
+    t.put([
+        CatalogEntry::Component(component(b"x", &["a", "b"])),
+        CatalogEntry::Image(image("a", b"x")),
+        CatalogEntry::Image(image("b", b"x")),
+    ])
+    .await;
+    assert_eq!(t.catalog.forget_unused().await.unwrap(), []);
+    assert_eq!(t.owners(b"x"), ["a", "b"]);
+    t.delete(CatalogKey::Image(image("a", b"x").key())).await;
+    assert_eq!(t.catalog.forget_unused().await.unwrap(), []);
+    assert_eq!(t.owners(b"x"), ["b"]);
+    t.delete(CatalogKey::Image(image("b", b"x").key())).await;
+    assert_eq!(t.catalog.forget_unused().await.unwrap(), [ComponentDigest::of(b"x")]);
+}
+
+#[tokio::test]
+async fn a_template_that_is_private_again_runs_for_its_owner_alone() {
+    let t = Fixture::new().await;
+    let public = Template { is_public: true, ..template("a", "t", "mill") };
+    t.put([
+        CatalogEntry::Component(component(b"x", &["a"])),
+        CatalogEntry::Image(image("a", b"x")),
+        CatalogEntry::Template(public.clone()),
+    ])
+    .await;
+    t.put([endpoint("a", "ea", "t"), endpoint("b", "eb", "t")]).await;
+    assert!(t.component("eb").is_some());
+    let users = |t: &Fixture| t.catalog.view().users_of(&image("a", b"x")).len();
+    assert_eq!(users(&t), 2);
+    t.put([CatalogEntry::Template(Template { is_public: false, ..public })]).await;
+    assert_eq!((t.component("ea").is_some(), t.component("eb")), (true, None));
+    assert_eq!(users(&t), 1, "it is no obstacle to deleting the handler");
+    let deployment = t.catalog.deployment(&EndpointId::new("eb").unwrap()).unwrap();
+    assert!(deployment.missing_component().contains("no longer public"));
+}
+
+#[tokio::test]
+async fn records_from_before_there_were_several_owners_are_the_operators() {
+    let old = component(b"x", &[]);
+    let mut record = serde_json::to_value(&old).unwrap();
+    record.as_object_mut().unwrap().remove("owners").unwrap();
+    let old: Component = serde_json::from_value(record).unwrap();
+    assert_eq!(old.owners, BTreeSet::from([OwnerId::operator()]));
+    // Rows of images keep their names, so that a newer image takes the place of an old row.
+    assert_eq!(image(OwnerId::OPERATOR, b"x").key(), ImageKey::new(&OwnerId::operator(), "mill"));
+    let row = |of| CatalogKey::Image(image(of, b"x").key()).name();
+    assert_eq!([row(OwnerId::OPERATOR), row("a")], ["mill:latest", "a/mill:latest"]);
+}
+
+#[tokio::test]
+async fn old_credentials_stay_with_the_registries_of_their_templates() {
+    let t = Fixture::new().await;
+    let auth = RegistryAuth {
+        id: RegistryAuthId::new("hub").unwrap(),
+        owner: owner("a"),
+        name: "hub".to_owned(),
+        registry: None,
+        username: "u".to_owned(),
+        password: "p".to_owned(),
+        created_at: NOW,
+    };
+    let naming = |of: &str, id: &str, image: &str, auth: &str| {
+        let template = template(of, id, image);
+        CatalogEntry::Template(Template { registry_auth: auth.to_owned(), ..template })
+    };
+    t.put([
+        naming("a", "t1", "old.example/mill:1", "hub"),
+        naming("a", "t2", "mill:latest", "hub"),
+        naming("a", "t3", "evil.example/mill:1", ""),
+        naming("b", "t4", "other.example/mill:1", "hub"),
+    ])
+    .await;
+    let view = t.catalog.view();
+    for (image, may) in [
+        ("OLD.example/another:2", true),
+        ("evil.example/mill:1", false),
+        ("other.example/mill:1", false),
+        ("docker.io/mill:1", false),
+    ] {
+        assert_eq!(view.may_send(&auth, &image.parse().unwrap()), may, "{image}");
+    }
+    let bound = RegistryAuth { registry: Some("new.example".parse().unwrap()), ..auth };
+    assert!(view.may_send(&bound, &"new.example/mill:1".parse().unwrap()));
+    assert!(!view.may_send(&bound, &"old.example/mill:1".parse().unwrap()));
+}

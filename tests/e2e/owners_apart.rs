@@ -1,0 +1,399 @@
+//! Two owners on one host: every route of the OpenAPI document and of the registry, called by one with
+//! what the other has. Each answer must be the one for a thing that does not exist.
+
+use std::collections::HashMap;
+
+use gristmill_tests::{Answer, Client, TestHost, eventually, guests};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::handlers::echo;
+
+/// In everything that the first owner has, and in no answer to the second.
+const MARK: &str = "AMARANTH";
+
+/// How the second owner may call an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// Needs no key.
+    Open,
+    /// For the operator's keys: 401.
+    Operator,
+    /// Lists what the caller has.
+    List,
+    /// Makes something of the caller's own; what it names in the body must be the caller's.
+    Make,
+    /// Is about one thing, which the path names.
+    Thing,
+}
+
+/// Every operation has a place here. An operation without a place fails the test, so that each new route
+/// says how it keeps owners apart.
+fn access(operation: &str) -> Access {
+    match operation.trim_start_matches("Sdk") {
+        "Backup" | "GetMetrics" | "ListKeys" | "CreateKey" | "RevokeKey" => Access::Operator,
+        "ListTemplates"
+        | "ListEndpoints"
+        | "ListHandlers"
+        | "ListContainerRegistryAuths"
+        | "ListNetworkVolumes"
+        | "ListEndpointBilling" => Access::List,
+        "CreateTemplate"
+        | "CreateEndpoint"
+        | "CreateContainerRegistryAuth"
+        | "CreateNetworkVolume"
+        | "UploadHandler" => Access::Make,
+        "GetTemplate"
+        | "UpdateTemplate"
+        | "DeleteTemplate"
+        | "GetEndpoint"
+        | "UpdateEndpoint"
+        | "DeleteEndpoint"
+        | "ReadLogs"
+        | "ListReleases"
+        | "RollBackEndpoint"
+        | "RotateWebhookSecret"
+        | "ListDeliveries"
+        | "GetHandler"
+        | "DeleteHandler"
+        | "GetContainerRegistryAuth"
+        | "DeleteContainerRegistryAuth"
+        | "GetNetworkVolume"
+        | "UpdateNetworkVolume"
+        | "DeleteNetworkVolume" => Access::Thing,
+        "Run" | "RunSync" | "GetStatus" | "PostStatus" | "GetStatusSync" | "PostStatusSync"
+        | "GetStream" | "PostStream" | "Cancel" | "Retry" | "PurgeQueue" | "ListRequests"
+        | "GetHealth" | "GetOpenAi" | "PostOpenAi" => Access::Thing,
+        unknown => panic!("say in `access` how owners are kept apart on `{unknown}`"),
+    }
+}
+
+/// What the first owner has, by the placeholder and the kind that name it.
+struct Things {
+    template: &'static str,
+    endpoint: &'static str,
+    handler: &'static str,
+    volume: String,
+    auth: String,
+    job: String,
+    waiting: String,
+    /// An upload of the registry that has begun.
+    upload: String,
+    /// `sha256:…` of the handler's component.
+    digest: String,
+}
+
+const UNKNOWN_JOB: &str = "0192f3a0-0000-7000-8000-000000000000-0000";
+
+impl Things {
+    /// The same names of nothing.
+    fn unknown() -> Self {
+        Self {
+            template: "no-template",
+            endpoint: "no-endpoint",
+            handler: "nonesuch:v1",
+            volume: "0123456789abcdef".to_owned(),
+            auth: "0123456789abcdef".to_owned(),
+            job: UNKNOWN_JOB.to_owned(),
+            waiting: UNKNOWN_JOB.to_owned(),
+            upload: "fedcba9876543210fedcba9876543210".to_owned(),
+            digest: format!("sha256:{}", "0".repeat(64)),
+        }
+    }
+
+    /// The path of a thing.
+    fn fill(&self, path: &str) -> String {
+        let kinds = [
+            ("/v1/networkvolumes/", &*self.volume),
+            ("/v1/containerregistryauth/", &*self.auth),
+            ("/v1/endpoints/", self.endpoint),
+            ("/v1/keys/", "nothing"),
+        ];
+        let kind = kinds.iter().find(|(prefix, _)| path.starts_with(prefix));
+        let filled = path
+            .replace("{id}", kind.map_or("", |(_, id)| id))
+            .replace("{templateId}", self.template)
+            .replace("{endpoint}", self.endpoint)
+            .replace("{job}", &self.job)
+            .replace("{reference}", self.handler)
+            .replace("{rest}", "v1/chat/completions");
+        assert!(!filled.contains('{'), "{path}: what does the placeholder name?");
+        filled
+    }
+
+    /// The text with its names in place of these.
+    fn renamed(&self, text: &str) -> String {
+        let names = [
+            (self.template, "TEMPLATE"),
+            (self.endpoint, "ENDPOINT"),
+            (self.handler, "HANDLER"),
+            (self.handler.split(':').next().unwrap(), "HANDLER"),
+            (&*self.volume, "ID"),
+            (&*self.auth, "ID"),
+            (&*self.job, "JOB"),
+            (&*self.upload, "UPLOAD"),
+            (&*self.digest, "DIGEST"),
+        ];
+        names.into_iter().fold(text.to_owned(), |text, (name, kind)| text.replace(name, kind))
+    }
+}
+
+/// Everything that an owner can have, with [`MARK`] in it.
+async fn populate(client: &Client) -> Things {
+    let component = std::fs::read(guests::playground()).unwrap();
+    let uploaded = client.upload("mill:v1", component).await.ok();
+    let digest = format!("sha256:{}", uploaded["sha256"].as_str().unwrap());
+    let id = |document: Value| document["id"].as_str().unwrap().to_owned();
+    let auth =
+        json!({ "name": MARK, "registry": "amaranth.example", "username": MARK, "password": MARK });
+    let auth = id(client.post("/v1/containerregistryauth", &auth).await.ok());
+    let volume =
+        id(client.post("/v1/networkvolumes", &json!({ "name": MARK, "size": 1 })).await.ok());
+    let template = json!({
+        "id": "a-template", "name": MARK, "imageName": "mill:v1", "readme": MARK,
+        "env": { "SECRET": MARK }, "containerRegistryAuthId": auth,
+    });
+    client.post("/v1/templates", &template).await.ok();
+    let endpoint = json!({
+        "id": "a-endpoint", "name": MARK, "templateId": "a-template", "networkVolumeId": volume,
+        "env": { "TOKEN": MARK }, "workersMax": 1,
+    });
+    client.post("/v1/endpoints", &endpoint).await.ok();
+    let submission = json!({
+        "input": { "op": "log", "message": MARK },
+        "webhook": format!("http://127.0.0.1:9/{MARK}"),
+    });
+    let job = id(client.post("/v2/a-endpoint/run", &submission).await.ok());
+    client.until("a-endpoint", &job, "COMPLETED").await;
+    eventually("the webhook to be given up", async || {
+        let deliveries = client.get("/v1/endpoints/a-endpoint/deliveries").await.ok();
+        (deliveries[0]["state"] == "GIVEN_UP").then_some(())
+    })
+    .await;
+    client.patch("/v1/endpoints/a-endpoint", &json!({ "workersMax": 0 })).await.ok();
+    let waiting = client.submit("a-endpoint", json!({ "op": "echo", "value": MARK })).await;
+    let begun = client.send(client.request(Method::POST, "/v2/mill/blobs/uploads/")).await;
+    let upload = begun.header("location").unwrap().rsplit('/').next().unwrap().to_owned();
+    let (template, endpoint, handler) = ("a-template", "a-endpoint", "mill:v1");
+    Things { template, endpoint, handler, volume, auth, job, waiting, upload, digest }
+}
+
+/// All that the owner reads of what they have, as far as it stands still.
+async fn snapshot(client: &Client, things: &Things) -> Vec<String> {
+    let Things { endpoint, job, upload, .. } = things;
+    let flags = "includeEndpointBoundTemplates=true&includePublicTemplates=true";
+    let mut seen = vec![];
+    for path in [
+        format!("/v1/templates?{flags}"),
+        "/v1/endpoints".to_owned(),
+        "/v1/handlers".to_owned(),
+        "/v1/containerregistryauth".to_owned(),
+        "/v1/networkvolumes".to_owned(),
+        format!("/v1/endpoints/{endpoint}/releases"),
+        format!("/v1/endpoints/{endpoint}/deliveries"),
+        format!("/v1/endpoints/{endpoint}/logs"),
+        format!("/v2/{endpoint}/status/{job}"),
+        "/v2/mill/tags/list".to_owned(),
+        "/v2/mill/manifests/v1".to_owned(),
+    ] {
+        let answer = client.get(&path).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        seen.push(answer.text);
+    }
+    let waiting = client.status(endpoint, &things.waiting).await.ok();
+    seen.push(waiting["status"].to_string());
+    seen.push(client.health(endpoint).await["jobs"].to_string());
+    let progress = client.get(&format!("/v2/mill/blobs/uploads/{upload}")).await;
+    assert_eq!(progress.status, 204, "{progress:?}");
+    seen
+}
+
+fn assert_nothing_leaks(answer: &Answer, things: &Things) {
+    for word in [MARK, "amaranth", "a-template", "a-endpoint", &things.volume, &things.auth] {
+        assert!(!answer.text.contains(word), "{word} in {answer:?}");
+    }
+}
+
+/// The same refusal for what is another owner's as for what is not there.
+fn assert_same(theirs: &Answer, things: &Things, nothing: &Answer, unknown: &Things) {
+    let shown = |answer: &Answer, things: &Things| {
+        let mut headers: Vec<_> = answer.headers.keys().map(ToString::to_string).collect();
+        headers.sort_unstable();
+        let call = things.renamed(&answer.call);
+        (call, answer.status, headers, things.renamed(&answer.text))
+    };
+    assert_eq!(shown(theirs, things), shown(nothing, unknown));
+    assert!(!theirs.text.contains(MARK), "{theirs:?}");
+}
+
+struct Walk {
+    host: TestHost,
+    a: Client,
+    b: Client,
+    things: Things,
+}
+
+impl Walk {
+    async fn begin() -> Self {
+        let host = TestHost::start();
+        let [a, b] = [host.client_of("a").await, host.client_of("b").await];
+        let things = populate(&a).await;
+        b.upload("other:v1", echo("owners")).await.ok();
+        b.post("/v1/templates", &json!({ "id": "b-t", "name": "b", "imageName": "other:v1" }))
+            .await
+            .ok();
+        b.post("/v1/endpoints", &json!({ "id": "b-e", "templateId": "b-t" })).await.ok();
+        Self { host, a, b, things }
+    }
+
+    /// A call by the second owner. The body suits every route that reads one.
+    async fn call(&self, method: &Method, path: &str, accept: &str) -> Answer {
+        let body = json!({
+            "input": { "op": "echo" }, "name": "taken", "workersMax": 3, "env": {}, "size": 2,
+            "readme": "taken",
+        });
+        let request = self.b.request(method.clone(), path).header("accept", accept);
+        let request = if *method == Method::GET { request } else { request.json(&body) };
+        self.b.send(request).await
+    }
+
+    async fn thing(&self, method: &Method, path: &str) {
+        let unknown = Things::unknown();
+        let all = "?includeEndpointBoundTemplates=true&includePublicTemplates=true&includePlatformTemplates=true";
+        for accept in ["application/json", "text/event-stream"] {
+            for query in ["", all] {
+                let [theirs, nothing] = [&self.things, &unknown].map(|of| of.fill(path) + query);
+                let theirs = self.call(method, &theirs, accept).await;
+                let nothing = self.call(method, &nothing, accept).await;
+                assert_eq!(theirs.status, 404, "{theirs:?}");
+                assert_same(&theirs, &self.things, &nothing, &unknown);
+            }
+        }
+        if path.contains("{job}") {
+            // The other owner's job, under an endpoint of one's own.
+            let [theirs, nothing] = [&self.things, &unknown]
+                .map(|of| path.replace("{endpoint}", "b-e").replace("{job}", &of.job));
+            let theirs = self.call(method, &theirs, "application/json").await;
+            let nothing = self.call(method, &nothing, "application/json").await;
+            assert_eq!(theirs.status, 404, "{theirs:?}");
+            assert_same(&theirs, &self.things, &nothing, &unknown);
+        }
+    }
+
+    /// Makes things of the second owner's that name the first one's.
+    async fn make(&self, method: &Method, path: &str) {
+        let unknown = Things::unknown();
+        let body = |things: &Things| match path {
+            "/v1/endpoints" => json!({ "id": "b-made", "templateId": things.template }),
+            "/v1/templates" => json!({
+                "id": "b-made", "name": MARK, "imageName": things.handler,
+                "containerRegistryAuthId": things.auth,
+            }),
+            // The same names as the first owner's are free.
+            "/v1/containerregistryauth" => json!({ "name": "b", "username": "b", "password": "b" }),
+            "/v1/networkvolumes" => json!({ "name": "b", "size": 1 }),
+            "/v1/handlers/{reference}" => Value::Null,
+            path => panic!("say in `make` what {path} may name"),
+        };
+        if path == "/v1/handlers/{reference}" {
+            let uploaded = self.b.upload(self.things.handler, echo("owners-taken")).await;
+            uploaded.ok();
+            let taken_away = self.b.delete("/v1/handlers/mill:v1").await;
+            assert_eq!(taken_away.status, 204, "{taken_away:?}");
+            return;
+        }
+        let made = async |things: &Things| {
+            self.b.send(self.b.request(method.clone(), path).json(&body(things))).await
+        };
+        let (theirs, nothing) = (made(&self.things).await, made(&unknown).await);
+        if theirs.status == 200 {
+            return assert_nothing_leaks(&theirs, &self.things);
+        }
+        assert_eq!(theirs.status, 400, "{theirs:?}");
+        assert_same(&theirs, &self.things, &nothing, &unknown);
+    }
+}
+
+#[tokio::test]
+async fn every_route_keeps_owners_apart() {
+    let walk = Walk::begin().await;
+    let before = snapshot(&walk.a, &walk.things).await;
+    let document = walk.host.client().get("/openapi.json").await.ok();
+    let mut walked: HashMap<&str, usize> = HashMap::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let Some(name) = operation["operationId"].as_str() else { continue };
+            let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+            let access =
+                if operation["security"] == json!([{}]) { Access::Open } else { access(name) };
+            *walked.entry(name).or_default() += 1;
+            match access {
+                Access::Open => {}
+                Access::Operator => {
+                    let answer = walk.call(&method, &walk.things.fill(path), "*/*").await;
+                    answer.refused(401);
+                }
+                Access::List => {
+                    let query = "?includeEndpointBoundTemplates=true&includePublicTemplates=true";
+                    for query in ["", query] {
+                        let answer = walk.call(&method, &format!("{path}{query}"), "*/*").await;
+                        assert!(answer.ok().is_array(), "{answer:?}");
+                        assert_nothing_leaks(&answer, &walk.things);
+                    }
+                }
+                Access::Make => walk.make(&method, path).await,
+                Access::Thing => walk.thing(&method, path).await,
+            }
+        }
+    }
+    assert!(walked.len() > 40, "{walked:?}");
+    assert_eq!(snapshot(&walk.a, &walk.things).await, before, "something has changed");
+    // What the first owner has goes on.
+    walk.a.patch("/v1/endpoints/a-endpoint", &json!({ "workersMax": 1 })).await.ok();
+    let done = walk.a.until("a-endpoint", &walk.things.waiting, "COMPLETED").await;
+    assert_eq!(done["output"]["echo"], MARK, "{done}");
+}
+
+#[tokio::test]
+async fn the_registry_keeps_owners_apart() {
+    let walk = Walk::begin().await;
+    let before = snapshot(&walk.a, &walk.things).await;
+    let unknown = Things::unknown();
+    let paths = |things: &Things| {
+        let name = things.handler.split(':').next().unwrap().to_owned();
+        let Things { upload, digest, .. } = things;
+        let empty = format!(
+            "sha256:{}",
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
+        [
+            (Method::GET, format!("/v2/{name}/tags/list")),
+            (Method::GET, format!("/v2/{name}/manifests/v1")),
+            (Method::HEAD, format!("/v2/{name}/manifests/v1")),
+            (Method::GET, format!("/v2/{name}/blobs/{digest}")),
+            (Method::HEAD, format!("/v2/{name}/blobs/{digest}")),
+            (Method::GET, format!("/v2/{name}/blobs/uploads/{upload}")),
+            (Method::PATCH, format!("/v2/{name}/blobs/uploads/{upload}")),
+            (Method::PUT, format!("/v2/{name}/blobs/uploads/{upload}?digest={empty}")),
+            (Method::DELETE, format!("/v2/{name}/blobs/uploads/{upload}")),
+        ]
+    };
+    for ((method, theirs), (_, nothing)) in paths(&walk.things).into_iter().zip(paths(&unknown)) {
+        let [theirs, nothing] = [theirs, nothing].map(|path| walk.b.request(method.clone(), &path));
+        let (theirs, nothing) = (walk.b.send(theirs).await, walk.b.send(nothing).await);
+        assert_eq!(theirs.status, 404, "{theirs:?}");
+        assert_same(&theirs, &walk.things, &nothing, &unknown);
+    }
+    // A manifest that names the first owner's component, under the same name and under another.
+    let manifest = walk.a.get("/v2/mill/manifests/v1").await.text;
+    for name in ["mill", "other"] {
+        let path = format!("/v2/{name}/manifests/stolen");
+        let pushed = walk.b.request(Method::PUT, &path).body(manifest.clone());
+        let pushed = walk.b.send(pushed).await;
+        assert_eq!(
+            (pushed.status, &pushed.json()["errors"][0]["code"]),
+            (404, &json!("MANIFEST_BLOB_UNKNOWN"))
+        );
+    }
+    assert_eq!(snapshot(&walk.a, &walk.things).await, before, "something has changed");
+}
