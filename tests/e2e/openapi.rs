@@ -303,7 +303,7 @@ fn unbounded(
 /// The rows of the table of sizes in docs/API.md.
 fn table_of_sizes() -> String {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/API.md");
-    let text = std::fs::read_to_string(file).unwrap();
+    let text = fs::read_to_string(file).unwrap();
     let section = text.split("\n## ").find(|section| section.starts_with("Sizes\n"));
     section.expect("docs/API.md has the section `Sizes`").to_owned()
 }

@@ -11,7 +11,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::ComponentDigest;
-use crate::limits::{COMPONENT_BYTES_MAX, IMAGE_CONFIG_BYTES_MAX, NAME_BYTES_MAX};
+use crate::limits::{
+    COMPONENT_BYTES_MAX, HOST_PATTERN_BYTES_MAX, IMAGE_CONFIG_BYTES_MAX, NAME_BYTES_MAX,
+};
 use crate::registry_auth::RegistryAuth;
 use crate::runtime::Added;
 
@@ -90,7 +92,8 @@ impl FromStr for RegistryHost {
 
     fn from_str(text: &str) -> Result<Self, InvalidRegistryHost> {
         // What no image could name would never be used.
-        match RemoteImage::is_meant(&format!("{text}/x")) && is_host(text) {
+        let is_short = text.len() <= HOST_PATTERN_BYTES_MAX;
+        match is_short && RemoteImage::is_meant(&format!("{text}/x")) && is_host(text) {
             true => Ok(Self(text.to_ascii_lowercase())),
             false => Err(InvalidRegistryHost(text.to_owned())),
         }

@@ -197,6 +197,7 @@ impl Host {
             runtime: Arc::new(Nothing),
             volumes: Arc::new(Nothing),
             store: store.clone(),
+            room: Arc::default(),
             logs: Arc::default(),
             deliveries: store.clone(),
             usage: store.clone(),

@@ -60,7 +60,8 @@ schemas! {
     ImageName: "Names an uploaded handler, `name:tag` or `name@sha256:…`, or an image in a registry: `registry.example/name:tag`" =>
         text().min_length(Some(1)).max_length(Some(IMAGE_NAME_CHARS_MAX));
     RegistryHost: "A registry's host as images name it: `registry.example`, `registry.example:5000`" =>
-        text().format(Some(SchemaFormat::Custom("registry-host".to_owned())));
+        text().max_length(Some(HOST_PATTERN_BYTES_MAX))
+            .format(Some(SchemaFormat::Custom("registry-host".to_owned())));
     RegistryUser: "A user name at a registry; no colon, no control characters" =>
         text().min_length(Some(1)).max_length(Some(REGISTRY_SECRET_BYTES_MAX))
             .pattern(Some(r"^[^:\x00-\x1f\x7f-\x9f]+$"));
