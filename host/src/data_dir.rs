@@ -1,8 +1,8 @@
-//! Who else may get at the data directory. It holds keys, and machine code that the host runs, so it
-//! is its owner's alone.
+//! The check of who else can open the data directory. The directory holds keys, and machine code that
+//! the host runs, so it is its owner's alone.
 //!
 //! **Refused** are a directory that belongs to another user (root apart, who may do everything
-//! anyway), one that every user of the machine can read or write, and one that its group can.
+//! anyway), a directory that every user of the machine can read or write, and a directory that its group can.
 //! **Only warned about** is a group that a volume is shared with on purpose: the directory has the
 //! set-group-ID bit, and its group is one of this process. Kubernetes does that to a volume whose pod
 //! has an `fsGroup`, with every mount again, so the host could not start a second time otherwise.
@@ -32,13 +32,13 @@ struct Process {
     groups: Vec<u32>,
 }
 
-/// What is to be said about a directory.
+/// The answer about a directory.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Private,
     /// Usable, with a warning.
     Shared(String),
-    /// What is wrong, and what mends it; the command's last word, the directory, is missing.
+    /// The fault, and the command that mends it, without its last word, the directory.
     Refused {
         fault: String,
         command: String,

@@ -52,7 +52,7 @@ pub enum Reason {
     /// The operator denies it.
     #[error("that the operator of this host denies")]
     Denied,
-    /// The interfaces cannot be listed, so nobody knows whether it is the host's own.
+    /// The interfaces cannot be listed, so it may be the host's own.
     #[error("that may be this host's own: its network interfaces cannot be listed: {0}")]
     Unknown(String),
 }

@@ -45,7 +45,7 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// One that reaches registries at addresses that the policy permits, and those that are allowed.
+    /// A fetcher that reaches registries at addresses that the policy permits, and those that are allowed.
     /// What it fetches goes to `components`.
     pub fn new(
         allowed: RegistryHosts,

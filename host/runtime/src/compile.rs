@@ -129,7 +129,7 @@ struct Answer {
     report: Report,
 }
 
-/// What became of the compile.
+/// The outcome of a compile.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Report {

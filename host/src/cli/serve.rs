@@ -296,7 +296,7 @@ pub struct ServeArgs {
     pub registry_allow: Vec<RegistryPattern>,
 
     /// A network that webhooks, images and handlers may not reach though its addresses are public, such
-    /// as `198.18.0.0/15` or `2001:db8::/32`. `--webhook-allow`, `--registry-allow` and an endpoint's
+    /// as `9.0.0.0/8` or `2001:db8::/32`. `--webhook-allow`, `--registry-allow` and an endpoint's
     /// `!private` go before it. Can be given more than once; the environment separates with commas.
     #[arg(
         long,
