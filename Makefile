@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit crash overload fuzz clients clients-go guest-sdks registry guests soak bench bench-peers bench-starts deny sbom clean
+.PHONY: help setup demo test check docs unit crash overload fuzz clients clients-go guest-sdks registry oci-conformance guests soak bench bench-peers bench-starts deny sbom clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -59,6 +59,10 @@ guest-sdks: guests ## the Python and JavaScript guest SDKs, and components made 
 
 registry: guests ## images from a registry that is not ours; needs apt
 	sh tests/registry/run.sh
+
+oci-conformance: ## the OCI distribution specification's own test suite against a real host; needs Go, git, python3 and the network
+	$(BUILD_UNDER_TEST)
+	sh tests/registry/conformance.sh $(UNDER_TEST)
 
 # Seconds of each fuzz target, and which.
 SECONDS := 60

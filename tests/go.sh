@@ -1,7 +1,8 @@
 # For scripts that need Go; sets `go`. Without one on the PATH, or with an older one than 1.MINOR, Debian's is
 # unpacked below target, without installing it. Include it with `root`, the repository's directory, set.
 
-# need_go MINOR PACKAGE...: `go` is Go 1.MINOR or newer. PACKAGES are Debian's, used when there is none.
+# need_go MINOR PACKAGE...: `go` is Go 1.MINOR or newer. PACKAGES are Debian's, used when there is none; without them
+# a missing Go is an error.
 need_go() {
   minor=$1
   shift
@@ -11,7 +12,7 @@ need_go() {
   done
   mkdir -p "$root/target/go"
   (
-    cd "$root/target/go" && apt-get download "$@" &&
+    [ $# -gt 0 ] && cd "$root/target/go" && apt-get download "$@" &&
       for package in *.deb; do dpkg -x "$package" . && rm "$package"; done
   ) || { echo "this needs Go 1.$minor or newer" >&2; return 1; }
   # Debian's sources are beside the compiler's directory, and linked to by absolute paths.

@@ -38,6 +38,7 @@ mod progress;
 mod registry;
 mod registry_fetch;
 mod registry_foreign;
+mod registry_rules;
 mod reuse;
 mod sandbox;
 mod sandbox_memory;

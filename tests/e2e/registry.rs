@@ -42,13 +42,13 @@ pub(crate) async fn push(
     pushed.map(|pushed| pushed.manifest_url).map_err(|error| error.to_string())
 }
 
-fn digest(bytes: &[u8]) -> String {
+pub(crate) fn digest(bytes: &[u8]) -> String {
     let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{hex}")
 }
 
 /// The OCI error that a call was refused with.
-fn refused(answer: &Answer, status: u16, code: &str) -> String {
+pub(crate) fn refused(answer: &Answer, status: u16, code: &str) -> String {
     assert_eq!(answer.status, status, "{answer:?}");
     let error = &answer.json()["errors"][0];
     assert_eq!(error["code"], code, "{answer:?}");
@@ -56,24 +56,24 @@ fn refused(answer: &Answer, status: u16, code: &str) -> String {
 }
 
 /// A call of the registry's paths.
-fn call(host: &TestHost, method: Method, path: &str) -> RequestBuilder {
+pub(crate) fn call(host: &TestHost, method: Method, path: &str) -> RequestBuilder {
     let path = if path.starts_with("/v2") { path.to_owned() } else { format!("/v2/{path}") };
     host.client().request(method, &path)
 }
 
-async fn send(host: &TestHost, request: RequestBuilder) -> Answer {
+pub(crate) async fn send(host: &TestHost, request: RequestBuilder) -> Answer {
     host.client().send(request).await
 }
 
 /// Begins an upload; returns its location.
-async fn begin(host: &TestHost, name: &str) -> String {
+pub(crate) async fn begin(host: &TestHost, name: &str) -> String {
     let begun = send(host, call(host, Method::POST, &format!("{name}/blobs/uploads/"))).await;
     assert_eq!(begun.status, 202, "{begun:?}");
     begun.header("location").unwrap().to_owned()
 }
 
 /// Pushes a blob in one call.
-async fn push_blob(host: &TestHost, name: &str, bytes: &[u8]) -> String {
+pub(crate) async fn push_blob(host: &TestHost, name: &str, bytes: &[u8]) -> String {
     let digest = digest(bytes);
     let path = format!("{name}/blobs/uploads/?digest={digest}");
     let pushed = send(host, call(host, Method::POST, &path).body(bytes.to_vec())).await;
@@ -81,7 +81,7 @@ async fn push_blob(host: &TestHost, name: &str, bytes: &[u8]) -> String {
     digest
 }
 
-fn manifest(config: (&str, usize), layer: (&str, usize)) -> Value {
+pub(crate) fn manifest(config: (&str, usize), layer: (&str, usize)) -> Value {
     json!({
         "schemaVersion": 2,
         "mediaType": MANIFEST,
@@ -90,12 +90,17 @@ fn manifest(config: (&str, usize), layer: (&str, usize)) -> Value {
     })
 }
 
-async fn push_manifest(host: &TestHost, name: &str, tag: &str, manifest: &Value) -> Answer {
+pub(crate) async fn push_manifest(
+    host: &TestHost,
+    name: &str,
+    tag: &str,
+    manifest: &Value,
+) -> Answer {
     let request = call(host, Method::PUT, &format!("{name}/manifests/{tag}"));
     send(host, request.header("content-type", MANIFEST).body(manifest.to_string())).await
 }
 
-fn staged(host: &TestHost) -> usize {
+pub(crate) fn staged(host: &TestHost) -> usize {
     let files = std::fs::read_dir(host.data_dir().join("components")).unwrap();
     files
         .filter(|file| file.as_ref().unwrap().file_name().as_encoded_bytes().ends_with(b".tmp"))
@@ -224,12 +229,17 @@ async fn pieces_come_in_order_and_their_digest_is_checked() {
     let finish = async |digest: &str| {
         send(&host, call(&host, Method::PUT, &format!("{upload}?digest={digest}"))).await
     };
-    refused(&finish("sha256:abc").await, 400, "DIGEST_INVALID");
     refused(&send(&host, call(&host, Method::PUT, &upload)).await, 400, "DIGEST_INVALID");
     let sentence = refused(&finish(&digest(b"other")).await, 400, "DIGEST_INVALID");
     assert!(sentence.contains(&digest(b"abcdef")), "{sentence}");
     refused(&finish(&digest(b"abcdef")).await, 404, "BLOB_UPLOAD_UNKNOWN");
     assert_eq!(staged(&host), 0, "an upload with a wrong digest goes");
+
+    let upload = begin(&host, "mill").await;
+    let path = format!("{upload}?digest=sha512:{}", "0".repeat(128));
+    let unsupported = send(&host, call(&host, Method::PUT, &path).body("abc")).await;
+    refused(&unsupported, 400, "DIGEST_INVALID");
+    assert_eq!(staged(&host), 0, "nor does one with a digest that is not supported stay");
 
     let upload = begin(&host, "mill").await;
     assert_eq!(send(&host, call(&host, Method::DELETE, &upload)).await.status, 204);
@@ -265,6 +275,10 @@ async fn a_manifest_names_what_was_pushed_under_its_name() {
         let sentence = refused(&answer, 400, "MANIFEST_INVALID");
         assert!(sentence.contains(word), "{sentence}");
     }
+    // A manifest that is refused gives up the blobs that it names.
+    assert_eq!(staged(&host), 0);
+    push_blob(&host, "mill", &component).await;
+    push_blob(&host, "mill", b"{}").await;
     let huge = json!({ "padding": "x".repeat(70_000) });
     refused(&push_manifest(&host, "mill", "1", &huge).await, 413, "SIZE_INVALID");
     let pushed = push_manifest(&host, "mill", "1", &right).await;
@@ -301,6 +315,8 @@ async fn uploads_are_bounded_in_size_and_number() {
     }
     let more = send(&host, call(&host, Method::POST, "other/blobs/uploads/")).await;
     refused(&more, 429, "TOOMANYREQUESTS");
+    let seconds: u64 = more.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=600).contains(&seconds), "{more:?}");
     assert_eq!(staged(&host), 16);
     assert_eq!(send(&host, call(&host, Method::DELETE, &upload)).await.status, 204);
     begin(&host, "other").await;
@@ -357,7 +373,7 @@ async fn names_lead_to_handlers_and_nowhere_else() {
         let path = format!("mill/blobs/{}", digest.replace('/', "%2f"));
         refused(&send(&host, call(&host, Method::GET, &path)).await, 400, "DIGEST_INVALID");
     }
-    let wrong_method = send(&host, call(&host, Method::DELETE, "mill/manifests/1")).await;
+    let wrong_method = send(&host, call(&host, Method::PATCH, "mill/manifests/1")).await;
     refused(&wrong_method, 405, "UNSUPPORTED");
     assert!(wrong_method.header("allow").is_some(), "{wrong_method:?}");
     refused(&send(&host, call(&host, Method::GET, "none/tags/list")).await, 404, "NAME_UNKNOWN");

@@ -39,7 +39,7 @@ fn all_early(endpoint: &str, key: &str) -> Vec<Early> {
         early("PUT", &run, &valid, 405),
         early("POST", "/v2/mill/blobs/uploads/", "Bearer wrong", 401),
         early("POST", "/v2/sp%20ace/blobs/uploads/", &valid, 400),
-        early("PUT", "/v2/mill/manifests/-x", &valid, 400),
+        early("PUT", "/v2/sp%20ace/manifests/1", &valid, 400),
         early("PATCH", "/v2/mill/blobs/uploads/0", &valid, 404),
         // This operation ignores its body, and succeeds.
         early("GET", &format!("/v2/{endpoint}/health"), &valid, 200),

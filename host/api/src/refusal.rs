@@ -36,6 +36,12 @@ impl Refusal {
         Self { operation, quota: Quota::AtOneTime(cap), retry_after_s: 1 }
     }
 
+    /// The same, when it is known after how long there is a place.
+    pub(crate) fn after(self, wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self { retry_after_s: seconds.max(1), ..self }
+    }
+
     /// Adds the headers to the answer.
     pub(crate) fn write(self, headers: &mut HeaderMap) {
         let Self { operation, quota, retry_after_s } = self;

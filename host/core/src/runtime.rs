@@ -1,6 +1,7 @@
 //! The trait behind which handlers are run.
 
 use std::any::Any;
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -273,6 +274,13 @@ pub trait Staged: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// When they are more, or cannot be read.
     async fn read(&self, bytes_max: usize) -> io::Result<Bytes>;
+
+    /// A file with all of them, to read from its beginning; it can be read after this upload has
+    /// ended. Opening it takes microseconds.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn open(&self) -> io::Result<File>;
 
     /// Checks, compiles and keeps them as a component, apart from this process. The same bytes
     /// twice cost one compilation.

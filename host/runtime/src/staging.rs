@@ -167,6 +167,10 @@ impl Staged for StagedComponent {
         blocking(move || files::read_capped(&path, bytes_max).map(Bytes::from)).await
     }
 
+    fn open(&self) -> io::Result<File> {
+        File::open(&self.file.path)
+    }
+
     async fn add(self: Box<Self>) -> Result<Added, AddComponentError> {
         let Self { file, artifacts } = *self;
         // Boxed: the future holds a compile and its files.

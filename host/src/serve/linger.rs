@@ -165,7 +165,7 @@ mod tests {
             let begun = Instant::now();
             assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
             assert_eq!(begun.elapsed().as_secs(), seen_after.as_secs());
-            // What is sent after that is still taken.
+            // Bytes that are sent after that are still taken.
             client.write_all(&[0; 100_000]).await.unwrap();
             ended.await.unwrap();
         }

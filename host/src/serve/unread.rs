@@ -29,14 +29,14 @@ const REST_BYTES_MAX: u64 = 256 << 10;
 /// How long an answer waits for that rest.
 const REST_WAIT: Duration = Duration::from_secs(1);
 
-/// What was left of the body of a connection's current request. One for each connection: HTTP/1.x
-/// has one request at a time.
+/// The unread part of the body of a connection's current request. A connection has one of these, since
+/// HTTP/1.x has one request at a time.
 #[derive(Debug, Default)]
 pub(super) struct Unread(Mutex<Left>);
 
 #[derive(Debug, Default)]
 enum Left {
-    /// Somebody still has the body.
+    /// The route still has the body.
     #[default]
     Unknown,
     /// The body was read to its end.

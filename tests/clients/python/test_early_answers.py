@@ -21,7 +21,7 @@ EARLY = [
     ("POST", "/v2/none/run", VALID, 404),
     ("POST", "/v2/echo/run", "Bearer wrong", 401),
     ("PUT", "/v2/echo/run", VALID, 405),
-    ("PUT", "/v2/mill/manifests/-x", MANAGE, 400),
+    ("PUT", "/v2/sp%20ace/manifests/1", MANAGE, 400),
 ]
 
 

@@ -13,6 +13,9 @@ const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-diges
 /// Says what is spoken here.
 const API_VERSION: HeaderName = HeaderName::from_static("docker-distribution-api-version");
 
+/// Media type of an index.
+pub(super) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
+
 /// `{}`, by which a registry is known.
 pub(super) fn empty_object() -> Response {
     let headers = [
@@ -31,6 +34,34 @@ pub(super) fn under_way(status: StatusCode, name: &str, id: UploadId, bytes: u64
         (header::CONTENT_LENGTH, HeaderValue::from_static("0")),
     ];
     (status, headers).into_response()
+}
+
+/// Names the manifest that a pushed one is about.
+const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
+
+/// Names the queries by which a list was filtered.
+const FILTERS_APPLIED: HeaderName = HeaderName::from_static("oci-filters-applied");
+
+/// Adds that the `subject` of a pushed manifest was seen.
+pub(super) fn with_subject(mut response: Response, subject: &str) -> Response {
+    // A subject that is no digest may be no header value.
+    if let Ok(subject) = HeaderValue::from_str(subject) {
+        response.headers_mut().insert(SUBJECT, subject);
+    }
+    response
+}
+
+/// An index of manifests. `is_filtered`: by their `artifactType`. `next` is where the next page is.
+pub(super) fn index(text: String, is_filtered: bool, next: Option<&str>) -> Response {
+    let mut response = ([(header::CONTENT_TYPE, INDEX_TYPE)], text).into_response();
+    if is_filtered {
+        let filter = HeaderValue::from_static("artifactType");
+        response.headers_mut().insert(FILTERS_APPLIED, filter);
+    }
+    if let Some(next) = next {
+        response.headers_mut().insert(header::LINK, value(&format!("<{next}>; rel=\"next\"")));
+    }
+    response
 }
 
 /// A blob or a manifest was taken.

@@ -1,12 +1,17 @@
 //! `/v2/{name}/blobs`: the bytes that manifests name, on their way in and out.
 
-use axum::body::Body;
+use std::io;
+
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{Path, RawQuery, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use gristmill_core::id::OwnerId;
 use gristmill_core::image::{BlobDigest, parse_digest};
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
 use gristmill_core::runtime::Staged;
+use tokio::fs::File;
+use tokio::io::AsyncRead;
 use tokio_util::io::ReaderStream;
 
 use super::error::{OciCode, RegistryError};
@@ -15,6 +20,9 @@ use super::{Caller, answer, images_of, manifests, name};
 use crate::body;
 use crate::query::Query;
 use crate::state::ApiState;
+
+/// The media type of a blob: a registry does not know what is in it.
+const BYTES: &str = "application/octet-stream";
 
 /// Bytes of a component that are read from the disk at one time.
 const PIECE_BYTES: usize = 64 << 10;
@@ -28,9 +36,10 @@ pub(super) async fn begin(
     request: Request,
 ) -> Result<Response, RegistryError> {
     name::check(&name)?;
+    let digest = digest_in(query.as_deref())?;
     let staged = state.components.stage().await?;
     let id = state.uploads.begin(&key.owner, &name, staged)?;
-    let Some(digest) = digest_in(query.as_deref())? else {
+    let Some(digest) = digest else {
         // `?mount=` is answered like this too: the client sends the bytes.
         return Ok(answer::under_way(StatusCode::ACCEPTED, &name, id, 0));
     };
@@ -40,7 +49,7 @@ pub(super) async fn begin(
         taken.end();
         return Err(error);
     }
-    conclude(taken, &name, digest)
+    conclude(&state, &key.owner, taken, &name, digest)
 }
 
 /// Adds a piece to an upload.
@@ -64,14 +73,22 @@ pub(super) async fn finish(
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, RegistryError> {
-    let digest = digest_in(query.as_deref())?.ok_or_else(|| {
-        let sentence = "the query `digest` is required: `?digest=sha256:…`";
-        RegistryError::invalid(OciCode::DigestInvalid, sentence)
-    })?;
     let taken = state.uploads.take(&key.owner, &name, &upload)?;
+    let digest = match digest_in(query.as_deref()) {
+        Ok(Some(digest)) => digest,
+        Ok(None) => {
+            let sentence = "the query `digest` is required: `?digest=sha256:…`";
+            return Err(RegistryError::invalid(OciCode::DigestInvalid, sentence));
+        }
+        // The client cannot end this upload: it has digests by another algorithm.
+        Err(refused) => {
+            taken.end();
+            return Err(refused);
+        }
+    };
     let (parts, body) = request.into_parts();
     append(&taken, &parts.headers, body).await?;
-    conclude(taken, &name, digest)
+    conclude(&state, &key.owner, taken, &name, digest)
 }
 
 /// How far an upload has come.
@@ -94,25 +111,19 @@ pub(super) async fn cancel(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// A component or a config of an image with this name. A blob that waits for its manifest is known
-/// to HEAD, by which clients find out what they need not push, and has no content yet.
+/// A component or a config of an image with this name, or a blob that waits for its manifest.
 pub(super) async fn get(
     State(state): State<ApiState>,
     Caller(key): Caller,
     Path((name, digest)): Path<(String, String)>,
-    request: Request,
 ) -> Result<Response, RegistryError> {
-    const BYTES: &str = "application/octet-stream";
     let digest = read_digest(&digest)?;
     let view = state.catalog.view();
     for (image, component) in images_of(&view, &key.owner, &name) {
         if image.digest == digest {
-            let file = state.components.open_component(digest).await.map_err(|error| {
-                tracing::error!("the component `{digest}` cannot be read: {error}");
-                unknown(digest)
-            })?;
-            let body = Body::from_stream(ReaderStream::with_capacity(file, PIECE_BYTES));
-            return Ok(answer::content(BYTES, digest, component.bytes, body));
+            let file = state.components.open_component(digest).await;
+            let file = file.map_err(|error| unreadable(digest, &error))?;
+            return Ok(content(digest, file, component.bytes));
         }
         let manifest = manifests::of(image, component);
         if manifest.config_digest() == digest {
@@ -120,45 +131,122 @@ pub(super) async fn get(
             return Ok(answer::content(BYTES, digest, config.len() as u64, config.into()));
         }
     }
-    match state.uploads.whole(&key.owner, &name, digest) {
-        Some(bytes) if request.method() == axum::http::Method::HEAD => {
-            Ok(answer::content(BYTES, digest, bytes, Body::empty()))
-        }
-        Some(_) | None => Err(unknown(digest)),
+    let waiting = state.uploads.open(&key.owner, &name, digest);
+    let waiting = waiting.map_err(|error| unreadable(digest, &error))?;
+    let (file, bytes) = waiting.ok_or_else(|| unknown(digest))?;
+    Ok(content(digest, File::from_std(file), bytes))
+}
+
+/// Gives up a blob that waits for its manifest. Blobs of images are deleted with their manifests.
+pub(super) async fn delete(
+    State(state): State<ApiState>,
+    Caller(key): Caller,
+    Path((name, digest)): Path<(String, String)>,
+) -> Result<Response, RegistryError> {
+    let digest = read_digest(&digest)?;
+    let mut is_released = false;
+    while state.uploads.release(&key.owner, &name, digest) {
+        is_released = true;
     }
+    if is_released {
+        return Ok(StatusCode::ACCEPTED.into_response());
+    }
+    if is_of_image(&state, &key.owner, &name, digest) {
+        let sentence = "a blob of an image is deleted with the image's manifests";
+        return Err(RegistryError::unsupported(sentence));
+    }
+    Err(unknown(digest))
+}
+
+/// Whether an image with this name has this blob.
+fn is_of_image(state: &ApiState, owner: &OwnerId, name: &str, digest: BlobDigest) -> bool {
+    images_of(&state.catalog.view(), owner, name).any(|(image, component)| {
+        image.digest == digest || manifests::of(image, component).config_digest() == digest
+    })
+}
+
+/// A blob that is read from the disk as its client takes it.
+fn content(digest: BlobDigest, file: impl AsyncRead + Send + 'static, bytes: u64) -> Response {
+    let body = Body::from_stream(ReaderStream::with_capacity(file, PIECE_BYTES));
+    answer::content(BYTES, digest, bytes, body)
+}
+
+fn unreadable(digest: BlobDigest, error: &io::Error) -> RegistryError {
+    tracing::error!("the blob `{digest}` cannot be read: {error}");
+    unknown(digest)
 }
 
 /// Adds a body to an upload, where the last one has ended.
 async fn append(taken: &Taken, headers: &HeaderMap, body: Body) -> Result<(), RegistryError> {
     let there = taken.len();
-    if let Some(range) = headers.get(header::CONTENT_RANGE) {
-        let start = range.to_str().ok().and_then(|range| range.split_once('-'));
-        let start = start.and_then(|(start, _)| start.trim_start_matches("bytes ").parse().ok());
-        if start != Some(there) {
-            let sentence = format!("the next piece of this upload begins at {there}");
-            return Err(RegistryError::out_of_order(sentence));
+    let expected = match headers.get(header::CONTENT_RANGE) {
+        None => None,
+        Some(range) => Some(bytes_of_range(range, there)?),
+    };
+    let wrong_size = |bytes: u64| match expected {
+        Some(expected) if expected != bytes => {
+            let sentence = format!("Content-Range has {expected} bytes, and the body {bytes}");
+            Err(RegistryError::invalid(OciCode::SizeInvalid, sentence))
         }
+        Some(_) | None => Ok(()),
+    };
+    if let Some(bytes) = body.size_hint().exact() {
+        wrong_size(bytes)?;
     }
     let room = COMPONENT_BYTES_MAX.saturating_sub(usize::try_from(there).unwrap_or(usize::MAX));
     let staged: &dyn Staged = &**taken;
-    Ok(body::stage(headers, body, room, staged).await?)
+    body::stage(headers, body, room, staged).await?;
+    // Of a body in chunks the size is known now; like one that broke off, it stays.
+    wrong_size(taken.len() - there)
 }
 
-/// An upload that is not what its client says goes.
-fn conclude(taken: Taken, name: &str, digest: BlobDigest) -> Result<Response, RegistryError> {
+/// How many bytes a Content-Range has, which must begin where the upload has ended.
+fn bytes_of_range(range: &HeaderValue, there: u64) -> Result<u64, RegistryError> {
+    let range = range.to_str().unwrap_or_default().trim_start_matches("bytes ");
+    let range = range
+        .split_once('-')
+        .and_then(|(start, end)| Some((start.parse::<u64>().ok()?, end.parse::<u64>().ok()?)));
+    range
+        .filter(|(start, end)| *start == there && end >= start)
+        .and_then(|(start, end)| (end - start).checked_add(1))
+        .ok_or_else(|| {
+            let sentence =
+                format!("the next piece of this upload begins at {there}: `{there}-<last byte>`");
+            RegistryError::out_of_order(sentence)
+        })
+}
+
+/// Ends an upload. It is deleted when its digest is not the client's, or an image has the blob
+/// already.
+fn conclude(
+    state: &ApiState,
+    owner: &OwnerId,
+    taken: Taken,
+    name: &str,
+    digest: BlobDigest,
+) -> Result<Response, RegistryError> {
     let found = taken.digest();
     if found != digest {
         taken.end();
         let sentence = format!("the upload has the digest {}, not {}", found.oci(), digest.oci());
         return Err(RegistryError::invalid(OciCode::DigestInvalid, sentence));
     }
-    taken.finish(digest);
+    if is_of_image(state, owner, name, digest) {
+        taken.end();
+    } else {
+        taken.finish(digest);
+    }
     Ok(answer::created(&format!("/v2/{name}/blobs/{}", digest.oci()), digest))
 }
 
-/// The query `digest`.
+/// The query `digest`; `digest-algorithm` announces one.
 fn digest_in(query: Option<&str>) -> Result<Option<BlobDigest>, RegistryError> {
-    let digest = Query(query.unwrap_or_default()).text("digest");
+    let query = Query(query.unwrap_or_default());
+    if let Some(algorithm) = query.text("digest-algorithm").filter(|word| word != "sha256") {
+        let sentence = format!("the digest algorithm is sha256, not `{algorithm}`");
+        return Err(RegistryError::invalid(OciCode::DigestInvalid, sentence));
+    }
+    let digest = query.text("digest");
     digest.map(|digest| read_digest(&digest)).transpose()
 }
 

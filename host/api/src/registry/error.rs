@@ -58,6 +58,11 @@ impl RegistryError {
         Self { status, ..Self::invalid(OciCode::BlobUploadInvalid, sentence) }
     }
 
+    /// 400: the specification lets a registry leave this out.
+    pub(super) fn unsupported(sentence: impl Into<String>) -> Self {
+        Self::invalid(OciCode::Unsupported, sentence)
+    }
+
     /// The same with another word for it.
     pub(super) fn with_code(self, code: OciCode) -> Self {
         Self { code, ..self }

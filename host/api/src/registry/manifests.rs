@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::catalog::{Component, Image};
 use gristmill_core::id::OwnerId;
@@ -11,17 +11,18 @@ use gristmill_core::image::{
     is_tag, parse_digest,
 };
 use gristmill_core::limits::{Bounds, IMAGE_CONFIG_BYTES_MAX, IMAGE_MANIFEST_BYTES_MAX};
-use serde_json::json;
+use gristmill_core::runtime::Staged;
+use serde_json::{Value, json};
 
 use super::error::{OciCode, RegistryError};
-use super::{Caller, answer, images_of, name};
+use super::{Caller, answer, images_of, name, referrers};
 use crate::images::{self, ImageName, Named};
 use crate::query::Query;
 use crate::state::ApiState;
 use crate::wire_time::rfc3339;
 
 /// `n` of a list of tags.
-const TAGS: Bounds = Bounds { min: 1, default: 1_000, max: 1_000 };
+const TAGS: Bounds = Bounds { min: 0, default: 1_000, max: 1_000 };
 
 /// The manifest of a tag, or the one with a digest.
 pub(super) async fn get(
@@ -39,10 +40,7 @@ pub(super) async fn get(
             .find(|(image, _)| image.tag == reference)
             .map(|(image, component)| of(image, component)),
     };
-    let manifest = found.ok_or_else(|| {
-        let sentence = format!("handler `{name}` has no image `{reference}`");
-        RegistryError::unknown(OciCode::ManifestUnknown, sentence)
-    })?;
+    let manifest = found.ok_or_else(|| unknown(&name, &reference))?;
     let text = manifest.text().to_owned();
     let bytes = text.len() as u64;
     Ok(answer::content(MANIFEST_TYPE, manifest.digest(), bytes, Body::from(text)))
@@ -57,29 +55,116 @@ pub(super) async fn push(
     request: Request,
 ) -> Result<Response, RegistryError> {
     name::check(&name)?;
-    if parse_digest(&tag).is_some() {
-        let sentence = "a handler has a tag: push the manifest by one, not by its digest";
-        return Err(RegistryError::invalid(OciCode::Unsupported, sentence));
-    }
-    if !is_tag(&tag) {
-        let sentence = format!("`{tag}` is no tag: letters, digits, `.`, `_` and `-`");
-        return Err(RegistryError::invalid(OciCode::ManifestInvalid, sentence));
-    }
     let (parts, body) = request.into_parts();
-    let text = state.bodies.read(None, &parts.headers, body, IMAGE_MANIFEST_BYTES_MAX).await?;
+    let text = state.bodies.read(None, &parts.headers, body, IMAGE_MANIFEST_BYTES_MAX).await?.bytes;
+    let text = String::from_utf8(text.into()).map_err(|_| {
+        RegistryError::invalid(OciCode::ManifestInvalid, "the manifest is not UTF-8")
+    })?;
+    let image = ImageName { name, tag };
+    let manifest = check(&image.tag, &text).inspect_err(|_| {
+        // The blobs have no other use, and would keep the places of their owner's next uploads.
+        for digest in blobs_named_in(&text) {
+            state.uploads.release(&key.owner, &image.name, digest);
+        }
+    })?;
+    let location = format!("/v2/{}/manifests/", image.name);
+    let subject = referrers::subject(text.as_bytes());
+    let digest = take(&state, &key.owner, image, text, manifest).await?;
+    let created = answer::created(&format!("{location}{}", digest.oci()), digest);
+    Ok(match subject {
+        Some(subject) => answer::with_subject(created, &subject),
+        None => created,
+    })
+}
+
+/// Reads a manifest, which must be pushed by a tag.
+fn check(tag: &str, text: &str) -> Result<ComponentManifest, RegistryError> {
+    if parse_digest(tag).is_some() {
+        let sentence = "a handler has a tag: push the manifest by one, not by its digest";
+        return Err(RegistryError::unsupported(sentence));
+    }
     let invalid = |reason: String| RegistryError::invalid(OciCode::ManifestInvalid, reason);
-    let manifest =
-        ComponentManifest::parse(&text.bytes).map_err(|error| invalid(error.to_string()))?;
-    let text = String::from_utf8(text.bytes.into())
-        .map_err(|_| invalid("the manifest is not UTF-8".to_owned()))?;
-    let owner = &key.owner;
-    let config = config(&state, owner, &name, manifest.config).await?;
-    let component = component(&state, owner, &name, manifest.component).await?;
-    let pushed = PushedManifest::new(text, config);
+    if !is_tag(tag) {
+        return Err(invalid(format!("`{tag}` is no tag: letters, digits, `.`, `_` and `-`")));
+    }
+    ComponentManifest::parse(text.as_bytes()).map_err(|error| invalid(error.to_string()))
+}
+
+/// Makes a handler of a manifest. While one of its blobs is missing, the others stay; after that they
+/// are used up, whatever comes of it.
+async fn take(
+    state: &ApiState,
+    owner: &OwnerId,
+    image: ImageName,
+    text: String,
+    manifest: ComponentManifest,
+) -> Result<BlobDigest, RegistryError> {
+    let ComponentManifest { config, component } = manifest;
+    let name = image.name.clone();
+    if !state.uploads.has(owner, &name, config)
+        && known_config(state, owner, &name, config).is_none()
+    {
+        return Err(missing("config", config));
+    }
+    if !state.uploads.has(owner, &name, component) && !is_known(state, owner, &name, component) {
+        return Err(missing("component", component));
+    }
+    let staged = [config, component].map(|blob| state.uploads.claim(owner, &name, blob));
+    let [staged_config, staged_component] = staged;
+    let config_text = match staged_config {
+        Some(staged) => read_config(&*staged).await?,
+        None => {
+            known_config(state, owner, &name, config).ok_or_else(|| missing("config", config))?
+        }
+    };
+    let named = match staged_component {
+        Some(staged) => Named::Added(staged.add().await?),
+        None if is_known(state, owner, &name, component) => Named::Known(component.digest),
+        None => return Err(missing("component", component)),
+    };
+    let pushed = PushedManifest::new(text, config_text);
     let digest = pushed.digest();
-    let image = ImageName { name: name.clone(), tag };
-    images::name(&state, owner, image, component, Some(pushed)).await?;
-    Ok(answer::created(&format!("/v2/{name}/manifests/{}", digest.oci()), digest))
+    images::name(state, owner, image, named, Some(pushed)).await?;
+    // The image has them now, for the next manifest that names them.
+    for blob in [config, component] {
+        while state.uploads.release(owner, &name, blob.digest) {}
+    }
+    Ok(digest)
+}
+
+/// The blobs that a text names as a manifest does, be it one or not.
+fn blobs_named_in(text: &str) -> Vec<BlobDigest> {
+    let manifest: Value = serde_json::from_str(text).unwrap_or_default();
+    let layers = manifest.get("layers").and_then(Value::as_array).into_iter().flatten();
+    let named = manifest.get("config").into_iter().chain(layers);
+    named.filter_map(|blob| parse_digest(blob.get("digest")?.as_str()?)).collect()
+}
+
+/// Deletes a tag, or with a manifest's digest all tags of this manifest. Refused while an
+/// endpoint runs the component of one of them; then all stay.
+pub(super) async fn delete(
+    State(state): State<ApiState>,
+    Caller(key): Caller,
+    Path((name, reference)): Path<(String, String)>,
+) -> Result<Response, RegistryError> {
+    let digest = parse_digest(&reference);
+    let mut tags: Vec<(bool, String)> = {
+        let view = state.catalog.view();
+        let found = images_of(&view, &key.owner, &name).filter(|(image, component)| match digest {
+            Some(digest) => of(image, component).digest() == digest,
+            None => image.tag == reference,
+        });
+        found.map(|(image, _)| (view.users_of(image).is_empty(), image.tag.clone())).collect()
+    };
+    if tags.is_empty() {
+        return Err(unknown(&name, &reference));
+    }
+    // A tag that is in use comes first, and is refused before any other is deleted.
+    tags.sort_unstable();
+    for (_, tag) in tags {
+        images::forget(&state, &key.owner, &ImageName { name: name.clone(), tag }).await?;
+    }
+    Ok(StatusCode::ACCEPTED.into_response())
 }
 
 /// The tags of a name, in order; `?n=` and `?last=` page through them.
@@ -139,43 +224,34 @@ pub(super) fn of(image: &Image, component: &Component) -> PushedManifest {
     PushedManifest::new(manifest.to_string(), config)
 }
 
-/// The config that a manifest names: pushed before, or that of another tag.
-async fn config(
-    state: &ApiState,
-    owner: &OwnerId,
-    name: &str,
-    blob: Blob,
-) -> Result<String, RegistryError> {
-    if let Some(staged) = state.uploads.claim(owner, name, blob) {
-        let bytes = staged.read(IMAGE_CONFIG_BYTES_MAX).await.ok();
-        return bytes.and_then(|bytes| String::from_utf8(bytes.into()).ok()).ok_or_else(|| {
-            RegistryError::invalid(OciCode::ManifestInvalid, "the image's config is not UTF-8")
-        });
-    }
-    let view = state.catalog.view();
-    let known = images_of(&view, owner, name)
+/// The text of a config that was pushed.
+async fn read_config(staged: &dyn Staged) -> Result<String, RegistryError> {
+    let bytes = staged.read(IMAGE_CONFIG_BYTES_MAX).await.ok();
+    bytes.and_then(|bytes| String::from_utf8(bytes.into()).ok()).ok_or_else(|| {
+        RegistryError::invalid(OciCode::ManifestInvalid, "the image's config is not UTF-8")
+    })
+}
+
+/// The text of a config that an image of this name has.
+fn known_config(state: &ApiState, owner: &OwnerId, name: &str, blob: Blob) -> Option<String> {
+    images_of(&state.catalog.view(), owner, name)
         .map(|(image, component)| of(image, component))
-        .find(|manifest| manifest.config_digest() == blob.digest);
-    known.map(|manifest| manifest.config().to_owned()).ok_or_else(|| unknown("config", blob))
+        .find(|manifest| manifest.config_digest() == blob.digest)
+        .map(|manifest| manifest.config().to_owned())
 }
 
-/// The component that a manifest names: pushed before, or that of another tag.
-async fn component(
-    state: &ApiState,
-    owner: &OwnerId,
-    name: &str,
-    blob: Blob,
-) -> Result<Named, RegistryError> {
-    if let Some(staged) = state.uploads.claim(owner, name, blob) {
-        return Ok(Named::Added(staged.add().await?));
-    }
-    let view = state.catalog.view();
-    let is_known = images_of(&view, owner, name)
-        .any(|(image, component)| image.digest == blob.digest && component.bytes == blob.bytes);
-    if is_known { Ok(Named::Known(blob.digest)) } else { Err(unknown("component", blob)) }
+/// Whether an image of this name has this component.
+fn is_known(state: &ApiState, owner: &OwnerId, name: &str, blob: Blob) -> bool {
+    images_of(&state.catalog.view(), owner, name)
+        .any(|(image, component)| image.digest == blob.digest && component.bytes == blob.bytes)
 }
 
-fn unknown(what: &str, blob: Blob) -> RegistryError {
+fn unknown(name: &str, reference: &str) -> RegistryError {
+    let sentence = format!("handler `{name}` has no image `{reference}`");
+    RegistryError::unknown(OciCode::ManifestUnknown, sentence)
+}
+
+fn missing(what: &str, blob: Blob) -> RegistryError {
     let Blob { digest, bytes } = blob;
     let digest = digest.oci();
     let sentence = format!("the image's {what} {digest} of {bytes} bytes was not pushed before");

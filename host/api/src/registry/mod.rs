@@ -3,8 +3,8 @@
 //! if it had been uploaded; what was uploaded can be fetched.
 //!
 //! The paths are the specification's, below `/v2` like the queue API's. The two cannot be taken for
-//! each other: after the name comes `blobs`, `manifests` or `tags`, which no operation of an endpoint
-//! is called. Refusals have the specification's shape. The document of the API does not have these
+//! each other: after the name comes `blobs`, `manifests`, `referrers` or `tags`, which no operation of
+//! an endpoint is called. Refusals have the specification's shape. The document of the API does not have these
 //! routes: the [specification] is theirs.
 //!
 //! **Bounds.** A blob is as large as a component, a manifest and a config 64 KiB; the uploads that
@@ -17,6 +17,7 @@ mod blobs;
 mod error;
 mod manifests;
 mod name;
+mod referrers;
 pub(crate) mod uploads;
 
 use std::sync::Arc;
@@ -46,8 +47,12 @@ pub(crate) fn routes() -> Router<ApiState> {
             "/v2/{name}/blobs/uploads/{upload}",
             put(blobs::finish).patch(blobs::add).get(blobs::progress).delete(blobs::cancel),
         )
-        .route("/v2/{name}/blobs/{digest}", get(blobs::get))
-        .route("/v2/{name}/manifests/{reference}", get(manifests::get).put(manifests::push))
+        .route("/v2/{name}/blobs/{digest}", get(blobs::get).delete(blobs::delete))
+        .route(
+            "/v2/{name}/manifests/{reference}",
+            get(manifests::get).put(manifests::push).delete(manifests::delete),
+        )
+        .route("/v2/{name}/referrers/{digest}", get(referrers::list))
         .route("/v2/{name}/tags/list", get(manifests::tags))
         .method_not_allowed_fallback(fallback::method_not_allowed)
         .route_layer(map_response(reshape_refusal))
@@ -56,7 +61,7 @@ pub(crate) fn routes() -> Router<ApiState> {
 /// Whether a path that has no route was meant for a registry: with a name of several parts.
 pub(crate) fn is_meant(path: &str) -> bool {
     let rest = path.strip_prefix("/v2/").unwrap_or_default();
-    ["/blobs/", "/manifests/", "/tags/list"].iter().any(|part| rest.contains(part))
+    ["/blobs/", "/manifests/", "/referrers/", "/tags/list"].iter().any(|part| rest.contains(part))
 }
 
 /// Whoever pushes or fetches: the key is the password, whatever the user name is, or the token.

@@ -3,11 +3,14 @@
 //!
 //! **Bounds.** [`UPLOADS_MAX`] at one time, [`UPLOADS_OF_OWNER_MAX`] of one owner; each has at most
 //! the bytes of a component, all together those that may be staged. One that nobody has touched for
-//! [`IDLE_MAX`] goes, with its file; a task looks once a minute, as long as there are any. Nothing
-//! of them outlives the process.
+//! [`IDLE_MAX`] goes, with its file; a task looks once a minute, as long as there are any. At the
+//! bound the older copies of a blob that was pushed several times give way to any upload, and a whole
+//! blob that has waited for [`GIVES_WAY_AFTER`] to its owner's. Nothing of them outlives the process.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::fs::File;
+use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +23,7 @@ use tokio::time::Instant;
 
 use super::error::{OciCode, RegistryError};
 use crate::error::{ApiError, ErrorCode};
+use crate::refusal::Refusal;
 
 /// Uploads at one time.
 const UPLOADS_MAX: usize = 64;
@@ -29,6 +33,10 @@ const UPLOADS_OF_OWNER_MAX: usize = 16;
 
 /// How long an upload stays that nobody touches.
 const IDLE_MAX: Duration = Duration::from_secs(600);
+
+/// How long a whole blob keeps its place for its manifest when its owner needs the place. Clients
+/// push a manifest within seconds after its last blob.
+const GIVES_WAY_AFTER: Duration = Duration::from_secs(60);
 
 /// How often a task looks for those.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -76,13 +84,24 @@ impl Upload {
     fn belongs_to(&self, owner: &OwnerId, name: &str) -> bool {
         self.owner == *owner && self.name == name
     }
+
+    /// Whether this is the whole blob with this digest, for a manifest of this owner and name.
+    fn is_whole(&self, owner: &OwnerId, name: &str, digest: BlobDigest) -> bool {
+        self.belongs_to(owner, name) && self.digest == Some(digest) && self.staged.is_some()
+    }
+
+    /// Until its owner's next upload can have its place, if no call touches it before.
+    fn keeps_place_for(&self) -> Duration {
+        let kept = if self.digest.is_some() { GIVES_WAY_AFTER } else { IDLE_MAX };
+        kept.saturating_sub(self.touched_at.elapsed())
+    }
 }
 
 impl Uploads {
     /// Begins an upload.
     ///
     /// # Errors
-    /// 429 when there are too many.
+    /// 429 when there are too many, with the time after which there is a place at the latest.
     pub(super) fn begin(
         &self,
         owner: &OwnerId,
@@ -91,12 +110,13 @@ impl Uploads {
     ) -> Result<UploadId, RegistryError> {
         let mut table = self.0.lock();
         table.sweep();
-        let of_owner = table.uploads.values().filter(|upload| upload.owner == *owner).count();
-        if table.uploads.len() >= UPLOADS_MAX || of_owner >= UPLOADS_OF_OWNER_MAX {
+        if let Err(wait) = table.make_room(owner) {
             let sentence = format!(
-                "too many uploads are on their way: {UPLOADS_OF_OWNER_MAX} of one owner, {UPLOADS_MAX} in all"
+                "too many uploads are under way: {UPLOADS_OF_OWNER_MAX} of one owner, {UPLOADS_MAX} in all"
             );
-            return Err(ApiError::new(ErrorCode::ConcurrencyLimited, sentence).into());
+            let refusal = Refusal::at_one_time("uploads", UPLOADS_OF_OWNER_MAX as u32).after(wait);
+            let error = ApiError::new(ErrorCode::ConcurrencyLimited, sentence);
+            return Err(error.with_refusal(refusal).into());
         }
         let id = UploadId(rand::random());
         let upload = Upload {
@@ -153,30 +173,106 @@ impl Uploads {
         Ok(Taken { uploads: self.clone(), id: key, staged: Some(staged) })
     }
 
-    /// The size of a whole blob that waits for its manifest.
-    pub(super) fn whole(&self, owner: &OwnerId, name: &str, digest: BlobDigest) -> Option<u64> {
+    /// A whole blob that waits for its manifest: its bytes, and how many they are.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn open(
+        &self,
+        owner: &OwnerId,
+        name: &str,
+        digest: BlobDigest,
+    ) -> io::Result<Option<(File, u64)>> {
         let table = self.0.lock();
-        let upload = table
-            .uploads
-            .values()
-            .find(|upload| upload.belongs_to(owner, name) && upload.digest == Some(digest));
-        upload?.staged.as_ref().map(|staged| staged.len())
+        let mut uploads = table.uploads.values();
+        let upload = uploads.find(|upload| upload.is_whole(owner, name, digest));
+        let Some(staged) = upload.and_then(|upload| upload.staged.as_ref()) else {
+            return Ok(None);
+        };
+        Ok(Some((staged.open()?, staged.len())))
+    }
+
+    /// Whether a whole blob waits for its manifest.
+    pub(super) fn has(&self, owner: &OwnerId, name: &str, blob: Blob) -> bool {
+        self.0.lock().find(owner, name, blob).is_some()
+    }
+
+    /// Gives up one copy of a whole blob: each push has brought its own. Returns whether there was one.
+    pub(super) fn release(&self, owner: &OwnerId, name: &str, digest: BlobDigest) -> bool {
+        let mut table = self.0.lock();
+        let mut uploads = table.uploads.iter();
+        let found = uploads.find(|(_, upload)| upload.is_whole(owner, name, digest));
+        let Some(id) = found.map(|(id, _)| *id) else { return false };
+        table.uploads.remove(&id).is_some()
     }
 
     /// Takes a whole blob out, for the manifest that names it.
     pub(super) fn claim(&self, owner: &OwnerId, name: &str, blob: Blob) -> Option<Box<dyn Staged>> {
         let mut table = self.0.lock();
-        let is_it = |upload: &Upload| {
-            upload.belongs_to(owner, name)
-                && upload.digest == Some(blob.digest)
-                && upload.staged.as_ref().is_some_and(|staged| staged.len() == blob.bytes)
-        };
-        let id = table.uploads.iter().find(|(_, upload)| is_it(upload)).map(|(id, _)| *id)?;
+        let id = table.find(owner, name, blob)?;
         table.uploads.remove(&id)?.staged
     }
 }
 
 impl Table {
+    /// The upload that is this whole blob.
+    fn find(&self, owner: &OwnerId, name: &str, blob: Blob) -> Option<UploadId> {
+        let is_it = |upload: &Upload| {
+            upload.is_whole(owner, name, blob.digest)
+                && upload.staged.as_ref().is_some_and(|staged| staged.len() == blob.bytes)
+        };
+        self.uploads.iter().find(|(_, upload)| is_it(upload)).map(|(id, _)| *id)
+    }
+
+    /// The oldest whole blob that has a younger copy.
+    fn oldest_copy(&self, is_eligible: impl Fn(&Upload) -> bool) -> Option<UploadId> {
+        let age = |id: &UploadId, upload: &Upload| (upload.touched_at, id.0);
+        let has_younger = |(id, upload): &(&UploadId, &Upload)| {
+            self.uploads.iter().any(|(other, same)| {
+                let digest = upload.digest.filter(|_| age(id, upload) < age(other, same));
+                digest.is_some_and(|digest| same.is_whole(&upload.owner, &upload.name, digest))
+            })
+        };
+        let whole = self.uploads.iter().filter(|(_, u)| u.staged.is_some() && is_eligible(u));
+        let copies = whole.filter(has_younger);
+        copies.min_by_key(|(id, upload)| age(id, upload)).map(|(id, _)| *id)
+    }
+
+    /// Makes room for one more upload of this owner.
+    ///
+    /// # Errors
+    /// The time after which there is room, if no call touches an upload before.
+    fn make_room(&mut self, owner: &OwnerId) -> Result<(), Duration> {
+        let of_owner = |upload: &Upload| upload.owner == *owner;
+        let has_most =
+            self.uploads.values().filter(|u| of_owner(u)).count() >= UPLOADS_OF_OWNER_MAX;
+        if self.uploads.len() < UPLOADS_MAX && !has_most {
+            return Ok(());
+        }
+        // Pushes at one time may each bring the same blob, and the first to end takes one copy along.
+        // So copies stay until there is need.
+        if let Some(id) = self.oldest_copy(|upload| !has_most || of_owner(upload)) {
+            self.uploads.remove(&id);
+            return Ok(());
+        }
+        // What a call has is being used.
+        let free = self.uploads.iter().filter(|(_, upload)| upload.staged.is_some());
+        let own = free.clone().filter(|(_, upload)| of_owner(upload));
+        let kept = own.map(|(id, upload)| (upload.keeps_place_for(), *id));
+        match kept.min_by_key(|(wait, _)| *wait) {
+            Some((Duration::ZERO, id)) => {
+                self.uploads.remove(&id);
+                Ok(())
+            }
+            Some((wait, _)) => Err(wait),
+            // Other owners have the places, for as long as any upload may stay.
+            None => {
+                let idle = |(_, upload): (_, &Upload)| upload.touched_at.elapsed();
+                Err(IDLE_MAX.saturating_sub(free.map(idle).max().unwrap_or_default()))
+            }
+        }
+    }
+
     fn sweep(&mut self) {
         // What a call has is not idle.
         self.uploads
@@ -230,9 +326,9 @@ impl Drop for Taken {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use async_trait::async_trait;
+    use axum::http::header;
+    use axum::response::IntoResponse as _;
     use bytes::Bytes;
     use gristmill_core::runtime::{AddComponentError, Added, StageError};
 
@@ -258,6 +354,10 @@ mod tests {
 
         async fn read(&self, _: usize) -> io::Result<Bytes> {
             Ok("abc".into())
+        }
+
+        fn open(&self) -> io::Result<File> {
+            File::open("/dev/null")
         }
 
         async fn add(self: Box<Self>) -> Result<Added, AddComponentError> {
@@ -299,10 +399,12 @@ mod tests {
         let me = owner("me");
         let blob = Blob { digest: BlobDigest::of(b"abc"), bytes: 3 };
         let id = uploads.begin(&me, "mill", Box::new(Three)).unwrap().to_string();
-        assert_eq!(uploads.whole(&me, "mill", blob.digest), None);
+        let is_there = || uploads.open(&me, "mill", blob.digest).unwrap().map(|(_, bytes)| bytes);
+        assert_eq!(is_there(), None);
         uploads.take(&me, "mill", &id).unwrap().finish(blob.digest);
         assert!(uploads.take(&me, "mill", &id).is_err(), "nothing is added to it");
-        assert_eq!(uploads.whole(&me, "mill", blob.digest), Some(3));
+        assert_eq!(is_there(), Some(3));
+        assert!(uploads.has(&me, "mill", blob));
         for (whose, name, bytes) in [("other", "mill", 3), ("me", "other", 3), ("me", "mill", 4)] {
             assert!(uploads.claim(&owner(whose), name, Blob { bytes, ..blob }).is_none());
         }
@@ -317,15 +419,69 @@ mod tests {
     async fn uploads_are_bounded_for_each_owner_and_in_all() {
         let uploads = Uploads::default();
         let begin = |name: &str| uploads.begin(&owner(name), "mill", Box::new(Three));
+        let retry_after = |refused: RegistryError| {
+            let headers = refused.into_response().headers().clone();
+            headers[header::RETRY_AFTER].to_str().unwrap().parse::<u64>().unwrap()
+        };
         for number in 0..UPLOADS_MAX / UPLOADS_OF_OWNER_MAX {
             let name = format!("o{number}");
             for _ in 0..UPLOADS_OF_OWNER_MAX {
                 begin(&name).unwrap();
             }
-            assert!(begin(&name).is_err());
+            assert_eq!(retry_after(begin(&name).unwrap_err()), IDLE_MAX.as_secs());
+        }
+        tokio::time::sleep(IDLE_MAX / 2).await;
+        assert_eq!(retry_after(begin("late").unwrap_err()), IDLE_MAX.as_secs() / 2);
+        tokio::time::sleep(IDLE_MAX / 2).await;
+        assert!(begin("late").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn copies_of_a_blob_give_way() {
+        let uploads = Uploads::default();
+        let begin = |who: &str| uploads.begin(&owner(who), "mill", Box::new(Three));
+        let push = |who: &str, blob: &[u8]| {
+            let id = begin(who).unwrap().to_string();
+            uploads.take(&owner(who), "mill", &id).unwrap().finish(BlobDigest::of(blob));
+        };
+        let me = owner("me");
+        push("me", b"other");
+        for _ in 0..2 * UPLOADS_OF_OWNER_MAX {
+            push("me", b"abc");
+        }
+        assert_eq!(uploads.0.lock().uploads.len(), UPLOADS_OF_OWNER_MAX);
+        // Those of others give way too when all places are taken.
+        for who in ["a", "b", "c"] {
+            for number in 0..UPLOADS_OF_OWNER_MAX {
+                push(who, &number.to_le_bytes());
+            }
+        }
+        for _ in 2..UPLOADS_OF_OWNER_MAX {
+            begin("late").unwrap();
         }
         assert!(begin("late").is_err());
-        tokio::time::sleep(IDLE_MAX).await;
-        assert!(begin("late").is_ok());
+        // One of each blob is still there.
+        for blob in [&b"other"[..], b"abc"] {
+            assert!(!uploads.release(&owner("late"), "mill", BlobDigest::of(blob)));
+            assert!(uploads.release(&me, "mill", BlobDigest::of(blob)));
+            assert!(!uploads.release(&me, "mill", BlobDigest::of(blob)));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whole_blobs_without_a_manifest_give_way_to_their_owner() {
+        let uploads = Uploads::default();
+        let me = owner("me");
+        let begin = || uploads.begin(&me, "mill", Box::new(Three)).map(|id| id.to_string());
+        for number in 0..UPLOADS_OF_OWNER_MAX {
+            let id = begin().unwrap();
+            uploads.take(&me, "mill", &id).unwrap().finish(BlobDigest::of(&number.to_le_bytes()));
+        }
+        assert!(begin().is_err());
+        tokio::time::sleep(GIVES_WAY_AFTER).await;
+        for _ in 0..UPLOADS_OF_OWNER_MAX {
+            begin().unwrap();
+        }
+        assert!(begin().is_err(), "what is being written keeps its place");
     }
 }

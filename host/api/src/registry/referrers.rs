@@ -1,0 +1,159 @@
+//! `/v2/{name}/referrers/{digest}`: the manifests that name another one as their `subject`.
+//!
+//! **Cost.** Each call reads all manifests of the name. **Bounds.** A page has [`PAGE_BYTES_MAX`] of
+//! text, or one manifest.
+
+use std::collections::BTreeMap;
+
+use axum::extract::{Path, RawQuery, State};
+use axum::response::Response;
+use gristmill_core::image::{MANIFEST_TYPE, PushedManifest};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use url::form_urlencoded;
+
+use super::error::{OciCode, RegistryError};
+use super::{Caller, answer, images_of, manifests};
+use crate::query::Query;
+use crate::state::ApiState;
+
+/// Bytes of descriptors in one answer.
+const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// What a manifest says about itself and its subject.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct About {
+    subject: Option<Named>,
+    artifact_type: Option<String>,
+    config: Named,
+    annotations: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Named {
+    #[serde(default)]
+    media_type: String,
+    #[serde(default)]
+    digest: String,
+}
+
+/// The digest that a manifest names as its subject.
+pub(super) fn subject(manifest: &[u8]) -> Option<String> {
+    let about: About = serde_json::from_slice(manifest).ok()?;
+    about.subject.map(|subject| subject.digest)
+}
+
+/// The manifests about one digest, which need not be there, in the order of their own digests;
+/// `?artifactType=` shows one type only, and `?last=` goes on after a manifest.
+pub(super) async fn list(
+    State(state): State<ApiState>,
+    Caller(key): Caller,
+    Path((name, digest)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, RegistryError> {
+    if !is_digest(&digest) {
+        let sentence = format!("`{digest}` is no digest: write `<algorithm>:<digits>`");
+        return Err(RegistryError::invalid(OciCode::DigestInvalid, sentence));
+    }
+    let query = Query(query.as_deref().unwrap_or_default());
+    let (wanted, last) = (query.text("artifactType"), query.text("last").unwrap_or_default());
+    let view = state.catalog.view();
+    // Several tags may have the same manifest.
+    let found: BTreeMap<String, Value> = images_of(&view, &key.owner, &name)
+        .map(|(image, component)| manifests::of(image, component))
+        .filter_map(|manifest| {
+            let descriptor = descriptor(&manifest, &digest, wanted.as_deref())?;
+            Some((manifest.digest().oci(), descriptor))
+        })
+        .filter(|(digest, _)| **digest > *last)
+        .collect();
+    let mut bytes = 0;
+    let fits = |descriptor: &Value| {
+        let is_first = bytes == 0;
+        bytes += descriptor.to_string().len();
+        is_first || bytes <= PAGE_BYTES_MAX
+    };
+    let count = found.values().map(fits).take_while(|fits| *fits).count();
+    let next = (count < found.len()).then(|| {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(wanted.as_deref().map(|wanted| ("artifactType", wanted)));
+        query.extend_pairs(found.keys().nth(count - 1).map(|last| ("last", last)));
+        format!("/v2/{name}/referrers/{digest}?{}", query.finish())
+    });
+    let page: Vec<_> = found.into_values().take(count).collect();
+    let index = json!({ "schemaVersion": 2, "mediaType": answer::INDEX_TYPE, "manifests": page });
+    Ok(answer::index(index.to_string(), wanted.is_some(), next.as_deref()))
+}
+
+/// How a list shows a manifest, if it has this subject and type.
+fn descriptor(manifest: &PushedManifest, digest: &str, wanted: Option<&str>) -> Option<Value> {
+    let about: About = serde_json::from_str(manifest.text()).ok()?;
+    about.subject.filter(|subject| subject.digest == digest)?;
+    let own_type = about.artifact_type.filter(|kind| !kind.is_empty());
+    let kind = own_type.unwrap_or(about.config.media_type);
+    if wanted.is_some_and(|wanted| wanted != kind) {
+        return None;
+    }
+    let mut descriptor = json!({
+        "mediaType": MANIFEST_TYPE,
+        "digest": manifest.digest().oci(),
+        "size": manifest.text().len(),
+        "artifactType": kind,
+    });
+    if let Some(annotations) = about.annotations {
+        descriptor["annotations"] = annotations;
+    }
+    Some(descriptor)
+}
+
+/// Whether a text is a digest, by whatever algorithm: a subject need not be anything that is here.
+fn is_digest(text: &str) -> bool {
+    let is_word = |word: &str, more: &[u8]| {
+        !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || more.contains(&b))
+    };
+    let parts = text.split_once(':');
+    parts
+        .is_some_and(|(algorithm, encoded)| is_word(algorithm, b"+._-") && is_word(encoded, b"=_-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_have_an_algorithm_and_digits() {
+        for text in ["sha256:00ff", "sha512:a", "multihash+base58:QmRZ"] {
+            assert!(is_digest(text), "{text}");
+        }
+        for text in ["", "sha256", "sha256:", ":00", "sha256:0/0", "a b:00"] {
+            assert!(!is_digest(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_manifest_is_listed_under_its_subject_with_its_type() {
+        let text = |own_type: &str| {
+            let config = json!({ "mediaType": "application/config", "digest": "sha256:0" });
+            let subject = json!({ "digest": "sha256:1" });
+            json!({
+                "config": config, "subject": subject, "artifactType": own_type, "annotations": { "a": "b" },
+            })
+        };
+        for (own_type, kind) in [("application/own", "application/own"), ("", "application/config")]
+        {
+            let manifest = PushedManifest::new(text(own_type).to_string(), String::new());
+            let found = descriptor(&manifest, "sha256:1", None).unwrap();
+            assert_eq!(
+                (&found["artifactType"], &found["annotations"]["a"]),
+                (&kind.into(), &"b".into())
+            );
+            assert!(descriptor(&manifest, "sha256:1", Some(kind)).is_some());
+            assert!(descriptor(&manifest, "sha256:1", Some("application/other")).is_none());
+            assert!(descriptor(&manifest, "sha256:2", None).is_none());
+        }
+        let without = PushedManifest::new(json!({ "config": {} }).to_string(), String::new());
+        assert!(descriptor(&without, "", None).is_none());
+    }
+}
