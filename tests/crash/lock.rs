@@ -64,7 +64,7 @@ async fn after_a_backup_other_programs_are_kept_out_and_a_kill_loses_nothing() {
     let said = read_by_another_program(&host.data_dir());
     assert!(said.contains("database is locked"), "{said}");
     let client = host.client();
-    client.get("/v1/backup").await.ok();
+    assert_eq!(client.get("/v1/backup").await.status, 200);
     let said = read_by_another_program(&host.data_dir());
     let key = client.post("/v1/keys", &json!({ "name": "late", "scopes": ["manage"] })).await.ok();
     host.kill9();

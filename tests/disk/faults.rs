@@ -176,7 +176,8 @@ async fn no_space_in_the_database() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_database_cannot_be_synced() {
-    survives(&format!("sync:{}:3:store.db", libc::EIO), "disk I/O error").await;
+    // A start syncs the tables and their log a few times.
+    survives(&format!("sync:{}:10:store.db", libc::EIO), "disk I/O error").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -42,6 +42,14 @@ pub(crate) enum Deed {
     Deploy {
         image: String,
     },
+    /// A process has begun after a kill. Jobs that ran wait again, and nothing is on its way.
+    Restart,
+    /// A process has found the job in this state after a kill, and shown it.
+    Find {
+        job: String,
+        bytes: usize,
+        state: State,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,9 +65,11 @@ pub(crate) struct Known {
     pub(crate) endpoint: String,
     pub(crate) input_bytes: usize,
     pub(crate) state: State,
+    /// Processes that may have been killed while it ran.
+    pub(crate) crashes: u32,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum State {
     /// Waits or runs: after a crash it waits.
     Open {
@@ -86,8 +96,17 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
+    /// Takes notes of which each is a line.
+    pub(crate) fn note_all(&mut self, notes: &[u8]) {
+        for line in notes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            self.note(&serde_json::from_slice(line).unwrap());
+        }
+    }
+
     pub(crate) fn note(&mut self, note: &Note) {
-        if note.is_done {
+        if matches!(note.deed, Deed::Restart | Deed::Find { .. }) {
+            self.apply(&note.endpoint, &note.deed);
+        } else if note.is_done {
             let begun = self.begun.remove(&note.endpoint);
             assert_eq!(begun.as_ref(), Some(&note.deed));
             self.apply(&note.endpoint, &note.deed);
@@ -118,7 +137,8 @@ impl Ledger {
         match deed {
             Deed::Submit { job: id, bytes } => {
                 let state = State::Open { is_claimed: false, chunks: 0 };
-                let known = Known { endpoint: endpoint.to_owned(), input_bytes: *bytes, state };
+                let endpoint = endpoint.to_owned();
+                let known = Known { endpoint, input_bytes: *bytes, state, crashes: 0 };
                 self.jobs.insert(job(id), known);
             }
             Deed::Claim { job } => *self.state(job) = State::Open { is_claimed: true, chunks: 0 },
@@ -139,7 +159,36 @@ impl Ledger {
                 .remove(endpoint, |state| matches!(state, State::Open { is_claimed: false, .. })),
             Deed::DeleteEndpoint => self.remove(endpoint, |_| true),
             Deed::Deploy { image } => drop(self.images.insert(endpoint.to_owned(), image.clone())),
+            Deed::Restart => self.restart(),
+            Deed::Find { job, bytes, state } => self.find(endpoint, job, *bytes, state),
         }
+    }
+
+    fn restart(&mut self) {
+        for deed in std::mem::take(&mut self.begun).into_values() {
+            if let Deed::Claim { job } = deed {
+                self.jobs.get_mut(&job).unwrap().crashes += 1;
+            }
+        }
+        for known in self.jobs.values_mut() {
+            if let State::Open { is_claimed, chunks } = &mut known.state {
+                known.crashes += u32::from(std::mem::take(is_claimed));
+                *chunks = 0;
+            }
+        }
+    }
+
+    fn find(&mut self, endpoint: &str, job: &str, bytes: usize, state: &State) {
+        let known = self.jobs.entry(job.to_owned()).or_insert_with(|| Known {
+            endpoint: endpoint.to_owned(),
+            input_bytes: bytes,
+            state: State::Open { is_claimed: false, chunks: 0 },
+            crashes: 0,
+        });
+        if matches!((&known.state, state), (State::Open { .. }, State::Ended { .. })) {
+            *self.billed.entry(endpoint.to_owned()).or_default() += 1;
+        }
+        known.state = state.clone();
     }
 
     fn state(&mut self, job: &str) -> &mut State {

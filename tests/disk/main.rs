@@ -13,6 +13,7 @@
     reason = "all of this is test code: a broken assumption must stop the test"
 )]
 
+mod clock;
 mod faults;
 mod full;
 mod ledger;

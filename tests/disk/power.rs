@@ -2,6 +2,7 @@
 //! goes on. `POWER_LOSSES` says how often, `POWER_SEED` with which workload to begin.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{env, fs};
@@ -9,12 +10,14 @@ use std::{env, fs};
 use gristmill_core::catalog::{CatalogEntry, CatalogStore as _};
 use gristmill_core::id::{EndpointId, JobId, WorkerId};
 use gristmill_core::job::JobStatus;
+use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::payload::Json;
 use gristmill_core::record::Outcome;
 use gristmill_core::store::{Fenced, JobStore as _};
 use gristmill_core::usage::{UsageFilter, UsageQuery, UsageRow, UsageStore as _};
 use gristmill_store::SqliteStore;
 use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
 use crate::ledger::{End, Known, Ledger, State};
@@ -22,8 +25,11 @@ use crate::log::{self, Event};
 use crate::simulated::Disk;
 use crate::workload::{NOTES, open, payload};
 
-/// Losses of power in the life of one process.
+/// Losses of power in the lives of the processes of one workload.
 const PER_WORKLOAD: usize = 20;
+
+/// Processes that use a directory one after the other, before the power goes for the last time.
+const LIVES_MAX: u64 = 3;
 
 #[tokio::test]
 async fn what_was_acknowledged_survives_a_loss_of_power() {
@@ -43,6 +49,7 @@ async fn what_was_acknowledged_survives_a_loss_of_power() {
 #[derive(Debug, Default)]
 struct Found {
     events: usize,
+    kills: usize,
     waiting: usize,
     completed: usize,
     failed: usize,
@@ -62,11 +69,26 @@ async fn live_and_lose_power(seed: u64, found: &mut Found) {
     process.args(["--exact", "workload::workload", "--ignored", "--test-threads=1"]);
     process.env("LD_PRELOAD", crate::shim()).env("DISK_DIR", dir.canonicalize().unwrap());
     process.env("DISK_LOG", &log).env("WORKLOAD_SEED", seed.to_string()).stdout(Stdio::null());
+    let mut rng = StdRng::seed_from_u64(seed);
+    // Processes that are killed come first: the page cache outlives them.
+    for life in 0..seed % LIVES_MAX {
+        let call = ["write", "sync"].choose(&mut rng).unwrap();
+        let file = ["journal/", "journal/", "store.db"].choose(&mut rng).unwrap();
+        let kill = format!("{call}:{}:{file}", rng.random_range(1..120));
+        process.env("DISK_KILL", &kill).env("WORKLOAD_LIFE", life.to_string());
+        let status = process.status().unwrap();
+        let is_killed = status.signal() == Some(libc::SIGKILL);
+        assert!(
+            is_killed || status.success(),
+            "the workload of seed {seed}, life {life}: {status}"
+        );
+        found.kills += usize::from(is_killed);
+    }
+    process.env_remove("DISK_KILL").env("WORKLOAD_LIFE", (seed % LIVES_MAX).to_string());
     assert!(process.status().unwrap().success(), "the workload of seed {seed}");
     let events = log::parse(&fs::read(&log).unwrap());
     found.events += events.len();
 
-    let mut rng = StdRng::seed_from_u64(seed);
     let moments: BTreeSet<_> =
         (0..PER_WORKLOAD).map(|_| rng.random_range(0..=events.len())).collect();
     let (mut disk, mut ledger) = (Disk::default(), Ledger::default());
@@ -80,7 +102,7 @@ async fn live_and_lose_power(seed: u64, found: &mut Found) {
         }
         match event {
             Event::Write { path, bytes, .. } if path == Path::new(NOTES) => {
-                ledger.note(&serde_json::from_slice(bytes).unwrap());
+                ledger.note_all(bytes);
             }
             event => disk.apply(event),
         }
@@ -139,7 +161,11 @@ async fn check_bills(store: &SqliteStore, ledger: &Ledger) -> Vec<UsageRow> {
     for (id, known) in &ledger.jobs {
         if ledger.begun_result(&known.endpoint) == Some(id) {
             let record = job(store, id, known).await;
-            let has_ended = record.is_some_and(|record| record.status.is_final());
+            // A job that is given up has no result.
+            let is_given_up = |error: &String| error.starts_with("the host died");
+            let has_ended = record.is_some_and(|record| {
+                record.status.is_final() && !record.error.as_ref().is_some_and(is_given_up)
+            });
             *expected.entry(known.endpoint.clone()).or_default() += u64::from(has_ended);
         }
     }
@@ -184,7 +210,7 @@ async fn job(
 }
 
 /// Whether the job is as it is known to be; else what is wrong.
-async fn is_known(store: &SqliteStore, id: &str, known: &Known) -> Result<(), String> {
+pub(crate) async fn is_known(store: &SqliteStore, id: &str, known: &Known) -> Result<(), String> {
     let record = job(store, id, known).await;
     let id_of = id.parse::<JobId>().unwrap();
     let (input, output) = (store.input(id_of).await, store.output(id_of).await);
@@ -194,8 +220,13 @@ async fn is_known(store: &SqliteStore, id: &str, known: &Known) -> Result<(), St
     let is = match (&known.state, &record) {
         (State::Removed, None) => true,
         (_, None) | (State::Removed, Some(_)) => false,
-        (State::Open { .. }, Some(record)) => {
-            record.status == JobStatus::InQueue && record.chunk_count == 0 && has_input
+        (State::Open { is_claimed, .. }, Some(record)) => {
+            // It has run in so many processes that it is given up.
+            let crashes = known.crashes + u32::from(*is_claimed);
+            let is_given_up =
+                crashes >= u32::from(CRASHES_MAX) && record.status == JobStatus::Failed;
+            let waits = record.status == JobStatus::InQueue && record.chunk_count == 0;
+            (waits || is_given_up) && has_input
         }
         (State::Cancelled, Some(record)) => record.status == JobStatus::Cancelled,
         (State::Ended { end, chunks }, Some(record)) => {

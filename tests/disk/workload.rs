@@ -1,7 +1,7 @@
 //! What a process does to a store while its disk is watched: everything that the host does to one,
 //! by several callers at the same time.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,8 @@ use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use tokio::task::JoinSet;
 
-use crate::ledger::{Deed, End, Note};
+use crate::ledger::{Deed, End, Ledger, Note, State};
+use crate::power::is_known;
 
 const CALLERS: usize = 4;
 const DEEDS: usize = 60;
@@ -76,16 +77,35 @@ fn workload() {
     let seed: u64 = std::env::var("WORKLOAD_SEED").unwrap().parse().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
+        let life: u64 = std::env::var("WORKLOAD_LIFE").unwrap().parse().unwrap();
         let store = Arc::new(open(&dir, seed));
+        let mut ledger = Ledger::default();
+        let earlier = fs::read(dir.join(NOTES)).unwrap_or_default();
+        ledger.note_all(&earlier);
         let notes = OpenOptions::new().create(true).append(true).open(dir.join(NOTES)).unwrap();
         let notes = Arc::new(Mutex::new(notes));
+        if life > 0 {
+            let found = found_after_a_kill(&store, &ledger).await;
+            found.iter().for_each(|note| ledger.note(note));
+            write(&notes, &found);
+        }
         let mut callers = JoinSet::new();
         for n in 0..CALLERS {
             let (store, notes) = (store.clone(), notes.clone());
-            let rng = StdRng::seed_from_u64(seed * 100 + n as u64);
+            let rng = StdRng::seed_from_u64((seed * 100 + n as u64) * 10 + life);
             let endpoint = format!("e{n}");
-            let (leases, open, failed) = (Vec::new(), Vec::new(), Vec::new());
-            callers.spawn(Caller { store, notes, rng, endpoint, leases, open, failed }.run());
+            let of_state = |is_meant: fn(&State) -> bool| {
+                let jobs = ledger.jobs.iter();
+                let found = jobs.filter(|(_, it)| it.endpoint == endpoint && is_meant(&it.state));
+                found.map(|(id, _)| id.parse().unwrap()).collect()
+            };
+            let open = of_state(|state| matches!(state, State::Open { .. }));
+            let failed = of_state(|state| match state {
+                State::Ended { end, .. } => !matches!(end, End::Completed { .. }),
+                _ => false,
+            });
+            let leases = Vec::new();
+            callers.spawn(Caller { store, notes, rng, life, endpoint, leases, open, failed }.run());
         }
         callers.join_all().await;
         if seed.is_multiple_of(2) {
@@ -94,11 +114,56 @@ fn workload() {
     });
 }
 
+/// Writes notes in one call, which is one event: no loss of power comes between them.
+fn write(notes: &Mutex<File>, some: &[Note]) {
+    let lines = some.iter().map(|note| serde_json::to_string(note).unwrap() + "\n");
+    notes.lock().write_all(lines.collect::<String>().as_bytes()).unwrap();
+}
+
+/// What a process finds after a kill of what was on its way, which it shows, so that it must stay.
+async fn found_after_a_kill(store: &SqliteStore, ledger: &Ledger) -> Vec<Note> {
+    let note = |endpoint: &str, deed| Note { endpoint: endpoint.to_owned(), is_done: true, deed };
+    let restart = note("", Deed::Restart);
+    let (mut before, mut after) = (ledger.clone(), ledger.with_begun());
+    before.note(&restart);
+    after.note(&restart);
+    let mut found = vec![restart];
+    for (id, known) in &after.jobs {
+        if before.jobs.get(id).map(|known| &known.state) == Some(&known.state) {
+            continue;
+        }
+        let is_after = is_known(store, id, known).await;
+        let state = match (is_after, before.jobs.get(id)) {
+            (Ok(()), _) => known.state.clone(),
+            (Err(error), Some(known)) => {
+                let is_before = is_known(store, id, known).await;
+                is_before.unwrap_or_else(|other| panic!("{id}: neither {error}\nnor {other}"));
+                continue;
+            }
+            (Err(_), None) => continue,
+        };
+        let (job, bytes) = (id.clone(), known.input_bytes);
+        found.push(note(&known.endpoint, Deed::Find { job, bytes, state }));
+    }
+    for entry in store.load_catalog().await.unwrap() {
+        let CatalogEntry::Template(Template { id, image, .. }) = entry else { continue };
+        if before.images.get(id.as_str()) != Some(&image) {
+            for is_done in [false, true] {
+                let (endpoint, deed) = (id.to_string(), Deed::Deploy { image: image.clone() });
+                found.push(Note { endpoint, is_done, deed });
+            }
+        }
+    }
+    found
+}
+
 /// Uses one endpoint.
 struct Caller {
     store: Arc<SqliteStore>,
     notes: Arc<Mutex<File>>,
     rng: StdRng,
+    /// Which process on this directory it is in.
+    life: u64,
     endpoint: String,
     leases: Vec<Lease>,
     /// Jobs that wait or run, and those that can be retried.
@@ -125,9 +190,7 @@ impl Caller {
 
     fn note(&self, is_done: bool, deed: &Deed) {
         let note = Note { endpoint: self.endpoint.clone(), is_done, deed: deed.clone() };
-        let mut line = serde_json::to_vec(&note).unwrap();
-        line.push(b'\n');
-        self.notes.lock().write_all(&line).unwrap();
+        write(&self.notes, &[note]);
     }
 
     fn endpoint(&self) -> EndpointId {
@@ -264,7 +327,7 @@ impl Caller {
     }
 
     async fn deploy(&mut self, n: usize) {
-        let image = format!("image:{n}");
+        let image = format!("image:{}-{n}", self.life);
         let (id, owner) = (TemplateId::new(&self.endpoint), OwnerId::new("owner"));
         let template = Template::new(id.unwrap(), owner.unwrap(), &image);
         let deed = Deed::Deploy { image };

@@ -1,5 +1,5 @@
-//! Damage on the disk: what is gone or flipped is noticed before anything of it is shown, listed by a
-//! check that changes nothing, and the rest can be saved.
+//! Damage on the disk: a missing file and a flipped bit are noticed before anything is shown, a check
+//! lists all damage and changes nothing, and a repair saves the rest.
 
 #![allow(
     clippy::unwrap_used,

@@ -8,6 +8,10 @@
 //!   number, where CALL is `write` or `sync`, and NAME is a part of the file's path. A write that
 //!   fails for want of space has written half.
 //! * `DISK_FAULT_WHILE`: calls fail only while this file exists.
+//! * `CLOCK_FILE`: a file with the seconds by which the wall clock is ahead of the machine's, and with
+//!   a `+` behind them when the kernel says that it is synchronised.
+//! * `DISK_KILL`: `CALL:N[:NAME]`: the process is killed right after the Nth `write`, or instead of the
+//!   Nth `sync`. The log ends with that write.
 //!
 //! The real calls are made as system calls, so that nothing here calls itself.
 
@@ -41,6 +45,7 @@ struct Setup {
     /// -1 without a log.
     log: c_int,
     fault: Option<Fault>,
+    kill: Option<Fault>,
 }
 
 struct Fault {
@@ -52,8 +57,13 @@ struct Fault {
     only_while: Option<Vec<u8>>,
 }
 
-/// How many calls there were that a fault may hit.
-static CALLS: Mutex<u64> = Mutex::new(0);
+/// How many calls there were that a fault may hit, and that the end may come with.
+static CALLS: Mutex<Calls> = Mutex::new(Calls { faults: 0, kills: 0 });
+
+struct Calls {
+    faults: u64,
+    kills: u64,
+}
 
 fn setup() -> Option<&'static Setup> {
     static SETUP: OnceLock<Option<Setup>> = OnceLock::new();
@@ -78,7 +88,13 @@ fn setup() -> Option<&'static Setup> {
                     .map(|path| [path.as_bytes(), b"\0"].concat());
                 Fault { call, errno, from, name, only_while }
             });
-            Some(Setup { dir, log, fault })
+            let kill = std::env::var("DISK_KILL").ok().map(|text| {
+                let mut parts = text.split(':');
+                let mut next = || parts.next().unwrap_or_default().to_owned();
+                let (call, from, name) = (next(), next(), next());
+                Fault { call, errno: 0, from: from.parse().unwrap(), name, only_while: None }
+            });
+            Some(Setup { dir, log, fault, kill })
         })
         .as_ref()
 }
@@ -95,23 +111,36 @@ fn below(setup: &Setup, path: &Path) -> Option<PathBuf> {
     (!path.as_os_str().as_bytes().ends_with(b" (deleted)")).then(|| path.to_owned())
 }
 
-fn lock() -> MutexGuard<'static, u64> {
+fn lock() -> MutexGuard<'static, Calls> {
     CALLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether this call is to fail; counts it.
-fn fails(setup: &Setup, calls: &mut u64, call: &str, path: &Path) -> Option<c_int> {
+fn fails(setup: &Setup, calls: &mut Calls, call: &str, path: &Path) -> Option<c_int> {
     let fault = setup.fault.as_ref().filter(|fault| fault.call == call)?;
     if !path.to_string_lossy().contains(&fault.name) {
         return None;
     }
-    *calls += 1;
+    calls.faults += 1;
     // SAFETY: the path ends with a zero, and lives as long as the call.
     let exists = |path: &Vec<u8>| unsafe {
         libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, path.as_ptr(), libc::F_OK) == 0
     };
     let is_on = fault.only_while.as_ref().is_none_or(exists);
-    (*calls >= fault.from && is_on).then_some(fault.errno)
+    (calls.faults >= fault.from && is_on).then_some(fault.errno)
+}
+
+/// Kills the process if its end is to come with this call.
+fn perhaps_die(setup: &Setup, calls: &mut Calls, call: &str, path: &Path) {
+    let kill = setup.kill.as_ref().filter(|kill| kill.call == call);
+    if kill.is_none_or(|kill| !path.to_string_lossy().contains(&kill.name)) {
+        return;
+    }
+    calls.kills += 1;
+    if kill.is_some_and(|kill| kill.from == calls.kills) {
+        // SAFETY: numbers only.
+        unsafe { libc::syscall(libc::SYS_kill, libc::getpid(), libc::SIGKILL) };
+    }
 }
 
 fn set_errno(errno: c_int) {
@@ -173,6 +202,7 @@ unsafe fn write_at(fd: c_int, bytes: *const c_void, count: usize, at: Option<i64
         // SAFETY: the caller's promise, of which `written` bytes were read just now.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast(), written as usize) };
         log(setup, record::WRITE, &path, at as u64, bytes);
+        perhaps_die(setup, &mut calls, "write", &path);
     }
     written as isize
 }
@@ -230,6 +260,7 @@ fn sync(fd: c_int, call: c_long) -> c_int {
         set_errno(errno);
         return -1;
     }
+    perhaps_die(setup, &mut calls, "sync", &path);
     let answer = really();
     if answer == 0 {
         log(setup, record::SYNC, &path, 0, &[]);
@@ -334,4 +365,50 @@ pub unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
         log(setup, record::REMOVE, &path, 0, &[]);
     }
     answer
+}
+
+/// The wall clock's lead in seconds, and whether the kernel vouches for it; `None` without a file. Read
+/// without memory: the allocator may ask for the time.
+fn clock_lead() -> Option<(i64, bool)> {
+    // SAFETY: the name ends with a zero; what is returned lives as long as the environment, which
+    // nobody changes.
+    let path = unsafe { libc::getenv(c"CLOCK_FILE".as_ptr()) };
+    if path.is_null() {
+        return None;
+    }
+    let mut bytes = [0_u8; 32];
+    // SAFETY: the path ends with a zero, and the bytes live as long as the calls.
+    let count = unsafe {
+        let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, libc::O_RDONLY);
+        let count = libc::syscall(libc::SYS_read, fd, bytes.as_mut_ptr(), bytes.len());
+        libc::syscall(libc::SYS_close, fd);
+        count
+    };
+    let text = str::from_utf8(bytes.get(..usize::try_from(count).ok()?)?).ok()?.trim();
+    let seconds = text.trim_end_matches('+');
+    Some((seconds.parse().ok()?, seconds.len() < text.len()))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clock_gettime(id: libc::clockid_t, time: *mut libc::timespec) -> c_int {
+    // SAFETY: the caller's promise.
+    let answer = unsafe { libc::syscall(libc::SYS_clock_gettime, id, time) } as c_int;
+    if id == libc::CLOCK_REALTIME
+        && answer == 0
+        && let Some((lead, _)) = clock_lead()
+    {
+        // SAFETY: the call above has filled it.
+        unsafe { (*time).tv_sec += lead };
+    }
+    answer
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn adjtimex(asked: *mut libc::timex) -> c_int {
+    match clock_lead() {
+        Some((_, true)) => libc::TIME_OK,
+        Some((_, false)) => libc::TIME_ERROR,
+        // SAFETY: the caller's promise.
+        None => unsafe { libc::syscall(libc::SYS_adjtimex, asked) as c_int },
+    }
 }

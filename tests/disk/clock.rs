@@ -1,0 +1,107 @@
+//! A wall clock that jumps, before a start and while the host runs: no job is deleted before its time.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use gristmill_tests::{TestHost, command, eventually, guests};
+use serde_json::json;
+
+const DAY_S: u64 = 86_400;
+
+/// A host whose wall clock a file moves.
+struct Jumping {
+    host: TestHost,
+    file: PathBuf,
+}
+
+impl Jumping {
+    async fn start() -> Self {
+        let host = TestHost::start();
+        host.deploy(&guests::echo(), "parked", json!({ "workersMax": 0 })).await;
+        let file = host.scratch().join("clock");
+        let mut jumping = Self { host, file };
+        jumping.set("0");
+        jumping.start_again();
+        jumping
+    }
+
+    /// The lead of the wall clock in seconds, and `+` when it is synchronised.
+    fn set(&self, lead: &str) {
+        let next = self.file.with_extension("next");
+        fs::write(&next, lead).unwrap();
+        fs::rename(next, &self.file).unwrap();
+    }
+
+    fn start_again(&mut self) {
+        let environment =
+            [("LD_PRELOAD", crate::shim().as_os_str()), ("CLOCK_FILE", self.file.as_os_str())];
+        self.host.start_again_in(&environment);
+    }
+
+    async fn status(&self, job: &str) -> u16 {
+        self.host.client().status("parked", job).await.status
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_while_the_host_runs_deletes_no_job() {
+    let jumping = Jumping::start().await;
+    let job = jumping.host.client().submit("parked", json!({})).await;
+    for lead in [10 * DAY_S as i64, -(10 * DAY_S as i64)] {
+        jumping.set(&lead.to_string());
+        // More than the time between two looks for jobs whose time is over.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(jumping.status(&job).await, 200, "{lead}");
+    }
+    let log = jumping.host.log();
+    assert!(log.contains("the machine's clock jumped") && log.contains("--accept-clock"), "{log}");
+    jumping.set("0");
+    eventually("the host follows again", async || {
+        jumping.host.log().contains("back where it was").then_some(())
+    })
+    .await;
+    assert_eq!(jumping.status(&job).await, 200);
+    // A jump that the kernel vouches for is the truth.
+    jumping.set(&format!("{}+", 10 * DAY_S));
+    eventually("the job's time is over", async || {
+        (jumping.status(&job).await == 404).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumped_before_a_start_is_waited_for_and_can_be_accepted() {
+    let mut jumping = Jumping::start().await;
+    let job = jumping.host.client().submit("parked", json!({})).await;
+    jumping.host.kill9();
+    // It is put right while the host waits.
+    jumping.set(&(10 * DAY_S).to_string());
+    let file = jumping.file.clone();
+    let right = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(4));
+        fs::write(file, "0").unwrap();
+    });
+    jumping.start_again();
+    right.join().unwrap();
+    assert_eq!(jumping.status(&job).await, 200, "nothing was deleted");
+    let log = jumping.host.log();
+    assert!(log.contains("waiting up to 60 s for the clock"), "{log}");
+    jumping.host.kill9();
+    // It is right, as a person says.
+    jumping.set(&(10 * DAY_S).to_string());
+    let mut host = command();
+    host.args(["serve", "--listen", "127.0.0.1:0", "--accept-clock", "--data-dir"]);
+    host.arg(jumping.host.data_dir()).env("LD_PRELOAD", crate::shim());
+    host.env("CLOCK_FILE", OsStr::new(&jumping.file)).stdin(Stdio::null());
+    let mut host = host.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    let mut out = std::io::BufReader::new(host.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    host.kill().unwrap();
+    host.wait().unwrap();
+    jumping.start_again();
+    assert_eq!(jumping.status(&job).await, 404, "its time is over");
+}
