@@ -10,17 +10,19 @@ pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
 /// Changes with the tables, and with what frames of the journal say. A file with another number is refused.
 pub(crate) const VERSION: i64 = 7;
 
-/// The tables of version 6.
+/// The tables of version 7.
 ///
 /// * `meta`: one row. `is_clean` is 1 only between an orderly close and the next start; `sealed`
 ///   is a word that only the right key of the seal opens; `settled` is the last segment of the
 ///   journal that the tables have taken over.
 /// * `endpoint`: endpoints that had jobs, with their counts over all their life.
 /// * `job`: one row for each job. State codes are in `row.rs`; times are milliseconds since the
-///   Unix epoch. The columns up to `webhook` never change.
+///   Unix epoch. The columns up to `webhook`, and `input_bytes`, never change. `result_bytes` counts
+///   the output and the chunks of the last attempt.
 /// * `input`, `output`: payloads, apart from `job` so that a change of state stays small. A job that
 ///   can run no more has no input. `s3` is
-///   JSON under the seal.
+///   JSON under the seal. The output of a FAILED job is the whole of an error that its row has the
+///   beginning of.
 /// * `kept`: inputs and outputs that stay in the journal: where. Codes of kinds are in
 ///   `payloads.rs`.
 /// * `chunk`: pages of stream chunks, by job and index of the page's first chunk.

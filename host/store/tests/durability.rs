@@ -288,7 +288,7 @@ fn foreign_files_and_versions_are_refused_and_left_alone() {
     db.pragma_update(None, "user_version", 99).unwrap();
     drop(db);
     let error = open(&dir).unwrap();
-    assert!(matches!(error, OpenError::UnknownSchema { found: 99, expected: 6, .. }), "{error}");
+    assert!(matches!(error, OpenError::UnknownSchema { found: 99, expected: 7, .. }), "{error}");
 }
 
 /// Writes `count` jobs as fast as the store takes them.
