@@ -216,8 +216,12 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// The end of a job whose results would take more than its endpoint may keep.
-    pub(crate) fn beyond(result_bytes_max: u64) -> Self {
+    /// What is left of this end when its endpoint may keep no more results: a long error is cut, and
+    /// any other result makes a FAILED job that says so.
+    pub(crate) fn without_results(self, result_bytes_max: u64) -> Self {
+        if self.error.is_some() {
+            return Self { output: None, ..self };
+        }
         let mib = result_bytes_max >> 20;
         Outcome::Failed(format!(
             "the results of this endpoint would take more than {mib} MiB, the most that it may keep; \

@@ -37,11 +37,13 @@ ALTER TABLE delivery_body ADD COLUMN sum INTEGER;
 ///   start; `seen_at` is the newest time that the host has seen.
 /// * `endpoint`: endpoints that had jobs, with their counts over all their life.
 /// * `job`: one row for each job. State codes are in `row.rs`; times are milliseconds since the
-///   Unix epoch. The columns up to `webhook` never change. `queued_at` is null for a job that was queued
-///   once, by its submission; files of earlier builds get the column when they are opened.
+///   Unix epoch. The columns up to `webhook`, and `input_bytes`, never change. `result_bytes` counts
+///   the output and the chunks of the last attempt. `queued_at` is null for a job that was queued once,
+///   by its submission.
 /// * `input`, `output`: payloads, apart from `job` so that a change of state stays small. A job that
 ///   can run no more has no input. `s3` is
-///   JSON under the seal.
+///   JSON under the seal. The output of a FAILED job is the whole of an error that its row has the
+///   beginning of.
 /// * `sum` in all tables of payloads: the CRC-32 of `body`; null in rows that version 6 has written.
 /// * `kept`: inputs and outputs that stay in the journal: where. Codes of kinds are in
 ///   `payloads.rs`.

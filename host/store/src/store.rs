@@ -223,7 +223,7 @@ impl SqliteStore {
                 let (mut end, metered, ack) = attempt.take()?;
                 let results_max = shared.settings.result_bytes_max;
                 if !index.has_room_for(lease, end.len(), results_max, now) {
-                    end = End::beyond(results_max);
+                    end = end.without_results(results_max);
                 }
                 // How much a webhook carries is known under the lock only, where nobody may wait.
                 let needed = end.len() + index.webhook_bytes(lease, now);
@@ -384,7 +384,8 @@ impl JobStore for SqliteStore {
             }
             if !index.has_room_for(lease, bytes, results_max, now) {
                 // The job is over, and its attempt stops like that of a cancelled one.
-                let _ = index.finish(lease, End::beyond(results_max), None, 0, now);
+                let end = End::from(Outcome::Completed(Json::null())).without_results(results_max);
+                let _ = index.finish(lease, end, None, 0, now);
                 return false;
             }
             let is_applied = index.append_chunks(lease, chunks, reserved.bytes(), now);

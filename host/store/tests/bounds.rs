@@ -183,6 +183,11 @@ fn bounded(waiting_bytes_max: u64, result_bytes_max: u64) -> OnDisk {
     OnDisk::new(Settings { waiting_bytes_max, result_bytes_max, ..usual })
 }
 
+/// Chunks of almost 4 MiB.
+fn chunks_of_4_mib() -> Vec<Chunk> {
+    vec![chunk(&format!("\"{}\"", "x".repeat((4 << 20) - 1_000)))]
+}
+
 /// A job with an input of this many bytes.
 fn heavy(bytes: usize) -> NewJob {
     NewJob { input: json(&format!("\"{}\"", "x".repeat(bytes - 2))), ..job("a") }
@@ -237,6 +242,16 @@ async fn the_results_that_an_endpoint_keeps_are_bounded() {
     let finished = t.store().finish(lease, Outcome::Completed(output())).await;
     assert_eq!(finished, Ok(Fenced::Applied));
     assert!(t.error(jobs[3]).await.unwrap().starts_with(reason));
+
+    // A long error is cut, and still says what went wrong.
+    let id = submit(t.store(), job("b")).await;
+    let claimed = t.store().claim(&endpoint("b"), &[worker("w")]).await.unwrap();
+    let filled = t.store().append_chunks(claimed[0].lease, chunks_of_4_mib()).await;
+    assert_eq!(filled, Ok(Fenced::Applied));
+    let outcome = Outcome::Failed("why ".repeat(1_000));
+    assert_eq!(t.store().finish(claimed[0].lease, outcome).await, Ok(Fenced::Applied));
+    let record = t.store().job(&endpoint("b"), id).await.unwrap().unwrap();
+    assert!(record.error.unwrap().starts_with("why why "));
 
     // Nor do chunks: the attempt loses its job.
     let lease = t.claim().await;

@@ -29,6 +29,10 @@ use crate::serve::{Companion, run_with};
 /// Where it listens unless it is told otherwise.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
+/// Free space below which it refuses work, in MiB. The disk of a developer may be fuller than that of
+/// a server.
+const DISK_RESERVE_MIB: u64 = 64;
+
 /// Seconds for which running jobs may go on at the end.
 const DRAIN_TIMEOUT_S: u64 = 5;
 
@@ -64,6 +68,7 @@ pub(crate) fn dev(args: DevArgs) -> anyhow::Result<ExitCode> {
         drain_timeout: Some(DRAIN_TIMEOUT_S),
         // Nobody waits for what was left in a queue here.
         accept_clock: true,
+        disk_reserve_mib: Some(DISK_RESERVE_MIB),
         ..ServeArgs::default()
     };
     let settings = settings.settings()?;
