@@ -14,7 +14,7 @@ async fn key(host: &TestHost) -> Client {
     host.client().with_key(made["key"].as_str().unwrap())
 }
 
-/// Makes so many calls at one time, each of which waits for five minutes.
+/// Makes so many calls at one time. Each call waits for five minutes.
 fn wait_at_once<F>(count: usize, call: impl Fn() -> F) -> Vec<JoinHandle<u16>>
 where
     F: Future<Output = u16> + Send + 'static,

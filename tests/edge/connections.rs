@@ -71,7 +71,7 @@ async fn one_address_without_a_key_does_not_take_the_connections_of_all() {
         assert_eq!(call_with_key(&host, &mut stream).await, Some(200));
         keyed.push(stream);
     }
-    // Many times as many as there may be, some of which ask for what needs no key.
+    // Many times the bound. Each tenth asks for a document that needs no key.
     let mut silent = vec![];
     for number in 0..200 {
         let mut stream = connect(&host).await;

@@ -125,7 +125,7 @@ async fn large_bodies_at_once() {
     memory::peak_is_within(&host, idle, bound);
 }
 
-/// Calls that announce a body and send nothing, or next to nothing, hold up nobody.
+/// Calls that announce a body and send nothing, or next to nothing, hold up no other call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_that_were_only_announced_hold_nothing() {
     let host = TestHost::start();

@@ -136,7 +136,7 @@ impl Pool {
             *self.held.entry(holder.key.clone()).or_default() += bytes;
             self.waiting -= 1;
             if let Some(wish) = holder.wish.take() {
-                // A body that nobody reads any more gives its memory back when it is dropped.
+                // The memory of an abandoned body comes back when its share is dropped.
                 let _ = wish.granted.send(());
             }
         }
@@ -207,8 +207,8 @@ struct Quick {
 }
 
 impl Share {
-    /// Waits for what comes next of a body of which `bytes` have come. A body that is slow meanwhile
-    /// gives back the memory that was set aside for its rest.
+    /// Waits for `next`, the next part of a body that has brought `bytes` so far. A body that is slow
+    /// meanwhile gives back the memory that was set aside for its rest.
     pub(crate) async fn meanwhile<T>(&mut self, bytes: usize, next: impl Future<Output = T>) -> T {
         let mut next = pin!(next);
         while let Some(quick) = self.quick {

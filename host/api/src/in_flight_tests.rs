@@ -1,4 +1,4 @@
-//! Bodies in memory: what a key may hold, who waits, and what a slow body gives back.
+//! Bodies in memory: the share of a key, the order of waiting bodies, and slow bodies.
 
 use futures::FutureExt as _;
 use futures::future::join_all;
@@ -111,7 +111,7 @@ async fn the_key_that_holds_the_least_is_served_first_and_small_bodies_pass_larg
         assert!(waiting.as_mut().now_or_never().is_none());
     }
     assert!(large.as_mut().now_or_never().is_none());
-    // Nobody waits behind them: not another key, nor this one with a small body.
+    // Neither another key nor a small body of the same key waits behind them.
     for name in ["d", "e"] {
         assert!(whole(&pool, name, 100 << 10).now_or_never().unwrap().is_ok(), "{name}");
     }
@@ -131,7 +131,7 @@ async fn a_body_without_memory_is_refused_after_ten_seconds_and_leaves_nothing()
     let started = Instant::now();
     let refused = whole(&pool, "a", 20 * MIB).await.unwrap_err();
     assert_eq!((started.elapsed(), refused.code()), (TURN_WAIT, ErrorCode::Unavailable));
-    // A caller that goes away while it waits leaves nothing either.
+    // A call that is dropped while it waits leaves nothing either.
     assert!(whole(&pool, "a", 20 * MIB).now_or_never().is_none());
     assert_eq!((used(&pool), pool.0.lock().waiting), (180 * MIB, 0));
     drop(held);
@@ -163,7 +163,7 @@ async fn of_slow_bodies_that_wait_for_each_other_one_gives_way_and_the_others_en
     assert_eq!(used(&pool), 0);
 }
 
-/// Bodies of four keys come, grow, stop and go in any order: the bounds hold at each step, and
+/// Bodies of four keys begin, grow, stop and end in any order: the bounds hold at each step, and
 /// nothing is left at the end.
 #[tokio::test(start_paused = true)]
 async fn the_bounds_hold_in_any_order_of_events() {
@@ -191,7 +191,7 @@ async fn the_bounds_hold_in_any_order_of_events() {
                     let more = (*bytes + random.random_range(0..4 * MIB)).min(share.wanted);
                     match share.cover(more).now_or_never() {
                         Some(Ok(_)) => *bytes = more,
-                        // A call whose body waits goes away.
+                        // A call whose body has to wait is dropped.
                         Some(Err(_)) | None => drop(shares.swap_remove(at)),
                     }
                 }

@@ -6,7 +6,7 @@
 //! for it lately: in this period of ten seconds or in the one before. What others are sure of and do
 //! not use yet is kept free from a key that has its part already.
 //!
-//! **Bounds.** [`KEYS_MAX`] keys are told apart; all further ones count as one key.
+//! **Bounds.** [`KEYS_MAX`] keys have a share each; all further keys share one.
 //! **Cost.** About 60 bytes for each key; a pass over the keys for each call.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::id::KeyId;
 
-/// Most keys that are told apart.
+/// Most keys with a share of their own.
 pub const KEYS_MAX: usize = 32;
 
 const PERIOD_MS: u64 = 10_000;

@@ -30,7 +30,7 @@ pub(crate) async fn until_final(
     .await
 }
 
-/// What is known of the job then; see [`Jobs::wait_for_end`].
+/// The record of the job then; see [`Jobs::wait_for_end`].
 ///
 /// # Errors
 /// Like those of [`until_final`].

@@ -384,8 +384,8 @@ impl Journal {
         Ok(Open { file, header, at: HEADER_BYTES, frames: 0, file_len })
     }
 
-    /// A file that nobody reads any more, or a new one. It is made without the lock: with no
-    /// descriptor free this waits, and payloads can be read meanwhile.
+    /// A file without readers, or a new one. A new file is made without the lock: with no descriptor
+    /// free this waits, and payloads can be read meanwhile.
     fn unused_file(&self) -> Result<Arc<SegmentFile>, AppendError> {
         let mut segments = self.segments();
         let unread = segments.free.iter().position(|file| Arc::strong_count(file) == 1);
