@@ -51,9 +51,9 @@ pub(crate) fn compose(batch: &mut Batch, shared: &Shared) -> Result<(), Failure>
         let Some(input) = input(write, &call, shared)? else { continue };
         let output = match call.record.status {
             JobStatus::Completed => output(write, &call, shared)?,
+            JobStatus::Failed => write.output.clone().filter(|output| !output.is_null()),
             JobStatus::InQueue
             | JobStatus::InProgress
-            | JobStatus::Failed
             | JobStatus::Cancelled
             | JobStatus::TimedOut => None,
         };

@@ -1,7 +1,7 @@
 //! Decisions: an event is applied to a job, and the effects are carried out in memory. What has
 //! to reach the disk is left in the job's pending change.
 
-use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState};
+use gristmill_core::job::{Claim, Effect, IllegalTransition, JobEvent, JobState};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, Lease, Outcome, TIMED_OUT_ERROR};
 use gristmill_core::time::Timestamp;
@@ -111,9 +111,12 @@ impl Index {
             let sum = metered.over(now.millis_since(started_at.unwrap_or(now)));
             change.bills.add(metered.template, &sum);
         }
+        change.output = output_of(&outcome, lease.claim);
         match outcome {
-            Outcome::Completed(output) => change.output = Some(output),
-            Outcome::Failed(error) => job.row.attempt_mut().error = Some(error),
+            Outcome::Completed(_) => {}
+            Outcome::Failed(error) | Outcome::FailedWith { error, .. } => {
+                job.row.attempt_mut().error = Some(error)
+            }
             Outcome::TimedOut => job.row.attempt_mut().error = Some(TIMED_OUT_ERROR.to_owned()),
         }
         Some(job.seq)
@@ -161,6 +164,19 @@ impl Index {
             self.expiry.insert(job.purge_at(), key);
         }
         self.ack_job(key, ack);
+    }
+}
+
+/// What is stored as the output of an attempt. One that failed without an output writes `null` over what an attempt before
+/// it may have left; the output of a job that failed is never shown as `null`.
+pub(crate) fn output_of(outcome: &Outcome, claim: Claim) -> Option<Json> {
+    let null = || (claim > Claim(1)).then(Json::null);
+    match outcome {
+        Outcome::Completed(output) => Some(output.clone()),
+        Outcome::Failed(_) | Outcome::FailedWith { .. } => {
+            outcome.partial_output().cloned().or_else(null)
+        }
+        Outcome::TimedOut => None,
     }
 }
 
@@ -233,8 +249,8 @@ fn lifetime(job: &mut Job) -> &mut Lifetime {
     &mut change(job).counts
 }
 
-/// Forgets what the last attempt left. A COMPLETED job is never queued again, so there is no
-/// output to forget.
+/// Forgets what the last attempt left. The output of a FAILED job stays stored, and is not shown any more; see
+/// [`output_of`].
 fn clear_result(job: &mut Job) {
     let had_chunks = job.row.chunk_count() > 0;
     job.row.attempt = None;

@@ -124,6 +124,7 @@ pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Re
     };
     let times = [attempt.queued_at, attempt.started_at, attempt.finished_at];
     let has_attempt = times.iter().any(Option::is_some);
+    let last_claim = Claim(row.get(8)?);
     let id = row.get_ref(1)?.as_blob()?;
     let owner = OwnerId::new(row.get_ref(19)?.as_str()?).map_err(|e| invalid(19, Type::Text, e))?;
     Ok(Job {
@@ -136,7 +137,8 @@ pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Re
         homes: Homes::default(),
         stored: Stored {
             job: true,
-            output: status == JobStatus::Completed,
+            // A job that failed may have one too, and keep it when it is queued again.
+            output: status == JobStatus::Completed || last_claim > Claim(0),
             chunks: attempt.chunk_count > 0,
         },
         created_at: Timestamp::from_millis(number(6)?),
@@ -146,7 +148,7 @@ pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Re
             status: Some(status),
             crashes: row.get(9)?,
             retries: u16::try_from(number(10)?).unwrap_or(u16::MAX),
-            last_claim: Claim(row.get(8)?),
+            last_claim,
             place: number(11)?,
             ttl_at: Timestamp::from_millis(number(12)?),
             attempt: has_attempt.then(|| Arc::new(attempt)),

@@ -30,6 +30,7 @@ use crate::asks::{Ask, ChunkQuestion, Write};
 use crate::claim::Progress;
 use crate::database::Database;
 use crate::db::Db;
+use crate::decide::output_of;
 use crate::entry::Ack;
 use crate::error::{OpenError, Recovery};
 use crate::index::{Decided, FoundChunks, Phase, Submitted};
@@ -198,13 +199,11 @@ impl SqliteStore {
         ack: Option<Ack>,
     ) -> Result<bool, StoreError> {
         let shared = &self.shared;
-        let output = match &outcome {
-            Outcome::Completed(output) => Some(output.clone()),
-            Outcome::Failed(_) | Outcome::TimedOut => None,
-        };
+        let output = output_of(&outcome, lease.claim);
         let bytes = match &outcome {
             Outcome::Completed(output) => output.len(),
             Outcome::Failed(error) => error.len(),
+            Outcome::FailedWith { error, output } => error.len() + output.len(),
             Outcome::TimedOut => 0,
         };
         let reserved = shared.reserve(bytes).await?;
@@ -506,12 +505,20 @@ impl JobStore for SqliteStore {
         let found = self.shared.read(|index, now| {
             let (_, job) = index.find(id)?;
             let status = job.visible_at(now)?.status?;
-            (status == JobStatus::Completed).then_some((job.seq, job.homes.output()))
+            let has_output = match status {
+                JobStatus::Completed => true,
+                // Most have none, and are not worth a question to the database.
+                JobStatus::Failed => job.stored.output || job.homes.output().is_some(),
+                JobStatus::InQueue
+                | JobStatus::InProgress
+                | JobStatus::Cancelled
+                | JobStatus::TimedOut => false,
+            };
+            has_output.then_some((status, job.seq, job.homes.output()))
         })?;
-        match found {
-            Some((seq, place)) => self.read_payload(seq, Kind::Output, place).await,
-            None => Ok(None),
-        }
+        let Some((status, seq, place)) = found else { return Ok(None) };
+        let output = self.read_payload(seq, Kind::Output, place).await?;
+        Ok(output.filter(|output| status == JobStatus::Completed || !output.is_null()))
     }
 
     async fn chunks(
