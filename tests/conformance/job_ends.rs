@@ -48,6 +48,21 @@ async fn retry_in_a_wrong_state() {
     endpoint.assert_gone(&job).await;
 }
 
+/// A FAILED job shows the newest progress value of its last attempt as its output, as its webhook does; a retry clears it.
+#[tokio::test]
+async fn a_failed_job_keeps_its_partial_output() {
+    let endpoint = shared("behaviour-partial", json!({})).await;
+    let partial = json!({ "pages": [1, 2], "of": 9_007_199_254_740_993_u64 });
+    let failed = endpoint.finish(json!({ "op": "fail", "value": partial })).await;
+    assert_eq!((&failed["status"], &failed["output"]), (&json!("FAILED"), &partial), "{failed}");
+    assert_eq!(failed["error"], "asked to fail");
+    assert!(endpoint.finish(failing()).await.get("output").is_none(), "it handed nothing out");
+    endpoint.set_workers_max(0).await;
+    endpoint.retry(&id(&failed)).await.ok();
+    let waiting = endpoint.status(&id(&failed)).await.ok();
+    assert!(waiting.get("output").is_none() && waiting.get("error").is_none(), "{waiting}");
+}
+
 /// A purged job is a 404 afterwards, and a /runsync that waited for it answers 404 with the reason.
 #[tokio::test]
 async fn purged_job() {

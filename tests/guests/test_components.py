@@ -130,6 +130,7 @@ class Everywhere(unittest.TestCase):
         )
         self.assertEqual(error(endpoint, "failed"), "the wheel is stuck")
         self.assertEqual(error(endpoint, "error"), '{"code":7}')
+        self.assertEqual(run(endpoint, {"op": "error"})["output"], {"rest": 1})
         self.assertIn("output has no JSON form: ", error(endpoint, "nan"))
 
     def test_levels_reach_the_log(self):

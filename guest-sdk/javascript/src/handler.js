@@ -102,7 +102,8 @@ function conclude(ctx, value) {
     if (refresh_worker) ctx.retire();
     value = rest;
   }
-  const { error } = value;
+  const { error, ...rest } = value;
+  if (error && Object.keys(rest).length > 0) ctx.progress(rest);
   if (error) throw new Failed(typeof error === "string" ? error : encode(error));
   return value;
 }

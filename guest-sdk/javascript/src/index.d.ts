@@ -68,7 +68,8 @@ export class Context {
   /**
    * Replaces the value that the job's status shows while it runs. Never waits; of values that
    * follow each other quickly only the last may be seen. A value that has no JSON form is dropped
-   * with a line in the job's log.
+   * with a line in the job's log. When the handler fails, the last value stays as the job's `output`,
+   * beside its `error`, unless it has more than 8 KiB.
    */
   progress(value: unknown): void;
   /**

@@ -65,6 +65,20 @@ test("an error in the output fails the job", async () => {
   assert.deepEqual(await new TestContext().run(() => ({ error: null }), 1), { error: null });
 });
 
+test("the rest of an object with an error is handed out", async () => {
+  for (const returned of [
+    { error: "no", x: 1 },
+    { x: 1, refresh_worker: true, error: "no" },
+  ]) {
+    const ctx = new TestContext();
+    await assert.rejects(ctx.run(() => returned, 1), { message: "no" });
+    assert.deepEqual(ctx.progressValues, [{ x: 1 }]);
+  }
+  const ctx = new TestContext();
+  await assert.rejects(ctx.run(() => ({ error: "no" }), 1));
+  assert.deepEqual(ctx.progressValues, []);
+});
+
 test("refresh_worker leaves the output", async () => {
   const ctx = new TestContext();
   assert.deepEqual(await ctx.run(() => ({ refresh_worker: true, x: 1 }), 1), { x: 1 });

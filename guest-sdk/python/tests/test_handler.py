@@ -78,6 +78,17 @@ class ForJob(unittest.TestCase):
             self.assertEqual(caught.exception.message, message)
         self.assertEqual(TestContext().run(lambda job: {"error": None}, 1), {"error": None})
 
+    def test_what_stands_beside_an_error_is_handed_out(self) -> None:
+        for returned in [{"error": "no", "x": 1}, {"x": 1, "refresh_worker": True, "error": "no"}]:
+            ctx = TestContext()
+            with self.assertRaises(Failed):
+                ctx.run(lambda job: returned, 1)
+            self.assertEqual(ctx.progress_values, [{"x": 1}])
+        ctx = TestContext()
+        with self.assertRaises(Failed):
+            ctx.run(lambda job: {"error": "no"}, 1)
+        self.assertEqual(ctx.progress_values, [])
+
     def test_refresh_worker_leaves_the_output(self) -> None:
         ctx = TestContext()
         self.assertEqual(ctx.run(lambda job: {"refresh_worker": True, "x": 1}, 1), {"x": 1})

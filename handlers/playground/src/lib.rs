@@ -89,7 +89,12 @@ fn play(ctx: &Context, mut input: Input) -> Result<Output, Error> {
     match required("op", input.op)? {
         Op::Echo => Ok(Output::Echo { echo: input.value }),
         Op::Sleep => Ok(ops::sleep(input.ms.unwrap_or(100), input.value)),
-        Op::Fail => Err(Error::failed(input.message.as_deref().unwrap_or("asked to fail"))),
+        Op::Fail => {
+            if let Some(value) = &input.value {
+                ctx.progress(value);
+            }
+            Err(Error::failed(input.message.as_deref().unwrap_or("asked to fail")))
+        }
         Op::Stream => ops::stream(ctx, input.count.unwrap_or(3), delay),
         Op::Emit => {
             ops::emit(ctx, &input.values.unwrap_or_default(), delay)?;

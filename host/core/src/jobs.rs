@@ -186,12 +186,13 @@ impl Jobs {
         let mut waiting_reason = None;
         let output = match record.status {
             JobStatus::Completed => self.output(&record).await?,
+            JobStatus::Failed => self.store.output(record.id).await?,
             JobStatus::InProgress => record.progress.clone(),
             JobStatus::InQueue => {
                 waiting_reason = self.workers.waiting_reason(&record.endpoint);
                 None
             }
-            JobStatus::Failed | JobStatus::Cancelled | JobStatus::TimedOut => None,
+            JobStatus::Cancelled | JobStatus::TimedOut => None,
         };
         Ok(JobDocument { record, read_at: self.store.now(), output, waiting_reason })
     }

@@ -101,6 +101,10 @@ pub const EMIT_TOTAL_BYTES_MAX: u64 = 4 << 30;
 /// of bytes would let in billions of empty chunks.
 pub const EMIT_OVERHEAD_BYTES: u64 = 64;
 
+/// Largest partial output of a failed attempt, in bytes. A larger one is left out. Far below the size from which the store
+/// keeps payloads apart: a partial output is replaced by that of the next attempt.
+pub const PARTIAL_OUTPUT_BYTES_MAX: usize = 8 * KIB;
+
 /// Largest progress value, in bytes. A larger one is dropped with a log line.
 pub const PROGRESS_BYTES_MAX: usize = 64 * KIB;
 

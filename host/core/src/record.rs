@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{EndpointId, JobId, OwnerId, WorkerId};
 use crate::idempotency::Idempotency;
 use crate::job::{Claim, JobStatus, Verdict};
+use crate::limits::PARTIAL_OUTPUT_BYTES_MAX;
 use crate::payload::Json;
 use crate::policy::Policy;
 use crate::time::Timestamp;
@@ -101,16 +102,32 @@ pub enum Outcome {
     Completed(Json),
     /// The handler, or the sandbox on its behalf, failed with this error.
     Failed(String),
+    /// The same, after the handler had handed out a part of its output.
+    FailedWith {
+        /// Why.
+        error: String,
+        /// Its newest progress value. `null`, or more than [`PARTIAL_OUTPUT_BYTES_MAX`], stands for none.
+        output: Json,
+    },
     /// The attempt ran into its executionTimeout.
     TimedOut,
 }
 
 impl Outcome {
+    /// What a failed attempt has left of its output.
+    pub fn partial_output(&self) -> Option<&Json> {
+        match self {
+            Self::FailedWith { output, .. } => Some(output)
+                .filter(|output| !output.is_null() && output.len() <= PARTIAL_OUTPUT_BYTES_MAX),
+            Self::Completed(_) | Self::Failed(_) | Self::TimedOut => None,
+        }
+    }
+
     /// The verdict alone.
     pub fn verdict(&self) -> Verdict {
         match self {
             Self::Completed(_) => Verdict::Completed,
-            Self::Failed(_) => Verdict::Failed,
+            Self::Failed(_) | Self::FailedWith { .. } => Verdict::Failed,
             Self::TimedOut => Verdict::TimedOut,
         }
     }

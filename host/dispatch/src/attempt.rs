@@ -46,7 +46,7 @@ pub(crate) async fn run(
         lease,
         endpoint: endpoint.clone(),
         log_source: LogSource::from(&*deployment.endpoint),
-        progress: Mutex::new(None),
+        progress: Mutex::default(),
         has_progress: Notify::new(),
         chunk_bytes: AtomicU64::new(0),
     });
@@ -67,18 +67,19 @@ pub(crate) async fn run(
     shared.signals.happened(&endpoint, lease.job, JobNews::Ended(&report));
     let ending = match report.end {
         AttemptEnd::Returned(output) => Ending::Result(Outcome::Completed(output)),
-        AttemptEnd::Failed(error) => Ending::Result(Outcome::Failed(cut(error))),
+        AttemptEnd::Failed(error) => Ending::Result(sink.failed(cut(error))),
         // The ttl deletes the job; there is no result to store.
         AttemptEnd::DeadlineReached if is_ttl_first => Ending::Unwanted,
         AttemptEnd::DeadlineReached => Ending::Result(Outcome::TimedOut),
         AttemptEnd::Stopped => release(shared, lease).await,
     };
     let output_bytes = match &ending {
-        Ending::Result(Outcome::Completed(output)) => output.len() as u64,
-        Ending::Result(Outcome::Failed(_) | Outcome::TimedOut) | Ending::Unwanted => 0,
+        Ending::Result(Outcome::Completed(output)) => output.len(),
+        Ending::Result(outcome) => outcome.partial_output().map_or(0, Json::len),
+        Ending::Unwanted => 0,
         Ending::WaitsAgain => return,
     };
-    let bytes_out = sink.chunk_bytes.load(Ordering::Relaxed) + output_bytes;
+    let bytes_out = sink.chunk_bytes.load(Ordering::Relaxed) + output_bytes as u64;
     let metered = Metered::new(template, &report.usage, bytes_in, bytes_out);
     let unwanted = match ending {
         Ending::Result(outcome) => store_result(shared, lease, outcome, metered).await,
@@ -216,16 +217,35 @@ struct Sink {
     lease: Lease,
     endpoint: EndpointId,
     log_source: LogSource,
-    /// The newest value that is not stored yet; a newer one replaces it.
-    progress: Mutex<Option<Json>>,
+    progress: Mutex<Progress>,
     has_progress: Notify,
     /// Bytes of the chunks that the store took.
     chunk_bytes: AtomicU64,
 }
 
+/// The newest progress value; a newer one replaces it.
+#[derive(Default)]
+struct Progress {
+    value: Option<Json>,
+    is_stored: bool,
+}
+
 impl Sink {
+    /// The end of a failed attempt, with what the handler had handed out by then.
+    fn failed(&self, error: String) -> Outcome {
+        match self.progress.lock().value.take() {
+            Some(output) => Outcome::FailedWith { error, output },
+            None => Outcome::Failed(error),
+        }
+    }
+
     async fn store_progress(&self) {
-        let Some(value) = self.progress.lock().take() else { return };
+        let value = {
+            let mut progress = self.progress.lock();
+            let is_stored = std::mem::replace(&mut progress.is_stored, true);
+            progress.value.clone().filter(|_| !is_stored)
+        };
+        let Some(value) = value else { return };
         // A stale lease means that nobody will ask for the value any more.
         let _ = self.shared.store.set_progress(self.lease, value).await;
     }
@@ -245,7 +265,7 @@ impl AttemptSink for Sink {
     }
 
     fn progress(&self, value: Json) {
-        *self.progress.lock() = Some(value);
+        *self.progress.lock() = Progress { value: Some(value), is_stored: false };
         self.has_progress.notify_one();
     }
 

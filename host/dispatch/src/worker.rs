@@ -5,20 +5,22 @@
 //! higher priority passes it, and its times have not begun. A claim is checked against the
 //! catalog once more, so that a job never runs what was deployed before it was submitted.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use gristmill_core::endpoint::Deployment;
+use gristmill_core::endpoint::{Deployment, Scaling};
 use gristmill_core::id::{EndpointId, WorkerId};
 use gristmill_core::record::ClaimedJob;
 use gristmill_core::runtime::Reservation;
+use tokio::sync::futures::Notified;
 use tracing::{debug, warn};
 
 use crate::attempt;
 use crate::shared::Shared;
-use crate::worker_set::{Leave, Sleep, WorkerSet};
+use crate::worker_set::{Leave, Sleep, Unheard, WorkerSet};
 
 /// After how long a component that could not be prepared is tried again, if jobs wait for it. A
 /// deploy ends it early.
@@ -105,6 +107,17 @@ async fn step(
         return Next::Continue;
     }
 
+    sleep(shared, set, scaling, looked, wake_up).await
+}
+
+/// Sleeps until a wake-up, unless a job came after the worker looked. Ends the worker after the idle timeout.
+async fn sleep(
+    shared: &Shared,
+    set: &WorkerSet,
+    scaling: Scaling,
+    looked: Unheard,
+    wake_up: Pin<&mut Notified<'_>>,
+) -> Next {
     if set.sleeps(looked) == Sleep::No {
         return Next::Continue;
     }

@@ -18,7 +18,7 @@ use crate::batch::{Batch, JobWrite, RowWrite};
 use crate::chunks::{self, Query};
 use crate::entry::Url;
 use crate::error::Failure;
-use crate::error_text;
+use crate::failure;
 use crate::journal::segment::Place;
 use crate::payloads::{InputBytes, Kind};
 use crate::shared::Shared;
@@ -53,15 +53,18 @@ pub(crate) fn compose(batch: &mut Batch, shared: &Shared) -> Result<(), Failure>
         let Some(input) = input(write, &call, shared)? else { continue };
         let output = match call.record.status {
             JobStatus::Completed => output(write, &call, shared)?,
+            JobStatus::Failed if write.row.has_cut_error() => {
+                write.output.as_ref().and_then(failure::partial)
+            }
+            JobStatus::Failed => write.output.clone(),
             JobStatus::InQueue
             | JobStatus::InProgress
-            | JobStatus::Failed
             | JobStatus::Cancelled
             | JobStatus::TimedOut => None,
         };
         if let (Some(error), Some(stored)) = (&mut call.record.error, &write.output)
-            && error_text::is_cut(error)
-            && let Some(whole) = error_text::whole(error, stored)
+            && failure::is_cut(error)
+            && let Some(whole) = failure::whole(error, stored)
         {
             *error = whole;
         }

@@ -11,7 +11,7 @@ use gristmill_core::usage::Metered;
 
 use crate::backlog::{Backlog, Urgency};
 use crate::entry::{Ack, Change, Job, Lifetime, Pending};
-use crate::error_text;
+use crate::failure;
 use crate::index::{Endpoint, Index, ReadyNotice};
 use crate::slab::JobKey;
 use crate::weight::Weight;
@@ -211,7 +211,7 @@ pub(crate) struct End {
     verdict: Verdict,
     /// What stays in memory of the error.
     error: Option<String>,
-    /// What the handler returned, or the whole of a long error.
+    /// What the handler returned, or what a FAILED job stores: see [`failure`].
     pub(crate) output: Option<Json>,
 }
 
@@ -238,12 +238,12 @@ impl End {
 
 impl From<Outcome> for End {
     fn from(outcome: Outcome) -> Self {
-        let verdict = outcome.verdict();
+        let (verdict, partial) = (outcome.verdict(), outcome.partial_output().cloned());
         let (error, output) = match outcome {
             Outcome::Completed(output) => (None, Some(output)),
-            Outcome::Failed(error) => {
-                let (kept, whole) = error_text::divide(error);
-                (Some(kept), whole)
+            Outcome::Failed(error) | Outcome::FailedWith { error, .. } => {
+                let (kept, stored) = failure::divide(error, partial);
+                (Some(kept), stored)
             }
             Outcome::TimedOut => (Some(TIMED_OUT_ERROR.to_owned()), None),
         };
@@ -320,10 +320,10 @@ fn lifetime(job: &mut Job) -> &mut Lifetime {
     &mut change(job).counts
 }
 
-/// Forgets what the last attempt left: its chunks, and its output if that is a long error. A
-/// COMPLETED job is never queued again.
+/// Forgets what the last attempt left: its chunks, and what it stored as its output. A COMPLETED
+/// job is never queued again.
 fn clear_result(job: &mut Job) {
-    let had_result = job.row.chunk_count() > 0 || job.row.has_cut_error();
+    let had_result = job.row.chunk_count() > 0 || job.row.result_bytes() > 0;
     job.row.attempt = None;
     if let Some(pending) = &mut job.pending {
         pending.change.chunks.clear();

@@ -14,7 +14,7 @@ use gristmill_core::time::Timestamp;
 use tokio::sync::oneshot;
 
 use crate::backlog::Urgency;
-use crate::error_text;
+use crate::failure;
 use crate::journal::image::JobPlaces;
 use crate::journal::segment::Place;
 use crate::meters::Bills;
@@ -170,7 +170,7 @@ pub(crate) struct Attempt {
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Option<Timestamp>,
     pub(crate) worker: Option<WorkerId>,
-    /// All of it, or the [beginning](error_text).
+    /// All of it, or the [beginning](failure).
     pub(crate) error: Option<String>,
     pub(crate) chunk_count: u64,
     /// Bytes of its chunks and its output.
@@ -283,7 +283,7 @@ impl Row {
     /// Whether memory has the beginning of its error only.
     pub(crate) fn has_cut_error(&self) -> bool {
         let error = self.attempt.as_ref().and_then(|attempt| attempt.error.as_deref());
-        error.is_some_and(error_text::is_cut)
+        error.is_some_and(failure::is_cut)
     }
 
     /// When the job was queued again, if it was.

@@ -55,8 +55,8 @@ mod delivery;
 mod durable;
 mod entry;
 mod error;
-mod error_text;
 mod expiry;
+mod failure;
 mod frozen;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -361,9 +361,14 @@ impl MemoryStore {
                 (new.endpoint.clone(), metered.template, new.owner.clone(), sum)
             });
             let verdict = outcome.verdict();
+            let partial_output = outcome.partial_output().cloned();
             match outcome {
                 Outcome::Completed(output) => job.output = Some(output),
                 Outcome::Failed(error) => job.error = Some(error),
+                Outcome::FailedWith { error, .. } => {
+                    job.error = Some(error);
+                    job.output = partial_output;
+                }
                 Outcome::TimedOut => job.error = Some(TIMED_OUT_ERROR.to_owned()),
             }
             let event = JobEvent::Finished { by: lease.claim, verdict };

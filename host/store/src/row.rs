@@ -9,7 +9,6 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Statement, params};
 
 use crate::entry::{Attempt, EndpointKey, Homes, Job, Millis, Row, Stored};
-use crate::error_text;
 use crate::journal::image::{FixedImage, JobImage, StateImage};
 use crate::owners::Owners;
 
@@ -134,6 +133,7 @@ pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Re
     };
     let times = [attempt.queued_at, attempt.started_at, attempt.finished_at];
     let has_attempt = times.iter().any(Option::is_some);
+    let last_claim = Claim(row.get(8)?);
     let id = row.get_ref(1)?.as_blob()?;
     let owner = OwnerId::new(row.get_ref(19)?.as_str()?).map_err(|e| invalid(19, Type::Text, e))?;
     Ok(Job {
@@ -147,8 +147,15 @@ pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Re
         homes: Homes::default(),
         stored: Stored {
             job: true,
-            output: status == JobStatus::Completed
-                || attempt.error.as_deref().is_some_and(error_text::is_cut),
+            output: match status {
+                JobStatus::Completed => true,
+                // Its bytes may be those of chunks alone; deleting an output that is not there is cheap.
+                JobStatus::Failed => attempt.result_bytes > 0,
+                JobStatus::InQueue
+                | JobStatus::InProgress
+                | JobStatus::Cancelled
+                | JobStatus::TimedOut => false,
+            },
             chunks: attempt.chunk_count > 0,
         },
         created_at: Timestamp::from_millis(number(6)?),
@@ -158,7 +165,7 @@ pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Re
             status: Some(status),
             crashes: row.get(9)?,
             retries: u16::try_from(number(10)?).unwrap_or(u16::MAX),
-            last_claim: Claim(row.get(8)?),
+            last_claim,
             place: number(11)?,
             ttl_at: Timestamp::from_millis(number(12)?),
             attempt: has_attempt.then(|| Arc::new(attempt)),

@@ -33,7 +33,7 @@ use crate::db::Db;
 use crate::decide::End;
 use crate::entry::Ack;
 use crate::error::{OpenError, Recovery};
-use crate::error_text;
+use crate::failure;
 use crate::index::{Decided, FoundChunks, Phase, Submitted};
 use crate::journal::segment::Place;
 use crate::journal::{Appender, Journal};
@@ -257,7 +257,7 @@ impl SqliteStore {
             let (_, job) = index.find(id)?;
             let name = &index.endpoints.get(&job.endpoint)?.name;
             let record = if name == endpoint { job.record(name, now) } else { None }?;
-            let is_cut = record.error.as_deref().is_some_and(error_text::is_cut);
+            let is_cut = record.error.as_deref().is_some_and(failure::is_cut);
             Some((record, is_cut.then(|| (job.seq, job.homes.output()))))
         })
     }
@@ -542,7 +542,7 @@ impl JobStore for SqliteStore {
         };
         if let (Some(error), Some((seq, place))) = (&mut record.error, long_error)
             && let Some(stored) = self.read_payload(seq, Kind::Output, place).await?
-            && let Some(whole) = error_text::whole(error, &stored)
+            && let Some(whole) = failure::whole(error, &stored)
         {
             *error = whole;
         }
@@ -579,13 +579,25 @@ impl JobStore for SqliteStore {
     async fn output(&self, id: JobId) -> Result<Option<Json>, StoreError> {
         let found = self.shared.read(|index, now| {
             let (_, job) = index.find(id)?;
-            let status = job.visible_at(now)?.status?;
-            (status == JobStatus::Completed).then_some((job.seq, job.homes.output()))
+            let row = job.visible_at(now)?;
+            let is_cut = match row.status? {
+                JobStatus::Completed => None,
+                // Most have none, and are not worth a question to the database.
+                JobStatus::Failed if row.result_bytes() > 0 => Some(row.has_cut_error()),
+                JobStatus::InQueue
+                | JobStatus::InProgress
+                | JobStatus::Failed
+                | JobStatus::Cancelled
+                | JobStatus::TimedOut => return None,
+            };
+            Some((is_cut, job.seq, job.homes.output()))
         })?;
-        match found {
-            Some((seq, place)) => self.read_payload(seq, Kind::Output, place).await,
-            None => Ok(None),
-        }
+        let Some((is_cut, seq, place)) = found else { return Ok(None) };
+        let stored = self.read_payload(seq, Kind::Output, place).await?;
+        Ok(match is_cut {
+            Some(true) => stored.and_then(|stored| failure::partial(&stored)),
+            Some(false) | None => stored,
+        })
     }
 
     async fn chunks(

@@ -1,4 +1,5 @@
-//! How long a job has waited: since it was last queued, on every store, and after every restart.
+//! What a job shows of its attempts: how long it has waited since it was last queued, and what a failed attempt has
+//! left; on every store, and after every restart.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,18 +16,22 @@ use std::sync::Arc;
 use gristmill_core::catalog::CatalogStore as _;
 use gristmill_core::id::JobId;
 use gristmill_core::job::JobStatus;
+use gristmill_core::limits::PARTIAL_OUTPUT_BYTES_MAX;
 use gristmill_core::record::{JobRecord, Outcome};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer};
 use gristmill_core::time::ManualClock;
 use gristmill_store::{Settings, SqliteStore};
 use support::fixture::{Fixture, contract};
-use support::{START, endpoint, job, low_priority, open_with, restless, settings, submit, worker};
+use support::{
+    START, endpoint, job, json, low_priority, open_with, restless, settings, submit, worker,
+};
 use tempfile::TempDir;
 
 contract!(
     a_wait_begins_when_the_job_is_queued_again,
     demand_counts_from_when_its_first_job_was_queued,
+    a_failed_attempt_leaves_its_own_output_and_no_other,
 );
 
 async fn a_wait_begins_when_the_job_is_queued_again(t: Fixture) {
@@ -78,6 +83,48 @@ async fn demand_counts_from_when_its_first_job_was_queued(t: Fixture) {
     assert_eq!(demand.since, Some(START.plus_millis(60_000)));
     t.store.cancel(&a, low).await.unwrap();
     assert_eq!(t.store.demand(&a).await.unwrap().claimable, 1);
+}
+
+fn failed_with(output: &str) -> Outcome {
+    Outcome::FailedWith { error: "no".to_owned(), output: json(output) }
+}
+
+async fn a_failed_attempt_leaves_its_own_output_and_no_other(t: Fixture) {
+    let a = endpoint("a");
+    let id = t.submit("a").await;
+    let attempt = async |outcome: Outcome| {
+        let lease = t.claim("a").await.lease;
+        assert_eq!(t.store.output(id).await, Ok(None), "of a running job");
+        assert_eq!(t.store.finish(lease, outcome).await, Ok(Fenced::Applied));
+        t.store.output(id).await.unwrap()
+    };
+    let retry = async || {
+        assert_eq!(t.store.retry(&a, id).await, Ok(RetryAnswer::Queued));
+        assert_eq!(t.store.output(id).await, Ok(None), "of a job that waits");
+    };
+    let part = r#"{"z":9007199254740993}"#;
+    assert_eq!(attempt(failed_with(part)).await, Some(json(part)));
+    assert_eq!(t.record("a", id).await.unwrap().error.as_deref(), Some("no"));
+    retry().await;
+    assert_eq!(attempt(Outcome::Failed("no".into())).await, None);
+    retry().await;
+    assert_eq!(attempt(failed_with("[1]")).await, Some(json("[1]")));
+    retry().await;
+    assert_eq!(attempt(failed_with("null")).await, None, "absent, never null");
+    retry().await;
+    let largest = format!("\"{}\"", "x".repeat(PARTIAL_OUTPUT_BYTES_MAX - 2));
+    assert_eq!(attempt(failed_with(&largest)).await, Some(json(&largest)));
+    retry().await;
+    let larger = format!("[{largest}]");
+    assert_eq!(attempt(failed_with(&larger)).await, None, "left out");
+    retry().await;
+    assert_eq!(attempt(failed_with("[2]")).await, Some(json("[2]")));
+    retry().await;
+    assert_eq!(attempt(Outcome::TimedOut).await, None);
+    retry().await;
+    assert_eq!(attempt(failed_with("[3]")).await, Some(json("[3]")));
+    retry().await;
+    assert_eq!(attempt(Outcome::Completed(json("null"))).await, Some(json("null")));
 }
 
 /// A store on a disk that ends as a kill would end it, or in order.
@@ -159,6 +206,42 @@ async fn the_time_survives_a_kill_wherever_it_is_kept() {
         disk.clock.advance(7);
         let record = disk.record(id).await;
         assert_eq!((record.status, record.delay_ms(disk.store().now())), (JobStatus::InQueue, 7));
+    }
+}
+
+#[tokio::test]
+async fn a_partial_output_survives_a_kill_and_goes_with_its_job() {
+    for settings in [settings, restless] {
+        let mut disk = Disk::new(settings);
+        let a = endpoint("a");
+        let id = submit(disk.store(), job("a")).await;
+        for (outcome, output) in [
+            (failed_with("[1]"), Some(json("[1]"))),
+            (Outcome::Failed("no".into()), None),
+            (failed_with("[2]"), Some(json("[2]"))),
+        ] {
+            let claimed = disk.store().claim(&a, &[worker("w")]).await.unwrap();
+            assert_eq!(disk.store().finish(claimed[0].lease, outcome).await, Ok(Fenced::Applied));
+            for _ in 0..3 {
+                for _ in 0..10 {
+                    submit(disk.store(), job("b")).await;
+                }
+                disk.open();
+                assert_eq!(disk.store().output(id).await.unwrap(), output);
+            }
+            disk.retry(id).await;
+            disk.open();
+            assert_eq!(disk.store().output(id).await.unwrap(), None);
+        }
+        assert_eq!(disk.store().purge(&a).await, Ok(1));
+        disk.store().delete_endpoint(&endpoint("b")).await.unwrap();
+        disk.store().close().await;
+        disk.store = None;
+        let db = rusqlite::Connection::open(disk.dir.path().join("store.db")).unwrap();
+        let rows = "SELECT count(*) FROM (SELECT seq FROM output UNION SELECT seq FROM kept) \
+             WHERE seq NOT IN (SELECT seq FROM job)";
+        let orphans: i64 = db.query_row(rows, (), |row| row.get(0)).unwrap();
+        assert_eq!(orphans, 0, "an output goes with its job");
     }
 }
 

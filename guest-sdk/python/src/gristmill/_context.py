@@ -107,7 +107,8 @@ class Context:
     def progress(self, value: Any) -> None:
         """Replaces the value that the job's status shows while it runs. Never waits; of values
         that follow each other quickly only the last may be seen. A value that has no JSON form is
-        dropped with a line in the job's log."""
+        dropped with a line in the job's log. When the handler fails, the last value stays as the
+        job's ``output``, beside its ``error``, unless it has more than 8 KiB."""
         try:
             text = encode(value)
         except ValueError as error:

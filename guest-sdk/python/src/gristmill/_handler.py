@@ -126,8 +126,8 @@ def for_job(
     """A handler ``f(job)`` or ``f(job, ctx)``, by the conventions of the hosted services.
 
     ``job`` is a dict with ``id``, ``input`` and, if the submission has one, ``s3Config``. A dict
-    with an ``error`` that is returned or yielded fails the job; ``refresh_worker`` is taken out of
-    it, and the instance takes no further job.
+    with an ``error`` that is returned or yielded fails the job, and what else is in it becomes the job's ``output``, up
+    to 8 KiB; ``refresh_worker`` is taken out of it, and the instance takes no further job.
     """
     with_context = len(inspect.signature(function).parameters) > 1
 
@@ -155,6 +155,8 @@ def _conclude(ctx: Context, value: Any) -> Any:
         if value.pop("refresh_worker"):
             ctx.retire()
     if error := value.get("error"):
+        if rest := {name: part for name, part in value.items() if name != "error"}:
+            ctx.progress(rest)
         raise Failed(error if isinstance(error, str) else encode(error))
     return value
 

@@ -38,7 +38,7 @@ pub(crate) struct StatusDocument {
     /// Why a job that waits is not being run.
     #[schema(value_type = String, required = false)]
     reason: Option<String>,
-    /// The result; while the job runs, its newest progress value.
+    /// The result; while the job runs, and when it has FAILED, its newest progress value.
     #[schema(value_type = Value, required = false)]
     output: Option<Box<RawValue>>,
 }
