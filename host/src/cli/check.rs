@@ -122,7 +122,7 @@ fn places(count: usize) -> String {
 }
 
 fn list(damage: &[Damage]) -> anyhow::Result<()> {
-    damage.iter().try_for_each(|damage| output::result(damage))
+    damage.iter().try_for_each(output::result)
 }
 
 fn of_component(path: &Path) -> Damage {

@@ -84,7 +84,8 @@ fn open_to_read(dir: &Path, file: &Path) -> Result<Connection, OpenError> {
     let has_log = fs::metadata(log).is_ok_and(|log| log.len() > 0);
     let how = if has_log { "vfs=unix-none" } else { "immutable=1" };
     let mut uri = "file:".to_owned();
-    for byte in std::path::absolute(file).unwrap_or(file.to_owned()).as_os_str().as_encoded_bytes()
+    for byte in
+        std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).as_os_str().as_encoded_bytes()
     {
         match byte {
             b'/' | b'.' | b'-' | b'_' => uri.push(char::from(*byte)),

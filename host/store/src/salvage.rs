@@ -159,8 +159,8 @@ impl Salvage<'_> {
                         Value::Null => find_key(from, table, key, -1),
                         Value::Real(_) | Value::Text(_) | Value::Blob(_) => None,
                     };
-                    let until =
-                        found.map_or("the end".to_owned(), |found| format!("{key} {found}"));
+                    let until = found
+                        .map_or_else(|| "the end".to_owned(), |found| format!("{key} {found}"));
                     let since = match last {
                         Value::Integer(last) => format!("{key} {last}"),
                         Value::Text(last) => format!("{key} {last}"),
@@ -217,7 +217,7 @@ impl Salvage<'_> {
             segment.each_frame(
                 |at, frame| {
                     let played = self.play_frame(&path, at, frame);
-                    failed = failed.take().or(played.err());
+                    failed = failed.take().or_else(|| played.err());
                 },
                 |from, to| gaps.push((from, to)),
             )?;
@@ -225,7 +225,7 @@ impl Salvage<'_> {
                 return Err(error.into());
             }
             for (from, to) in gaps {
-                let until = to.map_or("its end".to_owned(), |to| format!("byte {to}"));
+                let until = to.map_or_else(|| "its end".to_owned(), |to| format!("byte {to}"));
                 let details = format!(
                     "the journal cannot be read from here to {until}: jobs that were submitted in it \
                      are lost, and changes of others"
