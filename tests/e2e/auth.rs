@@ -160,7 +160,7 @@ async fn a_key_that_is_revoked_takes_its_waiting_calls_with_it() {
         let path = format!("/v1/keys/{}", made["id"].as_str().unwrap());
         assert_eq!(host.client.delete(&path).await.status, 204);
     };
-    let ended = calls_of_a_key_that_ends(&client, &endpoint, &job, revoke).await;
+    let ended = Box::pin(calls_of_a_key_that_ends(&client, &endpoint, &job, revoke)).await;
     assert_refused(&ended);
     assert_eq!(host.client.status(&endpoint, &job).await.ok()["status"], "IN_PROGRESS");
     let other = ended.run_sync.header("x-job-id").unwrap();

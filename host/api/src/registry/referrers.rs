@@ -102,8 +102,8 @@ fn descriptor(manifest: &PushedManifest, digest: &str, wanted: Option<&str>) -> 
         "size": manifest.text().len(),
         "artifactType": kind,
     });
-    if let Some(annotations) = about.annotations {
-        descriptor["annotations"] = annotations;
+    if let (Some(annotations), Some(fields)) = (about.annotations, descriptor.as_object_mut()) {
+        fields.insert("annotations".to_owned(), annotations);
     }
     Some(descriptor)
 }
