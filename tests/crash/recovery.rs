@@ -70,15 +70,15 @@ async fn keys_endpoints_templates_and_handlers_survive() {
     let mut host = TestHost::start();
     let client = host.client();
     let settings = json!({ "workersMax": 3, "env": { "GRAIN": "rye" }, "dockerStartCmd": ["x"] });
-    let endpoint = host.deploy(&guests::playground(), "catalog", settings).await;
+    let endpoint = host.deploy(&guests::playground(), "entries", settings).await;
     client.finish(&endpoint, json!({ "op": "echo" })).await;
     let made = client.post("/v1/keys", &json!({ "name": "k", "scopes": ["submit"] })).await.ok();
     let revoked = client.post("/v1/keys", &json!({ "name": "r", "scopes": ["read"] })).await.ok();
     let path = format!("/v1/keys/{}", revoked["id"].as_str().unwrap());
     assert_eq!(client.delete(&path).await.status, 204);
     let paths = [
-        "/v1/templates/catalog?includeEndpointBoundTemplates=true",
-        "/v1/endpoints/catalog",
+        "/v1/templates/entries?includeEndpointBoundTemplates=true",
+        "/v1/endpoints/entries",
         "/v1/handlers",
         "/v1/keys",
     ];

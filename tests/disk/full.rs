@@ -13,6 +13,9 @@ const DISK_MIB: u64 = 192;
 
 const INPUT_BYTES: usize = 4 << 20;
 
+/// Less than the ballast of a host on such a disk.
+const BALLAST_BYTES: u64 = 8 << 20;
+
 /// Gives this thread, and the processes that it starts, mounts of their own. False without the right
 /// to do so.
 fn has_own_mounts() -> bool {
@@ -61,6 +64,13 @@ fn fill(dir: &Path) {
             piece /= 2;
         }
     }
+}
+
+/// Gives the room of the ballast back: the host may have freed it before [`fill`] had ended.
+fn leave_room(dir: &Path) {
+    let filler = File::options().write(true).open(dir.join("filler")).unwrap();
+    let bytes = filler.metadata().unwrap().len();
+    filler.set_len(bytes.saturating_sub(BALLAST_BYTES)).unwrap();
 }
 
 fn empty(dir: &Path) {
@@ -114,6 +124,7 @@ fn a_full_disk_is_survived_and_left_again() {
             (!host.data_dir().join("ballast").exists()).then_some(())
         })
         .await;
+        leave_room(&host.data_dir());
         let cancelled = jobs.pop().unwrap();
         assert_eq!(client.cancel("paused", &cancelled).await.ok()["status"], "CANCELLED");
         host.start_again();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore as _};
+use gristmill_core::endpoint::Life;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
@@ -228,6 +229,7 @@ impl Caller {
             may_linger: is_sync,
             waiting_jobs_max: None,
             idempotency: None,
+            life: Life::default(),
         };
         let deed = Deed::Submit { job: id.to_string(), bytes };
         self.note(false, &deed);

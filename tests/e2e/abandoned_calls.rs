@@ -1,6 +1,7 @@
-//! Clients that close their connection in the middle of a management call.
+//! Calls that meet a change of the catalog halfway: their client closes the connection, their endpoint is
+//! deleted, or their key is revoked while the body is on its way.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -74,4 +75,105 @@ async fn a_delete_that_its_client_abandons_deletes_the_jobs_too() {
         (jobs.parse::<usize>().unwrap() == left).then_some(())
     })
     .await;
+}
+
+/// A call of which half of the body has been sent.
+struct HalfSent {
+    stream: TcpStream,
+    rest: String,
+}
+
+impl HalfSent {
+    fn begin(host: &TestHost, key: &str, path: &str, body: &serde_json::Value) -> Self {
+        let body = body.to_string();
+        let (first, rest) = body.split_at(body.len() / 2);
+        let mut stream = TcpStream::connect(host.address()).unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
+             Content-Length: {}\r\n\r\n{first}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        // Without an answer so far, the host has looked at the head, or will do so below.
+        std::thread::sleep(Duration::from_millis(300));
+        Self { stream, rest: rest.to_owned() }
+    }
+
+    /// Sends the rest; the status and the body of the answer.
+    fn end(mut self) -> (u16, String) {
+        self.stream.write_all(self.rest.as_bytes()).unwrap();
+        let mut answer = String::new();
+        self.stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+    }
+}
+
+#[tokio::test]
+async fn a_submission_to_an_endpoint_that_is_deleted_meanwhile_is_refused() {
+    let host = TestHost::start();
+    let client = host.client();
+    let endpoint = host.deploy(&guests::echo(), "same", json!({ "env": { "WHO": "first" } })).await;
+    let submission = json!({ "input": { "secret": "of the first" } });
+    let calls = ["run", "run", "runsync"].map(|operation| {
+        HalfSent::begin(&host, host.admin_key(), &format!("/v2/same/{operation}"), &submission)
+    });
+    assert_eq!(client.delete(&format!("/v1/endpoints/{endpoint}")).await.status, 204);
+    let mut calls = calls.into_iter();
+    let (status, body) = calls.next().unwrap().end();
+    assert_eq!(status, 404, "{body}");
+    // The next endpoint of that id runs none of the others either.
+    client.post("/v1/endpoints", &json!({ "id": "same", "templateId": "same" })).await.ok();
+    for call in calls {
+        let (status, body) = call.end();
+        assert_eq!(status, 404, "{body}");
+    }
+    client.run_sync("same", "", json!({})).await.ok();
+    assert_eq!(client.health("same").await["jobs"]["completed"], 1);
+}
+
+#[tokio::test]
+async fn workers_of_a_deleted_endpoint_do_not_serve_the_next_of_its_id() {
+    let host = TestHost::start();
+    let client = host.client();
+    let one = json!({ "workersMax": 1, "workersMin": 1 });
+    let endpoint = host.deploy(&guests::playground(), "again", one).await;
+    let job = client.submit(&endpoint, json!({ "op": "sleep", "ms": 60_000 })).await;
+    client.until(&endpoint, &job, "IN_PROGRESS").await;
+    assert_eq!(client.delete("/v1/endpoints/again").await.status, 204);
+    let next = json!({ "id": "again", "templateId": "again", "workersMax": 1 });
+    client.post("/v1/endpoints", &next).await.ok();
+    for _ in 0..6 {
+        client.submit("again", json!({ "op": "sleep", "ms": 300 })).await;
+    }
+    eventually("the jobs to complete", async || {
+        let jobs = client.health("again").await["jobs"].clone();
+        assert!(jobs["inProgress"].as_u64().unwrap() <= 1, "workersMax is 1: {jobs}");
+        (jobs["completed"] == 6).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_revoked_while_a_body_is_on_its_way_changes_nothing() {
+    let host = TestHost::start();
+    let client = host.client();
+    host.deploy(&guests::echo(), "kept", json!({ "workersMax": 0 })).await;
+    let made = json!({ "name": "short", "scopes": ["admin"] });
+    let made = client.post("/v1/keys", &made).await.ok();
+    let (key, id) = (made["key"].as_str().unwrap(), made["id"].as_str().unwrap());
+    let calls = [
+        ("/v1/keys", json!({ "name": "another", "scopes": ["admin"] })),
+        ("/v2/kept/run", json!({ "input": {} })),
+        ("/v2/kept/runsync", json!({ "input": {} })),
+        ("/v2/kept/openai/v1/chat/completions", json!({ "messages": [] })),
+    ];
+    let calls = calls.map(|(path, body)| HalfSent::begin(&host, key, path, &body));
+    assert_eq!(client.delete(&format!("/v1/keys/{id}")).await.status, 204);
+    for call in calls {
+        let (status, body) = call.end();
+        assert_eq!(status, 401, "{body}");
+    }
+    assert_eq!(client.get("/v1/keys").await.ok().as_array().unwrap().len(), 1);
+    assert_eq!(client.health("kept").await["jobs"]["inQueue"], 0);
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use gristmill_core::catalog::Component;
 use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{Deployment, Endpoint};
+use gristmill_core::endpoint::{Deployment, Endpoint, Life};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, VolumeId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
@@ -118,6 +118,7 @@ impl Run<'_> {
             template: Arc::new(self.template.clone()),
             component: Some(self.bench.component.digest),
             volume: self.volume.clone(),
+            life: Life::default(),
         };
         let deployment = Arc::new(deployment);
         let reservation = self.bench.sandbox.reserve(&deployment).await;

@@ -170,6 +170,22 @@ pub(crate) fn identify(
     }
 }
 
+/// Refuses a call whose key was revoked or has expired while its body was on its way. A body may take
+/// minutes.
+///
+/// # Errors
+/// 401.
+pub(crate) fn check_again(
+    headers: &HeaderMap,
+    state: &ApiState,
+    form: Form,
+) -> Result<(), ApiError> {
+    match valid_key(headers, state, form) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(unauthorized("this API key was revoked or has expired during the call")),
+    }
+}
+
 /// Counts a call of what needs no key, unless it carries a valid one.
 ///
 /// # Errors

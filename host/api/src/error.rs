@@ -243,6 +243,7 @@ impl IntoResponse for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
+            StoreError::EndpointDeleted => Self::not_found(error.to_string()),
             StoreError::QueueFull { .. }
             | StoreError::WaitingBytesFull { .. }
             | StoreError::ResultBytesFull { .. } => {

@@ -396,7 +396,8 @@ impl View {
         let is_usable = template.is_usable_by(&endpoint.owner);
         let component = self.component_of(&template).filter(|_| is_usable);
         let volume = endpoint.network_volume.as_ref().and_then(|id| self.volumes.get(id)).cloned();
-        Some(Deployment { endpoint, template, component, volume })
+        let life = self.deployments.get(&endpoint.id).map(|current| current.life.clone());
+        Some(Deployment { endpoint, template, component, volume, life: life.unwrap_or_default() })
     }
 
     /// Gives the next version to each endpoint whose deployment is not what it was before, and answers
@@ -606,5 +607,12 @@ impl Shown {
             next.deployments.get(*id).is_none_or(|newer| !Arc::ptr_eq(newer, shown))
         });
         retired.extend(gone.map(|(_, deployment)| Arc::downgrade(deployment)));
+        // From now on no submission to a deleted endpoint is accepted, however long ago its call looked
+        // the endpoint up.
+        for (id, shown) in &view.deployments {
+            if next.deployments.get(id).is_none_or(|newer| newer.life != shown.life) {
+                shown.life.end();
+            }
+        }
     }
 }

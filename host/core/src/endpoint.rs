@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -260,6 +261,32 @@ impl Metering {
     }
 }
 
+/// The time from an endpoint's creation to its deletion. All deployments of one endpoint have the same
+/// life; an endpoint that is created again under the same id has another one. Not stored: each start
+/// of the host begins new ones.
+#[derive(Debug, Clone, Default)]
+pub struct Life(Arc<AtomicBool>);
+
+impl Life {
+    /// Ends it: the endpoint is deleted.
+    pub(crate) fn end(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether the endpoint was deleted.
+    pub fn has_ended(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl PartialEq for Life {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Life {}
+
 /// An endpoint joined with its template and the component that the template's image names: all
 /// that running one of its jobs takes. Immutable; a change of any part makes a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -273,6 +300,8 @@ pub struct Deployment {
     pub component: Option<ComponentDigest>,
     /// The network volume that the endpoint names.
     pub volume: Option<Arc<Volume>>,
+    /// The life of the endpoint.
+    pub life: Life,
 }
 
 impl Deployment {

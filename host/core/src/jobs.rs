@@ -157,6 +157,7 @@ impl Jobs {
                 may_linger: submission == Submission::Sync,
                 waiting_jobs_max: deployment.endpoint.waiting_jobs_max,
                 idempotency: request.idempotency,
+                life: deployment.life.clone(),
             })
             .await?;
         match answer {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::endpoint::Life;
 use crate::id::{EndpointId, JobId, OwnerId, WorkerId};
 use crate::idempotency::Idempotency;
 use crate::job::{Claim, JobStatus, Verdict};
@@ -36,6 +37,8 @@ pub struct NewJob {
     pub waiting_jobs_max: Option<u32>,
     /// What makes the submission recognisable when it comes again.
     pub idempotency: Option<Idempotency>,
+    /// The life of its endpoint; a job of an endpoint that was deleted meanwhile is refused.
+    pub life: Life,
 }
 
 impl NewJob {

@@ -216,6 +216,9 @@ pub struct StoreStats {
 /// Why the store did not do what it was asked to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
+    /// The endpoint was deleted while the call was under way.
+    #[error("the endpoint was deleted")]
+    EndpointDeleted,
     /// The endpoint's queue is at its bound.
     #[error("the queue is full: {limit} jobs wait on this endpoint")]
     QueueFull {

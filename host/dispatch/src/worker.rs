@@ -53,6 +53,12 @@ async fn step(
         set.left();
         return Next::End;
     };
+    if worker.deployment.as_ref().is_some_and(|last| last.life != deployment.life) {
+        // The endpoint was deleted; the endpoint that has its id now has workers of its own.
+        worker.serves(shared, endpoint, None);
+        set.left();
+        return Next::End;
+    }
     worker.serves(shared, endpoint, Some(&deployment));
     let scaling = deployment.endpoint.scaling;
     if set.is_surplus(scaling) == Leave::Yes {
@@ -224,7 +230,7 @@ impl Worker {
             return;
         }
         if self.deployment.is_some() {
-            shared.runtime.retire(endpoint, deployment);
+            shared.runtime.retire(endpoint, shared.catalog.deployment(endpoint).as_ref());
         }
         if let Some(deployment) = deployment {
             self.id = worker_id(&self.name, deployment.endpoint.version);

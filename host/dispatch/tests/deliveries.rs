@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
 use gristmill_core::delivery::{Delivery, DeliveryState, DeliveryStore};
-use gristmill_core::endpoint::Endpoint;
+use gristmill_core::endpoint::{Endpoint, Life};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
@@ -103,6 +103,7 @@ impl Fixture {
             may_linger: false,
             waiting_jobs_max: None,
             idempotency: None,
+            life: Life::default(),
         };
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
         let worker = WorkerId::new("w").unwrap();

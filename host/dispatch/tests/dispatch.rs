@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogKey};
-use gristmill_core::endpoint::{Deployment, Endpoint, Scaler, Scaling};
+use gristmill_core::endpoint::{Deployment, Endpoint, Life, Scaler, Scaling};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
@@ -167,6 +167,7 @@ impl Bench {
             may_linger: false,
             waiting_jobs_max: None,
             idempotency: None,
+            life: Life::default(),
         };
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
         id

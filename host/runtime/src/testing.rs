@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use gristmill_core::catalog::Component;
-use gristmill_core::endpoint::{Deployment, Endpoint};
+use gristmill_core::endpoint::{Deployment, Endpoint, Life};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
@@ -315,6 +315,7 @@ fn deployment(endpoint: &Endpoint, component: &Component) -> Deployment {
         template: Arc::new(template),
         component: Some(component.digest),
         volume: None,
+        life: Life::default(),
     }
 }
 

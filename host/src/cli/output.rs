@@ -3,13 +3,18 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
 
-/// Writes one line of the result to standard output.
+/// Writes one line of the result to standard output: to a terminal without control characters, to a
+/// file or a pipe as it is.
 ///
 /// # Errors
 /// When nobody reads it any more, or it cannot be written.
 pub(crate) fn result(line: impl Display) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{line}")?;
+    if out.is_terminal() {
+        writeln!(out, "{}", plain(&line.to_string()))?;
+    } else {
+        writeln!(out, "{line}")?;
+    }
     out.flush()?;
     Ok(())
 }
@@ -21,7 +26,9 @@ pub(crate) fn result(line: impl Display) -> anyhow::Result<()> {
 /// When nobody reads it any more, or it cannot be written.
 pub(crate) fn result_labelled(label: &str, colour: &str, line: impl Display) -> anyhow::Result<()> {
     if io::stdout().is_terminal() && wants_colours() {
-        result(format_args!("\x1b[1;{colour}m{label}\x1b[0m {line}"))
+        let mut out = io::stdout().lock();
+        writeln!(out, "\x1b[1;{colour}m{label}\x1b[0m {}", plain(&line.to_string()))?;
+        Ok(out.flush()?)
     } else {
         result(format_args!("{label} {line}"))
     }
@@ -62,9 +69,15 @@ fn wants_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// The text without control characters. What a handler says must not steer the terminal.
+/// The text without control characters, and without marks that change the direction of text: the words
+/// of a handler or a server must not steer the terminal.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    let is_shown = |c: &char| match c {
+        '\n' | '\t' => true,
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
+        c => !c.is_control(),
+    };
+    text.chars().filter(is_shown).collect()
 }
 
 /// JSON on one line. A line break outside a string means nothing, and inside it cannot stand.
@@ -138,6 +151,7 @@ mod tests {
     #[test]
     fn a_handlers_text_cannot_steer_the_terminal() {
         assert_eq!(plain("a\x1b[2Jb\r\tc\u{9b}31m\nd"), "a[2Jb\tc31m\nd");
+        assert_eq!(plain("exe.\u{202e}gnp\u{2066}\u{7f}"), "exe.gnp");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -172,7 +173,7 @@ fn usual_reserve(all: u64) -> u64 {
 }
 
 fn make_ballast(path: &Path, bytes: u64) -> io::Result<()> {
-    let file = File::create_new(path)?;
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
     // Not synced: one that a loss of power takes is made again.
     Ok(fallocate(&file, FallocateFlags::empty(), 0, bytes)?)
 }

@@ -104,8 +104,9 @@ impl Report {
             let offset = page_of(&complaint).map(|page| (page - 1) * u64::from(page_bytes));
             self.add(file, offset, complaint);
         }
-        self.check_jobs(db, file)?;
-        if *version == schema::VERSION {
+        let is_newest = *version == schema::VERSION;
+        self.check_jobs(db, file, is_newest)?;
+        if is_newest {
             for table in PAYLOAD_TABLES {
                 self.check_payloads(db, file, table)?;
             }
@@ -120,9 +121,15 @@ impl Report {
         Ok(())
     }
 
-    fn check_jobs(&mut self, db: &Connection, file: &Path) -> rusqlite::Result<()> {
+    fn check_jobs(
+        &mut self,
+        db: &Connection,
+        file: &Path,
+        is_newest: bool,
+    ) -> rusqlite::Result<()> {
         let mut owners = Owners::default();
-        let mut statement = db.prepare(row::SELECT_JOBS)?;
+        let older = (!is_newest).then(row::select_jobs_of_6);
+        let mut statement = db.prepare(older.as_deref().unwrap_or(row::SELECT_JOBS))?;
         let mut rows = statement.query(())?;
         while let Some(row) = rows.next()? {
             self.jobs += 1;

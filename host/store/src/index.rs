@@ -230,6 +230,11 @@ impl Index {
         ack: Ack,
     ) -> Result<Decided, StoreError> {
         let Submitted { job, input, reserved } = new;
+        // Looked at under the lock that the deletion takes as well: the endpoint's jobs are deleted
+        // after its life has ended, so a job that is accepted here is deleted with the others.
+        if job.life.has_ended() {
+            return Err(StoreError::EndpointDeleted);
+        }
         let endpoint = self.endpoint_or_new(&job.endpoint);
         if let Some(answer) = job.idempotency.and_then(|mark| self.repeats.find(&endpoint, mark)) {
             match answer {

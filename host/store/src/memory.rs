@@ -432,6 +432,9 @@ impl JobStore for MemoryStore {
     async fn submit(&self, new: NewJob) -> Result<SubmitAnswer, StoreError> {
         let limit = new.queue_limit(self.queue_jobs_max);
         self.change(|state, now, news| {
+            if new.life.has_ended() {
+                return Err(StoreError::EndpointDeleted);
+            }
             let mark = new.idempotency;
             let repeat = mark.and_then(|mark| state.repeats.find(&new.endpoint, mark));
             if let Some(repeat) = repeat {

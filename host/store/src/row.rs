@@ -19,6 +19,11 @@ pub(crate) const SELECT_JOBS: &str = "SELECT seq, id, endpoint, low_priority, \
      result_bytes, queued_at FROM job \
      ORDER BY seq";
 
+/// [`SELECT_JOBS`] for tables of version 6, which lack the newest columns.
+pub(crate) fn select_jobs_of_6() -> String {
+    SELECT_JOBS.replace("input_bytes, result_bytes, queued_at", "0, 0, NULL")
+}
+
 const INSERT: &str = "INSERT OR REPLACE INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
      started_at, finished_at, worker, error, chunk_count, result_bytes, queued_at, id, endpoint, \
      owner, low_priority, execution_timeout_ms, ttl_ms, retention_ms, created_at, webhook, \

@@ -73,7 +73,7 @@ CREATE TABLE job (
   state INTEGER NOT NULL, claim INTEGER NOT NULL, crashes INTEGER NOT NULL,
   retries INTEGER NOT NULL, place INTEGER NOT NULL, ttl_at INTEGER NOT NULL,
   started_at INTEGER, finished_at INTEGER, worker TEXT, error TEXT, chunk_count INTEGER NOT NULL,
-  input_bytes INTEGER NOT NULL, result_bytes INTEGER NOT NULL, queued_at INTEGER
+  input_bytes INTEGER NOT NULL DEFAULT 0, result_bytes INTEGER NOT NULL DEFAULT 0, queued_at INTEGER
 ) STRICT;
 CREATE TABLE input (
   seq INTEGER PRIMARY KEY, body BLOB NOT NULL, s3 BLOB, sum INTEGER

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gristmill_core::catalog::CatalogStore as _;
+use gristmill_core::endpoint::Life;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
@@ -61,6 +62,7 @@ fn new_job(endpoint: EndpointId) -> NewJob {
         retention_ms: 60_000,
         may_linger: false,
         waiting_jobs_max: None,
+        life: Life::default(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::mpsc;
 
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::delivery::{DeliveryState, DeliveryStore};
+use gristmill_core::endpoint::Life;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, WorkerId};
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::payload::Json;
@@ -100,6 +101,7 @@ fn job() -> NewJob {
         may_linger: false,
         waiting_jobs_max: None,
         idempotency: None,
+        life: Life::default(),
     }
 }
 

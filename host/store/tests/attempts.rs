@@ -244,25 +244,3 @@ async fn a_partial_output_survives_a_kill_and_goes_with_its_job() {
         assert_eq!(orphans, 0, "an output goes with its job");
     }
 }
-
-#[tokio::test]
-async fn a_directory_of_an_earlier_build_is_readable() {
-    let mut disk = Disk::new(restless);
-    let waiting = submit(disk.store(), job("a")).await;
-    for _ in 0..20 {
-        submit(disk.store(), job("b")).await;
-    }
-    disk.store().close().await;
-    disk.store = None;
-    let db = rusqlite::Connection::open(disk.dir.path().join("store.db")).unwrap();
-    db.execute_batch("ALTER TABLE job DROP COLUMN queued_at").unwrap();
-    drop(db);
-    disk.clock.advance(50);
-    disk.open();
-    assert_eq!(disk.record(waiting).await.delay_ms(disk.store().now()), 50);
-    disk.fail().await;
-    disk.retry(waiting).await;
-    disk.clock.advance(3);
-    disk.open();
-    assert_eq!(disk.record(waiting).await.delay_ms(disk.store().now()), 3);
-}

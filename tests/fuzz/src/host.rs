@@ -217,7 +217,7 @@ impl Host {
     /// A call with a valid key. `path` is what comes after the host's address.
     pub fn request(&self, method: &str, path: &str) -> Result<http::request::Builder, http::Error> {
         let uri = http::Uri::try_from(path)?;
-        let request = Request::builder().method(method).uri(uri);
+        let request = Request::builder().method(method).uri(uri).header("host", "localhost");
         Ok(request.header("authorization", &self.authorization))
     }
 

@@ -13,6 +13,7 @@ use gristmill_core::limits::{
 };
 use serde::de::DeserializeOwned;
 
+use crate::auth::{self, Form};
 use crate::error::ApiError;
 use crate::state::ApiState;
 
@@ -41,6 +42,7 @@ pub(crate) async fn json<T: DeserializeOwned>(
 ) -> Result<T, ApiError> {
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(None, &parts.headers, body, MANAGEMENT_BODY_BYTES_MAX).await?;
+    auth::check_again(&parts.headers, state, Form::Bearer)?;
     // Serde alone would take an array of the fields' values in their order.
     if body.bytes.trim_ascii_start().starts_with(b"[") {
         return Err(ApiError::bad_request("the body must be a JSON object"));

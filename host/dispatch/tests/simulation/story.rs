@@ -322,6 +322,7 @@ impl Story {
             may_linger: false,
             waiting_jobs_max: None,
             idempotency: None,
+            life: gristmill_core::endpoint::Life::default(),
         };
         let late = life.late.clone();
         assert_eq!(late.submit(job).await, Ok(SubmitAnswer::Queued));

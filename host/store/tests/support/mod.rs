@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gristmill_core::backup::{BackupFile, JOURNAL};
+use gristmill_core::endpoint::Life;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::payload::Json;
@@ -111,6 +112,7 @@ pub(crate) fn job(endpoint: &str) -> NewJob {
         may_linger: false,
         waiting_jobs_max: None,
         idempotency: None,
+        life: Life::default(),
     }
 }
 

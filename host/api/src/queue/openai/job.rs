@@ -39,6 +39,7 @@ impl OwnedJob {
         deployment: Arc<Deployment>,
         request: SubmitRequest,
     ) -> Result<Self, ApiError> {
+        key.check()?;
         // A submission that has begun cannot be taken back. On a task of its own it goes on when
         // the client goes away meanwhile, and its result, with the job, is dropped there.
         let submitting = tokio::spawn(async move {

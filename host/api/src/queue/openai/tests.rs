@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use gristmill_core::endpoint::{Deployment, Endpoint};
+use gristmill_core::endpoint::{Deployment, Endpoint, Life};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, WorkerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::{Jobs, SubmitMode, SubmitRequest};
@@ -64,6 +64,7 @@ impl Bench {
             template: Arc::new(Template::new(template, owner, "i:latest")),
             component: None,
             volume: None,
+            life: Life::default(),
         });
         Self { store, jobs, deployment }
     }

@@ -5,8 +5,10 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::SubmitMode;
+use gristmill_core::key::Scope;
 use gristmill_core::limits::RUN_BODY_BYTES_MAX;
 
+use crate::auth::KeyInUse;
 use crate::error::ApiError;
 use crate::front_door::Call;
 use crate::openapi::parameters::IdempotencyKey;
@@ -36,6 +38,8 @@ pub(crate) async fn run(
     let (parts, body) = request.into_parts();
     let body =
         state.bodies.read(Some(&call.key.id), &parts.headers, body, RUN_BODY_BYTES_MAX).await?;
+    let endpoint = &call.deployment.endpoint.id;
+    KeyInUse::new(&state, &call.key, Scope::Submit, Some(endpoint)).check()?;
     let submission = submission::parse(&body.bytes)?;
     let owner = call.key.owner.clone();
     let mark = idempotency::mark(&parts.headers, &owner, "run", &body.bytes)?;

@@ -49,6 +49,9 @@ pub(crate) async fn run_sync(
         .bodies
         .read(Some(&call.key.id), &parts.headers, body, RUN_SYNC_BODY_BYTES_MAX)
         .await?;
+    let endpoint = &call.deployment.endpoint.id;
+    let key = KeyInUse::new(&state, &call.key, Scope::Submit, Some(endpoint));
+    key.check()?;
     let submission = submission::parse(&body.bytes)?;
     let mode = SubmitMode::Sync { kept_ms: u64::try_from(kept.as_millis()).unwrap_or(u64::MAX) };
     let owner = call.key.owner.clone();
@@ -57,8 +60,6 @@ pub(crate) async fn run_sync(
     let submitted = state.jobs.submit(&call.deployment, request).await?;
     let id = submitted.id;
     drop(body); // the job is stored; its body is no longer in flight
-    let endpoint = &call.deployment.endpoint.id;
-    let key = KeyInUse::new(&state, &call.key, Scope::Submit, Some(endpoint));
     let mut response = match waiting::until_final(&key, &state.jobs, endpoint, id, wait).await {
         Ok(Some(document)) => dto::status_document(&document),
         // The job goes on without the call, and this is the only place that names it.
