@@ -266,7 +266,8 @@ impl Run {
     /// What it runs: the same object until something has changed, as in the catalog.
     pub(crate) fn deployment(&self) -> Arc<Deployment> {
         let mut deployed = self.deployed.lock();
-        let now = deployment(&self.endpoint, &self.component);
+        let life = deployed.as_ref().map(|last| last.life.clone()).unwrap_or_default();
+        let now = Deployment { life, ..deployment(&self.endpoint, &self.component) };
         match &*deployed {
             Some(last) if **last == now => last.clone(),
             _ => deployed.insert(Arc::new(now)).clone(),
