@@ -46,8 +46,13 @@ impl Secrets {
 
 fn told_once(document: &Value, field: &str) -> String {
     let text = document[field].as_str().unwrap_or_else(|| panic!("no {field}: {document}"));
-    // Without what all keys and all secrets begin with.
-    text.rsplit('_').next().unwrap().to_owned()
+    secret_part(text)
+}
+
+/// The text without what all keys (`gm_<id>_`) and all webhook secrets (`whsec_`) begin with. The secret
+/// of a key may have `_` in it.
+fn secret_part(text: &str) -> String {
+    text.splitn(3, '_').last().unwrap().to_owned()
 }
 
 /// A registry that is shown the password and has nothing.
@@ -63,7 +68,7 @@ async fn registry() -> ScriptedServer {
 async fn entrust(host: &TestHost, registry: &ScriptedServer, receiver: &Receiver) -> Secrets {
     let (client, url) = (host.client(), receiver.url("/hook"));
     let own = |what: &str| format!("{what}-7f3b91");
-    let mut secrets = vec![("admin's key", host.admin_key().rsplit('_').next().unwrap().into())];
+    let mut secrets = vec![("admin's key", secret_part(host.admin_key()))];
     let mut keep = |what, text: String| {
         secrets.push((what, text.clone()));
         text
