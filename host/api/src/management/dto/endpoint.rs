@@ -164,6 +164,7 @@ impl From<endpoint::Reuse> for Reuse {
 pub(crate) struct RateLimit {
     /// Calls in any ten seconds.
     #[serde(rename = "callsPer10s", deserialize_with = "whole::required")]
+    #[schema(value_type = u64, maximum = 4_294_967_295_u64)]
     calls_per_10s: u32,
     /// Calls at one time; absent: no bound.
     #[serde(
@@ -171,9 +172,11 @@ pub(crate) struct RateLimit {
         deserialize_with = "whole::optional",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schema(value_type = Option<u64>, maximum = 4_294_967_295_u64)]
     concurrent: Option<u32>,
     /// For each running worker this many calls in ten seconds, when that is more.
     #[serde(default, deserialize_with = "whole::required")]
+    #[schema(value_type = u64, maximum = 4_294_967_295_u64)]
     calls_per_worker: u32,
 }
 
