@@ -118,7 +118,7 @@ impl KeyInUse {
         let key = state.catalog.view().keys.get(&key.id).cloned();
         match key.filter(|key| !key.is_expired(state.jobs.now())) {
             Some(key) => require(&key, *needed, endpoint.as_ref()),
-            None => Err(unauthorized("this API key was revoked or has expired during the call")),
+            None => Err(ended_meanwhile()),
         }
     }
 
@@ -180,10 +180,11 @@ pub(crate) fn check_again(
     state: &ApiState,
     form: Form,
 ) -> Result<(), ApiError> {
-    match valid_key(headers, state, form) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(unauthorized("this API key was revoked or has expired during the call")),
-    }
+    valid_key(headers, state, form).map(drop).map_err(|_| ended_meanwhile())
+}
+
+fn ended_meanwhile() -> ApiError {
+    unauthorized("this API key was revoked or has expired during the call")
 }
 
 /// Counts a call of what needs no key, unless it carries a valid one.

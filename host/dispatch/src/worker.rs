@@ -48,17 +48,16 @@ async fn step(
 ) -> Next {
     let changed = set.changed();
     let reserved = worker.reserved.take();
-    let Some(deployment) = shared.catalog.deployment(endpoint) else {
+    // Deleted, and perhaps created again: then the new endpoint has workers of its own.
+    let deployment = shared
+        .catalog
+        .deployment(endpoint)
+        .filter(|now| worker.deployment.as_ref().is_none_or(|last| last.life == now.life));
+    let Some(deployment) = deployment else {
         worker.serves(shared, endpoint, None);
         set.left();
         return Next::End;
     };
-    if worker.deployment.as_ref().is_some_and(|last| last.life != deployment.life) {
-        // The endpoint was deleted; the endpoint that has its id now has workers of its own.
-        worker.serves(shared, endpoint, None);
-        set.left();
-        return Next::End;
-    }
     worker.serves(shared, endpoint, Some(&deployment));
     let scaling = deployment.endpoint.scaling;
     if set.is_surplus(scaling) == Leave::Yes {

@@ -581,9 +581,9 @@ impl JobStore for SqliteStore {
             let (_, job) = index.find(id)?;
             let row = job.visible_at(now)?;
             let is_cut = match row.status? {
-                JobStatus::Completed => None,
+                JobStatus::Completed => false,
                 // Most have none, and are not worth a question to the database.
-                JobStatus::Failed if row.result_bytes() > 0 => Some(row.has_cut_error()),
+                JobStatus::Failed if row.result_bytes() > 0 => row.has_cut_error(),
                 JobStatus::InQueue
                 | JobStatus::InProgress
                 | JobStatus::Failed
@@ -594,10 +594,7 @@ impl JobStore for SqliteStore {
         })?;
         let Some((is_cut, seq, place)) = found else { return Ok(None) };
         let stored = self.read_payload(seq, Kind::Output, place).await?;
-        Ok(match is_cut {
-            Some(true) => stored.and_then(|stored| failure::partial(&stored)),
-            Some(false) | None => stored,
-        })
+        Ok(if is_cut { stored.and_then(|stored| failure::partial(&stored)) } else { stored })
     }
 
     async fn chunks(

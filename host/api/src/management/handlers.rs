@@ -12,7 +12,7 @@ use gristmill_core::limits::COMPONENT_BYTES_MAX;
 use super::dto::Handler;
 use super::input::Named;
 use super::page::{Page, Paged};
-use crate::auth::{self, Form, ManagementCaller};
+use crate::auth::{KeyInUse, ManagementCaller};
 use crate::body;
 use crate::error::ApiError;
 use crate::images::{self, ImageName};
@@ -83,7 +83,7 @@ pub(crate) async fn upload(
     if staged.is_empty() {
         return Err(ApiError::bad_request("the body is empty; send the component's bytes"));
     }
-    auth::check_again(&parts.headers, &state, Form::Bearer)?;
+    KeyInUse::new(&state, &caller.0, Scope::Manage, None).check()?;
     let added = images::Named::Added(staged.add().await.map_err(images::refused)?);
     let (image, component) = images::name(&state, &caller.0.owner, name, added, None).await?;
     Ok(Json(Handler::new(&image, &component)))
