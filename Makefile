@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit crash overload fuzz clients clients-go guest-sdks registry oci-conformance guests soak bench bench-peers bench-starts deny sbom clean
+.PHONY: help setup demo test check docs unit crash overload fuzz clients clients-go guest-sdks registry oci-conformance guests soak bench bench-against bench-peers bench-starts deny sbom clean
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -90,6 +90,12 @@ bench: guests ## speed of the release binary on this machine, and of the sandbox
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
 	$(CARGO) bench $(LOCKED) --workspace --bench instantiate -- attempt
 	target/release/load --host target/release/gristmill-under-test --handlers $(GUESTS)
+
+bench-against: ROUNDS ?= 5
+bench-against: guests ## this build beside another one, BASE=PATH of its `gristmill`: the same works in turn, ROUNDS=5; some twenty minutes
+	@test -x "$(BASE)" || { echo "make bench-against BASE=PATH: the program to compare with" >&2; exit 2; }
+	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
+	target/release/load --host target/release/gristmill-under-test --against "$(BASE)" --rounds $(ROUNDS) --seconds 3 --handlers $(GUESTS)
 
 bench-starts: guests ## the first job after a start, in each language; after guest-sdks
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bin gristmill-under-test

@@ -1,4 +1,5 @@
-//! The command line: the works of `make bench`, one URL for `make bench-peers`, or `make soak`.
+//! The command line: the works of `make bench` and `make bench-against`, one URL for
+//! `make bench-peers`, or `make soak`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,10 +8,12 @@ use anyhow::{Context as _, bail, ensure};
 
 const USAGE: &str = "usage:
   load --host GRISTMILL --handlers DIRECTORY [--only WORK]... [--seconds N] [--long]
+       [--against GRISTMILL [--rounds N]]
   load --soak FILE.csv --host GRISTMILL --handlers DIRECTORY [--minutes N]
   load --url http://HOST:PORT/PATH --body TEXT --expect TEXT [--key KEY] [--connections N]
        [--warm-up N] [--seconds N]
-With --soak, load writes what it measures to the file and tells whether it stayed flat.
+With --against, load runs each work with both programs in turn and prints their ratios.
+With --soak, load writes what it measures to the file and reports whether it stayed flat.
 With --url, load posts TEXT there and prints one JSON object; it needs no host.";
 
 /// What to do.
@@ -29,6 +32,16 @@ pub(crate) struct BenchArguments {
     pub(crate) measured: Duration,
     /// Whether a million jobs are stored too, which takes minutes.
     pub(crate) is_long: bool,
+    /// Another host to compare with.
+    pub(crate) against: Option<Against>,
+}
+
+/// A comparison of two hosts.
+pub(crate) struct Against {
+    /// The other host's program, the base of the ratios.
+    pub(crate) host: PathBuf,
+    /// How often each work runs with each program; at least 1.
+    pub(crate) rounds: usize,
 }
 
 pub(crate) struct SoakArguments {
@@ -55,6 +68,7 @@ impl Arguments {
         let (mut host, mut handlers, mut only) = (None, None, Vec::new());
         let (mut url, mut body, mut expected, mut key) = (None, None, None, None);
         let (mut soak, mut minutes) = (None, 30);
+        let (mut against, mut rounds) = (None, 5);
         let (mut connections, mut warm_up, mut seconds, mut is_long) = (64, 1, 5, false);
         let mut arguments = std::env::args_os().skip(1);
         while let Some(name) = arguments.next() {
@@ -67,6 +81,8 @@ impl Arguments {
             match name.to_str() {
                 Some("--host") => host = Some(PathBuf::from(value)),
                 Some("--handlers") => handlers = Some(PathBuf::from(value)),
+                Some("--against") => against = Some(PathBuf::from(value)),
+                Some("--rounds") => rounds = text()?.parse().context("--rounds")?,
                 Some("--soak") => soak = Some(PathBuf::from(value)),
                 Some("--minutes") => minutes = text()?.parse().context("--minutes")?,
                 Some("--only") => only.push(text()?),
@@ -80,7 +96,10 @@ impl Arguments {
                 _ => bail!(USAGE),
             }
         }
-        ensure!(seconds > 0 && connections > 0, "--seconds and --connections are at least 1");
+        ensure!(
+            seconds > 0 && connections > 0 && rounds > 0,
+            "--seconds, --connections and --rounds are at least 1"
+        );
         let measured = Duration::from_secs(seconds);
         if let Some(url) = url {
             let (addr, path) = url
@@ -104,6 +123,7 @@ impl Arguments {
             let lasts = Duration::from_secs(minutes * 60);
             return Ok(Self::Soak(SoakArguments { host, handlers, csv, lasts }));
         }
-        Ok(Self::Bench(BenchArguments { host, handlers, only, measured, is_long }))
+        let against = against.map(|host| Against { host, rounds });
+        Ok(Self::Bench(BenchArguments { host, handlers, only, measured, is_long, against }))
     }
 }

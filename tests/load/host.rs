@@ -201,6 +201,12 @@ impl Drop for Process {
     }
 }
 
+/// Whether the program's `serve` has this option.
+pub(crate) fn has_option(program: &Path, option: &str) -> anyhow::Result<bool> {
+    let help = Command::new(program).args(["serve", "--help"]).output()?;
+    Ok(String::from_utf8_lossy(&help.stdout).contains(option))
+}
+
 /// What the figures were measured on.
 pub(crate) fn machine() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! The load generator behind `make bench`: starts the real host on an empty directory, once for each
-//! work, and prints what it measured with the machine that it ran on. With `--url` it does the part
-//! of `make bench-peers` that is HTTP, with `--soak` that of `make soak`.
+//! work, and prints what it measured with the machine that it ran on. With `--against` it compares two
+//! hosts, with `--url` it does the part of `make bench-peers` that is HTTP, with `--soak` that of
+//! `make soak`.
 
 #![expect(
     clippy::indexing_slicing,
@@ -9,6 +10,7 @@
 
 mod arguments;
 mod call;
+mod compare;
 mod connection;
 mod drive;
 mod host;
@@ -29,7 +31,12 @@ fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     match arguments {
-        Arguments::Bench(arguments) => runtime.block_on(works::run(&arguments)),
+        Arguments::Bench(arguments) => runtime.block_on(async {
+            match &arguments.against {
+                Some(against) => compare::run(&arguments, against).await,
+                None => works::run(&arguments).await,
+            }
+        }),
         Arguments::Soak(arguments) => runtime.block_on(soak::run(&arguments)),
         Arguments::Url(arguments) => runtime.block_on(post(&arguments)),
     }

@@ -1,8 +1,6 @@
 //! What jobs cost that only wait: memory, start-up after a kill, and the rate of submissions on top
 //! of them.
 
-#![expect(clippy::print_stdout, reason = "the figures are for the terminal")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -12,6 +10,7 @@ use anyhow::ensure;
 use crate::call::Call;
 use crate::connection::Connection;
 use crate::host::Host;
+use crate::table::{Measured, Row};
 use crate::works::{Bench, PAYLOAD_BYTES, echo_body, runsync};
 
 /// Connections that submit.
@@ -21,25 +20,22 @@ const CONNECTIONS: usize = 64;
 const PAUSED: &str = "paused";
 
 /// Measures with no job, 10,000 and, in a long run, a million.
-pub(crate) async fn measure(bench: &Bench<'_>) -> anyhow::Result<()> {
+pub(crate) async fn measure(bench: &Bench<'_>) -> anyhow::Result<Measured> {
     let mut counts = vec![0, 10_000];
     if bench.arguments.is_long {
         counts.push(1_000_000);
     }
-    let mut lines = Vec::new();
+    let mut measured = Measured::default();
     for count in counts {
-        lines.push(with_stored(bench, count).await?);
+        let (row, waiting) = with_stored(bench, count).await?;
+        measured.rows.push(row);
+        measured.waiting.push(waiting);
     }
-    println!("\n| Waiting jobs | memory MiB | B for each | ready ms | first job done ms |");
-    println!("|---|---|---|---|---|");
-    for line in lines {
-        println!("{line}");
-    }
-    Ok(())
+    Ok(measured)
 }
 
-/// Prints the row of the submissions, and returns the row of the second table.
-async fn with_stored(bench: &Bench<'_>, count: usize) -> anyhow::Result<String> {
+/// The row of the submissions, and that of the second table.
+async fn with_stored(bench: &Bench<'_>, count: usize) -> anyhow::Result<(Row, String)> {
     let host = bench.host(&[])?;
     host.deploy(&bench.handler("echo"), PAUSED, &["--workers-max", "0"])?;
     let first_job = runsync(&host, "echo", &echo_body(PAYLOAD_BYTES));
@@ -58,19 +54,20 @@ async fn with_stored(bench: &Bench<'_>, count: usize) -> anyhow::Result<String> 
     ensure!(host.jobs(PAUSED).await?["inQueue"] == count, "the kill has lost jobs");
 
     let work = format!("`/run` onto {count} waiting jobs, no worker");
-    bench.row(&host, &work, CONNECTIONS, &call).await?;
+    let row = bench.row(&host, &work, CONNECTIONS, &call).await?;
 
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     let each = match count {
         0 => String::new(),
         count => format!("{:.0}", (full_kib as f64 - empty_kib as f64) * 1024.0 / count as f64),
     };
-    Ok(format!(
+    let waiting = format!(
         "| {count} | {} | {each} | {} | {} |",
         full_kib / 1024,
         host.ready_after.as_millis(),
         first_after.as_millis()
-    ))
+    );
+    Ok((row, waiting))
 }
 
 /// Submits exactly `count` jobs.

@@ -4,6 +4,22 @@
 
 use crate::drive::{Cost, Figures};
 
+/// One row of the table of works.
+pub(crate) struct Row {
+    /// The work in words, the same in every run.
+    pub(crate) work: String,
+    pub(crate) connections: usize,
+    pub(crate) figures: Figures,
+}
+
+/// What one work gave.
+#[derive(Default)]
+pub(crate) struct Measured {
+    pub(crate) rows: Vec<Row>,
+    /// Rows of the table of waiting jobs, which only the work `stored` has.
+    pub(crate) waiting: Vec<String>,
+}
+
 /// The head of the table of works.
 pub(crate) fn print_head() {
     println!("| Work | connections | jobs/s | p50 ms | p99 ms | host CPU µs/job | fsyncs/job |");
@@ -11,8 +27,8 @@ pub(crate) fn print_head() {
 }
 
 /// One row of it.
-pub(crate) fn print_row(work: &str, connections: usize, figures: &Figures) {
-    let Figures { jobs_per_s, p50_ms, p99_ms, cost } = figures;
+pub(crate) fn print_row(row: &Row) {
+    let Row { work, connections, figures: Figures { jobs_per_s, p50_ms, p99_ms, cost } } = row;
     // Slow works have few jobs in a second.
     let digits = if *jobs_per_s < 100.0 { 1 } else { 0 };
     let cost = cost.as_ref().map_or_else(
@@ -20,6 +36,18 @@ pub(crate) fn print_row(work: &str, connections: usize, figures: &Figures) {
         |Cost { cpu_us, fsyncs }| format!("| {cpu_us:.1} | {fsyncs:.3} |"),
     );
     println!("| {work} | {connections} | {jobs_per_s:.digits$} | {p50_ms:.2} | {p99_ms:.2} {cost}");
+}
+
+/// The second table: what jobs cost that only wait.
+pub(crate) fn print_waiting(rows: &[String]) {
+    if rows.is_empty() {
+        return;
+    }
+    println!("\n| Waiting jobs | memory MiB | B for each | ready ms | first job done ms |");
+    println!("|---|---|---|---|---|");
+    for row in rows {
+        println!("{row}");
+    }
 }
 
 /// One JSON object, for programs.
