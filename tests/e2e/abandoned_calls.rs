@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use gristmill_tests::{TestHost, eventually, guests};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Deletes that are abandoned. In a run without the fix, 89 of 120 of them left disk and memory
 /// different.
@@ -84,12 +84,16 @@ struct HalfSent {
 }
 
 impl HalfSent {
-    fn begin(host: &TestHost, key: &str, path: &str, body: &serde_json::Value) -> Self {
+    fn begin(host: &TestHost, key: &str, path: &str, body: &Value) -> Self {
+        Self::begin_as("POST", host, key, path, body)
+    }
+
+    fn begin_as(method: &str, host: &TestHost, key: &str, path: &str, body: &Value) -> Self {
         let body = body.to_string();
         let (first, rest) = body.split_at(body.len() / 2);
         let mut stream = TcpStream::connect(host.address()).unwrap();
         let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
              Content-Length: {}\r\n\r\n{first}",
             body.len()
         );
@@ -168,7 +172,9 @@ async fn a_key_that_is_revoked_while_a_body_is_on_its_way_changes_nothing() {
         ("/v2/kept/runsync", json!({ "input": {} })),
         ("/v2/kept/openai/v1/chat/completions", json!({ "messages": [] })),
     ];
-    let calls = calls.map(|(path, body)| HalfSent::begin(&host, key, path, &body));
+    let mut calls = Vec::from(calls.map(|(path, body)| HalfSent::begin(&host, key, path, &body)));
+    let manifest = json!({ "schemaVersion": 2, "layers": [] });
+    calls.push(HalfSent::begin_as("PUT", &host, key, "/v2/mill/manifests/latest", &manifest));
     assert_eq!(client.delete(&format!("/v1/keys/{id}")).await.status, 204);
     for call in calls {
         let (status, body) = call.end();

@@ -1,6 +1,8 @@
 //! Images that templates name in registries: another host of ours, and registries that lie.
 
-use std::sync::Arc;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::{Arc, OnceLock};
 
 use gristmill_tests::{Reply, ScriptedServer, TestHost, eventually, shared_host};
 use serde_json::{Value, json};
@@ -352,4 +354,47 @@ async fn credentials_are_sent_to_their_own_registry_only() {
     assert!(!heads.is_empty(), "the open image was fetched");
     assert!(heads.iter().all(|head| !head.to_lowercase().contains("authorization")), "{heads:?}");
     assert!(heads.iter().all(|head| !head.contains("asks")), "it was not even asked: {heads:?}");
+}
+
+/// Deletes a key without a word to the test's runtime, which waits for this answer.
+fn revoke(address: &str, admin_key: &str, id: &str) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "DELETE /v1/keys/{id} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {admin_key}\r\n\
+         Connection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_key_that_is_revoked_while_its_image_is_fetched_changes_nothing() {
+    let image = Image::new("revoked");
+    // The host and the key do not exist when the script is made.
+    let in_use: Arc<OnceLock<[String; 3]>> = Arc::default();
+    let (script_image, script_in_use) = (image.clone(), in_use.clone());
+    let registry = ScriptedServer::start(move |_, head| {
+        if head.contains("/blobs/") {
+            let [address, admin_key, id] = script_in_use.get().unwrap();
+            revoke(address, admin_key, id);
+        }
+        script_image.reply(head)
+    })
+    .await;
+    let host = host_that_allows(&registry.host());
+    let client = host.client();
+    let made = json!({ "name": "short", "scopes": ["manage"] });
+    let made = client.post("/v1/keys", &made).await.ok();
+    let [key, id] = ["key", "id"].map(|field| made[field].as_str().unwrap().to_owned());
+    in_use.set([host.address().to_string(), host.admin_key().to_owned(), id]).unwrap();
+
+    let name = format!("{}/mill:v1", registry.host());
+    let answer = client.with_key(&key).post("/v1/templates", &template("t", &name, "")).await;
+    assert!(answer.refused(401).contains("revoked or has expired during the call"));
+    assert_eq!(client.get("/v1/templates").await.ok(), json!([]));
+    // The component that came for nothing is removed.
+    let stored = || std::fs::read_dir(host.data_dir().join("components")).unwrap().count();
+    eventually("the component to be removed", async || (stored() == 0).then_some(())).await;
 }

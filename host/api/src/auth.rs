@@ -183,7 +183,8 @@ pub(crate) fn check_again(
     valid_key(headers, state, form).map(drop).map_err(|_| ended_meanwhile())
 }
 
-fn ended_meanwhile() -> ApiError {
+/// What a client reads when its key stopped holding during the call.
+pub(crate) fn ended_meanwhile() -> ApiError {
     unauthorized("this API key was revoked or has expired during the call")
 }
 

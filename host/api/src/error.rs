@@ -33,6 +33,8 @@ pub(crate) enum ErrorCode {
     UnsupportedMediaType,
     RequestTimeout,
     Conflict,
+    /// The owner has as much of the catalog as one owner may have.
+    QuotaExceeded,
     IdempotencyMismatch,
     QueueFull,
     RateLimited,
@@ -54,7 +56,7 @@ pub(crate) enum ErrorCode {
 
 impl ErrorCode {
     /// All of them.
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::NotFound,
@@ -63,6 +65,7 @@ impl ErrorCode {
         Self::UnsupportedMediaType,
         Self::RequestTimeout,
         Self::Conflict,
+        Self::QuotaExceeded,
         Self::IdempotencyMismatch,
         Self::QueueFull,
         Self::RateLimited,
@@ -80,7 +83,7 @@ impl ErrorCode {
     /// The status code of the answer.
     pub(crate) fn status(self) -> StatusCode {
         match self {
-            Self::BadRequest | Self::Conflict => StatusCode::BAD_REQUEST,
+            Self::BadRequest | Self::Conflict | Self::QuotaExceeded => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
@@ -109,6 +112,7 @@ impl ErrorCode {
             Self::UnsupportedMediaType => "unsupported_media_type",
             Self::RequestTimeout => "request_timeout",
             Self::Conflict => "conflict",
+            Self::QuotaExceeded => "quota_exceeded",
             Self::IdempotencyMismatch => "idempotency_mismatch",
             Self::QueueFull => "queue_full",
             Self::RateLimited => "rate_limited",
@@ -138,6 +142,7 @@ impl ErrorCode {
             | Self::UnsupportedMediaType
             | Self::RequestTimeout
             | Self::Conflict
+            | Self::QuotaExceeded
             | Self::IdempotencyMismatch
             // The limiter knows better.
             | Self::RateLimited
@@ -249,6 +254,7 @@ impl From<StoreError> for ApiError {
             | StoreError::ResultBytesFull { .. } => {
                 Self::new(ErrorCode::QueueFull, error.to_string())
             }
+            StoreError::OwnerFull { .. } => Self::new(ErrorCode::QuotaExceeded, error.to_string()),
             StoreError::DiskFull => Self::new(ErrorCode::DiskFull, error.to_string()),
             StoreError::Closed => {
                 Self::new(ErrorCode::Unavailable, "the host is shutting down; try again shortly")

@@ -3,8 +3,8 @@
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, Component, Image};
 use gristmill_core::digest::ComponentDigest;
-use gristmill_core::id::OwnerId;
 use gristmill_core::image::PushedManifest;
+use gristmill_core::key::ApiKey;
 use gristmill_core::limits::NAME_BYTES_MAX;
 use gristmill_core::runtime::{AddComponentError, Added};
 use tracing::{error, warn};
@@ -55,14 +55,14 @@ pub(crate) enum Named {
     Known(ComponentDigest),
 }
 
-/// Lets the owner's `name` name a component. Endpoints that run this image run the new component from
+/// Lets the caller's `name` name a component. Endpoints that run this image run the new component from
 /// their next job on.
 ///
 /// # Errors
 /// When a known component is not stored any more.
 pub(crate) async fn name(
     state: &ApiState,
-    owner: &OwnerId,
+    caller: &ApiKey,
     name: ImageName,
     named: Named,
     manifest: Option<PushedManifest>,
@@ -72,12 +72,12 @@ pub(crate) async fn name(
         Named::Added(added) => (added.component.digest, Some(added)),
         Named::Known(digest) => (digest, None),
     };
+    let owner = &caller.owner;
     let ImageName { name, tag } = name;
     let updated_at = state.jobs.now();
     let image = Image { name, tag, digest, owner: owner.clone(), updated_at, manifest };
     let named = state
-        .catalog
-        .change(|view| {
+        .change(caller, |view| {
             let stored = view.components.get(&digest).map(|stored| &**stored);
             let known = || stored.filter(|stored| stored.owners.contains(owner)).cloned();
             let added = added.as_ref().map(|added| added.component.clone());
@@ -112,13 +112,13 @@ pub(crate) async fn let_go(state: &ApiState, added: Option<Added>) {
 /// 404 when the owner has no such name; 400 when endpoints run what it names.
 pub(crate) async fn forget(
     state: &ApiState,
-    owner: &OwnerId,
+    caller: &ApiKey,
     name: &ImageName,
 ) -> Result<(), ApiError> {
+    let owner = &caller.owner;
     let reference = name.reference();
     state
-        .catalog
-        .change(|view| {
+        .change(caller, |view| {
             let image = view.image(owner, &reference).ok_or_else(|| not_found(name))?;
             let users = view.users_of(image);
             if !users.is_empty() {

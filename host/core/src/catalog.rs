@@ -19,6 +19,7 @@ use crate::endpoint::{Deployment, Endpoint, Release};
 use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
 use crate::image::{PushedManifest, RemoteImage};
 use crate::key::ApiKey;
+use crate::owner_share::{OwnerBounds, OwnerShares};
 use crate::registry_auth::RegistryAuth;
 use crate::store::StoreError;
 use crate::template::Template;
@@ -267,6 +268,8 @@ pub struct View {
     pub registry_auths: HashMap<RegistryAuthId, Arc<RegistryAuth>>,
     /// Network volumes by id.
     pub volumes: HashMap<VolumeId, Arc<Volume>>,
+    /// What each owner has of all this.
+    shares: OwnerShares,
 }
 
 impl View {
@@ -339,7 +342,39 @@ impl View {
         users.find(|e| e.network_volume.as_ref() == Some(volume)).map(|endpoint| &endpoint.id)
     }
 
+    /// The entry with this key.
+    fn entry(&self, key: &CatalogKey) -> Option<CatalogEntry> {
+        fn copy<T: Clone>(entry: &Arc<T>) -> T {
+            T::clone(entry)
+        }
+        Some(match key {
+            CatalogKey::Template(id) => CatalogEntry::Template(self.templates.get(id).map(copy)?),
+            CatalogKey::Endpoint(id) => {
+                CatalogEntry::Endpoint(self.deployments.get(id).map(|d| copy(&d.endpoint))?)
+            }
+            CatalogKey::Component(digest) => {
+                CatalogEntry::Component(self.components.get(digest).map(copy)?)
+            }
+            CatalogKey::Image(key) => CatalogEntry::Image(self.images.get(key).map(copy)?),
+            CatalogKey::Key(id) => CatalogEntry::Key(self.keys.get(id).map(copy)?),
+            CatalogKey::RegistryAuth(id) => {
+                CatalogEntry::RegistryAuth(self.registry_auths.get(id).map(copy)?)
+            }
+            CatalogKey::Volume(id) => CatalogEntry::Volume(self.volumes.get(id).map(copy)?),
+        })
+    }
+
     fn apply(&mut self, change: CatalogChange) {
+        let key = match &change {
+            CatalogChange::Put(entry) => &entry.key(),
+            CatalogChange::Delete(key) => key,
+        };
+        if let Some(replaced) = self.entry(key) {
+            self.shares.remove(&replaced);
+        }
+        if let CatalogChange::Put(entry) = &change {
+            self.shares.add(entry);
+        }
         match change {
             CatalogChange::Put(CatalogEntry::Template(template)) => {
                 self.templates.insert(template.id.clone(), Arc::new(template));
@@ -420,6 +455,9 @@ impl View {
                 let surplus = endpoint.releases.len().saturating_sub(Release::KEPT);
                 endpoint.releases.drain(..surplus);
             }
+            let replaced = Endpoint::clone(&deployment.endpoint);
+            self.shares.remove(&CatalogEntry::Endpoint(replaced));
+            self.shares.add(&CatalogEntry::Endpoint(endpoint.clone()));
             released.push(endpoint.clone());
             let endpoint = Arc::new(endpoint);
             *deployment = Arc::new(Deployment { endpoint, ..(**deployment).clone() });
@@ -448,6 +486,7 @@ impl View {
 #[derive(Debug)]
 pub struct Catalog {
     clock: Arc<dyn Clock>,
+    bounds: OwnerBounds,
     /// Changes come one at a time, so that each is decided on the view that it changes.
     change: Arc<tokio::sync::Mutex<()>>,
     shown: Arc<Shown>,
@@ -480,7 +519,14 @@ impl Catalog {
         }
         let view = RwLock::new(Arc::new(view));
         let shown = Shown { store, view, retired: Mutex::default() };
-        Ok(Self { clock, change: Arc::default(), shown: Arc::new(shown) })
+        let bounds = OwnerBounds::default();
+        Ok(Self { clock, bounds, change: Arc::default(), shown: Arc::new(shown) })
+    }
+
+    /// The catalog with other bounds of what one owner may have.
+    #[must_use]
+    pub fn with_bounds(self, bounds: OwnerBounds) -> Self {
+        Self { bounds, ..self }
     }
 
     /// The newest view.
@@ -502,7 +548,7 @@ impl Catalog {
     /// view never differ because a client closed its connection.
     ///
     /// # Errors
-    /// What `decide` refuses, and those of the store.
+    /// What `decide` refuses, those of the store, and [`StoreError::OwnerFull`].
     pub async fn change<T, E: From<StoreError>>(
         &self,
         decide: impl FnOnce(&View) -> Result<(Vec<CatalogChange>, T), E>,
@@ -517,6 +563,7 @@ impl Catalog {
         for change in changes.iter().cloned() {
             view.apply(change);
         }
+        view.shares.check(&before.shares, &changes, &self.bounds)?;
         view.rejoin();
         for endpoint in view.release(&before, self.clock.now()) {
             changes.retain(|change| !matches!(change, CatalogChange::Put(CatalogEntry::Endpoint(put)) if put.id == endpoint.id));

@@ -14,6 +14,7 @@ use crate::catalog::{
 use crate::digest::ComponentDigest;
 use crate::endpoint::Endpoint;
 use crate::id::{EndpointId, OwnerId, RegistryAuthId, TemplateId};
+use crate::owner_share::OwnerBounds;
 use crate::registry_auth::RegistryAuth;
 use crate::store::StoreError;
 use crate::template::Template;
@@ -253,4 +254,72 @@ async fn old_credentials_stay_with_the_registries_of_their_templates() {
     let bound = RegistryAuth { registry: Some("new.example".parse().unwrap()), ..auth };
     assert!(view.may_send(&bound, &"new.example/mill:1".parse().unwrap()));
     assert!(!view.may_send(&bound, &"old.example/mill:1".parse().unwrap()));
+}
+
+/// Tries to write a template with a readme of this many bytes.
+async fn write_template(catalog: &Catalog, of: &str, id: &str, bytes: usize) -> Result<(), String> {
+    let template = Template { readme: "x".repeat(bytes), ..template(of, id, "mill") };
+    let change = vec![CatalogChange::Put(CatalogEntry::Template(template))];
+    let changed = catalog.change(|_| Ok::<_, StoreError>((change, ()))).await;
+    changed.map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn an_owner_has_a_bounded_part_of_the_catalog() {
+    let bounds =
+        OwnerBounds { records_max: 3, record_bytes_max: 1 << 20, ..OwnerBounds::default() };
+    let catalog = Fixture::new().await.catalog.with_bounds(bounds);
+    for id in ["t1", "t2", "t3"] {
+        write_template(&catalog, "a", id, 10).await.unwrap();
+    }
+    let refused = write_template(&catalog, "a", "t4", 10).await.unwrap_err();
+    assert!(
+        refused.contains("4 records, and may have 3 (`serve --max-owner-records`)"),
+        "{refused}"
+    );
+    // A neighbour has a part of their own, and what is there can be changed.
+    write_template(&catalog, "b", "t4", 10).await.unwrap();
+    write_template(&catalog, "a", "t3", 900_000).await.unwrap();
+    let refused = write_template(&catalog, "a", "t2", 900_000).await.unwrap_err();
+    assert!(refused.contains("2 MiB of records, and may have 1"), "{refused}");
+    // Room comes back with a smaller record, and with a deletion.
+    write_template(&catalog, "a", "t3", 10).await.unwrap();
+    write_template(&catalog, "a", "t2", 900_000).await.unwrap();
+    let delete = vec![CatalogChange::Delete(CatalogKey::Template(TemplateId::new("t2").unwrap()))];
+    catalog.change(|_| Ok::<_, StoreError>((delete, ()))).await.unwrap();
+    write_template(&catalog, "a", "t5", 900_000).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_owner_of_too_much_can_still_make_it_less() {
+    let rows = Arc::new(Rows::default());
+    let t = Fixture::on(rows.clone()).await;
+    for id in ["t1", "t2"] {
+        write_template(&t.catalog, "a", id, 1 << 20).await.unwrap();
+    }
+    // The next start has a lower bound.
+    let bounds = OwnerBounds { record_bytes_max: 1 << 10, ..OwnerBounds::default() };
+    let catalog = Fixture::on(rows).await.catalog.with_bounds(bounds);
+    write_template(&catalog, "a", "t1", 1 << 19).await.unwrap();
+    write_template(&catalog, "a", "t1", 1 << 20).await.unwrap_err();
+    t.delete(CatalogKey::Template(TemplateId::new("t1").unwrap())).await;
+}
+
+#[tokio::test]
+async fn components_count_for_each_of_their_owners() {
+    let bounds = OwnerBounds { component_bytes_max: 1 << 20, ..OwnerBounds::default() };
+    let catalog = Fixture::new().await.catalog.with_bounds(bounds);
+    let write = async |bytes: u64, content: &[u8], owners: &[&str]| {
+        let component = Component { bytes, ..component(content, owners) };
+        let change = vec![CatalogChange::Put(CatalogEntry::Component(component))];
+        catalog.change(|_| Ok::<_, StoreError>((change, ()))).await.map_err(|e| e.to_string())
+    };
+    write(700_000, b"x", &["a"]).await.unwrap();
+    write(700_000, b"x", &["a", "b"]).await.unwrap();
+    let refused = write(700_000, b"y", &["b"]).await.unwrap_err();
+    assert!(refused.contains("2 MiB of components, and may have 1"), "{refused}");
+    write(700_000, b"y", &["c"]).await.unwrap();
+    // An owner who leaves a component has its room again.
+    write(700_000, b"x", &["a"]).await.unwrap();
+    write(700_000, b"y", &["b", "c"]).await.unwrap();
 }

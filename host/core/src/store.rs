@@ -242,6 +242,21 @@ pub enum StoreError {
         /// The bound, in MiB.
         limit_mib: u64,
     },
+    /// The change would give its owner more of the catalog than one owner may have.
+    #[error(
+        "the owner would have {asked} {unit}, and may have {max} (`serve --{option}`); delete what is \
+         not needed any more"
+    )]
+    OwnerFull {
+        /// What the owner would have.
+        asked: u64,
+        /// The bound.
+        max: u64,
+        /// What both numbers count.
+        unit: &'static str,
+        /// The option that sets the bound.
+        option: &'static str,
+    },
     /// The disk has no room for new work.
     #[error("the host's disk is nearly full; it takes no new work until there is room")]
     DiskFull,

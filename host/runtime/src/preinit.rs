@@ -10,6 +10,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::Metering;
 use gristmill_core::runtime::{Attempt, AttemptSink};
 use gristmill_egress::AddressPolicy;
@@ -82,8 +83,13 @@ pub async fn preinit(
         return Err(PreinitError::NoInit);
     }
     let watch = Arc::new(Watch::new(Instant::now() + TIME_MAX, CancellationToken::new()));
-    let state =
-        State::new(attempt, sink, watch.clone(), Egress::new(AddressPolicy::default()), None);
+    let state = State::new(
+        attempt,
+        sink,
+        watch.clone(),
+        Egress::new(AddressPolicy::default(), AllowedHosts::default()),
+        None,
+    );
     let mut store = store(&engine.engine, state).map_err(failed)?;
     let _ticking = engines.ticking();
     let instance = tokio::select! {

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use gristmill_core::digest::ComponentDigest;
+use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::{EndpointId, JobId, VolumeId};
 use gristmill_core::room::DiskRoom;
@@ -59,6 +60,9 @@ pub struct SandboxSettings {
     pub lengthy: Option<Handle>,
     /// Where handlers' requests for the public may connect.
     pub addresses: AddressPolicy,
+    /// Hosts with private addresses that the handlers of every owner may reach, if their endpoint lists
+    /// them. Endpoints of the operator need no entry here.
+    pub private_hosts: AllowedHosts,
     /// Whether sinks are told the handler's stack when it traps, with lines of source where the
     /// component has debug information: for one's own handlers, since that information is read.
     pub explains_traps: bool,
@@ -80,6 +84,7 @@ impl SandboxSettings {
             pool,
             lengthy: None,
             addresses: AddressPolicy::default(),
+            private_hosts: AllowedHosts::default(),
             explains_traps: false,
             room: Arc::default(),
         }
@@ -140,7 +145,7 @@ impl Sandbox {
                 .map_err(engine_error)?
                 .into(),
             disks: Disks::open(&settings.data_dir, settings.room.clone())?,
-            egress: Egress::new(settings.addresses),
+            egress: Egress::new(settings.addresses, settings.private_hosts),
             idle: Idle::new(permits.clone()),
             permits,
             lengthy: settings.lengthy,

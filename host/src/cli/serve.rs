@@ -12,6 +12,7 @@ use gristmill_api::RateLimits;
 use gristmill_core::egress::{AllowedHosts, HostPattern};
 use gristmill_core::limits::{Bounds, QUEUE_JOBS_MAX};
 use gristmill_core::network::Network;
+use gristmill_core::owner_share::OwnerBounds;
 use gristmill_core::policy::Strictness;
 use gristmill_core::price::Prices;
 use gristmill_registry::{RegistryHosts, RegistryPattern};
@@ -33,6 +34,11 @@ const DISK_RESERVE_MIB: Bounds = Bounds { min: 0, default: 1_024, max: 1 << 24 }
 /// Bytes of an option in MiB.
 fn mib(given: Option<u64>, bounds: Bounds) -> u64 {
     given.unwrap_or(bounds.default) << 20
+}
+
+/// A list of hosts: that of the flags, or that of the file when there are no flags.
+fn hosts(given: &[HostPattern], in_file: Option<Vec<HostPattern>>) -> AllowedHosts {
+    AllowedHosts::new(if given.is_empty() { in_file.unwrap_or_default() } else { given.to_vec() })
 }
 
 /// How much of the journal waits for the database. The least is four segments that have room for the
@@ -218,6 +224,36 @@ pub struct ServeArgs {
     )]
     pub max_result_mib: Option<u64>,
 
+    /// Most templates, endpoints, images, components, volumes, credentials and keys of one owner,
+    /// together; a change beyond it is refused with 400 [default: 10000].
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "GRISTMILL_MAX_OWNER_RECORDS", hide_env_values = true,
+        value_parser = parse::bounded::<u64>(OwnerBounds::RECORDS)
+    )]
+    pub max_owner_records: Option<u64>,
+
+    /// Most that these records of one owner may take in memory, in MiB; a change beyond it is refused
+    /// with 400 [default: 16].
+    #[arg(
+        long,
+        value_name = "MIB",
+        env = "GRISTMILL_MAX_OWNER_RECORD_MIB", hide_env_values = true,
+        value_parser = parse::bounded::<u64>(OwnerBounds::RECORD_MIB)
+    )]
+    pub max_owner_record_mib: Option<u64>,
+
+    /// Most that the uploaded components of one owner may take on disk, in MiB, without their compiled
+    /// files; an upload beyond it is refused with 400 [default: 16384].
+    #[arg(
+        long,
+        value_name = "MIB",
+        env = "GRISTMILL_MAX_OWNER_COMPONENT_MIB", hide_env_values = true,
+        value_parser = parse::bounded::<u64>(OwnerBounds::COMPONENT_MIB)
+    )]
+    pub max_owner_component_mib: Option<u64>,
+
     /// Free space of the data directory's disk below which new work is refused with 503, in MiB;
     /// 0: none [default: 1024, or 2 % of the disk if that is more; at most 10 % of it].
     #[arg(
@@ -279,6 +315,18 @@ pub struct ServeArgs {
     )]
     pub webhook_allow: Vec<HostPattern>,
 
+    /// A host with an address which is not public that handlers of every owner may call, if their
+    /// endpoint lists it in `allowedHosts`: `HOST`, `HOST:PORT` or `*.DOMAIN`. Endpoints of the operator
+    /// need no entry here. Can be given more than once; the environment separates with commas.
+    #[arg(
+        long,
+        value_name = "HOST",
+        env = "GRISTMILL_HANDLER_ALLOW",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    pub handler_allow: Vec<HostPattern>,
+
     /// A TOML file with what usage costs, in credits: `job`, `wall-second`, `gb-second`, `cpu-second`,
     /// `giga-fuel`, `gb-in`, `gb-out` [default: everything is free].
     #[arg(long, value_name = "FILE", env = "GRISTMILL_PRICES", hide_env_values = true)]
@@ -338,6 +386,9 @@ struct ConfigFile {
     max_waiting_jobs: Option<u32>,
     max_waiting_mib: Option<u64>,
     max_result_mib: Option<u64>,
+    max_owner_records: Option<u64>,
+    max_owner_record_mib: Option<u64>,
+    max_owner_component_mib: Option<u64>,
     disk_reserve_mib: Option<u64>,
     journal_mib: Option<u64>,
     drain_timeout: Option<u64>,
@@ -347,6 +398,7 @@ struct ConfigFile {
     #[serde(default)]
     rate_limits: RateLimits,
     webhook_allow: Option<Vec<HostPattern>>,
+    handler_allow: Option<Vec<HostPattern>>,
     prices: Option<PathBuf>,
     registry_allow: Option<Vec<RegistryPattern>>,
     egress_deny: Option<Vec<Network>>,
@@ -385,6 +437,8 @@ pub struct ServeSettings {
     pub waiting_bytes_max: u64,
     /// Bytes of results that one endpoint may keep.
     pub result_bytes_max: u64,
+    /// Most of the catalog that one owner may have.
+    pub owner_bounds: OwnerBounds,
     /// Free bytes of the disk below which new work is refused; `None`: by the size of the disk.
     pub disk_reserve_bytes: Option<u64>,
     /// How long a drain waits for running jobs.
@@ -395,6 +449,8 @@ pub struct ServeSettings {
     pub rate_limits: RateLimits,
     /// Receivers of webhooks whose addresses need not be public.
     pub webhook_allow: AllowedHosts,
+    /// Hosts with private addresses that handlers of every owner may call.
+    pub handler_allow: AllowedHosts,
     /// What usage costs.
     pub prices: Prices,
     /// Registries whose addresses need not be public, or that are spoken to without TLS.
@@ -489,6 +545,20 @@ impl ServeArgs {
             waiting_jobs_max: waiting_jobs_max.map_or(QUEUE_JOBS_MAX, |jobs| jobs as usize),
             waiting_bytes_max: mib(self.max_waiting_mib.or(file.max_waiting_mib), WAITING_MIB),
             result_bytes_max: mib(self.max_result_mib.or(file.max_result_mib), RESULT_MIB),
+            owner_bounds: OwnerBounds {
+                records_max: self
+                    .max_owner_records
+                    .or(file.max_owner_records)
+                    .unwrap_or(OwnerBounds::RECORDS.default),
+                record_bytes_max: mib(
+                    self.max_owner_record_mib.or(file.max_owner_record_mib),
+                    OwnerBounds::RECORD_MIB,
+                ),
+                component_bytes_max: mib(
+                    self.max_owner_component_mib.or(file.max_owner_component_mib),
+                    OwnerBounds::COMPONENT_MIB,
+                ),
+            },
             disk_reserve_bytes: self
                 .disk_reserve_mib
                 .or(file.disk_reserve_mib)
@@ -496,11 +566,8 @@ impl ServeArgs {
             drain_timeout: Duration::from_secs(drain_timeout_s.unwrap_or(DRAIN_TIMEOUT_S.default)),
             brand: self.brand.clone().or(file.brand),
             rate_limits: file.rate_limits,
-            webhook_allow: AllowedHosts::new(if self.webhook_allow.is_empty() {
-                file.webhook_allow.unwrap_or_default()
-            } else {
-                self.webhook_allow.clone()
-            }),
+            webhook_allow: hosts(&self.webhook_allow, file.webhook_allow),
+            handler_allow: hosts(&self.handler_allow, file.handler_allow),
             registry_allow: RegistryHosts::new(if self.registry_allow.is_empty() {
                 file.registry_allow.as_deref().unwrap_or_default()
             } else {
@@ -540,6 +607,9 @@ impl ConfigFile {
             ("max-waiting-jobs", self.max_waiting_jobs.map(u64::from), WAITING_JOBS),
             ("max-waiting-mib", self.max_waiting_mib, WAITING_MIB),
             ("max-result-mib", self.max_result_mib, RESULT_MIB),
+            ("max-owner-records", self.max_owner_records, OwnerBounds::RECORDS),
+            ("max-owner-record-mib", self.max_owner_record_mib, OwnerBounds::RECORD_MIB),
+            ("max-owner-component-mib", self.max_owner_component_mib, OwnerBounds::COMPONENT_MIB),
             ("disk-reserve-mib", self.disk_reserve_mib, DISK_RESERVE_MIB),
             ("journal-mib", self.journal_mib, JOURNAL_MIB),
             ("drain-timeout", self.drain_timeout, DRAIN_TIMEOUT_S),

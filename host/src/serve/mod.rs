@@ -185,7 +185,9 @@ async fn serve(
         None => open(None)?,
     };
     let store = Arc::new(store);
-    let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await?);
+    let catalog = Arc::new(
+        Catalog::open(store.clone(), clock.clone()).await?.with_bounds(settings.owner_bounds),
+    );
     finish_deletions(&store, &catalog).await?;
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     // What nothing names any more, and could not be removed while somebody ran it.
@@ -325,6 +327,7 @@ fn sandbox(
         memory_bytes_max: settings.sandbox_memory_bytes.unwrap_or_else(memory::default_budget),
         lengthy: Some(guests.lengthy.handle().clone()),
         addresses,
+        private_hosts: settings.handler_allow.clone(),
         explains_traps: is_watched,
         room,
         ..SandboxSettings::new(settings.data_dir.clone(), compiler)

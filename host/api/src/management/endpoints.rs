@@ -81,8 +81,7 @@ pub(crate) async fn create(
     };
     let blank = Endpoint::new(id.clone(), caller.0.owner.clone(), template, state.jobs.now());
     state
-        .catalog
-        .change(|view| {
+        .change(&caller.0, |view| {
             if view.deployments.contains_key(&id) {
                 return Err(ApiError::conflict(format!("endpoint `{id}` exists already")));
             }
@@ -113,8 +112,7 @@ pub(crate) async fn update(
     caller.require(Scope::Manage)?;
     let input: EndpointInput = input::json(&state, request).await?;
     state
-        .catalog
-        .change(|view| {
+        .change(&caller.0, |view| {
             let endpoint = apply(view, own::<Endpoint>(view, &caller.0, &id)?.clone(), input)?;
             Ok::<_, ApiError>((put(endpoint), ()))
         })
@@ -139,8 +137,7 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     caller.require(Scope::Manage)?;
     let source = state
-        .catalog
-        .change(|view| {
+        .change(&caller.0, |view| {
             let endpoint: &Endpoint = own(view, &caller.0, &id)?;
             let change = CatalogChange::Delete(CatalogKey::Endpoint(endpoint.id.clone()));
             Ok::<_, ApiError>((vec![change], LogSource::from(endpoint)))

@@ -85,7 +85,7 @@ pub(crate) async fn upload(
     }
     KeyInUse::new(&state, &caller.0, Scope::Manage, None).check()?;
     let added = images::Named::Added(staged.add().await.map_err(images::refused)?);
-    let (image, component) = images::name(&state, &caller.0.owner, name, added, None).await?;
+    let (image, component) = images::name(&state, &caller.0, name, added, None).await?;
     Ok(Json(Handler::new(&image, &component)))
 }
 
@@ -102,6 +102,6 @@ pub(crate) async fn delete(
     Named(reference): Named,
 ) -> Result<StatusCode, ApiError> {
     caller.require(Scope::Manage)?;
-    images::forget(&state, &caller.0.owner, &ImageName::parse(&reference)?).await?;
+    images::forget(&state, &caller.0, &ImageName::parse(&reference)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }

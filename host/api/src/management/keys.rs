@@ -85,8 +85,9 @@ pub(crate) async fn create(
     let (key, text) = ApiKey::generate(new, now);
     let document = KeyWithText::new(&key, &text);
     state
-        .catalog
-        .change(|_| Ok::<_, ApiError>((vec![CatalogChange::Put(CatalogEntry::Key(key))], ())))
+        .change(&caller.0, |_| {
+            Ok::<_, ApiError>((vec![CatalogChange::Put(CatalogEntry::Key(key))], ()))
+        })
         .await?;
     Ok(Json(document))
 }
@@ -103,8 +104,7 @@ pub(crate) async fn revoke(
 ) -> Result<StatusCode, ApiError> {
     caller.require(Scope::Admin)?;
     state
-        .catalog
-        .change(|view| {
+        .change(&caller.0, |view| {
             let key = KeyId::new(&id).ok().and_then(|id| view.keys.get(&id));
             let key = key.ok_or_else(|| ApiError::not_found(format!("key `{id}` not found")))?;
             Ok((vec![CatalogChange::Delete(CatalogKey::Key(key.id.clone()))], ()))

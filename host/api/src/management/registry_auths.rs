@@ -89,8 +89,7 @@ pub(crate) async fn create(
     };
     let document = (&auth).into();
     state
-        .catalog
-        .change(|view| {
+        .change(&caller.0, |view| {
             let is_taken = view
                 .registry_auths
                 .values()
@@ -118,8 +117,7 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     caller.require(Scope::Manage)?;
     state
-        .catalog
-        .change(|view| {
+        .change(&caller.0, |view| {
             let auth: &registry_auth::RegistryAuth = own(view, &caller.0, &id)?;
             let id = auth.id.clone();
             let mut users = view.templates.values().filter(|template| {

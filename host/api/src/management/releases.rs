@@ -57,8 +57,7 @@ pub(crate) async fn roll_back(
     caller.require(Scope::Manage)?;
     let input: RollbackInput = input::json_or_default(&state, request).await?;
     let template = state
-        .catalog
-        .change(|view| {
+        .change(&caller.0, |view| {
             let endpoint = own(view, &caller.0, &id)?;
             let template = rolled_back(view, endpoint, input.version)?;
             let id = template.id.clone();

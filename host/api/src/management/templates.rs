@@ -100,7 +100,7 @@ pub(crate) async fn create(
     };
     let fetched = fetch(&state, create(&state.catalog.view())?, &input).await?;
     let put_new = |view: &View| create(view).map(|new| put(view, new, fetched.as_ref()));
-    let created = state.catalog.change(put_new).await;
+    let created = state.change(&caller.0, put_new).await;
     images::let_go(&state, fetched).await;
     let template = created?;
     Ok(Json(document(&state, &template).await?))
@@ -130,7 +130,7 @@ pub(crate) async fn update(
     };
     let fetched = fetch(&state, update(&state.catalog.view())?, &input).await?;
     let put_new = |view: &View| update(view).map(|new| put(view, new, fetched.as_ref()));
-    let updated = state.catalog.change(put_new).await;
+    let updated = state.change(&caller.0, put_new).await;
     images::let_go(&state, fetched).await;
     let template = updated?;
     refresh_bound(&state, &id);
@@ -151,8 +151,7 @@ pub(crate) async fn delete(
     caller.require(Scope::Manage)?;
     let id: TemplateId = read_id(&id)?;
     state
-        .catalog
-        .change(|view| {
+        .change(&caller.0, |view| {
             let owner = &own::<Template>(view, &caller.0, id.as_str())?.owner;
             if let Some(user) = view.bound_to(&id).max_by_key(|user| user.owner == *owner) {
                 let whose = if user.owner == *owner { "an" } else { "another owner's" };

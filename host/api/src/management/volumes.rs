@@ -77,7 +77,7 @@ pub(crate) async fn create(
         created_at: state.jobs.now(),
     };
     let change = put(&volume);
-    state.catalog.change(|_| Ok::<_, ApiError>((change, ()))).await?;
+    state.change(&caller.0, |_| Ok::<_, ApiError>((change, ()))).await?;
     Ok(Json((&volume).into()))
 }
 
@@ -96,8 +96,7 @@ pub(crate) async fn update(
     caller.require(Scope::Manage)?;
     let input: NetworkVolumeInput = input::json(&state, request).await?;
     let volume = state
-        .catalog
-        .change(|view| {
+        .change(&caller.0, |view| {
             let volume = apply(own::<Volume>(view, &caller.0, &id)?.clone(), input)?;
             Ok::<_, ApiError>((put(&volume), volume))
         })
@@ -117,8 +116,7 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     caller.require(Scope::Manage)?;
     let id = state
-        .catalog
-        .change(|view| {
+        .change(&caller.0, |view| {
             let id = own::<Volume>(view, &caller.0, &id)?.id.clone();
             if let Some(user) = view.user_of(&id) {
                 let sentence = format!("network volume `{id}` is in use by endpoint `{user}`");

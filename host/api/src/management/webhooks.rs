@@ -29,8 +29,7 @@ pub(crate) async fn rotate_secret(
     caller.require(Scope::Manage)?;
     let now = state.jobs.now();
     state
-        .catalog
-        .change(|view| {
+        .change(&caller.0, |view| {
             let mut endpoint = own::<Endpoint>(view, &caller.0, &id)?.clone();
             endpoint.webhook_secrets = endpoint.webhook_secrets.rotated(now);
             Ok::<_, ApiError>((put(endpoint), ()))

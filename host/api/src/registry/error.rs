@@ -85,7 +85,7 @@ impl From<ApiError> for RegistryError {
             | ErrorCode::NotImplemented => OciCode::Unsupported,
             ErrorCode::PayloadTooLarge => OciCode::SizeInvalid,
             ErrorCode::RequestTimeout => OciCode::BlobUploadInvalid,
-            ErrorCode::Conflict => OciCode::Denied,
+            ErrorCode::Conflict | ErrorCode::QuotaExceeded => OciCode::Denied,
             ErrorCode::QueueFull | ErrorCode::RateLimited | ErrorCode::ConcurrencyLimited => {
                 OciCode::TooManyRequests
             }

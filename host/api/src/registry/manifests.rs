@@ -10,12 +10,14 @@ use gristmill_core::image::{
     Blob, BlobDigest, CONFIG_TYPE, ComponentManifest, LAYER_TYPE, MANIFEST_TYPE, PushedManifest,
     is_tag, parse_digest,
 };
+use gristmill_core::key::{ApiKey, Scope};
 use gristmill_core::limits::{Bounds, IMAGE_CONFIG_BYTES_MAX, IMAGE_MANIFEST_BYTES_MAX};
 use gristmill_core::runtime::Staged;
 use serde_json::{Value, json};
 
 use super::error::{OciCode, RegistryError};
 use super::{Caller, answer, images_of, name, referrers};
+use crate::auth::KeyInUse;
 use crate::images::{self, ImageName, Named};
 use crate::query::Query;
 use crate::state::ApiState;
@@ -69,7 +71,8 @@ pub(super) async fn push(
     })?;
     let location = format!("/v2/{}/manifests/", image.name);
     let subject = referrers::subject(text.as_bytes());
-    let digest = take(&state, &key.owner, image, text, manifest).await?;
+    KeyInUse::new(&state, &key, Scope::Manage, None).check()?;
+    let digest = take(&state, &key, image, text, manifest).await?;
     let created = answer::created(&format!("{location}{}", digest.oci()), digest);
     Ok(match subject {
         Some(subject) => answer::with_subject(created, &subject),
@@ -94,11 +97,12 @@ fn check(tag: &str, text: &str) -> Result<ComponentManifest, RegistryError> {
 /// are used up, whatever comes of it.
 async fn take(
     state: &ApiState,
-    owner: &OwnerId,
+    caller: &ApiKey,
     image: ImageName,
     text: String,
     manifest: ComponentManifest,
 ) -> Result<BlobDigest, RegistryError> {
+    let owner = &caller.owner;
     let ComponentManifest { config, component } = manifest;
     let name = image.name.clone();
     if !state.uploads.has(owner, &name, config)
@@ -124,7 +128,7 @@ async fn take(
     };
     let pushed = PushedManifest::new(text, config_text);
     let digest = pushed.digest();
-    images::name(state, owner, image, named, Some(pushed)).await?;
+    images::name(state, caller, image, named, Some(pushed)).await?;
     // The image has them now, for the next manifest that names them.
     for blob in [config, component] {
         while state.uploads.release(owner, &name, blob.digest) {}
@@ -162,7 +166,7 @@ pub(super) async fn delete(
     // A tag that is in use comes first, and is refused before any other is deleted.
     tags.sort_unstable();
     for (_, tag) in tags {
-        images::forget(&state, &key.owner, &ImageName { name: name.clone(), tag }).await?;
+        images::forget(&state, &key, &ImageName { name: name.clone(), tag }).await?;
     }
     Ok(StatusCode::ACCEPTED.into_response())
 }

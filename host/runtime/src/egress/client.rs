@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use gristmill_core::egress::{AllowedHosts, Permission};
+use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::EndpointId;
 use gristmill_egress::{AddressPolicy, AddressRefused, Clients, Destination, Reach};
 use http::header::{self, HeaderMap, HeaderName};
@@ -40,13 +42,31 @@ pub(crate) struct Egress {
     /// The share of each endpoint that has open requests.
     shares: Mutex<HashMap<EndpointId, Weak<Semaphore>>>,
     clients: Clients,
+    private_hosts: AllowedHosts,
 }
 
 impl Egress {
-    /// Requests for the public connect where `addresses` permits.
-    pub(crate) fn new(addresses: AddressPolicy) -> Arc<Self> {
-        let in_flight = Arc::new(Semaphore::new(REQUESTS_MAX));
-        Arc::new(Self { in_flight, shares: Mutex::default(), clients: Clients::new(addresses) })
+    /// Requests for the public connect where `addresses` permits. `private_hosts` are the hosts with
+    /// private addresses that handlers of every owner may reach.
+    pub(crate) fn new(addresses: AddressPolicy, private_hosts: AllowedHosts) -> Arc<Self> {
+        Arc::new(Self {
+            in_flight: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            shares: Mutex::default(),
+            clients: Clients::new(addresses),
+            private_hosts,
+        })
+    }
+
+    /// What the endpoint's handlers may reach at a destination. Its list alone opens private addresses
+    /// to endpoints of the operator only: any owner writes lists.
+    pub(super) fn permission(&self, endpoint: &Endpoint, destination: &Destination) -> Permission {
+        let listed = destination.permission(&endpoint.allowed_hosts);
+        let may_be_private = endpoint.owner.is_operator()
+            || destination.permission(&self.private_hosts) != Permission::Denied;
+        match listed {
+            Permission::AnyAddress if !may_be_private => Permission::Public,
+            _ => listed,
+        }
     }
 
     /// Waits for the right of an endpoint's job to open one more request.

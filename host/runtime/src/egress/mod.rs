@@ -146,7 +146,7 @@ impl JobEgress {
             return Err(EgressError::Invalid("CONNECT is not supported".to_owned()));
         }
         let endpoint = &self.deployment.endpoint;
-        match destination.permission(&endpoint.allowed_hosts) {
+        match self.egress.permission(endpoint, &destination) {
             Permission::AnyAddress => Ok(Reach::AnyAddress),
             Permission::Public => {
                 self.egress.check(&destination)?;

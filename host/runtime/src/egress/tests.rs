@@ -1,5 +1,5 @@
 use gristmill_core::egress::AllowedHosts;
-use gristmill_core::id::EndpointId;
+use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_egress::AddressPolicy;
 use http_body_util::{BodyExt as _, Empty, Full};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -66,13 +66,27 @@ async fn read_request(socket: &mut TcpStream) -> String {
 
 /// The host's side of a job of an endpoint that allows these hosts.
 async fn job(allowed: &[String]) -> State {
+    job_of(&OwnerId::operator(), allowed, &[]).await
+}
+
+/// The same for an owner, on a host whose operator permits these hosts to all owners.
+async fn job_of(owner: &OwnerId, allowed: &[String], private: &[String]) -> State {
     let sandbox = TestSandbox::open();
     let mut run = Run::of(&sandbox.add(guest("unreachable")).await);
-    let hosts = allowed.iter().map(|host| host.parse().unwrap());
-    run.endpoint.allowed_hosts = AllowedHosts::new(hosts.collect());
+    let hosts = |list: &[String]| {
+        AllowedHosts::new(list.iter().map(|host| host.parse().unwrap()).collect())
+    };
+    run.endpoint.owner = owner.clone();
+    run.endpoint.allowed_hosts = hosts(allowed);
     let attempt = run.attempt();
     let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
-    State::new(attempt, run.sink, watch, Egress::new(AddressPolicy::default()), None)
+    State::new(
+        attempt,
+        run.sink,
+        watch,
+        Egress::new(AddressPolicy::default(), AllowedHosts::default()),
+        None,
+    )
 }
 
 fn get(url: String) -> Request {
@@ -115,6 +129,30 @@ async fn a_listed_name_reaches_public_addresses_only() {
     assert_eq!(reason, "`localhost` has an address that is not public");
     let marked = [format!("localhost:{port}!private")];
     assert_eq!(send(&marked, url).await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn private_addresses_are_the_operators_to_permit() {
+    let port = server().await;
+    let tenant = OwnerId::new("tenant").unwrap();
+    let cases = [
+        ("127.0.0.1", format!("127.0.0.1:{port}")),
+        ("localhost", format!("localhost:{port}!private")),
+        ("x.localhost", format!("*.localhost:{port}!private")),
+    ];
+    for (host, entry) in cases {
+        let url = format!("http://{host}:{port}/");
+        let listed = [entry];
+        let refused = job_of(&tenant, &listed, &[]).await.send(get(url.clone())).await;
+        assert_eq!(denied(refused), format!("`{host}` has an address that is not public"));
+        let elsewhere = job_of(&tenant, &listed, &[format!("{host}:1")]).await;
+        denied(elsewhere.send(get(url.clone())).await);
+        let mut permitted = job_of(&tenant, &listed, &[format!("{host}:{port}")]).await;
+        assert_eq!(permitted.send(get(url.clone())).await.unwrap().status, 200, "{host}");
+        // The operator's word does not stand for the endpoint's own list.
+        let unlisted = job_of(&tenant, &[], &[format!("{host}:{port}")]).await;
+        denied(unlisted.send(get(url)).await);
+    }
 }
 
 #[tokio::test]
@@ -293,7 +331,7 @@ async fn a_request_has_a_bounded_head() {
 
 #[tokio::test]
 async fn an_endpoint_has_a_share_of_all_open_requests() {
-    let egress = Egress::new(AddressPolicy::default());
+    let egress = Egress::new(AddressPolicy::default(), AllowedHosts::default());
     let [greedy, other] = ["greedy", "other"].map(|id| EndpointId::new(id).unwrap());
     let slot = async |endpoint: &EndpointId| {
         let of_job = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();

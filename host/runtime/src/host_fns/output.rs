@@ -66,6 +66,7 @@ fn parse_metrics(text: String) -> Result<Json, EmitError> {
 mod tests {
     use std::sync::Arc;
 
+    use gristmill_core::egress::AllowedHosts;
     use gristmill_egress::AddressPolicy;
 
     use super::*;
@@ -79,8 +80,13 @@ mod tests {
         let run = Run::of(&TestSandbox::open().add(guest("unreachable")).await);
         let attempt = run.attempt();
         let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
-        let mut state =
-            State::new(attempt, run.sink, watch, Egress::new(AddressPolicy::default()), None);
+        let mut state = State::new(
+            attempt,
+            run.sink,
+            watch,
+            Egress::new(AddressPolicy::default(), AllowedHosts::default()),
+            None,
+        );
         state.emitted_bytes = EMIT_TOTAL_BYTES_MAX - 3 * (1 + EMIT_OVERHEAD_BYTES);
         for _ in 0..3 {
             assert!(state.emit("1".to_owned(), None).await.is_ok());
