@@ -58,7 +58,7 @@ where
     }
 }
 
-/// Reads a value; finds the path to what is wrong only when something is, by reading it again.
+/// Deserialises a value; only if that fails, it is parsed again to find the path of the fault.
 fn decode<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     serde_json::from_str(text).map_err(|error| {
         let reader = &mut serde_json::Deserializer::from_str(text);
