@@ -1,4 +1,4 @@
-//! The command line: the works of `make bench`, one URL for `make bench-peers`, or `make soak`.
+//! The command line: the workloads of `make bench`, one URL for `make bench-peers`, or `make soak`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const USAGE: &str = "usage:
 With --soak, load writes what it measures to the file and tells whether it stayed flat.
 With --url, load posts TEXT there and prints one JSON object; it needs no host.";
 
-/// What to do.
+/// The selected mode.
 pub(crate) enum Arguments {
     Bench(BenchArguments),
     Soak(SoakArguments),
@@ -23,7 +23,7 @@ pub(crate) enum Arguments {
 pub(crate) struct BenchArguments {
     pub(crate) host: PathBuf,
     pub(crate) handlers: PathBuf,
-    /// Names of works; empty means all.
+    /// Names of workloads; empty means all.
     pub(crate) only: Vec<String>,
     /// How long each figure is measured, after a warm-up of a fifth of it.
     pub(crate) measured: Duration,
@@ -34,7 +34,7 @@ pub(crate) struct BenchArguments {
 pub(crate) struct SoakArguments {
     pub(crate) host: PathBuf,
     pub(crate) handlers: PathBuf,
-    /// Where the samples go.
+    /// The file for the samples.
     pub(crate) csv: PathBuf,
     pub(crate) lasts: Duration,
 }

@@ -1,6 +1,6 @@
-//! The load generator behind `make bench`: starts the real host on an empty directory, once for each
-//! work, and prints what it measured with the machine that it ran on. With `--url` it does the part
-//! of `make bench-peers` that is HTTP, with `--soak` that of `make soak`.
+//! The load generator of `make bench`: starts the real host on an empty directory, once for each
+//! workload, and prints the results with the machine's properties. With `--url` it is the HTTP part
+//! of `make bench-peers`, and with `--soak` that of `make soak`.
 
 #![expect(
     clippy::indexing_slicing,

@@ -1,10 +1,10 @@
-//! How the figures are shown.
+//! The output of the figures.
 
 #![expect(clippy::print_stdout, reason = "the figures are for the terminal")]
 
 use crate::drive::{Cost, Figures};
 
-/// The head of the table of works.
+/// Prints the head of the table of workloads.
 pub(crate) fn print_head() {
     println!("| Work | connections | jobs/s | p50 ms | p99 ms | host CPU µs/job | fsyncs/job |");
     println!("|---|---|---|---|---|---|---|");
@@ -13,7 +13,7 @@ pub(crate) fn print_head() {
 /// One row of it.
 pub(crate) fn print_row(work: &str, connections: usize, figures: &Figures) {
     let Figures { jobs_per_s, p50_ms, p99_ms, cost } = figures;
-    // Slow works have few jobs in a second.
+    // Slow workloads have few jobs per second.
     let digits = if *jobs_per_s < 100.0 { 1 } else { 0 };
     let cost = cost.as_ref().map_or_else(
         || "| | |".to_owned(),

@@ -1,4 +1,4 @@
-//! The works of `make bench`. Each has a host of its own, so that none pays for what another left.
+//! The workloads of `make bench`. Each has its own host, so that none pays for another one's data.
 
 #![expect(clippy::print_stdout, reason = "the figures are for the terminal")]
 
@@ -18,24 +18,24 @@ use crate::table::{print_head, print_row};
 const WORKS: [&str; 9] =
     ["runsync", "payloads", "run", "stream", "cpu", "wait", "endpoints", "health", "stored"];
 
-/// Bytes of a payload, unless its row says otherwise.
+/// Bytes of a payload, unless the row has another size.
 pub(crate) const PAYLOAD_BYTES: usize = 256;
 
 /// Chunks of a stream.
 const CHUNKS: usize = 1_000;
 
-/// Jobs that wait at one time in the work `wait`.
+/// Concurrent waiting jobs of the workload `wait`.
 const WAITING: usize = 1_000;
 
-/// Endpoints of the work `endpoints`.
+/// Endpoints of the workload `endpoints`.
 const ENDPOINTS: usize = 1_000;
 
-/// What the works need.
+/// The inputs of the workloads.
 pub(crate) struct Bench<'a> {
     pub(crate) arguments: &'a BenchArguments,
 }
 
-/// Runs the works that are asked for.
+/// Runs the selected workloads.
 pub(crate) async fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
     for name in &arguments.only {
         ensure!(WORKS.contains(&name.as_str()), "--only takes one of {}", WORKS.join(", "));
@@ -183,7 +183,7 @@ impl Bench<'_> {
             self.arguments.measured,
         )
         .await?;
-        // What the handlers burn is no cost of these calls.
+        // The handlers' processor time is not a cost of these calls.
         let figures = Figures { cost: None, ..figures };
         print_row("`/health` while a handler spins on each core", 1, &figures);
         Ok(())
