@@ -11,7 +11,7 @@ use crate::{Context, Error};
 ///   the input and writes the output. `()` as output is JSON `null`.
 /// - `fn(&Context, RawJson) -> Result<RawJson, Error>`: JSON text in, JSON text out, not even parsed.
 ///
-/// `Shape` tells the two apart and is always inferred. There is nothing to implement by hand.
+/// `Shape` distinguishes the two and is always inferred. There is nothing to implement by hand.
 ///
 /// ```
 /// use gristmill_sdk::{Context, Error, Handler, testing::TestContext};

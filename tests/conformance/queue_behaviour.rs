@@ -103,8 +103,8 @@ async fn status_sync() {
     endpoint.cancel(&running).await.ok();
 }
 
-/// Health reports six kinds of workers, of which `ready` are the idle ones; completed, failed and
-/// retried count since the endpoint was created, even after its jobs were deleted.
+/// Health reports six kinds of workers; `ready` is the number of idle ones. `completed`, `failed`
+/// and `retried` count since the endpoint was created, even after its jobs were deleted.
 #[tokio::test]
 async fn health() {
     let settings = json!({ "workersMin": 1, "workersMax": 1 });

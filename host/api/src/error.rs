@@ -193,10 +193,10 @@ impl ApiError {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Error)]
 pub(crate) struct Body<'a> {
-    /// What was wrong, and what is allowed.
+    /// One sentence: the mistake, and what is allowed.
     error: &'a str,
     code: ErrorCode,
-    /// The sentence again; always there on the management API.
+    /// The same sentence; always present on the management API.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     message: Option<&'a str>,

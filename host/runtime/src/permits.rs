@@ -146,7 +146,7 @@ impl State {
         number
     }
 
-    /// The waiter whose turn it is, if there is room for it; the room is taken.
+    /// The next waiter, if a sandbox and enough memory are free for it; both are then in use.
     fn next(&mut self) -> Option<Waiter> {
         let endpoint = self.turns.front()?.clone();
         let bytes = self.queues.get(&endpoint)?.front()?.bytes;

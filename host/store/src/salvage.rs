@@ -30,8 +30,8 @@ use crate::payloads::{self, Kind};
 use crate::row::integer;
 use crate::{catalog, checkpoint, chunks, row, schema};
 
-/// The tables, each with the first column of its key, in whose order it is read. `meta` is copied
-/// separately.
+/// The tables, each with the first column of its key, which is also the order of reading. `meta` is
+/// copied separately.
 const TABLES: [(&str, &str); 11] = [
     ("endpoint", "seq"),
     ("job", "seq"),

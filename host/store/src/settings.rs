@@ -39,8 +39,8 @@ pub struct Settings {
     /// Bytes of the journal that may wait for a checkpoint. Jobs that are created and deleted
     /// within this amount never reach the database; a start reads at most twice as much.
     pub journal_bytes: u64,
-    /// Bytes of one file of the journal, of which at least one waits; 512 B to 1 GiB. A larger
-    /// batch gets a separate file.
+    /// Bytes of one file of the journal; 512 B to 1 GiB. At least one file waits for a
+    /// checkpoint. A larger batch gets a separate file.
     pub segment_bytes: u32,
     /// Bytes of inputs and outputs that are cached for readers.
     pub payload_cache_bytes: u64,
