@@ -1,5 +1,5 @@
-//! Rebuilds the binary when a file is added to what it carries for `gristmill new`; changes of files
-//! that are there already are seen without this.
+//! Rebuilds the binary when a file is added to the files that it carries for `gristmill new`;
+//! changes of existing files are detected without this.
 
 fn main() {
     let carried = [

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .args(["build", "--release", "--locked", "--target", TARGET])
         .current_dir(&handlers)
         .env("CARGO_TARGET_DIR", &target_dir);
-    // The outer build's flags, wrappers and profile are not meant for the guests.
+    // The outer build's flags, wrappers and profile are not for the guests.
     for (name, _) in env::vars_os() {
         if name.to_str().is_some_and(is_of_outer_build) {
             cargo.env_remove(&name);
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs again when a guest may have changed, but not because of what this script wrote.
+/// Runs again when a guest may have changed, but not because of this script's own output.
 fn watch(root: &Path, handlers: &Path) -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     for folder in ["guest-sdk", "wit"] {

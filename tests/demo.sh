@@ -26,7 +26,7 @@ show() {
   printf '\n'
   "$gristmill" "$@"
 }
-# The same for a command that is meant to fail.
+# The same for a command that must fail.
 show_failure() { if show "$@"; then echo "this should have failed" >&2; exit 1; fi; }
 
 title "A host on an empty directory"

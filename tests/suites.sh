@@ -1,6 +1,6 @@
-# For scripts that run test suites of other languages against a host; they set `tests`, what the suites
-# are called, `gristmill`, the binary, and `here`, their directory, and include this file, which brings
-# host.sh along.
+# For scripts that run test suites of other languages against a host. A script sets `tests` (the name
+# of the suites), `gristmill` (the binary) and `here` (its directory), and then includes this file,
+# which includes host.sh.
 
 missing=
 # need COMMAND VERSION TEST...: notes when COMMAND is missing or the test of its version fails.
@@ -13,8 +13,8 @@ need() {
   fi
 }
 
-# need_languages MINOR: Python 3.MINOR or newer, Node, and the host's binary; fails when something that
-# was needed is missing.
+# need_languages MINOR: Python 3.MINOR or newer, Node, and the host's binary; fails if one of the needed
+# programs is missing.
 need_languages() {
   need python3 "3.$1 or newer, with venv" python3 -c "import sys, ensurepip; sys.exit(sys.version_info < (3, $1))"
   need node "20.11 or newer" node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 11) ? 0 : 1)'

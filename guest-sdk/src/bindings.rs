@@ -1,6 +1,6 @@
-//! The contract in `wit/handler.wit` as Rust, and nothing else.
+//! The contract in `wit/handler.wit` as Rust.
 
-/// What a handler exports beside, when it has something to do before its first job.
+/// The world of a handler with an initialisation before its first job.
 pub mod with_init {
     wit_bindgen::generate!({
         path: "../wit",

@@ -1,4 +1,4 @@
-//! What a handler can ask about its job, and hand out before it returns.
+//! The context of a handler: properties of its job, and functions for output before it returns.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -255,15 +255,15 @@ fn encode(value: &(impl Serialize + ?Sized)) -> Result<String, EmitError> {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Every step.
+    /// The most detailed messages.
     Trace,
-    /// For the author of the handler.
+    /// Messages for the handler's author.
     Debug,
-    /// What a reader of the log expects to find.
+    /// Normal messages for readers of the log.
     Info,
-    /// The job goes on, but somebody may want to look.
+    /// A possible problem; the job continues.
     Warn,
-    /// Something is lost.
+    /// A failure: work or data is lost.
     Error,
 }
 

@@ -1,4 +1,4 @@
-//! The ways in which a job, and a chunk, can fail.
+//! The failures of jobs and of chunks.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ use serde_json::value::{RawValue, to_raw_value};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// The input is not what this handler accepts.
+    /// The handler does not accept the input.
     InvalidInput(Failure),
     /// The work could not be done.
     Failed(Failure),
@@ -44,7 +44,7 @@ pub enum Error {
 pub struct Failure {
     /// One sentence for the person who submitted the job. Becomes the job's `error`.
     pub message: String,
-    /// Anything a program may want to know beside it, as JSON. Appended to the job's `error`.
+    /// Additional data for programs, as JSON. Appended to the job's `error`.
     pub details: Option<Box<RawValue>>,
 }
 
@@ -120,7 +120,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The message is the error's text, followed by those of its sources.
+/// The message is the error's text, followed by the texts of its sources.
 impl<E: std::error::Error> From<E> for Error {
     fn from(error: E) -> Self {
         let mut message = error.to_string();
@@ -147,11 +147,11 @@ impl<E: std::error::Error> From<E> for Error {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EmitError {
-    /// The attempt is over: cancelled, timed out, or replaced by another. Nobody reads on.
+    /// The attempt has ended: cancelled, timed out, or replaced by another one.
     Closed,
     /// The output has no JSON form, or the metrics are not a JSON object; the text says why.
     InvalidJson(String),
-    /// The chunk would take the bytes that this attempt emitted past the limit.
+    /// With this chunk the attempt would emit more bytes than the limit.
     QuotaExceeded {
         /// The limit, in bytes of JSON text.
         limit_bytes: u64,

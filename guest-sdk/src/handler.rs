@@ -11,7 +11,7 @@ use crate::{Context, Error};
 ///   the input and writes the output. `()` as output is JSON `null`.
 /// - `fn(&Context, RawJson) -> Result<RawJson, Error>`: JSON text in, JSON text out, not even parsed.
 ///
-/// `Shape` tells the two apart and is always inferred. There is nothing to implement by hand.
+/// `Shape` distinguishes the two and is always inferred. There is nothing to implement by hand.
 ///
 /// ```
 /// use gristmill_sdk::{Context, Error, Handler, testing::TestContext};
@@ -58,7 +58,7 @@ where
     }
 }
 
-/// Reads a value; finds the path to what is wrong only when something is, by reading it again.
+/// Deserialises a value; only if that fails, it is parsed again to find the path of the fault.
 fn decode<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     serde_json::from_str(text).map_err(|error| {
         let reader = &mut serde_json::Deserializer::from_str(text);

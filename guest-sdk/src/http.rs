@@ -28,8 +28,8 @@ pub struct Request {
     pub headers: Vec<(String, String)>,
     /// The body; empty for none.
     pub body: Vec<u8>,
-    /// The longest wait for the whole answer, in whole milliseconds, rounded up. The time that
-    /// remains of the attempt caps it, and stands in when there is none.
+    /// The longest wait for the whole answer, in whole milliseconds, rounded up. The remaining time
+    /// of the attempt limits it, and is the default.
     pub timeout: Option<Duration>,
 }
 
@@ -204,7 +204,7 @@ impl Response {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The endpoint does not allow this host, or it resolved to an address that is not public.
+    /// The endpoint does not allow this host, or the host has an address that is not public.
     Denied(String),
     /// The method, URL or a header is malformed.
     InvalidRequest(String),
@@ -212,12 +212,12 @@ pub enum Error {
     Timeout,
     /// The body of the answer is too large.
     TooLarge {
-        /// The most that the host accepts, in bytes.
+        /// The host's limit, in bytes.
         limit_bytes: u64,
     },
     /// No connection could be made.
     Connect(String),
-    /// Anything else; the text says what.
+    /// Another failure; the text describes it.
     Other(String),
 }
 

@@ -6,7 +6,7 @@ pub mod bindings;
 mod context;
 mod error;
 mod handler;
-// The platform, as a component sees it; in a native build, a fake that tests can set up and read.
+// The platform for a component; in a native build, a fake that tests can set up and read.
 #[cfg_attr(target_arch = "wasm32", path = "host/component.rs")]
 #[cfg_attr(not(target_arch = "wasm32"), path = "host/fake.rs")]
 mod host;
@@ -37,7 +37,7 @@ pub use handler::{Handler, RawJson};
 /// ```
 pub use serde_json::value::RawValue;
 
-/// What [`handler!`] expands to. Not covered by any promise: only the macro may use it.
+/// The expansion of [`handler!`]. Only the macro may use it, and it may change at any time.
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 pub mod __macro {

@@ -67,7 +67,7 @@ impl Default for TestContext {
     }
 }
 
-/// Setting it up.
+/// Setup.
 impl TestContext {
     /// The context that the type's description shows.
     ///
@@ -218,7 +218,7 @@ impl TestContext {
     }
 }
 
-/// Running, and looking at what happened.
+/// Running handlers, and reading the results.
 impl TestContext {
     /// Runs a handler from JSON text to JSON text, exactly as its component would.
     ///

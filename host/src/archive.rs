@@ -1,5 +1,5 @@
-//! A backup, read again: each file is what its checksum says, no file is missing, and none has a
-//! name that leads elsewhere.
+//! Reads a backup: each file must match its checksum, no file may be missing, and no name may lead
+//! elsewhere.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,10 +13,10 @@ use gristmill_core::backup::{CHECKSUMS, COMPONENTS, DATABASE, JOURNAL, SECRETS_K
 use sha2::{Digest as _, Sha256};
 use tar::{Archive, Entry, EntryType};
 
-/// Most bytes of the list of checksums: that of half a million files.
+/// Most bytes of the list of checksums: enough for half a million files.
 const CHECKSUMS_BYTES_MAX: u64 = 64 << 20;
 
-/// What a backup holds.
+/// The content of a backup.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) files: usize,
@@ -24,11 +24,11 @@ pub(crate) struct Summary {
     pub(crate) has_secrets_key: bool,
 }
 
-/// Reads a backup to its end, and writes its files below `dir`, if there is one. They are on stable
+/// Reads a backup to its end, and writes its files below `dir`, if one is given. They are on stable
 /// storage when this returns.
 ///
 /// # Errors
-/// When the backup is not whole or not what was written; `dir` is of no use then.
+/// When the backup is incomplete or damaged; then `dir` is useless.
 pub(crate) fn read(archive: impl Read, dir: Option<&Path>) -> anyhow::Result<Summary> {
     if let Some(dir) = dir {
         for part in [JOURNAL, COMPONENTS] {
@@ -61,7 +61,8 @@ pub(crate) fn read(archive: impl Read, dir: Option<&Path>) -> anyhow::Result<Sum
     for (name, sum) in &found {
         let is_right = expected.get(name) == Some(sum);
         ensure!(is_right, "{name} in the backup is not what its checksum says");
-        // A component is named by its own checksum; one that is not was damaged before the backup.
+        // A component is named by its own checksum; if they differ, it was damaged before the
+        // backup.
         let digest = name.strip_prefix(COMPONENTS).and_then(|file| file.get(1..65));
         ensure!(digest.is_none_or(|digest| digest == sum), "{name} is not what its name says");
     }
@@ -79,7 +80,7 @@ pub(crate) fn read(archive: impl Read, dir: Option<&Path>) -> anyhow::Result<Sum
     Ok(summary)
 }
 
-/// The name of a file that a backup may have.
+/// The permitted name of a file of a backup.
 fn name(entry: &Entry<'_, impl Read>) -> anyhow::Result<String> {
     let path = entry.path()?;
     let name = path.to_str().filter(|name| is_name(name));
@@ -114,7 +115,7 @@ pub(crate) fn sum_of(file: &Path) -> io::Result<String> {
     copy(&mut File::open(file)?, io::sink())
 }
 
-/// Copies, and answers with the SHA-256 of what was copied.
+/// Copies, and returns the SHA-256 of the copied bytes.
 fn copy(from: &mut impl Read, mut to: impl Write) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut piece = vec![0; 256 << 10];
@@ -146,7 +147,7 @@ mod tests {
         let mut add = |name: &str, text: &str| {
             let mut head = tar::Header::new_gnu();
             head.set_size(text.len() as u64);
-            // Past the checks of the library: a backup may have been made by anybody.
+            // Bypasses the checks of the library, since a backup may come from any program.
             head.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
             head.set_entry_type(EntryType::Regular);
             head.set_cksum();
@@ -179,7 +180,7 @@ mod tests {
     fn anything_else_is_refused() {
         let whole = archive(&[("store.db", "tables"), ("journal/000001.seg", GRAIN)], &[]);
         let refusal = |bytes: &[u8]| format!("{:#}", read(bytes, None).unwrap_err());
-        // Its last blocks are the end of the archive, which says nothing.
+        // The last blocks only mark the end of the archive.
         for cut in (0..=whole.len() - 1_536).step_by(64) {
             let said = refusal(&whole[..cut]);
             assert!(said.contains("backup"), "{cut}: {said}");

@@ -1,4 +1,4 @@
-//! The two ways to have components compiled, both in child processes of this same program.
+//! The two kinds of compilers, both in child processes of this same program.
 
 use anyhow::Context as _;
 use etcetera::{BaseStrategy as _, choose_base_strategy};
@@ -6,7 +6,7 @@ use gristmill_runtime::compile::Compiler;
 
 use crate::cli::COMPILE_COMMAND;
 
-/// Beside the jobs of others.
+/// A compiler that runs beside other owners' jobs.
 ///
 /// # Errors
 /// When the program's own file cannot be found.
@@ -15,8 +15,9 @@ pub(crate) fn for_host() -> anyhow::Result<Compiler> {
     Ok(Compiler::child(program, vec![COMPILE_COMMAND.into()]))
 }
 
-/// For somebody who waits for it, with what is in his cache: `gristmill/` in `$XDG_CACHE_HOME`, or in
-/// `~/.cache`. Who has no home has no cache, and waits as long as a host.
+/// A compiler for a waiting developer, with a cache: `gristmill/` in `$XDG_CACHE_HOME`, or in
+/// `~/.cache`. Without a home directory there is no cache, and compiling takes as long as on a
+/// host.
 ///
 /// # Errors
 /// Those of [`for_host`].

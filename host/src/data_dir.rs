@@ -1,11 +1,12 @@
-//! The check of who else can open the data directory. The directory holds keys, and machine code that
-//! the host runs, so it is its owner's alone.
+//! Checks which other users can access the data directory. The directory holds keys, and machine
+//! code that the host runs, so only its owner may access it.
 //!
-//! **Refused** are a directory that belongs to another user (root apart, who may do everything
-//! anyway), a directory that every user of the machine can read or write, and a directory that its group can.
-//! **Only warned about** is a group that a volume is shared with on purpose: the directory has the
-//! set-group-ID bit, and its group is one of this process. Kubernetes does that to a volume whose pod
-//! has an `fsGroup`, with every mount again, so the host could not start a second time otherwise.
+//! **Refused** are a directory that belongs to another user (except root, who may do everything
+//! anyway), a directory that every user of the machine can read or write, and a directory that its
+//! group can. **Only warned about** is a group that a volume is shared with on purpose: the
+//! directory has the set-group-ID bit, and its group is one of this process. Kubernetes prepares a
+//! volume like this for a pod with an `fsGroup` at every mount, so the host could otherwise not
+//! start a second time.
 
 use std::fs::{DirBuilder, Metadata};
 use std::io;
@@ -32,24 +33,24 @@ struct Process {
     groups: Vec<u32>,
 }
 
-/// The answer about a directory.
+/// The decision about a directory.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Private,
     /// Usable, with a warning.
     Shared(String),
-    /// The fault, and the command that mends it, without its last word, the directory.
+    /// The fault, and the command that fixes it, without its last word, the directory.
     Refused {
         fault: String,
         command: String,
     },
 }
 
-/// Refuses a data directory that others can get at; one that does not exist is fine. Returns what is
-/// to be logged about one that is used nevertheless.
+/// Refuses a data directory that other users can access; a missing one is fine. Returns the warning
+/// for a directory that is used nevertheless.
 ///
 /// # Errors
-/// A sentence with the mode or the owner, and the command that mends it.
+/// A sentence with the mode or the owner, and the command that fixes it.
 pub(crate) fn check(dir: &Path) -> anyhow::Result<Option<String>> {
     let found = match std::fs::metadata(dir) {
         Ok(metadata) => Found::from(&metadata),
@@ -70,12 +71,12 @@ pub(crate) fn check(dir: &Path) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Makes a directory that its owner alone can look into, with its parents, if there is none.
+/// Creates a directory that only its owner can access, with its parents, if there is none.
 pub(crate) fn make(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// A directory for a while, its owner's alone.
+/// A temporary directory that only its owner can access.
 pub(crate) fn temporary(prefix: &str) -> io::Result<TempDir> {
     let private = std::fs::Permissions::from_mode(0o700);
     tempfile::Builder::new().prefix(prefix).permissions(private).tempdir()
@@ -138,7 +139,7 @@ mod tests {
     fn what_is_refused_and_what_is_warned_about() {
         let process = Process { user: 1000, groups: vec![7, 1000] };
         let cases = [
-            // Owner, group, mode; then the answer.
+            // Owner, group, mode; then the decision.
             ((1000, 1000, 0o700), "private"),
             ((1000, 5, 0o1700), "private"),
             ((0, 0, 0o700), "private"),
@@ -162,7 +163,7 @@ mod tests {
                 "has mode 1777, with which every user of this machine can write it",
             ),
             ((1001, 1000, 0o700), "belongs to user 1001, not to user 1000, who runs this"),
-            // What Kubernetes makes of a volume for `fsGroup: 7`, and what it is without the bit.
+            // A volume that Kubernetes prepared for `fsGroup: 7`, and the same without the bit.
             ((0, 7, 0o2770), "shared"),
             ((1000, 7, 0o2770), "shared"),
             ((1000, 7, 0o2750), "shared"),

@@ -8,13 +8,13 @@ mod compilers;
 mod data_dir;
 pub mod serve;
 
-/// The file in the data directory that holds the admin key: written by the host, read by client
-/// commands beside it.
+/// The file in the data directory with the admin key: the host writes it, and client commands on
+/// the same machine read it.
 pub(crate) const ADMIN_KEY_FILE: &str = "admin.key";
 
-/// The system's allocator costs a tenth of the processor time of a small job: calls come on one
-/// thread and go on another, and most of what they allocate is freed there. Its feature `no_thp` keeps
-/// the kernel from backing what it takes by pages of 2 MiB: of those, 6 MiB in use made 24 resident,
-/// and no work took less processor time for it.
+/// The system's allocator costs a tenth of the processor time of a small job: calls arrive on one
+/// thread and continue on another, and most of their memory is freed there. The feature `no_thp`
+/// keeps the kernel from using pages of 2 MiB: with them, 6 MiB in use made 24 MiB resident, and no
+/// workload took less processor time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,4 +1,4 @@
-//! Runs one command and looks at what it left.
+//! Runs one command and examines its results.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -24,7 +24,7 @@ impl Finished {
         self
     }
 
-    /// Asserts that it failed with this code, said why in words for people, and printed no result.
+    /// Asserts that the command failed with this code and a readable reason, and printed no result.
     pub(crate) fn failed(self, code: i32, words: &[&str]) -> Self {
         assert_eq!(self.code, code, "{self:?}");
         assert!(!self.stderr.contains("panicked"), "{self:?}");
@@ -33,7 +33,8 @@ impl Finished {
         self
     }
 
-    /// The same where both 1 and 2 are right: the mistake may be seen before anything is done.
+    /// The same where both 1 and 2 are correct: the mistake may be detected before the command
+    /// starts.
     pub(crate) fn failed_with_any_code(self, words: &[&str]) -> Self {
         let code = self.code;
         assert!(matches!(code, 1 | 2), "{self:?}");
@@ -52,7 +53,7 @@ impl Finished {
     }
 }
 
-/// A command that talks to this host with its admin key.
+/// A command that calls this host with its admin key.
 pub(crate) fn on(host: &TestHost) -> Command {
     let mut command = command();
     command.env("GRISTMILL_URL", host.url()).env("GRISTMILL_API_KEY", host.admin_key());
@@ -83,7 +84,7 @@ pub(crate) fn run_within<A: AsRef<OsStr>>(
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child =
         command.spawn().unwrap_or_else(|error| panic!("{}: {error}", binary().display()));
-    // The command may end without having read anything.
+    // The command may end before it has read anything.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
     let (send, receive) = mpsc::channel();
     thread::spawn(move || send.send(child.wait_with_output()));

@@ -19,7 +19,7 @@ async fn deploy_makes_an_endpoint_and_updates_it() {
     let document = host.client.finish("cli-deploy", read.clone()).await;
     assert_eq!(document["output"], json!({ "env": "rye" }), "{document}");
 
-    // A second time it changes what is given, and runs the new component.
+    // A second deploy changes the given settings, and runs the new component.
     let words = format!("deploy {playground} --name cli-deploy --env GRAIN=oat --json");
     run(on(&host), &words).succeeded().json();
     let endpoint = host.client.get("/v1/endpoints/cli-deploy").await.ok();

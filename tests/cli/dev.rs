@@ -1,4 +1,4 @@
-//! `gristmill dev`: a project is served without a key, and each change of it.
+//! `gristmill dev`: a project is served without a key, and so is each change of it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -16,7 +16,7 @@ use crate::command::{Finished, run, run_args};
 use crate::new_project::{BUILD_PATIENCE, RustProjects};
 use crate::project::inside;
 
-/// A running `gristmill dev`, and all that it has said.
+/// A running `gristmill dev`, with all its output.
 struct Dev {
     child: Child,
     said: Arc<Mutex<String>>,
@@ -44,7 +44,7 @@ impl Dev {
         self.said.lock().unwrap().clone()
     }
 
-    /// Waits until it has said something, after so many bytes; returns all after them.
+    /// Waits for a text in the output behind this many bytes; returns everything behind it.
     fn wait_for(&self, words: &str, after: usize) -> String {
         let deadline = Instant::now() + BUILD_PATIENCE;
         loop {
@@ -114,13 +114,13 @@ fn each_change_is_served_and_no_job_is_lost() {
     dev.submit("{}").failed(1, &["missing field `text`"]);
     dev.wait_for("missing field `text`", 0);
 
-    // A change of the code is another answer.
+    // A change of the code changes the answer.
     let before = dev.said().len();
     edit(&source, "words += 1", "words += 10");
     dev.wait_for("deployed in", before);
     assert!(dev.submit(INPUT).succeeded().stdout.ends_with("{\"words\":40}\n"));
 
-    // A build that fails is shown, and changes nothing.
+    // The error of a failing build is shown, and the host serves the last good build.
     let before = dev.said().len();
     edit(&source, "words += 10", "words += ten");
     let said = dev.wait_for("the last good build is served on", before);
@@ -130,7 +130,7 @@ fn each_change_is_served_and_no_job_is_lost() {
     edit(&source, "words += ten", "words += 10");
     dev.wait_for("nothing is new", before);
 
-    // A job that runs meanwhile ends as it began.
+    // A running job ends on the version that it began with.
     let long = format!(r#"{{"text":"{}","pause_ms":500}}"#, "a ".repeat(30));
     let mut client = command();
     client.env("GRISTMILL_URL", &dev.url);
@@ -162,7 +162,7 @@ fn each_change_is_served_and_no_job_is_lost() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// A browser on this machine does what websites say: those are kept out.
+/// A browser on this machine may act for any website, so such calls are refused.
 fn only_this_machine_is_let_in(url: &str) {
     let address = url.strip_prefix("http://").unwrap();
     let status = |headers: &str| {
@@ -189,6 +189,6 @@ fn a_host_without_keys_stays_on_this_machine() {
     run(inside(dir.path()), "new count --lang js").succeeded();
     run(inside(dir.path()), "dev count --listen 0.0.0.0:0").failed(1, &["loopback address"]);
     run(inside(dir.path()), "dev nowhere").failed(1, &["no gristmill.toml in nowhere"]);
-    // A tool that is missing is no mistake in the project that a change could mend.
+    // A missing tool is not a fault of the project that a change could fix.
     run(inside(dir.path()), "dev count --listen 127.0.0.1:0").failed(1, &["npm install"]);
 }

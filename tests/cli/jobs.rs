@@ -43,7 +43,7 @@ async fn a_job_that_fails_makes_submit_and_stream_fail() {
     assert!(shown.stdout.is_empty(), "{shown:?}");
     let job = host.client.submit("cli-fails", serde_json::from_str(input).unwrap()).await;
     run(on(&host), &format!("stream cli-fails {job}")).failed(1, &["failed", "no flour"]);
-    // Asking about it is another thing: the question was answered.
+    // `status` succeeds, because its question was answered.
     let shown = run(on(&host), &format!("status cli-fails {job}")).succeeded();
     assert!(shown.stdout.contains("FAILED") && shown.stdout.contains("no flour"), "{shown:?}");
 }

@@ -1,4 +1,4 @@
-//! `gristmill keys`, and where commands find their key.
+//! `gristmill keys`, and the sources of a command's key.
 
 use gristmill_tests::{command, guests, shared_host};
 use serde_json::json;
@@ -29,7 +29,7 @@ async fn a_key_is_made_listed_used_and_revoked() {
     let listed = run(on(&host), "keys list").succeeded();
     assert!(listed.stdout.contains("cli-miller"), "{listed:?}");
     run(on(&host), "keys create --name x --owner cli-miller --scope admin").failed(1, &["admin"]);
-    // Without --json the key alone is printed, ready for a variable.
+    // Without --json only the key is printed, ready for a variable.
     let shown = run(on(&host), "keys create --name plain --scope read").succeeded();
     assert!(shown.line().starts_with("gm_"), "{shown:?}");
 }

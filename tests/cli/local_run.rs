@@ -23,7 +23,7 @@ fn run_prints_the_output_and_what_it_took() {
 fn run_prints_one_json_value_a_line_the_chunks_first() {
     let shown = play(r#"{"op":"stream","count":3}"#, &[]).succeeded();
     assert_eq!(shown.stdout, "{\"i\":0}\n{\"i\":1}\n{\"i\":2}\n");
-    // What the handler prints is its log, not a result.
+    // The handler's standard output is its log, not a result.
     let shown = play(r#"{"op":"stdout","bytes":130}"#, &[]).succeeded();
     assert_eq!(shown.line(), r#"{"printed":130}"#);
     let shown = play(r#"{"op":"progress","steps":2}"#, &[]).succeeded();
@@ -72,7 +72,7 @@ fn run_mounts_a_directory_as_the_network_volume() {
     assert_eq!(std::fs::read_to_string(grain.path().join("b")).unwrap(), "oat");
     play(&file("write", "/workspace/b"), &elsewhere).failed(1, &["/workspace/b"]);
 
-    // The size holds; what is there already counts. The file is sparse: it takes no space here.
+    // The size is enforced, and existing files count. The file is sparse: it takes no space here.
     let large = std::fs::File::create(grain.path().join("large")).unwrap();
     large.set_len(1 << 30).unwrap();
     play(&file("write", "/workspace/c"), &["--volume", dir]).failed(1, &["no space"]);
@@ -115,7 +115,7 @@ async fn trace_shows_the_calls_to_the_host() {
     let long = format!(r#"{{"op":"log","message":"{}"}}"#, "x".repeat(5_000));
     let lines = traced(&long, &[]);
     assert!(lines.iter().all(|line| line.len() < 600), "{lines:#?}");
-    // Without the option there is nothing of this.
+    // Without the option nothing is traced.
     let untraced = play(r#"{"op":"stream"}"#, &[]).succeeded();
     assert!(!untraced.stderr.contains("trace:"), "{untraced:?}");
 }

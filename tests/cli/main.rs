@@ -1,5 +1,5 @@
 //! The command line, as a shell sees it: results on standard output, everything else on standard
-//! error, and an exit code that tells whether what was asked for happened.
+//! error, and an exit code that shows whether the command succeeded.
 
 #![allow(
     clippy::unwrap_used,

@@ -56,7 +56,7 @@ async fn a_deploy_is_taken_back_with_one_command() {
     let listed = run(on(&host), "endpoints releases cli-back").succeeded().stdout;
     assert_eq!(listed.lines().count(), 4, "{listed}");
     run(on(&host), "endpoints rollback cli-back --to 7").failed(1, &["1, 2, 3"]);
-    // The next deploy runs what it brings.
+    // The next deploy runs its own component.
     run(on(&host), &format!("deploy {second} --name cli-back")).succeeded();
     let job = run(on(&host), &submit).succeeded().json();
     assert_eq!(job["output"]["op"], "echo", "{job}");

@@ -1,4 +1,4 @@
-//! Wrong input: a clear message, and never a result.
+//! Invalid input: a clear message, and never a result.
 
 use gristmill_tests::{command, guests, shared_host};
 use serde_json::json;

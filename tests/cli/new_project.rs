@@ -1,5 +1,5 @@
-//! `gristmill new` and `gristmill build`: from nothing to a component, with the real toolchain of
-//! Rust. Those of Python and JavaScript need packages: `tests/guests` has them.
+//! `gristmill new` and `gristmill build`: from the first command to a component, with the real Rust
+//! toolchain. The toolchains of Python and JavaScript need packages: `tests/guests` tests them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -20,8 +20,8 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// Where Rust projects are made and built: always the same place, and the handlers' own target
-/// directory, so that a further run compiles little and leaves nothing more behind.
+/// The directory of Rust projects: always the same place, with the handlers' own target directory,
+/// so that further runs compile little and leave no further files behind.
 pub(crate) struct RustProjects {
     pub(crate) dir: PathBuf,
     target: PathBuf,
@@ -38,13 +38,13 @@ impl RustProjects {
         Self { dir, target }
     }
 
-    /// Gives a project the versions of the handlers' dependencies, which are here already.
+    /// Pins a project to the versions of the handlers' dependencies, which are already downloaded.
     pub(crate) fn pin(&self, project: &str) {
         let lock = repository().join("handlers/Cargo.lock");
         fs::copy(lock, self.dir.join(project).join("Cargo.lock")).unwrap();
     }
 
-    /// The surroundings of a command that runs cargo.
+    /// The environment of a command that runs cargo.
     pub(crate) fn prepare(&self, command: &mut Command) {
         command.env("CARGO_TARGET_DIR", &self.target).env("CARGO_NET_OFFLINE", "true");
     }
@@ -63,7 +63,7 @@ fn the_guide_leads_from_nothing_to_an_endpoint_in_rust() {
     let projects = RustProjects::new("guide");
     let bin = projects.dir.join("bin");
     fs::create_dir(&bin).unwrap();
-    // The real program; a project that it has made gets its lock file, so that cargo fetches nothing.
+    // The real program; a new project gets a lock file, so that cargo fetches nothing.
     let program = format!(
         "#!/bin/sh\n'{}' \"$@\" || exit\n[ \"$1\" != new ] || cp '{}' \"$2/Cargo.lock\"\n",
         binary().display(),
@@ -96,7 +96,7 @@ fn the_guide_leads_from_nothing_to_an_endpoint_in_rust() {
     assert_eq!(shown["executionTimeoutMs"], 60_000, "{shown}");
 }
 
-/// The code that the guide shows is that of the templates, which the guides' commands test.
+/// The code in the guide equals that of the templates, which the guides' commands test.
 #[test]
 fn the_guide_shows_the_code_of_the_templates() {
     let guide = fs::read_to_string(repository().join("docs/HANDLERS.md")).unwrap();
@@ -134,7 +134,7 @@ fn a_project_is_made_only_where_nothing_is() {
     new("new count --lang cobol").failed(2, &["rust", "python", "js"]);
 }
 
-/// A project of a language, and a directory that is all of the PATH.
+/// A project of a language, and a directory that is the whole PATH.
 struct Bare {
     dir: TempDir,
 }
@@ -144,7 +144,7 @@ impl Bare {
         let dir = tempfile::tempdir().unwrap();
         run(inside(dir.path()), &format!("new count --lang {language}")).succeeded();
         fs::create_dir(dir.path().join("bin")).unwrap();
-        // What the scripts below are run by.
+        // The interpreter of the scripts below.
         symlink("/bin/sh", dir.path().join("bin/sh")).unwrap();
         Self { dir }
     }
@@ -207,7 +207,7 @@ fn what_a_build_cannot_do_is_said() {
     build("--engine quickjs").failed(1, &["--engine is for projects in javascript"]);
 }
 
-/// The table of primes, which this handler makes in `init`, is part of the component then.
+/// The component then contains the table of primes, which this handler makes in `init`.
 #[test]
 fn what_init_makes_can_be_made_by_the_build() {
     let projects = RustProjects::new("preinit");

@@ -1,4 +1,4 @@
-//! `gristmill.toml`: a directory is a project, and its settings are those of `run` and `test`.
+//! `gristmill.toml`: a directory is a project, and its settings apply to `run` and `test`.
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +44,7 @@ fn a_project_is_run_from_within_and_from_elsewhere() {
     let elsewhere = tempfile::tempdir().unwrap();
     let named = [dir.to_str().unwrap()];
     assert_eq!(run_inside(elsewhere.path(), &named).succeeded().line(), r#"{"echo":7}"#);
-    // What is given wins over what lies there.
+    // An input on the command line wins over the file.
     let given = run_inside(dir, &["--input", r#"{"op":"echo","value":8}"#]).succeeded();
     assert_eq!(given.line(), r#"{"echo":8}"#);
 }
@@ -65,7 +65,7 @@ fn the_projects_settings_hold_and_options_win_over_them() {
     run_inside(dir, &["--input", r#"{"op":"spin"}"#]).failed(1, &["fuel limit of 100000000"]);
     let write = r#"{"op":"file","file":{"do":"write","path":"/tmp/a","text":"rye"}}"#;
     run_inside(dir, &["--input", write]).succeeded();
-    // A component that is named stands for itself.
+    // No project file is read for a named component.
     let file = ["build/player.wasm", "--input", env];
     assert_eq!(run_inside(dir, &file).succeeded().line(), r#"{"env":null}"#);
 }

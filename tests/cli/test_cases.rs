@@ -1,4 +1,4 @@
-//! `gristmill test`: cases from a file, here and on an endpoint.
+//! `gristmill test`: cases from a file, on this machine and on an endpoint.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::command::{Finished, on, run_args};
 use crate::project::{inside, project};
 
-/// A file of cases in a directory that goes away.
+/// A file of cases in a temporary directory.
 struct Cases {
     _dir: TempDir,
     file: PathBuf,
@@ -37,7 +37,7 @@ impl Cases {
     }
 }
 
-/// One case of each kind, all as they should be.
+/// One case of each kind; all of them pass.
 fn right() -> Value {
     json!([
         { "name": "nothing expected", "input": { "op": "echo" } },
@@ -57,7 +57,7 @@ fn right() -> Value {
     ])
 }
 
-/// The same, each with something that is not so; and what is said of it.
+/// The same cases, each with a wrong expectation, and the expected complaints.
 fn wrong() -> (Value, Vec<(&'static str, &'static str)>) {
     let cases = json!([
         { "name": "completes", "input": { "op": "fail", "message": "no flour" } },
@@ -91,7 +91,7 @@ fn wrong() -> (Value, Vec<(&'static str, &'static str)>) {
     (cases, said)
 }
 
-/// Asserts that each case failed, with what is said of it on the line below.
+/// Asserts that each case failed, with its complaint on the line below.
 fn assert_said(shown: &Finished, said: &[(&str, &str)]) {
     let lines: Vec<_> = shown.stdout.lines().collect();
     for (name, what) in said {

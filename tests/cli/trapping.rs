@@ -1,5 +1,5 @@
-//! What is shown of a handler that traps: the functions that it was in, and their lines of source
-//! where the component has debug information.
+//! The output for a handler that traps: the functions on its stack, and their source lines if the
+//! component has debug information.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use wit_parser::Resolve;
 
 use crate::command::{Finished, run_args};
 
-/// A handler that grinds until it breaks. The names of two of its functions are as rustc writes them.
+/// A handler that computes until it traps. The names of two of its functions are mangled by rustc.
 const SOURCE: &str = r#"(module
   (memory (export "memory") 1)
   (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
@@ -24,7 +24,7 @@ const SOURCE: &str = r#"(module
     call $_ZN4mill3run17h0123456789abcdefE
     i32.const 0))"#;
 
-/// The handler as a component, with debug information or without.
+/// The handler as a component, with or without debug information.
 fn component(dwarf: Option<GenerateDwarf>) -> Vec<u8> {
     let mut parser = wat::Parser::new();
     if let Some(dwarf) = dwarf {

@@ -1,4 +1,4 @@
-//! `gristmill volumes`, and how a handler gets one.
+//! `gristmill volumes`, and how to give a volume to a handler.
 
 use gristmill_tests::{guests, shared_host};
 

@@ -14,7 +14,7 @@ need cargo "as in rust-toolchain.toml" cargo --version
 need curl "with HTTP" curl --version
 need_languages 10
 
-# What is installed already, and still as the lock files say, stays.
+# Clients that are installed already, in the versions of the lock files, are kept.
 echo "installing the clients"
 if ! cat "$here"/python/*.txt | cmp -s - "$here/.venv/installed"; then
   rm -rf "$here/.venv"

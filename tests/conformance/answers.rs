@@ -1,4 +1,4 @@
-//! What was decided about answers: codes, bodies, paths. (Documents: `documents`.)
+//! Decisions about answers: codes, bodies, paths. (Documents: `documents`.)
 
 use gristmill_tests::{TestHost, eventually, guests};
 use reqwest::Method;
@@ -14,7 +14,7 @@ use crate::support::{UNKNOWN_JOB, echo, failing, forever, id, one_worker, shared
 async fn success_code() {
     let endpoint = shared("answers-success", one_worker()).await;
     for n in 0..queue_routes(&endpoint.id, UNKNOWN_JOB).len() {
-        // Each route has a job of its own, which no other one retries or purges.
+        // Each route has its own job, which no other route retries or purges.
         let job = id(&endpoint.finish(failing()).await);
         let route = queue_routes(&endpoint.id, &job).swap_remove(n);
         let request = endpoint.client.request(route.method.clone(), &route.path);
@@ -40,7 +40,7 @@ async fn error_body() {
     let endpoint = shared("answers-errors", json!({})).await;
     let client = &endpoint.client;
     let nobody = client.with_authorization(None);
-    // `refused` asserts the shape.
+    // `refused` asserts the format.
     for path in ["/", "/v3/x", "/favicon.ico", "/v1/pods", "/v2/a/nothing", "/v2/a/b/c/d"] {
         let sentence = client.get(path).await.refused(404);
         assert!(sentence.contains(path), "{path}: {sentence}");
@@ -58,8 +58,8 @@ async fn error_body() {
     endpoint.status(UNKNOWN_JOB).await.refused(404);
 }
 
-/// 405 names the methods that are allowed; 413 is told before a byte is read, and while reading.
-/// (400, 401, 404 and 429: `errors`.)
+/// 405 names the permitted methods; 413 is sent before a byte is read, and while reading. (400,
+/// 401, 404 and 429: `errors`.)
 #[tokio::test]
 async fn codes() {
     let endpoint = shared("answers-codes", json!({})).await;
@@ -93,7 +93,7 @@ async fn codes() {
     assert_eq!(endpoint.health().await["jobs"]["inQueue"], 0);
 }
 
-/// 503 with Retry-After: the host is about to stop, and takes no job whose body is still coming.
+/// 503 with Retry-After: the host is about to stop, and refuses jobs whose body is still arriving.
 #[tokio::test]
 async fn unavailable_while_it_stops() {
     let host = TestHost::start_with(&["--drain-timeout", "10"]);
@@ -106,7 +106,7 @@ async fn unavailable_while_it_stops() {
     let mut connection = TcpStream::connect(host.address()).await.unwrap();
     let head = format!("{head}content-length: {}\r\n\r\n", body.len());
     connection.write_all(head.as_bytes()).await.unwrap();
-    // The host has begun with this call before it hears that it shall stop.
+    // The host has begun this call before it is asked to stop.
     client.status(&endpoint, &running).await.ok();
     host.ask_to_end();
     eventually("the host to take no more connections", async || {
@@ -121,8 +121,7 @@ async fn unavailable_while_it_stops() {
     assert!(answer.contains("\"code\":\"unavailable\""), "{answer}");
 }
 
-/// Calls without a body ignore one that comes, and its type; unknown keys of a submission are
-/// ignored.
+/// Calls without a body ignore a body and its type; unknown keys of a submission are ignored.
 #[tokio::test]
 async fn bodyless_calls() {
     let endpoint = shared("answers-bodies", json!({})).await;

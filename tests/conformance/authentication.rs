@@ -1,5 +1,4 @@
-//! Authentication: the forms in which a key may be sent, and every way in which it can be wrong,
-//! on every route.
+//! Authentication: the accepted forms of a key, and every kind of invalid key, on every route.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 use crate::routes::{Route, management_routes, openai_route, queue_routes};
 use crate::support::{Endpoint, UNKNOWN_JOB, clocked, shared};
 
-/// The management API takes a key as the bearer credential, and in no other form.
+/// The management API accepts a key only as the bearer credential.
 #[tokio::test]
 async fn management_takes_a_bearer_key() {
     let endpoint = shared("auth-management", json!({})).await;
@@ -51,7 +50,7 @@ async fn call(client: &Client, route: &Route) -> Answer {
         .await
 }
 
-/// Calls, and after a 429 once more: so many calls without a valid key are too many at once.
+/// Calls, and once more after a 429, since so many calls without a valid key exceed their limit.
 async fn call_again_when_told(client: &Client, route: &Route) -> Answer {
     let answer = call(client, route).await;
     if answer.status != 429 {
@@ -62,16 +61,16 @@ async fn call_again_when_told(client: &Client, route: &Route) -> Answer {
     call(client, route).await
 }
 
-/// Makes a key; returns its id and text.
+/// Creates a key; returns its id and text.
 async fn make_key(endpoint: &Endpoint<Clocked>, settings: &Value) -> (String, String) {
     let made = endpoint.client.post("/v1/keys", settings).await.ok();
     let text = |field: &str| made[field].as_str().unwrap().to_owned();
     (text("id"), text("key"))
 }
 
-/// A key that is good for everything but what the route needs.
+/// A key with every scope except those that permit the route.
 fn all_scopes_but(needed: &str) -> Value {
-    // `admin` may do everything and `submit` all that `read` may.
+    // `admin` permits everything, and `submit` everything that `read` permits.
     match needed {
         "admin" => json!(["manage", "submit", "read"]),
         "manage" => json!(["submit", "read"]),
@@ -80,8 +79,8 @@ fn all_scopes_but(needed: &str) -> Value {
     }
 }
 
-/// A missing or wrong key, and one without permission, is a 401 on every route of both APIs,
-/// whatever is wrong with it.
+/// A missing or wrong key, and a key without permission, gives 401 on every route of both APIs,
+/// whatever its fault.
 #[tokio::test]
 async fn wrong_keys_on_every_route() {
     let endpoint = clocked("auth-wrong", json!({})).await;
@@ -138,7 +137,7 @@ async fn wrong_keys_on_every_route() {
             }
         }
     }
-    // With the scope, and nothing more, the same calls are let in.
+    // With the required scope only, the same calls are admitted.
     for scope in ["admin", "manage", "submit", "read"] {
         let (_, key) = make_key(&endpoint, &json!({ "name": "k", "scopes": [scope] })).await;
         let client = endpoint.client.with_key(&key);

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{echo, forever, one_worker, paused, shared};
 
-/// It takes no body; one that comes is not looked at.
+/// It takes no body; a body is ignored.
 #[tokio::test]
 async fn no_body() {
     let endpoint = shared("cancel-body", paused()).await;
@@ -16,7 +16,7 @@ async fn no_body() {
     assert_eq!(answer.ok()["status"], "CANCELLED");
 }
 
-/// It stops a job that runs or removes one that waits, and answers at once.
+/// It stops a running job or removes a waiting one, and answers at once.
 #[tokio::test]
 async fn stops_or_removes_at_once() {
     let endpoint = shared("cancel-stops", one_worker()).await;

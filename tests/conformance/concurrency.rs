@@ -1,6 +1,6 @@
-//! Caps on calls at one time. A call counts until the last byte of its answer has been taken, so
-//! HTTP/2 streams with a window of zero hold as many places as they have calls: their answers
-//! are there, and are not taken.
+//! Caps on concurrent calls. A call counts until the client has read the last byte of its answer,
+//! so each call on an HTTP/2 stream with a window of zero counts: its answer is ready, and is not
+//! read.
 
 use gristmill_tests::http2::{Event, Http2, INITIAL_WINDOW_SIZE};
 use gristmill_tests::{Answer, TestHost, eventually};
@@ -13,8 +13,8 @@ use crate::support::{Endpoint, echo, paused, shared};
 /// Calls on one connection.
 const CALLS_PER_CONNECTION: usize = 100;
 
-/// Makes `count` calls and leaves their answers untaken for as long as the connection lives. All
-/// of them have been let in when this returns.
+/// Makes `count` calls and leaves their answers unread while the connection is open. All of them
+/// have been admitted when this returns.
 async fn hold(
     host: &TestHost,
     method: &Method,
@@ -39,8 +39,8 @@ async fn hold(
     connection
 }
 
-/// Asserts that exactly `cap` calls may be under way at one time, and that a place is free again
-/// when one of them is gone.
+/// Asserts that exactly `cap` calls may be concurrent, and that another one is admitted when one of
+/// them has ended.
 async fn assert_cap(
     endpoint: &Endpoint<gristmill_tests::Shared>,
     method: Method,

@@ -1,12 +1,12 @@
-//! What was decided about the documents that calls answer: numbers, fields, ids.
+//! Decisions about documents: numbers, fields, ids.
 
 use gristmill_tests::{Answer, LocalServer, eventually, guests, shared_host};
 use serde_json::json;
 
 use crate::support::{echo, forever, id, one_worker, paused, shared};
 
-/// Times are integers and always there; input and output are raw JSON: large integers, the order
-/// of keys and the writing of numbers survive.
+/// Times are always present and integers; input and output are raw JSON: large integers, the order
+/// of keys and the spelling of numbers survive.
 #[tokio::test]
 async fn numbers() {
     let host = shared_host();
@@ -38,8 +38,8 @@ fn fields(answer: &Answer) -> Vec<String> {
     fields.keys().cloned().collect()
 }
 
-/// The status document has its four fields always, and the others exactly when they are set:
-/// workerId, output (the progress while the job runs), error, retries, and the reason to wait.
+/// The status document always has its four fields, and the others exactly when they have a value:
+/// workerId, output (the progress while the job runs), error, retries, and the reason for waiting.
 #[tokio::test]
 async fn status_document() {
     let server = LocalServer::start().await;
@@ -81,8 +81,8 @@ async fn status_document() {
     assert_eq!(again["retries"], 1);
 }
 
-/// A job's id is a UUID of version 7 and a node, with `sync-` before it for a /runsync; ids have
-/// letters, digits, `-` and `_` only; two names cannot be an endpoint's id.
+/// A job's id is a UUID of version 7 and a node, with the prefix `sync-` for a /runsync; ids have
+/// only letters, digits, `-` and `_`; two names cannot be an endpoint's id.
 #[tokio::test]
 async fn ids() {
     let endpoint = shared("answers-ids", json!({})).await;

@@ -1,5 +1,5 @@
-//! The dynamic rule: with running workers the limit is the higher of the documented one and
-//! workers x requests per worker. The host's clock stands still: whoever has called counts on.
+//! The dynamic rule: with running workers the limit is the higher of the documented one and workers
+//! x requests per worker. The host's clock stands still, so every call keeps counting.
 
 use futures::future::join_all;
 use gristmill_tests::{Answer, Clocked, TestHost, guests};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{Endpoint, SECOND, UNKNOWN_JOB, clocked, forever};
 
-/// Makes calls until one is refused; returns how many were let in.
+/// Makes calls until one is refused; returns the number of admitted calls.
 async fn let_in(call: &impl AsyncFn() -> Answer) -> usize {
     let mut count = 0;
     loop {
@@ -25,7 +25,7 @@ async fn six_workers(name: &str) -> Endpoint<Clocked> {
     clocked(name, json!({ "workersMax": 6 })).await
 }
 
-/// Lets this many more jobs run for ever, and returns one of them.
+/// Runs this many more endless jobs, and returns one of them.
 async fn run_more(endpoint: &Endpoint<Clocked>, count: u64) -> String {
     let before = endpoint.health().await["workers"]["running"].as_u64().unwrap();
     let mut jobs = vec![];
@@ -36,8 +36,8 @@ async fn run_more(endpoint: &Endpoint<Clocked>, count: u64) -> String {
     jobs.remove(0)
 }
 
-/// While few workers run the base holds; six of them raise /cancel from 100 to 120 at once, and
-/// what is beyond that is refused.
+/// With few workers the base limit applies; six of them raise /cancel from 100 to 120 at once, and
+/// further calls are refused.
 #[tokio::test]
 async fn higher_of_base_and_workers() {
     let endpoint = six_workers("dynamic-rule").await;
@@ -56,7 +56,7 @@ async fn higher_of_base_and_workers() {
 async fn requests_per_worker() {
     let endpoint = six_workers("dynamic-numbers").await;
     run_more(&endpoint, 6).await;
-    // The six jobs, and looking at them, are forgotten.
+    // The six jobs, and the calls that observe them, do not count any more.
     endpoint.host.advance(11 * SECOND);
     raises(1_200, async || endpoint.post_empty("run").await).await;
     raises(2_400, async || endpoint.post_empty("runsync").await).await;
@@ -66,7 +66,7 @@ async fn requests_per_worker() {
     raises(2, async || endpoint.purge().await).await;
 }
 
-/// Asserts that exactly so many calls are let in, and that the refusal then names the number.
+/// Asserts that exactly this many calls are admitted, and that the refusal then names the number.
 async fn raises(limit: usize, call: impl AsyncFn() -> Answer) {
     assert_eq!(let_in(&call).await, limit);
     let refused = call().await;
@@ -74,7 +74,7 @@ async fn raises(limit: usize, call: impl AsyncFn() -> Answer) {
     assert!(policy.ends_with(&format!(";q={limit};w=10")), "{limit}: {refused:?}");
 }
 
-/// Each of these numbers is a setting. A table keeps the numbers that it does not name.
+/// Each of these numbers is a setting. A table keeps the defaults of missing numbers.
 #[tokio::test]
 async fn numbers_are_settings() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use crate::support::{
     UNKNOWN_JOB, clocked, echo, failing, forever, id, one_worker, paused, shared,
 };
 
-/// 400: the call's shape or a parameter is wrong; the sentence says which. (Every kind of
+/// 400: the call's structure or a parameter is invalid; the sentence names it. (Every kind of
 /// malformed call on every route: `malformed`.)
 #[tokio::test]
 async fn bad_request() {
@@ -41,7 +41,7 @@ async fn unauthorized() {
 }
 
 /// 404: the endpoint or the job does not exist, the job is another endpoint's, or its ttl is over,
-/// even while it ran.
+/// even if it ran.
 #[tokio::test]
 async fn not_found() {
     let endpoint = clocked("errors-404", one_worker()).await;
@@ -66,7 +66,7 @@ async fn not_found() {
     endpoint.assert_gone(&running).await;
 }
 
-/// 429: more calls than the limit allows; the answer says when to try again.
+/// 429: more calls than the limit; the answer says when to try again.
 #[tokio::test]
 async fn too_many_requests() {
     let endpoint = shared("errors-429", paused()).await;
@@ -77,8 +77,8 @@ async fn too_many_requests() {
     assert!(refused.header("retry-after").unwrap().parse::<u64>().unwrap() >= 1, "{refused:?}");
 }
 
-/// A handler that crashes fails its own job; no call of a client is a 500 because of it, and the
-/// endpoint's next job runs.
+/// A handler that crashes fails only its own job; no client gets a 500 for it, and the endpoint's
+/// next job runs.
 #[tokio::test]
 async fn crashed_handler_is_no_500() {
     let endpoint = shared("errors-500", one_worker()).await;

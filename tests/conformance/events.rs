@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{DAY, Endpoint, SECOND, echo, failing, forever, id};
 
-/// An endpoint on a host of its own that may call this receiver, and whose clock the test moves.
+/// An endpoint on a separate host that may call this receiver, and whose clock the test moves.
 async fn endpoint_calling(receiver: &Receiver, name: &str) -> Endpoint<Box<TestHost>> {
     let arguments = ["--webhook-allow", &*receiver.host().leak()];
     let host = Box::new(TestHost::start_with_clock(&arguments));
@@ -18,7 +18,7 @@ async fn submit(endpoint: &Endpoint<Box<TestHost>>, input: Value, webhook: &str)
     id(&endpoint.post("run", &json!({ "input": input, "webhook": webhook })).await.ok())
 }
 
-/// Waits until so many attempts to call `path` are on record; returns the delivery.
+/// Waits until this many attempts to call `path` are recorded; returns the delivery.
 async fn recorded(endpoint: &Endpoint<Box<TestHost>>, path: &str, attempts: u64) -> Value {
     let log = format!("/v1/endpoints/{}/deliveries", endpoint.id);
     eventually(&format!("{attempts} attempts on record"), async || {
@@ -35,8 +35,8 @@ fn calls_of(calls: &[ReceivedCall], path: &str) -> usize {
     calls.iter().filter(|call| call.line == format!("POST {path}")).count()
 }
 
-/// Lets a job call `path`, and returns all calls that the receiver has had by then. The host begins
-/// with what has been due for longest, so what is due before has been called too.
+/// Makes a job call `path`, and returns all calls that the receiver has had by then. The host
+/// begins with the deliveries that have been due longest, so earlier ones have been sent too.
 async fn calls_until_marker(
     endpoint: &Endpoint<Box<TestHost>>,
     receiver: &Receiver,
@@ -50,8 +50,7 @@ async fn calls_until_marker(
     .await
 }
 
-/// When a job that was submitted with a webhook completes, its URL is called; a job without one
-/// calls nobody.
+/// When a job with a webhook completes, its URL is called; a job without one causes no call.
 #[tokio::test]
 async fn job_completion_calls_the_webhook() {
     let receiver = Receiver::start(&["200 OK"]).await;
@@ -61,7 +60,7 @@ async fn job_completion_calls_the_webhook() {
     let calls = receiver.until(1).await;
     assert_eq!(calls[0].line, "POST /done?job=1");
     assert_eq!(calls[0].json()["id"], json!(job));
-    // Of a /runsync too.
+    // The same with /runsync.
     let body = json!({ "input": echo(), "webhook": receiver.url("/sync") });
     endpoint.post("runsync", &body).await.ok();
     assert_eq!(calls_of(&receiver.until(2).await, "/sync"), 1);
@@ -80,7 +79,7 @@ async fn answer_200_is_the_end() {
     assert_eq!(calls_of(&calls, "/first"), 1);
 }
 
-/// A call that fails is made up to 2 more times: exactly 10 and 20 seconds after the first, and
+/// A failed call is repeated up to 2 times: exactly 10 and 20 seconds after the first one, and
 /// never a fourth time.
 #[tokio::test]
 async fn two_more_attempts_10_s_apart() {
@@ -109,8 +108,8 @@ async fn two_more_attempts_10_s_apart() {
 }
 
 /// The body is the status document with `input` and `webhook`, the same bytes on each attempt, for
-/// each way in which a job can end; any 2xx is an end; the headers are there; and a restart of the
-/// host loses nothing.
+/// each kind of end; any 2xx counts as received; the headers are correct; and a restart of the host
+/// loses nothing.
 #[tokio::test]
 async fn decided_webhook() {
     let answers = ["503 Service Unavailable", "204 No Content", "299 Fine"];

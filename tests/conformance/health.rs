@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::{echo, failing, forever, id, one_worker, paused, shared};
 
-/// Tells numbers of workers and jobs, all of them integers.
+/// It reports numbers of workers and jobs, all of them integers.
 #[tokio::test]
 async fn reports_jobs_and_workers() {
     let endpoint = shared("health-purpose", json!({})).await;
@@ -22,7 +22,7 @@ async fn reports_jobs_and_workers() {
     }
 }
 
-/// It takes no body; one that comes is not looked at.
+/// It takes no body; a body is ignored.
 #[tokio::test]
 async fn no_body() {
     let endpoint = shared("health-body", json!({})).await;
@@ -30,7 +30,7 @@ async fn no_body() {
     assert!(answer.ok()["jobs"].is_object());
 }
 
-/// `jobs.completed` counts the jobs that were COMPLETED, of this endpoint only.
+/// `jobs.completed` counts this endpoint's jobs that were COMPLETED.
 #[tokio::test]
 async fn jobs_completed() {
     let endpoint = shared("health-completed", json!({})).await;

@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: a submission that is sent again is the job that it became first.
+//! `Idempotency-Key`: a repeated submission refers to the first one's job.
 
 use futures::future::join_all;
 use gristmill_tests::{Answer, Client, TestHost, guests, shared_host};
@@ -50,7 +50,7 @@ async fn a_key_with_something_else_is_refused() {
         assert_eq!(refused.json()["code"], "idempotency_mismatch");
         assert!(refused.refused(422).contains("another operation or body"));
     }
-    // Another endpoint has keys of its own.
+    // Another endpoint has separate keys.
     send(client, &other, "run", "k", &changed).await.ok();
     for key in ["", &"k".repeat(256)] {
         let sentence = send(client, &endpoint, "run", key, &body).await.refused(400);
@@ -82,7 +82,7 @@ async fn a_key_outlives_the_host_and_the_job() {
     let again = send(&host.client(), &endpoint, "run", "k", &body).await.ok();
     assert_eq!(again["id"], first["id"]);
     assert_eq!(host.client().health(&endpoint).await["jobs"]["inQueue"], 0);
-    // A runsync that came before answers with the job, and this one is gone.
+    // A duplicate runsync answers with the job, which has been deleted here.
     send(&host.client(), &endpoint, "runsync?wait=1000", "s", &body).await.ok();
     host.client().purge(&endpoint).await.ok();
     send(&host.client(), &endpoint, "runsync", "s", &body).await.refused(404);

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::{MINUTE, clocked, echo, failing, forever, id, one_worker, paused, shared};
 
-/// A job stays in the queue while there is no worker, or while all that may be are busy.
+/// A job stays in the queue while there is no worker, or while the maximum of workers is busy.
 #[tokio::test]
 async fn stays_in_queue() {
     let busy = shared("condition-busy", one_worker()).await;
@@ -29,7 +29,7 @@ async fn timeout() {
     assert!(document["executionTime"].as_u64() >= Some(5_000), "{document}");
 }
 
-/// A job fails by its handler's own error, by its breakdown, and by an input that it rejects.
+/// A job fails by its handler's own error, by a trap, and by an input that the handler rejects.
 #[tokio::test]
 async fn failed_job() {
     let endpoint = shared("condition-failed", json!({})).await;

@@ -1,4 +1,4 @@
-//! What was decided about how jobs end, and about jobs that have ended.
+//! Decisions about the ends of jobs, and about jobs that have ended.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::support::{MINUTE, clocked, echo, failing, forever, id, one_worker, paused, shared};
 
-/// A job that has ended keeps its status when it is cancelled, which is told with a 200; a second
-/// cancellation answers like the first.
+/// A job that has ended keeps its status when it is cancelled, and the answer is a 200 with that
+/// status; a second cancellation gets the same answer.
 #[tokio::test]
 async fn cancel_of_a_finished_job() {
     let endpoint = shared("behaviour-late", json!({})).await;
@@ -24,8 +24,8 @@ async fn cancel_of_a_finished_job() {
     }
 }
 
-/// A retry in a wrong state is a 400 that names the state; one in a right state leaves the ttl
-/// running, and starts the stream anew.
+/// A retry in a wrong state is a 400 that names the state; a correct retry does not change the ttl,
+/// and restarts the stream.
 #[tokio::test]
 async fn retry_in_a_wrong_state() {
     let endpoint = clocked("behaviour-retry", json!({})).await;
@@ -63,7 +63,7 @@ async fn a_failed_job_keeps_its_partial_output() {
     assert!(waiting.get("output").is_none() && waiting.get("error").is_none(), "{waiting}");
 }
 
-/// A purged job is a 404 afterwards, and a /runsync that waited for it answers 404 with the reason.
+/// A purged job is a 404 afterwards, and a /runsync that waited for it gets 404 with the reason.
 #[tokio::test]
 async fn purged_job() {
     let endpoint = shared("behaviour-purge", paused()).await;
@@ -82,7 +82,8 @@ async fn purged_job() {
     endpoint.assert_gone(&job).await;
 }
 
-/// A job that runs into its executionTimeout is TIMED_OUT, says so, and counts as failed.
+/// A job that reaches its executionTimeout is TIMED_OUT, with an error that says so, and counts as
+/// failed.
 #[tokio::test]
 async fn execution_timeout() {
     let endpoint = shared("behaviour-timeout", json!({})).await;
@@ -101,7 +102,7 @@ async fn execution_timeout() {
 }
 
 /// When the ttl passes, the job is deleted at once and a running instance is stopped; every later
-/// call is a 404, and so are the calls that waited.
+/// call is a 404, and so are the waiting calls.
 #[tokio::test]
 async fn ttl_passes() {
     let endpoint = clocked("behaviour-gone", one_worker()).await;
@@ -119,7 +120,7 @@ async fn ttl_passes() {
             (endpoint.health().await["jobs"]["inQueue"] == 1).then_some(())
         })
         .await;
-        // The other calls have left before; let them arrive.
+        // The other calls were sent before; let them arrive.
         tokio::time::sleep(Duration::from_millis(300)).await;
         endpoint.host.advance(MINUTE);
         endpoint.assert_gone(&running).await;
@@ -132,8 +133,8 @@ async fn ttl_passes() {
     assert_eq!(endpoint.finish(echo()).await["status"], "COMPLETED", "the worker is free");
 }
 
-/// A job whose host dies while it runs is queued again with one more of `retries`; the third such
-/// crash makes it FAILED. A handler's own error is final at once.
+/// A job whose host crashes while it runs is queued again, with `retries` one higher; the third
+/// such crash makes it FAILED. A handler's own error is final at once.
 #[tokio::test]
 async fn delivery() {
     let mut host = TestHost::start();

@@ -1,4 +1,4 @@
-//! What was decided about keys.
+//! Decisions about keys.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::support::{echo, shared};
 
 /// Keys: any case of `Bearer`, or bare, on the queue API; 256 random bits whose text is shown once
-/// and kept nowhere; scopes, named endpoints, revocation; the first start's admin key is in a file
-/// of its owner's.
+/// and stored nowhere; scopes, named endpoints, revocation; the first start's admin key is in a
+/// file that only its owner can read.
 #[tokio::test]
 async fn kinds_and_keeping() {
     let endpoint = shared("answers-keys", json!({})).await;

@@ -1,4 +1,4 @@
-//! Limits, where they work together.
+//! Combinations of limits.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn execution_timeout_counts_execution_only() {
     assert!(done["delayTime"].as_u64() >= Some(3_000), "{done}");
 }
 
-/// With a ttl of 7 days, the most there is, and 2 days in the queue, 5 days remain for execution.
+/// With a ttl of 7 days, the maximum, and 2 days in the queue, 5 days remain for execution.
 #[tokio::test]
 async fn two_of_seven_days_queued_leave_five() {
     let endpoint = clocked("limits-days", paused()).await;
@@ -56,8 +56,8 @@ async fn two_of_seven_days_queued_leave_five() {
     endpoint.assert_gone(&job).await;
 }
 
-/// /runsync waits for at most 300000 ms, and keeps the result for no longer than that however long
-/// the wait that was asked for.
+/// /runsync waits for at most 300000 ms, and keeps the result for no longer than that, however long
+/// the requested wait.
 #[tokio::test]
 async fn longest_wait() {
     let endpoint = clocked("limits-wait", json!({})).await;

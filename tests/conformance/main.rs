@@ -1,9 +1,9 @@
 //! The documented contract, one test for each of its rows, through the real binary and over HTTP.
-//! docs/CONFORMANCE.md says which test stands for which row, and `table` keeps it true. What goes
-//! beyond the contract is tested in `e2e`.
+//! docs/CONFORMANCE.md names the test of each row, and `table` compares it with the code. `e2e`
+//! tests behaviour beyond the contract.
 //!
-//! Where time matters, a test has a host whose clock it moves; only executionTimeout, the time for
-//! which a call waits, and the limit of calls without a valid key take real time.
+//! Tests of timing use a host whose clock they move; only executionTimeout, the waiting time of a
+//! call, and the limit of unauthenticated calls use real time.
 
 #![allow(
     clippy::unwrap_used,

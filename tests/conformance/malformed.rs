@@ -1,5 +1,4 @@
-//! Malformed bodies on every route that reads one: a clear refusal, never a 5xx, and nothing is
-//! made of them.
+//! Malformed bodies on every route with a body: a clear refusal, never a 5xx, and no effect.
 
 use gristmill_tests::Shared;
 use serde_json::json;
@@ -7,7 +6,7 @@ use serde_json::json;
 use crate::routes::{Route, routes_with_body};
 use crate::support::{Endpoint, echo, shared};
 
-/// Sends this body to every route that reads one; asserts a 400 with a sentence.
+/// Sends this body to every route with a body; asserts a 400 with a sentence.
 async fn assert_refused(name: &str, body: impl Fn(&Route) -> Vec<u8>) {
     let endpoint = shared(name, json!({})).await;
     for route in routes_with_body(&endpoint.id) {
@@ -32,7 +31,7 @@ fn valid(route: &Route) -> String {
     route.body.as_ref().unwrap().to_string()
 }
 
-/// JSON that breaks off, at every byte before its end.
+/// JSON that is cut, at every byte before its end.
 #[tokio::test]
 async fn truncated_json() {
     let endpoint = shared("malformed-cut", json!({})).await;
@@ -48,8 +47,8 @@ async fn truncated_json() {
     assert_unharmed(&endpoint).await;
 }
 
-/// JSON of a type that is no object, the values of an object without its keys among it, and text
-/// that is no JSON.
+/// JSON values that are not objects, including an array of an object's values, and text that is not
+/// JSON.
 #[tokio::test]
 async fn no_object() {
     let key = r#"["n",["read"],null,null]"#;
@@ -92,7 +91,7 @@ fn is_submission(route: &Route) -> bool {
     route.body.as_ref().unwrap().get("input").is_some()
 }
 
-/// A field that is there twice.
+/// A duplicate field.
 #[tokio::test]
 async fn duplicate_fields() {
     assert_refused("malformed-twice", |route| {
@@ -130,7 +129,7 @@ async fn byte_order_mark() {
     assert_refused("malformed-bom", |route| format!("\u{feff}{}", valid(route)).into()).await;
 }
 
-/// Nesting without an end, as the whole body and in a field that is not the input.
+/// Very deep nesting, as the whole body and in a field that is not the input.
 #[tokio::test]
 async fn deep_nesting() {
     assert_refused("malformed-deep", |_| vec![b'['; 200_000]).await;
@@ -139,7 +138,7 @@ async fn deep_nesting() {
         let field = if is_submission(route) { "policy" } else { "env" };
         let deep = format!("{}{}", "[".repeat(50_000), "]".repeat(50_000));
         let rest = &valid(route)[1..];
-        // Not all of them have such a field.
+        // Not every route has such a field.
         let has_env = ["/templates", "/endpoints"].iter().any(|kind| route.path.contains(kind));
         let field = if has_env || is_submission(route) { field } else { "name" };
         format!("{{\"{field}\":{deep},{rest}").into()
@@ -147,7 +146,7 @@ async fn deep_nesting() {
     .await;
 }
 
-/// A component that is none, and an image name that is none.
+/// Bytes that are not a component, and a text that is not an image name.
 #[tokio::test]
 async fn no_component() {
     let endpoint = shared("malformed-component", json!({})).await;

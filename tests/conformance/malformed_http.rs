@@ -1,4 +1,4 @@
-//! Calls that are malformed as HTTP: a 4xx, never a 5xx, and the host goes on.
+//! Calls that are malformed as HTTP: a 4xx, never a 5xx, and the host continues.
 
 use futures::future::join_all;
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::raw::{self, head};
 use crate::routes::{management_routes, queue_routes, routes_that_read};
 use crate::support::{UNKNOWN_JOB, echo, shared};
 
-/// Header sections beyond what the host reads, in one field and in many.
+/// Header sections larger than the host reads, in one field and in many.
 #[tokio::test]
 async fn huge_headers() {
     let endpoint = shared("http-headers", json!({})).await;
@@ -23,7 +23,7 @@ async fn huge_headers() {
     assert_eq!(endpoint.finish(echo()).await["status"], "COMPLETED");
 }
 
-/// Escapes in the path that are none, that are not UTF-8, or that stand for separators.
+/// Escapes in the path that are invalid, are not UTF-8, or stand for separators.
 #[tokio::test]
 async fn bad_percent_encoding() {
     let endpoint = shared("http-percent", json!({})).await;
@@ -45,7 +45,7 @@ async fn bad_percent_encoding() {
     }
 }
 
-/// A Content-Length that is no length, that is there twice, or that is too long.
+/// A Content-Length that is invalid, duplicate, or too long.
 #[tokio::test]
 async fn odd_content_length() {
     let endpoint = shared("http-length", json!({})).await;
@@ -71,7 +71,7 @@ async fn odd_content_length() {
     }
 }
 
-/// A chunked body whose frames are none.
+/// A chunked body with invalid frames.
 #[tokio::test]
 async fn chunked_garbage() {
     let endpoint = shared("http-chunked", json!({})).await;
@@ -87,8 +87,8 @@ async fn chunked_garbage() {
     }
 }
 
-/// A body that is longer than announced is cut there; one that is shorter and stops coming is
-/// given up after half a minute, with the reason.
+/// A body that is longer than announced is cut; a shorter one that stops is given up after half a
+/// minute, with the reason.
 #[tokio::test]
 async fn body_that_stops() {
     let endpoint = shared("http-stops", json!({})).await;
@@ -104,7 +104,7 @@ async fn body_that_stops() {
     assert_eq!(raw::send(&endpoint.host, long).await.status, 200);
 }
 
-/// Bytes that are no HTTP at all.
+/// Bytes that are not HTTP.
 #[tokio::test]
 async fn no_http() {
     let endpoint = shared("http-none", json!({})).await;

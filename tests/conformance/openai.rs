@@ -1,4 +1,4 @@
-//! `/openai/*`: calls of OpenAI clients as jobs, refusals and failures in the shape that they read.
+//! `/openai/*`: calls of OpenAI clients as jobs, with refusals and failures in OpenAI's format.
 
 use std::fs;
 use std::time::Duration;
@@ -67,11 +67,11 @@ async fn a_handler_that_only_emits_answers_with_its_first_chunk() {
     let call = async |body: Value| host.client.openai(&endpoint, CHAT, &body).await;
     let body = json!({ "op": "emit", "values": [{ "z": 1, "a": 2 }, { "b": 3 }] });
     assert_eq!(call(body).await.ok(), json!({ "z": 1, "a": 2 }));
-    // What it returns goes before.
+    // The returned value has precedence.
     let body = json!({ "op": "emit", "values": [{ "a": 1 }], "value": { "b": 2 } });
     assert_eq!(call(body).await.ok(), json!({ "b": 2 }));
     assert_eq!(call(json!({ "op": "emit" })).await.ok(), Value::Null);
-    // A chunk that was split is put together again.
+    // The parts of a split chunk are joined again.
     let large = json!({ "text": "é\n\"".repeat(800_000) });
     let answer = call(json!({ "op": "emit", "values": [large, 1] })).await;
     assert_eq!(answer.ok(), large);
@@ -202,11 +202,11 @@ async fn refusals_have_the_shape_that_an_openai_client_reads() {
     let answer = client.send(too_large.body("{")).await;
     assert_eq!(answer.refused_as_openai(413), pair("invalid_request_error", "payload_too_large"));
 
-    // A key that may only read runs nothing.
+    // A key with only `read` runs nothing.
     let read = client.post("/v1/keys", &json!({ "name": "r", "scopes": ["read"] })).await.ok();
     let reader = client.with_key(read["key"].as_str().unwrap());
     reader.get(&path).await.refused_as_openai(401);
-    // The other routes are as they were.
+    // Other routes keep their own format.
     client.get(&client.path("no-such-endpoint", "health")).await.refused(404);
     client.get(&client.path(&endpoint, "openai")).await.refused(404);
     client.post_empty(&client.path(&endpoint, "health")).await.refused(405);
@@ -218,7 +218,7 @@ async fn the_limits_of_openai_are_its_own() {
     let config = folder.path().join("config.toml");
     let limits = "calls-per-10s = 2\nconcurrent = 1\ncalls-per-worker = 0\n";
     fs::write(&config, format!("[rate-limits.openai]\n{limits}")).unwrap();
-    // A few bytes, for as long as the test's process lives.
+    // A few bytes, which stay until the test's process ends.
     let host = TestHost::start_with(&["--config", config.to_str().unwrap().to_owned().leak()]);
     let client = host.client();
     let endpoint = host.deploy(&guests::playground(), "limited", json!({})).await;

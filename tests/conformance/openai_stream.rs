@@ -31,7 +31,7 @@ async fn chunks_are_events_and_strings_are_their_raw_text() {
             "data: 1\n\ndata: 2\n\n: note\n\nevent: x\ndata: 3\n\ndata: [DONE]\n\n",
         ),
         (json!(["data: 1\n\n", "data: [DONE]\n\n"]), json!(null), "data: 1\n\ndata: [DONE]\n\n"),
-        // Without chunks, what is returned is the one event.
+        // Without chunks, the returned value is the only event.
         (json!([]), json!({ "b": 1, "a": 2 }), "data: {\"b\":1,\"a\":2}\n\ndata: [DONE]\n\n"),
         (json!([]), json!(null), "data: [DONE]\n\n"),
     ];
@@ -84,7 +84,7 @@ async fn a_cancel_ends_the_stream_with_an_error() {
     let body = json!({ "op": "emit", "values": values, "delay_ms": 100, "stream": true });
     let path = host.client.path(&endpoint, &format!("openai/{CHAT}"));
     let request = host.client.request(reqwest::Method::POST, &path).json(&body);
-    // The head comes with the first chunk.
+    // The head is sent with the first chunk.
     let response = request.send().await.unwrap();
     let job = response.headers()["x-job-id"].to_str().unwrap().to_owned();
     host.client.cancel(&endpoint, &job).await.ok();
@@ -114,7 +114,7 @@ async fn events_come_while_the_job_runs_and_a_reader_that_leaves_stops_it() {
     while parse_events(&text).len() < 3 {
         text.push_str(std::str::from_utf8(&bytes.next().await.unwrap().unwrap()).unwrap());
     }
-    // All of them take five minutes.
+    // The whole stream would take five minutes.
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     assert_eq!(host.client.status(&endpoint, &job).await.ok()["status"], "IN_PROGRESS");
     drop(bytes);
@@ -126,7 +126,7 @@ async fn events_come_while_the_job_runs_and_a_reader_that_leaves_stops_it() {
 async fn a_slow_reader_gets_every_page() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::playground(), "openai-slow", json!({})).await;
-    // 16 MB: more than a page, and more than the connection takes unread.
+    // 16 MB: more than a page, and more than the connection buffers.
     let piece = "x".repeat(400_000);
     let values: Vec<_> = (0..40).map(|i| json!({ "i": i, "text": piece })).collect();
     let body = json!({ "op": "emit", "values": values, "stream": true });

@@ -14,7 +14,7 @@ async fn submit<H: std::ops::Deref<Target = TestHost>>(
     endpoint.post("run", &json!({ "input": echo(), "policy": policy })).await
 }
 
-/// Asserts the least and the greatest value of a field, and what is said beyond them.
+/// Asserts the minimum and the maximum of a field, and the refusals beyond them.
 async fn assert_bounds(name: &str, field: &str, min: u64, max: u64) {
     let endpoint = shared(name, paused()).await;
     for inside in [min, max] {
@@ -41,8 +41,8 @@ async fn assert_bounds(name: &str, field: &str, min: u64, max: u64) {
     }
 }
 
-/// `executionTimeout`: an integer of milliseconds from 5 seconds to 7 days, 10 minutes unless the
-/// endpoint says otherwise; a job's own wins over its endpoint's, for that job only.
+/// `executionTimeout`: an integer of milliseconds from 5 seconds to 7 days, by default the
+/// endpoint's, which is 10 minutes by default; a job's own value applies to that job only.
 #[tokio::test]
 async fn execution_timeout() {
     assert_bounds("policy-timeout-bounds", "executionTimeout", 5 * SECOND, 7 * DAY).await;
@@ -65,7 +65,7 @@ async fn low_priority() {
     assert_eq!(endpoint.status(&low).await.ok()["status"], "IN_QUEUE");
     let workers = &endpoint.health().await["workers"];
     assert_eq!((&workers["idle"], &workers["running"]), (&json!(0), &json!(0)), "{workers}");
-    // Without the field, and with false, a job starts one; then that one takes the other too.
+    // Without the field, and with false, a job starts a worker, which then takes the other job too.
     let normal = endpoint.submit_with(echo(), json!({ "lowPriority": false })).await;
     endpoint.until(&normal, "COMPLETED").await;
     endpoint.until(&low, "COMPLETED").await;
@@ -73,8 +73,8 @@ async fn low_priority() {
     assert!(sentence.contains("lowPriority"), "{sentence}");
 }
 
-/// `ttl`: an integer of milliseconds from 10 seconds to 7 days, 24 hours by default; the job goes
-/// exactly when it is over.
+/// `ttl`: an integer of milliseconds from 10 seconds to 7 days, 24 hours by default; the job is
+/// deleted exactly when it is over.
 #[tokio::test]
 async fn ttl() {
     assert_bounds("policy-ttl-bounds", "ttl", 10 * SECOND, 7 * DAY).await;

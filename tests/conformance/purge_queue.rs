@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::{echo, forever, one_worker, paused, shared};
 
-/// It takes no body; one that comes is not looked at.
+/// It takes no body; a body is ignored.
 #[tokio::test]
 async fn no_body() {
     let endpoint = shared("purge-body", paused()).await;
@@ -13,7 +13,7 @@ async fn no_body() {
     assert_eq!(answer.ok()["status"], "completed");
 }
 
-/// It removes all jobs that wait; a job in progress is not affected, and one that ended stays.
+/// It removes all waiting jobs; running and ended jobs stay.
 #[tokio::test]
 async fn removes_what_waits() {
     let endpoint = shared("purge-removes", one_worker()).await;

@@ -1,5 +1,5 @@
-//! What was decided about the queue's behaviour. (Ends of jobs: `job_ends`; streams:
-//! `stream_behaviour`; webhooks: `events`; limits: `rate_limits`, `dynamic_limit`.)
+//! Decisions about the queue. (Ends of jobs: `job_ends`; streams: `stream_behaviour`; webhooks:
+//! `events`; limits: `rate_limits`, `dynamic_limit`.)
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::support::{
     MINUTE, SECOND, clocked, echo, failing, forever, id, one_worker, paused, shared,
 };
 
-/// `wait`: a number out of range is clamped, what is no number is refused.
+/// `wait`: a number out of range is clamped, and a text that is not a number is refused.
 #[tokio::test]
 async fn wait() {
     let endpoint = shared("behaviour-wait", json!({})).await;
@@ -25,7 +25,7 @@ async fn wait() {
     }
 }
 
-/// A policy out of bounds is refused, and taken at its bound by a host that was told to be lenient.
+/// A policy out of bounds is refused, and clamped by a host with that setting.
 #[tokio::test]
 async fn policy_out_of_bounds() {
     let body = json!({ "input": failing(), "policy": { "executionTimeout": 3_000, "ttl": 1 } });
@@ -41,8 +41,8 @@ async fn policy_out_of_bounds() {
     client.status(&endpoint, &job).await.refused(404);
 }
 
-/// A /runsync whose wait is over answers 200 with the id and the true status, and the id in the
-/// header X-Job-Id; the job goes on, and its result is kept from its end on.
+/// A /runsync whose wait is over answers 200 with the id and the present status, and the id in the
+/// header X-Job-Id; the job continues, and its result is kept from its end on.
 #[tokio::test]
 async fn runsync_past_its_wait() {
     let endpoint = clocked("behaviour-past", one_worker()).await;
@@ -63,8 +63,8 @@ async fn runsync_past_its_wait() {
     endpoint.assert_gone(&job).await;
 }
 
-/// `/status?ttl=` shortens what remains of a job's life and never lengthens it; what is no number,
-/// or negative, is refused.
+/// `/status?ttl=` shortens the remaining lifetime of a job and never lengthens it; invalid and
+/// negative numbers are refused.
 #[tokio::test]
 async fn status_ttl() {
     let endpoint = clocked("behaviour-ttl", paused()).await;
@@ -103,8 +103,8 @@ async fn status_sync() {
     endpoint.cancel(&running).await.ok();
 }
 
-/// Health names six kinds of workers, of which `ready` are the idle ones; completed, failed and
-/// retried count since the endpoint was made, however long ago its jobs went.
+/// Health reports six kinds of workers; `ready` is the number of idle ones. `completed`, `failed`
+/// and `retried` count since the endpoint was created, even after its jobs were deleted.
 #[tokio::test]
 async fn health() {
     let settings = json!({ "workersMin": 1, "workersMax": 1 });
@@ -128,8 +128,8 @@ async fn health() {
     assert_eq!(report["workers"], workers);
 }
 
-/// A lowPriority job on an endpoint without workers waits, for `/runsync` as long as any other call, and says why. A
-/// normal job starts a worker, which runs both.
+/// A lowPriority job on an endpoint without workers waits, for `/runsync` as long as any other
+/// call, and gives the reason. A normal job starts a worker, which runs both.
 #[tokio::test]
 async fn low_priority_without_a_worker_waits_and_says_why() {
     let endpoint = shared("behaviour-low-alone", json!({})).await;
@@ -152,7 +152,7 @@ async fn low_priority_without_a_worker_waits_and_says_why() {
     endpoint.until(&id(&waiting), "COMPLETED").await;
 }
 
-/// A lowPriority job starts no worker, and yields to normal jobs that came later.
+/// A lowPriority job starts no worker, and later normal jobs pass it.
 #[tokio::test]
 async fn low_priority() {
     let endpoint = shared("behaviour-low", one_worker()).await;

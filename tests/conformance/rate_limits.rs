@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::support::{Endpoint, SECOND, UNKNOWN_JOB, clocked, echo, paused};
 
-/// Asserts that from cold exactly `limit` calls are let in, `at_once` at one time, and that the next
-/// one is refused.
+/// Asserts that without earlier calls exactly `limit` calls are admitted, `at_once` at one time,
+/// and that the next one is refused.
 async fn assert_limit(
     name: &str,
     limit: usize,
@@ -40,7 +40,7 @@ async fn run() {
     .await;
 }
 
-/// /runsync: 2000 in 10 seconds. A call counts whatever comes of it: these have no body.
+/// /runsync: 2000 in 10 seconds. Invalid calls count too: these have no body.
 #[tokio::test]
 async fn runsync() {
     assert_limit("rate-runsync", 2_000, 40, async |endpoint| endpoint.post_empty("runsync").await)
@@ -73,7 +73,7 @@ async fn purge_queue() {
     assert_limit("rate-purge", 2, 1, async |endpoint| endpoint.purge().await).await;
 }
 
-/// /openai/*: 2000 in 10 seconds. A call counts whatever comes of it: these bodies are no objects.
+/// /openai/*: 2000 in 10 seconds. Invalid calls count too: these bodies are not objects.
 #[tokio::test]
 async fn openai() {
     assert_limit("rate-openai", 2_000, 40, async |endpoint| {
@@ -88,7 +88,7 @@ async fn requests() {
     assert_limit("rate-requests", 10, 1, async |endpoint| endpoint.get("requests").await).await;
 }
 
-/// The limits are counted for each endpoint and operation apart, and for all keys of one owner
+/// The limits count separately for each endpoint and operation, and for all keys of one owner
 /// together.
 #[tokio::test]
 async fn for_each_endpoint_and_operation() {
@@ -106,8 +106,8 @@ async fn for_each_endpoint_and_operation() {
     endpoint.health().await;
 }
 
-/// A refusal is a 429 with Retry-After, RateLimit and RateLimit-Policy. Retry-After is true: a
-/// call after that time is let in. And there are never more than N in any ten seconds: the second
+/// A refusal is a 429 with Retry-After, RateLimit and RateLimit-Policy. Retry-After is correct: a
+/// call after that time is admitted. And there are never more than N in any ten seconds: the second
 /// of two purges, made 4 s after the first, still counts then.
 #[tokio::test]
 async fn any_ten_seconds_and_a_true_retry_after() {

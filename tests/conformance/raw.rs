@@ -1,4 +1,4 @@
-//! Calls that no HTTP client would make: bytes on a connection, and what comes back.
+//! Calls that no HTTP client would make: bytes on a connection, and the bytes of the answer.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::support::Endpoint;
 
-/// Longer than the host waits for a body that has stopped.
+/// Longer than the host waits for a body that has paused.
 const ANSWER_WAIT: Duration = Duration::from_secs(50);
 
 /// An answer as it came over the wire.
@@ -22,12 +22,12 @@ pub(crate) struct RawAnswer {
 }
 
 impl RawAnswer {
-    /// Asserts that it is the caller's mistake, not the host's.
+    /// Asserts that it is the caller's fault, not the host's.
     pub(crate) fn assert_4xx(&self, what: &str) {
         assert!((400..500).contains(&self.status), "{what}: {self:?}");
     }
 
-    /// Asserts the status and the shape of a refusal, and returns its sentence.
+    /// Asserts the status and the format of a refusal, and returns its sentence.
     pub(crate) fn refused(&self, status: u16, what: &str) -> String {
         assert_eq!(self.status, status, "{what}: {self:?}");
         let body: Value = serde_json::from_str(&self.body).unwrap_or_default();
@@ -45,10 +45,10 @@ pub(crate) fn head(host: &TestHost, method: &str, path: &str) -> String {
     )
 }
 
-/// Sends these bytes, says nothing more, and reads the answer to its end.
+/// Sends these bytes and nothing more, and reads the answer to its end.
 pub(crate) async fn send(host: &TestHost, bytes: impl AsRef<[u8]>) -> RawAnswer {
     let mut connection = TcpStream::connect(host.address()).await.unwrap();
-    // A host that refuses early may close before it has taken everything.
+    // A host that refuses early may close before it has read everything.
     let _ = connection.write_all(bytes.as_ref()).await;
     let mut text = vec![];
     let reading = connection.read_to_end(&mut text);

@@ -28,7 +28,7 @@ async fn jobs_are_listed_newest_first_page_by_page() {
     assert!(entry["delayTime"].is_u64() && entry["executionTime"] == 0, "{entry}");
     assert!(entry.get("workerId").is_none(), "{entry}");
     let cursor = first["cursor"].as_str().unwrap();
-    // A job that comes meanwhile is not on the pages that follow.
+    // A job that arrives meanwhile is not on the following pages.
     client.submit(&endpoint, json!({})).await;
     let rest = client.get(&path(&format!("?cursor={cursor}"))).await.ok();
     assert_eq!(ids(&rest), jobs[2..]);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{clocked, echo, failing, forever, id, paused, shared};
 
-/// `id` is the job's id, the same wherever it is told.
+/// `id` is the job's id, the same in all answers.
 #[tokio::test]
 async fn job_id() {
     let endpoint = shared("result-id", json!({})).await;
@@ -15,7 +15,7 @@ async fn job_id() {
     assert_ne!(done["id"], json!(job));
 }
 
-/// `status` is the job's state, in /runsync's answer as in /status's.
+/// `status` is the job's status, in /runsync's answer as in /status's.
 #[tokio::test]
 async fn status() {
     let endpoint = shared("result-status", json!({})).await;
@@ -26,7 +26,7 @@ async fn status() {
     }
 }
 
-/// `delayTime` is the time that the job waited: it grows while it waits, and stands still then.
+/// `delayTime` is the time that the job waited: it grows while the job waits, and then stays.
 #[tokio::test]
 async fn delay_time() {
     let endpoint = clocked("result-delay", paused()).await;
@@ -46,8 +46,8 @@ async fn delay_time() {
     assert_eq!(delay().await, 6_000);
 }
 
-/// `executionTime` is the time that the handler ran: 0 before, growing meanwhile, and with
-/// delayTime it adds up to the job's life.
+/// `executionTime` is the time that the handler ran: 0 before, growing meanwhile, and together with
+/// delayTime the job's age at its end.
 #[tokio::test]
 async fn execution_time() {
     let endpoint = clocked("result-execution", paused()).await;

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::{echo, failing, forever, id, one_worker, shared};
 
-/// It takes no body; one that comes is not looked at.
+/// It takes no body; a body is ignored.
 #[tokio::test]
 async fn no_body() {
     let endpoint = shared("retry-body", json!({})).await;
@@ -42,7 +42,8 @@ async fn only_failed_or_timed_out() {
     endpoint.cancel(&running).await.ok();
 }
 
-/// It keeps the id, queues the job again with its input, and removes what the last attempt left.
+/// It keeps the id, queues the job again with its input, and deletes the results of the last
+/// attempt.
 #[tokio::test]
 async fn keeps_the_id_and_input() {
     let endpoint = shared("retry-keeps", json!({})).await;

@@ -1,15 +1,15 @@
-//! Every route of both APIs, for what holds on each of them.
+//! Every route of both APIs, for tests of their common properties.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// One route, with what a key needs for it.
+/// One route, with the permission that a key needs for it.
 #[derive(Debug)]
 pub(crate) struct Route {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) scope: &'static str,
-    /// For a route that reads a JSON body: one that it would take.
+    /// For a route with a JSON body: a valid one.
     pub(crate) body: Option<Value>,
 }
 
@@ -45,13 +45,13 @@ pub(crate) fn queue_routes(endpoint: &str, job: &str) -> Vec<Route> {
     routes
 }
 
-/// What OpenAI's clients call. Its refusals have a shape of their own.
+/// The route of OpenAI's clients. Its refusals have another format.
 pub(crate) fn openai_route(endpoint: &str) -> Route {
     let path = format!("/v2/{endpoint}/openai/v1/chat/completions");
     Route::new(Method::POST, path, "submit", Some(json!({ "op": "echo" })))
 }
 
-/// The management API. What is changed or deleted does not exist.
+/// The management API. The objects to change or delete do not exist.
 pub(crate) fn management_routes() -> Vec<Route> {
     let manage = |method, path: &str, body| Route::new(method, path.to_owned(), "manage", body);
     let admin = |method, path: &str, body| Route::new(method, path.to_owned(), "admin", body);
@@ -97,14 +97,14 @@ pub(crate) fn management_routes() -> Vec<Route> {
     ]
 }
 
-/// Those that read a body of any kind.
+/// The routes with a body of any kind.
 pub(crate) fn routes_that_read(endpoint: &str) -> Vec<Route> {
     let mut routes = routes_with_body(endpoint);
     routes.extend(management_routes().into_iter().filter(|route| route.method == Method::PUT));
     routes
 }
 
-/// Those that read a JSON body.
+/// The routes with a JSON body.
 pub(crate) fn routes_with_body(endpoint: &str) -> Vec<Route> {
     let mut routes = queue_routes(endpoint, crate::support::UNKNOWN_JOB);
     routes.extend(management_routes());

@@ -37,7 +37,7 @@ pub(crate) fn submission(bytes: usize) -> String {
     format!("{start}{}{end}", "x".repeat(bytes - frame.len()))
 }
 
-/// A body of 10 MB is taken, and not one byte more.
+/// A body of 10 MB is accepted, and not one byte more.
 #[tokio::test]
 async fn payload_maximum() {
     let endpoint = shared("run-payload", json!({})).await;
@@ -56,7 +56,7 @@ async fn response() {
     assert_eq!(answer, json!({ "id": id(&answer), "status": "IN_QUEUE" }));
 }
 
-/// The result is there for 30 minutes after the job's end, and fetched with /status.
+/// The result is available for 30 minutes after the job's end, with /status.
 #[tokio::test]
 async fn result_is_kept_30_minutes() {
     let endpoint = clocked("run-retention", paused()).await;

@@ -33,7 +33,7 @@ async fn body() {
     endpoint.post_empty("runsync").await.refused(400);
 }
 
-/// A body of 20 MB is taken, and not one byte more.
+/// A body of 20 MB is accepted, and not one byte more.
 #[tokio::test]
 async fn payload_maximum() {
     let endpoint = shared("runsync-payload", json!({})).await;
@@ -46,8 +46,7 @@ async fn payload_maximum() {
     assert!(sentence.contains(&(20 * MIB).to_string()), "{sentence}");
 }
 
-/// `wait` is how long the call waits, 1000 ms at least; without it a call waits for longer than
-/// that.
+/// `wait` is how long the call waits, at least 1000 ms; the default is longer.
 #[tokio::test]
 async fn wait_query() {
     let endpoint = shared("runsync-wait", json!({})).await;
@@ -72,7 +71,7 @@ async fn response() {
     assert_eq!(answer["output"], json!({ "echo": "grain" }));
 }
 
-/// The result is there for 1 minute after the job's end; for a longer `wait` as long as that, 5
+/// The result is kept for 1 minute after the job's end; with a longer `wait` for that time, 5
 /// minutes at most. A wait below a minute does not shorten it.
 #[tokio::test]
 async fn result_is_kept_1_minute() {

@@ -1,4 +1,4 @@
-//! `s3Config`: for the handler, and redacted everywhere else.
+//! `s3Config`: for the handler, and hidden everywhere else.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::shared;
 
-/// All four fields reach the handler as given, and are told nowhere else: not in documents, lists,
+/// All four fields reach the handler unchanged, and appear nowhere else: not in documents, lists,
 /// webhooks, metrics or the log, and not in the files of the data directory.
 #[tokio::test]
 async fn reaches_the_handler_and_nobody_else() {
@@ -59,14 +59,14 @@ async fn reaches_the_handler_and_nobody_else() {
         let tells = bytes.windows(20).any(|window| window == b"only-for-the-handler");
         assert!(!tells, "{} tells the secret", path.display());
     }
-    // The one that waits still has it after the restart.
+    // The waiting job still has it after the restart.
     host.start_again();
     let client = host.client();
     client.patch("/v1/endpoints/paused", &json!({ "workersMax": 1 })).await.ok();
     client.until(&paused, waiting.ok()["id"].as_str().unwrap(), "COMPLETED").await;
 }
 
-/// Each field is a string; a field that is left out is empty, and null is as if it were left out.
+/// Each field is a string; a missing field is empty, and null counts as missing.
 #[tokio::test]
 async fn fields_are_optional_strings() {
     let endpoint = shared("s3-fields", json!({})).await;

@@ -17,8 +17,8 @@ async fn new_run() {
     assert_eq!(endpoint.status(&job).await.ok()["status"], "IN_QUEUE");
 }
 
-/// An accepted /runsync answers with the status that the job has when the call returns: at its
-/// end, or when the wait is over.
+/// An accepted /runsync answers with the job's status at the time of the answer: at its end, or
+/// when the wait is over.
 #[tokio::test]
 async fn new_runsync() {
     let endpoint = shared("states-new-runsync", one_worker()).await;
@@ -30,7 +30,7 @@ async fn new_runsync() {
     endpoint.cancel(&id(&running)).await.ok();
 }
 
-/// A job that waits runs as soon as there is a worker, and its handler gets the input.
+/// A waiting job runs as soon as there is a worker, and its handler gets the input.
 #[tokio::test]
 async fn in_queue_worker_available() {
     let endpoint = shared("states-worker", one_worker()).await;
@@ -51,7 +51,7 @@ async fn in_queue_cancel() {
     let answer = endpoint.cancel(&job).await.ok();
     assert_eq!(answer, json!({ "id": job, "status": "CANCELLED" }));
     assert_eq!(endpoint.health().await["jobs"]["inQueue"], 0);
-    // It stays so when workers come.
+    // It stays so when workers start.
     endpoint.set_workers_max(1).await;
     assert_eq!(endpoint.finish(echo()).await["status"], "COMPLETED");
     let document = endpoint.status(&job).await.ok();
@@ -73,8 +73,8 @@ async fn in_progress_cancel() {
     assert_eq!(endpoint.status(&job).await.ok()["status"], "CANCELLED");
 }
 
-/// A FAILED job that is retried waits again under its id, without its error, and runs with the
-/// input that it was submitted with.
+/// A FAILED job that is retried waits again under its id, without its error, and runs with its
+/// original input.
 #[tokio::test]
 async fn failed_retry() {
     let server = LocalServer::start().await;
@@ -98,7 +98,7 @@ async fn failed_retry() {
     assert_eq!(endpoint.health().await["jobs"]["retried"], 1);
 }
 
-/// A TIMED_OUT job can be retried like a FAILED one; what its last attempt left is removed.
+/// A TIMED_OUT job can be retried like a FAILED one; the results of its last attempt are deleted.
 #[tokio::test]
 async fn timed_out_retry() {
     let endpoint = shared("states-timeout-retry", one_worker()).await;
@@ -121,7 +121,7 @@ async fn timed_out_retry() {
     endpoint.cancel(&job).await.ok();
 }
 
-/// A purge removes the jobs that wait and counts them; the one that runs goes on.
+/// A purge removes the waiting jobs and counts them; the running job continues.
 #[tokio::test]
 async fn in_queue_purge() {
     let endpoint = shared("states-purge", one_worker()).await;
@@ -135,8 +135,8 @@ async fn in_queue_purge() {
     endpoint.cancel(&running).await.ok();
 }
 
-/// When the ttl is over, counted from the submission, the job is deleted in whatever state it is:
-/// not a millisecond earlier, and a running one is stopped.
+/// When the ttl is over, counted from the submission, the job is deleted in any state: not a
+/// millisecond earlier, and a running job is stopped.
 #[tokio::test]
 async fn any_state_ttl() {
     let endpoint = clocked("states-ttl", one_worker()).await;
@@ -167,7 +167,7 @@ async fn any_state_ttl() {
     for job in &jobs {
         endpoint.assert_gone(job).await;
     }
-    // The only worker was stopped with its job, and takes the next one that has time left.
+    // The only worker was stopped with its job, and takes the next job whose ttl is not over.
     endpoint.until(&survivor, "COMPLETED").await;
     eventually("nothing to be counted", async || {
         let jobs = &endpoint.health().await["jobs"];
@@ -176,8 +176,8 @@ async fn any_state_ttl() {
     .await;
 }
 
-/// Results go 30 minutes after the end of a /run and 1 minute after that of a /runsync, however
-/// long the job took; then the job cannot be retried either.
+/// Results are deleted 30 minutes after the end of a /run and 1 minute after that of a /runsync,
+/// however long the job took; then the job cannot be retried either.
 #[tokio::test]
 async fn completed_retention() {
     let endpoint = clocked("states-retention", paused()).await;

@@ -16,7 +16,7 @@ async fn reads_a_job() {
     assert_eq!(endpoint.status(&job).await.ok(), done, "reading changes nothing");
 }
 
-/// It takes no body; one that comes is not looked at.
+/// It takes no body; a body is ignored.
 #[tokio::test]
 async fn no_body() {
     let endpoint = shared("status-body", paused()).await;
@@ -25,7 +25,7 @@ async fn no_body() {
     assert_eq!(answer.ok()["status"], "IN_QUEUE");
 }
 
-/// `?ttl=6000` lets the job live for 6 seconds more, whether it waits, runs or has ended.
+/// `?ttl=6000` leaves the job 6 more seconds, whether it waits, runs or has ended.
 #[tokio::test]
 async fn ttl_query() {
     let endpoint = clocked("status-ttl", one_worker()).await;
@@ -48,7 +48,7 @@ async fn ttl_query() {
     }
 }
 
-/// The answer is the job's result: its status is the state it is in, its output is optional.
+/// The answer is the job's result, with its present status and an optional output.
 #[tokio::test]
 async fn response() {
     let endpoint = shared("status-response", one_worker()).await;

@@ -10,7 +10,7 @@ fn three_chunks() -> serde_json::Value {
     json!({ "op": "stream", "count": 3 })
 }
 
-/// Receives what the handler has emitted while the job runs.
+/// Returns the emitted chunks while the job runs.
 #[tokio::test]
 async fn receives_incremental_results() {
     let endpoint = shared("stream-purpose", json!({})).await;
@@ -26,7 +26,7 @@ async fn receives_incremental_results() {
     endpoint.cancel(&job).await.ok();
 }
 
-/// It takes no body; one that comes is not looked at.
+/// It takes no body; a body is ignored.
 #[tokio::test]
 async fn no_body() {
     let endpoint = shared("stream-body", json!({})).await;
@@ -48,7 +48,7 @@ async fn response_is_an_array() {
     }
 }
 
-/// A chunk's `output` is what the handler emitted, of whatever shape.
+/// A chunk's `output` is the emitted value, of any type.
 #[tokio::test]
 async fn chunk_output() {
     let endpoint = shared("stream-output", json!({})).await;
@@ -74,7 +74,7 @@ async fn chunk_metrics() {
     }
 }
 
-/// A handler must support streaming: one that does not has an empty stream.
+/// A handler must support streaming: otherwise the stream is empty.
 #[tokio::test]
 async fn handler_must_support_streaming() {
     let endpoint = shared("stream-none", json!({})).await;
@@ -84,7 +84,7 @@ async fn handler_must_support_streaming() {
     }
 }
 
-/// One chunk is 1 MB at most; what is larger comes as several, and nothing of it is lost.
+/// One chunk is 1 MB at most; a larger one becomes several, without any loss.
 #[tokio::test]
 async fn chunk_maximum() {
     let endpoint = shared("stream-maximum", json!({})).await;

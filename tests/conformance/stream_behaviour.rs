@@ -1,4 +1,4 @@
-//! What was decided about `/stream`: delivery, shapes, splitting.
+//! Decisions about `/stream`: delivery, formats, splitting.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ fn job_status(answer: &Answer) -> &str {
 async fn oversize_chunk() {
     let host = shared_host();
     let tokens = host.deploy(&guests::token_stream(), "oversize-string", json!({})).await;
-    // Of two bytes each, so that a cut at 1 MB would split one of them.
+    // Characters of two bytes each, so that a cut at 1 MB would split one of them.
     let word = format!("a{}", "é".repeat(MIB));
     let done = host.client.finish(&tokens, json!({ "prompt": word })).await;
     let parts = chunks(&host.client.stream(&tokens, &id(&done)).await);
@@ -50,8 +50,8 @@ async fn oversize_chunk() {
     assert!(serde_json::from_str::<Value>(&text).unwrap() == value);
 }
 
-/// Two mounts: an array with the headers X-Job-Status and X-Stream-Next, and the object that SDKs
-/// read; everything else is the same on both, whatever the headers of the call.
+/// Two mounts: an array with the headers X-Job-Status and X-Stream-Next, and the object for SDKs;
+/// everything else is the same on both, whatever the headers of the call.
 #[tokio::test]
 async fn two_mounts() {
     let endpoint = shared("mounts", json!({})).await;
@@ -71,8 +71,8 @@ async fn two_mounts() {
     assert_eq!(status, endpoint.status(&id(&done)).await.ok());
 }
 
-/// `Accept: text/event-stream` gives events on either mount, with the chunk's index as id; a
-/// reader that comes back with Last-Event-ID goes on after it.
+/// `Accept: text/event-stream` gives events on either mount, with the chunk's index as id; a reader
+/// that reconnects with Last-Event-ID continues after it.
 #[tokio::test]
 async fn server_sent_events() {
     let endpoint = shared("events", json!({})).await;
@@ -96,8 +96,8 @@ async fn server_sent_events() {
     }
 }
 
-/// Each call returns what was not delivered yet, and the answer that carries a final status
-/// carries all that remains.
+/// Each call returns the chunks that were not delivered yet, and the answer with a final status has
+/// all remaining ones.
 #[tokio::test]
 async fn undelivered_only() {
     let endpoint = shared("undelivered", json!({})).await;
@@ -119,8 +119,8 @@ async fn undelivered_only() {
     assert_eq!((chunks(&drained), job_status(&drained)), (vec![], "COMPLETED"));
 }
 
-/// With nothing to tell, a call is held: for 4 s, or for `wait`; and it wakes on a chunk and on a
-/// change of the state.
+/// Without new chunks a call waits for 4 s, or for `wait`; it wakes on a chunk and on a change of
+/// the status.
 #[tokio::test]
 async fn held_calls() {
     let endpoint = shared("held", one_worker()).await;
@@ -147,7 +147,7 @@ async fn held_calls() {
     }
 }
 
-/// `?from=n` reads again from chunk n, and leaves what counts as delivered alone.
+/// `?from=n` reads again from chunk n, without changing the position of delivered chunks.
 #[tokio::test]
 async fn replay() {
     let endpoint = shared("replay", json!({})).await;
@@ -158,7 +158,7 @@ async fn replay() {
     assert_eq!(indexes(&endpoint.stream(&format!("{job}?from=4")).await), [] as [u64; 0]);
 }
 
-/// Each element has `output` and `metrics`; `stream_index` is there even when the handler set none.
+/// Each element has `output` and `metrics`; `stream_index` is present even if the handler set none.
 #[tokio::test]
 async fn stream_index_is_added() {
     let endpoint = shared("stream-index", json!({})).await;
@@ -168,8 +168,8 @@ async fn stream_index_is_added() {
     assert_eq!(chunks(&endpoint.stream(&job).await), expected);
 }
 
-/// The output of a handler that streams is what it returns, and the list of its chunks' outputs
-/// when that is nothing.
+/// The output of a handler that streams is its returned value, or else the list of its chunks'
+/// outputs.
 #[tokio::test]
 async fn output_of_a_handler_that_streams() {
     let endpoint = shared("stream-list", json!({})).await;

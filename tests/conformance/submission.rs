@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{echo, id, paused, shared};
 
-/// `input` is an object, required, and reaches the handler as it was sent.
+/// `input` is an object, required, and reaches the handler unchanged.
 #[tokio::test]
 async fn input() {
     let endpoint = shared("submission-input", json!({})).await;

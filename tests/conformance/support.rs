@@ -1,4 +1,4 @@
-//! An endpoint for one test, and the words in which the tests speak of it.
+//! An endpoint for one test, with helpers.
 
 use std::ops::Deref;
 
@@ -15,7 +15,7 @@ pub(crate) const DAY: u64 = 24 * HOUR;
 
 pub(crate) const MIB: usize = 1 << 20;
 
-/// A well-formed id of a job that never was.
+/// A well-formed id of a job that does not exist.
 pub(crate) const UNKNOWN_JOB: &str = "0192f3a0-0000-7000-8000-000000000000-0000";
 
 /// An endpoint that runs the playground, called with the admin key.
@@ -33,14 +33,14 @@ pub(crate) async fn shared(name: &str, settings: Value) -> Endpoint<Shared> {
     Endpoint { client: host.client.clone(), id, host }
 }
 
-/// One on a host whose clock this test alone moves.
+/// One on a host whose clock only this test moves.
 pub(crate) async fn clocked(name: &str, settings: Value) -> Endpoint<Clocked> {
     let host = clocked_host();
     let id = host.deploy(&guests::playground(), name, settings).await;
     Endpoint { client: host.client.clone(), id, host }
 }
 
-/// Settings of an endpoint on which every job waits.
+/// Settings of an endpoint whose jobs all wait.
 pub(crate) fn paused() -> Value {
     json!({ "workersMax": 0 })
 }
@@ -55,7 +55,7 @@ pub(crate) fn echo() -> Value {
     json!({ "op": "echo", "value": "grain" })
 }
 
-/// An input that runs until somebody stops it.
+/// An input that runs until it is stopped.
 pub(crate) fn forever() -> Value {
     json!({ "op": "sleep_forever" })
 }
@@ -90,7 +90,7 @@ impl<H: Deref<Target = TestHost>> Endpoint<H> {
         self.client.post_empty(&self.path(rest)).await
     }
 
-    /// A call with a body and a media type that belong to nothing.
+    /// A call with a useless body and media type.
     pub(crate) async fn with_nonsense_body(&self, method: Method, rest: &str) -> Answer {
         let request = self.client.request(method, &self.path(rest));
         self.client.send(request.header("content-type", "text/xml").body("<no json/>")).await
@@ -154,19 +154,19 @@ impl<H: Deref<Target = TestHost>> Endpoint<H> {
         job
     }
 
-    /// Waits until so many workers run.
+    /// Waits until this many workers run.
     pub(crate) async fn workers_running(&self, count: u64) {
         self.client.workers_running(&self.id, count).await;
     }
 
-    /// Waits until the job has run into an executionTimeout of 5 s, the least there is.
+    /// Waits until the job has reached an executionTimeout of 5 s, the minimum.
     pub(crate) async fn timed_out(&self) -> String {
         let job = self.submit_with(forever(), json!({ "executionTimeout": 5_000 })).await;
         self.until(&job, "TIMED_OUT").await;
         job
     }
 
-    /// Changes how many workers there may be.
+    /// Changes the maximum of workers.
     pub(crate) async fn set_workers_max(&self, count: u64) {
         let path = format!("/v1/endpoints/{}", self.id);
         self.client.patch(&path, &json!({ "workersMax": count })).await.ok();

@@ -1,4 +1,4 @@
-//! docs/CONFORMANCE.md says which test stands for which row of the contract; it must be true.
+//! Compares docs/CONFORMANCE.md, which names the test of each row of the contract, with the tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -44,7 +44,7 @@ fn tests_that_are_named() -> (BTreeSet<String>, usize) {
     (named, rows)
 }
 
-/// Every row names tests that exist, and every test stands in a row.
+/// Every row names existing tests, and every test is in a row.
 #[test]
 fn rows_and_tests_are_the_same() {
     let exist = tests_that_exist();

@@ -1,4 +1,4 @@
-//! Fields of a template, as its lookup answers them.
+//! Fields of a template, as a lookup shows them.
 
 use gristmill_tests::{Shared, shared_host};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ async fn create(host: &Shared, id: &str, settings: Value) -> gristmill_tests::An
     host.client.post("/v1/templates", &template).await
 }
 
-/// Asserts that a field shows its default, then what it was set to, and takes nothing wrong.
+/// Asserts that a field shows its default, then its set value, and accepts nothing invalid.
 async fn assert_field(field: &str, default: Value, values: &[Value], wrong: &[Value]) {
     let id = |index: usize| format!("field-{}-{index}", field.to_lowercase());
     let least = looked_up(&id(0), json!({})).await;
@@ -33,7 +33,7 @@ async fn assert_field(field: &str, default: Value, values: &[Value], wrong: &[Va
     }
 }
 
-/// `id`: unique; made by the host when it is not given.
+/// `id`: unique; created by the host if it is missing.
 #[tokio::test]
 async fn template_id() {
     assert_eq!(looked_up("field-id", json!({})).await["id"], "field-id");
@@ -55,7 +55,7 @@ async fn name() {
     create(&host, "field-name-2", json!({ "name": null })).await.refused(400);
 }
 
-/// `imageName`: what workers run.
+/// `imageName`: the image that workers run.
 #[tokio::test]
 async fn image_name() {
     let template = looked_up("field-image", json!({ "imageName": "mill:v1" })).await;
@@ -65,7 +65,7 @@ async fn image_name() {
     }
 }
 
-/// `category`: handlers run on CPUs, and a template for anything else is refused.
+/// `category`: handlers run on CPUs, and a template with another category is refused.
 #[tokio::test]
 async fn category() {
     let wrong = [json!("NVIDIA"), json!("AMD"), json!("cpu"), json!(7)];
@@ -142,13 +142,14 @@ async fn readme() {
     assert_field("readme", json!(""), &[json!("# Mill\n\n*fine*")], &[json!(7)]).await;
 }
 
-/// `isPublic`: whether others may use it; false by default.
+/// `isPublic`: whether other owners may use it; false by default.
 #[tokio::test]
 async fn is_public() {
     assert_field("isPublic", json!(false), &[json!(true), json!(false)], &[json!("yes")]).await;
 }
 
-/// `isPlatform`: whether it is the platform's own; false by default, and only the operator makes it true.
+/// `isPlatform`: whether it is a platform template; false by default, and only the operator can set
+/// it.
 #[tokio::test]
 async fn is_platform() {
     assert_eq!(looked_up("field-platform", json!({})).await["isPlatform"], false);
@@ -167,7 +168,7 @@ async fn is_serverless() {
     assert_field("isServerless", json!(true), &[json!(false), json!(true)], &[json!(1)]).await;
 }
 
-/// `earned`: a number; `e2e` has what it counts.
+/// `earned`: a number; `e2e` tests its value.
 #[tokio::test]
 async fn earned() {
     assert_eq!(looked_up("field-earned", json!({})).await["earned"], 0);

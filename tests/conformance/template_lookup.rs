@@ -8,7 +8,7 @@ async fn create(host: &Shared, id: &str) {
     host.client.post("/v1/templates", &template).await.ok();
 }
 
-/// `templateId` names the template that is returned.
+/// `templateId` names the returned template.
 #[tokio::test]
 async fn template_id() {
     let host = shared_host();
@@ -38,8 +38,8 @@ async fn include_endpoint_bound_templates() {
     host.client.get(&format!("{path}?{others}")).await.refused(404);
 }
 
-/// A flag is a boolean, false by default: `reader` finds the template with it and not without it, in the
-/// lookup and in the list. It changes nothing about one's own unbound template.
+/// A flag is a boolean, false by default: `reader` finds the template only with it, in the lookup
+/// and in the list. It does not affect the reader's own unbound template.
 async fn assert_flag(reader: &Client, id: &str, flag: &str) {
     let path = format!("/v1/templates/{id}");
     let is_listed = async |query: &str| {
@@ -81,7 +81,7 @@ async fn include_public_templates() {
     assert_flag(&reader, "lookup-public", "includePublicTemplates").await;
 }
 
-/// `includePlatformTemplates`: the platform's own, for every owner.
+/// `includePlatformTemplates`: platform templates, for every owner.
 #[tokio::test]
 async fn include_platform_templates() {
     let host = shared_host();
@@ -102,7 +102,7 @@ async fn found_is_200() {
     assert_eq!(answer.ok()["name"], "lookup-found");
 }
 
-/// 400: what cannot be an id.
+/// 400: a text that cannot be an id.
 #[tokio::test]
 async fn invalid_id_is_400() {
     let host = shared_host();
@@ -111,7 +111,7 @@ async fn invalid_id_is_400() {
     }
 }
 
-/// 404: an id that no template has.
+/// 404: an unknown id.
 #[tokio::test]
 async fn unknown_id_is_404() {
     let host = shared_host();

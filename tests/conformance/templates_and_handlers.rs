@@ -1,12 +1,12 @@
-//! What a template's fields mean for handlers, and who sees a template.
+//! The effects of a template's fields on handlers, and the visibility of templates.
 
 use gristmill_tests::{TestHost, guests, shared_host};
 use serde_json::{Value, json};
 
 use crate::support::{echo, shared};
 
-/// `imageName` names an uploaded component by name and tag, or by name and digest; a tag that is
-/// uploaded again means the new component from then on, a digest never another one.
+/// `imageName` names an uploaded component by name and tag, or by name and digest; after a new
+/// upload a tag refers to the new component, and a digest never to another one.
 #[tokio::test]
 async fn image_name() {
     let host = shared_host();
@@ -38,7 +38,7 @@ async fn arguments() {
     assert_eq!(done["output"], json!({ "args": ["mill", "--fine", "rye", "a b", ""] }));
 }
 
-/// The component's environment is `env`, and has nothing of the host's.
+/// The component's environment is `env`, without any variable of the host.
 #[tokio::test]
 async fn environment() {
     let settings = json!({ "templateEnv": { "GRAIN": "rye ☼" } });
@@ -50,7 +50,7 @@ async fn environment() {
     }
 }
 
-/// All 18 fields of a template are always there, and none of them is null.
+/// All 18 fields of a template are always present, and none of them is null.
 #[tokio::test]
 async fn all_fields_are_always_there() {
     const FIELDS: [&str; 18] = [
@@ -93,7 +93,7 @@ async fn all_fields_are_always_there() {
     }
 }
 
-/// The field and the query that carry the operator's brand are there under both names.
+/// The field and the query with the operator's brand exist under both names.
 #[tokio::test]
 async fn brand() {
     let template = json!({ "id": "branded", "name": "branded", "imageName": "echo:latest" });
@@ -112,8 +112,8 @@ async fn brand() {
     }
 }
 
-/// One's own unbound template is always visible; once an endpoint uses it, it needs its flag, and
-/// when the endpoint is gone it does not any more.
+/// The reader's own unbound template is always visible; once an endpoint uses it, it needs its
+/// flag, and no longer after the endpoint was deleted.
 #[tokio::test]
 async fn visibility() {
     let endpoint = shared("visible", json!({})).await;

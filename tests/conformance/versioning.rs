@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::shared;
 
-/// The management API is under /v1, and under no other version.
+/// The management API is under /v1 only.
 #[tokio::test]
 async fn management_under_v1() {
     let endpoint = shared("versioning-v1", json!({})).await;
@@ -14,7 +14,7 @@ async fn management_under_v1() {
     }
 }
 
-/// The queue API is under /v2, and under no other version.
+/// The queue API is under /v2 only.
 #[tokio::test]
 async fn queue_under_v2() {
     let endpoint = shared("versioning-v2", json!({})).await;

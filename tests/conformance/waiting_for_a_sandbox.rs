@@ -1,4 +1,4 @@
-//! A host that runs as many jobs as it may: what further jobs are until one of them ends.
+//! A host that runs its maximum of jobs: the state of further jobs until one of them ends.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Full {
         self.host.deploy(&guests::playground(), "waits", settings).await
     }
 
-    /// Ends the jobs that run.
+    /// Ends the running jobs.
     async fn release(&self) {
         for job in &self.running {
             self.client.cancel("busy", job).await.ok();
@@ -39,8 +39,8 @@ impl Full {
     }
 }
 
-/// A job that waits for a sandbox is IN_QUEUE: its executionTimeout does not run, its wait is delayTime, and its
-/// worker is throttled, not running.
+/// A job that waits for a sandbox is IN_QUEUE: its executionTimeout has not begun, its wait counts
+/// as delayTime, and its worker is throttled, not running.
 #[tokio::test]
 async fn the_execution_timeout_does_not_run() {
     let full = Full::start().await;
@@ -65,8 +65,8 @@ async fn the_execution_timeout_does_not_run() {
     assert!(done["executionTime"].as_u64() < Some(5_000), "{done}");
 }
 
-/// delayTime counts from when the job was last queued, without its first run and without the time for which it lay
-/// FAILED.
+/// delayTime counts from when the job was last queued, without its first run and without the time
+/// in which it was FAILED.
 #[tokio::test]
 async fn delay_time_begins_when_the_job_is_queued_again() {
     let endpoint = clocked("waiting-again", one_worker()).await;
@@ -102,7 +102,7 @@ async fn purge_queue_removes_it() {
     assert_eq!(full.client.finish(&endpoint, echo()).await["status"], "COMPLETED");
 }
 
-/// A lowPriority job that came first and waits for a sandbox lets a normal one pass.
+/// An earlier lowPriority job that waits for a sandbox lets a normal one pass.
 #[tokio::test]
 async fn low_priority_lets_others_pass() {
     let full = Full::start().await;
@@ -122,7 +122,7 @@ async fn low_priority_lets_others_pass() {
     assert_eq!(waiting["status"], "IN_QUEUE", "{waiting}");
 }
 
-/// An endpoint with many workers that wait does not keep another one from its turn.
+/// An endpoint with many waiting workers does not keep another one from its turn.
 #[tokio::test]
 async fn endpoints_take_turns() {
     let full = Full::start().await;

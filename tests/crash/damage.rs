@@ -1,5 +1,5 @@
-//! Damage in a data directory: the host does not start on it, `check` lists it, and `repair` saves the
-//! rest.
+//! Damage in a data directory: the host refuses to start, `check` lists the damage, and `repair`
+//! saves the rest.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! SIGTERM: running jobs end or wait for the next start, nobody is left without an answer.
+//! SIGTERM: running jobs end or wait for the next start, and every call gets an answer.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ async fn a_host_that_is_asked_to_end_drains() {
     let begun = Instant::now();
     host.ask_to_end();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    // A client is told to come back later, or finds nobody.
+    // A client is asked to come back later, or cannot connect.
     let body = json!({ "input": { "op": "echo" } });
     let request = client.request(Method::POST, &client.path(&endpoint, "run")).json(&body);
     let late = client.try_send(request).await;
@@ -64,7 +64,7 @@ async fn a_host_that_is_asked_to_end_drains() {
     assert_eq!(document["output"], json!({ "slept": 1200, "echo": 1 }), "{document}");
     assert!(document.get("retries").is_none(), "it ended before its host: {document}");
     client.until(&endpoint, &waiting, "COMPLETED").await;
-    // The one that would not end waits, or runs, again.
+    // The endless job waits, or runs, again.
     let forever = parked["id"].as_str().unwrap();
     client.until(&endpoint, forever, "IN_PROGRESS").await;
     client.cancel(&endpoint, forever).await.ok();

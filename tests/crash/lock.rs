@@ -33,13 +33,13 @@ async fn a_second_host_on_the_same_data_is_refused_and_the_first_goes_on() {
 
     let client = host.client();
     assert_eq!(client.finish(&endpoint, json!({ "op": "echo" })).await["status"], "COMPLETED");
-    // The lock goes with its process, not with a file.
+    // The lock ends with its process, not with a file.
     host.kill9();
     host.start_again();
     assert_eq!(host.client().health(&endpoint).await["jobs"]["completed"], 1);
 }
 
-/// Reads the tables as any other program would, in a process of its own.
+/// Reads the tables as any other program would, in a separate process.
 #[test]
 #[ignore = "a process of its own, which another test starts"]
 fn another_program() {
@@ -49,7 +49,7 @@ fn another_program() {
     println!("the other program: {counted:?}");
 }
 
-/// What another program reads of the tables.
+/// The tables as another program reads them.
 fn read_by_another_program(data_dir: &Path) -> String {
     let mut program = Command::new(std::env::current_exe().unwrap());
     program.args(["--exact", "lock::another_program", "--ignored", "--nocapture"]);

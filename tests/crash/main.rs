@@ -1,4 +1,4 @@
-//! The promises about crashes: what was acknowledged survives `kill -9` at any instant, and a host
+//! The promises about crashes: acknowledged changes survive `kill -9` at any instant, and a host
 //! that is asked to end does so in order.
 
 #![allow(

@@ -1,8 +1,9 @@
-//! What the management API has acknowledged is there after a `kill -9`: things of each kind that were
-//! made, changed and deleted, and the secrets among them, which are still of use. And what was broken
-//! off is done or not, never by half.
+//! Acknowledged changes of the management API survive a `kill -9`: objects of each kind that were
+//! created, changed and deleted, with their secrets, which still work. An interrupted change is
+//! made completely or not at all.
 //!
-//! `make test` kills after each change once; `GRISTMILL_CRASH_KILLS` (`make crash`) tells it to go on.
+//! `make test` kills once after each change; `GRISTMILL_CRASH_KILLS` (`make crash`) sets the number
+//! of kills.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -18,7 +19,7 @@ const VOLUMES: &str = "/v1/networkvolumes";
 const AUTHS: &str = "/v1/containerregistryauth";
 const HANDLER: &str = "/v1/handlers/mill:1";
 
-/// `mill:pass-of-the-hub`, as a registry is sent it.
+/// `mill:pass-of-the-hub`, as a registry receives it.
 const BASIC: &str = "authorization: Basic bWlsbDpwYXNzLW9mLXRoZS1odWI=";
 
 fn random() -> Random {
@@ -29,26 +30,26 @@ fn random() -> Random {
     Random::new(seed)
 }
 
-/// A host that is killed after each change, and all that it has acknowledged.
+/// A host that is killed after each change, with all acknowledged changes.
 struct Story {
     host: TestHost,
     random: Random,
     kills: u64,
-    /// What each path shows; `None`: it was deleted.
+    /// The expected document of each path; `None`: it was deleted.
     shown: BTreeMap<String, Option<Value>>,
-    /// Keys, and whether they open something.
+    /// Keys, and whether they are valid.
     keys: Vec<(String, bool)>,
-    /// The endpoint, with what only its owner was told.
+    /// The endpoint, with the secret that only its owner received.
     endpoint: Option<(String, WebhookSecret)>,
     /// The handlers that it has run, by their digests, the newest first.
     releases: Vec<Value>,
-    /// Whether the newest of them answers with its input.
+    /// Whether its newest handler returns its input.
     is_echo: bool,
     auth: Option<String>,
-    /// Jobs whose results were told.
+    /// Number of jobs with a known result.
     jobs: u64,
     receiver: Receiver,
-    /// Asks for a password, and has nothing.
+    /// A registry that asks for a password and has no images.
     registry: ScriptedServer,
 }
 
@@ -82,7 +83,7 @@ impl Story {
         self.host.client()
     }
 
-    /// Something new in this list; answers with its path.
+    /// Creates an object in this list; returns its path.
     async fn make(&mut self, list: &str, new: Value) -> String {
         let document = self.client().post(list, &new).await.ok();
         let path = format!("{list}/{}", document["id"].as_str().unwrap());
@@ -103,8 +104,8 @@ impl Story {
         self.kill().await;
     }
 
-    /// What the answer to a change says is what is shown from now on, but for what is told once and
-    /// what counts the changes of others.
+    /// Expects the document of the answer from now on, except for fields that are shown only once
+    /// and counters of other changes.
     fn shows(&mut self, path: &str, mut document: Value) {
         for told_once_or_moving in ["webhookSecret", "version"] {
             document.as_object_mut().unwrap().remove(told_once_or_moving);
@@ -123,7 +124,7 @@ impl Story {
         document
     }
 
-    /// Kills the host now or in a moment, and looks at everything.
+    /// Kills the host now or soon, and checks everything.
     async fn kill(&mut self) {
         if self.random.one_in(2) {
             tokio::time::sleep(self.random.ms(0, 5)).await;
@@ -165,13 +166,13 @@ impl Story {
             let refused = client.post("/v1/templates", &new).await.refused(400);
             assert!(refused.contains("no such image"), "lost: a password: {refused}");
         }
-        // Last, so that nobody asks for the bill between this job and the next kill.
+        // Last, so that no call reads the bill between this job and the next kill.
         if self.endpoint.is_some() {
             self.run_a_job(&client).await;
         }
     }
 
-    /// A job that has the environment, whose webhook is signed, and that is billed.
+    /// Runs a job that has the environment, a signed webhook, and a bill.
     async fn run_a_job(&mut self, client: &Client) {
         let (path, secret) = self.endpoint.as_ref().unwrap();
         let id = path.rsplit('/').next().unwrap();
@@ -199,7 +200,7 @@ impl Story {
         assert_eq!(jobs.sum::<u64>(), self.jobs, "lost, or twice: usage: {bill}");
     }
 
-    /// The life of one thing of each kind.
+    /// Creates, changes and deletes an object of each kind.
     async fn tell(&mut self) {
         let volume = self.make(VOLUMES, json!({ "name": "v", "size": 1 })).await;
         self.kill().await;
@@ -265,7 +266,7 @@ impl Story {
         self.delete(&template).await;
         self.auth = None;
         self.delete(&auth).await;
-        // Its component has another name, so that the first is gone by itself.
+        // Its component has another name, so the first component is deleted automatically.
         self.host.upload("mill:2", std::fs::read(guests::echo()).unwrap()).await.ok();
         self.delete(HANDLER).await;
         self.delete("/v1/handlers/mill:2").await;
@@ -286,7 +287,7 @@ async fn each_acknowledged_change_survives_a_kill_right_after_it() {
     println!("{} kills, {} jobs billed", story.kills, story.jobs);
 }
 
-/// A delete that nobody was told of was made or not: nothing is left of an endpoint that is gone.
+/// A delete without an answer was made or not: a deleted endpoint leaves nothing behind.
 #[tokio::test]
 async fn a_delete_that_is_broken_off_leaves_all_or_nothing() {
     const JOBS: u64 = 3;

@@ -1,4 +1,4 @@
-//! One `kill -9`, and everything that must be there afterwards.
+//! One `kill -9`, and the state that must exist afterwards.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn acknowledged_jobs_survive_and_reach_their_end_in_order() {
     let client = host.client();
     assert!(host.ready().get("adminKey").is_none(), "shown on the first start only");
 
-    // Results from before are as they were.
+    // Earlier results are unchanged.
     for document in [&done, &failed, &streamed] {
         let job = document["id"].as_str().unwrap();
         assert_eq!(client.status(&endpoint, job).await.ok(), *document);
@@ -40,8 +40,8 @@ async fn acknowledged_jobs_survive_and_reach_their_end_in_order() {
     let chunks = client.stream(&endpoint, &replay).await.ok();
     assert_eq!(chunks[0]["output"], json!({ "i": 3 }));
 
-    // The queue keeps its order: when a job has ended, so have all those before it. They are read
-    // from the last to the first, so that none can end between two looks.
+    // The queue keeps its order: when a job has ended, so have all earlier ones. They are read from
+    // the last to the first, so that none can end between two reads.
     eventually("all jobs to end", async || {
         let mut is_final = vec![];
         for job in waiting.iter().rev() {
@@ -100,7 +100,7 @@ async fn keys_endpoints_templates_and_handlers_survive() {
     assert_eq!(client.health(&endpoint).await["jobs"]["completed"], 2);
 }
 
-/// A job that takes its host down every time is given up instead of tried for ever.
+/// A job that crashes its host every time is given up instead of being tried for ever.
 #[tokio::test]
 async fn a_job_whose_host_dies_three_times_is_failed() {
     let mut host = TestHost::start();

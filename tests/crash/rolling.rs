@@ -1,5 +1,5 @@
-//! A rolling restart: the next host is started while the last one still drains, and clients that
-//! try again see every job through.
+//! A rolling restart: the next host is started while the previous one still drains, and clients
+//! that retry complete every job.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,12 +13,12 @@ const ENDPOINT: &str = "rolling";
 const RESTARTS: usize = 3;
 const CLIENTS: u64 = 8;
 
-/// Where the host is now, as its clients know it.
+/// The present address of the host, for its clients.
 #[derive(Clone)]
 struct Place(Arc<Mutex<Client>>);
 
 impl Place {
-    /// Sends a call until it is answered by anything but "come back later".
+    /// Sends a call until the answer is not "come back later".
     async fn insist(&self, request: impl Fn(&Client) -> RequestBuilder) -> Answer {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -31,10 +31,10 @@ impl Place {
         }
     }
 
-    /// Submits a job, with a key that makes it the same job however often that takes, and waits
-    /// for its end.
+    /// Submits a job, with a key so that repeated submissions refer to the same job, and waits for
+    /// its end.
     async fn see_through(&self, operation: &str, number: u64) -> Value {
-        // Some end in the drain, some outlive it.
+        // Some end during the drain, and some outlive it.
         let ms = match number % 16 {
             0 => 1_500,
             1 | 2 => 300,
@@ -86,7 +86,7 @@ async fn a_rolling_restart_loses_no_job_and_repeats_none_that_ended() {
     for restart in 1..=RESTARTS {
         tokio::time::sleep(Duration::from_millis(400)).await;
         host.ask_to_end();
-        // Whatever restarts services tries until it succeeds. Before, it is told why it cannot.
+        // A service manager tries until it succeeds. Before that, the start fails with a reason.
         let mut refused = 0;
         let last = loop {
             match tokio::task::block_in_place(|| host.replace()) {
@@ -111,7 +111,7 @@ async fn a_rolling_restart_loses_no_job_and_repeats_none_that_ended() {
     let count = numbers.load(Ordering::Relaxed);
     println!("{count} jobs were seen through {RESTARTS} restarts");
     assert!(!host.log().contains("panicked"), "{}", host.log());
-    // One job for each submission, and one end for each job; no restart counted as a crash.
+    // One job for each submission, and one end for each job; no restart counts as a crash.
     let jobs = &host.client().health(ENDPOINT).await["jobs"];
     let expected = json!({
         "completed": count, "failed": 0, "inProgress": 0, "inQueue": 0, "retried": 0

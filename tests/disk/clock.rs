@@ -11,7 +11,7 @@ use serde_json::json;
 
 const DAY_S: u64 = 86_400;
 
-/// A host whose wall clock a file moves.
+/// A host whose wall clock is controlled by a file.
 struct Jumping {
     host: TestHost,
     file: PathBuf,
@@ -52,7 +52,7 @@ async fn a_clock_that_jumps_while_the_host_runs_deletes_no_job() {
     let job = jumping.host.client().submit("parked", json!({})).await;
     for lead in [10 * DAY_S as i64, -(10 * DAY_S as i64)] {
         jumping.set(&lead.to_string());
-        // More than the time between two looks for jobs whose time is over.
+        // More than the time between two checks for expired jobs.
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(jumping.status(&job).await, 200, "{lead}");
     }
@@ -64,7 +64,7 @@ async fn a_clock_that_jumps_while_the_host_runs_deletes_no_job() {
     })
     .await;
     assert_eq!(jumping.status(&job).await, 200);
-    // A jump that the kernel vouches for is the truth.
+    // A jump that the kernel confirms is followed.
     jumping.set(&format!("{}+", 10 * DAY_S));
     eventually("the job's time is over", async || {
         (jumping.status(&job).await == 404).then_some(())
@@ -77,7 +77,7 @@ async fn a_clock_that_jumped_before_a_start_is_waited_for_and_can_be_accepted() 
     let mut jumping = Jumping::start().await;
     let job = jumping.host.client().submit("parked", json!({})).await;
     jumping.host.kill9();
-    // It is put right while the host waits.
+    // It is corrected while the host waits.
     jumping.set(&(10 * DAY_S).to_string());
     let file = jumping.file.clone();
     let right = std::thread::spawn(move || {
@@ -90,7 +90,7 @@ async fn a_clock_that_jumped_before_a_start_is_waited_for_and_can_be_accepted() 
     let log = jumping.host.log();
     assert!(log.contains("waiting up to 60 s for the clock"), "{log}");
     jumping.host.kill9();
-    // It is right, as a person says.
+    // It is correct, as the operator confirms.
     jumping.set(&(10 * DAY_S).to_string());
     let mut host = command();
     host.args(["serve", "--listen", "127.0.0.1:0", "--accept-clock", "--data-dir"]);

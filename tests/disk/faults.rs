@@ -1,6 +1,6 @@
-//! A write fails, a sync fails, under a real host with load: it stops by itself and says why, and
-//! once the disk works again a start finds all that was acknowledged. Space runs out: the host waits,
-//! refuses new work, and goes on without a restart once there is space.
+//! A write or a sync fails under a real host with load: the host stops by itself with a reason, and
+//! once the disk works again a start finds everything that was acknowledged. Without space the host
+//! waits, refuses new work, and continues without a restart once there is space.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 const CLIENTS: u64 = 8;
 const STOPS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Large enough for the journal to be taken over by the database all the time.
+/// Large enough for constant checkpoints of the journal.
 const TEXT_BYTES: usize = 12_000;
 
 async fn host() -> TestHost {
@@ -27,8 +27,8 @@ fn input(number: u64) -> Value {
     json!({ "number": number, "text": "x".repeat(TEXT_BYTES) })
 }
 
-/// Submits jobs until the host does not answer any more. Answers with those that were acknowledged,
-/// and whether their result was.
+/// Submits jobs until the host does not answer any more. Returns the acknowledged ones, and whether
+/// their result was acknowledged.
 async fn use_it(client: Client, from: u64) -> Vec<(String, u64, bool)> {
     let mut acknowledged = Vec::new();
     for number in from.. {
@@ -83,7 +83,7 @@ async fn survives(fault: &str, says: &str) {
     println!("{fault}: {status}, {} jobs acknowledged, {ended} ended", acknowledged.len());
 }
 
-/// Submits jobs until `is_over`. Answers with those that were acknowledged.
+/// Submits jobs until `is_over`. Returns the acknowledged ones.
 async fn use_it_until(client: Client, from: u64, is_over: Arc<AtomicBool>) -> Vec<(String, u64)> {
     let mut acknowledged = Vec::new();
     for number in from.. {
@@ -104,8 +104,8 @@ async fn use_it_until(client: Client, from: u64, is_over: Arc<AtomicBool>) -> Ve
     acknowledged
 }
 
-/// Writes to a part of the data directory find no space from the `nth` on: the host says so, goes on
-/// to answer, and takes new work once there is space.
+/// Writes to a part of the data directory find no space from the `nth` on: the host logs it,
+/// continues to answer, and takes new work once there is space.
 async fn waits_for_space(part: &str, nth: u64, says: &str) {
     let mut host = host().await;
     let dir = host.data_dir().canonicalize().unwrap();

@@ -1,5 +1,5 @@
-//! A real disk that is full: a small tmpfs, in a mount namespace of the test's own thread. Where this
-//! process may not mount, the tests say so and end.
+//! A real full disk: a small tmpfs, in a mount namespace of the test's own thread. If this process
+//! may not mount, the tests print this and pass.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -16,10 +16,10 @@ const INPUT_BYTES: usize = 4 << 20;
 /// Less than the ballast of a host on such a disk.
 const BALLAST_BYTES: u64 = 8 << 20;
 
-/// Gives this thread, and the processes that it starts, mounts of their own. False without the right
-/// to do so.
+/// Gives this thread, and the processes that it starts, separate mounts. False without the
+/// permission.
 fn has_own_mounts() -> bool {
-    // SAFETY: it takes numbers only, and changes nothing of this process's memory.
+    // SAFETY: the call takes only numbers, and does not change this process's memory.
     #[allow(unsafe_code, reason = "the standard library has no such call")]
     let is_apart = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
     is_apart && mount(&["--make-rprivate", "/"])
@@ -55,7 +55,7 @@ fn on_a_small_disk(
     }
 }
 
-/// Takes all that is free.
+/// Uses all free space.
 fn fill(dir: &Path) {
     let mut filler = File::create(dir.join("filler")).unwrap();
     let mut piece = 1 << 20;
@@ -66,7 +66,7 @@ fn fill(dir: &Path) {
     }
 }
 
-/// Gives the room of the ballast back: the host may have freed it before [`fill`] had ended.
+/// Frees the ballast's space again: the host may have freed it before [`fill`] had ended.
 fn leave_room(dir: &Path) {
     let filler = File::options().write(true).open(dir.join("filler")).unwrap();
     let bytes = filler.metadata().unwrap().len();
@@ -101,8 +101,8 @@ async fn submit_until_full(host: &TestHost) -> Vec<String> {
     }
 }
 
-/// A disk that its jobs fill: new work is refused before the disk is full, everything else goes on, a
-/// start on the full disk works, and there is new work again once there is room.
+/// A disk that its jobs fill: new work is refused before the disk is full, everything else works, a
+/// start on the full disk works, and new work is accepted again once there is room.
 #[test]
 fn a_full_disk_is_survived_and_left_again() {
     on_a_small_disk(&["--journal-mib", "16"], async |host: &mut TestHost| {
@@ -118,7 +118,7 @@ fn a_full_disk_is_survived_and_left_again() {
         assert_eq!(client.cancel("paused", &cancelled).await.ok()["status"], "CANCELLED");
         assert_eq!(client.status("paused", &jobs[0]).await.ok()["status"], "IN_QUEUE");
 
-        // Somebody else takes what is left, with the host and without it.
+        // Another program uses the rest, with and without a running host.
         fill(&host.data_dir());
         eventually("the ballast is freed", async || {
             (!host.data_dir().join("ballast").exists()).then_some(())
@@ -151,7 +151,7 @@ fn a_full_disk_is_survived_and_left_again() {
     });
 }
 
-/// The ballast makes room for a start on a disk that somebody else has filled to its last byte.
+/// The ballast makes room for a start on a disk that another program has filled to its last byte.
 #[test]
 fn a_start_on_a_full_disk_works() {
     on_a_small_disk(&["--journal-mib", "16"], async |host: &mut TestHost| {

@@ -1,11 +1,11 @@
-//! What a process was told by its store, and so what must be found after a loss of power.
+//! The answers that a process got from its store, which determine the state after a loss of power.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Something that a process does to its store, before (`is_done` is false) and after it was
-/// acknowledged. Each endpoint has one caller, who does one thing at a time.
+/// An operation of a process on its store, before (`is_done` is false) and after it was
+/// acknowledged. Each endpoint has one caller, with one operation at a time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Note {
     pub(crate) endpoint: String,
@@ -42,7 +42,7 @@ pub(crate) enum Deed {
     Deploy {
         image: String,
     },
-    /// A process has begun after a kill. Jobs that ran wait again, and nothing is on its way.
+    /// A process has begun after a kill. Running jobs wait again, and no change is in progress.
     Restart,
     /// A process has found the job in this state after a kill, and shown it.
     Find {
@@ -59,7 +59,7 @@ pub(crate) enum End {
     TimedOut,
 }
 
-/// A job, as far as it was acknowledged.
+/// A job, with its acknowledged state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) endpoint: String,
@@ -89,14 +89,14 @@ pub(crate) struct Ledger {
     pub(crate) jobs: BTreeMap<String, Known>,
     /// By endpoint.
     pub(crate) images: BTreeMap<String, String>,
-    /// Results that are to be on the bill, by endpoint.
+    /// Results that must be billed, by endpoint.
     pub(crate) billed: BTreeMap<String, u64>,
-    /// What was begun and not acknowledged, by endpoint.
+    /// Begun operations without an acknowledgement, by endpoint.
     begun: BTreeMap<String, Deed>,
 }
 
 impl Ledger {
-    /// Takes notes of which each is a line.
+    /// Adds notes, one per line.
     pub(crate) fn note_all(&mut self, notes: &[u8]) {
         for line in notes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             self.note(&serde_json::from_slice(line).unwrap());
@@ -115,7 +115,7 @@ impl Ledger {
         }
     }
 
-    /// The job of the endpoint whose result was on its way.
+    /// The endpoint's job whose result was being written.
     pub(crate) fn begun_result(&self, endpoint: &str) -> Option<&String> {
         match self.begun.get(endpoint) {
             Some(Deed::Finish { job, .. }) => Some(job),
@@ -123,7 +123,7 @@ impl Ledger {
         }
     }
 
-    /// As if everything that was begun had come about.
+    /// The state if all begun operations had been completed.
     pub(crate) fn with_begun(&self) -> Self {
         let mut after = self.clone();
         for (endpoint, deed) in std::mem::take(&mut after.begun) {

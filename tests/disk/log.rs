@@ -1,9 +1,9 @@
-//! What the shim has recorded.
+//! Parses the log of the preloaded library.
 
 use std::path::PathBuf;
 
-/// One call of the process, in the order of all of them. Paths are below the watched directory,
-/// whose own is empty.
+/// One call of the process, in the order of all calls. Paths are relative to the watched directory,
+/// whose own path is empty.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     Write {
@@ -26,7 +26,7 @@ pub(crate) enum Event {
     Remove {
         path: PathBuf,
     },
-    /// The file is there, perhaps from now on.
+    /// The file exists, perhaps from now on.
     Create {
         path: PathBuf,
     },
@@ -37,7 +37,7 @@ pub(crate) enum Event {
     },
 }
 
-/// Reads a log. A record that was being written when the process ended is left out.
+/// Parses a log. A record that was being written when the process ended is left out.
 pub(crate) fn parse(mut log: &[u8]) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some((event, rest)) = first(log) {

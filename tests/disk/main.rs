@@ -1,8 +1,8 @@
-//! What the disk does at the wrong moment: the power goes, space runs out, a write or a sync fails.
+//! Faults of the disk: the power fails, space runs out, a write or a sync fails.
 //!
-//! A library stands between a process and its files (`shim`). It records every change and every
-//! sync, of which tests build what a disk may hold when the power goes at some moment
-//! ([`simulated`]), or lets calls fail. Nothing of the host knows of it.
+//! A preloaded library (`shim`) intercepts the file calls of a process. It records every change and
+//! every sync, from which tests compute the possible contents of a disk after a loss of power
+//! ([`simulated`]), or makes calls fail. The host itself is unchanged.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,8 +26,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The library that stands between, which cargo builds as an example when all tests are asked for;
-/// here it does when it was asked for these alone.
+/// The preloaded library. Cargo builds it as an example when all tests are built; otherwise this
+/// builds it.
 fn shim() -> &'static Path {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
     SHIM.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! The power goes at any moment of a store's life: what was acknowledged is there, and the store
-//! goes on. `POWER_LOSSES` says how often, `POWER_SEED` with which workload to begin.
+//! The power fails at any moment of a store's life: everything acknowledged is present, and the
+//! store continues. `POWER_LOSSES` sets the number of losses, `POWER_SEED` the first workload.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt as _;
@@ -25,10 +25,10 @@ use crate::log::{self, Event};
 use crate::simulated::Disk;
 use crate::workload::{NOTES, open, payload};
 
-/// Losses of power in the lives of the processes of one workload.
+/// Losses of power in the lives of one workload's processes.
 const PER_WORKLOAD: usize = 20;
 
-/// Processes that use a directory one after the other, before the power goes for the last time.
+/// Processes that use a directory one after the other, before the last loss of power.
 const LIVES_MAX: u64 = 3;
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn what_was_acknowledged_survives_a_loss_of_power() {
     assert!(found.completed > 0 && found.waiting > 0, "the workloads did nothing");
 }
 
-/// What was found after all losses.
+/// The findings after all losses.
 #[derive(Debug, Default)]
 struct Found {
     events: usize,
@@ -55,13 +55,13 @@ struct Found {
     failed: usize,
     cancelled: usize,
     removed: usize,
-    /// What had been begun only, and has come about.
+    /// Operations that were only begun, and were completed.
     came_about: usize,
 }
 
 async fn live_and_lose_power(seed: u64, found: &mut Found) {
     let mut folder = tempfile::Builder::new().prefix("gristmill-power-").tempdir().unwrap();
-    // A failure leaves the evidence.
+    // A failure keeps the evidence.
     folder.disable_cleanup(true);
     let (dir, log) = (folder.path().join("data"), folder.path().join("log"));
     fs::create_dir(&dir).unwrap();
@@ -70,7 +70,7 @@ async fn live_and_lose_power(seed: u64, found: &mut Found) {
     process.env("LD_PRELOAD", crate::shim()).env("DISK_DIR", dir.canonicalize().unwrap());
     process.env("DISK_LOG", &log).env("WORKLOAD_SEED", seed.to_string()).stdout(Stdio::null());
     let mut rng = StdRng::seed_from_u64(seed);
-    // Processes that are killed come first: the page cache outlives them.
+    // Killed processes come first: the page cache outlives them.
     for life in 0..seed % LIVES_MAX {
         let call = ["write", "sync"].choose(&mut rng).unwrap();
         let file = ["journal/", "journal/", "store.db"].choose(&mut rng).unwrap();
@@ -110,7 +110,7 @@ async fn live_and_lose_power(seed: u64, found: &mut Found) {
     folder.disable_cleanup(false);
 }
 
-/// Opens what is left as the next start would.
+/// Opens the remaining data as the next start would.
 async fn check(dir: &Path, seed: u64, ledger: &Ledger, found: &mut Found) {
     fs::create_dir_all(dir).unwrap();
     let store = open(dir, seed);
@@ -155,13 +155,13 @@ async fn check(dir: &Path, seed: u64, ledger: &Ledger, found: &mut Found) {
     }
 }
 
-/// On the bill are the results that are there, and no other.
+/// Exactly the existing results are billed.
 async fn check_bills(store: &SqliteStore, ledger: &Ledger) -> Vec<UsageRow> {
     let mut expected = ledger.billed.clone();
     for (id, known) in &ledger.jobs {
         if ledger.begun_result(&known.endpoint) == Some(id) {
             let record = job(store, id, known).await;
-            // A job that is given up has no result.
+            // A job that was given up has no result.
             let is_given_up = |error: &String| error.starts_with("the host died");
             let has_ended = record.is_some_and(|record| {
                 record.status.is_final() && !record.error.as_ref().is_some_and(is_given_up)
@@ -209,7 +209,7 @@ async fn job(
     store.job(&endpoint, id.parse::<JobId>().unwrap()).await.unwrap()
 }
 
-/// Whether the job is as it is known to be; else what is wrong.
+/// Whether the job is in its expected state; otherwise the difference.
 pub(crate) async fn is_known(store: &SqliteStore, id: &str, known: &Known) -> Result<(), String> {
     let record = job(store, id, known).await;
     let id_of = id.parse::<JobId>().unwrap();
@@ -249,7 +249,7 @@ pub(crate) async fn is_known(store: &SqliteStore, id: &str, known: &Known) -> Re
     is.then_some(()).ok_or_else(details)
 }
 
-/// Whatever waits can be claimed and finished.
+/// All waiting jobs can be claimed and finished.
 async fn finish_all(store: &SqliteStore, ledger: &Ledger) {
     let endpoints: BTreeSet<_> = ledger.jobs.values().map(|known| &known.endpoint).collect();
     let worker = [WorkerId::new("after").unwrap()];

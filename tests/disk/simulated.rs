@@ -1,9 +1,9 @@
-//! A disk as POSIX promises it, and no better: what was not synced when the power goes may be there
-//! or not, in any order, and a write may be there in part.
+//! A disk with only the guarantees of POSIX: changes that were not synced when the power fails may
+//! survive or not, in any order, and a write may survive in part.
 //!
-//! A file's bytes are safe after a sync of the file, its name after a sync of its directory. Of the
-//! rest each crash keeps something else: writes tear at sectors, and changes of one directory are
-//! kept up to some point.
+//! A file's bytes are safe after a sync of the file, its name after a sync of its directory. Each
+//! crash keeps another part of the other changes: writes tear at sectors, and changes of one
+//! directory are kept up to some point.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use rand::seq::IndexedRandom as _;
 
 use crate::log::Event;
 
-/// What a disk writes whole.
+/// The unit that a disk writes atomically.
 const SECTOR: usize = 512;
 
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(crate) struct Disk {
     names: BTreeMap<PathBuf, usize>,
     /// The names that are safe.
     safe_names: BTreeMap<PathBuf, usize>,
-    /// Changes of names that are not, in their order.
+    /// Changes of names that are not safe, in their order.
     renames: Vec<Name>,
 }
 
@@ -41,21 +41,21 @@ enum Change {
     SetLen(usize),
 }
 
-/// A change of a directory: the name leads to the file, or to none.
+/// A change of a directory: the name refers to the file, or to none.
 #[derive(Debug)]
 struct Name {
     path: PathBuf,
     file: Option<usize>,
 }
 
-/// How much of a file's unsafe changes is kept.
+/// The part of a file's unsafe changes that is kept.
 #[derive(Debug, Clone, Copy)]
 enum Keeps {
     Nothing,
     All,
-    /// Those up to one of them, which is torn.
+    /// All up to one change, which is torn.
     Some,
-    /// Each for itself, and each of its sectors.
+    /// Each change and each of its sectors independently.
     Any,
 }
 
@@ -116,7 +116,7 @@ impl Disk {
         }
     }
 
-    /// Writes what may be left when the power goes now into `dir`.
+    /// Writes a possible content after a loss of power now into `dir`.
     pub(crate) fn lose_power(&self, dir: &Path, rng: &mut StdRng) {
         let mut names = self.safe_names.clone();
         let kept = rng.random_range(0..=self.renames.len());
@@ -151,7 +151,7 @@ impl File {
 }
 
 impl Change {
-    /// Applies the sectors of it that are kept.
+    /// Applies its sectors that are kept.
     fn apply(&self, to: &mut Vec<u8>, mut keeps: impl FnMut(usize) -> bool) {
         match self {
             Self::SetLen(len) if keeps(0) => to.resize(*len, 0),

@@ -1,5 +1,5 @@
-//! What a process does to a store while its disk is watched: everything that the host does to one,
-//! by several callers at the same time.
+//! The operations of a process on a store while its disk is watched: all operations of a host, by
+//! several callers at the same time.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -31,10 +31,10 @@ use crate::power::is_known;
 const CALLERS: usize = 4;
 const DEEDS: usize = 60;
 
-/// The file below the directory in which the process notes what it does.
+/// The file below the directory in which the process records its operations.
 pub(crate) const NOTES: &str = "notes";
 
-/// Small journals, so that the database takes over and files are used again all the time.
+/// Small journals, so that checkpoints and the reuse of files happen all the time.
 pub(crate) fn settings(seed: u64) -> Settings {
     let segment_bytes = [512, 4 << 10, 64 << 10, 512 << 10][(seed % 4) as usize];
     Settings {
@@ -57,7 +57,7 @@ pub(crate) fn payload(job: &str, bytes: usize) -> Json {
     Json::parse(format!("\"{job} {}\"", "x".repeat(bytes))).unwrap()
 }
 
-/// What each attempt used; the template is named like its endpoint.
+/// The usage of each attempt; the template is named like its endpoint.
 pub(crate) fn metered(endpoint: &str) -> Metered {
     Metered {
         template: TemplateId::new(endpoint).unwrap(),
@@ -115,13 +115,13 @@ fn workload() {
     });
 }
 
-/// Writes notes in one call, which is one event: no loss of power comes between them.
+/// Writes notes in one call, which is one event, so that no loss of power divides it.
 fn write(notes: &Mutex<File>, some: &[Note]) {
     let lines = some.iter().map(|note| serde_json::to_string(note).unwrap() + "\n");
     notes.lock().write_all(lines.collect::<String>().as_bytes()).unwrap();
 }
 
-/// What a process finds after a kill of what was on its way, which it shows, so that it must stay.
+/// The outcome of operations that a kill interrupted; the process shows it, so it must stay.
 async fn found_after_a_kill(store: &SqliteStore, ledger: &Ledger) -> Vec<Note> {
     let note = |endpoint: &str, deed| Note { endpoint: endpoint.to_owned(), is_done: true, deed };
     let restart = note("", Deed::Restart);
@@ -163,11 +163,11 @@ struct Caller {
     store: Arc<SqliteStore>,
     notes: Arc<Mutex<File>>,
     rng: StdRng,
-    /// Which process on this directory it is in.
+    /// The number of its process on this directory.
     life: u64,
     endpoint: String,
     leases: Vec<Lease>,
-    /// Jobs that wait or run, and those that can be retried.
+    /// Jobs that wait or run, and jobs that can be retried.
     open: Vec<JobId>,
     failed: Vec<JobId>,
 }
@@ -198,7 +198,7 @@ impl Caller {
         EndpointId::new(&self.endpoint).unwrap()
     }
 
-    /// Payloads that move to the database, that stay in the journal, and that go past the page
+    /// Payloads that move to the database, that stay in the journal, and that bypass the page
     /// cache.
     fn bytes(&mut self) -> usize {
         match self.rng.random_range(0..20) {

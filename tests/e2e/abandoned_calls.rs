@@ -1,5 +1,5 @@
-//! Calls that meet a change of the catalog halfway: their client closes the connection, their endpoint is
-//! deleted, or their key is revoked while the body is on its way.
+//! Calls that overlap a change of the catalog: their client closes the connection, their endpoint
+//! is deleted, or their key is revoked while the body arrives.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,11 +8,10 @@ use std::time::Duration;
 use gristmill_tests::{TestHost, eventually, guests};
 use serde_json::{Value, json};
 
-/// Deletes that are abandoned. In a run without the fix, 89 of 120 of them left disk and memory
-/// different.
+/// Number of abandoned deletes. Without the fix, 89 of 120 of them left disk and memory different.
 const ENDPOINTS: u32 = 40;
 
-/// Sends the head of a `DELETE`, and closes the connection so much later.
+/// Sends the head of a `DELETE`, and closes the connection after this time.
 fn abandon_delete(host: &TestHost, path: &str, later: Duration) {
     let mut stream = TcpStream::connect(host.address()).unwrap();
     stream.set_nodelay(true).unwrap();
@@ -35,7 +34,7 @@ async fn an_abandoned_change_is_made_on_disk_and_in_memory_or_in_neither() {
     for n in 0..ENDPOINTS {
         abandon_delete(&host, &format!("/v1/endpoints/e{n}"), Duration::from_micros(150) * n);
     }
-    // A change that was begun ends before this one, since changes come one at a time.
+    // A begun change ends before this one, since changes run one at a time.
     client.post("/v1/endpoints", &json!({ "id": "last", "templateId": "first" })).await.ok();
     let mut accepted = vec![];
     for n in 0..ENDPOINTS {
@@ -77,7 +76,7 @@ async fn a_delete_that_its_client_abandons_deletes_the_jobs_too() {
     .await;
 }
 
-/// A call of which half of the body has been sent.
+/// A call with half of its body sent.
 struct HalfSent {
     stream: TcpStream,
     rest: String,
@@ -98,12 +97,12 @@ impl HalfSent {
             body.len()
         );
         stream.write_all(head.as_bytes()).unwrap();
-        // Without an answer so far, the host has looked at the head, or will do so below.
+        // Without an answer so far, the host has checked the head, or will do so below.
         std::thread::sleep(Duration::from_millis(300));
         Self { stream, rest: rest.to_owned() }
     }
 
-    /// Sends the rest; the status and the body of the answer.
+    /// Sends the rest; returns the status and the body of the answer.
     fn end(mut self) -> (u16, String) {
         self.stream.write_all(self.rest.as_bytes()).unwrap();
         let mut answer = String::new();

@@ -1,4 +1,4 @@
-//! What the scopes of a key allow, and what a caller without a key learns.
+//! The permissions of scopes, and the information that a caller without a key can get.
 
 use gristmill_tests::{
     Answer, Client, PATIENCE, Shared, clocked_host, eventually, guests, shared_host,
@@ -88,7 +88,7 @@ async fn a_key_does_what_its_scopes_say_and_no_more() {
     both.status(&endpoint, job).await.ok();
 }
 
-/// The answers to calls that wait, made with a key that does not hold any more when they are answered.
+/// The answers to waiting calls whose key is no longer valid when they are answered.
 struct Ended {
     status_sync: Answer,
     run_sync: Answer,
@@ -98,7 +98,7 @@ struct Ended {
     followed: [Answer; 2],
 }
 
-/// Makes calls that wait for five minutes, has the key ended by `end`, and reads their answers.
+/// Makes calls that wait for five minutes, ends the key by `end`, and reads their answers.
 async fn calls_of_a_key_that_ends(
     client: &Client,
     endpoint: &str,

@@ -1,5 +1,5 @@
-//! Streams far larger than the host's memory should ever be: the handler waits for the disk, readers
-//! come at their own pace, and neither costs the host more than its buffers.
+//! Streams far larger than the host's memory: the handler waits for the disk, readers have
+//! different speeds, and neither costs the host more than its buffers.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// What the buffers and caches may add up to: 64 MiB on their way to the disk, 96 MiB of caches,
-/// SQLite's 64 MiB, some answers of 8 MiB, and what the allocator keeps.
+/// The sum of all buffers and caches: 64 MiB of pending writes, 96 MiB of caches, SQLite's 64 MiB,
+/// some answers of 8 MiB, and the allocator's reserve.
 const HOST_BYTES_MAX: u64 = 600 << 20;
 
-/// Reads the whole stream page by page. Answers with the number of chunks and of the letters `x` in
+/// Reads the whole stream page by page. Returns the number of chunks and of the letters `x` in
 /// them.
 async fn read_all(client: &Client, endpoint: &str, job: &str, query: &str) -> (u64, u64) {
     let (mut next, mut letters) = (0, 0);
@@ -43,8 +43,8 @@ async fn a_gigabyte_passes_through_a_bounded_host() {
     let started = Instant::now();
     let input = json!({ "op": "chunk", "count": CHUNKS, "bytes": BYTES });
     let job = client.submit(&endpoint, input).await;
-    // One that reads as fast as it can, one that reads it again, and one that asks and never takes
-    // a byte of its answer.
+    // One reader that reads as fast as it can, one that reads the stream again, and one that never
+    // reads a byte of its answer.
     let mut idle = TcpStream::connect(host.address()).await.unwrap();
     let head = format!(
         "GET /v2/big/stream/{job}?from=0 HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {}\r\n\
@@ -76,7 +76,7 @@ async fn a_hundred_thousand_chunks_arrive_in_order_with_and_without_a_reader() {
     let client = host.client();
     let started = Instant::now();
     let job = client.submit(&endpoint, json!({ "op": "stream", "count": CHUNKS })).await;
-    // Nobody reads: the handler does not wait for anybody.
+    // No reader exists, and the handler does not wait for one.
     let done = eventually("the job to end", async || {
         let document = client.status(&endpoint, &job).await.ok();
         (document["status"] == "COMPLETED").then_some(document)
@@ -121,7 +121,7 @@ async fn a_reader_that_stops_holds_nobody_up() {
     slow.write_all(head.as_bytes()).await.unwrap();
     let mut text = vec![0; 100_000];
     slow.read_exact(&mut text).await.unwrap();
-    // It takes no more for now; the job ends all the same, and others are served.
+    // The reader reads nothing more; the job ends nevertheless, and other readers are served.
     client.until(&endpoint, &job, "COMPLETED").await;
     client.finish(&endpoint, json!({ "op": "echo" })).await;
     tokio::time::timeout(Duration::from_secs(60), slow.read_to_end(&mut text))

@@ -1,4 +1,4 @@
-//! What was used is on the bill, to the digit, whatever happens to the host.
+//! Usage is billed exactly, whatever happens to the host.
 
 use std::io::Write as _;
 
@@ -49,7 +49,7 @@ async fn each_result_is_billed_once_and_survives_a_kill() {
         execution_ms += number(&ended, "executionTime");
         bytes_in += input.to_string().len() as u64;
     }
-    // What nobody ran costs nothing.
+    // Jobs that never ran cost nothing.
     client.patch("/v1/endpoints/billed", &json!({ "workersMax": 0 })).await.ok();
     let waiting = client.submit(&endpoint, json!({ "op": "echo" })).await;
     client.cancel(&endpoint, &waiting).await.ok();
@@ -66,7 +66,7 @@ async fn each_result_is_billed_once_and_survives_a_kill() {
     let micro = 5 * 250_000 + execution_ms;
     assert_eq!(bill["amount"].as_f64().unwrap(), micro as f64 / 1e6, "{bill}");
 
-    // A retry runs, and is paid for, again.
+    // A retried job runs, and is billed, again.
     client.patch("/v1/endpoints/billed", &json!({ "workersMax": 2 })).await.ok();
     let failed = client.submit(&endpoint, json!({ "op": "fail" })).await;
     client.until(&endpoint, &failed, "FAILED").await;
@@ -77,7 +77,7 @@ async fn each_result_is_billed_once_and_survives_a_kill() {
     host.kill9();
     host.start_again();
     assert_eq!(only(&host.client(), "bucketSize=year").await, before);
-    // A result that was told is billed, also when nobody asks for the bill before the kill.
+    // A delivered result is billed, even if no call reads the bill before the kill.
     for _ in 0..3 {
         host.client().run_sync(&endpoint, "", json!({ "op": "echo" })).await.ok();
     }
@@ -153,7 +153,7 @@ async fn usage_is_told_by_bucket_and_group_page_by_page() {
         assert!(found.is_sorted() && jobs(&found) == 5, "{size}: {found:?}");
         assert!(found.iter().all(|(time, ..)| time.ends_with("T00:00:00Z")), "{found:?}");
     }
-    // Every hour counts whole; without a start, a month.
+    // Every hour counts as a whole; the default range is a month.
     assert_eq!(jobs(&times("bucketSize=year").await), 1);
     let until = format!("{all}year&endTime={}", rfc3339(first + 1));
     assert_eq!(jobs(&times(&until).await), 2);
@@ -240,8 +240,8 @@ async fn a_template_shows_how_long_jobs_ran_with_it() {
     assert_eq!(listed[0]["runtimeInMin"], client.get(path).await.ok()["runtimeInMin"]);
 }
 
-/// An owner's endpoint on another owner's public template earns for the template's creator, and each
-/// owner reads their own usage only.
+/// An owner's endpoint on another owner's public template earns credits for the template's creator,
+/// and each owner reads only their own usage.
 #[tokio::test]
 async fn endpoints_of_other_owners_earn_for_the_creator_of_a_template() {
     let prices = price_table("job = 0.25\n");
@@ -306,7 +306,7 @@ async fn wrong_questions_are_refused_and_named() {
         let refused = host.client.get(&format!("/v1/billing/endpoints?{query}")).await.refused(400);
         assert!(refused.contains(sentence), "{query}: {refused}");
     }
-    // Any place may be named, also one where nothing is.
+    // Any position is valid, even one without a record.
     for cursor in ["eA", "OTk5OTk5OTk5OTk5OTk", "MDAwMDAwMDAwMCA"] {
         records(&host.client, &format!("cursor={cursor}")).await;
     }

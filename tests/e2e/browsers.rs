@@ -1,4 +1,4 @@
-//! A browser on the machine of a host that needs no key: it sends what any website makes it send.
+//! A browser on the machine of a host without keys: any website can make it send requests.
 
 use gristmill_tests::{Answer, Client, TestHost, guests, shared_host};
 use reqwest::Method;
@@ -14,7 +14,7 @@ async fn a_website_starts_no_job_and_no_backup_on_a_host_without_keys() {
     let client = host.client().with_authorization(None);
     let endpoint = host.deploy(&guests::echo(), "site", json!({})).await;
     let listing = client.path(&endpoint, "openai/v1/models");
-    // As an image, a link or a script of the website has it: a GET without an Origin.
+    // As for an image, a link or a script of a website: a GET without an Origin.
     for site in ["cross-site", "same-site"] {
         let stream = client.path(&endpoint, "stream/x");
         for path in
@@ -27,7 +27,7 @@ async fn a_website_starts_no_job_and_no_backup_on_a_host_without_keys() {
         from_site(&client, Method::POST, &run, site).await.refused(401);
     }
     assert_eq!(client.health(&endpoint).await["jobs"]["completed"], 0);
-    // The page with the documentation, an address that was typed, and every other program.
+    // The documentation page, a typed address, and every other program.
     for site in ["same-origin", "none"] {
         from_site(&client, Method::GET, "/openapi.json", site).await.ok();
         from_site(&client, Method::GET, &listing, site).await.ok();
@@ -87,7 +87,7 @@ async fn every_answer_forbids_browsers_to_make_something_else_of_it() {
             }
         }
     }
-    // A browser takes a script and a style of the page only with their own types then.
+    // A browser then accepts a script or a style of the page only with the correct type.
     let page = no_key.get("/v1/docs/index.html").await.text;
     for name in page.split('"').filter(|text| text.ends_with(".js") || text.ends_with(".css")) {
         let name = name.trim_start_matches("./");

@@ -1,11 +1,11 @@
-//! `/cancel`: queued jobs leave, running ones are stopped whatever they do.
+//! `/cancel`: queued jobs are removed, and running ones are stopped, whatever they do.
 
 use std::time::{Duration, Instant};
 
 use gristmill_tests::{Client, TestHost, guests, shared_host};
 use serde_json::json;
 
-/// Cancels a running job and returns how long it took until no worker ran, as health tells.
+/// Cancels a running job and returns the time until no worker runs, as health shows it.
 async fn stop_latency(client: &Client, endpoint: &str, input: serde_json::Value) -> Duration {
     let job = client.submit(endpoint, input).await;
     client.until(endpoint, &job, "IN_PROGRESS").await;
@@ -14,7 +14,7 @@ async fn stop_latency(client: &Client, endpoint: &str, input: serde_json::Value)
     assert_eq!(answer, json!({ "id": job, "status": "CANCELLED" }));
     client.workers_running(endpoint, 0).await;
     let took = begun.elapsed();
-    // The one worker goes on with the next job, and the cancelled one keeps its status.
+    // The only worker continues with the next job, and the cancelled one keeps its status.
     let next = client.finish(endpoint, json!({ "op": "echo", "value": 1 })).await;
     assert_eq!(next["output"], json!({ "echo": 1 }));
     assert_eq!(client.status(endpoint, &job).await.ok()["status"], "CANCELLED");

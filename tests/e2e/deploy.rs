@@ -1,4 +1,4 @@
-//! New versions and settings reach an endpoint while it works.
+//! Changes of versions and settings while an endpoint works.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -45,12 +45,12 @@ async fn jobs_flow_on_without_a_loss_while_versions_change() {
     let is_over = AtomicBool::new(false);
     let flow = async {
         let (mut outputs, mut after) = (vec![], 0);
-        // Through all changes, and some more.
+        // Through all changes, and some time longer.
         while after < 20 {
             after += u32::from(is_over.load(Ordering::Relaxed));
             let document = host.client.run_sync(&endpoint, "", input.clone()).await.ok();
             assert_eq!(document["status"], "COMPLETED", "{document}");
-            // Each says which version ran it: the second and the fourth are the echo.
+            // Each shows its version: the second and the fourth are the echo handler.
             let is_echo = version(&document).is_multiple_of(2);
             let output = document["output"].clone();
             assert_eq!(output == input, is_echo, "{document}");
@@ -158,7 +158,7 @@ async fn an_endpoint_goes_back_to_an_earlier_handler() {
     let unknown = client.post(&rollback, &json!({ "version": 3 })).await.refused(400);
     assert!(unknown.contains("1, 2, 4, 5"), "{unknown}");
 
-    // Two that share a template would both go back.
+    // With a shared template, both endpoints would be rolled back.
     let other = json!({ "id": "other", "templateId": endpoint });
     client.post("/v1/endpoints", &other).await.ok();
     let shared = client.post_empty(&rollback).await.refused(400);
@@ -192,7 +192,7 @@ async fn an_endpoint_has_limits_of_its_own() {
     }
     let fast = host.client.cancel(&endpoint, &jobs[2]).await.refused(429);
     assert!(fast.contains("at most 2"), "{fast}");
-    // Without them the host's hold.
+    // Without them the host's limits apply.
     let shown =
         host.client.patch(&path, &json!({ "maxWaitingJobs": 0, "rateLimits": {} })).await.ok();
     assert_eq!((&shown["rateLimits"], shown.get("maxWaitingJobs")), (&json!({}), None));

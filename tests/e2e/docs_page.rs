@@ -15,7 +15,7 @@ async fn the_page_has_all_that_it_needs() {
     let start: Url = host.url().parse().unwrap();
     let (status, page, html) = get(start.join("/v1/docs").unwrap()).await;
     assert_eq!((status, page.path()), (200, "/v1/docs/index.html"));
-    // Slashes are forgiven here too.
+    // Slashes are normalised here too.
     for path in ["/v1/docs/", "/v1//docs", "/v1/docs//"] {
         let (status, page, again) = get(start.join(path).unwrap()).await;
         assert_eq!((status, &again), (200, &html), "{path} leads to {page}");

@@ -1,4 +1,4 @@
-//! Submissions share their fsync: that is what makes an acknowledged job cheap.
+//! Submissions share their fsync, which makes acknowledged jobs cheap.
 
 use futures::future::join_all;
 use gristmill_tests::{Client, TestHost, guests};

@@ -1,4 +1,4 @@
-//! Refusals of submissions have a sentence that helps.
+//! Refusals of submissions have a helpful sentence.
 
 use gristmill_tests::{guests, shared_host};
 use reqwest::Method;

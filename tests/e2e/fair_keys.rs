@@ -1,4 +1,4 @@
-//! Several keys of one owner: none of them uses up what all of them have together.
+//! Several keys of one owner: no key uses up the limits of all.
 
 use gristmill_tests::{Client, TestHost, eventually, guests};
 use serde_json::json;
@@ -14,7 +14,7 @@ async fn key(host: &TestHost) -> Client {
     host.client().with_key(made["key"].as_str().unwrap())
 }
 
-/// Makes so many calls at one time. Each call waits for five minutes.
+/// Makes this many concurrent calls. Each waits for five minutes.
 fn wait_at_once<F>(count: usize, call: impl Fn() -> F) -> Vec<JoinHandle<u16>>
 where
     F: Future<Output = u16> + Send + 'static,
@@ -50,7 +50,7 @@ async fn places_are_shared(host: &TestHost, endpoint: &str, greedy: &Client, oth
     short().await.refused(429);
     host.client().purge(endpoint).await.ok();
     ended(&first, 4).await;
-    // Now two of the places are kept for the key that was refused.
+    // Now two concurrent calls are reserved for the refused key.
     let second = wait_at_once(4, waits);
     ended(&second, 2).await;
     with_waiting_jobs(host, endpoint, 2).await;
@@ -74,7 +74,7 @@ async fn one_key_does_not_use_up_the_places_of_the_others() {
     let (greedy, other) = (key(&host).await, key(&host).await);
     places_are_shared(&host, &endpoint, &greedy, &other).await;
 
-    // Calls that wait have three quarters of the places, so that `status` goes on.
+    // Waiting calls may use three quarters of the cap, so that `status` still works.
     let job = host.client().submit(&endpoint, json!({ "op": "echo" })).await;
     let waits = wait_at_once(8, || {
         let greedy = greedy.clone();
@@ -87,7 +87,7 @@ async fn one_key_does_not_use_up_the_places_of_the_others() {
     }
     assert_eq!(waits.iter().filter(|wait| wait.is_finished()).count(), 2);
 
-    // A retry has a limit, as the other operations have.
+    // A retry has a limit, like the other operations.
     for _ in 0..3 {
         other.retry(&endpoint, &job).await.refused(400);
     }

@@ -1,4 +1,5 @@
-//! The life of uploaded handlers: looked at, moved, deleted, and gone when nothing needs them.
+//! The life of uploaded handlers: lookup, change of names, deletion, and automatic deletion of
+//! unused components.
 
 use std::fs;
 
@@ -25,7 +26,7 @@ async fn a_handler_tells_what_it_is_and_was_made_with() {
     let host = shared_host();
     let producers = r#"(component (core module
         (@producers (language "Rust" "2024") (processed-by "rustc" "1.95.0"))))"#;
-    // A whole handler, with a core module beside it that says what it was made with.
+    // A complete handler, with a core module beside it that names its tools.
     let mut bytes = fs::read(guests::word_count()).unwrap();
     bytes.extend_from_slice(&wat::parse_str(producers).unwrap()[8..]);
     let uploaded = host.upload("told:v1", bytes.clone()).await.ok();
@@ -59,7 +60,7 @@ async fn a_handler_that_runs_somewhere_is_not_deleted() {
     assert_eq!(host.client.status(&endpoint, &job).await.ok()["status"], "IN_QUEUE");
 }
 
-/// A component stays while a name, a template or a running job has it, and no longer.
+/// A component stays while a name, a template or a running job uses it, and no longer.
 #[tokio::test]
 async fn a_component_goes_with_the_last_that_has_it() {
     let host = TestHost::start();
@@ -85,7 +86,7 @@ async fn a_component_goes_with_the_last_that_has_it() {
     assert_eq!(stored(&host), 2, "its endpoint may go back to it");
     assert_eq!(host.client().delete("/v1/endpoints/running").await.status, 204);
     eventually("the component to go", async || {
-        // It goes with the next change after its last worker.
+        // It is deleted with the next change after its last worker has ended.
         upload("b:1", "two").await;
         (stored(&host) == 1).then_some(())
     })
@@ -101,8 +102,8 @@ async fn a_component_goes_with_the_last_that_has_it() {
     assert_eq!(stored(&host), 1);
 }
 
-/// An endpoint may go back to the last twenty handlers that it has run. What it ran before them stays
-/// while a job still runs it.
+/// An endpoint can roll back to the last twenty handlers that it ran. An older one stays while a
+/// job still runs it.
 #[tokio::test]
 async fn a_running_job_keeps_what_no_release_keeps() {
     let host = TestHost::start();
@@ -124,7 +125,7 @@ async fn a_running_job_keeps_what_no_release_keeps() {
     assert_eq!(stored(&host), 21);
     client.cancel(&endpoint, &job).await.ok();
     eventually("the component to go", async || {
-        // It goes with the next change after its last worker.
+        // It is deleted with the next change after its last worker has ended.
         host.upload("mill:1", echo("n19")).await.ok();
         (stored(&host) == 20 && !file.exists()).then_some(())
     })
@@ -148,7 +149,7 @@ async fn what_a_crash_leaves_of_an_upload_goes_with_the_next_start() {
 async fn an_upload_that_is_too_large_is_refused_and_leaves_nothing() {
     let host = TestHost::start();
     let piece = vec![0_u8; 1 << 20];
-    // Without a length told beforehand: it is seen while it comes.
+    // Without an announced length, the excess is detected while the body arrives.
     let pieces = (0..65).map(move |_| Ok::<_, std::io::Error>(piece.clone()));
     let body = reqwest::Body::wrap_stream(futures::stream::iter(pieces));
     let request = host.client().request(Method::PUT, "/v1/handlers/huge:1").body(body);
@@ -159,8 +160,7 @@ async fn an_upload_that_is_too_large_is_refused_and_leaves_nothing() {
     eventually("the upload to go", async || (stored(&host) == 0).then_some(())).await;
 }
 
-/// Another owner's handlers are nobody else's; there is one owner for each host now, so keys alone
-/// are told apart.
+/// Another owner's handlers are not visible.
 #[tokio::test]
 async fn handlers_need_the_scope_manage() {
     let host = shared_host();

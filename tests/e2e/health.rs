@@ -1,4 +1,4 @@
-//! Workers come and go with the queue, as `/health` tells.
+//! Workers start and end with the queue, as `/health` shows.
 
 use gristmill_tests::{eventually, guests, shared_host};
 use serde_json::{Value, json};

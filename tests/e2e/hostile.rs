@@ -1,5 +1,6 @@
-//! Attacks beside an innocent endpoint, and handlers that look for what other jobs left.
-//! docs/SECURITY.md names these tests beside the attacks, and how to print the table of the first.
+//! Attacks beside an innocent endpoint, and handlers that search for data of other jobs.
+//! docs/SECURITY.md names these tests beside the attacks, and shows how to print the table of the
+//! first.
 
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +12,13 @@ use serde_json::{Value, json};
 /// Jobs of one attack that run at one time.
 const ATTACKERS: usize = 4;
 
-/// What an attacking handler may have in its memories.
+/// The memory limit of an attacking handler.
 const MEMORY_MIB: u64 = 64;
 
 /// The pause between two calls of the innocent endpoint.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What the host's own buffers and caches may add up to, and the attackers' memories.
+/// The sum of the host's own buffers and caches, and the attackers' memories.
 const HOST_BYTES_MAX: u64 = (600 + ATTACKERS as u64 * MEMORY_MIB) << 20;
 
 /// Sends the same job again whenever it has ended, until the attack is over; then cancels it.
@@ -38,7 +39,7 @@ async fn attack(client: &Client, endpoint: &str, input: &Value, is_over: &Atomic
     }
 }
 
-/// How long each call of the innocent endpoint takes: `HOSTILE_CALLS`, or 200.
+/// The durations of the innocent endpoint's calls: `HOSTILE_CALLS`, or 200.
 async fn innocent_calls(client: &Client, endpoint: &str) -> Vec<Duration> {
     let mut took = vec![];
     let calls = std::env::var("HOSTILE_CALLS").map_or(200, |calls| calls.parse().unwrap());
@@ -52,7 +53,7 @@ async fn innocent_calls(client: &Client, endpoint: &str) -> Vec<Duration> {
     took
 }
 
-/// The same; `is_over` says when they are done to what runs beside them.
+/// The same; sets `is_over` when they are done, for concurrent work.
 async fn innocent_calls_beside(
     client: &Client,
     endpoint: &str,
@@ -63,15 +64,15 @@ async fn innocent_calls_beside(
     took
 }
 
-/// Programs that have nothing to do with the host, and compute on every core at the lowest priority:
-/// what the machine itself makes of a load.
+/// Programs without any relation to the host that compute on every core at the lowest priority:
+/// they show the machine's own behaviour under load.
 struct Strangers(Vec<Child>);
 
 impl Strangers {
     fn start() -> Self {
         let cores = std::thread::available_parallelism().unwrap().get();
         let start = |_| {
-            // Ends by itself, should nobody be left to end it.
+            // The loop has an end, in case no test is left to kill it.
             let computing = "n=0; while [ $n -lt 50000000 ]; do n=$((n + 1)); done";
             Command::new("nice").args(["-n", "19", "sh", "-c", computing]).spawn().unwrap()
         };
@@ -135,10 +136,10 @@ async fn an_innocent_endpoint_stays_quick_beside_each_attack() {
         (hostile, json!({ "op": "bodies", "count": 1_000 })),
     ];
     innocent_calls(&client, &innocent).await;
-    // What is compiled for the first job of its kind is compiled before the attacks.
+    // Warm-up, so that no component is compiled during the attacks.
     client.finish(unmetered, json!({ "op": "echo" })).await;
     println!("| Attack | p50 ms | p99 ms | peak MiB |\n|---|---|---|---|");
-    // One component after the other that takes seconds to compile, each another one.
+    // Different components, each of which takes seconds to compile.
     let is_over = AtomicBool::new(false);
     let uploads = async {
         let mut number = 0;
@@ -173,7 +174,7 @@ async fn an_innocent_endpoint_stays_quick_beside_each_attack() {
     assert!(!host.log().contains("panicked"), "no attack reached a mistake of the host");
 }
 
-/// A write of no bytes costs a handler nothing, and must leave nothing in the host.
+/// An empty write costs a handler nothing, and must leave nothing in the host.
 #[tokio::test]
 async fn writing_nothing_keeps_nothing() {
     const HOST_BYTES_MAX: u64 = 200 << 20;
@@ -186,7 +187,7 @@ async fn writing_nothing_keeps_nothing() {
     assert!(peak < HOST_BYTES_MAX, "{} MiB", peak >> 20);
 }
 
-/// What one endpoint's jobs have been given is nowhere to be found in those of another.
+/// The data of one endpoint's jobs is nowhere visible to those of another.
 #[tokio::test]
 async fn a_job_finds_nothing_of_others() {
     let host = shared_host();
@@ -203,7 +204,8 @@ async fn a_job_finds_nothing_of_others() {
         let seen = host.client.post(&host.client.path(&rich, "runsync"), &body).await.ok();
         let expected = json!({ "seen": [format!("TOKEN={secret}"), secret, secret] });
         assert_eq!(seen["output"], expected, "{seen}");
-        // The next job of the same endpoint has its environment, and not the other job's credentials.
+        // The next job of the same endpoint has its environment, and not the other job's
+        // credentials.
         let seen = host.client.finish(&rich, snoop.clone()).await;
         assert_eq!(
             seen["output"],

@@ -1,4 +1,4 @@
-//! Uploads made to hurt whoever compiles them. docs/SECURITY.md names these tests beside the attacks.
+//! Uploads that attack the compiler. docs/SECURITY.md names these tests beside the attacks.
 
 use std::fs;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ fn nested(levels: usize) -> Vec<u8> {
     })
 }
 
-/// Each component has ten of the one before: ten to the power of `levels` in a kilobyte.
+/// Each component contains the previous one ten times: ten to the power of `levels` in a kilobyte.
 fn laughs(levels: usize) -> Vec<u8> {
     let core = "(component $c0 (core module $m) (core instance (instantiate $m)))";
     let ten = |level: usize| format!("(instance (instantiate $c{level}))").repeat(10);
@@ -66,14 +66,14 @@ async fn strange_components_are_compiled_apart_and_harm_nobody() {
         let started = Instant::now();
         let answer = host.upload(&format!("{name}:latest"), bytes).await;
         println!("{name}, {} KiB: answered after {:.1?}", size >> 10, started.elapsed());
-        // It was compiled, and only then seen to be no handler.
+        // It was compiled, and only then recognised as not a handler.
         assert!(answer.refused(400).contains("not a handler"), "{name}: {answer:?}");
         let document = host.client().finish(&innocent, json!({ "after": name })).await;
         assert_eq!(document["output"], json!({ "after": name }));
     }
 }
 
-/// The processes that this one has started, but for those of them that have ended.
+/// The running child processes of a process.
 fn children_of(parent: u32) -> Vec<PathBuf> {
     let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
     let is_child = |process: &PathBuf| {
@@ -93,7 +93,7 @@ async fn a_compile_that_wants_too_much_is_ended() {
         answer.refused(400)
     };
     let watching = async {
-        // Limited before it reads the component, so at once.
+        // The limits are set before it reads the component, so at once.
         let limits = eventually("a limited child of the host", async || {
             let child = children_of(host.pid()).pop()?;
             let limits = fs::read_to_string(child.join("limits")).ok()?;

@@ -1,4 +1,4 @@
-//! Handlers that compute on every core slow nobody down for long.
+//! Handlers that compute on every core delay others only briefly.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What handlers log, while it is asked for.
+//! Log lines of handlers, live.
 
 use gristmill_tests::{PATIENCE, guests, shared_host};
 use reqwest::Method;
@@ -31,7 +31,7 @@ async fn lines_are_read_and_followed() {
     assert_eq!(lines(&of_first), ["one"]);
     assert_eq!(lines(&host.client.get(&format!("{path}?tail=1")).await.ok()), ["two[2J"]);
 
-    // The newest line there is, then those that come.
+    // The newest existing line, then new ones.
     let request = host.client.request(Method::GET, &format!("{path}?tail=1"));
     let mut events = request.header("accept", "text/event-stream").send().await.unwrap();
     let mut seen = String::new();
@@ -41,7 +41,7 @@ async fn lines_are_read_and_followed() {
         seen += &String::from_utf8_lossy(&part.expect("the stream goes on"));
     }
     assert!(seen.contains("two[2J") && !seen.contains("\"one\"") && !seen.contains("elsewhere"));
-    // Whoever comes back goes on after what he has seen.
+    // A client that reconnects continues after the last line that it has seen.
     let id = format!("id: {}\n", all[1]["number"]);
     assert!(seen.contains(&id), "{seen}");
     let request = host.client.request(Method::GET, &path);

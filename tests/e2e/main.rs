@@ -1,5 +1,5 @@
-//! What a client sees of the platform beyond the contract's own rows (those are in `conformance`),
-//! through the real binary and over HTTP. Each name states the rule that it checks.
+//! The platform's behaviour for clients beyond the rows of the contract (those are in
+//! `conformance`), through the real binary and over HTTP. Each name states the rule that it checks.
 
 #![allow(
     clippy::unwrap_used,

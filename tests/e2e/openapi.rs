@@ -104,14 +104,14 @@ async fn what_it_names_is_served_and_nothing_else_is() {
     }
 }
 
-/// What the page of the document offers to send works as it is: each operation that takes JSON has a
-/// body that fits its example of an endpoint and a template, and the host takes it.
+/// The example bodies of the document work unedited: each operation with a JSON body has one that
+/// matches its examples of an endpoint and a template, and the host accepts it.
 #[tokio::test]
 async fn its_examples_work_unedited() {
     let host = TestHost::start();
     let client = host.client();
     let mut left = examples(&document(&host).await);
-    // The one thing that the examples need.
+    // The only prerequisite of the examples.
     host.upload("echo:latest", fs::read(guests::echo()).unwrap()).await.ok();
     let mut volume = String::new();
     let order = [
@@ -142,7 +142,7 @@ async fn its_examples_work_unedited() {
             path = path.replace(&format!("{{{part}}}"), value);
         }
         if operation == "RollBackEndpoint" {
-            // A second release, to go back from.
+            // A second release, for a rollback.
             host.upload("echo:latest", fs::read(guests::playground()).unwrap()).await.ok();
         }
         let answer = client.send(client.request(method, &path).json(&example)).await.ok();
@@ -179,7 +179,7 @@ fn examples(document: &Value) -> HashMap<String, (Method, String, Value)> {
     found
 }
 
-/// A link names an operation, with all that its path needs.
+/// A link names an operation, with all parameters of its path.
 #[tokio::test]
 async fn its_links_lead_somewhere() {
     let document = document(&shared_host()).await;
@@ -203,7 +203,7 @@ async fn its_links_lead_somewhere() {
     }
 }
 
-/// The fields of request bodies that have no bound of their own, with the reason.
+/// The fields of request bodies without their own bound, with the reason.
 const UNBOUNDED: [&str; 2] = [
     "input",        // bounded with the whole body
     "openai_input", // the same
@@ -224,8 +224,8 @@ fn can_grow(document: &Value, schema: &Value) -> bool {
         || (schema["properties"].is_null() && (is_text || is_list || is_map))
 }
 
-/// Adds to `found` the fields below a schema of a request that can grow without a bound, by their
-/// path, and to `seen` the names of all that can grow.
+/// Adds to `found` the paths of the fields below a request's schema that can grow without a bound,
+/// and to `seen` the names of all that can grow.
 fn unbounded(
     document: &Value,
     schema: &Value,
@@ -242,7 +242,7 @@ fn unbounded(
             unbounded(document, schema, path, found, seen);
         }
     }
-    // A field of one part is bounded when any part bounds it.
+    // A field of a combined schema is bounded if any part bounds it.
     if let Some(parts) = schema["allOf"].as_array() {
         let mut of_parts = parts.iter().map(|part| {
             let (mut of_part, mut fields) = (Vec::new(), HashSet::new());
@@ -341,7 +341,7 @@ async fn every_field_that_is_kept_has_a_bound() {
     assert!(untold.is_empty(), "docs/API.md, Sizes, does not name {untold:?}");
 }
 
-/// A value one beyond each bound is refused, with a sentence that names the field and the bound.
+/// A value just beyond each bound is refused, with a sentence that names the field and the bound.
 #[tokio::test]
 async fn values_beyond_their_bounds_are_refused_by_name() {
     let host = shared_host();

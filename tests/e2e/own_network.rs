@@ -1,14 +1,15 @@
-//! Public addresses that are the host's own or its neighbours' are refused, in a network of its own.
+//! The host's own public addresses and those of its neighbours are refused, in a separate network.
 //!
 //! The test starts itself again in a private network namespace, where it gives the loopback
-//! interface public addresses. Without the permission for a namespace it prints why and passes.
+//! interface public addresses. Without the permission for a namespace it prints the reason and
+//! passes.
 
 use std::process::Command;
 
 use gristmill_tests::{Client, Receiver, TestHost, eventually, guests};
 use serde_json::{Value, json};
 
-/// Names the hosts file of the namespace to the test inside, and says that it is inside.
+/// The variable with the namespace's hosts file, which also marks the inner test.
 const HOSTS_FILE: &str = "OWN_NETWORK_HOSTS_FILE";
 
 const NAME: &str = "own_network::addresses_of_this_host_and_its_neighbours_are_refused";
@@ -35,7 +36,7 @@ fn addresses_of_this_host_and_its_neighbours_are_refused() {
         return runtime.block_on(inside());
     }
     let works = |options: &[&str]| {
-        // Adding an address is what containers often forbid.
+        // Containers often forbid adding an address.
         let mut probe = in_namespace(options, "ip");
         probe.args(["link", "set", "lo", "up"]);
         probe.output().is_ok_and(|output| output.status.success())
@@ -108,7 +109,7 @@ async fn inside() {
     assert!(refused.contains(own) && refused.contains("--registry-allow"), "{refused}");
     assert_eq!(receiver.connections(), 0);
 
-    // What the operator allows goes before what is denied and what is the host's own.
+    // The operator's permission has precedence over denied networks and the host's own.
     let log = call(&client, &format!("http://{allowed}/")).await;
     assert_eq!(log["state"], "DELIVERED", "{log}");
     // Interfaces change while the host runs.
@@ -120,7 +121,7 @@ async fn inside() {
     .await;
 }
 
-/// Has a job call this URL, and returns how that ended.
+/// Makes a job call this URL, and returns its end.
 async fn call(client: &Client, url: &str) -> Value {
     let body = json!({ "input": { "op": "echo" }, "webhook": url });
     let answer = client.post(&client.path("near", "run"), &body).await.ok();

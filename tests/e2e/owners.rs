@@ -1,5 +1,5 @@
-//! What an owner is: whose keys there are, what owners share by public and platform templates, and what
-//! stays as it was on hosts from before there were several.
+//! Owners: who creates their keys, how they share public and platform templates, and how older,
+//! single-owner hosts keep working.
 
 use gristmill_tests::{Client, TestHost, eventually, guests, shared_host};
 use reqwest::Method;
@@ -11,7 +11,7 @@ fn echo_input() -> Value {
     json!({ "op": "echo", "value": 1 })
 }
 
-/// A playground under another digest.
+/// A playground with another digest.
 fn playground(label: &str) -> Vec<u8> {
     variant(&std::fs::read(guests::playground()).unwrap(), label)
 }
@@ -75,9 +75,9 @@ async fn an_admin_key_reaches_what_all_owners_have() {
     let seen = miller.get("/v1/templates/admin-t?includeEndpointBoundTemplates=true").await.ok();
     assert_eq!(seen["readme"], "seen");
     assert_eq!(miller.get("/v1/endpoints/admin-e").await.ok()["workersMax"], 3);
-    // Names of handlers are an owner's own: the operator has none of this name.
+    // Names of handlers are separate for each owner: the operator has none of this name.
     admin.get("/v1/handlers/admin-mill:1").await.refused(404);
-    // Not even an endpoint of the operator's takes another owner's private template.
+    // Even an endpoint of the operator cannot use another owner's private template.
     bind(admin, "admin-e2", "admin-t").await.refused(400);
     assert_eq!(admin.delete("/v1/endpoints/admin-e").await.status, 204);
 }
@@ -93,7 +93,7 @@ async fn ids_are_the_hosts_and_handlers_names_an_owners_own() {
     let same_name = json!({ "id": "ids-t2", "name": "ids", "imageName": "ids-mill:1" });
     b.post("/v1/templates", &same_name).await.ok();
     bind(&a, "ids-e", "ids-t").await.ok();
-    // An id that is taken is refused with the same sentence, whichever owner has it.
+    // A used id is refused with the same sentence, whichever owner has it.
     bind(&b, "ids-e2", "ids-t2").await.ok();
     let sentence = |id: &str| format!("endpoint `{id}` exists already");
     assert_eq!(bind(&b, "ids-e", "ids-t2").await.refused(400), sentence("ids-e"));
@@ -103,7 +103,7 @@ async fn ids_are_the_hosts_and_handlers_names_an_owners_own() {
         b.post("/v1/templates", &taken).await.refused(400),
         "template `ids-t` exists already"
     );
-    // Each runs their own handler of the name.
+    // Each runs its own owner's handler of the name.
     assert_eq!(a.finish("ids-e", echo_input()).await["output"], json!({ "echo": 1 }));
     assert_eq!(b.finish("ids-e2", echo_input()).await["output"], echo_input());
     assert_eq!(b.delete("/v1/endpoints/ids-e2").await.status, 204);
@@ -127,11 +127,11 @@ async fn a_component_is_named_by_its_digest_only_by_those_who_brought_it() {
         status["reason"].as_str().is_some_and(|why| why.contains("no component")).then_some(())
     })
     .await;
-    // An upload of the same bytes is enough.
+    // Uploading the same bytes is enough.
     b.upload("mine:1", bytes).await.ok();
     b.patch("/v1/endpoints/digest-e", &json!({ "workersMax": 2 })).await.ok();
     assert_eq!(b.finished("digest-e", &job).await["output"], json!({ "echo": 1 }));
-    // It stays for one owner when the other takes it away.
+    // It stays for one owner when the other one removes it.
     assert_eq!(a.delete("/v1/handlers/digest:1").await.status, 204);
     assert_eq!(b.finish("digest-e", echo_input()).await["output"], json!({ "echo": 1 }));
     template(&a, "digest-a", &image, json!({})).await;
@@ -158,18 +158,18 @@ async fn a_public_template_runs_for_others_until_it_is_private_again() {
     a.patch("/v1/templates/public-t", &json!({ "isPublic": true })).await.ok();
     bind(&b, "public-b", "public-t").await.ok();
     assert_eq!(b.finish("public-b", echo_input()).await["output"], json!({ "echo": 1 }));
-    // It is not in the other owner's hands.
+    // The other owner cannot change it.
     for body in [json!({ "readme": "taken" }), json!({ "isPublic": false })] {
         b.patch("/v1/templates/public-t", &body).await.refused(404);
     }
     b.delete("/v1/templates/public-t").await.refused(404);
-    // A neighbour's endpoint does not hide the template from its owner, and is not named to them.
+    // Another owner's endpoint does not hide the template from its owner, and is not shown to them.
     a.get("/v1/templates/public-t").await.ok();
     let refused = a.delete("/v1/templates/public-t").await.refused(400);
     assert!(refused.contains("another owner's") && !refused.contains("public-b"), "{refused}");
     let refused = a.delete("/v1/handlers/public:1").await.refused(400);
     assert!(refused.contains("another owner's") && !refused.contains("public-b"), "{refused}");
-    // Private again: what its owner puts into it from now on stays with that owner.
+    // Private again: later changes are visible only to the owner.
     let private = json!({ "isPublic": false, "env": { "SECRET": "new" } });
     a.patch("/v1/templates/public-t", &private).await.ok();
     let job = b.submit("public-b", echo_input()).await;
@@ -204,10 +204,10 @@ async fn a_rollback_writes_ones_own_template_only() {
         assert!(refused.contains("another owner's"), "{refused}");
     }
     assert_eq!(a.get(path).await.ok(), before);
-    // The owner goes back; a neighbour's endpoint on the public template is no obstacle.
+    // The owner rolls back; another owner's endpoint on the public template does not prevent it.
     a.post_empty("/v1/endpoints/back-a/rollback").await.ok();
     assert_eq!(a.finish("back-a", echo_input()).await["output"], json!({ "echo": 1 }));
-    // A handler that another owner's template brought is not there to go back to.
+    // A handler of another owner's template cannot be a rollback target.
     b.upload("own:1", echo("back-own")).await.ok();
     template(&b, "back-own", "own:1", json!({})).await;
     b.patch("/v1/endpoints/back-b", &json!({ "templateId": "back-own" })).await.ok();
@@ -232,7 +232,7 @@ async fn platform_templates_are_the_operators_to_make() {
     bind(&miller, "platform-e", "platform-t").await.ok();
     assert_eq!(miller.finish("platform-e", echo_input()).await["output"], json!({ "echo": 1 }));
     miller.patch(path, &json!({ "readme": "taken" })).await.refused(404);
-    // Nobody makes one of their own template: neither its owner, nor the operator.
+    // A template cannot be made a platform template, neither by its owner nor by the operator.
     let new = json!({ "id": "platform-x", "name": "x", "imageName": "x:1", "isPlatform": true });
     miller.post("/v1/templates", &new).await.refused(401);
     template(&miller, "platform-own", "x:1", json!({ "isPlatform": false })).await;
@@ -266,7 +266,7 @@ async fn a_template_for_pods_is_not_for_endpoints() {
     client.patch("/v1/endpoints/pods-e", &json!({ "templateId": "pods-t" })).await.ok();
 }
 
-/// The id of a deleted endpoint is free for all: nothing of the one before is left in it.
+/// The id of a deleted endpoint is free for all owners, and has no data of the previous endpoint.
 #[tokio::test]
 async fn the_next_owner_of_an_id_finds_nothing_of_the_one_before() {
     let host = shared_host();
@@ -293,7 +293,7 @@ async fn the_next_owner_of_an_id_finds_nothing_of_the_one_before() {
     assert_eq!(b.health("next-e").await["jobs"]["completed"], 1);
     assert!(!b.get("/v2/next-e/requests").await.text.contains(&job));
     a.status("next-e", &job).await.refused(404);
-    // The first owner still follows, and reads no line of the second one's.
+    // The first owner still follows, and reads no line of the second owner.
     let mut seen = String::new();
     while let Ok(Some(part)) = follow.chunk().await {
         seen += &String::from_utf8_lossy(&part);
@@ -301,7 +301,7 @@ async fn the_next_owner_of_an_id_finds_nothing_of_the_one_before() {
     assert!(!seen.contains("of the second"), "{seen}");
 }
 
-/// Limits count for each owner: what one owner uses up is not missing for another.
+/// Limits count for each owner: the calls of one owner do not reduce another one's.
 #[tokio::test]
 async fn one_owners_calls_are_not_counted_for_another() {
     let host = TestHost::start_with_clock::<&str>(&[]);
@@ -315,7 +315,7 @@ async fn one_owners_calls_are_not_counted_for_another() {
     }
     a.purge("a-e").await.refused(429);
     b.purge("b-e").await.ok();
-    // The operator's calls on an owner's endpoint leave the owner's share alone.
+    // The operator's calls on an owner's endpoint do not reduce the owner's limit.
     for _ in 0..2 {
         host.client().purge("b-e").await.ok();
     }

@@ -1,5 +1,6 @@
-//! Two owners on one host: every route of the OpenAPI document and of the registry, called by one with
-//! what the other has. Each answer must be the one for a thing that does not exist.
+//! Two owners on one host: one of them calls every route of the OpenAPI document and of the
+//! registry with the other one's objects. Each answer must be that for an object that does not
+//! exist.
 
 use std::collections::HashMap;
 
@@ -9,26 +10,26 @@ use serde_json::{Value, json};
 
 use crate::handlers::echo;
 
-/// In everything that the first owner has, and in no answer to the second.
+/// A text in every object of the first owner, and in no answer to the second.
 const MARK: &str = "AMARANTH";
 
-/// How the second owner may call an operation.
+/// The permitted calls of the second owner on an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
     /// Needs no key.
     Open,
     /// For the operator's keys: 401.
     Operator,
-    /// Lists what the caller has.
+    /// Lists the caller's objects.
     List,
-    /// Makes something of the caller's own; what it names in the body must be the caller's.
+    /// Creates an object of the caller; objects that the body names must belong to the caller.
     Make,
-    /// Is about one thing, which the path names.
+    /// Concerns one object, which the path names.
     Thing,
 }
 
-/// Every operation has a place here. An operation without a place fails the test, so that each new route
-/// says how it keeps owners apart.
+/// Every operation must be listed here. A missing one fails the test, so that each new route
+/// declares how it separates owners.
 fn access(operation: &str) -> Access {
     match operation.trim_start_matches("Sdk") {
         "Backup" | "GetMetrics" | "ListKeys" | "CreateKey" | "RevokeKey" => Access::Operator,
@@ -68,7 +69,7 @@ fn access(operation: &str) -> Access {
     }
 }
 
-/// What the first owner has, by the placeholder and the kind that name it.
+/// The first owner's objects, by the placeholder and the kind that name them.
 struct Things {
     template: &'static str,
     endpoint: &'static str,
@@ -77,7 +78,7 @@ struct Things {
     auth: String,
     job: String,
     waiting: String,
-    /// An upload of the registry that has begun.
+    /// An upload in progress of the registry.
     upload: String,
     /// `sha256:…` of the handler's component.
     digest: String,
@@ -86,7 +87,7 @@ struct Things {
 const UNKNOWN_JOB: &str = "0192f3a0-0000-7000-8000-000000000000-0000";
 
 impl Things {
-    /// The same names of nothing.
+    /// The same names of objects that do not exist.
     fn unknown() -> Self {
         Self {
             template: "no-template",
@@ -101,7 +102,7 @@ impl Things {
         }
     }
 
-    /// The path of a thing.
+    /// The path of an object.
     fn fill(&self, path: &str) -> String {
         let kinds = [
             ("/v1/networkvolumes/", &*self.volume),
@@ -121,7 +122,7 @@ impl Things {
         filled
     }
 
-    /// The text with its names in place of these.
+    /// The text with these names replaced.
     fn renamed(&self, text: &str) -> String {
         let names = [
             (self.template, "TEMPLATE"),
@@ -138,7 +139,7 @@ impl Things {
     }
 }
 
-/// Everything that an owner can have, with [`MARK`] in it.
+/// An object of every kind that an owner can have, with [`MARK`] in it.
 async fn populate(client: &Client) -> Things {
     let component = std::fs::read(guests::playground()).unwrap();
     let uploaded = client.upload("mill:v1", component).await.ok();
@@ -178,7 +179,7 @@ async fn populate(client: &Client) -> Things {
     Things { template, endpoint, handler, volume, auth, job, waiting, upload, digest }
 }
 
-/// All that the owner reads of what they have, as far as it stands still.
+/// All documents that the owner can read, as far as they are constant.
 async fn snapshot(client: &Client, things: &Things) -> Vec<String> {
     let Things { endpoint, job, upload, .. } = things;
     let flags = "includeEndpointBoundTemplates=true&includePublicTemplates=true";
@@ -214,7 +215,7 @@ fn assert_nothing_leaks(answer: &Answer, things: &Things) {
     }
 }
 
-/// The same refusal for what is another owner's as for what is not there.
+/// The refusal for another owner's object equals that for a missing object.
 fn assert_same(theirs: &Answer, things: &Things, nothing: &Answer, unknown: &Things) {
     let shown = |answer: &Answer, things: &Things| {
         let mut headers: Vec<_> = answer.headers.keys().map(ToString::to_string).collect();
@@ -246,7 +247,7 @@ impl Walk {
         Self { host, a, b, things }
     }
 
-    /// A call by the second owner. The body suits every route that reads one.
+    /// A call by the second owner. The body is valid for every route with a body.
     async fn call(&self, method: &Method, path: &str, accept: &str) -> Answer {
         let body = json!({
             "input": { "op": "echo" }, "name": "taken", "workersMax": 3, "env": {}, "size": 2,
@@ -270,7 +271,7 @@ impl Walk {
             }
         }
         if path.contains("{job}") {
-            // The other owner's job, under an endpoint of one's own.
+            // The other owner's job, under the caller's own endpoint.
             let [theirs, nothing] = [&self.things, &unknown]
                 .map(|of| path.replace("{endpoint}", "b-e").replace("{job}", &of.job));
             let theirs = self.call(method, &theirs, "application/json").await;
@@ -280,7 +281,7 @@ impl Walk {
         }
     }
 
-    /// Makes things of the second owner's that name the first one's.
+    /// Creates objects of the second owner that name the first one's.
     async fn make(&self, method: &Method, path: &str) {
         let unknown = Things::unknown();
         let body = |things: &Things| match path {
@@ -289,7 +290,7 @@ impl Walk {
                 "id": "b-made", "name": MARK, "imageName": things.handler,
                 "containerRegistryAuthId": things.auth,
             }),
-            // The same names as the first owner's are free.
+            // The first owner's names are free for the second owner.
             "/v1/containerregistryauth" => json!({ "name": "b", "username": "b", "password": "b" }),
             "/v1/networkvolumes" => json!({ "name": "b", "size": 1 }),
             "/v1/handlers/{reference}" => Value::Null,
@@ -348,7 +349,7 @@ async fn every_route_keeps_owners_apart() {
     }
     assert!(walked.len() > 40, "{walked:?}");
     assert_eq!(snapshot(&walk.a, &walk.things).await, before, "something has changed");
-    // What the first owner has goes on.
+    // The first owner's objects still work.
     walk.a.patch("/v1/endpoints/a-endpoint", &json!({ "workersMax": 1 })).await.ok();
     let done = walk.a.until("a-endpoint", &walk.things.waiting, "COMPLETED").await;
     assert_eq!(done["output"]["echo"], MARK, "{done}");

@@ -10,7 +10,7 @@ fn next(answer: &Answer) -> Option<String> {
     Some(path.unwrap_or_else(|| panic!("{link}")).to_owned())
 }
 
-/// What `field` is along all pages of a list, and how many pages it has.
+/// The values of `field` on all pages of a list, and the number of pages.
 async fn walk(host: &TestHost, first: &str, field: &str) -> (Vec<Value>, usize) {
     let (mut seen, mut pages) = (vec![], 0);
     let mut path = first.to_owned();
@@ -38,7 +38,7 @@ async fn every_list_has_pages() {
         ("/v1/templates?includeEndpointBoundTemplates=true&limit=2", "name", 3),
         ("/v1/endpoints?limit=2", "id", 3),
         ("/v1/handlers?limit=2", "name", 3),
-        // The first start has made one.
+        // The first start has created one.
         ("/v1/keys?limit=2", "name", 4),
     ];
     for (path, field, count) in lists {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use gristmill_tests::{guests, shared_host};
 use serde_json::json;
 
-/// A change of the endpoint looks at the queue anew; what waits there with low priority must not
-/// count as a reason for a worker.
+/// A change of the endpoint checks the queue again; waiting jobs with low priority must not start a
+/// worker.
 #[tokio::test]
 async fn a_change_of_the_endpoint_starts_no_worker_for_a_low_priority_job() {
     let host = shared_host();

@@ -1,4 +1,4 @@
-//! Progress: what a handler says of itself while it runs.
+//! Progress: values that a handler reports while it runs.
 
 use gristmill_tests::{eventually, guests, shared_host};
 use serde_json::{Value, json};

@@ -1,5 +1,4 @@
-//! The host as a registry, driven by a client that is not ours and, where that is too polite, by
-//! hand.
+//! The host as a registry, driven by a third-party client and, where that is not enough, by hand.
 
 use gristmill_tests::{Answer, Client, TestHost, eventually, guests, shared_host};
 use oci_client::client::{ClientConfig, ClientProtocol, Config, ImageLayer};
@@ -15,7 +14,7 @@ const LAYER: &str = "application/wasm";
 const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// One that pushes blobs whole or in pieces.
+/// A client that pushes blobs whole or in pieces.
 pub(crate) fn oci_client(use_monolithic_push: bool) -> OciClient {
     let protocol = ClientProtocol::Http;
     OciClient::new(ClientConfig { protocol, use_monolithic_push, ..ClientConfig::default() })
@@ -29,7 +28,7 @@ fn login(key: &str) -> RegistryAuth {
     RegistryAuth::Basic("anybody".into(), key.into())
 }
 
-/// Pushes a component as `wkg` does; returns what the registry named it.
+/// Pushes a component like `wkg`; returns the registry's name for it.
 pub(crate) async fn push(
     client: &OciClient,
     image: &Reference,
@@ -275,7 +274,7 @@ async fn a_manifest_names_what_was_pushed_under_its_name() {
         let sentence = refused(&answer, 400, "MANIFEST_INVALID");
         assert!(sentence.contains(word), "{sentence}");
     }
-    // A manifest that is refused gives up the blobs that it names.
+    // The blobs of a refused manifest are dropped.
     assert_eq!(staged(&host), 0);
     push_blob(&host, "mill", &component).await;
     push_blob(&host, "mill", b"{}").await;
@@ -326,7 +325,7 @@ async fn uploads_are_bounded_in_size_and_number() {
     assert_eq!(staged(&host), 0);
 }
 
-/// An upload whose client goes in the middle can be gone on with.
+/// An upload whose client disconnects in the middle can be continued.
 #[tokio::test]
 async fn an_upload_that_breaks_off_is_gone_on_with() {
     let host = TestHost::start();
@@ -343,7 +342,7 @@ async fn an_upload_that_breaks_off_is_gone_on_with() {
         (told.status == 204).then(|| told.header("range").unwrap().to_owned())
     });
     let there: usize = range.await.split_once('-').unwrap().1.parse().unwrap();
-    // None of it came, or all.
+    // All of it arrived, or nothing.
     let rest = if there == 4 { "" } else { "first" };
     let path = format!("{upload}?digest={}", digest(b"firstlast"));
     let finished = send(&host, call(&host, Method::PUT, &path).body(format!("{rest}last"))).await;
@@ -356,7 +355,7 @@ async fn names_lead_to_handlers_and_nowhere_else() {
     let encoded = ["%2e%2e", "..%2f..", "a%2fb", "a%00b", "%ff", "sp%20ace"];
     for name in encoded {
         let begun = send(&host, call(&host, Method::POST, &format!("{name}/blobs/uploads/"))).await;
-        // Two dots are a name like any other: no file is called like a handler.
+        // Two dots are an ordinary name, since no file is named like a handler.
         let expected = if name == "%2e%2e" { 202 } else { 400 };
         assert!([expected, 404].contains(&begun.status), "{name}: {begun:?}");
         let put = call(&host, Method::PUT, &format!("{name}/manifests/1")).body("{}");
@@ -377,7 +376,7 @@ async fn names_lead_to_handlers_and_nowhere_else() {
     refused(&wrong_method, 405, "UNSUPPORTED");
     assert!(wrong_method.header("allow").is_some(), "{wrong_method:?}");
     refused(&send(&host, call(&host, Method::GET, "none/tags/list")).await, 404, "NAME_UNKNOWN");
-    // An endpoint may be called like anything that is pushed.
+    // An endpoint may have the name of a pushed image.
     let endpoint = host.deploy(&guests::echo(), "blobs", json!({})).await;
     assert_eq!(host.client.finish(&endpoint, json!({})).await["status"], "COMPLETED");
 }

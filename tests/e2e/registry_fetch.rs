@@ -1,4 +1,4 @@
-//! Images that templates name in registries: another host of ours, and registries that lie.
+//! Images that templates name in registries: another Gristmill host, and hostile registries.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ fn host_that_allows(registry: &str) -> TestHost {
     TestHost::start_with(&["--registry-allow", &format!("http://{registry}")])
 }
 
-/// Keeps credentials for a registry; returns their id.
+/// Stores credentials for a registry; returns their id.
 async fn keep_auth(host: &TestHost, registry: &str, name: &str, password: &str) -> String {
     let new =
         json!({ "name": name, "registry": registry, "username": "mill", "password": password });
@@ -55,7 +55,7 @@ async fn a_template_runs_an_image_of_another_host() {
     client.post("/v1/endpoints", &json!({ "id": "e", "templateId": "t" })).await.ok();
     assert_eq!(client.finish("e", json!({ "a": 1 })).await["output"], json!({ "a": 1 }));
 
-    // The tag moves there: here it moves when the image is named again.
+    // The tag is moved there; here it moves when the image is named again.
     let playground = std::fs::read(gristmill_tests::guests::playground()).unwrap();
     registry.upload("remote:1", playground).await.ok();
     client.patch("/v1/templates/t", &json!({ "readme": "x" })).await.ok();
@@ -64,28 +64,28 @@ async fn a_template_runs_an_image_of_another_host() {
     let echoed = client.finish("e", json!({ "op": "echo", "value": 3 })).await;
     assert_eq!(echoed["output"], json!({ "echo": 3 }));
 
-    // A digest is the manifest's, and what comes must have it.
+    // The digest is the manifest's, and the fetched one must match.
     let path = "/v2/remote/manifests/1";
     let manifest = registry.client.get(path).await.text;
     let by_digest = format!("{}/remote@{}", registry.address(), sha256(manifest.as_bytes()));
     create("d", &by_digest, &auth).await.ok();
-    // It survives a restart, and the registry's end.
+    // It survives a restart, and the end of the registry.
     let mut host = host;
     host.start_again();
     let echoed = host.client().finish("e", json!({ "op": "echo", "value": 4 })).await;
     assert_eq!(echoed["output"], json!({ "echo": 4 }));
-    // Back to what was fetched first; what is stored here is not asked for again.
+    // Back to the first fetched component; stored components are not fetched again.
     let client = host.client();
     let back = client.post_empty("/v1/endpoints/e/rollback").await.ok();
     assert!(back["image"].as_str().unwrap().starts_with("remote@sha256:"), "{back}");
     assert_eq!(client.finish("e", json!({ "a": 5 })).await["output"], json!({ "a": 5 }));
-    // Without its endpoint, and with a local image again, what was fetched goes.
+    // Without its endpoint, and with a local image again, the fetched component is deleted.
     let stored = || std::fs::read_dir(host.data_dir().join("components")).unwrap().count();
     assert_eq!(stored(), 2);
     assert_eq!(client.delete("/v1/endpoints/e").await.status, 204);
     assert_eq!(client.delete("/v1/templates/d").await.status, 204);
     eventually("what was fetched to go", async || {
-        // A worker may still have it; then it goes with the next change.
+        // A worker may still use it; then it is deleted with the next change.
         client.patch("/v1/templates/t", &json!({ "imageName": "none:latest" })).await.ok();
         (stored() == 0).then_some(())
     })
@@ -104,7 +104,7 @@ async fn inner_registries_are_for_the_operator_to_allow() {
         let sentence = answer.refused(400);
         assert!(sentence.contains("--registry-allow"), "{image}: {sentence}");
     }
-    // Named without `http://`, it is not spoken to without TLS.
+    // Without `http://`, TLS is required.
     let secure = TestHost::start_with(&["--registry-allow", registry.address()]);
     let image = format!("{}/inner:1", registry.address());
     let answer = secure.client().post("/v1/templates", &template("t", &image, "")).await;
@@ -115,7 +115,7 @@ async fn inner_registries_are_for_the_operator_to_allow() {
     }
 }
 
-/// What a registry has: a manifest under `v1`, and its component.
+/// A registry's image: a manifest under `v1`, and its component.
 struct Image {
     manifest: String,
     component: Vec<u8>,
@@ -235,13 +235,13 @@ async fn redirects_are_followed_where_they_may_lead_and_without_the_credentials(
     assert_eq!(heads.len(), 1);
     assert!(!heads[0].to_lowercase().contains("authorization"), "{heads:?}");
 
-    // The same, where the operator has not named the second.
+    // The same, if the operator has not named the second registry.
     let host = host_that_allows(&registry.host());
     let auth = keep_auth(&host, &registry.host(), "a", "s3cret").await;
     let refused = create(&host, &registry, &auth).await.refused(400);
     assert!(refused.contains("--registry-allow"), "{refused}");
     assert_eq!(elsewhere.heads().len(), 1, "nothing was connected to");
-    // And one that goes round in a circle.
+    // And a redirect loop.
     let circle = ScriptedServer::start(|_, head| {
         Reply::with("302 Found", &[&format!("Location: {}", path(head))])
     })
@@ -283,7 +283,7 @@ async fn a_token_is_asked_for_where_the_registry_says_and_may_say() {
     let with_token = registry.heads().iter().filter(|head| head.contains("Bearer t0ken")).count();
     assert_eq!(with_token, 2, "one token is good for both calls");
 
-    // A realm inside, which the operator has not named.
+    // An internal token service, which the operator has not named.
     let inside = ScriptedServer::start(|_, _| Reply::ok("{}")).await;
     let realms = [format!("http://{}/token", inside.host()), "https://169.254.169.254/".to_owned()];
     for realm in realms.into_iter().chain(["nonsense".to_owned()]) {
@@ -295,8 +295,8 @@ async fn a_token_is_asked_for_where_the_registry_says_and_may_say() {
     assert_eq!(inside.heads().len(), 0, "nothing was connected to");
 }
 
-/// Credentials are for one registry. No template sends them to another: neither a new one, nor one that
-/// gets another image, nor one that gets the credentials after its image.
+/// Credentials are for one registry. No template sends them to another: neither a new template, nor
+/// one that gets another image, nor one that gets the credentials after its image.
 #[tokio::test]
 async fn credentials_are_sent_to_their_own_registry_only() {
     let image = Image::new("bound");
@@ -310,7 +310,7 @@ async fn credentials_are_sent_to_their_own_registry_only() {
         })
         .await
     };
-    // Asks for credentials for the image `asks`, and hands out every other one without.
+    // Asks for credentials for the image `asks`, and serves every other one without.
     let evil = ScriptedServer::start(move |_, head| match path(head).contains("asks") {
         true => Reply::with("401 Unauthorized", &["WWW-Authenticate: Basic realm=\"x\""]),
         false => image.reply(head),
@@ -339,7 +339,7 @@ async fn credentials_are_sent_to_their_own_registry_only() {
     refused(client.patch("/v1/templates/o", &json!({ "containerRegistryAuthId": auth })).await);
     client.post("/v1/templates", &template("l", "local:1", &auth)).await.ok();
     refused(client.patch("/v1/templates/l", &json!({ "imageName": asks })).await);
-    // Credentials that name no registry are Docker Hub's.
+    // Credentials without a registry are for Docker Hub.
     let new = json!({ "name": "hub", "username": "mill", "password": "s3cret" });
     let hub = client.post("/v1/containerregistryauth", &new).await.ok();
     assert_eq!(hub["registry"], "docker.io");

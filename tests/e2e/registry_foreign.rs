@@ -1,4 +1,4 @@
-//! Against a registry that is not ours: the reference implementation, as Debian has it.
+//! Tests with a third-party registry: the reference implementation, as Debian packages it.
 
 use std::fs;
 use std::net::TcpListener;
@@ -31,7 +31,7 @@ async fn a_foreign_registry_is_fetched_from() {
     let host = TestHost::start_with(&["--registry-allow", "http://127.0.0.1:17803"]);
     let folder = host.scratch();
     fs::write(folder.join("passwords"), PASSWORDS).unwrap();
-    // The port is in the flag above; that it is free is seen here and not by the registry's log.
+    // The port is in the flag above; a busy port is reported here and not in the registry's log.
     drop(TcpListener::bind("127.0.0.1:17803").expect("port 17803 is free"));
     let config = folder.join("registry.yml");
     let text = format!(

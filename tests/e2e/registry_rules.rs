@@ -1,5 +1,5 @@
-//! The host as a registry, by the words of the distribution specification: what pushes leave behind,
-//! lists, referrers, ranges and deleting.
+//! The host as a registry, by the rules of the distribution specification: remains of pushes,
+//! lists, referrers, ranges and deletion.
 
 use futures::future::join_all;
 use gristmill_tests::{Answer, TestHost, shared_host};
@@ -42,7 +42,8 @@ async fn refused_manifests_lock_nobody_out() {
         let config = push_blob(&host, "mill", format!("{{\"n\":{number}}}").as_bytes()).await;
         let size = format!("{{\"n\":{number}}}").len();
         let mut image = manifest((&config, size), (&layer, bytes.len()));
-        // Another type of layer, bytes that are no component, a tag that is none, a digest as the tag.
+        // Another type of layer, bytes that are not a component, an invalid tag, a digest as the
+        // tag.
         let (tag, code) = match number % 4 {
             0 => ("1", "MANIFEST_INVALID"),
             1 => ("1", "MANIFEST_INVALID"),
@@ -55,7 +56,7 @@ async fn refused_manifests_lock_nobody_out() {
         refused(&push_manifest(&host, "mill", tag, &image).await, 400, code);
         assert_eq!(staged(&host), 0, "push {number}");
     }
-    // What a manifest misses can be pushed after it.
+    // Blobs that a manifest misses can be pushed after it.
     let component = echo("late");
     let config = push_blob(&host, "mill", b"{}").await;
     let image = manifest((&config, 2), (&digest(&component), component.len()));
@@ -74,13 +75,13 @@ async fn the_same_blob_again_needs_no_further_place() {
         push_blob(&host, "mill", b"{}").await;
     }
     assert!(staged(&host) <= 16, "{}", staged(&host));
-    // Pushes at one time that share their config and their component.
+    // Concurrent pushes that share their config and their component.
     let tags = ["1", "2", "3", "4"];
     let pushed = join_all(tags.map(async |tag| push(&host, "mill", tag, &json!({})).await)).await;
     assert!(pushed.iter().all(|pushed| pushed.status == 201), "{pushed:?}");
     while delete(&host, &format!("mill/blobs/{}", digest(b"hello"))).await.status == 202 {}
     assert_eq!(staged(&host), 0);
-    // What an image has needs no place at all.
+    // Blobs that an image has need no room.
     for _ in 0..20 {
         push_blob(&host, "mill", &echo("mill")).await;
         push_blob(&host, "mill", b"{}").await;
@@ -104,7 +105,7 @@ async fn a_pushed_blob_is_at_its_location_at_once() {
     let head = send(&host, call(&host, Method::HEAD, location)).await;
     assert_eq!((head.status, head.header("content-length")), (200, Some("5000000")));
     refused(&get(&host, &format!("other/blobs/{name}")).await, 404, "BLOB_UNKNOWN");
-    // It can be given up.
+    // It can be deleted.
     assert_eq!(delete(&host, location).await.status, 202);
     refused(&get(&host, location).await, 404, "BLOB_UNKNOWN");
     refused(&delete(&host, location).await, 404, "BLOB_UNKNOWN");
@@ -206,7 +207,7 @@ async fn digests_by_another_algorithm_are_refused() {
     ] {
         refused(&send(&host, call(&host, method, &path)).await, 400, "DIGEST_INVALID");
     }
-    // One that is not by an algorithm at all is no tag either.
+    // A digest without a known algorithm is not a tag either.
     refused(&get(&host, &format!("mill/manifests/{sha512}")).await, 404, "MANIFEST_UNKNOWN");
 }
 
@@ -223,7 +224,7 @@ async fn tags_and_manifests_can_be_deleted() {
         refused(&answer, 404, "MANIFEST_UNKNOWN");
     }
     host.client().get("/v1/handlers/mill:1").await.refused(404);
-    // Its blobs stay as long as an image has them.
+    // Its blobs stay while an image has them.
     let layer = format!("mill/blobs/{}", digest(&echo("mill")));
     refused(&delete(&host, &layer).await, 400, "UNSUPPORTED");
 

@@ -1,9 +1,9 @@
-//! Endpoints that let an instance handle several jobs.
+//! Endpoints whose instances run several jobs.
 
 use gristmill_tests::{guests, shared_host};
 use serde_json::{Value, json};
 
-/// A value that the next job of the same instance is told.
+/// A value that the next job of the same instance returns.
 fn remember(value: &str) -> Value {
     json!({ "op": "remember", "value": value })
 }
@@ -33,7 +33,7 @@ async fn a_new_version_and_a_broken_job_begin_afresh() {
     };
     assert_eq!(next("a").await, Value::Null);
     assert_eq!(next("b").await, json!("a"));
-    // What the handler says went wrong is no reason to begin afresh.
+    // An error that the handler returns does not end the instance.
     let failed = host.client.finish(&endpoint, json!({ "op": "fail" })).await;
     assert_eq!(failed["status"], "FAILED");
     assert_eq!(next("c").await, json!("b"));
@@ -72,7 +72,7 @@ async fn each_job_has_its_own_log_credentials_and_time() {
     let without = host.client.finish(&endpoint, json!({ "op": "s3" })).await;
     assert!(with["output"]["s3"].is_string(), "{with}");
     assert_eq!(without["output"], json!({ "s3": null }), "{without}");
-    // The job before left time over; this one has less than it needs.
+    // The previous job had time left; this one has less than it needs.
     let policy = json!({ "executionTimeout": 5_000 });
     let submission = json!({ "input": { "op": "sleep_forever" }, "policy": policy });
     let late = host.client.post(&path, &submission).await.ok();
@@ -107,7 +107,7 @@ async fn reuse_has_bounds() {
     }
 }
 
-/// The name comes back, the instance does not: nothing of the deleted endpoint is seen by the new one.
+/// The name is used again, the instance is not: the new endpoint sees no data of the deleted one.
 #[tokio::test]
 async fn an_endpoint_made_again_under_its_name_begins_afresh() {
     let host = shared_host();

@@ -1,5 +1,5 @@
-//! Hostile and broken handlers: each ends its own job with an error that says what happened, and
-//! the worker goes on.
+//! Hostile and broken handlers: each ends its own job with an error that names the cause, and the
+//! worker continues.
 
 use gristmill_tests::{Shared, guests, shared_host};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The memory that all sandboxes may have together.
+//! The bound on the memory of all sandboxes together.
 
 use gristmill_tests::{TestHost, eventually, guests};
 use serde_json::json;
@@ -33,7 +33,7 @@ async fn jobs_wait_for_memory_and_an_endpoint_beyond_it_says_why() {
     assert!(reason.contains("300 MiB (--max-sandbox-memory-mib)"), "{reason}");
     client.cancel(&large, &running).await.ok();
     client.until(&middle, &waiting, "COMPLETED").await;
-    // Idle instances have memory too, and give it up.
+    // Idle instances have memory too, and are dropped.
     assert_eq!(client.finish(&large, echo.clone()).await["status"], "COMPLETED");
     assert_eq!(client.finish(&middle, echo).await["status"], "COMPLETED");
     client.patch("/v1/endpoints/huge", &json!({ "memoryMib": 300 })).await.ok();

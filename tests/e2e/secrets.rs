@@ -1,5 +1,5 @@
-//! What an operator has entrusted to the host is not on disk in clear, in no log at any level, and in
-//! no answer but the one that tells it for the first time.
+//! Stored secrets are not on disk in clear text, in no log at any level, and in no answer except
+//! the one that shows them for the first time.
 
 use std::fs;
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::path::Path;
 use gristmill_tests::{Answer, Client, Receiver, Reply, ScriptedServer, TestHost, guests};
 use serde_json::{Value, json};
 
-/// `mill:password-7f3b91`, as a registry is sent it.
+/// `mill:password-7f3b91`, as a registry receives it.
 const BASIC: &str = "bWlsbDpwYXNzd29yZC03ZjNiOTE=";
 
-/// All files below a directory, with their bytes, but for those that are made to hold a secret.
+/// All files below a directory, with their bytes, except those that hold a secret on purpose.
 fn files(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -26,7 +26,7 @@ fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
-/// Whatever the host has been given: what it is, and its text.
+/// All secrets of the host, with their descriptions.
 struct Secrets(Vec<(&'static str, String)>);
 
 impl Secrets {
@@ -36,7 +36,7 @@ impl Secrets {
         }
     }
 
-    /// Those that no answer may have: an environment is shown to who may change it.
+    /// Secrets that no answer may contain: an environment is shown to keys that may change it.
     fn are_not_told(&self, answer: &Answer) {
         for (what, text) in self.0.iter().filter(|(what, _)| !what.contains("environment")) {
             assert!(!answer.text.contains(text), "the {what} is told: {answer:?}");
@@ -49,13 +49,13 @@ fn told_once(document: &Value, field: &str) -> String {
     secret_part(text)
 }
 
-/// The text without what all keys (`gm_<id>_`) and all webhook secrets (`whsec_`) begin with. The secret
-/// of a key may have `_` in it.
+/// The text without the common prefix of all keys (`gm_<id>_`) and webhook secrets (`whsec_`). The
+/// secret of a key may have `_` in it.
 fn secret_part(text: &str) -> String {
     text.splitn(3, '_').last().unwrap().to_owned()
 }
 
-/// A registry that is shown the password and has nothing.
+/// A registry that receives the password and has no images.
 async fn registry() -> ScriptedServer {
     ScriptedServer::start(|_, head| match head.to_lowercase().contains("authorization: basic") {
         true => Reply::with("404 Not Found", &[]),
@@ -64,7 +64,7 @@ async fn registry() -> ScriptedServer {
     .await
 }
 
-/// Gives the host a secret of each kind, and has it use each.
+/// Gives the host a secret of each kind, and makes it use each.
 async fn entrust(host: &TestHost, registry: &ScriptedServer, receiver: &Receiver) -> Secrets {
     let (client, url) = (host.client(), receiver.url("/hook"));
     let own = |what: &str| format!("{what}-7f3b91");
@@ -112,11 +112,11 @@ async fn entrust(host: &TestHost, registry: &ScriptedServer, receiver: &Receiver
         json!({ "input": { "op": "env", "name": "NOTHING" }, "s3Config": s3, "webhook": url });
     client.post(&client.path(&endpoint, "runsync"), &body).await.ok();
     receiver.until(1).await;
-    // And one that waits.
+    // And a waiting job.
     client.patch("/v1/endpoints/e", &json!({ "workersMax": 0 })).await.ok();
     client.post(&client.path(&endpoint, "run"), &body).await.ok();
 
-    // In the wrong place, where a complaint might repeat it.
+    // In the wrong field, where an error message might repeat it.
     let misplaced = keep("misplaced text", own("misplaced"));
     for (path, body) in [
         (
@@ -132,7 +132,7 @@ async fn entrust(host: &TestHost, registry: &ScriptedServer, receiver: &Receiver
     Secrets(secrets)
 }
 
-/// Every list and document there is.
+/// Every list and document.
 async fn answers(client: &Client) -> Vec<Answer> {
     let mut answers = vec![];
     for path in [
@@ -177,7 +177,7 @@ async fn what_was_entrusted_is_on_no_disk_in_no_log_and_in_no_list() {
     assert_eq!(backup.status, 200, "{}", backup.text);
     secrets.are_nowhere_in("a backup", backup.text.as_bytes());
     host.kill9();
-    // The tables get what the journal has with the next start.
+    // The next start moves the journal's content to the tables.
     for state in ["after a kill", "after a start"] {
         let mut found = vec![];
         files(&host.data_dir(), &mut found);

@@ -1,10 +1,10 @@
-//! docs/SECURITY.md names the tests that hold each bound; it must be true.
+//! Compares docs/SECURITY.md, which names the tests of each bound, with the tests.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files whose every test stands in the document.
+/// Files whose tests must all be in the document.
 const ATTACKS: [&str; 4] = [
     "host/runtime/src/sandbox/hostile_tests.rs",
     "tests/runtime/hostile.rs",

@@ -1,5 +1,5 @@
-//! The same call many times at once: what can be there only once is made once, and everybody else is
-//! told so.
+//! The same call many times at once: unique objects are created once, and all other calls are
+//! refused.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::handlers::{echo, variant};
 /// Calls at one time.
 const CALLS: usize = 16;
 
-/// All answers to `CALLS` calls with these bodies at one time.
+/// All answers to `CALLS` concurrent calls with these bodies.
 async fn at_once(
     client: &Client,
     method: &Method,
@@ -24,7 +24,7 @@ async fn at_once(
     join_all((0..CALLS).map(|number| client.send(call(number)))).await
 }
 
-/// Exactly one was done; the others were refused with this status. Answers with the one's document.
+/// Exactly one call succeeded; the others were refused with this status. Returns the document.
 fn only_one(answers: &[Answer], refusal: u16, word: &str) -> Value {
     let (done, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
     assert_eq!(done.len(), 1, "{answers:?}");
@@ -66,7 +66,7 @@ async fn one_of_many_makes_what_there_is_once() {
     assert_eq!(listed(&client, auths, "name", "hub").await, 1);
 }
 
-/// Names of volumes and keys are for people: each call makes one.
+/// Names of volumes and keys need not be unique: each call creates one.
 #[tokio::test]
 async fn what_may_have_the_same_name_is_made_by_each() {
     let host = TestHost::start();
@@ -86,7 +86,7 @@ async fn one_of_many_deletes_and_no_change_is_lost() {
     let host = TestHost::start();
     let client = host.client();
     host.deploy(&guests::echo(), "e", json!({ "workersMax": 0 })).await;
-    // Each changes another field: all are there afterwards, and each was counted.
+    // Each call changes another field: all changes are present afterwards, and each was counted.
     let fields = [
         ("idleTimeout", json!(77)),
         ("memoryMib", json!(99)),
@@ -131,8 +131,8 @@ async fn one_of_many_deletes_and_no_change_is_lost() {
     }
 }
 
-/// Uploads of different bytes to one name: each is answered with what it brought, the last one stays,
-/// and what the others brought goes.
+/// Uploads of different bytes to one name: each answer describes its own upload, the last one
+/// stays, and the others' components are deleted.
 #[tokio::test]
 async fn of_many_uploads_to_one_name_one_stays_whole() {
     const UPLOADS: usize = 6;

@@ -1,4 +1,4 @@
-//! Callers without a valid key.
+//! Unauthenticated callers.
 
 use gristmill_tests::TestHost;
 
@@ -13,7 +13,7 @@ async fn callers_without_a_key_are_limited_by_their_address() {
     let strangers = [client.with_authorization(None), client.with_key("gm_0000_wrong")];
     let mut statuses = vec![];
     for n in 0..30 {
-        // Each of these asks for something without a key that opens it.
+        // Each of these calls has no valid key.
         let stranger = &strangers[n % 2];
         let path =
             ["/v1/templates", "/v2/x/health", "/nowhere", "/openapi.json", "/v2/x/run"][n % 5];

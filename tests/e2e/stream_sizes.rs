@@ -1,4 +1,4 @@
-//! How much one answer and one stream carry.
+//! The size limits of one answer and one stream.
 
 use gristmill_tests::{guests, shared_host};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `executionTimeout` where jobs are metered without fuel, and where the endpoint sets it.
+//! `executionTimeout` for jobs without fuel metering, and as an endpoint's setting.
 
 use gristmill_tests::{guests, shared_host};
 use serde_json::json;

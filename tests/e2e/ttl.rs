@@ -1,4 +1,4 @@
-//! `ttl` in real time: a job's whole life, whatever it does when it is over.
+//! `ttl` in real time: the job's whole lifetime, whatever it does at its end.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ async fn a_job_whose_ttl_passes_is_gone_and_stopped() {
     let queued = host.client.submit(&endpoint, json!({ "op": "echo" })).await;
     let next = host.client.submit(&endpoint, json!({ "op": "echo" })).await;
 
-    // The call still answers what is true; the life of the job is what it shortens.
+    // The answer still has the present status; the call shortens the lifetime of the job.
     let document = host.client.status(&endpoint, &format!("{queued}?ttl=400")).await.ok();
     assert_eq!(document["status"], "IN_QUEUE");
     let document = host.client.status(&endpoint, &format!("{running}?ttl=900")).await.ok();

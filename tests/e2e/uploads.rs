@@ -1,4 +1,4 @@
-//! What is taken in as a handler, and what is refused at the door.
+//! Accepted and refused handlers.
 
 use gristmill_tests::{eventually, guests, shared_host};
 use serde_json::json;
@@ -68,13 +68,13 @@ async fn a_job_whose_handler_was_never_uploaded_waits_and_says_why() {
     let host = shared_host();
     let endpoint = host.deploy_image("not-there:latest", "upload-missing", json!({})).await;
     let job = host.client.submit(&endpoint, json!({ "a": 1 })).await;
-    // A worker has to try before anybody knows.
+    // The reason is known only after a worker has tried.
     let reason = eventually("a reason to wait", async || {
         let document = host.client.until(&endpoint, &job, "IN_QUEUE").await;
         document["reason"].as_str().map(str::to_owned)
     });
     println!("a job without a component waits because: {}", reason.await);
-    // The handler comes: the job runs.
+    // After the handler was uploaded, the job runs.
     host.upload("not-there:latest", std::fs::read(guests::echo()).unwrap()).await.ok();
     let document = host.client.until(&endpoint, &job, "COMPLETED").await;
     assert_eq!(document["output"], json!({ "a": 1 }));

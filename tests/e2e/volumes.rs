@@ -1,5 +1,5 @@
-//! Network volumes and scratch space through the real binary: what is kept, shared, refused and
-//! wiped. What a handler can do with its files, and cannot, is in `tests/runtime/files.rs`.
+//! Network volumes and scratch space through the real binary: persistence, sharing, refusals and
+//! wiping. `tests/runtime/files.rs` tests the file operations of handlers.
 
 use std::fs;
 
@@ -92,7 +92,7 @@ async fn endpoints_name_a_volume_that_is_there_and_keep_it() {
         let sentence = client.patch(&endpoint, &change).await.refused(400);
         assert!(sentence.starts_with("`networkVolumeId`: "), "{sentence}");
     }
-    // A change of something else leaves it; an empty id takes it away.
+    // A change of another field keeps it; an empty id removes it.
     let change = json!({ "workersMax": 2 });
     assert_eq!(client.patch(&endpoint, &change).await.ok()["networkVolumeId"], id);
     let without = client.patch(&endpoint, &json!({ "networkVolumeId": "" })).await.ok();
@@ -125,7 +125,7 @@ async fn what_is_in_a_volume_outlives_jobs_deploys_restarts_and_kills() {
     let endpoint = "/v1/endpoints/kept-one";
     client.patch(endpoint, &json!({ "memoryMib": 128 })).await.ok();
     write(&client, &one, "/mill/grain/b", "oats").await;
-    // Killed while a job writes: what it wrote is there, and so is what the others did.
+    // Killed while a job writes: its writes are present, and so are those of other jobs.
     let count = json!({ "do": "count", "path": "/workspace/count", "bytes": 1_000_000 });
     let counting = client.submit(&two, json!({ "op": "file", "file": count })).await;
     let counted = host.data_dir().join(format!("volumes/{id}/count"));
@@ -143,7 +143,7 @@ async fn what_is_in_a_volume_outlives_jobs_deploys_restarts_and_kills() {
     let client = host.client();
     assert_eq!(read(&client, &one, "/mill/grain/a").await, "rye");
     assert_eq!(read(&client, &one, "/mill/grain/b").await, "oats");
-    // The job runs again, on what it left, with a scratch space that is empty.
+    // The job runs again with its earlier files, and an empty scratch space.
     eventually("it goes on", async || {
         fs::read_to_string(&counted).ok()?.parse::<u64>().ok().filter(|count| *count > before)
     })
@@ -180,7 +180,7 @@ async fn jobs_of_several_endpoints_keep_the_size_of_their_volume() {
     for name in names {
         host.deploy(&guests::playground(), name, settings.clone()).await;
     }
-    // A file that is all hole takes nothing on disk, and nearly all of the volume.
+    // A sparse file takes nothing on disk, and nearly all of the volume.
     let room = 4 << 20;
     write(client, names[0], "/workspace/hole", "").await;
     let hole = json!({ "do": "truncate", "path": "/workspace/hole", "bytes": GIB - room });
@@ -198,7 +198,7 @@ async fn jobs_of_several_endpoints_keep_the_size_of_their_volume() {
     let full = file(client, names[0], append).await;
     let error = full["error"].as_str().unwrap();
     assert!(error.contains("no space left on device"), "{full}");
-    // A larger one has room at once.
+    // A larger size takes effect at once.
     let larger = json!({ "size": 2 });
     client.patch(&format!("/v1/networkvolumes/{id}"), &larger).await.ok();
     write(client, names[1], "/workspace/more", &"x".repeat(1 << 20)).await;

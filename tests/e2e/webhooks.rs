@@ -1,4 +1,4 @@
-//! A job's webhook is called when it has ended, signed, up to three times, and never at the cost of
+//! A job's webhook is called when it has ended, signed, up to three times, and without delaying
 //! anything else.
 
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn host(receivers: &[&Receiver]) -> TestHost {
     TestHost::start_with_clock(&arguments)
 }
 
-/// Deploys the playground, and a secret that is known.
+/// Deploys the playground with a known secret.
 async fn deploy(host: &TestHost, name: &str) -> WebhookSecret {
     host.deploy(&guests::playground(), name, json!({})).await;
     rotate(&host.client(), name).await
@@ -53,7 +53,7 @@ async fn attempted(client: &Client, endpoint: &str, attempts: u32) -> Value {
     .await
 }
 
-/// Whether a signature of the call is this secret's.
+/// Whether the call has a signature with this secret.
 fn is_signed(call: &ReceivedCall, secret: &WebhookSecret) -> bool {
     let timestamp = call.header("webhook-timestamp").parse().unwrap();
     let expected = secret.sign(call.header("webhook-id"), timestamp, &call.body);
@@ -91,7 +91,7 @@ async fn a_webhook_is_called_once_with_the_document_and_signatures() {
         (&json!(job), &json!(204), &json!(1))
     );
     assert_eq!(log["id"], call.header("webhook-id"));
-    // Every end is told.
+    // Every kind of end causes a call.
     for (input, status) in
         [(json!({ "op": "fail" }), "FAILED"), (json!({ "op": "sleep_forever" }), "CANCELLED")]
     {

@@ -1,4 +1,4 @@
-//! Certificates, made by the test that needs them.
+//! Certificates that a test creates for itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};

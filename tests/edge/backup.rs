@@ -1,4 +1,4 @@
-//! Backups of a host that works, and what becomes of them.
+//! Backups of a working host, and their restoration.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -38,7 +38,7 @@ async fn restore(host: &TestHost, backup: &Path, data_dir: &Path) -> Output {
     gristmill(host, &["restore", backup, "--data-dir", data_dir]).await
 }
 
-/// Ends the host, and starts it on what was backed up.
+/// Ends the host, and starts it with the backup.
 async fn go_back(host: &mut TestHost, backup: &Path) {
     host.kill9();
     fs::rename(host.data_dir(), host.scratch().join("lost")).unwrap();
@@ -124,7 +124,7 @@ async fn a_restored_host_has_all_that_was_acknowledged_and_goes_on() {
     let work = client.get("/v1/endpoints/work").await.ok();
     assert_eq!(work["env"]["TOKEN"], "token-of-the-endpoint");
 
-    // What waited runs, with a handler that nobody uploaded to this directory.
+    // Waiting jobs run, with a handler that was never uploaded to this directory.
     assert_eq!(client.status("parked", parked).await.ok()["status"], "IN_QUEUE");
     client.patch("/v1/endpoints/parked", &json!({ "workersMax": 1 })).await.ok();
     let document = client.finished("parked", parked).await;
@@ -176,7 +176,7 @@ async fn without_the_key_it_tells_no_secret() {
     let with_key = back_up(&host, &["--with-secrets-key"]).await;
     assert!(holds(&fs::read(&with_key).unwrap(), secrets_key.trim()));
 
-    // Nobody else may read what was backed up and what was restored.
+    // Only the owner can read the backup and the restored files.
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&with_key), 0o600);
     fs::write(&backup, bytes).unwrap();
@@ -241,7 +241,7 @@ async fn what_is_not_whole_is_not_restored() {
     assert!(said(&missing).contains("cannot read"), "{}", said(&missing));
     assert!(!host.scratch().join("new").exists());
 
-    // A backup that fails leaves the one before.
+    // A failed backup keeps the previous file.
     let file = backup.to_str().unwrap();
     let wrong = ["backup", "--output", file, "--api-key", "gm_aaaaaaaaaaaa_wrong"];
     assert_eq!(gristmill(&host, &wrong).await.status.code(), Some(1));
@@ -254,7 +254,7 @@ async fn one_is_made_at_a_time_and_ends_with_its_reader() {
     let host = TestHost::start();
     host.deploy(&guests::echo(), "parked", json!({ "workersMax": 0 })).await;
     let client = host.client();
-    // More than what connections buffer.
+    // More bytes than connections buffer.
     for _ in 0..4 {
         client.submit("parked", json!({ "text": "x".repeat(8 << 20) })).await;
     }

@@ -1,4 +1,4 @@
-//! What connections may cost: their number, their heads, and their time without a call.
+//! The bounds of connections: their number, their heads, and their time without a call.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn connections_beyond_the_bound_wait() {
     third.write_all(format!("{HEAD}\r\n").as_bytes()).await.unwrap();
     let early = timeout(Duration::from_secs(2), status(&mut third)).await;
     assert!(early.is_err(), "it was served beside two others: {early:?}");
-    // Those that are there are served on.
+    // Open connections are served.
     assert_eq!(call(&mut first).await, Some(200));
     drop(second);
     assert_eq!(timeout(PATIENCE, status(&mut third)).await.unwrap(), Some(200));
@@ -71,7 +71,7 @@ async fn one_address_without_a_key_does_not_take_the_connections_of_all() {
         assert_eq!(call_with_key(&host, &mut stream).await, Some(200));
         keyed.push(stream);
     }
-    // Many times the bound. Each tenth asks for a document that needs no key.
+    // Many times the bound. Each tenth calls a route that needs no key.
     let mut silent = vec![];
     for number in 0..200 {
         let mut stream = connect(&host).await;
@@ -86,7 +86,7 @@ async fn one_address_without_a_key_does_not_take_the_connections_of_all() {
         (gone >= 170).then_some(())
     })
     .await;
-    // Holders of keys were not touched, and more of them get in.
+    // Connections with keys were not closed, and more of them are accepted.
     for stream in &mut keyed {
         assert_eq!(call_with_key(&host, stream).await, Some(200));
     }
@@ -94,7 +94,7 @@ async fn one_address_without_a_key_does_not_take_the_connections_of_all() {
     assert_eq!(call_with_key(&host, &mut late).await, Some(200));
 }
 
-/// Changes how many files the host may have open, and answers with how many that was.
+/// Sets the host's limit of open files, and returns the previous one.
 fn allow_files(host: &TestHost, current: Option<u64>) -> Option<u64> {
     let pid = Pid::from_raw(i32::try_from(host.pid()).unwrap());
     let limit = getrlimit(Resource::Nofile);
@@ -109,7 +109,7 @@ async fn a_host_that_runs_out_of_files_waits_for_one() {
     let client = host.client();
     let kept = client.submit(&endpoint, json!({})).await;
     let files = allow_files(&host, Some(3));
-    // On the connection that there is. The input needs a new segment of the journal.
+    // On an open connection. The input needs a new segment of the journal.
     let submitting = tokio::spawn({
         let (client, endpoint) = (client.clone(), endpoint.clone());
         async move { client.submit(&endpoint, json!({ "text": "x".repeat(5 << 20) })).await }
@@ -162,7 +162,7 @@ async fn a_head_that_comes_too_slowly_ends_its_connection() {
         let mut rest = vec![];
         let read = timeout(PATIENCE, reader.read_to_end(&mut rest)).await;
         trickle.abort();
-        // Closed with bytes on their way, it may look like a reset.
+        // With bytes in transit, the close may look like a reset.
         let _ = read.expect("the host closes it");
         assert_eq!(String::from_utf8_lossy(&rest), "", "no answer to half a head");
     }

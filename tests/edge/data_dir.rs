@@ -1,4 +1,4 @@
-//! The data directory is the host's alone.
+//! Only the host's user may access the data directory.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -33,7 +33,7 @@ async fn a_directory_that_others_can_get_at_is_refused_and_a_shared_volume_warne
         );
         assert_eq!(fs::read_dir(&dir).unwrap().count(), log, "nothing was touched");
     }
-    // What Kubernetes makes of a volume with `fsGroup`.
+    // The mode of a volume that Kubernetes prepared for `fsGroup`.
     mode(0o2770);
     host.start_again();
     assert!(host.log().contains("has mode 2770"), "{}", host.log());

@@ -1,5 +1,5 @@
-//! Answers that come before the request's body has been read: on HTTP/1.1 the client reads each of
-//! them, and either the connection serves the next call or the answer announces its close.
+//! Answers that are sent before the request's body has been read: on HTTP/1.1 the client reads each
+//! of them, and either the connection serves the next call or the answer announces its close.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn early(method: &'static str, path: &str, authorization: &str, status: u16) -> 
     Early { method, path: path.to_owned(), authorization: authorization.to_owned(), status }
 }
 
-/// Each place in the host that answers without reading the body.
+/// Each part of the host that answers without reading the body.
 fn all_early(endpoint: &str, key: &str) -> Vec<Early> {
     let valid = format!("Bearer {key}");
     let run = format!("/v2/{endpoint}/run");
@@ -77,7 +77,7 @@ async fn serves_the_next_call(stream: &mut TcpStream, endpoint: &str, key: &str,
     assert_eq!(answer(stream, what).await.status, 200, "{what}");
 }
 
-/// The host closes in order: an end, and no reset, which could take the answer along.
+/// The host closes in order: an end, and no reset, which could destroy the answer.
 async fn ends_without_reset(reader: &mut (impl AsyncRead + Unpin), what: &str) {
     let mut rest = vec![];
     let end = timeout(PATIENCE, reader.read_to_end(&mut rest)).await.expect("the host closes");
@@ -137,7 +137,7 @@ async fn a_call_beyond_its_limit_leaves_the_connection_to_the_next() {
     serves_the_next_call(&mut stream, &endpoint, key, "after 429").await;
 }
 
-/// A client that reads nothing before it has sent everything, as Python's `urllib` does.
+/// A client that reads nothing before it has sent everything, like Python's `urllib`.
 #[tokio::test]
 async fn a_large_body_is_taken_before_the_connection_ends() {
     let host = shared_host();
@@ -159,8 +159,8 @@ async fn a_large_body_is_taken_before_the_connection_ends() {
     }
 }
 
-/// A client that reads while it writes, in pieces of 4 KiB, as Go's `net/http` does: it takes the
-/// answer from whichever of the two ends first, and an error of either is the call's error.
+/// A client that reads while it writes, in pieces of 4 KiB, like Go's `net/http`: it uses the
+/// answer of whichever ends first, and an error of either is the call's error.
 #[tokio::test]
 async fn a_client_that_reads_and_writes_at_once_gets_its_answer() {
     let host = shared_host();
@@ -191,7 +191,7 @@ async fn a_client_that_reads_and_writes_at_once_gets_its_answer() {
     }
 }
 
-/// The client asks before it sends its body, and is not told to go on.
+/// The client asks before it sends its body, and is not asked to continue.
 #[tokio::test]
 async fn a_body_that_waits_for_a_word_is_not_asked_for() {
     let host = shared_host();
@@ -209,7 +209,7 @@ async fn a_body_that_waits_for_a_word_is_not_asked_for() {
     }
 }
 
-/// Heads that HTTP itself refuses, with more behind them than the host reads.
+/// Heads that HTTP itself refuses, with more bytes behind them than the host reads.
 #[tokio::test]
 async fn a_refused_head_is_answered_however_much_follows() {
     let host = shared_host();
@@ -224,7 +224,7 @@ async fn a_refused_head_is_answered_however_much_follows() {
     }
 }
 
-/// Reading on for a refused client has an end: in time when it stops, in bytes when it does not.
+/// Reading for a refused client is bounded: in time when it stops, in bytes when it does not.
 #[tokio::test]
 async fn a_refused_client_cannot_hold_the_connection() {
     let host = shared_host();

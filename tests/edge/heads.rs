@@ -1,5 +1,5 @@
-//! Heads that HTTP forbids and an HTTP library lets pass: each is refused, in the shape of the API that
-//! the path belongs to.
+//! Heads that violate HTTP but that an HTTP library accepts: each is refused, in the format of the
+//! path's API.
 
 use gristmill_tests::{PATIENCE, TestHost, WireAnswer, guests, next_answer, shared_host};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What one HTTP/2 connection may do.
+//! The bounds of one HTTP/2 connection.
 
 use gristmill_tests::http2::{ENHANCE_YOUR_CALM, Event, Http2, REFUSED_STREAM};
 use gristmill_tests::{TestHost, guests, shared_host};

@@ -1,4 +1,4 @@
-//! The edge of the host: TLS, what a connection may cost, and backups, through the real binary.
+//! The edge of the host: TLS, the bounds of connections, and backups, through the real binary.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! HTTPS: what is served, and with which certificate.
+//! HTTPS: the served protocols and certificates.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -25,7 +25,7 @@ fn start(authority: &Authority) -> TestHost {
     TestHost::start_with_tls(&authority.pem, &cert, &key, &[])
 }
 
-/// A connection on which the client speaks one of these protocols.
+/// A connection on which the client offers these protocols.
 async fn connect(
     host: &TestHost,
     authority: &Authority,
@@ -40,7 +40,7 @@ async fn connect(
     TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
 }
 
-/// The certificate that a new connection is shown.
+/// The certificate of a new connection.
 async fn shown(host: &TestHost, authority: &Authority) -> CertificateDer<'static> {
     let stream = connect(host, authority, &[]).await;
     stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
@@ -87,7 +87,7 @@ async fn a_new_certificate_drops_no_call() {
     let stop = Arc::new(AtomicBool::new(false));
     let callers: Vec<_> = (0..4)
         .map(|_| {
-            // Each has connections of its own, which it keeps.
+            // Each has its own connections, which stay open.
             let (client, stop, endpoint) = (host.client(), stop.clone(), endpoint.clone());
             tokio::spawn(async move {
                 let mut calls = 0;
@@ -129,7 +129,7 @@ async fn a_broken_certificate_leaves_the_one_before() {
     let host = start(&authority);
     let (cert, key) = authority.files();
     let complaints = || host.log().matches("the one before stays").count();
-    // The certificate without its key, none at all, no file.
+    // The certificate without its key, an empty file, a missing file.
     let breaks: [&dyn Fn(); 3] = [
         &|| fs::write(&cert, &second.cert).unwrap(),
         &|| fs::write(&cert, "grain").unwrap(),
@@ -146,7 +146,7 @@ async fn a_broken_certificate_leaves_the_one_before() {
     for words in ["does not belong to the certificate", "holds no certificate", "cannot read the"] {
         assert!(log.contains(words), "{words}: {log}");
     }
-    // What can be used is found without being asked for.
+    // A usable certificate is found without a signal.
     fs::write(&key, &second.key).unwrap();
     fs::write(&cert, &second.cert).unwrap();
     eventually("the new certificate", async || {
@@ -176,7 +176,7 @@ async fn a_handshake_that_does_not_end_is_given_up() {
     let host = start(&authority);
     let mut silent = TcpStream::connect(host.address()).await.unwrap();
     let mut half = TcpStream::connect(host.address()).await.unwrap();
-    // The beginning of a record that announces more.
+    // The beginning of a record that announces more bytes.
     half.write_all(&[0x16, 3, 1, 2, 0, 1]).await.unwrap();
     for stream in [&mut silent, &mut half] {
         let read = timeout(PATIENCE, stream.read(&mut [0; 64])).await.expect("it is closed");

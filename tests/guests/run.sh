@@ -86,7 +86,7 @@ for name in token-stream markdown; do
   component "javascript-$name" javascript "$root/handlers/javascript/$name" build
 done
 component quickjs-features javascript "$here/javascript/features" build
-# By the program; where it goes is what the project's file says.
+# Built by `gristmill build`; the project file names the component's path.
 build_project() { "$gristmill" build "$1" --engine starlingmonkey; }
 component starlingmonkey-features javascript "$here/javascript/features" build_project
 
@@ -119,7 +119,7 @@ cases rust "$guests/token_stream.wasm"
 for language in python javascript; do cases "$language" "$built/$language-token-stream.wasm"; done
 for language in rust python javascript; do cases "$language" --endpoint "$language-token-stream"; done
 
-# What docs/HANDLERS.md tells a newcomer to type, word for word:
+# The commands of docs/HANDLERS.md, word for word:
 mkdir "$temp/bin"
 ln -s "$(realpath "$gristmill")" "$temp/bin/gristmill"
 guide() {

@@ -1,4 +1,4 @@
-"""How long the first job after a start of the host takes, beside later ones, in each language.
+"""How long the first job after a start of the host takes, compared with later ones, in each language.
 
 Usage: starts.py GRISTMILL DIRECTORY_OF_RUST_COMPONENTS. The others are those that run.sh has built,
 and `gristmill build handlers/factors --preinit`."""

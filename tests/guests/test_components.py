@@ -48,7 +48,7 @@ def logs(endpoint, job):
 
 
 class Everywhere(unittest.TestCase):
-    """What is the same in every language."""
+    """Behaviour that is the same in every language."""
 
     def test_one_handler_in_three_languages(self):
         inputs = [

@@ -16,7 +16,7 @@ With --against, load runs each work with both programs in turn and prints their 
 With --soak, load writes what it measures to the file and reports whether it stayed flat.
 With --url, load posts TEXT there and prints one JSON object; it needs no host.";
 
-/// What to do.
+/// The selected mode.
 pub(crate) enum Arguments {
     Bench(BenchArguments),
     Soak(SoakArguments),
@@ -26,7 +26,7 @@ pub(crate) enum Arguments {
 pub(crate) struct BenchArguments {
     pub(crate) host: PathBuf,
     pub(crate) handlers: PathBuf,
-    /// Names of works; empty means all.
+    /// Names of workloads; empty means all.
     pub(crate) only: Vec<String>,
     /// How long each figure is measured, after a warm-up of a fifth of it.
     pub(crate) measured: Duration,
@@ -47,7 +47,7 @@ pub(crate) struct Against {
 pub(crate) struct SoakArguments {
     pub(crate) host: PathBuf,
     pub(crate) handlers: PathBuf,
-    /// Where the samples go.
+    /// The file for the samples.
     pub(crate) csv: PathBuf,
     pub(crate) lasts: Duration,
 }

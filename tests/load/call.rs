@@ -1,4 +1,4 @@
-//! What one connection does over and over: a job from its submission to what is waited for.
+//! The repeated work of one connection: a job from its submission to its result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::connection::{Answer, Connection, find, request};
 
-/// Between two calls of `/status`, as a client that is in a hurry would have it.
+/// Pause between two calls of `/status`, for an impatient client.
 const POLL_PAUSE: Duration = Duration::from_millis(2);
 
-/// One job of a work.
+/// One job of a workload.
 #[derive(Clone)]
 pub(crate) enum Call {
-    /// The answer has all; its body must contain `expected`. Requests are sent in turn.
+    /// The answer has the result; its body must contain `expected`. Requests are sent in turn.
     Once { requests: Arc<[Vec<u8>]>, expected: Arc<str> },
     /// Submitted with `submit`, then asked for with `/status` until it is COMPLETED.
     Polled { submit: Arc<[u8]>, job: JobPaths },
@@ -24,7 +24,7 @@ pub(crate) enum Call {
     Mixed(Arc<[Call]>),
 }
 
-/// How the calls about one endpoint's jobs are made.
+/// The requests about one endpoint's jobs.
 #[derive(Clone)]
 pub(crate) struct JobPaths {
     pub(crate) endpoint: String,
@@ -45,7 +45,7 @@ impl Call {
         Self::Once { requests: [request].into(), expected: expected.into() }
     }
 
-    /// Does one job; `turn` counts the connection's jobs.
+    /// Runs one job; `turn` counts the connection's jobs.
     pub(crate) async fn perform(
         &self,
         connection: &mut Connection,

@@ -1,6 +1,6 @@
-//! One keep-alive HTTP/1.1 connection that costs as little as possible, so that the cores are the
-//! host's. It reads what the host and the peers send: a status line, a body with a Content-Length
-//! or in chunks. Bodies are held whole.
+//! One keep-alive HTTP/1.1 connection with the least possible cost, so that the cores are free for
+//! the host. It parses the answers of the host and the peers: a status line, a body with a
+//! Content-Length or in chunks. Bodies are held as a whole.
 
 use anyhow::{Context as _, bail};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -10,11 +10,11 @@ use tokio::net::TcpStream;
 pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// What was in chunks, without their frames.
+    /// The content of a chunked body.
     unchunked: Vec<u8>,
 }
 
-/// What came back.
+/// An answer.
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
     head: &'a str,
@@ -35,7 +35,7 @@ impl Connection {
         Ok(Self { stream, buffer: Vec::with_capacity(16 << 10), unchunked: Vec::new() })
     }
 
-    /// Sends a request that was written out by [`request`] and reads its answer.
+    /// Sends a request from [`request`] and reads its answer.
     pub(crate) async fn call(&mut self, request: &[u8]) -> anyhow::Result<Answer<'_>> {
         self.stream.write_all(request).await?;
         self.buffer.clear();
@@ -80,7 +80,7 @@ impl Connection {
         }
     }
 
-    /// The place of `what`, which is read for until it is there.
+    /// The position of `what`; reads until it arrives.
     async fn read_until(&mut self, from: usize, what: &[u8]) -> anyhow::Result<usize> {
         loop {
             if let Some(at) = find(&self.buffer[from..], what) {
@@ -109,7 +109,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value.trim())
 }
 
-/// A request, written out. `headers` are whole lines.
+/// The bytes of a request. `headers` are whole lines.
 pub(crate) fn request(method: &str, path: &str, headers: &str, body: &str) -> Vec<u8> {
     format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\

@@ -1,4 +1,4 @@
-//! Keeps a number of connections busy for a while, and tells how it went.
+//! Keeps a number of connections busy for a while, and measures them.
 
 use std::time::{Duration, Instant};
 
@@ -15,16 +15,16 @@ pub(crate) struct Drive {
     tasks: Vec<JoinHandle<anyhow::Result<Histogram<u64>>>>,
 }
 
-/// What a measurement gives.
+/// The results of a measurement.
 pub(crate) struct Figures {
     pub(crate) jobs_per_s: f64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
-    /// Of the host, for each job; none where the server is not ours.
+    /// The host's cost of each job; none if the server is not ours.
     pub(crate) cost: Option<Cost>,
 }
 
-/// What a job costs the host.
+/// The host's cost of a job.
 pub(crate) struct Cost {
     pub(crate) cpu_us: f64,
     pub(crate) fsyncs: f64,
@@ -94,7 +94,7 @@ pub(crate) fn latencies() -> anyhow::Result<Histogram<u64>> {
 }
 
 impl Figures {
-    /// What `latencies` of this much time say.
+    /// The figures of `latencies` in this time.
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     pub(crate) fn of(latencies: &Histogram<u64>, measured: Duration) -> Self {
         let quantile = |q| latencies.value_at_quantile(q) as f64 / 1e3;
@@ -106,7 +106,7 @@ impl Figures {
         }
     }
 
-    /// Drives the host, after a warm-up of a fifth of `measured`, and measures what it costs.
+    /// Drives the host, after a warm-up of a fifth of `measured`, and measures its cost.
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     pub(crate) async fn measure(
         host: &Host,

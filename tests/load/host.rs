@@ -1,4 +1,4 @@
-//! The host under load: started on an empty directory, watched from outside, killed at the end.
+//! The host under load: started on an empty directory, observed from outside, killed at the end.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::call::JobPaths;
 use crate::connection::{Connection, request};
 
-/// Every call is still counted and compared; the limits are only out of reach.
+/// Every call is still counted and compared; the limits are only too high to matter.
 const OUT_OF_REACH: &str = "calls-per-10s = 100000000\nconcurrent = 100000\ncalls-per-worker = 0\n";
 
 pub(crate) struct Host {
@@ -21,12 +21,12 @@ pub(crate) struct Host {
     ready: Value,
     pub(crate) addr: String,
     key: String,
-    /// From the start of the process until it answered calls.
+    /// Time from the start of the process until it answered calls.
     pub(crate) ready_after: Duration,
     start: Start,
 }
 
-/// How it is started.
+/// The command line of its start.
 struct Start {
     binary: PathBuf,
     options: Vec<String>,
@@ -82,7 +82,7 @@ impl Host {
         Ok(Self { process, ready, addr, key, ready_after, start })
     }
 
-    /// Makes or changes the endpoint NAME with the options of `gristmill deploy`.
+    /// Creates or changes the endpoint NAME with the options of `gristmill deploy`.
     pub(crate) fn deploy(
         &self,
         component: &Path,
@@ -135,7 +135,7 @@ impl Host {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.process.0.id()))?.count())
     }
 
-    /// Where its data are.
+    /// Its data directory.
     pub(crate) fn data_dir(&self) -> &Path {
         self.start.data.path()
     }
@@ -183,7 +183,7 @@ impl Host {
         request(method, path, &self.headers(), body)
     }
 
-    /// How the calls about an endpoint's jobs are made.
+    /// The requests about an endpoint's jobs.
     pub(crate) fn job_paths(&self, endpoint: &str) -> JobPaths {
         JobPaths { endpoint: endpoint.to_owned(), headers: self.headers() }
     }
@@ -195,7 +195,7 @@ impl Host {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing to be done about a process that is gone already.
+        // A process that has ended already cannot be killed.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -207,7 +207,7 @@ pub(crate) fn has_option(program: &Path, option: &str) -> anyhow::Result<bool> {
     Ok(String::from_utf8_lossy(&help.stdout).contains(option))
 }
 
-/// What the figures were measured on.
+/// The machine of the figures.
 pub(crate) fn machine() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");

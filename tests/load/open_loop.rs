@@ -1,5 +1,5 @@
-//! A load at a fixed rate, whether or not the host keeps up. The time of a job counts from when it
-//! was to begin, so that a host that stalls is charged for all jobs that it held up.
+//! A load at a fixed rate, whether or not the host can follow. The time of a job counts from its
+//! scheduled start, so that a host that stalls is charged for all delayed jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::call::Call;
 use crate::connection::Connection;
 use crate::drive::latencies;
 
-/// Jobs that go on at one time at most. The next is late then, and its time counts.
+/// Most concurrent jobs. The next one is late then, and its time counts.
 const CONNECTIONS: usize = 256;
 
 /// The load; it ends when it is dropped.
@@ -22,7 +22,7 @@ pub(crate) struct OpenLoop {
     tasks: JoinSet<anyhow::Result<()>>,
 }
 
-/// When the jobs are to begin.
+/// The scheduled times of the jobs.
 struct Schedule {
     started: Instant,
     jobs_per_s: f64,
@@ -30,7 +30,7 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// The number of the next job, and when it is to begin.
+    /// The number of the next job, and its scheduled time.
     #[expect(clippy::cast_precision_loss, reason = "exact for the first 9 * 10^15 jobs")]
     fn next(&self) -> (u64, Instant) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl OpenLoop {
         Ok(all)
     }
 
-    /// Waits until a job goes wrong.
+    /// Waits until a job fails.
     pub(crate) async fn failure(&mut self) -> anyhow::Error {
         match self.tasks.join_next().await {
             Some(Ok(Err(error))) => error,

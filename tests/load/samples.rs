@@ -1,4 +1,4 @@
-//! What the host looks like from outside, again and again.
+//! Repeated observations of the host from outside.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
@@ -27,14 +27,14 @@ pub(crate) const COLUMNS: [&str; 11] = [
     "waiting_jobs",
 ];
 
-/// One look at the host.
+/// One observation of the host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     values: [f64; COLUMNS.len()],
 }
 
 impl Sample {
-    /// Looks at the host, after `elapsed` of the load; `latencies` are those of the last `period`.
+    /// Observes the host, after `elapsed` of the load; `latencies` are those of the last `period`.
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     pub(crate) async fn take(
         host: &Host,
@@ -73,14 +73,14 @@ impl Sample {
     }
 }
 
-/// Bytes that the journal takes, and the database with what belongs to it.
+/// Bytes of the journal, and of the database with its further files.
 fn bytes_on_disk(data: &Path) -> anyhow::Result<(u64, u64)> {
     let (mut journal, mut database) = (0, 0);
     for entry in fs::read_dir(data)? {
         let entry = entry?;
         if entry.file_name() == "journal" {
             for segment in fs::read_dir(entry.path())? {
-                // A segment may be removed while we look.
+                // A segment may be removed meanwhile.
                 journal += segment?.metadata().map_or(0, |segment| segment.blocks() * 512);
             }
         } else if entry.file_name().to_string_lossy().contains(".db") {
@@ -90,7 +90,7 @@ fn bytes_on_disk(data: &Path) -> anyhow::Result<(u64, u64)> {
     Ok((journal, database))
 }
 
-/// The file that the samples are written to, each as soon as it is taken.
+/// The file for the samples; each is written at once.
 pub(crate) struct Csv(BufWriter<File>);
 
 impl Csv {

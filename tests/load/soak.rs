@@ -1,5 +1,5 @@
-//! `make soak`: the host at 70 % of what it can do, for long, with results that expire all the time.
-//! Its memory, its disk and its latencies must stay as they are.
+//! `make soak`: the host at 70 % of its capacity for a long time, with results that expire all the
+//! time. Its memory, its disk and its latencies must stay constant.
 
 #![expect(clippy::print_stdout, reason = "the figures are for the terminal")]
 
@@ -16,33 +16,33 @@ use crate::samples::{Csv, Sample};
 use crate::trend::{Flat, Trend};
 use crate::works::{PAYLOAD_BYTES, echo_body, runsync};
 
-/// How the capacity is found. It is what the host can go on doing: with a journal that is full, so
-/// that the database takes over each job, and with results that expire.
+/// The measurement of the capacity, which is the rate that the host can sustain: with a full
+/// journal, so that every job is checkpointed into the database, and with results that expire.
 const CLOSED_CONNECTIONS: usize = 64;
 const CLOSED_WARM_UP: Duration = Duration::from_secs(75);
 const CLOSED_LASTS: Duration = Duration::from_secs(15);
 
-/// How much of it the load takes.
+/// The load, as a part of the capacity.
 const LOAD: f64 = 0.7;
 
-/// Between two looks at the host.
+/// Time between two observations of the host.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Until then results come and none goes, and the journal is not full yet: whatever grows, may.
+/// Until then no result expires, and the journal is not full yet, so growth is normal.
 const SETTLED_AFTER: Duration = Duration::from_secs(150);
 
-/// Results of `/runsync` are kept for a minute; with this life so are those of `/run`.
+/// Results of `/runsync` are kept for a minute; with this ttl so are those of `/run`.
 const TTL_MS: u64 = 60_000;
 
 const LARGE_BYTES: usize = 64 << 10;
 const CHUNKS: usize = 20;
 
-/// The mix: of 100 jobs these are polled, large and streamed; the others are waited for.
+/// The mix: of 100 jobs these are polled, large and streamed; callers wait for the others.
 const POLLED: usize = 6;
 const LARGE: usize = 2;
 const STREAMED: usize = 2;
 
-/// What has to stay flat.
+/// The columns that must stay flat.
 const COLUMNS: [(&str, Flat); 7] = [
     ("rss_mib", Flat { part: 0.05, beside: 8.0 }),
     ("journal_mib", Flat { part: 0.05, beside: 64.0 }),
@@ -53,7 +53,7 @@ const COLUMNS: [(&str, Flat); 7] = [
     ("waiting_jobs", Flat { part: 0.0, beside: 100.0 }),
 ];
 
-/// Finds the capacity, puts the load on, looks at the host, and tells what became of it.
+/// Measures the capacity, runs the load, observes the host, and reports the result.
 pub(crate) async fn run(arguments: &SoakArguments) -> anyhow::Result<()> {
     let SoakArguments { host: binary, handlers, csv, lasts } = arguments;
     let deployed = || -> anyhow::Result<Host> {
@@ -108,7 +108,7 @@ async fn under_load(
     Ok(samples)
 }
 
-/// What one connection does in turn.
+/// The jobs of one connection, in turn.
 fn mix(host: &Host) -> Call {
     let policy = |input: &str| format!(r#"{{"input":{input},"policy":{{"ttl":{TTL_MS}}}}}"#);
     let small = runsync(host, "echo", &echo_body(PAYLOAD_BYTES));
@@ -119,7 +119,7 @@ fn mix(host: &Host) -> Call {
     let submit = host.request("POST", "/v2/playground/run", &policy(&input)).into();
     let job = host.job_paths("playground");
     let streamed = Call::Streamed { submit, job, is_sse: true, chunks: CHUNKS };
-    // The few are spread among the many.
+    // The rare kinds are spread evenly.
     let calls = (0..100).map(|number| match number % 10 {
         3 if number / 10 < POLLED => polled.clone(),
         5 if number / 10 < LARGE => large.clone(),
@@ -129,8 +129,8 @@ fn mix(host: &Host) -> Call {
     Call::Mixed(calls.collect())
 }
 
-/// Prints what the columns did in the last two thirds of the time, in a short run in what remains once
-/// the host has settled.
+/// Prints the trends of the columns in the last two thirds of the time; in a short run, after the
+/// host has settled.
 fn verdict(samples: &[Sample], jobs_per_s: f64) -> anyhow::Result<()> {
     let grown = SETTLED_AFTER.as_secs() / PERIOD.as_secs();
     let skipped = (samples.len() / 3).max(usize::try_from(grown)?);

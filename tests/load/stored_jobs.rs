@@ -1,5 +1,5 @@
-//! What jobs cost that only wait: memory, start-up after a kill, and the rate of submissions on top
-//! of them.
+//! The cost of waiting jobs: memory, start-up after a kill, and the rate of submissions on top of
+//! them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

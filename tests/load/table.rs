@@ -1,4 +1,4 @@
-//! How the figures are shown.
+//! The output of the figures.
 
 #![expect(clippy::print_stdout, reason = "the figures are for the terminal")]
 

@@ -1,24 +1,24 @@
-//! Whether something stayed as it was: the line through its samples, and how far it may rise.
+//! Whether a value stayed constant: the line through its samples, and its permitted rise.
 
-/// What a column did.
+/// The trend of a column.
 pub(crate) struct Trend {
     /// The mean.
     pub(crate) mean: f64,
-    /// How far the line through the samples rises from the first to the last.
+    /// The rise of the line from the first sample to the last.
     pub(crate) rise: f64,
 }
 
-/// How far a line may rise over the time that is looked at and still count as flat.
+/// The largest rise of a line in the observed time that counts as flat.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flat {
-    /// A part of the mean.
+    /// As a part of the mean.
     pub(crate) part: f64,
-    /// And as much as this beside, for what is small.
+    /// In addition, for small values.
     pub(crate) beside: f64,
 }
 
 impl Trend {
-    /// The line with the least squares through points of time and value.
+    /// The least-squares line through points of time and value.
     #[expect(clippy::cast_precision_loss, reason = "some hundred samples")]
     pub(crate) fn of(points: &[(f64, f64)]) -> Self {
         let count = points.len().max(1) as f64;
@@ -31,7 +31,7 @@ impl Trend {
         Self { mean, rise }
     }
 
-    /// How far it may rise.
+    /// The permitted rise.
     pub(crate) fn bound(&self, flat: Flat) -> f64 {
         self.mean * flat.part + flat.beside
     }

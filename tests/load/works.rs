@@ -1,4 +1,4 @@
-//! The works of `make bench`. Each has a host of its own, so that none pays for what another left.
+//! The workloads of `make bench`. Each has its own host, so that none pays for another one's data.
 
 #![expect(clippy::print_stdout, reason = "the figures are for the terminal")]
 
@@ -18,16 +18,16 @@ use crate::table::{Measured, Row, print_head, print_row, print_waiting};
 const WORKS: [&str; 9] =
     ["runsync", "payloads", "run", "stream", "cpu", "wait", "endpoints", "health", "stored"];
 
-/// Bytes of a payload, unless its row says otherwise.
+/// Bytes of a payload, unless the row has another size.
 pub(crate) const PAYLOAD_BYTES: usize = 256;
 
 /// Chunks of a stream.
 const CHUNKS: usize = 1_000;
 
-/// Jobs that wait at one time in the work `wait`.
+/// Concurrent waiting jobs of the workload `wait`.
 const WAITING: usize = 1_000;
 
-/// Endpoints of the work `endpoints`.
+/// Endpoints of the workload `endpoints`.
 const ENDPOINTS: usize = 1_000;
 
 /// One host's program, and how it is measured.

@@ -1,4 +1,4 @@
-//! Ten times as many jobs as the workers can do, offered whether or not the host keeps up.
+//! Ten times as many jobs as the workers can run, submitted at a fixed rate.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,10 +17,10 @@ use crate::scale::Scale;
 
 const WORKERS: u64 = 4;
 
-/// What one job takes.
+/// Duration of one job.
 const JOB_MS: u64 = 100;
 
-/// What the workers can do.
+/// The workers' capacity.
 const JOBS_PER_S: u64 = WORKERS * 1_000 / JOB_MS;
 
 /// Jobs that may wait.
@@ -32,18 +32,18 @@ const SANDBOX_MIB: u64 = 16;
 /// Bytes of an input.
 const INPUT_BYTES: usize = 2_000;
 
-/// The limit of submissions stays; what the test itself asks at the end is not to be counted.
+/// The limit of submissions stays; the test's own queries at the end should not be limited.
 const CONFIG: &str = "[rate-limits.status]\ncalls-per-10s = 1000000\nconcurrent = \"unlimited\"\n\
     [rate-limits.run]\ncalls-per-10s = 2000\nconcurrent = 200\ncalls-per-worker = 0\n";
 
-/// What was answered.
+/// The answers.
 #[derive(Default)]
 struct Told {
-    /// Jobs that the host has taken, and whose results it keeps for longer than this takes.
+    /// Accepted jobs whose results are kept for longer than the test.
     admitted: Vec<String>,
-    /// The others' ends: results of `runsync` are kept for a minute.
+    /// The ends of the others: results of `runsync` are kept for a minute.
     ends: BTreeMap<String, u64>,
-    /// Those of them that were then cancelled before their end.
+    /// Accepted jobs that were cancelled before their end.
     cancelled: u64,
     /// Refusals by their code.
     refused: BTreeMap<String, u64>,
@@ -101,7 +101,7 @@ async fn ten_times_the_capacity() {
     let done = ends.remove("COMPLETED").unwrap_or_default();
     assert_eq!(ends.remove("CANCELLED").unwrap_or_default(), cancelled);
     assert!(ends.is_empty(), "admitted and not finished: {ends:?}");
-    // Not all could be idle at once, and this machine has other work.
+    // A lower bound, since this machine has other work.
     let possible = JOBS_PER_S * scale.lasts.as_secs();
     assert!(done >= possible / 2, "{done} jobs were done, {possible} possible");
     for code in ["rate_limited", "queue_full"] {
@@ -111,11 +111,11 @@ async fn ten_times_the_capacity() {
     memory::peak_is_within(&host, idle, memory::STORE_BYTES + sandboxes + memory::SLACK_BYTES);
 }
 
-/// Submits at ten times the capacity, each call at its own time.
+/// Submits at ten times the capacity, each call at its scheduled time.
 async fn offer(client: &Client, endpoint: &str, told: &Arc<Mutex<Told>>, lasts: Duration) {
     let calls = TaskTracker::new();
     let mut ticks = interval(Duration::from_secs(1) / u32::try_from(JOBS_PER_S * 10).unwrap());
-    // What the test was late for is sent then: the rate is what was said.
+    // Late calls are sent at once, so that the rate is the intended one.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let started = Instant::now();
     for number in 0_u64.. {
@@ -132,7 +132,7 @@ async fn offer(client: &Client, endpoint: &str, told: &Arc<Mutex<Told>>, lasts: 
 
 async fn submit(client: &Client, endpoint: &str, number: u64, told: &Mutex<Told>) {
     let input = json!({ "op": "sleep", "ms": JOB_MS, "value": "x".repeat(INPUT_BYTES) });
-    // Some wait for the end, which may come later than they can wait.
+    // Some wait for the end, which may be later than their wait.
     let waits = number.is_multiple_of(10);
     let answer = if waits {
         client.run_sync(endpoint, "?wait=1000", input).await
@@ -168,7 +168,7 @@ async fn submit(client: &Client, endpoint: &str, number: u64, told: &Mutex<Told>
     *told.lock().ends.entry(end).or_default() += 1;
 }
 
-/// The code of a refusal, which must be one for overload and say when to come again.
+/// The code of a refusal, which must be one for overload with a time to try again.
 pub(crate) fn refusal(answer: &Answer) -> String {
     assert!(matches!(answer.status, 429 | 503), "{answer:?}");
     let seconds = answer.header("retry-after").and_then(|text| text.parse::<u64>().ok());

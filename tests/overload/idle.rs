@@ -1,4 +1,4 @@
-//! Ten thousand connections that do nothing, while others work.
+//! Ten thousand idle connections beside other work.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::scale::Scale;
 
 const CONNECTIONS: u64 = 10_000;
 
-/// Files that host and tests need beside these connections, the other scenarios' included.
+/// Files that host and tests need besides these connections, including the other scenarios'.
 const OTHER_FILES: u64 = 2_000;
 
-/// What one of these connections may cost the host.
+/// The host's memory for one of these connections.
 const CONNECTION_BYTES: u64 = 24 << 10;
 
-/// How many connections this process and the host may have.
+/// The number of connections that this process and the host can have.
 fn affordable() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
@@ -45,7 +45,7 @@ async fn idle_connections() {
     let mut held = Vec::new();
     for number in 0..connections {
         let mut connection = Wire::connect(&host).await;
-        // Half of them have said nothing yet, half have made a call and stay.
+        // Half of them have sent nothing yet, and half have made a call and stay.
         if number % 2 == 0 {
             connection.send_head(&host, "GET", "/v2/mill/health", "").await;
             let answer = connection.answer(gristmill_tests::PATIENCE).await;
@@ -62,7 +62,7 @@ async fn idle_connections() {
     sleep(scale.lasts).await;
     pulse.finish().await;
 
-    // Nobody ends them; the host does.
+    // The clients do not close them; the host does.
     sleep(Duration::from_secs(idle_wait).saturating_sub(scale.lasts)).await;
     eventually("all of them to be closed", async || {
         (memory::open_files(&host) <= files + 8).then_some(())

@@ -14,19 +14,19 @@ use crate::memory::{self, MIB};
 use crate::pulse::Pulse;
 use crate::scale::Scale;
 
-/// A body of the greatest size.
+/// A body of the maximum size.
 const BODY_BYTES: usize = 20 << 20;
 
 /// All bodies that are being read, together.
 const BODIES_BYTES: u64 = 256 * MIB;
 
-/// How many of them that are, of one key: it leaves a quarter of the memory to other keys.
+/// Concurrent bodies of one key: it leaves a quarter of the memory to other keys.
 const AT_ONE_TIME: usize = 9;
 
-/// How many may be when some have stopped: then they hold only what they have sent.
+/// The same when some have paused: then they hold only the bytes that were sent.
 const STOPPED_AT_ONE_TIME: usize = 12;
 
-/// A call waits for its turn for 10 s; a body that has stopped has 30 s.
+/// A call waits for memory for 10 s; a body may pause for 30 s.
 const ANSWER_WAIT: Duration = Duration::from_secs(120);
 
 const WORKERS: u64 = 2;
@@ -67,7 +67,7 @@ fn send(host: &Arc<TestHost>, mut go: watch::Receiver<bool>) -> JoinHandle<WireA
     })
 }
 
-/// How many were taken; the others must have been told when to come again.
+/// Number of accepted bodies; the others must have a time to try again.
 async fn taken(calls: Vec<JoinHandle<WireAnswer>>) -> usize {
     let mut taken = 0;
     for call in calls {
@@ -96,7 +96,7 @@ async fn large_bodies_at_once() {
     let pulse = Pulse::start(&host, &endpoint).await;
     let count = scale.choose(40, 200);
 
-    // Bodies that stop before their end keep what they have sent; all others are refused.
+    // Bodies that pause before their end keep the bytes that were sent; all others are refused.
     let (go, wait) = watch::channel(false);
     let calls: Vec<_> = (0..count).map(|_| send(&host, wait.clone())).collect();
     let refused = async {
@@ -111,7 +111,7 @@ async fn large_bodies_at_once() {
     let stopped = taken(calls).await;
     assert!((AT_ONE_TIME - 1..=STOPPED_AT_ONE_TIME).contains(&stopped), "{stopped} were taken");
 
-    // And all at once as fast as they come.
+    // And all at once at full speed.
     let calls: Vec<_> = (0..count).map(|_| send(&host, wait.clone())).collect();
     let at_once = taken(calls).await;
     println!("{at_once} of {count} bodies were taken, the others told to come again");
@@ -119,13 +119,13 @@ async fn large_bodies_at_once() {
     pulse.finish().await;
     let last = send(&host, wait.clone()).await.unwrap();
     assert_eq!(last.status, 200, "{last:?}");
-    // A running job has its input twice: ours, and the sandbox's.
+    // A running job has its input twice: in the host, and in the sandbox.
     let running = WORKERS * (SANDBOX_MIB + 20) * MIB;
     let bound = BODIES_BYTES + memory::STORE_BYTES + running + memory::SLACK_BYTES;
     memory::peak_is_within(&host, idle, bound);
 }
 
-/// Calls that announce a body and send nothing, or next to nothing, hold up no other call.
+/// Calls that announce a body and send nearly nothing delay no other call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_that_were_only_announced_hold_nothing() {
     let host = TestHost::start();
@@ -147,7 +147,7 @@ async fn bodies_that_were_only_announced_hold_nothing() {
     for _ in 0..3 {
         host.client().run_sync(&endpoint, "", input.clone()).await.ok();
     }
-    // With a reservation for what is announced, the first one waits for ten seconds or is refused.
+    // If announced bytes were reserved, the first call would wait for ten seconds or be refused.
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(8), "{took:?} for three bodies of a MiB");
     drop(held);

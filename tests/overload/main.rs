@@ -1,6 +1,6 @@
-//! More than the host can do: calls beyond its capacity, connections that do nothing, clients that
-//! read or write slowly, and large bodies all at once. It must stay within its bounds, refuse in
-//! order what it does not take, finish what it took, and be well again without a restart.
+//! More load than the host can handle: calls beyond its capacity, idle connections, clients that
+//! read or write slowly, and many large bodies at once. The host must stay within its bounds,
+//! refuse excess work in order, finish accepted work, and recover without a restart.
 //!
 //! `make test` runs each scenario for seconds; `make overload` at full size.
 

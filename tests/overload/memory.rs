@@ -1,4 +1,4 @@
-//! What a host holds of memory and files, seen from outside.
+//! The host's memory and files, observed from outside.
 
 use std::fs;
 
@@ -6,14 +6,14 @@ use gristmill_tests::TestHost;
 
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// Memory that the store may use by its settings: 64 MiB on their way to the disk, 64 MiB of
-/// payloads and 32 MiB of chunks for those who ask next.
+/// Memory that the store may use by its settings: 64 MiB of pending writes, 64 MiB of cached
+/// payloads and 32 MiB of cached chunks.
 pub(crate) const STORE_BYTES: u64 = (64 + 64 + 32) * MIB;
 
-/// What the allocator keeps of what was freed, and all that is small.
+/// The allocator's freed memory, and small objects.
 pub(crate) const SLACK_BYTES: u64 = 96 * MIB;
 
-/// Prints the peak and asserts that it is at most this much above what the idle host had.
+/// Prints the peak and asserts that it is at most this much above the idle host's memory.
 pub(crate) fn peak_is_within(host: &TestHost, idle: u64, bound: u64) {
     let grown = host.peak_memory().saturating_sub(idle);
     println!(

@@ -1,5 +1,5 @@
-//! What must be answered whatever else goes on: health, small submissions and cancels. Asked for
-//! all the time that a scenario lasts.
+//! Calls that must be answered under any load: health, small submissions and cancels. They run
+//! during the whole scenario.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// An answer may take this long. Seconds, for the load and the tests share few cores.
+/// The longest time for an answer. Seconds, since the load and the tests share few cores.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
-/// Between two rounds: four rounds in a second are below the limit of cancels.
+/// Pause between two rounds: four rounds in a second are below the limit of cancels.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Asks until it is stopped.
+/// Calls until it is stopped.
 pub(crate) struct Pulse {
     stop: CancellationToken,
     asking: JoinHandle<Latencies>,
@@ -30,7 +30,7 @@ struct Latencies {
 }
 
 impl Pulse {
-    /// Starts with endpoints of its own, so that no limit of the scenario's counts here, beside the
+    /// Starts with separate endpoints, so that the limits of the scenario do not apply, beside the
     /// health of `endpoint`.
     pub(crate) async fn start(host: &TestHost, endpoint: &str) -> Self {
         let waiting = host.deploy(&guests::echo(), "waiting", json!({ "workersMax": 0 })).await;
@@ -50,7 +50,7 @@ impl Pulse {
         Self { stop, asking }
     }
 
-    /// Prints how soon it was answered; an answer that did not come has failed the test by then.
+    /// Prints the latencies; a missing answer has failed the test by then.
     pub(crate) async fn finish(self) {
         self.stop.cancel();
         let Latencies { mut health, mut submit, mut cancel, mut work } =

@@ -1,5 +1,5 @@
-//! How large the scenarios are: a few seconds each, or as long as `OVERLOAD_SECONDS` says and then
-//! with all their connections.
+//! The size of the scenarios: a few seconds each, or the time in `OVERLOAD_SECONDS`, and then with
+//! all their connections.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use std::time::Duration;
 pub(crate) struct Scale {
     /// How long the load lasts.
     pub(crate) lasts: Duration,
-    /// Whether everything is as large as it is meant to be.
+    /// Whether everything has its full size.
     pub(crate) is_full: bool,
 }
 
 impl Scale {
-    /// What this run was asked for.
+    /// The size of this run.
     pub(crate) fn of_this_run() -> Self {
         let text = std::env::var("OVERLOAD_SECONDS").unwrap_or_default();
         let seconds = (!text.is_empty()).then(|| text.parse().expect("OVERLOAD_SECONDS: seconds"));

@@ -1,4 +1,4 @@
-//! Clients that ask for large answers and then hardly read them.
+//! Clients that request large answers and then hardly read them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,24 +12,24 @@ use crate::memory::{self, MIB};
 use crate::pulse::Pulse;
 use crate::scale::Scale;
 
-/// An answer that is not taken for 30 s is given up, and so is one that is taken too slowly.
+/// An answer that is not read for 30 s, or is read too slowly, is given up.
 const GIVEN_UP_WITHIN: Duration = Duration::from_secs(60);
 
-/// What the readers ask for.
+/// Size of the requested outputs.
 const OUTPUT_BYTES: u64 = 16 * MIB;
 const CHUNK_BYTES: u64 = MIB / 2;
 const CHUNKS: u64 = 32;
 
-/// What waits for slow clients, at most.
+/// Most bytes that wait for slow clients.
 const UNTAKEN_BYTES: u64 = 256 * MIB;
 
-/// What a connection has in its own buffers.
+/// Bytes in a connection's own buffers.
 const PIECE_BYTES: u64 = MIB;
 
 /// Bytes of a stream that are read at one time.
 const PAGE_BYTES: u64 = 8 * MIB;
 
-/// Asks, and reads the beginning of the answer; `None` when the host has no room for it.
+/// Sends a request, and reads the beginning of the answer; `None` when the host has no room for it.
 async fn begin_to_read(host: &TestHost, path: &str, headers: &str) -> Option<Wire> {
     let mut connection = Wire::connect(host).await;
     connection.send_head(host, "GET", path, headers).await;
@@ -51,7 +51,7 @@ async fn answers_that_are_read_slowly() {
     let endpoint = host.deploy(&guests::playground(), "mill", json!({ "workersMax": 2 })).await;
     let client = host.client();
     let each = scale.choose(12, 100);
-    // Each reader has an output of its own, so that none is served from what another reads.
+    // Each reader has its own output, so that no cache serves it.
     let mut outputs = vec![];
     for _ in 0..each {
         let output = json!({ "op": "output", "bytes": OUTPUT_BYTES });
@@ -79,7 +79,7 @@ async fn answers_that_are_read_slowly() {
     while memory::open_files(&host) > files + 8 {
         assert!(began.elapsed() < GIVEN_UP_WITHIN, "answers that nobody takes are kept");
         sleep(Duration::from_secs(1)).await;
-        // 1 KiB in each second. What the kernel holds can be read after the end, too.
+        // 1 KiB per second. Bytes in the kernel can be read after the end, too.
         for connection in &readers {
             let _ = connection.reader.try_read(&mut [0; 1 << 10]);
         }
@@ -91,7 +91,7 @@ async fn answers_that_are_read_slowly() {
     pulse.finish().await;
     let whole = client.status(&endpoint, &outputs[0]).await.ok();
     assert_eq!(whole["output"].as_str().map(str::len), usize::try_from(OUTPUT_BYTES).ok());
-    // What waits, what is being made, and the pieces that connections have taken over.
+    // Waiting answers, answers in preparation, and the pieces in connections.
     let made = 4 * (OUTPUT_BYTES + PAGE_BYTES);
     let bound = UNTAKEN_BYTES + made + readers.len() as u64 * PIECE_BYTES;
     memory::peak_is_within(&host, idle, bound + memory::STORE_BYTES + memory::SLACK_BYTES);

@@ -1,4 +1,4 @@
-//! Bodies that come a byte at a time, or stop.
+//! Bodies that arrive a byte at a time, or stop.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use crate::scale::Scale;
 /// A body may be too slow for 30 s; then it is refused.
 const REFUSED_WITHIN: Duration = Duration::from_secs(60);
 
-/// What a connection may cost beside the bytes that have come.
+/// Memory of a connection besides its received bytes.
 const CONNECTION_BYTES: u64 = 24 << 10;
 
-/// Pretends to send a body of this length and returns what the host said, and after how long.
+/// Announces a body of this length and returns the host's answer, and its time.
 async fn trickle(host: &TestHost, path: &str, length: usize, pause: Option<Duration>) -> Duration {
     let mut connection = Wire::connect(host).await;
     let headers = format!("content-type: application/json\r\ncontent-length: {length}\r\n");
@@ -53,7 +53,7 @@ async fn bodies_that_come_slowly() {
     let idle = host.resident_memory();
     let pulse = Pulse::start(&host, &endpoint).await;
 
-    // Half of the places that the limits leave them.
+    // Half of the cap on concurrent calls.
     let each = scale.choose(50, 100);
     let calls = TaskTracker::new();
     let mut waits = vec![];

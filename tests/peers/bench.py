@@ -1,7 +1,7 @@
-"""The same echo jobs on Gristmill and on what a user would pick instead: `make bench-peers`.
+"""Runs the same echo jobs on Gristmill and on its alternatives: `make bench-peers`.
 
-Every round starts each peer afresh on loopback, with nothing beside it, gives it the work, and stops
-it. The table has medians over the rounds. Needs Python 3.10 and nothing else of its own."""
+Every round starts each peer anew on loopback, with no other peer running, gives it the work, and
+stops it. The table has medians over the rounds. Needs only Python 3.10."""
 
 import argparse
 import dataclasses
@@ -32,7 +32,7 @@ class Work:
     load: pathlib.Path
     handlers: pathlib.Path
     seconds: int
-    # Long enough for what compiles and elects while it serves its first jobs.
+    # Long enough for peers that compile or elect a leader during their first jobs.
     warm_up: int = 2
     in_flight: int = 64
     input: dict = dataclasses.field(
@@ -54,7 +54,7 @@ class Entry:
 
 def main():
     arguments = parse()
-    # A stop from outside ends it as Ctrl-C does, with everything that it has started.
+    # SIGTERM ends the script as Ctrl-C does, with all processes that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     work = Work(arguments.gristmill, arguments.load, arguments.handlers, arguments.seconds)
     running = []
@@ -66,7 +66,7 @@ def main():
         except Missing as reason:
             say(f"skipped: {peer.name}: {reason}")
     for number in range(arguments.rounds):
-        # Each peer is first, second and last in turn.
+        # The order of the peers rotates.
         turn = number % len(running)
         for entry in running[turn:] + running[:turn]:
             name = entry.peer.name

@@ -1,4 +1,4 @@
-"""Installs the peers, pinned, into folders beside this file. What cannot be had raises `Missing`."""
+"""Installs the peers, pinned, into folders beside this file. A peer that cannot be installed raises `Missing`."""
 
 import pathlib
 import shutil

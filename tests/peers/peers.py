@@ -1,7 +1,7 @@
 """The peers: how each is installed, started on loopback, and given the same work.
 
 `install` returns what `start` needs. `start` returns the command of one round, which prints a JSON
-object. `durability` is what a job's result has survived when its client has it."""
+object. `durability` describes how the peer stores jobs and their results."""
 
 import json
 import os
@@ -58,7 +58,7 @@ class Gristmill(Peer):
     def start(self, _, processes):
         data = processes.directory / "data"
         config = processes.directory / "bench.toml"
-        # Calls are counted and compared all the same; the limit is only out of reach.
+        # Calls are counted and compared as usual; the limit is too high to be reached.
         config.write_text(
             "[rate-limits.runsync]\ncalls-per-10s = 100000000\nconcurrent = 100000\n"
             "calls-per-worker = 0\n"
@@ -124,7 +124,7 @@ class Restate(Peer):
 
     def start(self, modules, processes):
         ingress, admin, fabric, service = (free_port() for _ in range(4))
-        # As in production, and without a line for every job.
+        # As in production, without a log line for each job.
         quiet = {**os.environ, "NODE_ENV": "production", "RESTATE_LOGGING": "WARN"}
         command = ["node", JAVASCRIPT / "restate-service.js", service]
         processes.start("service", command, accepts(service), env=quiet)

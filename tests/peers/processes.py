@@ -1,4 +1,4 @@
-"""Processes that a peer consists of: each is started here, and stopped here by its own id."""
+"""The processes of a peer: this module starts each one, and stops it by its id."""
 
 import os
 import pathlib
@@ -17,7 +17,7 @@ class Failed(Exception):
 
 
 class Processes:
-    """What one peer has started, with a directory of its own. Both are gone after `with`."""
+    """The processes of one peer and its directory; the end of `with` stops and deletes them."""
 
     def __enter__(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="peer-"))
@@ -47,7 +47,7 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                # Ctrl-C is for this script, which stops what it has started.
+                # Only this script receives Ctrl-C; it then stops the processes it started.
                 start_new_session=True,
                 **options,
             )
@@ -75,7 +75,7 @@ def stop(process):
 
 
 def free_port():
-    """A port of the loopback interface that nobody has just now."""
+    """A port of the loopback interface that is not in use."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]

@@ -35,7 +35,7 @@ impl Bench {
         Self::open_in(tempfile::tempdir().unwrap(), guest).await
     }
 
-    /// The same on what another one has left.
+    /// The same with the directory of an earlier one.
     pub(crate) async fn again(self, guest: &Path) -> Self {
         drop(self.sandbox);
         Self::open_in(self.directory, guest).await
@@ -53,7 +53,7 @@ impl Bench {
         Self { sandbox, component, directory }
     }
 
-    /// A run with this input; change what is not right for the test.
+    /// A run with this input; the test may change its fields.
     pub(crate) fn run(&self, input: &str) -> Run<'_> {
         Run {
             bench: self,
@@ -77,7 +77,7 @@ impl Bench {
         self.directory.path()
     }
 
-    /// Attempts that hold a place now.
+    /// Attempts that hold a permit now.
     pub(crate) fn running(&self) -> u64 {
         self.sandbox.load().running
     }
@@ -161,7 +161,7 @@ impl Deref for Report {
     }
 }
 
-/// Remembers what an attempt hands out.
+/// Records the side output of an attempt.
 #[derive(Default)]
 pub(crate) struct Sink {
     chunks: Mutex<Vec<Chunk>>,
@@ -178,7 +178,7 @@ impl Sink {
         self.lines.lock().clone()
     }
 
-    /// How many were handed out.
+    /// Number of progress values.
     pub(crate) fn progress_values(&self) -> usize {
         self.progress_values.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! The files of handlers: what persists and what does not, how much there may be, and what lies
-//! outside. docs/SECURITY.md names these tests beside the attacks.
+//! The files of handlers: persistence, sizes, and paths outside. docs/SECURITY.md names these tests
+//! beside the attacks.
 
 use std::fs;
 use std::path::Path;
@@ -15,10 +15,10 @@ use super::bench::{Bench, Report, Run};
 
 const GIB: u64 = 1 << 30;
 
-/// What each file and directory counts.
+/// The size that each file and directory counts in addition.
 const NODE_BYTES: u64 = 4 << 10;
 
-/// As the handler tells it, or the host for a handler that cannot know.
+/// The handler's error, or the host's for a handler that cannot know it.
 const FULL: &str = "o space left on device";
 
 /// A run on the volume `v` of one gigabyte.
@@ -40,14 +40,14 @@ fn number(report: &Report) -> u64 {
     output["done"].as_u64().unwrap()
 }
 
-/// How many bytes of a new file there is still room for.
+/// Number of bytes of a new file that still fit.
 async fn room(bench: &Bench) -> u64 {
     let filled = file(bench, "fill", "rest", &json!({ "bytes": 2 * GIB })).await;
     file(bench, "remove", "rest", &json!({})).await.output();
     number(&filled)
 }
 
-/// Takes all of the volume but this much: with a file that is all hole, and takes nothing on disk.
+/// Fills the volume except for this many bytes: with a sparse file, which takes nothing on disk.
 async fn leave(bench: &Bench, bytes: u64) {
     file(bench, "write", "hole", &json!({})).await.output();
     let size = GIB - NODE_BYTES - bytes;
@@ -121,7 +121,7 @@ async fn the_size_holds_in_whatever_way_it_is_filled() {
         let error = file(&bench, what, path, &json!({ "text": "x" })).await.error();
         assert!(error.contains(FULL), "{what}: {error}");
     }
-    // What is there can still be read, overwritten and removed.
+    // Existing files can still be read, overwritten and removed.
     let tail = file(&bench, "tail", "a", &json!({ "bytes": 1 })).await.output();
     assert_eq!(tail, r#""\u0000""#);
     file(&bench, "truncate", "a", &json!({ "bytes": 1 })).await.output();
@@ -133,7 +133,7 @@ async fn the_size_holds_in_whatever_way_it_is_filled() {
     assert_eq!(room(&bench).await, megabytes);
     let error = file(&bench, "truncate", "hole", &json!({ "bytes": GIB })).await.error();
     assert!(error.contains(FULL), "{error}");
-    // A volume that was made larger has room for more at once.
+    // A larger volume has more room at once.
     let input = json!({ "op": "file", "file": {
         "do": "truncate", "path": "/workspace/hole", "bytes": 3 * GIB / 2 } });
     let mut run = bench.run(&input.to_string());
@@ -149,7 +149,7 @@ async fn empty_files_and_directories_count() {
     assert_eq!(done(&bench, "fill", &json!({ "bytes": 0 })).await, nodes);
     let error = attack(&bench, "deep", &json!({})).await.error();
     assert!(error.contains("insufficient-space"), "{error}");
-    // The next start counts what is there by then: the same files are made again, and no other.
+    // The next start counts the existing files: the same files can be created again, and no others.
     let volume = bench.data_dir().join("volumes/v");
     fs::remove_file(volume.join(format!("{}7", "n".repeat(200)))).unwrap();
     let bench = bench.again(&guests::hostile()).await;
@@ -171,7 +171,7 @@ async fn removed_files_count_while_they_are_open() {
     let bytes = 1 << 20;
     let taken = done(&bench, "orphans", &json!({ "bytes": bytes })).await;
     assert_eq!(taken, 7 * bytes, "each counts with its node");
-    // And no longer than that; what is gigabytes is not freed at once.
+    // And no longer than that; gigabytes are not freed at once.
     eventually("they are closed", async || {
         (done(&bench, "orphans", &json!({ "bytes": bytes })).await == taken).then_some(())
     })
@@ -221,7 +221,7 @@ async fn what_is_counted_is_true_after_any_order_of_changes() {
 
 const PIECE: u64 = 16 << 10;
 
-/// How many bytes there is room for, in removed files of one piece.
+/// Number of bytes that fit, in removed files of one piece.
 async fn room_in_pieces(bench: &Bench) -> u64 {
     done(bench, "orphans", &json!({ "bytes": PIECE })).await
 }
@@ -297,7 +297,7 @@ async fn scratch_is_each_jobs_own_and_gone_with_it() {
     })
     .await;
 
-    // What a crash leaves behind is gone with the next start.
+    // The next start deletes the remains of a crash.
     let left = bench.data_dir().join("scratch/1-0/deep");
     fs::create_dir_all(&left).unwrap();
     let bench = bench.again(&guests::playground()).await;
@@ -316,7 +316,7 @@ async fn a_removed_volume_is_gone_once_no_job_sees_it() {
     })
     .await;
     bench.sandbox().remove_volume(&volume).await.unwrap();
-    // A job that was on its way does not make it again.
+    // A running job does not create it again.
     let error = file(&bench, "write", "a", &json!({})).await.error();
     assert!(error.starts_with("network volume `v` cannot be used"), "{error}");
     assert_eq!(fs::read_dir(&volumes).unwrap().count(), 0);

@@ -1,5 +1,5 @@
-//! Attacks through the calls that a host must answer, by the sample handler `hostile`.
-//! docs/SECURITY.md names these tests beside the attacks.
+//! Attacks through host calls, by the sample handler `hostile`. docs/SECURITY.md names these tests
+//! beside the attacks.
 
 use std::time::{Duration, Instant};
 
@@ -95,7 +95,7 @@ async fn progress_that_is_too_large_is_dropped() {
     assert_eq!(run.sink.progress_values(), 1_000);
 }
 
-/// The host keeps the parts of a request that is never sent. Each is bounded, and so is their number.
+/// The host keeps the parts of an unsent request. Each is bounded, and so is their number.
 #[tokio::test]
 async fn requests_that_are_never_sent_keep_little() {
     let bench = bench().await;
@@ -114,7 +114,7 @@ async fn requests_that_are_never_sent_keep_little() {
     let error = bench.run(&fields(1_100, 30_000)).perform().await.error();
     assert_eq!(error, "handler holds more than 1024 handles");
 
-    // Two pieces of 64 KiB for each body wait for somebody to send them.
+    // Two pieces of 64 KiB wait in each unsent body.
     let output = bench.run(r#"{"op":"bodies","count":100}"#).perform().await.output();
     assert_eq!(output, format!(r#"{{"done":{}}}"#, 100 * (128 << 10)));
 }

@@ -1,5 +1,5 @@
-//! The sandbox alone, with real handlers: what each limit does, how a handler's end is told, and
-//! how soon one that will not stop is gone.
+//! The sandbox alone, with real handlers: the effect of each limit, the errors of handlers, and the
+//! time until an endless handler is stopped.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use gristmill_tests::{LocalServer, guests};
 
 use bench::Bench;
 
-/// What anybody may feel of a handler that will not stop.
+/// The longest time until a handler is stopped.
 const GONE_WITHIN: Duration = Duration::from_millis(100);
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn memory_ends_at_the_limit() {
     assert!((32 << 20..=64 << 20).contains(&peak), "{peak}");
 }
 
-/// How much later than wanted a run ends that is stopped, or times out, after 200 ms.
+/// The delay of the end of a run that is stopped, or times out, after 200 ms.
 async fn lateness(bench: &Bench, input: &str, metering: Metering, by_deadline: bool) -> Duration {
     let after = Duration::from_millis(200);
     let mut run = bench.run(input);
@@ -97,7 +97,7 @@ async fn lateness(bench: &Bench, input: &str, metering: Metering, by_deadline: b
 async fn what_will_not_stop_is_gone_soon() {
     let bench = Bench::open(&guests::playground()).await;
     for metering in [Metering::Fuel, Metering::Epoch] {
-        // The plain engine's file is compiled when it is first needed.
+        // The plain engine's file is compiled at its first use.
         let mut first = bench.run(r#"{"op":"echo"}"#);
         first.endpoint.limits.metering = metering;
         first.perform().await.output();
@@ -107,7 +107,7 @@ async fn what_will_not_stop_is_gone_soon() {
                 let by = if by_deadline { "its deadline" } else { "a stop" };
                 let is_kept = if late <= GONE_WITHIN { "" } else { " (LATE)" };
                 println!("{input}, {}: gone {late:?} after {by}{is_kept}", metering.as_str());
-                // The machine of a test may be busy; what must not be is a hang.
+                // The test's machine may be busy; the test only excludes a hang.
                 assert!(late < Duration::from_secs(2), "{input}: {late:?}");
             }
         }

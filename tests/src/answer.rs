@@ -1,4 +1,4 @@
-//! What the host answered, and the assertions that hold for every answer.
+//! The host's answer, with the assertions for every answer.
 
 use reqwest::header::HeaderMap;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 /// An answer, read to its end.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// What was called, for messages.
+    /// The call, for messages.
     pub call: String,
     /// The status code.
     pub status: u16,
@@ -35,7 +35,7 @@ impl Answer {
         self.json()
     }
 
-    /// Asserts the status code and shape of a refusal under `/openai`, and returns the `type` and
+    /// Asserts the status code and format of a refusal under `/openai`, and returns the `type` and
     /// `code` of the error: exactly `{"error":{"message","type","param","code"}}`.
     pub fn refused_as_openai(&self, status: u16) -> (String, String) {
         assert_eq!(self.status, status, "{self:?}");
@@ -50,9 +50,9 @@ impl Answer {
         (text("type"), text("code"))
     }
 
-    /// Asserts the refusal's status code and shape, and returns its sentence: exactly
+    /// Asserts the refusal's status code and format, and returns its sentence: exactly
     /// `{"error","code"}`, on the management API with the sentence as `message` too; never a key
-    /// `status`, on which a client would poll for ever.
+    /// `status`, for which a client would poll for ever.
     pub fn refused(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{self:?}");
         let body = self.json();

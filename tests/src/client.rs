@@ -1,4 +1,4 @@
-//! A thin client of both APIs: one method for each operation, no opinion about the answers.
+//! A thin client of both APIs: one method for each operation, without assertions.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::Answer;
 use crate::wait::eventually;
 
-/// Longer than any call of the tests may take, the upload of a compile bomb on a busy machine too.
+/// Longer than any call of the tests may take, including the upload of a compile bomb on a busy
+/// machine.
 const CALL_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Calls one host with one key. Belongs to the tokio runtime, and so to the test, that made it.
@@ -29,8 +30,8 @@ impl Client {
         Self { http, url: url.to_owned(), authorization, mount: "/v2" }
     }
 
-    /// The same over connections of its own, to hosts whose certificates these authorities (PEM)
-    /// have signed.
+    /// The same over separate connections, to hosts whose certificates these authorities (PEM) have
+    /// signed.
     #[must_use]
     pub fn trusting(&self, authorities: &[u8]) -> Self {
         let authorities = reqwest::Certificate::from_pem_bundle(authorities).unwrap();
@@ -51,18 +52,18 @@ impl Client {
         Self { authorization: value.map(str::to_owned), ..self.clone() }
     }
 
-    /// The same on the mount whose `/stream` answers the object that the SDKs read.
+    /// The same on the mount whose `/stream` returns the object for SDKs.
     #[must_use]
     pub fn sdk(&self) -> Self {
         Self { mount: "/sdk/v2", ..self.clone() }
     }
 
-    /// Where the host listens.
+    /// The host's address.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// A call that is not sent yet. `path` starts with `/` and is sent as it is.
+    /// A call that is not sent yet. `path` starts with `/` and is sent unchanged.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.url));
         match &self.authorization {

@@ -1,4 +1,4 @@
-//! The handlers that the build script has built.
+//! The handlers that the build script builds.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ pub fn echo() -> PathBuf {
     component("echo")
 }
 
-/// Does what the input's `op` says, good or bad; see its README.
+/// Behaves as the input's `op` says; see its README.
 pub fn playground() -> PathBuf {
     component("playground")
 }
@@ -27,7 +27,7 @@ pub fn word_count() -> PathBuf {
     component("word_count")
 }
 
-/// Speaks OpenAI's format.
+/// A text generator with OpenAI's format.
 pub fn chat() -> PathBuf {
     component("chat")
 }
@@ -37,7 +37,7 @@ pub fn thumbnail() -> PathBuf {
     component("thumbnail")
 }
 
-/// Takes numbers apart, with a table that it makes in `init`.
+/// Splits numbers into prime factors, with a table that it computes in `init`.
 pub fn factors() -> PathBuf {
     component("factors")
 }

@@ -1,4 +1,4 @@
-//! A host with a data directory of its own, and what tests put on it.
+//! A host with its own data directory, and helpers to deploy handlers on it.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -31,14 +31,14 @@ const TEMPLATE_FIELDS: [&str; 9] = [
     "volumeMountPath",
 ];
 
-/// The real binary, running on a directory that goes with it.
+/// The real binary, with a temporary data directory.
 #[derive(Debug)]
 pub struct TestHost {
     process: HostProcess,
     folder: TempDir,
     arguments: Vec<String>,
     admin_key: String,
-    /// Who signs its certificates, as PEM, when it serves HTTPS.
+    /// The authority of its certificates, as PEM, if it serves HTTPS.
     authority: Option<Vec<u8>>,
     uploaded: Mutex<HashSet<PathBuf>>,
 }
@@ -54,7 +54,7 @@ impl TestHost {
         Self::start_prepared(arguments, |_| ())
     }
 
-    /// Starts one with further arguments of `serve`, on a data directory that `prepare` may make.
+    /// Starts one with further arguments of `serve`, on a data directory that `prepare` may fill.
     pub fn start_prepared<S: AsRef<str>>(arguments: &[S], prepare: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::Builder::new().prefix("gristmill-test-").tempdir().unwrap();
         let (data, log) = (folder.path().join("data"), folder.path().join("log"));
@@ -74,20 +74,20 @@ impl TestHost {
         host
     }
 
-    /// Starts one whose clock stands still until [`TestHost::advance`] moves it, with further
+    /// Starts one with a stopped clock that only [`TestHost::advance`] moves, with further
     /// arguments of `serve`.
     pub fn start_with_clock<S: AsRef<str>>(arguments: &[S]) -> Self {
         let further = arguments.iter().map(AsRef::as_ref);
         Self::start_with(&std::iter::once("--manual-clock").chain(further).collect::<Vec<_>>())
     }
 
-    /// Moves the clock by this many milliseconds and returns what it shows then, in milliseconds
-    /// since the Unix epoch. What the host does in the background because of it follows soon.
+    /// Moves the clock by this many milliseconds and returns its new time, in milliseconds since
+    /// the Unix epoch. Background work of the host that depends on it follows soon.
     pub fn advance(&self, ms: u64) -> u64 {
         self.process.advance(ms)
     }
 
-    /// Ends it as a power cut would.
+    /// Ends it like a power cut.
     pub fn kill9(&mut self) {
         self.process.kill9();
     }
@@ -114,11 +114,11 @@ impl TestHost {
         self.process = HostProcess::start(environment, &data, &log, &self.arguments);
     }
 
-    /// Starts another process on the same data beside this one, which it takes the place of.
-    /// Returns how this one ended, or how the other one did when it could not start.
+    /// Starts another process on the same data beside this one, which replaces it. Returns how this
+    /// one ended, or how the other one did if it could not start.
     ///
     /// # Errors
-    /// When the other one could not start: it has left its reason in the log.
+    /// When the other one could not start: the reason is in the log.
     pub fn replace(&mut self) -> Result<ExitStatus, ExitStatus> {
         let data = self.data_dir();
         let next = HostProcess::try_start(&[], &data, &self.log_path(), &self.arguments)?;
@@ -126,7 +126,7 @@ impl TestHost {
         Ok(last.wait(PATIENCE))
     }
 
-    /// Kills it, starts it on the same data, and kills it so much later, ready or not.
+    /// Kills it, starts it on the same data, and kills it after this time, ready or not.
     pub fn start_and_kill(&mut self, later: Duration) {
         self.process.kill9();
         let mut child = spawn(&[], &self.data_dir(), &self.log_path(), &self.arguments);
@@ -135,7 +135,7 @@ impl TestHost {
         child.wait().unwrap();
     }
 
-    /// What it said when it was ready.
+    /// The value of `ready` in its ready line.
     pub fn ready(&self) -> &Value {
         &self.process.ready
     }
@@ -145,12 +145,12 @@ impl TestHost {
         self.process.pid()
     }
 
-    /// The memory that its process has now, in bytes.
+    /// The present memory of its process, in bytes.
     pub fn resident_memory(&self) -> u64 {
         self.memory("VmRSS:")
     }
 
-    /// The most memory that its process has had, in bytes, since its start or since
+    /// The peak memory of its process, in bytes, since its start or since
     /// [`TestHost::forget_peak_memory`].
     pub fn peak_memory(&self) -> u64 {
         self.memory("VmHWM:")
@@ -162,33 +162,33 @@ impl TestHost {
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
-    /// Begins a new peak.
+    /// Resets the peak.
     pub fn forget_peak_memory(&self) {
         const PEAK_ONLY: &str = "5";
         fs::write(format!("/proc/{}/clear_refs", self.pid()), PEAK_ONLY).unwrap();
     }
 
-    /// Where it listens.
+    /// Its URL.
     pub fn url(&self) -> &str {
         self.ready()["url"].as_str().unwrap().trim_end_matches('/')
     }
 
-    /// The `127.0.0.1:PORT` where it listens.
+    /// Its address, `127.0.0.1:PORT`.
     pub fn address(&self) -> &str {
         self.ready()["addr"].as_str().unwrap()
     }
 
-    /// The key that its first start made.
+    /// The key that its first start created.
     pub fn admin_key(&self) -> &str {
         &self.admin_key
     }
 
-    /// Where its data are.
+    /// Its data directory.
     pub fn data_dir(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// A directory for whatever a test needs, gone with the host.
+    /// A directory for the test's files, deleted with the host.
     pub fn scratch(&self) -> &Path {
         self.folder.path()
     }
@@ -197,7 +197,7 @@ impl TestHost {
         self.folder.path().join("log")
     }
 
-    /// All that it has written to standard error.
+    /// Its output on standard error.
     pub fn log(&self) -> String {
         fs::read(self.log_path())
             .map(|log| String::from_utf8_lossy(&log).into())
@@ -225,7 +225,7 @@ impl TestHost {
         self.client().upload(reference, component).await
     }
 
-    /// Puts a handler on an endpoint of its own, with the id `name`. `settings` are fields of the
+    /// Deploys a handler on its own endpoint, with the id `name`. `settings` are fields of the
     /// endpoint or its template; `templateEnv` is the template's `env`.
     pub async fn deploy(&self, component: &Path, name: &str, settings: Value) -> String {
         let image = component.file_stem().unwrap().to_str().unwrap();
@@ -239,7 +239,7 @@ impl TestHost {
         self.deploy_image(&format!("{image}:latest"), name, settings).await
     }
 
-    /// The same with a handler that is uploaded already.
+    /// The same with an uploaded handler.
     pub async fn deploy_image(&self, image: &str, name: &str, settings: Value) -> String {
         let mut template = json!({ "id": name, "name": name, "imageName": image });
         let mut endpoint = json!({ "id": name, "templateId": name });
@@ -273,12 +273,12 @@ impl Drop for TestHost {
     }
 }
 
-/// The one host of a test binary, for tests that neither stop it nor look at its totals. Each of
-/// them deploys endpoints of its own.
+/// The shared host of a test binary, for tests that neither stop it nor check its totals. Each of
+/// them deploys its own endpoints.
 #[derive(Debug)]
 pub struct Shared {
     host: &'static TestHost,
-    /// With the admin key; made for the test that asked.
+    /// With the admin key; created for this test.
     pub client: Client,
 }
 
@@ -302,13 +302,12 @@ pub fn shared_host() -> Shared {
     Shared { host, client: host.client() }
 }
 
-/// A host with a clock for one test alone: nobody else moves it meanwhile. Hosts are used again
-/// by later tests, which saves their start and the compilation of handlers; a test that fails
-/// takes its host with it.
+/// A host whose clock only one test moves. Later tests reuse the host, which saves its start and
+/// the compilation of handlers; a test that fails drops its host.
 #[derive(Debug)]
 pub struct Clocked {
     host: Option<TestHost>,
-    /// With the admin key; made for the test that asked.
+    /// With the admin key; created for this test.
     pub client: Client,
 }
 

@@ -1,4 +1,4 @@
-//! HTTP/2 frame by frame, for clients that no library would be: it sends what it is told.
+//! HTTP/2 frame by frame, for clients that a library would not permit.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ const ACK: u8 = 1;
 
 const FRAME_BYTES_MAX: usize = 16 << 10;
 
-/// A setting of RFC 9113: how many bytes of an answer may come before more are asked for.
+/// A setting of RFC 9113: number of bytes of an answer that may be sent before more are requested.
 pub const INITIAL_WINDOW_SIZE: u16 = 4;
 
 /// An error code of RFC 9113.
@@ -34,26 +34,26 @@ pub struct Http2<IO> {
     stream: IO,
 }
 
-/// What the host does to a stream, or to all of them.
+/// An event from the host on one stream, or on all.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// The status of an answer.
     Status {
-        /// Whose.
+        /// The stream.
         stream: u32,
         /// The code.
         status: u16,
     },
     /// A stream is reset.
     Reset {
-        /// Which.
+        /// The stream.
         stream: u32,
-        /// Why.
+        /// The reason.
         code: u32,
     },
-    /// The connection is over.
+    /// The connection ends.
     GoAway {
-        /// Why.
+        /// The reason.
         code: u32,
     },
     /// The connection is closed.
@@ -77,7 +77,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
         Self { stream }
     }
 
-    /// The settings of the host, by number. To be read first.
+    /// The settings of the host, by number. Must be read first.
     pub async fn settings(&mut self) -> HashMap<u16, u32> {
         let (kind, _, _, payload) = self.read().await.expect("the host sends its settings");
         assert_eq!(kind, SETTINGS);
@@ -113,7 +113,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
         self.stream.write_all(&head(stream, "POST", path, fields, 0)).await.unwrap();
     }
 
-    /// Opens this many streams and resets each at once. The host may close before it has read all.
+    /// Opens this many streams and resets each at once. The host may close before it has read all
+    /// of them.
     pub async fn flood_with_resets(&mut self, streams: u32) {
         let mut bytes = vec![];
         for stream in (1..2 * streams).step_by(2) {
@@ -123,7 +124,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
         let _ = self.stream.write_all(&bytes).await;
     }
 
-    /// The next thing that the host does.
+    /// The next event.
     pub async fn next(&mut self) -> Event {
         loop {
             let Some((kind, flags, stream, payload)) = self.read().await else {
@@ -173,7 +174,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The head of a call, in as many frames as it takes.
+/// The head of a call, in as many frames as needed.
 fn head(stream: u32, method: &str, path: &str, fields: &[(&str, &str)], flags: u8) -> Vec<u8> {
     let fixed = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "x")];
     let mut block = vec![];
@@ -194,7 +195,7 @@ fn head(stream: u32, method: &str, path: &str, fields: &[(&str, &str)], flags: u
     bytes
 }
 
-/// A length as HPACK has it, in seven bits and what is left in groups of seven.
+/// A length in HPACK's encoding: seven bits, and the rest in groups of seven.
 fn push_length(block: &mut Vec<u8>, length: usize) {
     if length < 127 {
         return block.push(u8::try_from(length).unwrap());
@@ -214,7 +215,7 @@ fn status(block: &[u8]) -> u16 {
         [indexed @ 0x88..=0x8e, ..] => {
             [200, 204, 206, 304, 400, 404, 500][usize::from(indexed - 0x88)]
         }
-        // Three digits, as they are or in Huffman's code: 5 bits for 0 to 2, 6 for the others.
+        // Three digits, plain or in Huffman's code: 5 bits for 0 to 2, 6 for the others.
         [_, 3, digits @ ..] => String::from_utf8_lossy(&digits[..3]).parse().unwrap(),
         [_, length, code @ ..] if length & 128 != 0 => {
             let bits = code

@@ -15,12 +15,12 @@ use serde_json::Value;
 /// A start compiles nothing and reads a small store.
 const READY_WAIT: Duration = Duration::from_secs(60);
 
-/// Moving a clock takes no time at all; a host that was started without one never answers.
+/// Moving a clock takes no time; a host without a manual clock never answers.
 const CLOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// The binary under test.
 pub fn binary() -> PathBuf {
-    // The build puts test binaries into `deps/`, next to the binary's own place.
+    // Test binaries are in `deps/`, below the directory of the binary.
     let name = format!("gristmill-under-test{}", std::env::consts::EXE_SUFFIX);
     let test = std::env::current_exe().unwrap();
     let found = test.ancestors().skip(1).map(|folder| folder.join(&name)).find(|p| p.is_file());
@@ -28,8 +28,8 @@ pub fn binary() -> PathBuf {
         .unwrap_or_else(|| panic!("no {name} near {}; build gristmill-tests first", test.display()))
 }
 
-/// A command of the binary, without the settings that this process may have inherited, and with a
-/// cache of the tests' own.
+/// A command of the binary, without settings inherited from this process, and with the tests' own
+/// cache.
 pub fn command() -> Command {
     let binary = binary();
     let target = binary.ancestors().nth(2).unwrap();
@@ -47,15 +47,16 @@ pub fn command() -> Command {
 #[derive(Debug)]
 pub(crate) struct HostProcess {
     child: Child,
-    /// What the binary said when it was ready: the value of `ready`.
+    /// The value of `ready` in the binary's ready line.
     pub(crate) ready: Value,
     /// Moves the clock of a host that was started with `--manual-clock`.
     clock: Mutex<ClockPipes>,
-    /// Tells the guard process that it is not needed; its end without a word kills the host.
+    /// A message to the guard process ends it; if the pipe closes without a message, it kills the
+    /// host.
     guard: ChildStdin,
 }
 
-/// What moves the host's clock, and what it answers.
+/// The pipes of the host's clock.
 #[derive(Debug)]
 struct ClockPipes {
     moves: ChildStdin,
@@ -77,7 +78,7 @@ impl HostProcess {
         })
     }
 
-    /// The same; one that does not get ready is ended, and its exit status returned.
+    /// The same; a host that does not get ready is ended, and its exit status returned.
     pub(crate) fn try_start(
         environment: &[(&str, &OsStr)],
         data_dir: &Path,
@@ -93,7 +94,7 @@ impl HostProcess {
         thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
                 let line: Value = serde_json::from_str(&line).unwrap_or_default();
-                // The test may have given up; the pipe is read on, so that it never fills.
+                // Read on even after the test has given up, so that the pipe never fills.
                 if let Some(ready) = line.get("ready") {
                     let _ = send.send(ready.clone());
                 }
@@ -103,7 +104,7 @@ impl HostProcess {
             }
         });
         let Ok(ready) = receive.recv_timeout(READY_WAIT) else {
-            // Without effect on one that has ended by itself.
+            // Without effect on an ended process.
             let _ = child.kill();
             let _ = guard.write_all(b"done\n");
             return Err(child.wait().unwrap());
@@ -112,7 +113,7 @@ impl HostProcess {
         Ok(Self { child, ready, clock, guard })
     }
 
-    /// Moves the host's clock, and returns what it shows then, in milliseconds since the epoch.
+    /// Moves the host's clock, and returns its new time, in milliseconds since the epoch.
     pub(crate) fn advance(&self, ms: u64) -> u64 {
         let mut clock = self.clock.lock().unwrap();
         writeln!(clock.moves, "{ms}").unwrap();
@@ -123,7 +124,7 @@ impl HostProcess {
         self.child.id()
     }
 
-    /// Ends it as a power cut would.
+    /// Ends it like a power cut.
     pub(crate) fn kill9(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -147,7 +148,7 @@ impl HostProcess {
     }
 }
 
-/// Starts the binary, and does not wait for anything.
+/// Starts the binary without waiting.
 pub(crate) fn spawn(
     environment: &[(&str, &OsStr)],
     data_dir: &Path,
@@ -174,7 +175,7 @@ impl Drop for HostProcess {
     }
 }
 
-/// A process that kills the host and removes its folder when this one ends without dropping it:
+/// A process that kills the host and removes its folder when this process ends without dropping it:
 /// statics are never dropped, and a test run may be interrupted.
 fn guard(host: u32, folder: &Path) -> ChildStdin {
     let mut guard = Command::new("sh")

@@ -1,5 +1,5 @@
-//! A receiver of webhooks on the loopback interface: keeps what it is called with, and answers
-//! what a test tells it to.
+//! A receiver of webhooks on the loopback interface: records its calls, and answers as the test
+//! requests.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::wait::eventually;
 
-/// One call, as it came.
+/// One received call.
 #[derive(Debug, Clone)]
 pub struct ReceivedCall {
     /// Method and path.
@@ -46,8 +46,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Starts on a free port. The n-th call is answered with the n-th status line, such as
-    /// `200 OK`; later ones with the last. An empty one is never answered.
+    /// Starts on a free port. The n-th call is answered with the n-th status line, such as `200
+    /// OK`; later ones with the last. An empty line means no answer.
     pub async fn start(answers: &[&str]) -> Self {
         Self::start_on("127.0.0.1:0", answers).await
     }
@@ -90,17 +90,17 @@ impl Receiver {
         self.calls.lock().unwrap().clone()
     }
 
-    /// All calls since the last time; the next one is answered like the first.
+    /// All calls since the last call of this; the next one is answered like the first.
     pub fn take(&self) -> Vec<ReceivedCall> {
         std::mem::take(&mut self.calls.lock().unwrap())
     }
 
-    /// Connections that were made so far.
+    /// Number of connections so far.
     pub fn connections(&self) -> usize {
         *self.connections.lock().unwrap()
     }
 
-    /// Waits until there were so many calls.
+    /// Waits until there were this many calls.
     pub async fn until(&self, count: usize) -> Vec<ReceivedCall> {
         eventually(&format!("{count} calls of the webhook"), async || {
             let calls = self.calls();
@@ -128,7 +128,7 @@ async fn serve(mut connection: TcpStream, calls: &Mutex<Vec<ReceivedCall>>, answ
         tokio::time::sleep(Duration::from_secs(60)).await;
     }
     let text = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-    // The caller may be gone; then nobody misses the answer.
+    // The caller may have disconnected; then no one needs the answer.
     let _ = connection.write_all(text.as_bytes()).await;
 }
 

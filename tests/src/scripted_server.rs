@@ -1,4 +1,4 @@
-//! An HTTP server on the loopback interface that answers as a test says, for peers that lie.
+//! An HTTP server on the loopback interface with scripted answers, for hostile peers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What a call is answered with.
+/// The answer to a call.
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
     /// Such as `200 OK`.
@@ -41,7 +41,7 @@ pub struct ScriptedServer {
 }
 
 impl ScriptedServer {
-    /// Starts on a free port; the script is told the address, and then each call's head.
+    /// Starts on a free port; the script gets the address, and each call's head.
     pub async fn start(script: impl Fn(SocketAddr, &str) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -94,6 +94,6 @@ async fn answer(mut connection: TcpStream, reply: impl FnOnce(&str) -> Reply) {
     let head = format!(
         "HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n"
     );
-    // The caller may have gone; then nobody misses the answer.
+    // The caller may have disconnected; then no one needs the answer.
     let _ = connection.write_all(&[head.as_bytes(), &body].concat()).await;
 }

@@ -1,17 +1,17 @@
-//! Just enough of server-sent events to read what the platform sends.
+//! A minimal parser of server-sent events.
 
 /// One event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SseEvent {
     /// Its type; `message` when the server named none.
     pub event: String,
-    /// Its id, when it has one.
+    /// Its id, if it has one.
     pub id: Option<String>,
     /// Its data; lines are joined by `\n`.
     pub data: String,
 }
 
-/// Reads all complete events of `text`. Comments are left out.
+/// Parses all complete events of `text`. Comments are left out.
 pub fn parse_events(text: &str) -> Vec<SseEvent> {
     let complete = text.rfind("\n\n").map_or("", |end| text.get(..end).unwrap_or_default());
     complete.split("\n\n").filter_map(parse_event).collect()

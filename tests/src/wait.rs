@@ -1,15 +1,15 @@
-//! Waiting with a bound, and figures about what was measured.
+//! Waiting with a bound, and statistics of measurements.
 
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what must happen soon. Far above what it takes, so that a busy
-/// machine fails no test; far below what would hold a run up.
+/// How long a test waits for an event that should occur soon. Far above the usual time, so that no
+/// test fails on a busy machine; and short enough for a hanging run.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Asks `look` again and again until it answers `Some`.
+/// Calls `look` repeatedly until it returns `Some`.
 ///
 /// # Panics
-/// When that takes longer than [`PATIENCE`]; `what` names what was waited for.
+/// When that takes longer than [`PATIENCE`]; `what` describes the awaited event.
 pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -18,7 +18,7 @@ pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>)
         }
         let waited = begun.elapsed();
         assert!(waited < PATIENCE, "waited {PATIENCE:?} for: {what}");
-        // What takes long is asked about less often: a host whose clock stands still counts every call.
+        // The pause grows with the time, since a host with a stopped clock counts every call.
         let pause = (waited / 20).clamp(Duration::from_millis(20), Duration::from_millis(500));
         tokio::time::sleep(pause).await;
     }

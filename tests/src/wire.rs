@@ -1,4 +1,4 @@
-//! HTTP/1.1 written by hand, at whatever pace: what a client library would not do.
+//! HTTP/1.1 written by hand, at any speed: behaviour that a client library would not permit.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::TestHost;
 /// A connection of a client.
 #[derive(Debug)]
 pub struct Wire {
-    /// Where answers come from, see [`next_answer`].
+    /// The source of answers, see [`next_answer`].
     pub reader: OwnedReadHalf,
-    /// Where calls go to.
+    /// The destination of calls.
     pub writer: OwnedWriteHalf,
 }
 
@@ -36,13 +36,13 @@ impl Wire {
         self.writer.write_all(head.as_bytes()).await.unwrap();
     }
 
-    /// The next answer; `None` when the connection ends without one, or none comes in time.
+    /// The next answer; `None` when the connection ends without one, or none arrives in time.
     pub async fn answer(&mut self, patience: Duration) -> Option<WireAnswer> {
         timeout(patience, next_answer(&mut self.reader)).await.ok()?
     }
 }
 
-/// An answer as it came.
+/// A received answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireAnswer {
     /// Its status code.

@@ -1,8 +1,8 @@
-// The real host, behind the component's imports and its exports. Only the build uses this: the
-// modules `gristmill:…` and `wasi:…` exist nowhere else.
+// Connects the component's imports and exports to the SDK. Only the build uses this module, because
+// the modules `gristmill:…` and `wasi:…` exist only there.
 //
-// All that a handler's module does when it is loaded happens once, when the component is built; a
-// snapshot of the engine is what each instance starts from.
+// The handler's module is loaded once, when the component is built. Each instance starts from a
+// snapshot of the engine made after that.
 
 import * as wit from "gristmill:handler/context@0.1.0";
 import { send } from "gristmill:handler/http@0.1.0";
@@ -19,7 +19,7 @@ import { encode } from "./values.js";
 const host = {
   endpoint: wit.endpoint,
   attempt: wit.attempt,
-  // A number with one engine, a bigint with the other.
+  // One engine returns a number, the other a bigint.
   remainingMs: () => Number(wit.remainingMs()),
   cancelled: wit.cancelled,
   s3Config: () => wit.s3() ?? undefined,
@@ -34,7 +34,7 @@ const host = {
   progress: (value) => progress(value.toWellFormed()),
   log: write,
   httpSend: ({ method, url, headers = [], body = new Uint8Array(), timeout }) => {
-    // QuickJS hands on no larger number.
+    // QuickJS cannot pass a larger number.
     const timeoutMs =
       timeout === undefined ? null : Math.min(Math.max(Math.ceil(timeout), 0), 2 ** 31 - 1);
     headers = headers.map((pair) => pair.map((text) => text.toWellFormed()));
@@ -47,7 +47,7 @@ const host = {
   },
 };
 
-/** The host's error as one of ours; `limit` is the kind that has a number of bytes. */
+/** The host's error as an error of the SDK; `limit` is the kind that has a number of bytes. */
 function lift(Kind, error, limit) {
   if (!error?.payload) return error;
   const { tag, val } = error.payload;
@@ -56,14 +56,14 @@ function lift(Kind, error, limit) {
 
 let begun = false;
 
-/** What waits for the first call: the sandbox has no environment and no log when it is built. */
+/** Runs at the first call: while the component is built there is no environment and no log. */
 function begin() {
   if (begun) return;
   begun = true;
   Object.assign(process.env, Object.fromEntries(getEnvironment()));
 }
 
-/** The component's exports. `wait` makes of a promise what the engine can return. */
+/** The component's exports. `wait` turns a promise into a value that the engine can return. */
 export function component(module, wait) {
   const settle = (promise, lower) => {
     const lowered = promise.catch((error) => {

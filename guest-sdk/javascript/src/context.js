@@ -1,13 +1,12 @@
-// What a handler can ask about its job, and hand out before it returns.
+// The context of a job: facts about it, and calls with which a handler sends data while it runs.
 
 import { Cancelled, EmitError } from "./errors.js";
 import { encode } from "./values.js";
 
 /**
- * The running attempt: its facts, and the ways out of the sandbox.
+ * The running attempt: facts about it, and all calls that leave the sandbox.
  *
- * What stands behind it is a `host`: the sandbox's imports, or a test's fake. JSON goes through as
- * text.
+ * It is implemented by a `host`: the sandbox's imports, or a test's fake. JSON is passed as text.
  */
 export class Context {
   #jobId;
@@ -102,13 +101,13 @@ export class Context {
 
 let running;
 
-/** The context of the job that runs, for code that was not handed one. */
+/** The context of the running job, for code that does not have it as an argument. */
 export function context() {
   if (!running) throw new Error("no job is running: call context() in a handler");
   return running;
 }
 
-/** Makes `ctx` the one that `context()` finds, while `work` goes on. */
+/** Makes `context()` return `ctx` while `work` runs. */
 export async function runningAs(ctx, work) {
   const before = running;
   running = ctx;

@@ -1,4 +1,4 @@
-// The ways in which a job, and a chunk, can fail.
+// The errors of a job and of a chunk.
 
 /** How a handler ends a job that it cannot complete: throw one of the three classes below. */
 export class GristmillError extends Error {
@@ -9,7 +9,7 @@ export class GristmillError extends Error {
   }
 }
 
-/** The input is not what this handler accepts. */
+/** The handler does not accept the input. */
 export class InvalidInput extends GristmillError {}
 
 /** The work could not be done. */

@@ -1,4 +1,4 @@
-// From a plain function to a component's export.
+// Turns a plain function into a component's export.
 
 import { runningAs } from "./context.js";
 import { EmitError, Failed, GristmillError, InvalidInput } from "./errors.js";
@@ -24,7 +24,7 @@ export function handler(work, { validate } = {}) {
   });
 }
 
-/** Makes `(job, ctx) => output`, or what `handler` returned, the handler of this component. */
+/** Makes `(job, ctx) => output`, or the result of `handler`, the handler of this component. */
 export function serve(work) {
   served = work;
   return work;
@@ -40,7 +40,7 @@ export function handle(module, ctx, text) {
   return run(of(served ?? module.default), ctx, text);
 }
 
-/** Runs what `of` returned. What other errors say at length goes to the job's log. */
+/** Runs the result of `of`. The stack of any error that is not the SDK's goes to the job's log. */
 export async function run(handler, ctx, text) {
   let output;
   try {
@@ -59,7 +59,7 @@ export async function run(handler, ctx, text) {
 export function failure(error, log) {
   if (error instanceof GristmillError) return error;
   log(describe(error));
-  // These two say what they are.
+  // The message of these two is enough without the error's name.
   if (error instanceof EmitError || error instanceof HttpError) return new Failed(error.message);
   return new Failed(error instanceof Error ? `${error.name}: ${error.message}` : text(error));
 }
@@ -76,7 +76,7 @@ export function describe(error) {
     : `${lines.trimEnd()}\ncaused by ${describe(error.cause)}`;
 }
 
-/** The handler that a function is. */
+/** The handler of a function. */
 export function of(work) {
   if (typeof work !== "function") {
     throw new TypeError("there is no handler: export default a function, or call serve(handler)");

@@ -8,11 +8,11 @@ export type Headers = Record<string, string> | [name: string, value: string][];
 export interface Options {
   headers?: Headers;
   body?: string | Uint8Array;
-  /** Replaces the body, and says so in `content-type`. */
+  /** Replaces the body, and sets `content-type`. */
   json?: unknown;
   /**
-   * The longest wait for the whole answer, in milliseconds. The time that remains of the attempt
-   * caps it, and stands in when there is none.
+   * The longest wait for the whole answer, in milliseconds. It is never longer than the
+   * time that remains of the attempt, which is also the default.
    */
   timeout?: number;
 }
@@ -32,7 +32,7 @@ export class Response {
   readonly body: Uint8Array;
   /** The first header of that name, in any case. */
   header(name: string): string | undefined;
-  /** The body as UTF-8; a `TypeError` when it is not. */
+  /** The body as UTF-8; a `TypeError` if it is not UTF-8. */
   text(): string;
   /** The body as JSON. */
   json(): any;

@@ -8,11 +8,11 @@ export type Level = "trace" | "debug" | "info" | "warn" | "error";
 /** A value or a promise of it. */
 type Awaitable<T> = T | Promise<T>;
 
-/** What a handler returns: a value, or a generator, each `yield` of which is a chunk. */
+/** The result of a handler: a value, or a generator that yields chunks. */
 export type Outcome<Output, Emitted = unknown> =
   Awaitable<Output> | Generator<Emitted, Output | void> | AsyncGenerator<Emitted, Output | void>;
 
-/** A place for files, with the key to it. A field that the submission left out is empty. */
+/** A place for files, and the credentials for it. A field that the submission left out is empty. */
 export interface S3Config {
   accessId: string;
   accessSecret: string;
@@ -32,7 +32,7 @@ export interface Job<Input = any> {
 }
 
 /**
- * The running attempt: its facts, and the ways out of the sandbox.
+ * The running attempt: facts about it, and all calls that leave the sandbox.
  *
  * Calls return at once, except `emit`, which waits while the client is slow, and `httpSend`. A test
  * builds one with `TestContext` of `gristmill-sdk/testing`.
@@ -47,8 +47,8 @@ export class Context {
   /** Milliseconds until the host stops this attempt; zero when it is over. */
   get remaining(): number;
   /**
-   * True once the job was cancelled or the host drains. The host stops the attempt shortly after; a
-   * handler that looks here has time to tidy up.
+   * True once the job was cancelled or the host drains. The host stops the attempt shortly after
+   * that; a handler that reads this value has time to clean up.
    */
   get cancelled(): boolean;
   /** Throws {@link Cancelled} once the attempt is asked to stop. */
@@ -56,38 +56,38 @@ export class Context {
   /** Where the handler may store files: the submission's `s3Config`, if it has one. */
   get s3Config(): S3Config | undefined;
   /**
-   * Asks that this instance takes no further job, as after an error that leaves a global in doubt.
-   * It says something only on an endpoint that reuses instances.
+   * Asks the host to give this instance no further job, for example after an error that may have
+   * left a global in a wrong state. It has no effect on an endpoint without `reuse`.
    */
   retire(): void;
   /**
-   * Appends one chunk to the job's stream, with numbers that the client finds beside it as
-   * `metrics`. Waits while the host's buffer for this job is full. Throws {@link EmitError}.
+   * Appends one chunk to the job's stream; the client receives `metrics` together with it.
+   * Waits while the host's buffer for this job is full. Throws {@link EmitError}.
    */
   emit(output: unknown, metrics?: Record<string, unknown>): void;
   /**
-   * Replaces the value that the job's status shows while it runs. Never waits; of values that
-   * follow each other quickly only the last may be seen. A value that has no JSON form is dropped
-   * with a line in the job's log. When the handler fails, the last value stays as the job's `output`,
-   * beside its `error`, unless it has more than 8 KiB.
+   * Replaces the value that the job's status shows while it runs. Never waits. If values follow
+   * each other quickly, clients may see only the last one. A value that has no JSON form is dropped
+   * with a line in the job's log. When the handler fails, the last value stays as the job's
+   * `output`, beside its `error`, unless it has more than 8 KiB.
    */
   progress(value: unknown): void;
   /**
    * Writes one line to the job's log, for the people who run the endpoint. The log is capped; the
-   * host counts the lines beyond its cap. `console` goes the same way.
+   * host counts the lines beyond its cap. `console` writes to the same log.
    */
   log(level: Level, message: unknown): void;
   trace(message: unknown): void;
   debug(message: unknown): void;
   info(message: unknown): void;
   warn(message: unknown): void;
-  /** The job goes on: throw to end it. */
+  /** The job continues; throw an error to end it. */
   error(message: unknown): void;
-  /** Sends one HTTP request and waits for the whole answer; `http` has shorter ways to say it. */
+  /** Sends one HTTP request and waits for the whole answer; `http` has shorter forms. */
   httpSend(request: import("./http.js").Request): import("./http.js").Response;
 }
 
-/** The context of the job that runs, for code that was not handed one. */
+/** The context of the running job, for code that does not have it as an argument. */
 export function context(): Context;
 
 /** One element of a job's stream; a generator yields it to give `metrics` with a chunk. */
@@ -97,21 +97,21 @@ export class Chunk<Output = unknown> {
   readonly metrics?: Record<string, unknown>;
 }
 
-/** A function that can be a handler: `(job, ctx) => output`, or what {@link handler} returns. */
+/** A function that can be a handler: `(job, ctx) => output`, or the result of {@link handler}. */
 export type JobHandler<Input = any, Output = unknown> = (
   job: Job<Input>,
   ctx: Context,
 ) => Outcome<Output>;
 
 declare const marked: unique symbol;
-/** What {@link handler} and {@link serveRaw} return; to be exported as default. */
+/** The result of {@link handler} and {@link serveRaw}; export it as default. */
 export interface Handler<Input, Output> {
   (ctx: Context, input: Input): Outcome<Output>;
   readonly [marked]: true;
 }
 
 /**
- * A handler `(ctx, input) => output`, plain, async, or a generator. What `validate` returns is the
+ * A handler `(ctx, input) => output`, plain, async, or a generator. The result of `validate` is the
  * input; an error that it throws refuses the job with that message.
  */
 export function handler<Input = any, Output = unknown>(
@@ -123,22 +123,22 @@ export function handler<Input = any, Output = unknown>(
 export function serve<Input = any>(work: JobHandler<Input>): JobHandler<Input>;
 export function serve<Input, Output>(work: Handler<Input, Output>): Handler<Input, Output>;
 
-/** Makes `(ctx, text) => text` the handler of the component: JSON that is not even parsed. */
+/** Makes `(ctx, text) => text` the handler of the component; the SDK does not parse the JSON. */
 export function serveRaw(
   work: (ctx: Context, input: string) => Awaitable<string>,
 ): Handler<string, string>;
 
 /**
  * How a handler ends a job that it cannot complete: throw one of the three classes below. Each makes
- * the job `FAILED`, at once and for good: the platform repeats a job only when the machine that ran
- * it was lost. Any other error does the same, with its stack in the job's log.
+ * the job `FAILED`, and the job is not repeated: the host repeats a job only if the host itself
+ * stopped while it ran. Any other error does the same, with its stack in the job's log.
  */
 export class GristmillError extends Error {
-  /** `details` is anything that a program may want to know beside the message, as JSON. */
+  /** `details` is any JSON value with information for programs. */
   constructor(message: string, details?: unknown);
   readonly details?: unknown;
 }
-/** The input is not what this handler accepts. */
+/** The handler does not accept the input. */
 export class InvalidInput extends GristmillError {}
 /** The work could not be done. */
 export class Failed extends GristmillError {}
@@ -148,9 +148,9 @@ export class Cancelled extends GristmillError {
 }
 
 /**
- * Why a chunk was not added to the job's stream. `closed`: the attempt is over, and nobody reads on.
- * `invalid-json`: the output has no JSON form, or the metrics are not an object. `quota-exceeded`:
- * the chunk would take the bytes that this attempt emitted past `limitBytes`.
+ * Why a chunk was not added to the job's stream. `closed`: the attempt is over, and chunks are no
+ * longer read. `invalid-json`: the output has no JSON form, or the metrics are not an object.
+ * `quota-exceeded`: with this chunk, the attempt would have emitted more than `limitBytes`.
  */
 export class EmitError extends Error {
   constructor(kind: EmitError["kind"], why?: string, limitBytes?: number);

@@ -1,5 +1,5 @@
-// Stacks in terms of the handler's own files. An engine names lines of the bundle; the build appends
-// what they were before.
+// Stacks with the lines of the handler's own files. An engine names lines of the bundle; the build
+// appends a table of the original lines.
 
 const PLACE = /(?:componentize-qjs:user|bundle)\.js:(\d+)(?::\d+)?/;
 

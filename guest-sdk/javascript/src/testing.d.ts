@@ -20,11 +20,11 @@ export interface TestOptions {
   /** Bytes that the job may emit. */
   emitQuota?: number;
   emitClosed?: boolean;
-  /** Answers by exact URL: of several the last one repeats; any other URL is denied. */
+  /** Answers by exact URL: the last answer of a list repeats; any other URL is denied. */
   http?: Record<string, Answer | Answer[]>;
 }
 
-/** A context that answers what it was told to, and keeps what it hears. */
+/** A context with prepared answers, which records what the handler sends. */
 export class TestContext extends Context {
   constructor(options?: TestOptions);
   /** The chunks that were emitted, as a client would read them. */
@@ -33,14 +33,14 @@ export class TestContext extends Context {
   get outputs(): any[];
   /** The values that the job's status showed. */
   readonly progressValues: any[];
-  /** The lines of the job's log, but for those of `console`. */
+  /** The lines of the job's log, without those of `console`. */
   readonly logs: [level: Level, message: string][];
   /** The HTTP requests that were sent. */
   readonly requests: http.Request[];
-  /** Whether the handler asked that its instance takes no further job. */
+  /** Whether the handler asked the host to give its instance no further job. */
   readonly retired: boolean;
   /** Runs a handler as the platform does. Rejects with a `GristmillError` when the job fails. */
   run(handler: JobHandler | Handler<any, any>, input: unknown): Promise<any>;
-  /** Runs a handler from text to text. */
+  /** Runs a handler with JSON text as input and output. */
   runJson(handler: JobHandler | Handler<any, any>, input: string): Promise<string>;
 }

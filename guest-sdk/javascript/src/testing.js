@@ -6,7 +6,7 @@ import { EmitError } from "./errors.js";
 import { of, run } from "./handler.js";
 import { HttpError } from "./http.js";
 
-/** A context that answers what it was told to, and keeps what it hears. */
+/** A context with prepared answers, which records what the handler sends. */
 export class TestContext extends Context {
   chunks = [];
   progressValues = [];

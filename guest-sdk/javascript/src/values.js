@@ -1,6 +1,7 @@
-// From values to JSON text. `JSON.stringify` says nothing about what it leaves out; this does.
+// Turns values into JSON text. `JSON.stringify` silently writes `null` for NaN and infinity;
+// this module refuses them.
 
-/** The value as JSON text; `undefined` is null. What JSON does not know is a `TypeError`. */
+/** The value as JSON text; `undefined` is null. A value without a JSON form is a `TypeError`. */
 export function encode(value) {
   const text = JSON.stringify(value ?? null, refuse);
   if (text === undefined) throw new TypeError(`a ${typeof value} is not JSON`);

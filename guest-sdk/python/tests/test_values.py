@@ -1,4 +1,4 @@
-"""Typed input, as a table: what is read, and what is said of what is not."""
+"""Typed input, as a table: the values that are read, and the messages for the others."""
 
 import enum
 import unittest

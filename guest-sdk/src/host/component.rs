@@ -20,8 +20,8 @@ pub fn handle<Shape>(handler: &impl Handler<Shape>, job: Job) -> Result<String, 
     })
 }
 
-/// Initializes the instance: the body of the export that [`handler!`](crate::handler) writes for its
-/// `init`. What a component that was initialized when it was built has in its memory says so.
+/// Initialises the instance: the body of the export that [`handler!`](crate::handler) writes for
+/// its `init`. Memory shows whether the component was initialised when it was built.
 pub fn init(init: fn() -> Result<(), Error>) -> Result<(), String> {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if !IS_DONE.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! The host of native tests: answers what it was told to, and writes down what it hears.
+//! The host of native tests: returns prepared answers, and records calls.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,7 +59,7 @@ impl Default for State {
 }
 
 impl Host {
-    /// A handler that panicked half-way leaves a state that a test may still want to read.
+    /// A test may still read the state after a handler panicked.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -130,7 +130,7 @@ impl Host {
     }
 }
 
-/// As the host does for a handler's output: one JSON value, or the job fails.
+/// Like the host for a handler's output: one JSON value, or the job fails.
 pub(crate) fn is_json(text: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<&RawValue>(text).map(drop)
 }

@@ -1,11 +1,11 @@
-//! The documents that OpenAI's clients read.
+//! The documents for OpenAI's clients.
 
 use serde::Serialize;
 
 use crate::generate::Drawn;
 use crate::request::{Kind, Request};
 
-/// What all documents of one answer have in common.
+/// The common fields of all documents of one answer.
 pub struct Answer {
     kind: Kind,
     id: String,
@@ -23,7 +23,7 @@ pub struct Document {
     created: u64,
     model: &'static str,
     choices: Vec<Choice>,
-    /// In a stream that ends with the usage, it is null before.
+    /// Null before the last event, in a stream that ends with the usage.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Option<Usage>>,
 }
@@ -53,7 +53,7 @@ struct Delta {
     content: Option<String>,
 }
 
-/// How many tokens came in and went out.
+/// Numbers of tokens of the input and the output.
 #[derive(Serialize, Clone, Copy)]
 pub struct Usage {
     prompt_tokens: usize,
@@ -83,7 +83,7 @@ impl Answer {
         }
     }
 
-    /// The whole text.
+    /// The document with the whole text.
     pub fn whole(&self, text: String, drawn: &Drawn, usage: Usage) -> Document {
         let content = match self.kind {
             Kind::Chat => Content::Message { role: "assistant", content: text, refusal: () },
@@ -93,7 +93,7 @@ impl Answer {
         self.document(vec![choice], Some(Some(usage)))
     }
 
-    /// A piece of a stream.
+    /// One piece of a stream.
     pub fn piece(&self, text: String, is_first: bool) -> Document {
         let content = match self.kind {
             Kind::Chat => {
@@ -104,7 +104,7 @@ impl Answer {
         self.event(vec![self.choice(content, None)])
     }
 
-    /// Why a stream ends.
+    /// The event with the reason for a stream's end.
     pub fn finish(&self, drawn: &Drawn) -> Document {
         let content = match self.kind {
             Kind::Chat => Content::Delta(Delta::default()),
@@ -113,7 +113,7 @@ impl Answer {
         self.event(vec![self.choice(content, Some(drawn.finish_reason))])
     }
 
-    /// The last event of a stream whose client asked for it.
+    /// The last event of a stream whose client requested the usage.
     pub fn usage(&self, usage: Usage) -> Document {
         self.document(vec![], Some(Some(usage)))
     }

@@ -1,7 +1,8 @@
-//! The language model: a Markov chain over words, trained on a text of this folder.
+//! The language model: a Markov chain over words, trained on a text in this folder.
 //!
-//! What comes next is drawn from what followed the last two tokens in the corpus. A pair that occurs
-//! only once would repeat the corpus word for word; then the chain backs off to the last token alone.
+//! The next token is drawn from the tokens that followed the last two tokens in the corpus. A pair
+//! that occurs only once would repeat the corpus word for word; then the chain uses only the last
+//! token.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,10 +13,10 @@ const CORPUS: &str = include_str!("corpus.txt");
 /// A token of the corpus by its number: the earlier it first occurs, the lower.
 pub type Id = usize;
 
-/// Stands before the first token of a paragraph and after its last.
+/// The position before the first token of a paragraph and after its last one.
 pub const END: Id = 0;
 
-/// What followed, and how often.
+/// The following tokens, with their frequency.
 type Counts = BTreeMap<Id, u32>;
 
 /// The trained chain.
@@ -65,20 +66,21 @@ impl Chain {
         self.tokens.get(id).copied().unwrap_or_default()
     }
 
-    /// The token, if the corpus has it in this or in small letters.
+    /// The token, if the corpus has it in this spelling or in lower case.
     pub fn find(&self, token: &str) -> Option<Id> {
         self.ids.get(token).or_else(|| self.ids.get(token.to_lowercase().as_str())).copied()
     }
 
-    /// The word of a text that says most about it: of those that the corpus knows the longest, and
-    /// the last one of equals.
+    /// The most significant word of a text: the longest one in the corpus, and the last of equally
+    /// long ones.
     pub fn topic(&self, text: &str) -> Option<Id> {
         let words = tokenize(text).filter(|token| token.starts_with(char::is_alphabetic));
         words.filter_map(|word| self.find(word)).max_by_key(|id| self.text(*id).chars().count())
     }
 
-    /// Draws what comes after the last two tokens. `random` is in `0.0..1.0`. At temperature 0 it is
-    /// the likeliest token; the higher the temperature, the closer the others come.
+    /// Draws the token after the last two tokens. `random` is in `0.0..1.0`. At temperature 0 it is
+    /// the most likely token; the higher the temperature, the more equal are the chances of the
+    /// others.
     pub fn next(&self, last: [Id; 2], temperature: f64, random: f64) -> Id {
         let Some(counts) = self.counts(last) else { return END };
         let most = counts.values().copied().max().unwrap_or(1);
@@ -112,7 +114,7 @@ mod tests {
         let id = |token| chain.find(token).unwrap();
         let [lower, stone] = ["lower", "stone"].map(id);
         assert_eq!(chain.text(chain.next([END, lower], 1.0, 0.5)), "stone");
-        // `lower stone` occurs once: the chain looks at `stone` alone.
+        // `lower stone` occurs once, so the chain uses `stone` alone.
         let after: Vec<_> = [0.0, 0.2, 0.4, 0.6, 0.8, 0.999]
             .map(|random| chain.text(chain.next([lower, stone], 1.0, random)))
             .into();

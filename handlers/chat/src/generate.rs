@@ -1,4 +1,4 @@
-//! Draws tokens until there is a reason to stop.
+//! Draws tokens until a condition stops it.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -8,7 +8,7 @@ use crate::chain::{Chain, END, Id};
 use crate::stop::{Passed, StopFilter};
 use crate::tokens::{capitalized, spaced};
 
-/// How a text is drawn.
+/// The settings of a text.
 pub struct Settings {
     pub max_tokens: usize,
     pub temperature: f64,
@@ -17,7 +17,7 @@ pub struct Settings {
     pub stop: Vec<String>,
 }
 
-/// Where a text begins.
+/// The beginning of a text.
 pub enum Start {
     /// With this word, or with any paragraph of the corpus.
     New(Option<Id>),
@@ -25,14 +25,14 @@ pub enum Start {
     After([Id; 2]),
 }
 
-/// What was drawn.
+/// The drawn text.
 pub struct Drawn {
     pub tokens: usize,
     pub finish_reason: &'static str,
 }
 
-/// Draws a text and tells it token by token. Text that may belong to a stop sequence is told once it
-/// is certain that it does not.
+/// Draws a text and passes on its tokens. Text that may belong to a stop sequence is held back
+/// until that is decided.
 pub fn generate(
     chain: &Chain,
     start: Start,
@@ -85,7 +85,7 @@ struct Random(u64);
 
 impl Random {
     fn new(seed: Option<u64>) -> Self {
-        // Without a seed, one that the platform gives to hash maps.
+        // The default is a random seed, as the platform gives it to hash maps.
         Self(seed.unwrap_or_else(|| RandomState::new().hash_one(0)))
     }
 

@@ -1,5 +1,6 @@
-//! A small text generator that speaks OpenAI's format, so that its clients work unmodified. The model
-//! is a Markov chain over a page about mills: no intelligence, but real tokens and real counts.
+//! A small text generator with OpenAI's format, for OpenAI's clients without modification. The
+//! model is a Markov chain over a page about mills: it has no intelligence, but real tokens and
+//! real counts.
 
 mod answer;
 mod chain;
@@ -20,13 +21,13 @@ use request::{Kind, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The one model.
+/// The only model.
 const MODEL: &str = "gristmill-markov";
 
 /// When its corpus was written, in seconds since the Unix epoch.
 const MODEL_CREATED: u64 = 1_795_219_200;
 
-/// What the host makes of a call of `/openai/*`.
+/// The input that the host makes from a call of `/openai/*`.
 #[derive(Deserialize)]
 struct Input {
     openai_route: String,
@@ -44,7 +45,7 @@ enum Output {
         data: [Model; 1],
     },
     Refusal(Refusal),
-    /// The stream has said it all.
+    /// The stream has had the whole answer.
     Streamed,
 }
 
@@ -110,7 +111,8 @@ fn respond(ctx: &Context, kind: Kind, request: Request) -> Result<Output, Error>
     Ok(Output::Streamed)
 }
 
-/// A prompt goes on after its last two tokens, or anywhere when the corpus does not know the last.
+/// A prompt continues after its last two tokens, or anywhere if the corpus does not have the last
+/// one.
 fn continuation(chain: &Chain, prompt: &str) -> Start {
     let mut known = [END, END];
     for token in tokens::tokenize(prompt) {

@@ -1,9 +1,9 @@
-//! Errors in OpenAI's shape. They are the handler's answer, not its failure: the host gives them the
-//! status code that their type stands for.
+//! Errors in OpenAI's format. They are the handler's output, not its failure: the host derives the
+//! status code from their type.
 
 use serde::Serialize;
 
-/// Why a request is not answered.
+/// Why a request is refused.
 #[derive(Debug, Serialize)]
 pub struct Refusal {
     error: Fields,
@@ -18,21 +18,21 @@ struct Fields {
 }
 
 impl Refusal {
-    /// A parameter that is wrong: 400.
+    /// An invalid parameter: 400.
     pub fn invalid(param: &str, message: impl Into<String>) -> Self {
         let param = Some(param.to_owned());
         let (message, r#type) = (message.into(), "invalid_request_error");
         Self { error: Fields { message, r#type, param, code: None } }
     }
 
-    /// A model that there is not: 404.
+    /// An unknown model: 404.
     pub fn unknown_model(name: &str) -> Self {
         let message = format!("the model `{name}` does not exist; there is `{}`", crate::MODEL);
         let (param, code) = (Some("model".to_owned()), Some("model_not_found"));
         Self { error: Fields { message, r#type: "not_found_error", param, code } }
     }
 
-    /// A route that there is not: 404.
+    /// An unknown route: 404.
     pub fn unknown_route(route: &str) -> Self {
         let message = format!(
             "there is no route `{route}`; there are /v1/chat/completions, /v1/completions, \

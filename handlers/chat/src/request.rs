@@ -1,5 +1,5 @@
-//! What a client may ask for. Every parameter is checked, and named when it is wrong; what would be
-//! ignored silently is refused.
+//! The requests of clients. Every parameter is checked, and an error names it; parameters without
+//! an effect are refused.
 
 use std::ops::RangeInclusive;
 
@@ -14,11 +14,11 @@ const MAX_TOKENS_DEFAULT: usize = 256;
 const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
 const STOPS_MAX: usize = 4;
 
-/// Parameters that have a meaning here, or none for the text.
+/// Parameters that have an effect, or do not change the text.
 const SUPPORTED: &str = "messages or prompt, model, max_tokens, max_completion_tokens, temperature, \
      seed, stop, stream, stream_options, user, metadata and store";
 
-/// Which of the two text routes is called.
+/// The text route of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Chat,
@@ -27,9 +27,9 @@ pub enum Kind {
 
 /// A request that was checked.
 pub struct Request {
-    /// What the text is about: the last message of the user, or the prompt.
+    /// The subject of the text: the last message of the user, or the prompt.
     pub prompt: String,
-    /// Tokens of everything that was sent.
+    /// Number of tokens of all messages.
     pub prompt_tokens: usize,
     pub settings: Settings,
     pub is_stream: bool,
@@ -64,7 +64,7 @@ impl Request {
     }
 }
 
-/// Refuses what would otherwise be ignored.
+/// Refuses parameters that would otherwise be ignored.
 fn check_names(kind: Kind, body: &Map<String, Value>) -> Result<(), Refusal> {
     let input = if kind == Kind::Chat { "messages" } else { "prompt" };
     for (name, value) in body {
@@ -80,7 +80,7 @@ fn check_names(kind: Kind, body: &Map<String, Value>) -> Result<(), Refusal> {
             | "user"
             | "metadata"
             | "store" => true,
-            // Only what they mean anyway.
+            // Only with the value of their default.
             "n" | "best_of" | "top_p" => value.as_f64() == Some(1.0),
             "presence_penalty" | "frequency_penalty" => value.as_f64() == Some(0.0),
             name => name == input,
@@ -127,7 +127,7 @@ fn prompt<'a>(fields: &Fields<'a>) -> Result<&'a str, Refusal> {
     prompt.and_then(Value::as_str).ok_or_else(|| Refusal::invalid("prompt", message))
 }
 
-/// The last message of the user, and how many tokens all messages have.
+/// The last message of the user, and the number of tokens of all messages.
 fn messages(fields: &Fields<'_>) -> Result<(String, usize), Refusal> {
     let messages = fields.get("messages").and_then(Value::as_array);
     let messages = messages.filter(|messages| !messages.is_empty()).ok_or_else(|| {
@@ -153,7 +153,7 @@ fn messages(fields: &Fields<'_>) -> Result<(String, usize), Refusal> {
     Ok((last, tokens))
 }
 
-/// The text of a message's content; `None` when there is more in it than text.
+/// The text of a message's content; `None` if it contains anything else.
 fn text_of(content: &Value) -> Option<String> {
     let Value::Array(parts) = content else { return content.as_str().map(str::to_owned) };
     let texts = parts.iter().map(|part| {
@@ -176,7 +176,7 @@ fn stop(fields: &Fields<'_>) -> Result<Vec<String>, Refusal> {
     Ok(stops.into_iter().map(str::to_owned).collect())
 }
 
-/// The parameters of a body. One that is null is as if it were not there.
+/// The parameters of a body. A null parameter counts as missing.
 struct Fields<'a>(&'a Map<String, Value>);
 
 impl<'a> Fields<'a> {

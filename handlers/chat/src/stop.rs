@@ -1,17 +1,17 @@
-//! Stop sequences: text is held back for as long as it may be the beginning of one.
+//! Stop sequences: text is held back while it may be the beginning of one.
 
-/// Lets text through up to the first stop sequence.
+/// Passes text on up to the first stop sequence.
 pub struct StopFilter {
     stops: Vec<String>,
     held: String,
 }
 
-/// What a filter lets through.
+/// The output of a filter.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Passed {
     /// This text, and there may be more.
     Text(String),
-    /// This text, and then a stop sequence.
+    /// This text, followed by a stop sequence.
     Last(String),
 }
 
@@ -20,7 +20,7 @@ impl StopFilter {
         Self { stops, held: String::new() }
     }
 
-    /// Adds text and takes out what is certain.
+    /// Adds text and returns the text that is decided.
     pub fn push(&mut self, text: &str) -> Passed {
         self.held.push_str(text);
         let stop = self.stops.iter().filter_map(|stop| self.held.find(stop.as_str())).min();
@@ -38,7 +38,7 @@ impl StopFilter {
         Passed::Text(std::mem::replace(&mut self.held, rest))
     }
 
-    /// Takes out all that is held back: there is no more text.
+    /// Returns all text that was held back, at the end of the text.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }

@@ -16,12 +16,12 @@ pub fn tokenize(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The token as it stands in a text after something else.
+/// The token with the white space that separates it from the token before.
 pub fn spaced(token: &str) -> String {
     if token.starts_with(is_word) { format!(" {token}") } else { token.to_owned() }
 }
 
-/// The token as it stands at the beginning of a text.
+/// The token at the beginning of a text.
 pub fn capitalized(token: &str) -> String {
     let mut characters = token.chars();
     characters

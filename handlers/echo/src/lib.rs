@@ -1,6 +1,6 @@
 //! Returns its input, byte for byte.
 //!
-//! `RawJson` goes through unread, so this is also the least that a job can cost.
+//! `RawJson` is not parsed, so this is also the lowest cost of a job.
 
 use gristmill_sdk::{Context, Error, RawJson, handler};
 

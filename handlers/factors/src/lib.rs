@@ -1,15 +1,15 @@
-//! Takes numbers apart into primes. The table of primes is costly to make, so it is made in `init`:
-//! once in each instance, or when the component is built.
+//! Splits numbers into prime factors. The table of primes is expensive to compute, so `init`
+//! computes it: once in each instance, or when the component is built.
 
 use std::sync::OnceLock;
 
 use gristmill_sdk::{Context, Error, handler};
 use serde::{Deserialize, Serialize};
 
-/// Primes up to here are in the table: their squares are all that 2^40 needs.
+/// The largest primes in the table: their squares cover numbers up to 2^40.
 const PRIME_MAX: usize = 1 << 20;
 
-/// Largest number that is taken apart.
+/// The largest accepted number.
 const NUMBER_MAX: u64 = 1 << 40;
 
 static PRIMES: OnceLock<Vec<u64>> = OnceLock::new();

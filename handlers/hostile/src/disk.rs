@@ -1,5 +1,5 @@
-//! Attacks by way of a directory that the host gives: out of it, over its size, and on the host's
-//! descriptors, memory and threads.
+//! Attacks through a directory of the host: leaving it, exceeding its size, and exhausting the
+//! host's descriptors, memory and threads.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -8,11 +8,11 @@ use gristmill_sdk::Error;
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{Descriptor, DescriptorFlags, ErrorCode, OpenFlags, PathFlags};
 
-/// What the C library makes of a failed write, whatever its reason.
+/// The C library's error for any failed write.
 const EIO: i32 = 29;
 
-/// Paths that lead elsewhere, as a descriptor's own functions take them, without a library that
-/// takes them apart before.
+/// Paths that lead outside, as arguments of a descriptor's own functions, without a library that
+/// splits them first.
 const OUTSIDE: [&str; 10] = [
     "..",
     "../",
@@ -26,7 +26,7 @@ const OUTSIDE: [&str; 10] = [
     "link/passwd",
 ];
 
-/// What lies outside and was reached, by whatever way: nothing, if the host keeps its promise.
+/// The paths outside that were reached in any way: none, if the host keeps its promise.
 pub fn escape(path: &str) -> Vec<String> {
     let mut found = Vec::new();
     let directories = get_directories();
@@ -41,7 +41,7 @@ pub fn escape(path: &str) -> Vec<String> {
     let create = OpenFlags::CREATE;
     let tails = ["", "\0", "/..", "/x"];
     let paths = OUTSIDE.iter().flat_map(|path| tails.map(|tail| format!("{path}{tail}")));
-    // A path is taken apart as text: this one is the directory itself.
+    // A path is split as text, so this one is the directory itself.
     let paths = paths.filter(|path| path != "link/..");
     for path in paths.chain(["x".repeat(10_000), "x/".repeat(10_000), "a\0b".to_owned()]) {
         let mut seen = |what: &str, is_ok: bool| {
@@ -50,7 +50,7 @@ pub fn escape(path: &str) -> Vec<String> {
         for flags in [follow, none] {
             seen("opened", root.open_at(flags, &path, OpenFlags::empty(), read).is_ok());
             seen("made", root.open_at(flags, &path, create, write).is_ok());
-            // A link that somebody made on the host may be looked at.
+            // A link that the host's user created may be examined.
             let is_link = path == "link";
             seen("looked at", !is_link && root.stat_at(flags, &path).is_ok());
             seen("hashed", !is_link && root.metadata_hash_at(flags, &path).is_ok());
@@ -77,7 +77,7 @@ fn is_full(error: &io::Error) -> bool {
     error.kind() == ErrorKind::StorageFull || error.raw_os_error() == Some(EIO)
 }
 
-/// Makes files of this size until it may not, and answers how many.
+/// Creates files of this size until the host refuses, and returns their number.
 pub fn fill(path: &str, bytes: usize) -> usize {
     let content = vec![1; bytes];
     let made = (0_usize..).take_while(|number| {
@@ -87,7 +87,8 @@ pub fn fill(path: &str, bytes: usize) -> usize {
     made.count()
 }
 
-/// Makes directories in each other until it may not, and answers how many; none by a long path.
+/// Creates nested directories until the host refuses, and returns their number; none by a long
+/// path.
 pub fn deep(path: &str) -> Result<usize, Error> {
     let directories = get_directories();
     let root = directories.iter().find(|(_, name)| name == path).map(|(root, _)| root);
@@ -106,7 +107,7 @@ pub fn deep(path: &str) -> Result<usize, Error> {
     Ok(0)
 }
 
-/// Fills files that it has removed and keeps open, and answers how many bytes it has by then.
+/// Writes to files that it has removed and keeps open, and returns the number of bytes.
 pub fn orphans(path: &str, bytes: usize) -> Result<usize, Error> {
     let content = vec![1; bytes];
     let (mut kept, mut taken) = (Vec::new(), 0);
@@ -127,7 +128,7 @@ pub fn orphans(path: &str, bytes: usize) -> Result<usize, Error> {
     }
 }
 
-/// Opens a file until it may not, and answers how often.
+/// Opens a file again and again until the host refuses, and returns the number of times.
 pub fn open(path: &str) -> Result<usize, Error> {
     let name = format!("{path}/open");
     fs::write(&name, "x").map_err(Error::failed)?;
@@ -149,8 +150,8 @@ pub fn churn(path: &str) -> ! {
     }
 }
 
-/// Grows, cuts and removes a file that others do the same with; an error but that of a full disk or
-/// a missing file is one of the host's.
+/// Grows, truncates and removes a file at the same time as other jobs; an error other than that of
+/// a full disk or a missing file is a fault of the host.
 pub fn races(path: &str, count: usize) -> Result<usize, Error> {
     let name = format!("{path}/raced");
     let mut refused = 0;

@@ -1,10 +1,10 @@
-//! What the host keeps of requests that a handler makes.
+//! Exhausts the host's memory with requests.
 
 use gristmill_sdk::http::Request;
 use gristmill_sdk::{Context, Error};
 use wasip2::http::types::{Fields, Method, OutgoingRequest};
 
-/// Answers with the number of texts that the host took.
+/// Returns the number of texts that the host accepted.
 pub fn heads(count: usize, bytes: usize) -> usize {
     let text = "x".repeat(bytes);
     let method = Method::Other(text.clone());
@@ -19,7 +19,7 @@ pub fn heads(count: usize, bytes: usize) -> usize {
     taken
 }
 
-/// Answers with the number of sets that the host took.
+/// Returns the number of sets that the host accepted.
 pub fn fields(count: usize, bytes: usize) -> usize {
     let value = vec![b'x'; bytes];
     let kept: Vec<_> = (0..count)
@@ -31,7 +31,7 @@ pub fn fields(count: usize, bytes: usize) -> usize {
     kept.len()
 }
 
-/// Answers with the number of bytes that the host took.
+/// Returns the number of bytes that the host accepted.
 pub fn bodies(count: usize) -> usize {
     let mut taken = 0;
     let mut kept = Vec::new();

@@ -1,4 +1,4 @@
-//! Attacks its host, one way for each `op`: what docs/SECURITY.md promises is tested with it.
+//! Attacks its host, in one way for each `op`, for the tests of docs/SECURITY.md.
 
 #![cfg(target_arch = "wasm32")]
 
@@ -58,9 +58,9 @@ enum Op {
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Output {
-    /// How much the host took.
+    /// The amount that the host accepted.
     Done(usize),
-    /// What was found outside the sandbox.
+    /// The objects that were found outside the sandbox.
     Seen(Vec<String>),
 }
 

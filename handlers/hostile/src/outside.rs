@@ -1,4 +1,4 @@
-//! Looking for anything outside the sandbox. Each answers with what it found: nothing, if the host
+//! Searches for objects outside the sandbox. Each function returns its findings: none, if the host
 //! keeps its promise.
 
 use std::fs;
@@ -12,7 +12,7 @@ use wasip2::sockets::network::IpAddressFamily;
 use wasip2::sockets::tcp_create_socket::create_tcp_socket;
 use wasip2::sockets::udp_create_socket::create_udp_socket;
 
-/// Files that every host has, the host's own, and ways around a directory.
+/// Files that every machine has, the host's own files, and paths around a directory.
 const PATHS: [&str; 7] = [
     ".",
     "/",

@@ -1,4 +1,4 @@
-//! What handlers do with files, if their endpoint gives them any.
+//! File operations of handlers, for endpoints with files.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -8,31 +8,31 @@ use serde::Deserialize;
 
 use crate::Output;
 
-/// What to do with `path`.
+/// The operation on `path`.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Do {
-    /// Replaces what is in the file by `text`.
+    /// Replaces the file's content by `text`.
     Write,
-    /// Adds `text` to its end.
+    /// Appends `text`.
     Append,
-    /// Answers what is in it.
+    /// Returns its content.
     Read,
-    /// Answers its last `bytes`.
+    /// Returns its last `bytes`.
     Tail,
-    /// Answers its size.
+    /// Returns its size.
     Size,
-    /// Cuts or extends it to `bytes`.
+    /// Truncates or extends it to `bytes`.
     Truncate,
-    /// Writes so many `bytes`, piece by piece, and answers how many there was room for.
+    /// Writes `bytes`, piece by piece, and returns the number of bytes that fitted.
     Fill,
-    /// Answers the names in a directory, in their order.
+    /// Returns the names in a directory, sorted.
     List,
-    /// Makes a directory, with its parents.
+    /// Creates a directory, with its parents.
     MakeDir,
     /// Removes a file.
     Remove,
-    /// Removes a directory with all that is in it.
+    /// Removes a directory with its content.
     RemoveDir,
     /// Moves it to `to`.
     Rename,
@@ -98,7 +98,7 @@ fn fill(path: &str, bytes: u64) -> std::io::Result<u64> {
         let wanted = usize::try_from(bytes - written).unwrap_or(usize::MAX).min(piece.len());
         match file.write(piece.get(..wanted).unwrap_or(&piece)) {
             Ok(count) => written += count as u64,
-            // The C library makes one error of all that a write can fail with.
+            // The C library has the same error for every failed write.
             Err(_) => break,
         }
     }

@@ -1,4 +1,4 @@
-//! Does what it is asked to, good or bad: the handler behind the demo and the platform's tests.
+//! Behaves as requested, correctly or not: the handler of the demo and of the platform's tests.
 
 mod files;
 mod limits;
@@ -9,12 +9,13 @@ use std::time::Duration;
 use gristmill_sdk::{Context, Error, RawValue, handler};
 use serde::{Deserialize, Serialize};
 
-/// What to do, and the settings of all ops in one flat object. An enum that has them beside its tag
-/// would read better, but serde buffers those, and a buffered value is not raw any more.
+/// The operation, and the settings of all operations in one flat object. An enum with the settings
+/// beside its tag would be more readable, but serde buffers those, and a buffered value is not raw
+/// any more.
 #[derive(Deserialize)]
 struct Input {
     op: Option<Op>,
-    /// What a call of `/openai/*` sent: then this is the input.
+    /// The body of a call of `/openai/*`, which then replaces this input.
     openai_input: Option<Box<Input>>,
     values: Option<Vec<Box<RawValue>>>,
     value: Option<Box<RawValue>>,

@@ -1,4 +1,4 @@
-//! What the host must be able to stop, or to survive.
+//! Behaviour that the host must be able to stop, or to survive.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub fn sleep_forever() -> ! {
     }
 }
 
-/// Takes 1 MiB at a time and writes to all of it.
+/// Allocates 1 MiB at a time and writes to all of it.
 pub fn alloc(mib: usize) -> Result<Output, Error> {
     let mut blocks = Vec::<Vec<u8>>::new();
     for taken in 0..mib {
@@ -39,7 +39,7 @@ pub fn recurse() -> Result<Output, Error> {
     Ok(Output::Done { done: descend(0) })
 }
 
-/// The result is looked at after the call, so that the call cannot become a jump.
+/// The result is used after the call, so that the call cannot become a jump.
 #[expect(unconditional_recursion, reason = "that is the point")]
 fn descend(depth: u64) -> u64 {
     black_box(descend(black_box(depth + 1))) + 1

@@ -1,4 +1,4 @@
-//! What well-behaved handlers do.
+//! The behaviour of correct handlers.
 
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
@@ -87,8 +87,8 @@ pub fn sha256(rounds: u64) -> Output {
     Output::Sha256 { sha256: hex(&digest) }
 }
 
-/// Proves that the `s3Config` has arrived without telling it: the SHA-256 of its four fields, each
-/// on a line of its own.
+/// Proves that the `s3Config` has arrived without revealing it: the SHA-256 of its four fields,
+/// each on its own line.
 pub fn s3(ctx: &Context) -> Output {
     let digest = ctx.s3_config().map(|s3| {
         let lines = [s3.access_id, s3.access_secret, s3.bucket_name, s3.endpoint_url].join("\n");
@@ -110,7 +110,7 @@ pub fn fetch(ctx: &Context, url: String) -> Result<Output, Error> {
     })
 }
 
-/// Answers what an earlier job left here: nothing, as every job has an instance of its own.
+/// Returns the value that an earlier job left here: none, if every job has its own instance.
 pub fn remember(value: Option<Box<RawValue>>) -> Output {
     static MEMORY: Mutex<Option<Box<RawValue>>> = Mutex::new(None);
     let mut memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Makes a PNG or JPEG small enough to fit into a box.
+//! Scales a PNG or JPEG down to fit into a box.
 
 use std::io::Cursor;
 
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 /// The longest side of an image that is accepted, in pixels.
 const SIDE_PIXELS_MAX: u32 = 16_384;
-/// The most pixels of an image that is accepted. A sandbox has 256 MiB unless its endpoint says
-/// otherwise, and a progressive JPEG takes nine bytes a pixel while it is decoded.
+/// The most pixels of an accepted image. A sandbox has 256 MiB by default, and decoding a
+/// progressive JPEG takes nine bytes per pixel.
 const PIXELS_MAX: u64 = 16_000_000;
 /// The most memory that decoding may take, in bytes.
 const DECODER_BYTES_MAX: u64 = 160 << 20;
@@ -85,7 +85,7 @@ fn thumbnail(ctx: &Context, input: Input) -> Result<Output, Error> {
     })
 }
 
-/// Checks the size that the image claims before any pixel is decoded.
+/// Checks the declared size of the image before any pixel is decoded.
 fn decode(bytes: Vec<u8>) -> Result<(DynamicImage, Format), Error> {
     let refuse = |error| Error::invalid_input(format_args!("image: {error}"));
 

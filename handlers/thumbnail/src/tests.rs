@@ -42,7 +42,7 @@ fn small_images_stay_small() {
     assert_eq!((&output["width"], &output["height"]), (&json!(10), &json!(20)));
 }
 
-/// A JPEG keeps its height and width, 16 bits each, five bytes after the start of its SOF0 marker.
+/// The height and width of a JPEG are 16 bits each, five bytes after the start of its SOF0 marker.
 fn claiming(width: u16, height: u16) -> Vec<u8> {
     let mut image = encoded(8, 8, ImageFormat::Jpeg);
     let sof0 = image.windows(2).position(|bytes| bytes == [0xff, 0xc0]).unwrap();

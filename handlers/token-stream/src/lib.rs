@@ -1,4 +1,4 @@
-//! Streams the tokens of a prompt, each with the numbers that a client of a language model expects.
+//! Streams the tokens of a prompt, each with the numbers that a language model's client expects.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize)]
 struct Input {
     prompt: String,
-    /// The most tokens to stream; all of them when it is missing.
+    /// The most tokens to stream; by default all of them.
     #[serde(default)]
     max_tokens: Option<usize>,
     /// The pause before each token, in milliseconds.

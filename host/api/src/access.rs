@@ -1,10 +1,11 @@
-//! Whom the host lets in: callers with a key; or everybody on its own machine, when it was told so.
+//! Whether the host requires keys, or serves every caller on its own machine (`--no-key`).
 //!
-//! Without keys the danger is the browser on that machine, which sends what any website makes it
-//! send. So a call must name this machine as its host, which a website's own name does not that was
-//! made to point here (DNS rebinding); and a call that a website makes must be of this machine too.
-//! Browsers name the website in `Origin` when a call writes, and in `Sec-Fetch-Site` with every call
-//! to this machine: an image or a link of another site, which has no `Origin`, is refused as well.
+//! Without keys the danger is a browser on that machine, which any website can make send requests.
+//! A call must therefore name this machine as its host, which rules out a website whose name
+//! resolves to this machine (DNS rebinding), and a call from a website must come from this machine
+//! too. Browsers send the website in `Origin` when a call writes, and in `Sec-Fetch-Site` with
+//! every call to this machine; the latter also refuses images and links of another site, which have
+//! no `Origin`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,20 +18,22 @@ use gristmill_core::time::Timestamp;
 
 use crate::error::{ApiError, ErrorCode};
 
-/// Where a browser's call comes from, by the browser's own word: a website cannot set it.
+/// The relation of the calling site to the host, as the browser reports it: a website cannot set
+/// this header.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Whom the host lets in.
+/// The callers that the host serves.
 #[derive(Debug, Clone, Default)]
 pub struct Access(Option<Arc<ApiKey>>);
 
 impl Access {
-    /// Whoever has a key.
+    /// Callers with a key.
     pub fn with_keys() -> Self {
         Self(None)
     }
 
-    /// Everybody, as `owner` and with every permission. Only for a host that listens on loopback.
+    /// Every caller, as `owner` and with every permission. Only for a host that listens on
+    /// loopback.
     pub fn without_keys(owner: OwnerId, now: Timestamp) -> Self {
         let (key, _) = ApiKey::generate(
             NewKey {
@@ -45,15 +48,15 @@ impl Access {
         Self(Some(Arc::new(key)))
     }
 
-    /// What every call is taken to carry, when none needs a key.
+    /// The key that every call counts as, if none is required.
     pub(crate) fn key_of_all(&self) -> Option<&Arc<ApiKey>> {
         self.0.as_ref()
     }
 
-    /// Refuses a call that may be another site's, when none needs a key.
+    /// Refuses a call that may come from another site, if no key is required.
     ///
     /// # Errors
-    /// 401 with what was wrong.
+    /// 401 with the reason.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), ApiError> {
         if self.0.is_none() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Who calls, and whether he may. A key is looked up in memory; nothing here waits.
+//! Finds the calling key and checks its permissions. The lookup is in memory, and never waits.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::error::{ApiError, ErrorCode};
 use crate::state::ApiState;
 use crate::strangers::Standing;
 
-/// How a key may be written in the Authorization header.
+/// Accepted forms of a key in the Authorization header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `Bearer KEY`, the scheme in any case, or the bare key.
     BearerOrBare,
     /// `Bearer KEY` only.
     Bearer,
-    /// `Bearer KEY`, or `Basic` with the key as the password: how clients of a registry send it.
+    /// `Bearer KEY`, or `Basic` with the key as the password, as clients of a registry send it.
     BasicOrBearer,
 }
 
@@ -33,12 +33,12 @@ pub(crate) enum Form {
 pub(crate) struct ManagementCaller(pub(crate) Arc<ApiKey>);
 
 impl ManagementCaller {
-    /// Refuses the call unless the key may do `needed`.
+    /// Refuses the call unless the key has the scope `needed`.
     pub(crate) fn require(&self, needed: Scope) -> Result<(), ApiError> {
         require(&self.0, needed, None)
     }
 
-    /// The same for what is the host's, which other owners' keys do not reach.
+    /// The same for objects of the host, which other owners' keys cannot reach.
     pub(crate) fn require_of_operator(&self, needed: Scope) -> Result<(), ApiError> {
         self.require(needed)?;
         match self.0.owner.is_operator() {
@@ -48,7 +48,7 @@ impl ManagementCaller {
     }
 }
 
-/// Refuses the call unless the key may do `needed`: on `endpoint`, or on no endpoint at all.
+/// Refuses the call unless the key has the scope `needed`: on `endpoint`, or without any endpoint.
 pub(crate) fn require(
     key: &ApiKey,
     needed: Scope,
@@ -72,11 +72,11 @@ impl FromRequestParts<ApiState> for ManagementCaller {
     }
 }
 
-/// A call that waits looks this often whether its key still holds.
+/// Interval at which a waiting call checks that its key is still valid.
 pub(crate) const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A key on which a call goes on to rely while it waits, or while its answer is being sent. `None`: the
-/// host answers calls without a key.
+/// The key of a call, which must stay valid while the call waits or its answer is being sent.
+/// `None`: the host requires no keys.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyInUse(Option<Held>);
 
@@ -89,7 +89,7 @@ struct Held {
 }
 
 impl KeyInUse {
-    /// The key of a call that needs this scope: on `endpoint`, or on no endpoint at all.
+    /// The key of a call that needs this scope: on `endpoint`, or without any endpoint.
     pub(crate) fn new(
         state: &ApiState,
         key: &Arc<ApiKey>,
@@ -109,7 +109,7 @@ impl KeyInUse {
         Self(None)
     }
 
-    /// Refuses the call once the key was revoked, has expired, or has lost its scope.
+    /// Refuses the call if the key was revoked, has expired, or has lost its scope.
     ///
     /// # Errors
     /// 401.
@@ -122,11 +122,11 @@ impl KeyInUse {
         }
     }
 
-    /// Calls `look` until it has found enough or `wait` is over. `look` is given a part of the time,
-    /// and answers with what it has found then and whether that is enough.
+    /// Calls `look` until it has found enough or `wait` is over. `look` gets a part of the time,
+    /// and returns its findings and whether they are enough.
     ///
     /// # Errors
-    /// Those of `look`, and 401 once the key does not hold any more.
+    /// Those of `look`, and 401 once the key is not valid any more.
     pub(crate) async fn wait<T, F>(
         &self,
         wait: Duration,
@@ -148,7 +148,7 @@ impl KeyInUse {
     }
 }
 
-/// The key that the call carries.
+/// The key of the call.
 ///
 /// # Errors
 /// 401 without a valid key; 429 when too many such calls come from one address.
@@ -170,7 +170,7 @@ pub(crate) fn identify(
     }
 }
 
-/// Refuses a call whose key was revoked or has expired while its body was on its way. A body may take
+/// Refuses a call whose key was revoked or has expired while its body arrived, which may take
 /// minutes.
 ///
 /// # Errors
@@ -188,7 +188,7 @@ pub(crate) fn ended_meanwhile() -> ApiError {
     unauthorized("this API key was revoked or has expired during the call")
 }
 
-/// Counts a call of what needs no key, unless it carries a valid one.
+/// Counts a call of a route that needs no key, unless it has a valid one.
 ///
 /// # Errors
 /// 429 when too many such calls come from one address.
@@ -202,7 +202,7 @@ pub(crate) fn count_stranger<B>(request: &Request<B>, state: &ApiState) -> Resul
     }
 }
 
-/// Notes on the call's connection that it has carried a valid key.
+/// Records that the call's connection has carried a valid key.
 fn show_key(extensions: &Extensions) {
     if let Some(standing) = extensions.get::<Arc<Standing>>() {
         standing.record_key();
@@ -210,7 +210,7 @@ fn show_key(extensions: &Extensions) {
 }
 
 fn valid_key(headers: &HeaderMap, state: &ApiState, form: Form) -> Result<Arc<ApiKey>, ApiError> {
-    // Whatever the call carries: clients insist on sending some key.
+    // Whatever key the call has: some clients always send one.
     if let Some(key) = state.access.key_of_all() {
         return Ok(key.clone());
     }
@@ -232,7 +232,7 @@ fn valid_key(headers: &HeaderMap, state: &ApiState, form: Form) -> Result<Arc<Ap
             return Err(unauthorized("the Authorization header must be `Bearer <API key>`"));
         }
     };
-    // One answer for every wrong key: it tells nothing about which part was wrong.
+    // The same answer for every wrong key, so that it does not reveal which part was wrong.
     let (id, secret) = ApiKey::parse_text(&text).ok_or_else(wrong)?;
     let key = state.catalog.view().keys.get(&id).cloned().ok_or_else(wrong)?;
     if key.accepts(secret, state.jobs.now()) { Ok(key) } else { Err(wrong()) }

@@ -1,5 +1,4 @@
-//! Request bodies, read up to a limit and no further. Their memory is bounded by
-//! [`in_flight`](crate::in_flight).
+//! Reads request bodies up to a limit. [`in_flight`](crate::in_flight) bounds their memory.
 
 use std::time::Duration;
 
@@ -15,10 +14,10 @@ use crate::error::{ApiError, ErrorCode};
 use crate::head;
 use crate::in_flight::{InFlight, SMALL_BODY_BYTES, Share};
 
-/// A body whose next bytes do not come for this long is given up: 408.
+/// A body without new bytes for this long is given up: 408.
 const IDLE_WAIT: Duration = Duration::from_secs(30);
 
-/// And so is one that comes slower than this once [`IDLE_WAIT`] is over.
+/// So is a body that is slower than this on average after [`IDLE_WAIT`].
 const BYTES_PER_SECOND_MIN: usize = 16 << 10;
 
 /// Reads bodies within one common bound.
@@ -35,12 +34,12 @@ pub(crate) struct ReadBody {
 }
 
 impl BodyReader {
-    /// Reads the whole body, in the memory of the caller's key; `None` is the share of all
-    /// management calls together.
+    /// Reads the whole body, in the memory share of the caller's key; `None` is the common share of
+    /// all management calls.
     ///
     /// # Errors
-    /// 413 when it is longer than `bytes_max`, told from Content-Length before a byte is read, or
-    /// while reading; 408 when it stops coming; 400 when it breaks off; 503 under overload.
+    /// 413 when it is longer than `bytes_max`, from Content-Length before a byte is read, or while
+    /// reading; 408 when it pauses too long; 400 when it ends early; 503 under overload.
     pub(crate) async fn read(
         &self,
         key: Option<&KeyId>,
@@ -54,7 +53,7 @@ impl BodyReader {
             0..=SMALL_BODY_BYTES => None,
             bytes => Some(self.in_flight.share(key, bytes)),
         };
-        // The usual body is one frame, which is kept as it is; more frames are gathered.
+        // Most bodies are one frame, which is kept unchanged; several frames are copied together.
         let mut bytes = Bytes::new();
         let mut gathered = BytesMut::new();
         let mut pace = Pace::start();
@@ -92,11 +91,11 @@ impl BodyReader {
     }
 }
 
-/// Adds a body to what is staged, as it comes: it is not held in memory, and so has no share of the
-/// bound. What has come when it fails stays staged.
+/// Appends a body to a staged upload while it arrives: it is not held in memory, and so needs no
+/// share of the bound. Bytes that have arrived before an error stay staged.
 ///
 /// # Errors
-/// Like those of [`BodyReader::read`]; 503 when too many uploads are on their way.
+/// Like those of [`BodyReader::read`]; 503 when too many uploads are in progress.
 pub(crate) async fn stage(
     headers: &HeaderMap,
     mut body: Body,
@@ -116,7 +115,7 @@ pub(crate) async fn stage(
     Ok(())
 }
 
-/// The length that a client tells beforehand.
+/// The length that the client announces.
 fn announced(headers: &HeaderMap, bytes_max: usize) -> Result<Option<usize>, ApiError> {
     head::check_content_coding(headers)?;
     let announced = headers
@@ -128,7 +127,7 @@ fn announced(headers: &HeaderMap, bytes_max: usize) -> Result<Option<usize>, Api
     Ok(announced)
 }
 
-/// How fast a body has to come.
+/// The required speed of a body.
 struct Pace(Instant);
 
 impl Pace {
@@ -136,12 +135,12 @@ impl Pace {
         Self(Instant::now())
     }
 
-    /// We have let the client wait for so long.
+    /// Excludes the time in which the host let the client wait.
     fn pause(&mut self, waited: Duration) {
         self.0 += waited;
     }
 
-    /// When the next bytes have to be there, after so many.
+    /// The deadline for the next bytes, after this many.
     fn deadline(&self, bytes: usize) -> Instant {
         let seconds = (bytes / BYTES_PER_SECOND_MIN) as u64;
         let on_average = self.0 + IDLE_WAIT + Duration::from_secs(seconds);
@@ -163,7 +162,7 @@ async fn next_data(body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, 
         let frame = frame.map_err(|error| {
             ApiError::bad_request(format!("the body could not be read: {error}"))
         })?;
-        // Trailers carry nothing for us.
+        // Trailers have no meaning here.
         if let Ok(data) = frame.into_data() {
             return Ok(Some(data));
         }

@@ -1,6 +1,6 @@
-//! `GET /v1/docs`: the OpenAPI document as a page to read and to try calls on. All that the page needs
-//! is in this program (Swagger UI, some megabytes); it asks no other host for anything, and runs where
-//! there is no network. Like the document, it needs no key.
+//! `GET /v1/docs`: the OpenAPI document as an interactive page. The program contains everything
+//! that the page needs (Swagger UI, some megabytes); the page loads nothing from other hosts, and
+//! works without a network. Like the document, it needs no key.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,20 +17,21 @@ use crate::error::ApiError;
 use crate::paths::AsSent;
 use crate::state::ApiState;
 
-/// The document, as the page finds it: relative, because a proxy may have put a path before ours.
+/// The path from the page to the document: relative, because a proxy may add a path prefix.
 const DOCUMENT: &str = "../../openapi.json";
 
-/// What the page may do: use what came with it, and call the host that it came from.
+/// The page may only use its own files, and call its own host.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
 );
 
-/// The page and what belongs to it.
+/// The page and its files.
 pub(crate) fn routes() -> Router<ApiState> {
     Router::new().route("/v1/docs", get(start)).route("/v1/docs/{file}", get(file))
 }
 
-/// Leads to the page by a relative path, which depends on whether the client sent a slash at the end.
+/// Redirects to the page by a relative path, which depends on whether the client sent a trailing
+/// slash.
 async fn start(as_sent: Option<Extension<AsSent>>) -> Redirect {
     let has_slash = as_sent.is_some_and(|Extension(AsSent(uri))| uri.path().ends_with('/'));
     Redirect::temporary(if has_slash { "index.html" } else { "docs/index.html" })

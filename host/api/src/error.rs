@@ -1,5 +1,5 @@
-//! The one way in which a call is refused: `{"error":"<sentence>","code":"<snake_case>"}`; on the
-//! management API with the sentence as `"message"` too, and under `/openai` in OpenAI's shape.
+//! The only form of a refusal: `{"error":"<sentence>","code":"<snake_case>"}`; the management API
+//! adds the sentence as `"message"`, and routes under `/openai` use OpenAI's format.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -15,7 +15,7 @@ use crate::refusal::Refusal;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiError {
     code: ErrorCode,
-    /// For the client: what was wrong and what is allowed.
+    /// For the client: the fault, and what is allowed.
     sentence: String,
     /// For a call beyond its rate limit.
     refusal: Option<Refusal>,
@@ -39,13 +39,13 @@ pub(crate) enum ErrorCode {
     QueueFull,
     RateLimited,
     ConcurrencyLimited,
-    /// The job of a call that answers with the handler's bare output is FAILED.
+    /// The job of a call that answers with the handler's output alone is FAILED.
     JobFailed,
     /// This job is TIMED_OUT.
     JobTimedOut,
     /// This job is CANCELLED.
     JobCancelled,
-    /// This job did not end in the time that a call may wait.
+    /// This job did not end within the longest wait of a call.
     WaitOver,
     Internal,
     NotImplemented,
@@ -55,7 +55,7 @@ pub(crate) enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// All of them.
+    /// All codes.
     pub(crate) const ALL: [Self; 21] = [
         Self::BadRequest,
         Self::Unauthorized,
@@ -128,7 +128,7 @@ impl ErrorCode {
         }
     }
 
-    /// Seconds after which trying again makes sense.
+    /// Seconds after which the client should try again.
     fn retry_after_s(self) -> Option<u32> {
         match self {
             Self::QueueFull => Some(5),
@@ -144,7 +144,7 @@ impl ErrorCode {
             | Self::Conflict
             | Self::QuotaExceeded
             | Self::IdempotencyMismatch
-            // The limiter knows better.
+            // The limiter computes the time.
             | Self::RateLimited
             | Self::ConcurrencyLimited
             | Self::JobFailed
@@ -162,7 +162,7 @@ impl ApiError {
         Self { code, sentence: sentence.into(), refusal: None }
     }
 
-    /// Adds what the headers of a rate-limited call say.
+    /// Adds the headers of a rate-limited call.
     pub(crate) fn with_refusal(self, refusal: Refusal) -> Self {
         Self { refusal: Some(refusal), ..self }
     }
@@ -183,12 +183,12 @@ impl ApiError {
         Self::new(ErrorCode::NotFound, sentence)
     }
 
-    /// What is asked for cannot be beside what there is.
+    /// The request conflicts with an existing object.
     pub(crate) fn conflict(sentence: impl Into<String>) -> Self {
         Self::new(ErrorCode::Conflict, sentence)
     }
 
-    /// What a client reads about a job that is unknown, expired, or another endpoint's.
+    /// The answer about a job that is unknown, expired, or another endpoint's.
     pub(crate) fn job_not_found() -> Self {
         Self::not_found("job not found: its id is wrong, or its ttl or retention is over")
     }
@@ -198,10 +198,10 @@ impl ApiError {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Error)]
 pub(crate) struct Body<'a> {
-    /// What was wrong, and what is allowed.
+    /// One sentence: the mistake, and what is allowed.
     error: &'a str,
     code: ErrorCode,
-    /// The sentence again; always there on the management API.
+    /// The same sentence; always present on the management API.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     message: Option<&'a str>,

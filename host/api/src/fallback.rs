@@ -1,5 +1,5 @@
-//! What either API answers where it has no such route. Whoever asks without a valid key is counted as a
-//! stranger first.
+//! The answers of both APIs for unknown routes. A call without a valid key is first counted as
+//! unauthenticated.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use crate::auth;
 use crate::error::{ApiError, ErrorCode};
 use crate::state::ApiState;
 
-/// Below `/v1`, where the path has lost its prefix.
+/// For paths below `/v1`, here without their prefix.
 pub(crate) async fn unknown_management_route(
     State(state): State<ApiState>,
     request: Request<Body>,
@@ -18,7 +18,7 @@ pub(crate) async fn unknown_management_route(
     auth::count_stranger(&request, &state).err().unwrap_or(unknown)
 }
 
-/// A route with other methods.
+/// For a route with other methods.
 pub(crate) async fn method_not_allowed(
     State(state): State<ApiState>,
     request: Request<Body>,

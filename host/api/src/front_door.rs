@@ -1,8 +1,9 @@
-//! What every call of the queue API passes before its route: the key, the endpoint, the rate
-//! limit and the cap on calls at one time, in this order. The body has not been touched then.
+//! The checks before every route of the queue API: the key, the endpoint, the rate limit and the
+//! cap on concurrent calls, in this order. The body has not been read then.
 //!
-//! Limits count per key owner, endpoint and operation, with a fair share for each key. A place among the calls at one time is
-//! held until the last byte of the answer has been taken, or the connection is gone.
+//! Limits count for each key owner, endpoint and operation, with a fair share for each key. A call
+//! counts as concurrent until the client has read the last byte of its answer, or the connection is
+//! closed.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -27,7 +28,7 @@ use crate::error::ApiError;
 use crate::rate_limit::{Operation, Place};
 use crate::state::ApiState;
 
-/// A call that was let in.
+/// An admitted call.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     /// The caller's key.
@@ -39,14 +40,15 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The job named in the path. Ids are opaque to clients, so a text that is none is not found.
+    /// The job in the path. Ids are opaque to clients, so a text that is not an id gives "not
+    /// found".
     pub(crate) fn job(&self) -> Result<JobId, ApiError> {
         self.job.ok_or_else(ApiError::job_not_found)
     }
 }
 
-/// The door before the routes of one operation. A layer of its own type: `from_fn` boxes its
-/// future and clones the route once more, 1 us for each call.
+/// The layer before the routes of one operation. It has its own type, because `from_fn` boxes its
+/// future and clones the route once more: 1 us for each call.
 #[derive(Debug, Clone)]
 pub(crate) struct FrontDoor {
     pub(crate) state: ApiState,
@@ -54,7 +56,7 @@ pub(crate) struct FrontDoor {
 }
 
 impl FrontDoor {
-    /// Lets a call in: adds the [`Call`] to the request, and may give it a place.
+    /// Admits a call: adds the [`Call`] to the request, and may count it as concurrent.
     fn enter(&self, request: Request) -> Result<(Request, Option<Place>), ApiError> {
         let Self { state, operation } = self;
         let (mut parts, body) = request.into_parts();
@@ -87,7 +89,7 @@ impl Layer<Route> for FrontDoor {
     }
 }
 
-/// A route behind the door.
+/// A route behind the layer.
 #[derive(Debug, Clone)]
 pub(crate) struct Guarded {
     door: FrontDoor,
@@ -111,7 +113,7 @@ impl Service<Request> for Guarded {
     }
 }
 
-/// The answer of a route, or of the door for it.
+/// The answer of the route, or the layer's refusal.
 pub(crate) struct Entered {
     answer: Result<RouteFuture<Infallible>, Option<ApiError>>,
     place: Option<Place>,
@@ -135,7 +137,7 @@ impl Future for Entered {
     }
 }
 
-/// A body that holds a place until it has been sent.
+/// A body whose call counts as concurrent until it has been sent.
 struct HeldBody {
     body: Body,
     _place: Place,

@@ -1,6 +1,6 @@
-//! What HTTP asks of the head of a request and the HTTP library leaves to its user. Each line that
-//! decides about a request is there once and has one meaning, so that a proxy before the host and the
-//! host cannot read two different requests.
+//! Rules of HTTP for the head of a request that the HTTP library does not check. Each header line
+//! that changes the meaning of a request must be unique and unambiguous, so that a proxy in front
+//! and the host cannot read two different requests.
 //!
 //! **Cost.** Three look-ups in the headers of each call.
 
@@ -9,14 +9,14 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Version, header};
 
 use crate::error::{ApiError, ErrorCode};
 
-/// Refuses a head that is not as HTTP has it.
+/// Refuses a head that violates HTTP.
 ///
 /// # Errors
-/// 400 without a valid `Host` (RFC 9112, 3.2) or with several; for several `Authorization`; 501 for a
-/// transfer coding other than `chunked` (RFC 9112, 6.1).
+/// 400 without a valid `Host` (RFC 9112, 3.2) or with several; for several `Authorization`; 501 for
+/// a transfer coding other than `chunked` (RFC 9112, 6.1).
 pub(crate) fn check<B>(request: &Request<B>) -> Result<(), ApiError> {
     let headers = request.headers();
-    // HTTP/2 has the host in the URL, and HTTP/1.0 knows none.
+    // HTTP/2 has the host in the URL, and HTTP/1.0 has no such header.
     let needs_host = request.version() == Version::HTTP_11;
     match one(headers, &header::HOST)? {
         Some(host) if !is_host(host) => {
@@ -39,7 +39,7 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), ApiError> {
     }
 }
 
-/// The one line of this name.
+/// The only line of this name.
 fn one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h HeaderValue>, ApiError> {
     let mut lines = headers.get_all(name).iter();
     let first = lines.next();
@@ -51,13 +51,13 @@ fn one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h Heade
     }
 }
 
-/// A host may be empty, for a URL that has none.
+/// A host may be empty, for a URL without one.
 fn is_host(value: &HeaderValue) -> bool {
     let Ok(text) = value.to_str() else { return false };
     text.is_empty() || (!text.contains('@') && text.parse::<Authority>().is_ok())
 }
 
-/// Refuses a body in a content coding: none is understood.
+/// Refuses a body with a content coding: none is supported.
 ///
 /// # Errors
 /// 415, which names the header.
@@ -76,7 +76,7 @@ pub(crate) fn check_content_coding(headers: &HeaderMap) -> Result<(), ApiError> 
 mod tests {
     use super::*;
 
-    /// The status code that a head is refused with.
+    /// The status code of the refusal.
     fn refused(version: Version, lines: &[(&str, &str)]) -> Option<u16> {
         let mut request = Request::builder().version(version);
         for (name, value) in lines {

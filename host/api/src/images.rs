@@ -1,5 +1,5 @@
-//! Names for components: how one is given, moved and taken away, whether by the management API or
-//! by a push. What nothing names any more goes, record and files.
+//! Names of components: adding, moving and removing a name, for the management API and for pushes.
+//! A component without any name is deleted, with its record and files.
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, Component, Image};
 use gristmill_core::digest::ComponentDigest;
@@ -20,10 +20,10 @@ pub(crate) struct ImageName {
 }
 
 impl ImageName {
-    /// Reads `name` or `name:tag`; the tag is `latest` when there is none.
+    /// Parses `name` or `name:tag`; without a tag it is `latest`.
     ///
     /// # Errors
-    /// 400 when it is not such a name.
+    /// 400 when the text is not such a name.
     pub(crate) fn parse(text: &str) -> Result<Self, ApiError> {
         let (name, tag) = text.split_once(':').unwrap_or((text, "latest"));
         if is_part(name) && is_part(tag) {
@@ -40,23 +40,23 @@ impl ImageName {
     }
 }
 
-/// Whether a text may be a handler's name, or its tag.
+/// Whether a text is valid as a handler's name or tag.
 pub(crate) fn is_part(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= NAME_BYTES_MAX
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
-/// What a name is to name.
+/// The component for a name.
 pub(crate) enum Named {
-    /// A component that has just been taken in.
+    /// A component that has just been uploaded.
     Added(Added),
-    /// One that is there already, unless it has gone meanwhile.
+    /// A stored component, unless it was deleted meanwhile.
     Known(ComponentDigest),
 }
 
-/// Lets the caller's `name` name a component. Endpoints that run this image run the new component from
-/// their next job on.
+/// Makes the caller's `name` refer to a component. Endpoints that run this image run the new
+/// component from their next job on.
 ///
 /// # Errors
 /// When a known component is not stored any more.
@@ -99,17 +99,17 @@ pub(crate) async fn name(
     Ok((image, component))
 }
 
-/// Lets go of a component that was taken in. Its files go, unless its record is in the catalog now.
+/// Releases an uploaded component. Its files are deleted, unless its record is in the catalog now.
 pub(crate) async fn let_go(state: &ApiState, added: Option<Added>) {
     let Some(Added { component, hold }) = added else { return };
     drop(hold);
     remove_files(state, vec![component.digest]).await;
 }
 
-/// Takes a name away.
+/// Removes a name.
 ///
 /// # Errors
-/// 404 when the owner has no such name; 400 when endpoints run what it names.
+/// 404 when the owner has no such name; 400 when endpoints run its component.
 pub(crate) async fn forget(
     state: &ApiState,
     caller: &ApiKey,
@@ -139,19 +139,19 @@ pub(crate) async fn forget(
     Ok(())
 }
 
-/// What a client reads about a name that the owner does not have.
+/// The answer for a name that the owner does not have.
 pub(crate) fn not_found(name: &ImageName) -> ApiError {
     ApiError::not_found(format!("handler `{}` not found", name.reference()))
 }
 
-/// Removes the components that nothing names and nobody runs any more. Those that are still run go
-/// with a later call of this, or with the next start.
+/// Deletes unused components. A component that still runs is deleted by a later call of this, or by
+/// the next start.
 pub(crate) async fn forget_unused(state: &ApiState) {
-    // A backup that is being sent has still to read the files that it names.
+    // A backup in progress must still read the files that it names.
     let Ok(_turn) = state.backup_turn.try_acquire() else { return };
     let unused = match state.catalog.forget_unused().await {
         Ok(unused) => unused,
-        // The change before was written; this one can wait.
+        // The preceding change was written; the deletion can wait.
         Err(error) => return warn!("components that are not used stay for now: {error}"),
     };
     remove_files(state, unused).await;
@@ -163,7 +163,7 @@ async fn remove_files(state: &ApiState, unused: Vec<ComponentDigest>) {
     }
 }
 
-/// Why an upload was not taken, as its client reads it.
+/// The client's answer for a refused upload.
 pub(crate) fn refused(error: AddComponentError) -> ApiError {
     match error {
         AddComponentError::Rejected(reason) => ApiError::bad_request(reason),

@@ -1,18 +1,18 @@
-//! The memory of request bodies that are being read: one bound for all of them, and a share of it for
-//! each key.
+//! The memory of request bodies that are being read: one bound for all of them, and a share of it
+//! for each key.
 //!
-//! A body takes memory when its bytes arrive, not when it is announced. As long as it comes quickly,
-//! the rest of its announced length is set aside too, so that a body that has begun can end. A body
-//! slower than [`QUICK_BYTES_PER_SECOND`] holds the bytes that it has sent and [`STEP_BYTES`] more.
-//! Bodies beyond the bound wait: first the bodies of the key that holds the least. A large body that
-//! does not fit yet holds up neither smaller bodies nor keys that hold less than it will.
+//! A body takes memory when its bytes arrive, not when it is announced. While it arrives quickly,
+//! the rest of its announced length is reserved too, so that a body that has begun can end. A body
+//! slower than [`QUICK_BYTES_PER_SECOND`] holds the received bytes and [`STEP_BYTES`] more. Bodies
+//! beyond the bound wait; the bodies of the key that holds the least memory are first. A large body
+//! that does not fit yet delays neither smaller bodies nor keys that hold less than its key will.
 //!
-//! **Bounds.** [`BODIES_IN_FLIGHT_BYTES_MAX`] in all. A key holds at most [`KEY_TO_FREE`] times the
-//! memory that is left free: 192 MiB alone, 109 MiB each of two, and there is always some left for
-//! the next key. A wait ends after [`TURN_WAIT`].
+//! **Bounds.** [`BODIES_IN_FLIGHT_BYTES_MAX`] in total. A key holds at most [`KEY_TO_FREE`] times
+//! the free memory: 192 MiB alone, 109 MiB each of two, and there is always some left for the next
+//! key. A wait ends after [`TURN_WAIT`].
 //!
-//! **Cost.** Nothing for a body of at most [`SMALL_BODY_BYTES`]; for a larger one a lock at its begin
-//! and at its end, and two for each second in between.
+//! **Cost.** Nothing for a body of at most [`SMALL_BODY_BYTES`]; for a larger one a lock at its
+//! start and at its end, and two for each second in between.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -26,11 +26,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{ApiError, ErrorCode};
 
-/// Most bytes of request bodies that are held at one time (256 MiB). A call beyond it waits for
-/// its turn, and is answered with 503 when that takes longer than [`TURN_WAIT`].
+/// Most bytes of request bodies that are held at one time (256 MiB). A call beyond it waits, and
+/// gets 503 after [`TURN_WAIT`].
 pub(crate) const BODIES_IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 
-/// Bodies do not count against the bound up to this size: a connection's read buffer is of the same
+/// Bodies up to this size do not count against the bound: a connection's read buffer is of the same
 /// order.
 pub(crate) const SMALL_BODY_BYTES: usize = 64 << 10;
 
@@ -40,7 +40,8 @@ const TURN_WAIT: Duration = Duration::from_secs(10);
 /// A key's bodies hold at most this many times the memory that is free.
 const KEY_TO_FREE: usize = 3;
 
-/// A body that brings fewer bytes in a second is slow from then on. A line of 10 Mbit/s brings more.
+/// A body that brings fewer bytes in a second is slow from then on. A connection of 10 Mbit/s
+/// brings more.
 const QUICK_BYTES_PER_SECOND: usize = 1 << 20;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -55,10 +56,10 @@ pub(crate) struct InFlight(Arc<Mutex<Pool>>);
 #[derive(Debug, Default)]
 struct Pool {
     used: usize,
-    /// Bytes that each key holds; a key that holds none is absent. `None`: the management API.
+    /// Bytes of each key; a key without any is absent. `None`: the management API.
     held: HashMap<Option<KeyId>, usize>,
     bodies: BTreeMap<u64, Holder>,
-    /// How many of the bodies wait.
+    /// Number of waiting bodies.
     waiting: usize,
     next_body: u64,
 }
@@ -88,7 +89,7 @@ impl Pool {
         free.is_some_and(|free| self.held_by(key) + bytes <= KEY_TO_FREE * free)
     }
 
-    /// Adds a body, or asks for more memory for it. `None`: it has the memory now.
+    /// Adds a body, or requests more memory for it. `None`: it has the memory now.
     fn ask(
         &mut self,
         body: &mut Option<u64>,
@@ -109,7 +110,7 @@ impl Pool {
         waits.then_some(turn)
     }
 
-    /// Gives memory to the bodies that wait, as far as there is some.
+    /// Gives free memory to the waiting bodies.
     fn grant(&mut self) {
         if self.waiting == 0 {
             return;
@@ -119,9 +120,9 @@ impl Pool {
             Some((self.held_by(&holder.key), *id, wish.bytes))
         });
         let mut wishes: Vec<_> = wishes.collect();
-        // The key that holds the least comes first, and of its bodies the oldest.
+        // The key that holds the least is first, and of its bodies the oldest.
         wishes.sort_unstable();
-        // A key may not pass a body that waits by holding more than that body's key would.
+        // A key may not pass a waiting body if it would then hold more than that body's key.
         let mut ceiling = usize::MAX;
         for (_, id, bytes) in wishes {
             let Some(holder) = self.bodies.get(&id) else { continue };
@@ -136,13 +137,13 @@ impl Pool {
             *self.held.entry(holder.key.clone()).or_default() += bytes;
             self.waiting -= 1;
             if let Some(wish) = holder.wish.take() {
-                // The memory of an abandoned body comes back when its share is dropped.
+                // If the call was dropped, its memory returns when its share is dropped.
                 let _ = wish.granted.send(());
             }
         }
     }
 
-    /// Leaves the body no more than `bytes`.
+    /// Reduces the body's memory to `bytes`.
     fn shrink(&mut self, id: u64, bytes: usize) {
         let Some(holder) = self.bodies.get_mut(&id) else { return };
         let surplus = holder.bytes.saturating_sub(bytes);
@@ -157,9 +158,9 @@ impl Pool {
         self.grant();
     }
 
-    /// Ends the body's wait, unless it has just come to an end. Without its memory it cannot go on:
-    /// all that it holds is given back in the same moment, so that of several bodies that wait for
-    /// each other one gives way and the others end.
+    /// Ends the body's wait, unless it has just been granted. The body cannot continue without
+    /// memory, so all of its memory is released at the same moment; among several bodies that wait
+    /// for each other, one gives up and the others end.
     fn give_up(&mut self, id: u64) -> bool {
         let Some(holder) = self.bodies.get_mut(&id) else { return true };
         if holder.wish.take().is_none() {
@@ -178,19 +179,19 @@ impl Pool {
 }
 
 impl InFlight {
-    /// The memory of a body that may become `wanted` bytes long. It holds none yet.
+    /// The memory share of a body that may become `wanted` bytes long. It holds none yet.
     pub(crate) fn share(&self, key: Option<&KeyId>, wanted: usize) -> Share {
         let (pool, key) = (self.clone(), key.cloned());
         Share { pool, key, body: None, wanted, held: 0, quick: None }
     }
 }
 
-/// The memory of one body. Dropped, it is free for others.
+/// The memory of one body, which is released on drop.
 #[derive(Debug)]
 pub(crate) struct Share {
     pool: InFlight,
     key: Option<KeyId>,
-    /// Its number in the pool, once it holds memory or waits for some.
+    /// Its number in the pool, once it holds or waits for memory.
     body: Option<u64>,
     wanted: usize,
     held: usize,
@@ -198,17 +199,17 @@ pub(crate) struct Share {
     quick: Option<Quick>,
 }
 
-/// A body that has come quickly so far.
+/// A body that has been quick so far.
 #[derive(Debug, Clone, Copy)]
 struct Quick {
     since: Instant,
-    /// Bytes that were there by then.
+    /// Bytes that had arrived by then.
     bytes: usize,
 }
 
 impl Share {
-    /// Waits for `next`, the next part of a body that has brought `bytes` so far. A body that is slow
-    /// meanwhile gives back the memory that was set aside for its rest.
+    /// Waits for `next`, the next part of a body that has brought `bytes` so far. If the body
+    /// becomes slow meanwhile, it releases the memory that was reserved for its rest.
     pub(crate) async fn meanwhile<T>(&mut self, bytes: usize, next: impl Future<Output = T>) -> T {
         let mut next = pin!(next);
         while let Some(quick) = self.quick {
@@ -220,8 +221,7 @@ impl Share {
         next.await
     }
 
-    /// Sees to it that the body has memory for its first `bytes`; answers with the time that this
-    /// took.
+    /// Gets memory for the body's first `bytes`; returns the time that this took.
     ///
     /// # Errors
     /// 503 when there is none for [`TURN_WAIT`].
@@ -255,13 +255,13 @@ impl Share {
         Ok(started.elapsed())
     }
 
-    /// The body has ended after so many bytes.
+    /// The body has ended after this many bytes.
     pub(crate) fn ended(&mut self, bytes: usize) {
         self.quick = None;
         self.keep(bytes);
     }
 
-    /// Looks, once in a second, whether the body is still quick.
+    /// Checks, once in a second, whether the body is still quick.
     fn look(&mut self, bytes: usize) {
         let Some(quick) = self.quick.filter(|quick| quick.since.elapsed() >= SECOND) else {
             return;

@@ -16,7 +16,7 @@ fn used(pool: &InFlight) -> usize {
     pool.0.lock().used
 }
 
-/// A body that has brought all of its `bytes` at once.
+/// A body that brings all of its `bytes` at once.
 async fn whole(pool: &InFlight, name: &str, bytes: usize) -> Result<Share, ApiError> {
     let mut share = pool.share(Some(&key(name)), bytes);
     share.cover(bytes).await.map(|_| share)
@@ -46,7 +46,7 @@ async fn a_slow_body_holds_only_the_bytes_that_it_has_sent() {
     assert_eq!(used(&pool), 20 * MIB);
     share.meanwhile(100 << 10, sleep(Duration::from_millis(200))).await;
     assert_eq!(used(&pool), 128 << 10, "the bytes that were sent, in steps of 64 KiB");
-    // Little by little is slow as well, however short the pauses are.
+    // Many small parts are slow as well, however short the pauses are.
     share.cover(3 * MIB).await.unwrap();
     assert_eq!(used(&pool), 3 * MIB);
     let mut dripping = pool.share(Some(&key("a")), 20 * MIB);
@@ -104,7 +104,7 @@ async fn the_key_that_holds_the_least_is_served_first_and_small_bodies_pass_larg
             greedy.push((name, share));
         }
     }
-    // A large body of a fourth key does not fit, and waits; so do more of the greedy ones.
+    // A large body of a fourth key does not fit, and waits; so do more bodies of the greedy keys.
     let mut large = Box::pin(whole(&pool, "d", 20 * MIB));
     let mut more: Vec<_> = (0..50).map(|_| Box::pin(whole(&pool, "a", 8 * MIB))).collect();
     for waiting in &mut more {
@@ -115,7 +115,7 @@ async fn the_key_that_holds_the_least_is_served_first_and_small_bodies_pass_larg
     for name in ["d", "e"] {
         assert!(whole(&pool, name, 100 << 10).now_or_never().unwrap().is_ok(), "{name}");
     }
-    // What becomes free goes to the fourth key first.
+    // Released memory is for the fourth key first.
     while large.as_mut().now_or_never().is_none() {
         let next = greedy.iter().position(|(name, _)| *name == "a").unwrap();
         greedy.remove(next);
@@ -131,7 +131,7 @@ async fn a_body_without_memory_is_refused_after_ten_seconds_and_leaves_nothing()
     let started = Instant::now();
     let refused = whole(&pool, "a", 20 * MIB).await.unwrap_err();
     assert_eq!((started.elapsed(), refused.code()), (TURN_WAIT, ErrorCode::Unavailable));
-    // A call that is dropped while it waits leaves nothing either.
+    // A call that is dropped while it waits leaves nothing behind.
     assert!(whole(&pool, "a", 20 * MIB).now_or_never().is_none());
     assert_eq!((used(&pool), pool.0.lock().waiting), (180 * MIB, 0));
     drop(held);
@@ -142,7 +142,7 @@ async fn a_body_without_memory_is_refused_after_ten_seconds_and_leaves_nothing()
 #[tokio::test(start_paused = true)]
 async fn of_slow_bodies_that_wait_for_each_other_one_gives_way_and_the_others_end() {
     let pool = InFlight::default();
-    // Ten slow bodies have sent 19 of their 20 MiB. All of them have room for 2 MiB more.
+    // Ten slow bodies have sent 19 of their 20 MiB. Together they have room for 2 MiB more.
     let mut bodies = vec![];
     for _ in 0..10 {
         let mut share = pool.share(Some(&key("a")), 20 * MIB);
@@ -163,8 +163,8 @@ async fn of_slow_bodies_that_wait_for_each_other_one_gives_way_and_the_others_en
     assert_eq!(used(&pool), 0);
 }
 
-/// Bodies of four keys begin, grow, stop and end in any order: the bounds hold at each step, and
-/// nothing is left at the end.
+/// Bodies of four keys begin, grow, pause and end in any order: the bounds hold at each step, and
+/// no memory is left in use at the end.
 #[tokio::test(start_paused = true)]
 async fn the_bounds_hold_in_any_order_of_events() {
     use rand::{RngExt as _, SeedableRng as _};

@@ -1,13 +1,13 @@
-//! The HTTP face of Gristmill: the queue API under `/v2` and `/sdk/v2`, the management API under
-//! `/v1`, and a registry of handlers beside the queue API.
+//! The HTTP interface of Gristmill: the queue API under `/v2` and `/sdk/v2`, the management API
+//! under `/v1`, and a registry of handlers beside the queue API.
 //!
-//! [`Api::new`] lists every route on one screen. Wire spellings live in `queue/dto/` and
-//! `management/dto/`, OpenAI's in `queue/openai`, and nowhere else; every error of both APIs is an
-//! [`error::ApiError`].
+//! [`Api::new`] lists every route on one screen. Field names of the wire format are only in
+//! `queue/dto/` and `management/dto/`, and OpenAI's only in `queue/openai`; every error of both
+//! APIs is an [`error::ApiError`].
 //!
-//! **Bounds.** A body is read up to its route's limit and no further; the sum of bodies that are
-//! being read is bounded by [`in_flight::BODIES_IN_FLIGHT_BYTES_MAX`], with a share for each key. A waiting call costs one task and
-//! one map entry.
+//! **Bounds.** A body is read up to its route's limit; [`in_flight::BODIES_IN_FLIGHT_BYTES_MAX`]
+//! bounds the sum of all bodies that are being read, with a share for each key. A waiting call
+//! costs one task and one map entry.
 
 mod access;
 mod auth;

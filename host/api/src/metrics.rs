@@ -1,5 +1,5 @@
-//! `GET /metrics`: the host's counters as Prometheus text. They count what all owners do, so only the
-//! operator's keys with the scope `manage` read them.
+//! `GET /metrics`: the host's counters as Prometheus text. They cover all owners, so only the
+//! operator's keys with the scope `manage` may read them.
 
 use std::fmt::Write as _;
 

@@ -1,11 +1,11 @@
-//! Forgiving paths: clients join URLs as strings, so `//` and a trailing `/` mean nothing.
+//! Normalises paths: clients join URLs as strings, so `//` and a trailing `/` are ignored.
 
 use std::borrow::Cow;
 
 use axum::http::uri::PathAndQuery;
 use axum::http::{Request, Uri};
 
-/// The URI of a request as its client sent it, when that was not the normal one.
+/// The URI of a request as its client sent it, if that was not the normal form.
 #[derive(Debug, Clone)]
 pub(crate) struct AsSent(pub(crate) Uri);
 
@@ -17,7 +17,7 @@ pub(crate) fn normalize<B>(request: &mut Request<B>) {
     }
 }
 
-/// The normal form of a URI; `None` when it has it already.
+/// The normal form of a URI; `None` if the URI has it already.
 fn normal(uri: &Uri) -> Option<Uri> {
     let Cow::Owned(normal) = normal_path(uri.path()) else { return None };
     let path_and_query = match uri.query() {

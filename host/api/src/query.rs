@@ -6,23 +6,23 @@ use gristmill_core::limits::Bounds;
 
 use crate::error::ApiError;
 
-/// The query of a call, as it came.
+/// The query of a call, unparsed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Query<'a>(pub(crate) &'a str);
 
 impl<'a> Query<'a> {
-    /// A text as it came.
+    /// A text value.
     pub(crate) fn text(self, name: &str) -> Option<std::borrow::Cow<'a, str>> {
         url::form_urlencoded::parse(self.0.as_bytes())
             .find_map(|(key, value)| (key == name).then_some(value))
     }
 
-    /// Whether the query has this name at all.
+    /// Whether the query has this name.
     pub(crate) fn has(self, name: &str) -> bool {
         self.text(name).is_some()
     }
 
-    /// A time to wait: its default when it is missing, the nearest bound when it is outside.
+    /// A time to wait: its default if it is missing, the nearest bound if it is outside.
     pub(crate) fn wait(self, bounds: Bounds) -> Result<Duration, ApiError> {
         let ms = match self.integer("wait")? {
             Some(ms) => bounds.clamp(ms.try_into().unwrap_or(0)),
@@ -59,7 +59,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// An integer; with too many digits it is as large, or as small, as a number can be.
+/// An integer; with too many digits it saturates.
 pub(crate) fn integer(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {

@@ -1,12 +1,12 @@
-//! The limits of the queue API: calls in any ten seconds, and calls at one time, for each key
-//! owner, endpoint and operation.
+//! The limits of the queue API: calls in any ten seconds, and concurrent calls, for each key owner,
+//! endpoint and operation.
 //!
 //! The totals are the owner's. While several of its keys call, each key has a fair share of them
-//! ([`Shares`]). Calls that wait leave a quarter of the places to calls that do not.
+//! ([`Shares`]). Waiting calls leave a quarter of the concurrent calls to calls that do not wait.
 //!
-//! **Bounds.** [`ENTRIES_MAX`] entries of about 400 bytes, and 60 for each further key; an entry is forgotten once nothing is
-//! counted in it. At the bound the caller is refused with 503: only somebody who makes keys and
-//! endpoints by the ten thousand gets there.
+//! **Bounds.** [`ENTRIES_MAX`] entries of about 400 bytes, and 60 for each further key; an entry is
+//! dropped once no call counts in it. At the bound the caller gets 503, which needs tens of
+//! thousands of keys and endpoints.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -34,7 +34,7 @@ const ENTRIES_MAX: usize = 100_000;
 
 const SHARDS: usize = 16;
 
-/// What is counted separately.
+/// An operation whose calls are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     Run,
@@ -42,7 +42,7 @@ pub(crate) enum Operation {
     /// `openai/*`.
     OpenAi,
     Status,
-    /// Counts as [`Operation::Status`]; its calls wait.
+    /// Counted as [`Operation::Status`]; its calls wait.
     StatusSync,
     Stream,
     Cancel,
@@ -53,7 +53,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// What a key must be good for.
+    /// The scope that a key needs.
     pub(crate) fn scope(self) -> Scope {
         match self {
             Self::Run
@@ -129,7 +129,8 @@ impl Default for RateLimits {
             status: limit(2_000, Some(400), 400),
             stream: limit(2_000, Some(400), 400),
             cancel: limit(100, Some(20), 20),
-            // The documented service names none; a retry costs an attempt, and is as rare as a cancel.
+            // The documented service names no limit; a retry costs an attempt, and is as rare as a
+            // cancel.
             retry: limit(100, Some(20), 20),
             purge_queue: limit(2, None, 0),
             requests: limit(10, Some(2), 0),
@@ -157,7 +158,7 @@ impl RateLimits {
     }
 }
 
-/// The limits as a configuration file has them: what it leaves out is as in the defaults.
+/// The limits of a configuration file: missing values keep their defaults.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 struct GivenLimits {
@@ -182,7 +183,7 @@ struct GivenLimit {
     calls_per_worker: Option<u32>,
 }
 
-/// A bound on calls at one time, or the word for none.
+/// A bound on concurrent calls, or the word for none.
 #[derive(Debug, Clone, Copy)]
 enum Cap {
     AtMost(u32),
@@ -254,7 +255,7 @@ impl From<GivenLimits> for RateLimits {
     }
 }
 
-/// Counts calls, and refuses those beyond the limits.
+/// Counts calls, and refuses calls beyond the limits.
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     limits: RateLimits,
@@ -269,7 +270,7 @@ struct Shard {
     swept_at_ms: u64,
 }
 
-/// Whose calls are counted together.
+/// The key of an entry, whose calls are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Subject {
     owner: OwnerId,
@@ -284,15 +285,15 @@ struct Entry {
     under_way: Arc<UnderWay>,
 }
 
-/// Calls at one time.
+/// Concurrent calls.
 #[derive(Debug, Default)]
 struct UnderWay {
     all: AtomicU32,
-    /// Those of them that wait.
+    /// Concurrent calls that wait.
     waiting: AtomicU32,
 }
 
-/// A place among the calls at one time; free again when it is dropped.
+/// A call that counts as concurrent until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     under_way: Arc<UnderWay>,
@@ -320,7 +321,7 @@ impl RateLimiter {
         }
     }
 
-    /// Counts a call and gives it a place. `None`: the operation has no cap on calls at one time.
+    /// Counts a call. `None`: the operation has no cap on concurrent calls.
     ///
     /// # Errors
     /// 429 when the limit is reached, with the time after which a call is admitted.
@@ -339,7 +340,7 @@ impl RateLimiter {
         let mut shard = self.shard(&subject).lock();
         let entry = shard.entry(subject, now_ms)?;
         let me = entry.shares.find(&key.id, now_ms);
-        // First the place, so that a call that finds none does not count.
+        // The cap is checked first, so that a call refused for it does not count.
         let place = match limit.concurrent {
             Some(cap) => {
                 let place = entry.place(me, operation, cap);
@@ -350,7 +351,7 @@ impl RateLimiter {
         let mut calls = limit.calls_per_10s;
         let mut verdict = entry.admit(me, calls, now_ms);
         if matches!(verdict, RateVerdict::Refused { .. }) {
-            // Only now does it matter how many workers run.
+            // Only now does the number of running workers matter.
             calls = limit.effective(running_workers());
             verdict = entry.admit(me, calls, now_ms);
         }
@@ -389,9 +390,9 @@ impl Shard {
 }
 
 impl Entry {
-    /// A place for a call of the key; else the bound that is reached.
+    /// Admits a concurrent call of the key, or returns the bound that is reached.
     fn place(&mut self, me: Position, operation: Operation, cap: u32) -> Result<Place, u32> {
-        // The shard's lock is held: nobody else adds meanwhile.
+        // The shard's lock is held, so no other call can be added meanwhile.
         let kept = self.shares.places_of_others(me, cap);
         let is_reached = |used: &AtomicU32, bound: u32| {
             used.load(Ordering::Relaxed).saturating_add(kept) >= bound
@@ -416,7 +417,8 @@ impl Entry {
         Ok(Place { under_way: self.under_way.clone(), of_key, waits })
     }
 
-    /// Counts a call of the key, unless there are `calls` already, or what is left is kept for others.
+    /// Counts a call of the key, unless there are `calls` already, or the rest is reserved for
+    /// other keys.
     fn admit(&mut self, me: Position, calls: u32, now_ms: u64) -> RateVerdict {
         let kept = self.shares.calls_of_others(me, calls);
         self.window.admit(now_ms, calls.saturating_sub(kept))
@@ -513,13 +515,13 @@ mod tests {
         let enter = |key| call(&limiter, key, Operation::Run, 0);
         let mut held: Vec<_> = (0..20).map(|_| enter(&greedy).unwrap()).collect();
         assert!(enter(&modest).is_err(), "the total is the owner's");
-        // The greedy key asks again as soon as one of its calls has ended.
+        // The greedy key calls again as soon as one of its calls has ended.
         held.pop();
         assert!(enter(&greedy).is_err(), "the next place is kept for the other key");
         let place = enter(&modest).unwrap();
         assert!(enter(&greedy).is_err());
         drop((place, held));
-        // The greedy key takes all calls that are left, but for those that the other one asked for.
+        // The greedy key uses all remaining calls, except those that the other one has requested.
         for _ in 0..10 {
             assert!(enter(&modest).is_ok());
         }

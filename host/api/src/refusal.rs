@@ -1,12 +1,12 @@
-//! What the headers of a call beyond a limit say: `Retry-After`, and the fields of the IETF draft on
-//! rate limit headers.
+//! The headers of a call beyond a limit: `Retry-After`, and the fields of the IETF draft on rate
+//! limit headers.
 
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use gristmill_core::rate::WINDOW;
 
-/// Which limit was reached, and when trying again makes sense.
+/// The reached limit, and when the client should try again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refusal {
     operation: &'static str,
@@ -14,29 +14,29 @@ pub(crate) struct Refusal {
     retry_after_s: u64,
 }
 
-/// What there is no more of.
+/// The exhausted resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quota {
     /// Calls in the window.
     Calls(u32),
-    /// Calls at one time.
+    /// Concurrent calls.
     AtOneTime(u32),
 }
 
 impl Refusal {
-    /// Of a call beyond the `calls` of `operation`; after `wait` one is admitted.
+    /// For a call beyond the `calls` of `operation`; after `wait` a call is admitted.
     pub(crate) fn calls(operation: &'static str, calls: u32, wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self { operation, quota: Quota::Calls(calls), retry_after_s: seconds.max(1) }
     }
 
-    /// Of a call beyond the `cap` on calls of `operation` at one time. There is a place when another
-    /// one ends; nobody knows when that is.
+    /// For a call beyond the `cap` on concurrent calls of `operation`. The next one is admitted
+    /// when another one ends, which cannot be predicted.
     pub(crate) fn at_one_time(operation: &'static str, cap: u32) -> Self {
         Self { operation, quota: Quota::AtOneTime(cap), retry_after_s: 1 }
     }
 
-    /// The same, when it is known after how long there is a place.
+    /// The same, if the time until the next admission is known.
     pub(crate) fn after(self, wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self { retry_after_s: seconds.max(1), ..self }

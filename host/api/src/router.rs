@@ -1,4 +1,4 @@
-//! Every route on one screen, and what stands before them.
+//! Every route on one screen, and the steps before them.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -37,7 +37,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// Puts the routes together.
+    /// Combines the routes.
     pub fn new(state: ApiState) -> Self {
         let (routes, document) = OpenApiRouter::with_openapi(openapi::base())
             .merge(queue_api(&state, "/v2", StreamShape::Array))
@@ -58,10 +58,10 @@ impl Api {
         Self { routes, access }
     }
 
-    /// Answers a call that came from `peer`.
+    /// Answers a call from `peer`.
     ///
-    /// What concerns every call stands here and not in layers: each layer boxes its future, and is
-    /// cloned with all that it wraps for each call.
+    /// Steps for every call are here and not in layers: each layer boxes its future, and is cloned
+    /// with its whole content for each call.
     pub async fn answer<B>(self, mut request: Request<B>, peer: PeerAddress) -> Response<Body>
     where
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
@@ -73,7 +73,7 @@ impl Api {
         let (method, path) = (request.method(), request.uri().path());
         let span = debug_span!("http", %method, path);
         let started = (!span.is_disabled()).then(Instant::now);
-        // Paths are made normal before any route looks at them.
+        // Paths are normalised before any route sees them.
         paths::normalize(&mut request);
         request.extensions_mut().insert(peer);
         let answering = AssertUnwindSafe(async { routes.call(request).await }).catch_unwind();
@@ -90,8 +90,8 @@ impl Api {
     }
 }
 
-/// Adds what keeps browsers from making something else of an answer: a script of a text that a
-/// handler wrote, or a part of another site's page.
+/// Adds headers that keep browsers from misusing an answer: as a script made from a handler's text,
+/// or as a part of another site's page.
 fn guarded(mut response: Response<Body>) -> Response<Body> {
     const NO_SNIFFING: HeaderValue = HeaderValue::from_static("nosniff");
     const OWN_PAGES: HeaderValue = HeaderValue::from_static("same-origin");
@@ -101,8 +101,8 @@ fn guarded(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-/// What a client gets in place of an answer for which there is no room, because so many large ones
-/// wait for their clients. It names the job that the answer was about.
+/// The answer when there is no memory for the real one, because too many large answers wait for
+/// their clients. It names the job of the call.
 pub fn no_room_for(answer: &Response<Body>) -> Response<Body> {
     const SENTENCE: &str = "too many large answers are being read; try again shortly";
     let mut refusal = ApiError::new(ErrorCode::Unavailable, SENTENCE).into_response();
@@ -112,13 +112,13 @@ pub fn no_room_for(answer: &Response<Body>) -> Response<Body> {
     guarded(refusal)
 }
 
-/// The queue API below `prefix`. Not nested: that would be two more layers around each route.
+/// The queue API below `prefix`. It is not nested, which would add two layers around each route.
 fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRouter<ApiState> {
     use Operation as On;
     use queue::routes::{
         cancel, health, openai, purge_queue, requests, retry, run, run_sync, status, stream,
     };
-    // Each route lies behind the front door, with the operation that its calls count as.
+    // Each route is behind the admission layer, with the operation that its calls count as.
     let behind = |operation, mut route: UtoipaMethodRouter<ApiState>| {
         openapi::behind_front_door(&mut route.1);
         openapi::below(prefix, &mut route.1);
@@ -141,13 +141,13 @@ fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRoute
     router
 }
 
-/// What an OpenAI client calls; its refusals have the shape that such a client reads.
+/// The routes for OpenAI clients; refusals have OpenAI's format.
 fn openai_api(
     prefix: &str,
     (_, mut paths, route): UtoipaMethodRouter<ApiState>,
 ) -> OpenApiRouter<ApiState> {
     let routes = Router::new()
-        // Documented as one part of a path, which is all that a document can say.
+        // Documented as one part of a path, since a document cannot express more.
         .route(&format!("{prefix}/{{endpoint}}/openai/{{*rest}}"), route)
         .method_not_allowed_fallback(fallback::method_not_allowed)
         .route_layer(map_response(queue::openai::reshape_refusal));
@@ -184,7 +184,7 @@ fn management_api() -> OpenApiRouter<ApiState> {
         .routes(routes!(backup::backup))
         .split_for_parts();
     let routes = routes
-        // Own fallbacks, so that their refusals have a `message` too.
+        // Separate fallbacks, so that their refusals have a `message` too.
         .method_not_allowed_fallback(fallback::method_not_allowed)
         .fallback(fallback::unknown_management_route)
         .layer(map_response(ApiError::add_message))
@@ -194,9 +194,9 @@ fn management_api() -> OpenApiRouter<ApiState> {
     behind_bearer(router)
 }
 
-/// Completes a management call that changes something even when its client closes the connection:
-/// deleting an endpoint is a change of the catalog and then of the store, and no client may stop it
-/// between the two. An upload is not a change before it is complete, so it ends with its connection.
+/// Completes a management call with a change even if its client closes the connection. Deleting an
+/// endpoint changes the catalog and then the store, and no client may stop it between the two. An
+/// incomplete upload is not a change, so it ends with its connection.
 async fn complete_changes(request: Request<Body>, next: Next) -> Response<Body> {
     if matches!(*request.method(), Method::GET | Method::HEAD | Method::PUT) {
         return next.run(request).await;
@@ -216,7 +216,7 @@ fn behind_bearer(mut router: OpenApiRouter<ApiState>) -> OpenApiRouter<ApiState>
     router
 }
 
-/// A refusal in the shape of the API that the path belongs to.
+/// A refusal in the format of the path's API.
 async fn refused_before_routing(path: &str, refused: ApiError) -> Response<Body> {
     let response = refused.into_response();
     if path.starts_with("/v1/") {

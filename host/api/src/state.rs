@@ -1,4 +1,4 @@
-//! What the routes work on: handles to the parts that the host has put together.
+//! The state of the routes: handles to the parts that the host has created.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::rate_limit::{RateLimiter, RateLimits};
 use crate::registry::uploads::Uploads;
 use crate::strangers::Strangers;
 
-/// What the routes work on. A clone, of which each call makes several, costs one counter.
+/// The state of the routes. Each call clones it several times; a clone costs one counter.
 #[derive(Debug, Clone)]
 pub struct ApiState(Arc<Parts>);
 
@@ -57,43 +57,43 @@ pub struct Parts {
     pub(crate) brand: Box<str>,
 }
 
-/// What the rest of the host offers to the routes.
+/// The parts of the host that the routes use.
 #[derive(Debug)]
 pub struct Services {
-    /// By which the calls of a key are counted.
+    /// The clock that counts the calls of a key.
     pub clock: Arc<dyn Clock>,
     /// The jobs.
     pub jobs: Arc<Jobs>,
-    /// What is deployed.
+    /// The deployed endpoints.
     pub catalog: Arc<Catalog>,
     /// The workers of the endpoints.
     pub workers: Arc<dyn Workers>,
-    /// Where uploaded handlers go.
+    /// The store of uploaded handlers.
     pub components: Arc<dyn Components>,
-    /// Where images of templates are fetched.
+    /// Fetches images of templates.
     pub registries: Arc<dyn Registries>,
-    /// What runs them.
+    /// Runs handlers.
     pub runtime: Arc<dyn Runtime>,
-    /// What is in the network volumes.
+    /// The content of network volumes.
     pub volumes: Arc<dyn Volumes>,
-    /// The store, of jobs.
+    /// The store, for jobs.
     pub store: Arc<dyn JobStore>,
     /// The room of the disk.
     pub room: Arc<DiskRoom>,
-    /// The store, of webhooks.
+    /// The store, for webhooks.
     pub deliveries: Arc<dyn DeliveryStore>,
-    /// The newest lines that handlers have logged.
+    /// The newest log lines of handlers.
     pub logs: Arc<Logs>,
-    /// The store, of what was used.
+    /// The store, for usage.
     pub usage: Arc<dyn UsageStore>,
-    /// All that a backup has.
+    /// The source of backups.
     pub backups: Arc<dyn BackupSource>,
 }
 
 impl ApiState {
-    /// Puts the parts together. `brand` completes the name of the template field and query flag
-    /// that say whether a template is the operator's own: `is<Brand>`, `include<Brand>Templates`.
-    /// `prices` make credits of usage.
+    /// Combines the parts. `brand` completes the names of the template field and query flag for
+    /// platform templates: `is<Brand>`, `include<Brand>Templates`. `prices` convert usage to
+    /// credits.
     pub fn new(
         services: Services,
         access: Access,

@@ -1,10 +1,10 @@
-//! Calls without a valid key: at most so many from one address, so that guessing keys and asking
-//! for what needs none cannot keep the host busy. Callers with a key never come here.
+//! Bounds calls without a valid key from one address, so that guessing keys and calling routes
+//! without a key cannot keep the host busy. Calls with a valid key are never counted here.
 //!
 //! **Bounds.** At most N calls in *any* ten seconds, a little more than half of them at once.
-//! [`ADDRESSES_MAX`] addresses of about 100 bytes, forgotten some seconds after they have become
-//! quiet; at the bound whoever has no key is refused. An IPv6 caller is known by his /64, which he
-//! has to himself.
+//! [`ADDRESSES_MAX`] addresses of about 100 bytes, which are dropped some seconds after their last
+//! call; at the bound all unauthenticated calls are refused. An IPv6 address counts as its /64,
+//! which one caller usually has alone.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -24,13 +24,13 @@ use crate::refusal::Refusal;
 /// Most addresses at one time.
 const ADDRESSES_MAX: usize = 100_000;
 
-/// Where a call comes from; the listener puts it into each request.
+/// The address of a call; the listener adds it to each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
 impl PeerAddress {
-    /// The address that calls and connections are counted by. An IPv6 caller has its /64 to itself
-    /// and is known by it; an IPv4 address that is written as IPv6 is the same address.
+    /// The address by which calls and connections are counted: of an IPv6 address its /64, and of
+    /// an IPv4 address in IPv6 form the IPv4 address.
     pub fn known_as(self) -> IpAddr {
         match self.0.to_canonical() {
             IpAddr::V6(v6) if !v6.is_loopback() => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
@@ -39,20 +39,20 @@ impl PeerAddress {
     }
 }
 
-/// Whether a connection has carried a call with a valid key. The listener puts one into each request
+/// Whether a connection has carried a call with a valid key. The listener adds it to each request
 /// of the connection.
 #[derive(Debug, Default)]
 pub struct Standing(AtomicBool);
 
 impl Standing {
-    /// Whether it has.
+    /// Whether there was such a call.
     pub fn has_key(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// A call with a valid key has come.
+    /// Records a call with a valid key.
     pub fn record_key(&self) {
-        // Read first: the calls of a busy connection would write to the same memory for nothing.
+        // Read first, so that the calls of a busy connection do not all write to the same memory.
         if !self.has_key() {
             self.0.store(true, Ordering::Relaxed);
         }
@@ -79,7 +79,7 @@ pub(crate) struct Strangers {
     calls: NonZeroU32,
     clock: DefaultClock,
     limiter: DefaultKeyedRateLimiter<IpAddr>,
-    /// When addresses were forgotten last.
+    /// When addresses were dropped last.
     swept_at: Mutex<Instant>,
 }
 
@@ -92,7 +92,7 @@ impl std::fmt::Debug for Strangers {
 impl Strangers {
     pub(crate) fn new(limit: AddressLimit) -> Self {
         let calls = limit.calls_per_10s;
-        // A bucket of B that refills R times in the window lets B + R - 1 calls in within it.
+        // A bucket of size B with R refills in the window admits B + R - 1 calls in the window.
         let refills = NonZeroU32::new(calls.get() / 2).unwrap_or(NonZeroU32::MIN);
         let burst = NonZeroU32::new(calls.get() - refills.get() + 1).unwrap_or(NonZeroU32::MIN);
         let quota = Quota::with_period(WINDOW / refills.get())
@@ -107,7 +107,7 @@ impl Strangers {
     /// # Errors
     /// 429 beyond the limit of its address.
     pub(crate) fn admit(&self, request: &Extensions) -> Result<(), ApiError> {
-        // Without a listener in front there is no address, and nobody to keep out.
+        // Without a listener in front there is no address, and no caller to limit.
         let Some(peer) = request.get::<PeerAddress>() else { return Ok(()) };
         self.sweep();
         if self.limiter.len() >= ADDRESSES_MAX {
@@ -120,7 +120,7 @@ impl Strangers {
         }
     }
 
-    /// Forgets who has been quiet, once in a window.
+    /// Drops quiet addresses, once in a window.
     fn sweep(&self) {
         let mut swept_at = self.swept_at.lock();
         if swept_at.elapsed() >= WINDOW {
@@ -155,7 +155,7 @@ mod tests {
         let limit = AddressLimit { calls_per_10s: NonZeroU32::new(5).unwrap() };
         let strangers = Strangers::new(limit);
         for address in ["192.0.2.1", "192.0.2.2", "2001:db8::1"] {
-            // Four at once; two more come within ten seconds, the second just at their end.
+            // Four at once; two more within ten seconds, the second just at their end.
             for _ in 0..4 {
                 assert!(strangers.admit(&from(address)).is_ok());
             }

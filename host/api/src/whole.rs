@@ -1,5 +1,5 @@
-//! Whole numbers in JSON bodies. `2`, `2.0` and `2e0` are one number to JSON, and some clients
-//! know only the middle one.
+//! Whole numbers in JSON bodies. `2`, `2.0` and `2e0` are the same number in JSON, and some clients
+//! only write the second form.
 
 use serde::de::{self, Deserialize, Deserializer, Unexpected, Visitor};
 
@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for Whole {
     }
 }
 
-/// For `deserialize_with`: a whole number that fits into a field.
+/// For `deserialize_with`: a whole number that fits the field's type.
 pub(crate) fn required<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,20 +1,20 @@
-//! What a backup is made of: files, each as it was at one instant for all of them.
+//! The files of a backup, each as it was at one instant that is the same for all.
 //!
-//! A backup is a tar archive of these files, and at its end of [`CHECKSUMS`], without which it is
-//! not whole. [`is_name`] says which names there are.
+//! A backup is a tar archive of these files, with [`CHECKSUMS`] at its end; without that file it is
+//! incomplete. [`is_name`] lists the permitted names.
 
 use std::io::Read;
 
 use async_trait::async_trait;
 
-/// The last file of a backup: of each other one a line with its SHA-256 and its name, as
-/// `sha256sum` writes and reads it.
+/// The last file of a backup: a line for each other file with its SHA-256 and its name, in the
+/// format of `sha256sum`.
 pub const CHECKSUMS: &str = "SHA256SUMS";
 
-/// The database. No backup is without it.
+/// The database. Every backup has it.
 pub const DATABASE: &str = "store.db";
 
-/// The key of the stored secrets. A backup has it only when that was asked for.
+/// The key of the stored secrets. A backup has it only on request.
 pub const SECRETS_KEY: &str = "secrets.key";
 
 /// The directory of the journal's files.
@@ -23,7 +23,7 @@ pub const JOURNAL: &str = "journal";
 /// The directory of uploaded components.
 pub const COMPONENTS: &str = "components";
 
-/// Whether a file of a backup may have this name. Whoever unpacks one writes no other.
+/// Whether a file of a backup may have this name. Unpacking a backup writes no other files.
 pub fn is_name(name: &str) -> bool {
     let is_plain = |text: &str, ending: &str| {
         let stem = text.strip_suffix(ending).unwrap_or_default();
@@ -41,9 +41,9 @@ pub fn is_name(name: &str) -> bool {
 pub struct BackupFile {
     /// Its name in the archive, and below the data directory.
     pub name: String,
-    /// How long it is.
+    /// Its length.
     pub bytes: u64,
-    /// What is in it. Fails when that cannot be told any more.
+    /// Its content. Reading fails if the content has changed meanwhile.
     pub content: Box<dyn Read + Send>,
 }
 
@@ -53,12 +53,12 @@ impl std::fmt::Debug for BackupFile {
     }
 }
 
-/// What can be copied while it is used.
+/// A component that can be copied while it is used.
 #[async_trait]
 pub trait BackupSource: Send + Sync + std::fmt::Debug {
-    /// Its files as they are at one instant: all that was acknowledged before the call is in them.
-    /// Nobody waits for whoever reads them, but the disk has to hold what changes meanwhile, until
-    /// the last of them is dropped.
+    /// The files as they are at this instant, with everything that was acknowledged before the
+    /// call. Reading them delays no other caller, but until the last of them is dropped the disk
+    /// must hold all changes that are made meanwhile.
     ///
     /// # Errors
     /// [`BackupError`].

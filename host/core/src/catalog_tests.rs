@@ -1,5 +1,5 @@
-//! Whose things the catalog joins: images by their owner, components by the owners who brought them, and
-//! records from before there were several owners.
+//! Ownership in the catalog: images by their owner, components by the owners who uploaded them, and
+//! records of older, single-owner hosts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Fixture {
         self.catalog.change(|_| Ok::<_, StoreError>((changes, ()))).await.unwrap();
     }
 
-    /// What an endpoint runs.
+    /// The component that an endpoint runs.
     fn component(&self, endpoint: &str) -> Option<ComponentDigest> {
         let id = EndpointId::new(endpoint).unwrap();
         self.catalog.deployment(&id).unwrap().component
@@ -159,7 +159,7 @@ async fn a_digest_names_a_component_for_those_who_brought_it() {
     t.put([endpoint("a", "ea", "ta"), endpoint("b", "eb", "tb")]).await;
     assert_eq!(t.component("ea"), Some(ComponentDigest::of(b"x")));
     assert_eq!(t.component("eb"), None);
-    // The same bytes from the other owner are the same component.
+    // The same bytes from another owner are the same component.
     let view = t.catalog.view();
     let stored = view.components.values().next().unwrap();
     let both = component(b"x", &[]).owned_by(&owner("b"), Some(stored));
@@ -213,7 +213,7 @@ async fn records_from_before_there_were_several_owners_are_the_operators() {
     record.as_object_mut().unwrap().remove("owners").unwrap();
     let old: Component = serde_json::from_value(record).unwrap();
     assert_eq!(old.owners, BTreeSet::from([OwnerId::operator()]));
-    // Rows of images keep their names, so that a newer image takes the place of an old row.
+    // Rows of images keep their names, so that a newer image replaces an old row.
     assert_eq!(image(OwnerId::OPERATOR, b"x").key(), ImageKey::new(&OwnerId::operator(), "mill"));
     let row = |of| CatalogKey::Image(image(of, b"x").key()).name();
     assert_eq!([row(OwnerId::OPERATOR), row("a")], ["mill:latest", "a/mill:latest"]);

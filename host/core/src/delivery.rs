@@ -1,4 +1,4 @@
-//! Webhooks on their way: the trait behind which the outbox is kept, and what it says of each
+//! Deliveries of webhooks: the trait of the store that keeps the outbox, and the record of each
 //! delivery.
 
 use async_trait::async_trait;
@@ -10,24 +10,24 @@ use crate::record::JobRecord;
 use crate::store::StoreError;
 use crate::time::Timestamp;
 
-/// Ended deliveries that an endpoint's log keeps, the newest.
+/// Newest ended deliveries that an endpoint's log keeps.
 pub const DELIVERY_LOG_MAX: usize = 1_000;
 
-/// Deliveries of an endpoint that may be on their way at one time. One more is given up before its
-/// first attempt: its receivers have been dead or slow for long.
+/// Most pending deliveries of an endpoint. A further delivery is given up before its first attempt,
+/// since the endpoint's receivers have failed or been slow for long.
 pub const DELIVERIES_PENDING_MAX: usize = 100_000;
 
-/// Longest error of an attempt that is kept, in bytes. Longer texts are cut: the log of deliveries is
-/// in memory.
+/// Longest stored error of an attempt, in bytes. Longer texts are cut, because the log of
+/// deliveries is in memory.
 pub const DELIVERY_ERROR_BYTES_MAX: usize = 512;
 
-/// Keeps webhooks until they have reached their receivers, or are given up.
+/// Keeps webhooks until their receivers have accepted them, or the host gives them up.
 ///
-/// **Promise.** The delivery of a job with a webhook that ends is on stable storage together with
-/// that end, and what it will send with it: neither the job's deletion nor a restart takes it
-/// back. A job whose time ends, or that is purged, has none. Deleting an endpoint deletes its
-/// deliveries. At most [`DELIVERIES_PENDING_MAX`] of an
-/// endpoint are on their way, and those that one transaction adds.
+/// **Promise.** When a job with a webhook ends, its delivery and the bytes to send are on stable
+/// storage together with that end; neither the job's deletion nor a restart removes them. A job
+/// that is purged, or whose ttl passes, has no delivery. Deleting an endpoint deletes its
+/// deliveries. An endpoint has at most [`DELIVERIES_PENDING_MAX`] pending deliveries, plus those
+/// that one transaction adds.
 ///
 /// **Signals.** When a delivery is added the store calls
 /// [`Signals::delivery_added`](crate::signals::Signals::delivery_added).
@@ -35,9 +35,9 @@ pub const DELIVERY_ERROR_BYTES_MAX: usize = 512;
 /// **Time** is the store's.
 #[async_trait]
 pub trait DeliveryStore: Send + Sync + std::fmt::Debug {
-    /// Deliveries whose next attempt is due: for each target the `per_target` that are due
-    /// longest, and `count_max` in all. An attempt takes nothing away: until
-    /// [`record_attempt`](Self::record_attempt) the delivery stays due.
+    /// Deliveries whose next attempt is due: for each target the `per_target` that have been due
+    /// longest, and `count_max` in total. A delivery stays due until
+    /// [`record_attempt`](Self::record_attempt).
     async fn due_deliveries(
         &self,
         per_target: usize,
@@ -47,8 +47,8 @@ pub trait DeliveryStore: Send + Sync + std::fmt::Debug {
     /// The bytes to send, the same for each attempt; `None` when the delivery has ended.
     async fn delivery_body(&self, id: DeliveryId) -> Result<Option<Json>, StoreError>;
 
-    /// Counts an attempt and remembers how it went. On stable storage when the future resolves.
-    /// Without effect when the delivery has ended or its endpoint is gone.
+    /// Counts an attempt and stores its outcome. On stable storage when the future resolves. Does
+    /// nothing if the delivery has ended or its endpoint is deleted.
     async fn record_attempt(
         &self,
         id: DeliveryId,
@@ -68,7 +68,7 @@ pub trait DeliveryStore: Send + Sync + std::fmt::Debug {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId(pub u64);
 
-/// What is known of a delivery, without its body.
+/// A delivery without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// Its number.
@@ -77,26 +77,26 @@ pub struct Delivery {
     pub endpoint: EndpointId,
     /// The job that ended.
     pub job: JobId,
-    /// How the job ended.
+    /// The job's final status.
     pub job_status: JobStatus,
     /// How often the job had been queued again.
     pub job_retries: u32,
-    /// Where to.
+    /// The URL to call.
     pub url: String,
     /// Size of the body.
     pub body_bytes: u64,
     /// When the job ended.
     pub created_at: Timestamp,
-    /// How far it is.
+    /// Its state.
     pub state: DeliveryState,
     /// Attempts that were made.
     pub attempts: u32,
-    /// What the last one was answered with, or why it was not.
+    /// The outcome of the last attempt.
     pub last: AttemptReport,
 }
 
 impl Delivery {
-    /// The delivery that tells `url` how the job ended, due at once.
+    /// A new delivery for the job's end, due at once.
     pub fn pending(id: DeliveryId, record: &JobRecord, url: String, body_bytes: u64) -> Self {
         let created_at = record.finished_at.unwrap_or(record.created_at);
         Self {
@@ -114,7 +114,7 @@ impl Delivery {
         }
     }
 
-    /// The same without any attempt: the outbox of its endpoint is full.
+    /// The same, given up without any attempt: the outbox of its endpoint is full.
     #[must_use]
     pub fn refused(self) -> Self {
         let error = format!("not sent: {DELIVERIES_PENDING_MAX} webhooks of this endpoint wait");
@@ -122,7 +122,7 @@ impl Delivery {
         Self { state: DeliveryState::GivenUp { at: self.created_at }, last, ..self }
     }
 
-    /// The `webhook-id`: the same for each attempt, and another one for each end of a job.
+    /// The `webhook-id`: the same for each attempt, and different for each end of a job.
     pub fn webhook_id(&self) -> String {
         format!("msg_{}_{}", self.job, self.job_retries)
     }
@@ -143,7 +143,7 @@ impl Delivery {
         Self { state, attempts: self.attempts + 1, last: report, ..self.clone() }
     }
 
-    /// Who is called: the host and port of the URL. Empty when it is none.
+    /// The receiver: the host and port of the URL. Empty if the URL has none.
     pub fn target(&self) -> String {
         let Ok(url) = url::Url::parse(&self.url) else { return String::new() };
         let port = url.port_or_known_default().unwrap_or_default();
@@ -151,27 +151,27 @@ impl Delivery {
     }
 }
 
-/// How far a delivery is.
+/// The state of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryState {
     /// There will be an attempt.
     Pending {
-        /// Not before this.
+        /// The earliest time of the next attempt.
         due_at: Timestamp,
     },
     /// It was received.
     Delivered {
-        /// When.
+        /// The time of the attempt.
         at: Timestamp,
     },
     /// There will be no more attempts.
     GivenUp {
-        /// Since when.
+        /// The time when it was given up.
         at: Timestamp,
     },
 }
 
-/// How one attempt went; empty before the first.
+/// The outcome of one attempt; empty before the first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AttemptReport {
     /// The status code of the answer, if there was one.
@@ -180,25 +180,25 @@ pub struct AttemptReport {
     pub error: Option<String>,
 }
 
-/// What follows an attempt.
+/// What the host does after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterAttempt {
-    /// Nothing: it was received.
+    /// The webhook was received.
     Delivered,
-    /// Another attempt, after this time.
+    /// The host makes another attempt after this time.
     TryAgain {
         /// In milliseconds from now.
         after_ms: u64,
     },
-    /// Nothing: it is not worth another attempt.
+    /// The host makes no further attempt.
     GiveUp,
 }
 
-/// What is to be sent now.
+/// Deliveries that are due now.
 #[derive(Debug, Clone)]
 pub struct DueDeliveries {
-    /// Those that are due, longest first.
+    /// The due deliveries, those that have been due longest first.
     pub due: Vec<Delivery>,
-    /// When one that is not due yet will be.
+    /// When the next other delivery is due.
     pub next: Timestamp,
 }

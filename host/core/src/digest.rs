@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// SHA-256 of an uploaded component; names it for ever.
+/// SHA-256 of an uploaded component; its permanent name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ComponentDigest([u8; 32]);
 
-/// A text that is not 64 lower-case hexadecimal digits.
+/// The error for a text that is not 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a digest has 64 lower-case hexadecimal digits")]
 pub struct InvalidDigest;
@@ -22,7 +22,7 @@ impl ComponentDigest {
         Self(sha2::Sha256::digest(component).into())
     }
 
-    /// The digest that somebody has computed: the 32 bytes of a SHA-256.
+    /// A digest that was computed elsewhere: the 32 bytes of a SHA-256.
     pub fn from_sha256(digest: [u8; 32]) -> Self {
         Self(digest)
     }

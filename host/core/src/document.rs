@@ -1,5 +1,5 @@
-//! The status document of a job as JSON text: what clients read, and what a webhook carries.
-//! Payloads go into it as they are stored.
+//! The status document of a job as JSON text, for clients and webhooks. It contains payloads as
+//! they are stored.
 
 use serde::Serialize;
 
@@ -48,8 +48,8 @@ pub fn open_document(record: &JobRecord, read_at: Timestamp, reason: Option<&str
     text
 }
 
-/// What a webhook is called with: the status document of a job that has ended, its `input`, and
-/// the `webhook` itself.
+/// The body of a webhook: the status document of a job that has ended, its `input`, and the
+/// `webhook` itself.
 pub fn webhook_body(
     record: &JobRecord,
     output: Option<&Json>,

@@ -1,6 +1,6 @@
-//! Where a handler, or a webhook, may connect to. Two checks, both needed: the *name* must be on
-//! the endpoint's list, and then *every address* that it resolves to must be public, so that a
-//! name on the list cannot be turned against the host's own network.
+//! The permitted destinations of handlers and webhooks. There are two checks, and both are needed:
+//! the *name* must be on the endpoint's list, and *every address* that it resolves to must be
+//! public, so that a listed name cannot be used to attack the host's own network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -29,18 +29,18 @@ pub struct HostPattern {
     allows_private: bool,
 }
 
-/// What a list says about one destination.
+/// The decision of a list about one destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
     /// Not on the list.
     Denied,
     /// Public addresses only.
     Public,
-    /// Any address: the operator named this destination explicitly.
+    /// Any address: the list names this destination explicitly.
     AnyAddress,
 }
 
-/// A text that is no host pattern.
+/// The error for a text that is not a host pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no allowed host: write `example.com`, `*.example.com`, `example.com:8443`, an \
@@ -122,8 +122,8 @@ impl AllowedHosts {
         Self(patterns)
     }
 
-    /// What the list says about a destination. `host` is a URL's host: a name, or an address with
-    /// or without brackets; `default_port` is that of the URL's scheme.
+    /// The decision about a destination. `host` is a URL's host: a name, or an address with or
+    /// without brackets; `default_port` is that of the URL's scheme.
     pub fn permission(&self, host: &str, port: u16, default_port: u16) -> Permission {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
         let host = host.strip_suffix('.').unwrap_or(&host);

@@ -22,44 +22,43 @@ use crate::webhook::WebhookSecrets;
 pub struct Endpoint {
     /// Its id, part of its URLs.
     pub id: EndpointId,
-    /// A name for people.
+    /// A display name.
     pub name: String,
-    /// Who owns it.
+    /// Its owner.
     pub owner: OwnerId,
-    /// The template that says which handler it runs.
+    /// The template that names its handler.
     pub template: TemplateId,
-    /// Counts the changes of what its jobs run with: of this record, its template, its handler. The
-    /// first version is 1. The catalog counts.
+    /// Number of changes of this record, its template and its handler, counted by the catalog. The
+    /// first version is 1.
     pub version: u32,
     /// The handlers that it has run, the newest last; at most [`Release::KEPT`].
     #[serde(default)]
     pub releases: Vec<Release>,
     /// When it was created.
     pub created_at: Timestamp,
-    /// How many workers it may have.
+    /// Its number of workers.
     pub scaling: Scaling,
     /// Default `executionTimeout` of its jobs, in milliseconds.
     pub execution_timeout_ms: u64,
-    /// What one attempt may use.
+    /// The resources of one attempt.
     pub limits: SandboxLimits,
-    /// How long an instance of its handler lives.
+    /// The lifetime of an instance of its handler.
     #[serde(default)]
     pub reuse: Reuse,
-    /// Most jobs that may wait; `None`: what the host allows.
+    /// Most waiting jobs; `None`: the host's default.
     #[serde(default)]
     pub waiting_jobs_max: Option<u32>,
-    /// Limits of operations, in place of the host's, by the names that
-    /// [`Endpoint::RATE_LIMITED`] lists.
+    /// Limits of operations, in place of the host's, by the names in [`Endpoint::RATE_LIMITED`].
     #[serde(default)]
     pub rate_limits: BTreeMap<String, OperationLimit>,
     /// Hosts that its handlers may call.
     pub allowed_hosts: AllowedHosts,
     /// Environment variables, over those of the template.
     pub env: BTreeMap<String, String>,
-    /// The network volume that its handlers see. Records of hosts before there were any have none.
+    /// The network volume that its handlers see. Records of older hosts have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_volume: Option<VolumeId>,
-    /// What its webhooks are signed with.
+    /// The secrets that sign its webhooks.
     pub webhook_secrets: WebhookSecrets,
 }
 
@@ -80,7 +79,7 @@ impl Endpoint {
     /// Bounds of `waiting_jobs_max`.
     pub const WAITING_JOBS_MAX: Bounds = Bounds { min: 1, default: 1, max: 10_000_000 };
 
-    /// The first version of an endpoint, named like its id and with the default of every setting.
+    /// The first version of an endpoint, with its id as its name and the default of every setting.
     pub fn new(
         id: EndpointId,
         owner: OwnerId,
@@ -114,48 +113,49 @@ impl Endpoint {
 pub struct Release {
     /// The version of the endpoint that ran it first.
     pub version: u32,
-    /// When that was.
+    /// The time of that first use.
     pub released_at: Timestamp,
-    /// What its template named it.
+    /// The template's image name at that time.
     pub image: String,
     /// The component.
     pub component: ComponentDigest,
 }
 
 impl Release {
-    /// How many an endpoint keeps; the oldest goes.
+    /// Number of releases that an endpoint keeps; the oldest is removed.
     pub const KEPT: usize = 20;
 }
 
-/// How many workers an endpoint has.
+/// The number of workers of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scaling {
-    /// Workers that are kept even when nothing waits.
+    /// Workers that are kept even when no job waits.
     pub workers_min: u32,
     /// Most workers at one time; 0 pauses the endpoint.
     pub workers_max: u32,
     /// Seconds for which a worker beyond `workers_min` waits for work before it ends.
     pub idle_timeout_s: u32,
-    /// When a further worker is started.
+    /// The rule for starting further workers.
     #[serde(default)]
     pub scaler: Scaler,
 }
 
-/// When a further worker is started. The first one is as soon as a job waits.
+/// The rule for starting further workers. The first worker starts as soon as a job waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scaler {
-    /// When a job has waited for so many seconds; then one more for each time it goes on to wait.
+    /// One worker when a job has waited for this many seconds, and one more after each further
+    /// period.
     QueueDelay(u32),
-    /// When there are more than so many jobs, waiting and running, for each worker.
+    /// One worker when there are more than this many jobs, waiting and running, for each worker.
     RequestCount(u32),
 }
 
 impl Scaler {
-    /// Bounds of seconds, and of jobs.
+    /// Bounds of the seconds, and of the jobs.
     pub const VALUE: Bounds = Bounds { min: 1, default: 1, max: 3_600 };
 
-    /// The number, whatever it counts.
+    /// The number, in either unit.
     pub fn value(self) -> u32 {
         let (Self::QueueDelay(value) | Self::RequestCount(value)) = self;
         value
@@ -183,14 +183,14 @@ impl Default for Scaling {
     }
 }
 
-/// What one attempt may use of the machine.
+/// The resources that one attempt may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxLimits {
     /// Most bytes of all its memories together.
     pub memory_bytes_max: u64,
     /// Most fuel; `None` derives it from the attempt's timeout.
     pub fuel_max: Option<u64>,
-    /// How the handler's computing is metered.
+    /// How the handler's computation is metered.
     pub metering: Metering,
 }
 
@@ -209,11 +209,11 @@ impl Default for SandboxLimits {
     }
 }
 
-/// How long an instance lives: for one job, or on to the next ones of its endpoint and version, for
-/// handlers that are costly to start. What one job leaves in memory the next one finds.
+/// The lifetime of an instance: one job, or several jobs of its endpoint and version, for handlers
+/// with a costly start. A job finds the memory as the previous job left it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reuse {
-    /// Most jobs of one instance; 1: every job has an instance of its own.
+    /// Most jobs of one instance; 1: every job has its own instance.
     pub jobs_max: u32,
     /// Seconds for which an instance waits for its next job.
     pub idle_s: u32,
@@ -225,7 +225,7 @@ impl Reuse {
     /// Bounds and default of `idle_s`.
     pub const IDLE_S: Bounds = Bounds { min: 1, default: 60, max: 3_600 };
 
-    /// How long an instance that has handled so many jobs waits for another; `None`: not at all.
+    /// How long an instance waits for another job after this many jobs; `None`: it ends at once.
     pub fn waits_after(self, jobs: u32) -> Option<Duration> {
         (jobs < self.jobs_max).then(|| Duration::from_secs(self.idle_s.into()))
     }
@@ -237,7 +237,7 @@ impl Default for Reuse {
     }
 }
 
-/// How a handler's computing is metered. Timeouts and cancellation work with either.
+/// How a handler's computation is metered. Timeouts and cancellation work with either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metering {
@@ -261,9 +261,9 @@ impl Metering {
     }
 }
 
-/// The time from an endpoint's creation to its deletion. All deployments of one endpoint have the same
-/// life; an endpoint that is created again under the same id has another one. Not stored: each start
-/// of the host begins new ones.
+/// The time from an endpoint's creation to its deletion. All deployments of one endpoint have the
+/// same life; an endpoint that is created again under the same id gets a new one. Lives are not
+/// stored: each start of the host begins new ones.
 #[derive(Debug, Clone, Default)]
 pub struct Life(Arc<AtomicBool>);
 
@@ -287,16 +287,16 @@ impl PartialEq for Life {
 
 impl Eq for Life {}
 
-/// An endpoint joined with its template and the component that the template's image names: all
-/// that running one of its jobs takes. Immutable; a change of any part makes a new one.
+/// An endpoint joined with its template and the component of the template's image: everything that
+/// is needed to run a job. Immutable; a change of any part makes a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deployment {
     /// The endpoint.
     pub endpoint: Arc<Endpoint>,
     /// Its template.
     pub template: Arc<Template>,
-    /// The component to run; `None` when the template's image names none that is stored, or the
-    /// endpoint's owner may no longer use the template.
+    /// The component to run; `None` when the template's image refers to no stored component, or
+    /// when the endpoint's owner may no longer use the template.
     pub component: Option<ComponentDigest>,
     /// The network volume that the endpoint names.
     pub volume: Option<Arc<Volume>>,

@@ -1,4 +1,4 @@
-//! Names of things. Every id that a client sees matches `^[A-Za-z0-9_-]+$`.
+//! Ids of objects. Every id that a client sees matches `^[A-Za-z0-9_-]+$`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub enum InvalidId {
     /// Empty or too long.
     #[error("{what} must have 1 to {NAME_BYTES_MAX} characters, not {len}")]
     Length {
-        /// What the id would have named.
+        /// The kind of object.
         what: &'static str,
         /// Its length in bytes.
         len: usize,
@@ -23,15 +23,15 @@ pub enum InvalidId {
     /// A character outside the pattern.
     #[error("{what} `{text}` may only have letters, digits, `_` and `-`")]
     Characters {
-        /// What the id would have named.
+        /// The kind of object.
         what: &'static str,
         /// The text, as given.
         text: String,
     },
-    /// A name that the URL layout needs for itself.
+    /// A name that the URL layout uses itself.
     #[error("{what} `{text}` is reserved")]
     Reserved {
-        /// What the id would have named.
+        /// The kind of object.
         what: &'static str,
         /// The text, as given.
         text: String,
@@ -56,7 +56,7 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Reads the id.
+            /// Parses the id.
             ///
             /// # Errors
             /// [`InvalidId`] when the text does not match the id pattern or is reserved.
@@ -104,7 +104,7 @@ macro_rules! name {
 }
 
 name!(
-    /// Names a serverless endpoint. `serverless` and `templates` are taken by the URL layout.
+    /// Names a serverless endpoint. The URL layout uses `serverless` and `templates`.
     EndpointId, "endpoint id", reserved: ["serverless", "templates"]
 );
 name!(
@@ -120,7 +120,7 @@ name!(
     RegistryAuthId, "registry auth id", reserved: []
 );
 name!(
-    /// Names the account that owns keys, templates and endpoints.
+    /// Names the party that owns keys, templates and endpoints.
     OwnerId, "owner id", reserved: []
 );
 name!(
@@ -128,12 +128,12 @@ name!(
     VolumeId, "network volume id", reserved: []
 );
 name!(
-    /// Names one worker of an endpoint while it lives.
+    /// Names one worker of an endpoint while it exists.
     WorkerId, "worker id", reserved: []
 );
 
-/// Ids that new endpoints may not have: paths of management APIs that stand where an endpoint's id
-/// does. An endpoint that has one of them already keeps it, and works as before.
+/// Ids that new endpoints may not have: paths of management APIs with the same position as an
+/// endpoint's id. An existing endpoint with such an id keeps it, and works as before.
 const KEPT_FOR_PATHS: [&str; 7] =
     ["network-volumes", "registries", "billing", "catalog", "pods", "clusters", "account"];
 
@@ -151,8 +151,8 @@ impl EndpointId {
 }
 
 impl OwnerId {
-    /// The operator's owner name. It owns the first key, every admin key, and everything that was
-    /// made before keys had other owners.
+    /// The operator's owner name. It owns the first key, every admin key, and all objects of older,
+    /// single-owner hosts.
     pub const OPERATOR: &str = "default";
 
     /// The operator.
@@ -176,7 +176,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Names a job: `[sync-]<uuidv7>-<node>`. The id tells by which operation the job came.
+/// Names a job: `[sync-]<uuidv7>-<node>`. The id shows the operation that submitted the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId {
     uuid: Uuid,
@@ -187,13 +187,14 @@ pub struct JobId {
 /// How a job was submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Submission {
-    /// By `/run`: the client comes back for the result.
+    /// By `/run`: the client fetches the result later.
     Async,
     /// By `/runsync`: the client waits for the result.
     Sync,
 }
 
-/// A text that is no job id. Job ids are opaque to clients, so this is never more than "not found".
+/// The error for a text that is not a job id. Job ids are opaque to clients, so the answer is
+/// always "not found".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a job id")]
 pub struct InvalidJobId;
@@ -209,7 +210,7 @@ impl JobId {
         if self.is_sync { Submission::Sync } else { Submission::Async }
     }
 
-    /// The id as 19 bytes, for storage; [`JobId::from_bytes`] is the way back.
+    /// The id as 19 bytes, for storage; [`JobId::from_bytes`] is the inverse.
     pub fn to_bytes(self) -> [u8; 19] {
         let mut bytes = [0; 19];
         let (uuid, rest) = bytes.split_at_mut(16);
@@ -220,7 +221,7 @@ impl JobId {
         bytes
     }
 
-    /// Reads what [`JobId::to_bytes`] wrote.
+    /// Parses the bytes of [`JobId::to_bytes`].
     ///
     /// # Errors
     /// [`InvalidJobId`] for any other bytes.
@@ -262,7 +263,7 @@ impl FromStr for JobId {
             node: NodeId(u16::from_str_radix(node, 16).map_err(|_| InvalidJobId)?),
             is_sync,
         };
-        // Only the spelling that we hand out names the job.
+        // Only the exact spelling of the host names the job.
         if id.to_string() == text { Ok(id) } else { Err(InvalidJobId) }
     }
 }

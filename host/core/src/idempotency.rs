@@ -1,28 +1,28 @@
-//! Submissions that a client may send twice: the same `Idempotency-Key` with the same content is
-//! the same job, however often it comes.
+//! Submissions that a client may repeat: the same `Idempotency-Key` with the same content always
+//! refers to the same job.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::id::OwnerId;
 
-/// How long a key is remembered after its first submission, in milliseconds (24 hours).
+/// How long a key is stored after its first submission, in milliseconds (24 hours).
 pub const KEY_LIFE_MS: u64 = 86_400_000;
 
-/// Most keys that a store remembers, of about 110 bytes each. Beyond it the oldest is forgotten.
+/// Most keys that a store keeps, of about 110 bytes each. Beyond it the oldest is removed.
 pub const KEYS_MAX: usize = 1_000_000;
 
-/// What makes a submission recognisable on its endpoint. Hashes, so that what is remembered is
-/// small and tells nothing; their first half is enough to make an accident impossible.
+/// The hashes by which a duplicate submission is recognised on its endpoint. Hashes are small and
+/// reveal nothing; their first half is long enough to exclude accidental collisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Idempotency {
-    /// Of the owner and the key that he has chosen.
+    /// Hash of the owner and the key.
     pub key: [u8; 16],
-    /// Of the operation and the body.
+    /// Hash of the operation and the body.
     pub content: [u8; 16],
 }
 
 impl Idempotency {
-    /// The mark of `owner`'s submission of `body` by `operation`, under the key `text`.
+    /// The hashes of `owner`'s submission of `body` by `operation`, with the key `text`.
     pub fn new(owner: &OwnerId, text: &str, operation: &str, body: &[u8]) -> Self {
         Self {
             key: digest(owner.as_str().as_bytes(), text.as_bytes()),
@@ -31,7 +31,7 @@ impl Idempotency {
     }
 }
 
-/// The length keeps the two parts apart.
+/// The length separates the two parts.
 fn digest(first: &[u8], second: &[u8]) -> [u8; 16] {
     let hash = Sha256::new()
         .chain_update((first.len() as u64).to_be_bytes())

@@ -1,8 +1,8 @@
-//! Images by the rules of the Open Container Initiative: references to those in registries, and
+//! Images by the rules of the Open Container Initiative: references to images in registries, and
 //! the manifests with which components are pushed and fetched.
 //!
-//! An image of a component has one layer, the component's bytes; that is what `wkg` and `oras`
-//! push. Who talks to a registry stands behind [`Registries`].
+//! An image of a component has one layer, the component's bytes, as `wkg` and `oras` push it.
+//! [`Registries`] is the trait for calls to registries.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,16 +26,17 @@ pub const CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
 /// Media type of a component's bytes.
 pub const LAYER_TYPE: &str = "application/wasm";
 
-/// Media types of what is no manifest of one image: an index of several, or its Docker form.
+/// Media types of documents that are not the manifest of one image: an index of several, or its
+/// Docker form.
 const INDEX_TYPES: [&str; 2] = [
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 ];
 
-/// Longest name of a repository, in bytes: the specification's advice.
+/// Longest name of a repository, in bytes: the limit that the specification recommends.
 const REPOSITORY_BYTES_MAX: usize = 255;
 
-/// SHA-256 of a blob or a manifest, named like a component by its bytes.
+/// SHA-256 of a blob or a manifest; like a component, it is named by its bytes.
 pub type BlobDigest = ComponentDigest;
 
 /// Reads a digest as registries write it: `sha256:` and 64 hexadecimal digits.
@@ -43,7 +44,7 @@ pub fn parse_digest(text: &str) -> Option<BlobDigest> {
     text.strip_prefix("sha256:")?.parse().ok()
 }
 
-/// Whether a text may be a tag.
+/// Whether a text is a valid tag.
 pub fn is_tag(text: &str) -> bool {
     text.len() <= NAME_BYTES_MAX
         && text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
@@ -65,7 +66,7 @@ pub struct RemoteImage {
 #[serde(try_from = "String", into = "String")]
 pub struct RegistryHost(String);
 
-/// A text that is no registry's host.
+/// The error for a text that is not a registry's host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no registry: write its host as images name it, `registry.example` or `registry.example:5000`"
@@ -73,10 +74,10 @@ pub struct RegistryHost(String);
 pub struct InvalidRegistryHost(String);
 
 impl RegistryHost {
-    /// The registry of credentials that name none: as in the documented service, Docker Hub.
+    /// The registry of credentials that name none: Docker Hub, as in the documented service.
     pub const DEFAULT: &str = "docker.io";
 
-    /// The registry as images name it.
+    /// The registry as image references spell it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -91,7 +92,7 @@ impl FromStr for RegistryHost {
     type Err = InvalidRegistryHost;
 
     fn from_str(text: &str) -> Result<Self, InvalidRegistryHost> {
-        // What no image could name would never be used.
+        // An image reference could not contain a longer host.
         let is_short = text.len() <= HOST_PATTERN_BYTES_MAX;
         match is_short && RemoteImage::is_meant(&format!("{text}/x")) && is_host(text) {
             true => Ok(Self(text.to_ascii_lowercase())),
@@ -119,7 +120,7 @@ impl fmt::Display for RegistryHost {
     }
 }
 
-/// A text that names no image in a registry.
+/// The error for a text that is not an image in a registry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` names no image in a registry: write `registry.example/name:tag` or \
@@ -128,8 +129,8 @@ impl fmt::Display for RegistryHost {
 pub struct InvalidRemoteImage(String);
 
 impl RemoteImage {
-    /// Whether a reference means a registry, by the rule that Docker made: what comes before the
-    /// first slash has a dot or a port, or is `localhost`.
+    /// Whether a reference names a registry, by Docker's rule: the text before the first slash has
+    /// a dot or a port, or is `localhost`.
     pub fn is_meant(reference: &str) -> bool {
         reference
             .split_once('/')
@@ -146,7 +147,7 @@ impl RemoteImage {
         &self.repository
     }
 
-    /// What the registry is asked for: the digest, else the tag.
+    /// The reference for the request to the registry: the digest, or else the tag.
     pub fn wanted(&self) -> String {
         self.digest.map_or_else(|| self.tag.clone(), |digest| digest.oci())
     }
@@ -187,7 +188,8 @@ impl fmt::Display for RemoteImage {
     }
 }
 
-/// A name or an address with a port or without, and nothing that a URL could read as more.
+/// A name or an address with or without a port, without any character that has another meaning in a
+/// URL.
 fn is_host(text: &str) -> bool {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if host.ends_with(']') || !host.contains(':') => (host, Some(port)),
@@ -204,7 +206,7 @@ fn is_host(text: &str) -> bool {
     (is_name(host) || is_v6) && port.is_none_or(is_port)
 }
 
-/// Parts of lower-case letters and digits, with single separators within.
+/// Parts of lower-case letters and digits, with single separators inside.
 fn is_repository(text: &str) -> bool {
     let is_alphanumeric = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9');
     let is_part = |part: &str| {
@@ -220,10 +222,10 @@ fn is_repository(text: &str) -> bool {
 /// Fetches images from registries.
 #[async_trait]
 pub trait Registries: Send + Sync + fmt::Debug {
-    /// The image's component, checked, compiled and kept. Takes minutes at most.
+    /// Fetches, checks, compiles and stores the image's component. Takes minutes at most.
     ///
     /// # Errors
-    /// [`FetchError`]; nothing is kept.
+    /// [`FetchError`]; then nothing is stored.
     async fn fetch(
         &self,
         image: &RemoteImage,
@@ -234,42 +236,42 @@ pub trait Registries: Send + Sync + fmt::Debug {
 /// Why an image was not fetched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// It may not be fetched, is not there, or is no component that runs here; one sentence.
+    /// It may not be fetched, does not exist, or is not a component that runs here; one sentence.
     #[error("{0}")]
     Refused(String),
-    /// Too many uploads are on their way.
+    /// Too many uploads are in progress.
     #[error("too many uploads are on their way; try again shortly")]
     Full,
     /// The host's disk has no room.
     #[error("the host's disk is nearly full; it takes no images until there is room")]
     NoSpace,
-    /// The host's fault.
+    /// A fault of the host.
     #[error("{0}")]
     Host(String),
 }
 
-/// What a manifest of a component names.
+/// The content of a component's manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ComponentManifest {
-    /// The config: a small document about the component.
+    /// The config: a small document that describes the component.
     pub config: Blob,
     /// The one layer: the component's bytes.
     pub component: Blob,
 }
 
-/// Bytes that a manifest names.
+/// A blob that a manifest names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Blob {
-    /// Their digest.
+    /// Its digest.
     pub digest: BlobDigest,
-    /// How many they are.
+    /// Its size.
     pub bytes: u64,
 }
 
-/// Why a manifest is no manifest of a component.
+/// Why a manifest does not describe a component.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidManifest {
-    /// It is no manifest at all.
+    /// It is not a valid manifest.
     #[error("the manifest is not as specified: {0}")]
     Malformed(String),
     /// It names several images.
@@ -278,16 +280,16 @@ pub enum InvalidManifest {
     /// It has no layer, or several.
     #[error("the image has {0} layers; that of a component has one, of type {LAYER_TYPE}")]
     Layers(usize),
-    /// The layer is something else, such as a part of a container.
+    /// The layer has another type, such as a part of a container.
     #[error("the image's layer has the type `{0}`; that of a component is {LAYER_TYPE}")]
     LayerType(String),
-    /// A digest by another algorithm than SHA-256, or none.
+    /// A digest with another algorithm than SHA-256, or an invalid digest.
     #[error("`{0}` is not a digest that is used here: `sha256:` and 64 hexadecimal digits")]
     Digest(String),
-    /// A blob beyond its bound.
+    /// A blob over its bound.
     #[error("the image's {what} has {bytes} bytes, limit: {max} bytes")]
     TooLarge {
-        /// Config or component.
+        /// The kind of blob: config or component.
         what: &'static str,
         /// Its size, as the manifest has it.
         bytes: u64,
@@ -326,10 +328,10 @@ impl Descriptor {
 }
 
 impl ComponentManifest {
-    /// Reads a manifest.
+    /// Parses a manifest.
     ///
     /// # Errors
-    /// [`InvalidManifest`] when it is not one of a component within its bounds.
+    /// [`InvalidManifest`] when it is not the manifest of a component within its bounds.
     pub fn parse(text: &[u8]) -> Result<Self, InvalidManifest> {
         let malformed = |reason: &dyn fmt::Display| InvalidManifest::Malformed(reason.to_string());
         let manifest: ManifestText =
@@ -366,7 +368,7 @@ pub struct PushedManifest {
 }
 
 impl PushedManifest {
-    /// Of their texts.
+    /// The manifest with these texts.
     pub fn new(text: String, config: String) -> Self {
         let [digest, config_digest] = [&text, &config].map(|text| BlobDigest::of(text.as_bytes()));
         Self { text, digest, config, config_digest }
@@ -481,7 +483,7 @@ mod tests {
         let read = manifest(|_| {}).unwrap();
         assert_eq!((read.config.bytes, read.component.bytes), (2, 9));
         assert_eq!(read.component.digest.to_string(), HEX);
-        // What `oras` leaves out, or writes of its own.
+        // Fields that `oras` leaves out or adds.
         assert!(manifest(|m| drop(m.as_object_mut().unwrap().remove("mediaType"))).is_ok());
         assert!(
             manifest(|m| m["config"]["mediaType"] = "application/vnd.oci.empty.v1+json".into())

@@ -1,14 +1,14 @@
-//! The life of a job as one pure function, [`JobState::apply`]. It reads no clock and does no
-//! I/O; stores, dispatcher and API carry out the [`Effect`]s that it decides. Its table stands in
-//! docs/ARCHITECTURE.md and is compared with this code by a test.
+//! The life of a job as one pure function, [`JobState::apply`]. It reads no clock and does no I/O;
+//! stores, dispatcher and API carry out the [`Effect`]s that it returns. docs/ARCHITECTURE.md shows
+//! its table, which a test compares with this code.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The fence of one claim: grows by one with each claim of the job and is never reset. Whoever
-/// holds an older one may no longer change the job.
+/// The claim number, which fences off late results: it grows by one with each claim of the job and
+/// is never reset. An attempt with an older number may not change the job.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -23,25 +23,25 @@ impl Claim {
     }
 }
 
-/// Where a job is in its life.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JobState {
     /// Waits for a worker.
     InQueue,
     /// A worker runs it; only the holder of `claim` may finish it.
     InProgress {
-        /// The fence of the running attempt.
+        /// The claim number of the running attempt.
         claim: Claim,
     },
     /// The handler returned a result.
     Completed,
-    /// The handler failed, or the platform had to give the job up.
+    /// The handler failed, or the platform gave the job up.
     Failed,
     /// A client cancelled it.
     Cancelled,
     /// The attempt ran longer than its executionTimeout.
     TimedOut,
-    /// Gone: purged, or its ttl or retention is over. No client can see it any more.
+    /// Purged, or its ttl or retention is over. No client can see the job any more.
     Removed,
 }
 
@@ -54,7 +54,7 @@ pub enum JobStatus {
     InProgress,
     /// The handler returned a result.
     Completed,
-    /// The handler failed, or the platform had to give the job up.
+    /// The handler failed, or the platform gave the job up.
     Failed,
     /// A client cancelled it.
     Cancelled,
@@ -62,7 +62,7 @@ pub enum JobStatus {
     TimedOut,
 }
 
-/// A text that names no status.
+/// The error for a text that is not a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be one of IN_QUEUE, IN_PROGRESS, COMPLETED, FAILED, CANCELLED, TIMED_OUT")]
 pub struct UnknownStatus;
@@ -74,45 +74,45 @@ impl FromStr for JobStatus {
     }
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The handler returned a result.
     Completed,
     /// The handler failed.
     Failed,
-    /// The attempt ran into its executionTimeout.
+    /// The attempt reached its executionTimeout.
     TimedOut,
 }
 
-/// What can happen to a job.
+/// An event of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEvent {
     /// A worker took the job.
     Claimed {
-        /// The new fence.
+        /// The new claim number.
         claim: Claim,
     },
-    /// The attempt that holds `by` ended.
+    /// The attempt with the claim `by` ended.
     Finished {
-        /// The fence of the attempt.
+        /// The claim number of the attempt.
         by: Claim,
         /// How it ended.
         verdict: Verdict,
     },
-    /// The attempt that holds `by` was stopped for a reason of the host's own, such as a drain.
+    /// The attempt with the claim `by` was stopped for a reason of the host, such as a drain.
     Released {
-        /// The fence of the attempt.
+        /// The claim number of the attempt.
         by: Claim,
     },
-    /// The host died while the job ran. `is_last` says that it has happened too often.
+    /// The host ended while the job ran.
     HostLost {
         /// Whether this crash reached [`CRASHES_MAX`](crate::limits::CRASHES_MAX).
         is_last: bool,
     },
-    /// A client asked for cancellation.
+    /// A client requested cancellation.
     CancelRequested,
-    /// A client asked to run the job again.
+    /// A client requested to run the job again.
     RetryRequested,
     /// A client purged the queue.
     Purged,
@@ -122,11 +122,11 @@ pub enum JobEvent {
     RetentionElapsed,
 }
 
-/// What has to be done because of a transition.
+/// An action that a transition requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Put the job into its endpoint's queue and wake a worker: at the end after a retry, and where
-    /// it stood before when it was handed back or its host died.
+    /// Put the job into its endpoint's queue and wake a worker: at the end after a retry, and at
+    /// its earlier position after a release or a crash of the host.
     Enqueue,
     /// Take the job out of the queue.
     Dequeue,
@@ -134,9 +134,9 @@ pub enum Effect {
     StopAttempt,
     /// Start the clock of the result's retention.
     StartRetention,
-    /// Remove output, error, chunks and the stream's read position.
+    /// Delete output, error, chunks and the stream's read position.
     ClearResult,
-    /// Remove the job with all that belongs to it.
+    /// Delete the job with all its data.
     Delete,
     /// Count the job as completed.
     CountCompleted,
@@ -144,9 +144,9 @@ pub enum Effect {
     CountFailed,
     /// Count the job as retried.
     CountRetried,
-    /// Tell the job's webhook.
+    /// Send the job's webhook.
     SendWebhook,
-    /// Wake whoever waits for the job to change.
+    /// Notify all listeners of the job.
     WakeWaiters,
 }
 
@@ -154,14 +154,14 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{event} does not apply to a job that is {state}")]
 pub struct IllegalTransition {
-    /// The state in which the job stays.
+    /// The unchanged state of the job.
     pub state: &'static str,
     /// The event that was refused.
     pub event: &'static str,
 }
 
 impl JobState {
-    /// Decides what `event` makes of the job.
+    /// Applies `event` to the job's state.
     ///
     /// # Errors
     /// [`IllegalTransition`] when the event does not apply, such as a result of an attempt whose
@@ -209,7 +209,7 @@ impl JobState {
                 S::Completed | S::Failed | S::Cancelled | S::TimedOut,
                 On::TtlElapsed | On::RetentionElapsed,
             ) => (S::Removed, &[E::Delete, E::WakeWaiters]),
-            // Cancelling twice, or too late, changes nothing and is no mistake.
+            // Cancelling twice, or too late, changes nothing and is not an error.
             (S::Completed | S::Failed | S::Cancelled | S::TimedOut, On::CancelRequested) => {
                 (self, &[])
             }
@@ -220,7 +220,7 @@ impl JobState {
         })
     }
 
-    /// The state as a client sees it; `None` for a job that is gone.
+    /// The status that a client sees; `None` for a removed job.
     pub fn status(self) -> Option<JobStatus> {
         match self {
             Self::InQueue => Some(JobStatus::InQueue),
@@ -233,7 +233,7 @@ impl JobState {
         }
     }
 
-    /// The state's name, as docs and errors write it.
+    /// The state's name in docs and errors.
     pub fn name(self) -> &'static str {
         self.status().map_or("REMOVED", JobStatus::as_str)
     }
@@ -243,7 +243,7 @@ const FAILED: &[Effect] =
     &[Effect::CountFailed, Effect::StartRetention, Effect::SendWebhook, Effect::WakeWaiters];
 
 impl JobEvent {
-    /// The event's name, as docs and errors write it.
+    /// The event's name in docs and errors.
     pub fn name(self) -> &'static str {
         match self {
             Self::Claimed { .. } => "claim",
@@ -263,7 +263,7 @@ impl JobEvent {
 }
 
 impl JobStatus {
-    /// All of them, in the order of a job's life.
+    /// All statuses, in the order of a job's life.
     pub const ALL: [Self; 6] = [
         Self::InQueue,
         Self::InProgress,
@@ -273,7 +273,7 @@ impl JobStatus {
         Self::TimedOut,
     ];
 
-    /// The status as clients read it.
+    /// The status as clients see it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InQueue => "IN_QUEUE",
@@ -285,7 +285,7 @@ impl JobStatus {
         }
     }
 
-    /// Whether an attempt can still follow, by a retry perhaps: the input is needed until then.
+    /// Whether another attempt can follow, perhaps after a retry: until then the input is needed.
     pub fn needs_input(self) -> bool {
         match self {
             Self::InQueue | Self::InProgress | Self::Failed | Self::TimedOut => true,
@@ -293,7 +293,7 @@ impl JobStatus {
         }
     }
 
-    /// Whether the job has ended. Only a retry leads out of a final status.
+    /// Whether the job has ended. Only a retry changes a final status.
     pub fn is_final(self) -> bool {
         match self {
             Self::InQueue | Self::InProgress => false,

@@ -1,33 +1,34 @@
-//! What happens to jobs, for whoever watches this process, such as `gristmill dev`. It is told as it
-//! happens, in its order, and kept nowhere. Without a listener it costs a look at one pointer.
+//! Events of jobs, for an observer in this process, such as `gristmill dev`. The observer is called
+//! at once and in order, and no event is stored. Without an observer an event costs the check of
+//! one pointer.
 
 use crate::id::{EndpointId, JobId};
 use crate::runtime::{AttemptReport, LogLevel, StackCall};
 
-/// Is told what happens to jobs. Must be quick and must not block.
+/// Receives the events of jobs. Must be quick and must not block.
 pub trait JobListener: Send + Sync {
-    /// Something happened to a job of the endpoint.
+    /// Called for an event of a job of the endpoint.
     fn happened(&self, endpoint: &EndpointId, job: JobId, news: JobNews<'_>);
 }
 
-/// What can happen to a job.
+/// An event of a job.
 #[derive(Debug, Clone, Copy)]
 pub enum JobNews<'a> {
-    /// It waits: it was submitted, or is to run again.
+    /// The job waits: it was submitted, or will run again.
     Queued,
     /// An attempt begins.
     Started {
-        /// The first is 1.
+        /// The number of the attempt, from 1.
         attempt: u32,
     },
     /// Its handler logged a line.
     Logged {
-        /// How much it matters.
+        /// The severity.
         level: LogLevel,
         /// Without control characters.
         line: &'a str,
     },
-    /// Its handler trapped; told only by a runtime that explains traps.
+    /// Its handler trapped; reported only by a runtime that explains traps.
     Trapped(&'a [StackCall]),
     /// The attempt has ended.
     Ended(&'a AttemptReport),

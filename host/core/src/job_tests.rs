@@ -35,7 +35,7 @@ fn events(by: Claim) -> Vec<JobEvent> {
     ]
 }
 
-/// The table as docs/ARCHITECTURE.md shows it: the pairs that apply, one a line.
+/// The table of docs/ARCHITECTURE.md: the pairs that apply, one per line.
 fn table() -> String {
     let mut table = String::from("| From | Event | To | Effects |\n|---|---|---|---|\n");
     for state in STATES {

@@ -1,4 +1,5 @@
-//! All that a client may do with jobs. The API calls nothing else.
+//! The operations on jobs that clients call. The API uses the store directly only for the deletion
+//! of an endpoint and for statistics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,43 +24,43 @@ use crate::stream::{Position, StreamPage, list_of_outputs};
 use crate::time::Timestamp;
 use crate::workers::{WorkerCounts, Workers};
 
-/// What a client asks for with `/run` or `/runsync`.
+/// A request of `/run` or `/runsync`.
 #[derive(Debug, Clone)]
 pub struct SubmitRequest {
-    /// Who asks.
+    /// The owner of the calling key.
     pub owner: OwnerId,
     /// The handler's input.
     pub input: Json,
-    /// Timeout, ttl and priority, where given.
+    /// Timeout, ttl and priority, if given.
     pub policy: PolicyRequest,
     /// The URL to call when the job ends.
     pub webhook: Option<String>,
     /// Object-storage settings for the handler.
     pub s3_config: Option<S3Config>,
-    /// By which operation, and for how long its result shall be kept.
+    /// The operation, and how long its result is kept.
     pub mode: SubmitMode,
-    /// What makes the submission recognisable when it comes again.
+    /// The hashes by which a duplicate of the submission is recognised.
     pub idempotency: Option<Idempotency>,
 }
 
-/// A submission that was accepted.
+/// An accepted submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Submitted {
     /// Its job.
     pub id: JobId,
-    /// Whether it came before; its job may be gone by now.
+    /// Whether the submission is a duplicate; then its job may have been deleted since.
     pub is_repeat: bool,
 }
 
-/// By which operation a job is submitted.
+/// The operation that submits a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubmitMode {
     /// `/run`.
     Async,
     /// `/runsync`.
     Sync {
-        /// For how long its client wants the result kept, in milliseconds: the `wait` that the
-        /// call names, 0 when it names none.
+        /// How long the client wants the result kept, in milliseconds: the `wait` of the call, or 0
+        /// without one.
         kept_ms: u64,
     },
 }
@@ -70,10 +71,10 @@ pub enum SubmitError {
     /// A number of the policy is outside its bounds.
     #[error(transparent)]
     Policy(#[from] PolicyOutOfBounds),
-    /// The store did not take the job.
+    /// The store did not accept the job.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The submission's key belongs to another one.
+    /// The Idempotency-Key was used for another submission.
     #[error("this Idempotency-Key was sent before with another operation or body")]
     KeyReused,
 }
@@ -81,13 +82,13 @@ pub enum SubmitError {
 /// A job as a client sees it.
 #[derive(Debug, Clone)]
 pub struct JobDocument {
-    /// What is known of the job.
+    /// The record of the job.
     pub record: JobRecord,
-    /// The time at which it was read, for the values that still run.
+    /// The time of reading, for values that still grow.
     pub read_at: Timestamp,
     /// The result; while the job runs, its newest progress value.
     pub output: Option<Json>,
-    /// Why a job that waits is not being run.
+    /// Why a waiting job does not run.
     pub waiting_reason: Option<String>,
 }
 
@@ -112,7 +113,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Puts the parts together. The store must report to `signals`.
+    /// Combines the parts. The store must report to `signals`.
     pub fn new(
         store: Arc<dyn JobStore>,
         signals: Arc<Signals>,
@@ -123,11 +124,11 @@ impl Jobs {
         Self { store, signals, workers, strictness, draining, closing }
     }
 
-    /// Stores a job and returns its id; then the job is on stable storage, and may already run.
-    /// A submission that came before is the job that it became then.
+    /// Stores a job and returns its id; then the job is on stable storage, and may already run. A
+    /// duplicate submission returns the job of the first one.
     ///
     /// # Errors
-    /// [`SubmitError`]; nothing was stored.
+    /// [`SubmitError`]; then nothing was stored.
     pub async fn submit(
         &self,
         deployment: &Deployment,
@@ -167,7 +168,7 @@ impl Jobs {
         }
     }
 
-    /// The job, with its output when it has one. `None`: unknown, or gone.
+    /// The job, with its output if it has one. `None`: unknown, or deleted.
     ///
     /// # Errors
     /// Those of the store.
@@ -182,7 +183,7 @@ impl Jobs {
         }
     }
 
-    /// Adds to a record what else its document has.
+    /// Adds the other fields of the document to a record.
     async fn complete(&self, record: JobRecord) -> Result<JobDocument, StoreError> {
         let mut waiting_reason = None;
         let output = match record.status {
@@ -208,7 +209,7 @@ impl Jobs {
         }
     }
 
-    /// Waits until the job has ended or `wait` is over, and returns it as [`Jobs::document`] does.
+    /// Waits until the job has ended or `wait` is over, and returns it like [`Jobs::document`].
     ///
     /// # Errors
     /// Those of the store.
@@ -220,13 +221,13 @@ impl Jobs {
     ) -> Result<Option<JobDocument>, StoreError> {
         match self.wait_for_end(endpoint, id, wait).await? {
             Some(record) if record.status.is_final() => self.complete(record).await.map(Some),
-            // It may have changed just when the wait was over.
+            // The job may have changed at the very end of the wait.
             Some(_) => self.document(endpoint, id).await,
             None => Ok(None),
         }
     }
 
-    /// Waits until the job has ended or `wait` is over, and returns what is known of it then.
+    /// Waits until the job has ended or `wait` is over, and returns its record at that time.
     ///
     /// # Errors
     /// Those of the store.
@@ -248,7 +249,7 @@ impl Jobs {
         }
     }
 
-    /// The value that a COMPLETED job's handler returned, `null` after chunks included.
+    /// The value that a COMPLETED job's handler returned, including `null` after chunks.
     ///
     /// # Errors
     /// Those of the store.
@@ -256,34 +257,34 @@ impl Jobs {
         self.store.output(id).await
     }
 
-    /// Takes no more jobs: the host drains, and somebody else should get them.
+    /// Refuses new jobs from now on, because the host drains.
     pub fn stop_accepting(&self) {
         self.draining.cancel();
     }
 
-    /// Answers every call that waits with what it has, now and from now on: the host closes down.
+    /// Ends all waiting calls with their present answer, now and in future, because the host stops.
     pub fn stop_waiting(&self) {
         self.closing.cancel();
     }
 
-    /// Whether calls are not waited for any more.
+    /// Whether calls do not wait any more.
     pub fn is_closing(&self) -> bool {
         self.closing.is_cancelled()
     }
 
-    /// Waits until calls are not waited for any more.
+    /// Resolves when calls do not wait any more.
     pub async fn closed(&self) {
         self.closing.cancelled().await;
     }
 
-    /// Waits for a change. `true`: there will be no more waiting for this call.
+    /// Waits for a change. `true`: this call must not wait any longer.
     async fn waited_long_enough(
         &self,
         deadline: Instant,
         changed: impl Future<Output = ()>,
     ) -> bool {
         tokio::select! {
-            // A change that comes with the deadline is still told.
+            // A change at the time of the deadline still counts.
             biased;
             () = changed => false,
             () = tokio::time::sleep_until(deadline) => true,
@@ -291,8 +292,8 @@ impl Jobs {
         }
     }
 
-    /// The next page of the job's stream. Waits up to `wait` for something new: a chunk or the
-    /// job's end. Call [`Jobs::mark_delivered`] once the page has been handed over.
+    /// The next page of the job's stream. Waits up to `wait` for a new chunk or the job's end. Call
+    /// [`Jobs::mark_delivered`] when the client has received the page.
     ///
     /// # Errors
     /// Those of the store.
@@ -327,7 +328,7 @@ impl Jobs {
         }
     }
 
-    /// Remembers that the chunks before `next` have reached a client.
+    /// Records that a client has received the chunks before `next`.
     ///
     /// # Errors
     /// Those of the store.
@@ -335,7 +336,7 @@ impl Jobs {
         self.store.mark_delivered(id, next).await
     }
 
-    /// Cancels the job and returns its status: CANCELLED, or the final status that it had already.
+    /// Cancels the job and returns its status: CANCELLED, or its earlier final status.
     ///
     /// # Errors
     /// Those of the store.
@@ -355,7 +356,7 @@ impl Jobs {
         self.store.retry(endpoint, id).await
     }
 
-    /// Removes all jobs that wait on the endpoint and returns their number.
+    /// Removes all waiting jobs of the endpoint and returns their number.
     ///
     /// # Errors
     /// Those of the store.
@@ -363,7 +364,7 @@ impl Jobs {
         self.store.purge(endpoint).await
     }
 
-    /// Shortens what remains of the job's life.
+    /// Shortens the remaining lifetime of the job.
     ///
     /// # Errors
     /// Those of the store.
@@ -376,7 +377,7 @@ impl Jobs {
         self.store.shorten_ttl(endpoint, id, ttl_ms).await
     }
 
-    /// The endpoint's jobs, newest first, and the time at which they were read.
+    /// The endpoint's jobs, newest first, and the time of reading.
     ///
     /// # Errors
     /// Those of the store.

@@ -1,5 +1,5 @@
 //! API keys: `gm_<key id>_<secret>`. The secret has 256 random bits and is kept only as its
-//! SHA-256; with that much entropy a slow password hash would protect nothing.
+//! SHA-256; with so much entropy a slow password hash would add no protection.
 
 use std::fmt;
 
@@ -12,22 +12,22 @@ use subtle::ConstantTimeEq as _;
 use crate::id::{EndpointId, KeyId, OwnerId};
 use crate::time::Timestamp;
 
-/// What a key may do.
+/// A permission of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Everything, keys included.
+    /// Everything, including keys.
     Admin,
     /// Templates, endpoints and handlers of the key's owner.
     Manage,
-    /// Submit, cancel, retry and purge jobs; and all that `read` may.
+    /// Submit, cancel, retry and purge jobs, and everything that `read` permits.
     Submit,
     /// Read jobs and health.
     Read,
 }
 
 impl Scope {
-    /// All of them.
+    /// All scopes.
     pub const ALL: [Self; 4] = [Self::Admin, Self::Manage, Self::Submit, Self::Read];
 
     /// The scope's name in requests.
@@ -40,38 +40,38 @@ impl Scope {
         }
     }
 
-    /// Whether a key with this scope may do what `needed` asks for.
+    /// Whether a key with this scope may use an operation that needs `needed`.
     pub fn covers(self, needed: Self) -> bool {
         self == Self::Admin || self == needed || (self == Self::Submit && needed == Self::Read)
     }
 }
 
-/// A key as it is stored: everything but the secret.
+/// A stored key: everything except the secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKey {
     /// The public part of the key's text.
     pub id: KeyId,
-    /// A name for people.
+    /// A display name.
     pub name: String,
-    /// Whose key it is. A key with the scope `admin` is the operator's.
+    /// Its owner. A key with the scope `admin` belongs to the operator.
     pub owner: OwnerId,
-    /// What it may do; never empty.
+    /// Its permissions; never empty.
     pub scopes: Vec<Scope>,
-    /// The endpoints that it is good for; `None`: all of them.
+    /// The endpoints that it may use; `None`: all of them.
     pub endpoints: Option<Vec<EndpointId>>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// From when on it is refused.
+    /// The time from which it is refused.
     pub expires_at: Option<Timestamp>,
     /// SHA-256 of the secret.
     secret_sha256: [u8; 32],
 }
 
-/// The text of a key, shown once when it is made.
+/// The text of a key, shown once at its creation.
 pub struct KeyText(String);
 
 impl KeyText {
-    /// The text that a client sends.
+    /// The text for clients.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -83,23 +83,23 @@ impl fmt::Debug for KeyText {
     }
 }
 
-/// What a new key shall be.
+/// The properties of a new key.
 #[derive(Debug, Clone)]
 pub struct NewKey {
-    /// A name for people.
+    /// A display name.
     pub name: String,
-    /// Whose key it is.
+    /// Its owner.
     pub owner: OwnerId,
-    /// What it may do.
+    /// Its permissions.
     pub scopes: Vec<Scope>,
-    /// The endpoints that it is good for; `None`: all.
+    /// The endpoints that it may use; `None`: all.
     pub endpoints: Option<Vec<EndpointId>>,
-    /// From when on it is refused.
+    /// The time from which it is refused.
     pub expires_at: Option<Timestamp>,
 }
 
 impl ApiKey {
-    /// Makes a key and its text.
+    /// Creates a key and its text.
     pub fn generate(new: NewKey, now: Timestamp) -> (Self, KeyText) {
         use rand::RngExt as _;
         const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
@@ -128,7 +128,8 @@ impl ApiKey {
         Some((KeyId::new(id).ok()?, secret))
     }
 
-    /// Whether `secret` is this key's, compared in constant time, and the key has not expired.
+    /// Whether `secret` belongs to this key, compared in constant time, and the key has not
+    /// expired.
     pub fn accepts(&self, secret: &str, now: Timestamp) -> bool {
         let given: [u8; 32] = Sha256::digest(secret).into();
         bool::from(given.ct_eq(&self.secret_sha256)) && !self.is_expired(now)
@@ -139,18 +140,19 @@ impl ApiKey {
         self.expires_at.is_some_and(|at| now >= at)
     }
 
-    /// Whether the key reaches what `owner` has: its own owner's things and, with the scope `admin`,
-    /// those of all owners. Other owners' things do not exist for it.
+    /// Whether the key can see objects of `owner`: those of its own owner and, with the scope
+    /// `admin`, those of all owners. Other objects do not exist for it.
     pub fn sees(&self, owner: &OwnerId) -> bool {
         self.owner == *owner || self.is_admin()
     }
 
-    /// Whether the key is the operator's, with every permission.
+    /// Whether the key belongs to the operator and has every permission.
     pub fn is_admin(&self) -> bool {
         self.scopes.contains(&Scope::Admin)
     }
 
-    /// Whether the key may do what `needed` asks for: on `endpoint`, or on no endpoint at all.
+    /// Whether the key may use an operation that needs `needed`: on `endpoint`, or without any
+    /// endpoint.
     pub fn allows(&self, needed: Scope, endpoint: Option<&EndpointId>) -> bool {
         let on_endpoint = match (&self.endpoints, endpoint) {
             (None, _) => true,

@@ -1,9 +1,9 @@
-//! The domain of Gristmill: what a job is, what may happen to it, and the traits behind which the
-//! disk ([`store`], [`catalog`]) and the sandbox ([`runtime`]) stand.
+//! The domain of Gristmill: jobs and their states, and the traits that hide the disk ([`store`],
+//! [`catalog`]) and the sandbox ([`runtime`]).
 //!
-//! **Invariants.** This crate does no I/O, knows neither axum nor wasmtime nor SQLite, and reads
-//! time only through [`time::Clock`]. Every change of a job's state is decided by
-//! [`job::JobState::apply`] and by nothing else.
+//! **Invariants.** This crate does no I/O, and does not depend on axum, wasmtime or SQLite. Every
+//! time that is stored or shown comes from [`time::Clock`]. Only [`job::JobState::apply`] decides
+//! changes of a job's state.
 
 pub mod backup;
 pub mod catalog;

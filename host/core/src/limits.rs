@@ -1,5 +1,5 @@
-//! Every fixed bound of the platform, in one place. Each says its unit, where it is enforced and
-//! what happens at the bound. Bounds that an operator may move are settings, not constants.
+//! Every fixed bound of the platform, in one place, with its unit, the code that enforces it, and
+//! the behaviour at the bound. Bounds that an operator can change are settings, not constants.
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -7,7 +7,7 @@ const MIB: usize = 1 << 20;
 /// Longest id, or part of an image's name, in bytes. Longer ones are refused with 400.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// Longest name for people, in characters. Longer ones are refused with 400.
+/// Longest display name, in characters. Longer ones are refused with 400.
 pub const NAME_CHARS_MAX: usize = 128;
 
 /// Longest `webhook` of a submission, in bytes (2 KiB): 400. It stays in memory for as long as its job
@@ -59,17 +59,17 @@ pub const RUN_BODY_BYTES_MAX: usize = 10 * MIB;
 pub const RUN_SYNC_BODY_BYTES_MAX: usize = 20 * MIB;
 
 /// Deepest nesting of objects and lists in an input. Deeper ones are refused with 400: common JSON
-/// readers, that of the Rust SDK among them, give up there or run out of stack later.
+/// parsers, including that of the Rust SDK, fail there or run out of stack later.
 pub const JSON_NESTING_MAX: usize = 128;
 
 /// `limit` of `/requests`; a number outside is refused with 400.
 pub const LIST_JOBS: Bounds = Bounds { min: 1, default: 100, max: 1_000 };
 
-/// `tail` of an endpoint's lines of log; a number outside is refused with 400.
+/// `tail` of an endpoint's log lines; a number outside is refused with 400.
 pub const LIST_LOGS: Bounds = Bounds { min: 0, default: 100, max: 10_000 };
 
-/// `limit` of the lists of the management API; a number outside is refused with 400. Without it a list
-/// is as whole as can be: its clients do not expect pages.
+/// `limit` of the lists of the management API; a number outside is refused with 400. The default is
+/// the maximum, because some clients do not expect pages.
 pub const PAGE: Bounds = Bounds { min: 1, default: 1_000, max: 1_000 };
 
 /// Largest `output` of a job, in bytes (20 MiB). A handler that returns more fails its job.
@@ -87,28 +87,29 @@ pub const CHUNK_BYTES_MAX: usize = MIB;
 /// Largest `metrics` object of a chunk, in bytes. A larger one is refused to the handler.
 pub const CHUNK_METRICS_BYTES_MAX: usize = 64 * KIB;
 
-/// Most bytes of chunks that one `/stream` answer carries (8 MiB, and one chunk beyond it). What
-/// remains comes with the next call; the job's final state is told with the last of it.
+/// Most bytes of chunks in one `/stream` answer (8 MiB, and one chunk beyond it). The next call
+/// returns the rest, and the answer with the last chunk has the job's final status.
 pub const STREAM_PAGE_BYTES_MAX: usize = 8 * MIB;
 
 /// Most chunks in one `/stream` answer.
 pub const STREAM_PAGE_CHUNKS_MAX: usize = 10_000;
 
-/// Most bytes that one attempt may emit in all (4 GiB). Beyond it `emit` answers `quota-exceeded`.
+/// Most bytes that one attempt may emit in total (4 GiB). Beyond it `emit` returns
+/// `quota-exceeded`.
 pub const EMIT_TOTAL_BYTES_MAX: u64 = 4 << 30;
 
-/// What each emit counts besides its bytes, about what a chunk takes on disk: without it, a total
-/// of bytes would let in billions of empty chunks.
+/// Bytes that each emit counts besides its own, about the overhead of a chunk on disk: a bound on
+/// bytes alone would allow billions of empty chunks.
 pub const EMIT_OVERHEAD_BYTES: u64 = 64;
 
-/// Largest partial output of a failed attempt, in bytes. A larger one is left out. Far below the size from which the store
-/// keeps payloads apart: a partial output is replaced by that of the next attempt.
+/// Largest partial output of a failed attempt, in bytes. A larger one is left out. It is far below
+/// the size of payloads that stay in the journal, since the next attempt replaces it.
 pub const PARTIAL_OUTPUT_BYTES_MAX: usize = 8 * KIB;
 
 /// Largest progress value, in bytes. A larger one is dropped with a log line.
 pub const PROGRESS_BYTES_MAX: usize = 64 * KIB;
 
-/// Most bytes of log kept per attempt (256 KiB). What comes after is counted, not kept.
+/// Most bytes of log kept per attempt (256 KiB). Further lines are counted and dropped.
 pub const LOG_BYTES_MAX: usize = 256 * KIB;
 
 /// Longest log line, in bytes. A longer one is cut.
@@ -117,8 +118,7 @@ pub const LOG_LINE_BYTES_MAX: usize = 4 * KIB;
 /// Largest uploaded component, in bytes (64 MiB): 413.
 pub const COMPONENT_BYTES_MAX: usize = 64 * MIB;
 
-/// Most bytes of uploads that are on their way in at one time, on disk (1 GiB). Beyond it an upload
-/// is answered with 503.
+/// Most bytes of all uploads in progress, on disk (1 GiB). Beyond it an upload gets 503.
 pub const STAGED_BYTES_MAX: u64 = 1 << 30;
 
 /// Largest manifest of an image, in bytes: 413, or the image is not fetched.
@@ -128,7 +128,7 @@ pub const IMAGE_MANIFEST_BYTES_MAX: usize = 64 * KIB;
 pub const IMAGE_CONFIG_BYTES_MAX: usize = 64 * KIB;
 
 /// Longest user name, and longest password, of credentials for a registry, in bytes: 400. Some
-/// registries give tokens of some KiB as passwords.
+/// registries use tokens of some KiB as passwords.
 pub const REGISTRY_SECRET_BYTES_MAX: usize = 16 * KIB;
 
 /// Largest body of a management call other than an upload, in bytes (1 MiB): 413.
@@ -143,8 +143,8 @@ pub const TTL_MS: Bounds = Bounds { min: 10_000, default: 86_400_000, max: SEVEN
 /// `wait` of `/runsync`, in milliseconds; values outside are clamped.
 pub const WAIT_MS: Bounds = Bounds { min: 1_000, default: 90_000, max: 300_000 };
 
-/// `wait` of `/stream`, in milliseconds; values outside are clamped. The default stays below the
-/// 10 s after which some clients give a call up, and with it the chunks on their way.
+/// `wait` of `/stream`, in milliseconds; values outside are clamped. The default stays below the 10
+/// s after which some clients give up a call, and lose the chunks of its answer.
 pub const STREAM_WAIT_MS: Bounds = Bounds { min: 0, default: 4_000, max: 300_000 };
 
 /// How long a result of `/run` is kept after its completion, in milliseconds (30 minutes).
@@ -157,15 +157,15 @@ pub const RETENTION_SYNC_MS_MIN: u64 = 60_000;
 /// A job whose host died this often while it ran is FAILED instead of queued again.
 pub const CRASHES_MAX: u8 = 3;
 
-/// Seconds that a key may live when it is to expire (10 years).
+/// Lifetime of a key with an expiry, in seconds (at most 10 years).
 pub const KEY_LIFE_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000 };
 
-/// How long after a cancel an attempt may go on before it is stopped, in milliseconds, so that a
-/// handler can see `cancelled` and leave in order. The job itself is CANCELLED at once.
+/// How long an attempt may continue after a cancel, in milliseconds, so that a handler can see
+/// `cancelled` and end in order. The job itself is CANCELLED at once.
 pub const CANCEL_GRACE_MS: u64 = 50;
 
-/// Most jobs waiting on one endpoint; an operator may choose fewer. Beyond it a submission is
-/// answered with 429.
+/// Most jobs waiting on one endpoint; an operator may choose fewer. Beyond it a submission gets
+/// 429.
 pub const QUEUE_JOBS_MAX: usize = 2_000_000;
 
 const SEVEN_DAYS: u64 = 7 * 86_400_000;

@@ -3,18 +3,18 @@
 use crate::job::JobStatus;
 use crate::record::JobRecord;
 
-/// Which jobs, newest first.
+/// A query for jobs, newest first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JobQuery {
     /// Only those with this status.
     pub status: Option<JobStatus>,
-    /// Only those after this place of an earlier page.
+    /// Only jobs after this position of an earlier page.
     pub after: Option<Cursor>,
-    /// At most so many.
+    /// At most this many.
     pub count_max: usize,
 }
 
-/// A place in the list. Means nothing outside the store that gave it.
+/// A position in the list. Valid only for the store that returned it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor(pub u64);
 
@@ -23,7 +23,7 @@ pub struct Cursor(pub u64);
 pub struct JobPage {
     /// The jobs.
     pub jobs: Vec<JobRecord>,
-    /// Where the next page begins. There may be one even when this page is short: a store looks
-    /// at a bounded number of jobs for each page.
+    /// The position of the next page. It may exist even when this page is short, since a store
+    /// examines a bounded number of jobs for each page.
     pub next: Option<Cursor>,
 }

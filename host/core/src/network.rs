@@ -1,7 +1,7 @@
 //! Networks in CIDR notation, such as `10.0.0.0/8` or `2001:db8::/32`.
 //!
-//! **Invariant.** A network contains an address in every spelling that leads to it: an IPv6 address
-//! that embeds an IPv4 address (mapped, 6to4, NAT64) is in the IPv4 address's network too.
+//! **Invariant.** A network contains an address in all of its forms: an IPv6 address that embeds an
+//! IPv4 address (mapped, 6to4, NAT64) is in the IPv4 address's network too.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,11 +15,11 @@ use serde::Deserialize;
 pub struct Network {
     /// The lowest address.
     first: IpAddr,
-    /// How many leading bits are shared: at most 32 for IPv4, 128 for IPv6.
+    /// Number of shared leading bits: at most 32 for IPv4, 128 for IPv6.
     prefix: u8,
 }
 
-/// A text that is no network.
+/// The error for a text that is not a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no network: write `10.0.0.0/8`, `2001:db8::/32`, or an address")]
 pub struct InvalidNetwork(String);
@@ -69,8 +69,8 @@ impl Network {
     }
 }
 
-/// The IPv4 address to which packets for an IPv6 address go: by the kernel itself (IPv4-mapped), by
-/// a 6to4 relay, or by a translator at NAT64's well-known prefix.
+/// The IPv4 address that receives packets for an IPv6 address: through the kernel itself
+/// (IPv4-mapped), a 6to4 relay, or a translator at NAT64's well-known prefix.
 pub fn embedded_v4(address: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(v6) = address else { return None };
     let from_halves =
@@ -103,7 +103,7 @@ impl FromStr for Network {
         let address: IpAddr = address.parse().map_err(|_| invalid())?;
         let bits = if address.is_ipv4() { 32 } else { 128 };
         let prefix = match prefix {
-            // `u8::from_str` takes a sign, which is no prefix.
+            // `u8::from_str` accepts a sign, which is not valid in a prefix.
             Some(prefix) if !prefix.starts_with('+') => prefix.parse().map_err(|_| invalid())?,
             Some(_) => return Err(invalid()),
             None => bits,
@@ -197,7 +197,7 @@ mod tests {
         fn a_network_has_an_address_if_their_first_bits_are_equal(
             base: u128, flip in 0_u32..128, prefix in 0_u8..=128,
         ) {
-            // Outside the forms that embed IPv4: the test counts bits of IPv6.
+            // Outside the IPv6 forms that embed IPv4: the test counts bits of IPv6.
             let base = base >> 4 | 0x3 << 124;
             let other = Ipv6Addr::from_bits(base ^ 1 << flip);
             let found = Network::of(Ipv6Addr::from_bits(base).into(), prefix);

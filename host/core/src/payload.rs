@@ -1,5 +1,5 @@
-//! JSON that is carried, never understood: kept as its text, so that key order and integers
-//! beyond 2^53 survive.
+//! JSON values that the host passes on without parsing: they are kept as text, so that the order of
+//! keys and integers beyond 2^53 survive.
 
 use std::fmt;
 use std::str;
@@ -12,13 +12,13 @@ use serde_json::value::RawValue;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Json(Bytes);
 
-/// Why a text is not one JSON value.
+/// Why a text is not a single JSON value.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidJson(#[from] serde_json::Error);
 
 impl Json {
-    /// Checks that `text` is one JSON value and keeps it, without surrounding white space.
+    /// Checks that `text` is a single JSON value and keeps it, without surrounding white space.
     ///
     /// # Errors
     /// [`InvalidJson`] with the line and column of the first mistake.
@@ -28,9 +28,9 @@ impl Json {
         Ok(Self(text.slice_ref(raw.get().as_bytes())))
     }
 
-    /// Keeps a part of `body` that serde has found to be one JSON value. A small one is copied: a
-    /// slice would hold the connection's whole read buffer, 8 KiB, for as long as the job's input
-    /// is cached, and the next calls would need a new one.
+    /// Keeps a part of `body` that serde has recognised as one JSON value. A small value is copied:
+    /// a slice would keep the connection's whole read buffer, 8 KiB, in memory for as long as the
+    /// job's input is cached, and the next calls would need a new buffer.
     ///
     /// # Panics
     /// When `raw` is not small and does not lie inside `body`.
@@ -44,17 +44,17 @@ impl Json {
         })
     }
 
-    /// Keeps bytes that this type wrote before, such as a row of the store.
+    /// Keeps bytes that this type has written, such as a row of the store.
     pub fn from_stored(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         debug_assert!(serde_json::from_slice::<&RawValue>(&bytes).is_ok(), "stored JSON is intact");
         Self(bytes)
     }
 
-    /// Writes a value as JSON.
+    /// Serialises a value as JSON.
     ///
     /// # Panics
-    /// When the value cannot be JSON, such as a map with keys that are no strings.
+    /// When the value cannot be JSON, such as a map with keys that are not strings.
     pub fn from_value(value: &impl serde::Serialize) -> Self {
         Self(serde_json::to_vec(value).expect("the platform's own values are JSON").into())
     }
@@ -89,10 +89,10 @@ impl Json {
         self.0.is_empty()
     }
 
-    /// Reads the value into a type.
+    /// Deserialises the value into a type.
     ///
     /// # Errors
-    /// When the value does not have the type's shape.
+    /// When the value does not have the structure of the type.
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, InvalidJson> {
         Ok(serde_json::from_slice(&self.0)?)
     }
@@ -120,7 +120,7 @@ pub fn is_nested_deeper(text: &str, levels: usize) -> bool {
     false
 }
 
-/// What follows the string that has begun.
+/// The text after the string that has begun.
 fn after_string(mut rest: &[u8]) -> &[u8] {
     while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
         let is_end = rest.get(at) == Some(&b'"');

@@ -4,19 +4,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{Bounds, EXECUTION_TIMEOUT_MS, TTL_MS};
 
-/// How long a job may wait and run, and whether it may start workers. Inside its bounds by
-/// construction.
+/// How long a job may wait and run, and whether it may start workers. The values are always inside
+/// their bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// Time for one attempt, in milliseconds; counts only while the handler runs.
     pub execution_timeout_ms: u64,
-    /// Life of the job from its submission, in milliseconds; covers waiting and running.
+    /// Lifetime of the job from its submission, in milliseconds; covers waiting and running.
     pub ttl_ms: u64,
-    /// Runs on workers that exist already, after the jobs that are not low priority.
+    /// Whether the job runs only on existing workers, after the jobs that are not low priority.
     pub low_priority: bool,
 }
 
-/// What a submission says; a field that is absent takes its default.
+/// The policy of a submission; a missing field takes its default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PolicyRequest {
     /// `policy.executionTimeout`, in milliseconds.
@@ -27,7 +27,7 @@ pub struct PolicyRequest {
     pub low_priority: Option<bool>,
 }
 
-/// What to do with a number outside its bounds.
+/// The treatment of numbers outside their bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strictness {

@@ -1,9 +1,9 @@
-//! What usage costs: a price for each thing that is metered, and the credits that they make.
+//! The cost of usage: a price for each metered quantity, and the resulting credits.
 //!
-//! **Exact.** A price has at most nine digits behind the point and is kept as a whole number of
-//! nano-credits; no floating point is involved. An amount is the exact sum of all items, rounded
-//! once, half up, to a millionth of a credit. So the amounts of a year's days may differ from that
-//! of the year by a millionth for each day, and never by more.
+//! **Exact.** A price has at most nine digits after the point and is kept as a whole number of
+//! nano-credits, without floating point. An amount is the exact sum of all items, rounded once,
+//! half up, to a millionth of a credit. The sum of the amounts of a year's days may therefore
+//! differ from the amount of the year by at most a millionth for each day.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::usage::UsageSum;
 
-/// Digits behind the point of a price.
+/// Digits after the point of a price.
 const PRICE_DIGITS: usize = 9;
 
 /// Nano-credits in one credit.
@@ -31,7 +31,7 @@ pub struct Price {
     nano: u64,
 }
 
-/// A text that is no price.
+/// The error for a text that is not a price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a price is a number from 0 to {PRICE_MAX} with at most {PRICE_DIGITS} digits behind the point"
@@ -71,7 +71,7 @@ impl<'de> Deserialize<'de> for Price {
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<Price, E> {
                 self.visit_str(&number.to_string())
             }
-            // Written with the fewest digits that mean the same number, it is what was typed.
+            // The shortest decimal text of this number is the text in the file.
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<Price, E> {
                 self.visit_str(&number.to_string())
             }
@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for Price {
     }
 }
 
-/// The price table. What it does not name is free.
+/// The price table. Quantities without a price are free.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Prices {
@@ -88,8 +88,7 @@ pub struct Prices {
     pub job: Price,
     /// For each second of execution.
     pub wall_second: Price,
-    /// For each second in which an attempt of 1 GiB of memory runs, by the greatest memory that it
-    /// had, in whole MiB.
+    /// For each second of an attempt with 1 GiB of memory, by its greatest memory, in whole MiB.
     pub gb_second: Price,
     /// For each second in which a handler held a processor.
     pub cpu_second: Price,
@@ -102,10 +101,10 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// What the usage costs.
+    /// The cost of the usage.
     pub fn amount(&self, used: &UsageSum) -> Credits {
         const GIB: u64 = 1 << 30;
-        // How much, how many of it make one unit, and what one unit costs.
+        // The quantity, the quantity of one unit, and the price of one unit.
         let items = [
             (used.jobs, 1, self.job),
             (used.wall_ms, 1_000, self.wall_second),
@@ -130,7 +129,7 @@ impl Prices {
     }
 }
 
-/// An amount, in whole millionths of a credit. Its text is a decimal number without needless zeros.
+/// An amount, in whole millionths of a credit. Its text is a decimal number without trailing zeros.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Credits {
     micro: u128,
@@ -231,7 +230,7 @@ mod tests {
     }
 
     proptest! {
-        /// The sum of parts is the whole, but for the rounding of each.
+        /// The parts add up to the whole, except for the rounding of each.
         #[test]
         fn parts_make_the_whole(
             cuts in prop::collection::vec((0..1_u64 << 40, 0..1_u64 << 40), 1..40),

@@ -1,11 +1,12 @@
 //! Rate limits as pure logic: at most *N* calls in *any* ten seconds, never 2*N* − 1.
 //!
-//! A window counts calls in slices of a quarter of a second. The slice that has only partly left
-//! the ten seconds still counts in full, so the limit is never exceeded; from cold, exactly *N*
-//! calls are admitted. The limit is given with each call: a limit that changes, because workers
-//! come and go, needs no change of state.
+//! A window counts calls in slices of a quarter of a second. A slice that has only partly left the
+//! ten seconds still counts in full, so the limit is never exceeded; an empty window admits exactly
+//! *N* calls. Each call passes the limit, so a limit that changes with the number of workers needs
+//! no change of state.
 //!
-//! Cost: 172 bytes for each (owner, endpoint, operation) that called within the last ten seconds.
+//! Cost: 172 bytes for each (owner, endpoint, operation) that was called within the last ten
+//! seconds.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 pub const WINDOW: Duration = Duration::from_secs(10);
 
 const SLICE_MS: u64 = 250;
-/// Forty whole slices, and the one that has partly left.
+/// Forty whole slices, and the one that has partly left the window.
 const SLICES: usize = 41;
 const SLICES_U64: u64 = SLICES as u64;
 
@@ -32,24 +33,24 @@ impl Default for RateWindow {
     }
 }
 
-/// What a limit says about one call.
+/// The decision about one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateVerdict {
-    /// The call is counted and may go on.
+    /// The call is counted and admitted.
     Admitted {
-        /// How many more may follow at once.
+        /// How many further calls would be admitted now.
         remaining: u32,
     },
     /// The call is refused and does not count.
     Refused {
-        /// After this time a call is admitted, when no other comes before it.
+        /// After this time a call is admitted, if no other call comes before it.
         retry_after: Duration,
     },
 }
 
 impl RateWindow {
     /// Counts a call at `now_ms`, unless `limit` calls were counted in the last ten seconds.
-    /// `now_ms` is on any clock that never goes back.
+    /// `now_ms` is of any monotonic clock.
     pub fn admit(&mut self, now_ms: u64, limit: u32) -> RateVerdict {
         self.advance(now_ms / SLICE_MS);
         let used: u32 = self.counts.iter().sum();
@@ -60,12 +61,12 @@ impl RateWindow {
         RateVerdict::Refused { retry_after: self.retry_after(now_ms, used, limit) }
     }
 
-    /// Whether nothing is counted any more at `now_ms`: the window can be forgotten.
+    /// Whether no call counts any more at `now_ms`, so that the window can be dropped.
     pub fn is_idle(&self, now_ms: u64) -> bool {
         now_ms / SLICE_MS >= self.newest + SLICES_U64
     }
 
-    /// Lets go the slices that have left the window.
+    /// Drops the slices that have left the window.
     fn advance(&mut self, slice: u64) {
         if slice <= self.newest {
             return; // a caller that read its clock a little earlier
@@ -86,9 +87,9 @@ impl RateWindow {
         &mut self.counts[index]
     }
 
-    /// When enough slices will have left that fewer than `limit` calls count.
+    /// The time until so many slices have left that fewer than `limit` calls count.
     fn retry_after(&mut self, now_ms: u64, mut used: u32, limit: u32) -> Duration {
-        // From the oldest slice to the newest: each leaves SLICES slices after it began.
+        // From the oldest slice to the newest: each leaves the window SLICES slices after it began.
         for slice in (self.newest + 1).saturating_sub(SLICES_U64)..=self.newest {
             used -= *self.count_mut(slice);
             if used < limit {
@@ -100,7 +101,7 @@ impl RateWindow {
     }
 }
 
-/// What one operation may be called for.
+/// The limits of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct OperationLimit {
@@ -108,13 +109,13 @@ pub struct OperationLimit {
     pub calls_per_10s: u32,
     /// Calls at one time, for each key owner and endpoint; `None`: no bound.
     pub concurrent: Option<u32>,
-    /// For each running worker of the endpoint this many calls in ten seconds are allowed, when
-    /// that is more than `calls_per_10s`.
+    /// Calls in ten seconds for each running worker of the endpoint; the limit is the greater of
+    /// this and `calls_per_10s`.
     pub calls_per_worker: u32,
 }
 
 impl OperationLimit {
-    /// The limit while `running_workers` run.
+    /// The limit with `running_workers` running workers.
     pub fn effective(&self, running_workers: u64) -> u32 {
         let dynamic = running_workers.saturating_mul(self.calls_per_worker.into());
         self.calls_per_10s.max(u32::try_from(dynamic).unwrap_or(u32::MAX))
@@ -164,8 +165,8 @@ mod tests {
     }
 
     proptest! {
-        /// The two promises, for any pattern of calls: never more than the limit in any ten
-        /// seconds, and whoever waits as long as he is told is admitted.
+        /// For any pattern of calls: never more than the limit in any ten seconds, and a caller
+        /// that waits for `retry_after` is admitted.
         #[test]
         fn never_too_many_and_the_wait_is_true(
             gaps in prop::collection::vec(0_u64..1_500, 1..300),

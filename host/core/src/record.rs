@@ -1,4 +1,4 @@
-//! What the store keeps of a job, and what passes between it and its callers.
+//! The store's records of a job, and the values that it exchanges with its callers.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,13 +14,13 @@ use crate::time::Timestamp;
 /// A submission that was checked and may be stored.
 #[derive(Debug, Clone)]
 pub struct NewJob {
-    /// The job's id; unique for ever.
+    /// The job's id, which is never used again.
     pub id: JobId,
     /// The endpoint that it was submitted to.
     pub endpoint: EndpointId,
-    /// Who submitted it.
+    /// The owner of the key that submitted it.
     pub owner: OwnerId,
-    /// The handler's input, as it came.
+    /// The handler's input, unchanged.
     pub input: Json,
     /// Timeout, ttl and priority.
     pub policy: Policy,
@@ -30,29 +30,30 @@ pub struct NewJob {
     pub webhook: Option<String>,
     /// The submission's object-storage settings, for the handler only.
     pub s3_config: Option<S3Config>,
-    /// Whether its client waits for the result, and so is told nothing before: the store may write
-    /// it together with what comes next, a few milliseconds later.
+    /// Whether its client waits for the result and so learns of the submission only then. The store
+    /// may write such a submission a few milliseconds later, together with the next change.
     pub may_linger: bool,
-    /// Refuses it when so many jobs wait on the endpoint already; the store may refuse it earlier.
+    /// Most waiting jobs of the endpoint, beyond which the submission is refused; the store's own
+    /// bound may be lower.
     pub waiting_jobs_max: Option<u32>,
-    /// What makes the submission recognisable when it comes again.
+    /// The hashes by which a duplicate of the submission is recognised.
     pub idempotency: Option<Idempotency>,
     /// The life of its endpoint; a job of an endpoint that was deleted meanwhile is refused.
     pub life: Life,
 }
 
 impl NewJob {
-    /// How many jobs may wait on its endpoint, in a store that lets `store_max` wait on each.
+    /// Most waiting jobs of its endpoint, in a store with the bound `store_max`.
     pub fn queue_limit(&self, store_max: usize) -> usize {
         let own = self.waiting_jobs_max.and_then(|jobs| usize::try_from(jobs).ok());
         own.map_or(store_max, |own| own.min(store_max))
     }
 }
 
-/// Object-storage settings, handed to the handler as given. Secret: never logged.
+/// Object-storage settings, passed to the handler unchanged. Secret: never logged.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct S3Config {
-    /// Bucket access key id; empty when the submission left it out, like the other fields.
+    /// Bucket access key id; empty when the submission has none, like the other fields.
     pub access_id: String,
     /// Bucket secret access key.
     pub access_secret: String,
@@ -68,7 +69,7 @@ impl std::fmt::Debug for S3Config {
     }
 }
 
-/// The right to change one running job: its id and the fence of the claim.
+/// The right to change one running job: its id and its claim number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lease {
     /// The job.
@@ -77,14 +78,14 @@ pub struct Lease {
     pub claim: Claim,
 }
 
-/// A job that a worker has just taken.
+/// A job that a worker has just claimed.
 #[derive(Debug, Clone)]
 pub struct ClaimedJob {
     /// The right to finish it.
     pub lease: Lease,
     /// The worker that it was claimed for.
     pub worker: WorkerId,
-    /// Who submitted it.
+    /// The owner of the key that submitted it.
     pub owner: OwnerId,
     /// Which attempt this is; the first is 1.
     pub attempt: u32,
@@ -98,14 +99,14 @@ pub struct ClaimedJob {
     pub ttl_at: Timestamp,
 }
 
-/// How an attempt ended, with what it left.
+/// The end of an attempt, with its results.
 #[derive(Debug, Clone)]
 pub enum Outcome {
     /// The handler returned this value. `null` after chunks stands for the list of their outputs.
     Completed(Json),
     /// The handler, or the sandbox on its behalf, failed with this error.
     Failed(String),
-    /// The same, after the handler had handed out a part of its output.
+    /// The same, after the handler had returned a part of its output.
     FailedWith {
         /// Why.
         error: String,
@@ -117,7 +118,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What a failed attempt has left of its output.
+    /// The partial output of a failed attempt.
     pub fn partial_output(&self) -> Option<&Json> {
         match self {
             Self::FailedWith { output, .. } => Some(output)
@@ -126,7 +127,7 @@ impl Outcome {
         }
     }
 
-    /// The verdict alone.
+    /// The verdict without the results.
     pub fn verdict(&self) -> Verdict {
         match self {
             Self::Completed(_) => Verdict::Completed,
@@ -142,11 +143,11 @@ pub const TIMED_OUT_ERROR: &str = "executionTimeout exceeded";
 /// One element of a job's stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// What the handler emitted.
+    /// The emitted value.
     pub output: Json,
     /// The handler's metrics object, if it gave one.
     pub metrics: Option<Json>,
-    /// For one part of an emit that was larger than a chunk may be: which part, of how many.
+    /// For a part of an emit that was larger than one chunk: its index and the number of parts.
     pub part: Option<Part>,
 }
 
@@ -162,7 +163,7 @@ impl Chunk {
     }
 }
 
-/// Says which part of a split emit a chunk is.
+/// The position of a chunk among the parts of a split emit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     /// 0 for the first part.
@@ -187,18 +188,18 @@ impl ChunkPage {
     }
 }
 
-/// What is known of a job, without its payloads.
+/// A job without its payloads.
 #[derive(Debug, Clone)]
 pub struct JobRecord {
     /// The job's id.
     pub id: JobId,
     /// The endpoint that it was submitted to.
     pub endpoint: EndpointId,
-    /// The state that a client may see: what has reached the disk.
+    /// The status that clients see: the one on disk.
     pub status: JobStatus,
     /// When it was submitted.
     pub created_at: Timestamp,
-    /// When it was last queued: at its submission, by a retry, or when it was handed back.
+    /// When it was last queued: at its submission, by a retry, or when it was released.
     pub queued_at: Timestamp,
     /// When the last attempt started.
     pub started_at: Option<Timestamp>,
@@ -221,8 +222,8 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
-    /// Milliseconds that the job has waited since it was last queued, or waited before its last attempt. Earlier
-    /// attempts, and the time between them, are not part of it.
+    /// Milliseconds that the job has waited since it was last queued, or waited before its last
+    /// attempt. Earlier attempts, and the time between them, do not count.
     pub fn delay_ms(&self, now: Timestamp) -> u64 {
         let until = self.started_at.or(self.finished_at).unwrap_or(now);
         until.millis_since(self.queued_at)
@@ -237,11 +238,11 @@ impl JobRecord {
 /// The jobs that wait on an endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// How many may start a worker: those that are not low priority.
+    /// Jobs that may start a worker: those that are not low priority.
     pub jobs: u64,
-    /// When the one of them was queued that is to be claimed next.
+    /// When the next job to claim was queued.
     pub since: Option<Timestamp>,
-    /// How many can be claimed, of any priority.
+    /// Jobs that can be claimed, of any priority.
     pub claimable: u64,
 }
 

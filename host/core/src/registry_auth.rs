@@ -1,4 +1,4 @@
-//! Credentials with which images are fetched from registries. Each is bound to one registry: no template
+//! Credentials for fetching images from registries. Each is bound to one registry: no template
 //! sends it to another.
 
 use std::fmt;
@@ -9,18 +9,18 @@ use crate::id::{OwnerId, RegistryAuthId};
 use crate::image::RegistryHost;
 use crate::time::Timestamp;
 
-/// A user name and a password for a registry. Kept under the catalog's seal, and shown to nobody
-/// but the registry.
+/// A user name and a password for a registry. Encrypted in the catalog, and sent only to the
+/// registry.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegistryAuth {
     /// Its id.
     pub id: RegistryAuthId,
-    /// Who created it; nobody else's templates can name it.
+    /// Its owner; other owners' templates cannot name it.
     pub owner: OwnerId,
     /// Unique among the owner's.
     pub name: String,
-    /// The one registry that they are sent to. `None`, in records from before credentials named a
-    /// registry: those of the images whose templates named the credentials then.
+    /// The one registry that they are sent to. `None` in records of older hosts: then they are sent
+    /// to the registries of the images whose templates named them at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registry: Option<RegistryHost>,
     /// The user at the registry.

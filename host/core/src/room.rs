@@ -1,25 +1,25 @@
-//! Whether the host's disk has room for new work. The gauge does no I/O: the host looks at the disk
-//! and sets it, and everything that adds to the disk reads it.
+//! Whether the host's disk has room for new work. The gauge does no I/O: the host measures the disk
+//! and sets it, and all code that adds data to the disk reads it.
 //!
 //! **Costs.** Reading it is one load of an atomic number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// A part of the reserve, as one over this number, below which waiting jobs are not started: what
-/// is left is for the results of the running ones, for cancels, and for deletes.
+/// Divisor of the reserve for the free space below which waiting jobs do not start: the rest is for
+/// the results of running jobs, for cancels, and for deletes.
 const START_PART: u64 = 4;
 
-/// A part of the reserve, as one over this number, that must be free beyond the reserve before new
-/// work is admitted again. Without it, each job that ends near the bound would switch admission.
+/// Divisor of the reserve for the space that must be free beyond the reserve before new work is
+/// admitted again. Without it, each job that ends near the bound would switch admission.
 const RETURN_PART: u64 = 8;
 
-/// The gauge. A new one says that there is room.
+/// The gauge. A new one reports that there is room.
 #[derive(Debug, Default)]
 pub struct DiskRoom {
     is_low: AtomicBool,
     is_short: AtomicBool,
-    /// Whether jobs were not started for want of room.
+    /// Whether jobs did not start for lack of room.
     is_start_awaited: AtomicBool,
     /// Writers that wait for space.
     stalls: AtomicU32,
@@ -38,17 +38,17 @@ impl Drop for Stall {
 }
 
 impl DiskRoom {
-    /// Whether new work may be taken: submissions, uploads, images.
+    /// Whether new work may be accepted: submissions, uploads, images.
     pub fn admits_work(&self) -> bool {
         !self.is_low.load(Ordering::Relaxed) && !self.is_stalled()
     }
 
-    /// Whether waiting jobs may be started.
+    /// Whether waiting jobs may start.
     pub fn has_room_to_start(&self) -> bool {
         !self.is_short.load(Ordering::Relaxed) && !self.is_stalled()
     }
 
-    /// The same, for callers who want to start a job: a refusal is remembered for
+    /// The same, for callers that want to start a job: a refusal is recorded for
     /// [`may_start_again`](Self::may_start_again).
     pub fn may_start_jobs(&self) -> bool {
         let may_start = self.has_room_to_start();
@@ -58,8 +58,8 @@ impl DiskRoom {
         may_start
     }
 
-    /// Whether there is room for jobs that were not started before. True once for all refusals so
-    /// far; a refusal that comes at the same time counts for the next call.
+    /// Whether there is room again for jobs that did not start before. True once for all refusals
+    /// so far; a refusal at the same time counts for the next call.
     pub fn may_start_again(&self) -> bool {
         self.has_room_to_start() && self.is_start_awaited.swap(false, Ordering::AcqRel)
     }
@@ -69,13 +69,13 @@ impl DiskRoom {
         self.stalls.load(Ordering::Relaxed) > 0
     }
 
-    /// A writer found no space, and waits until the guard is dropped.
+    /// Records a writer that found no space; it waits until the guard is dropped.
     pub fn stall(self: &Arc<Self>) -> Stall {
         self.stalls.fetch_add(1, Ordering::Relaxed);
         Stall(self.clone())
     }
 
-    /// Sets how many bytes of the disk are free, and how many are to stay free.
+    /// Sets the number of free bytes of the disk, and the reserve.
     pub fn set(&self, free_bytes: u64, reserve_bytes: u64) {
         self.free_bytes.store(free_bytes, Ordering::Relaxed);
         self.reserve_bytes.store(reserve_bytes, Ordering::Relaxed);
@@ -89,12 +89,12 @@ impl DiskRoom {
         self.is_short.store(free_bytes < bound(was_short, short), Ordering::Relaxed);
     }
 
-    /// Bytes that were free at the last look.
+    /// Free bytes at the last measurement.
     pub fn free_bytes(&self) -> u64 {
         self.free_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that are to stay free.
+    /// Bytes that should stay free.
     pub fn reserve_bytes(&self) -> u64 {
         self.reserve_bytes.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The trait behind which handlers are run.
+//! The trait of the runtime, which runs handlers.
 
 use std::any::Any;
 use std::fs::File;
@@ -18,33 +18,33 @@ use crate::id::{EndpointId, JobId, VolumeId};
 use crate::payload::Json;
 use crate::record::{Chunk, S3Config};
 
-/// Runs handlers, each attempt in a sandbox of its own.
+/// Runs handlers, each attempt in its own sandbox.
 #[async_trait]
 pub trait Runtime: Send + Sync + std::fmt::Debug {
     /// Makes the deployment's component ready to run: loads it, or compiles it when its compiled
-    /// file is missing. Quick when that has happened before. `perform` does the same where needed.
+    /// file is missing. Quick if that has happened before. `perform` does the same where needed.
     ///
     /// # Errors
-    /// One sentence that says why the component cannot be run here.
+    /// One sentence that says why the component cannot run here.
     async fn prepare(&self, deployment: &Deployment) -> Result<(), String>;
 
-    /// Takes room for one attempt, if there is some now and no worker waits for it. Quick.
+    /// Reserves a sandbox for one attempt, if there is room now and no worker waits for it. Quick.
     fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation>;
 
-    /// Waits for room for one attempt. Endpoints that wait take turns. Dropping the future ends the wait.
+    /// Waits for room for one attempt. Waiting endpoints take turns. Dropping the future ends the
+    /// wait.
     async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation;
 
-    /// Ends what is kept for further jobs of an endpoint, unless it belongs to its `current` deployment, by identity.
-    /// `None`: the endpoint was deleted.
+    /// Ends the idle instances of an endpoint, unless they belong to its `current` deployment, by
+    /// identity. `None`: the endpoint was deleted.
     fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>);
 
     /// Sandboxes that run now, and workers that wait for one.
     fn load(&self) -> RuntimeLoad;
 
-    /// Runs one attempt to its end, in the room that was reserved for its deployment. Never waits longer than until
-    /// `attempt.deadline`, or until
-    /// shortly after `attempt.stop` fires, whatever the handler does. Dropping the future stops
-    /// the handler.
+    /// Runs one attempt to its end, with the reservation for its deployment. Returns at the latest
+    /// at `attempt.deadline`, or shortly after `attempt.stop` fires, whatever the handler does.
+    /// Dropping the future stops the handler.
     async fn perform(
         &self,
         reservation: Reservation,
@@ -53,12 +53,12 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
     ) -> AttemptReport;
 }
 
-/// Room for one attempt at a job that is still to be claimed, so that no job is claimed before it can run. Only its runtime
-/// knows what it is. Dropping it gives the room back.
+/// Room for one attempt of a job that is still to be claimed, so that no job is claimed before it
+/// can run. Its content is known only to its runtime. Dropping it returns the room.
 pub struct Reservation(Box<dyn Any + Send>);
 
 impl Reservation {
-    /// Room that gives itself back when it is dropped.
+    /// Wraps a value that returns the room when it is dropped.
     pub fn new(room: impl Any + Send) -> Self {
         Self(Box::new(room))
     }
@@ -85,7 +85,7 @@ pub struct RuntimeLoad {
     pub running: u64,
     /// Sandboxes that wait for their next job.
     pub idle: u64,
-    /// Workers that wait for a sandbox because there are as many as there may be.
+    /// Workers that wait for a sandbox because the host runs its maximum.
     pub waiting: u64,
 }
 
@@ -96,7 +96,7 @@ pub struct Attempt {
     pub job: JobId,
     /// Which attempt this is; the first is 1.
     pub number: u32,
-    /// What to run, with its limits.
+    /// The component to run, with its limits.
     pub deployment: Arc<Deployment>,
     /// The handler's input.
     pub input: Json,
@@ -110,24 +110,24 @@ pub struct Attempt {
     pub stop: CancellationToken,
 }
 
-/// Where an attempt's side output goes while it runs.
+/// Receives an attempt's side output while it runs.
 #[async_trait]
 pub trait AttemptSink: Send + Sync {
-    /// Takes the next chunks of the stream. Waits while the buffer of this attempt is full.
+    /// Receives the next chunks of the stream. Waits while the buffer of this attempt is full.
     ///
     /// # Errors
-    /// [`SinkClosed`] when the attempt is over.
+    /// [`SinkClosed`] when the attempt has ended.
     async fn emit(&self, chunks: Vec<Chunk>) -> Result<(), SinkClosed>;
 
-    /// Takes a new progress value. Never waits.
+    /// Receives a new progress value. Never waits.
     fn progress(&self, value: Json);
 
-    /// Takes one line of log: from the handler's `log`, or its standard output or error. The
-    /// runtime has capped its length and the attempt's total, and removed control characters.
+    /// Receives one log line: from the handler's `log`, or its standard output or error. The
+    /// runtime has limited its length and the attempt's total, and removed control characters.
     fn log(&self, level: LogLevel, line: &str);
 
-    /// Takes the handler's stack as it was when the handler was ended, the innermost frame first.
-    /// Told only by a runtime that was set up to explain traps.
+    /// Receives the handler's stack at the time of its trap, the innermost frame first. Called only
+    /// by a runtime that is configured to explain traps.
     fn trapped(&self, _stack: Vec<StackCall>) {}
 }
 
@@ -140,7 +140,7 @@ pub struct StackCall {
     pub place: Option<SourcePlace>,
 }
 
-/// A place in somebody's source.
+/// A location in a source file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourcePlace {
     /// The file, as the compiler named it.
@@ -149,23 +149,23 @@ pub struct SourcePlace {
     pub line: Option<u32>,
 }
 
-/// The attempt is over; nothing more is taken.
+/// The attempt has ended; the sink accepts nothing more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the attempt is over")]
 pub struct SinkClosed;
 
-/// How much a log line matters.
+/// The severity of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Finest detail.
+    /// The most detailed messages.
     Trace,
-    /// For finding mistakes.
+    /// Messages for debugging.
     Debug,
-    /// What happens; standard output too.
+    /// Normal messages, and standard output.
     Info,
-    /// Something is off; standard error too.
+    /// Warnings, and standard error.
     Warn,
-    /// Something failed.
+    /// Failures.
     Error,
 }
 
@@ -182,7 +182,7 @@ impl LogLevel {
     }
 }
 
-/// How an attempt ended, and what it used.
+/// The end of an attempt, and its usage.
 #[derive(Debug, Clone)]
 pub struct AttemptReport {
     /// How it ended.
@@ -196,11 +196,11 @@ pub struct AttemptReport {
 pub enum AttemptEnd {
     /// The handler returned this value.
     Returned(Json),
-    /// The handler failed, or ran into one of its limits; one sentence that says what happened.
+    /// The handler failed, or reached one of its limits; one sentence that names the cause.
     Failed(String),
     /// The deadline passed.
     DeadlineReached,
-    /// The attempt was told to stop, and did.
+    /// The attempt was asked to stop, and stopped.
     Stopped,
 }
 
@@ -209,7 +209,7 @@ pub enum AttemptEnd {
 pub struct Usage {
     /// Microseconds from the start to a ready instance.
     pub instantiate_us: u64,
-    /// Microseconds in which the handler ran, host calls that waited included.
+    /// Microseconds in which the handler ran, including host calls that waited.
     pub run_us: u64,
     /// Microseconds in which the handler held a processor.
     pub cpu_us: u64,
@@ -223,16 +223,16 @@ pub struct Usage {
     pub log_lines_dropped: u64,
 }
 
-/// Takes uploaded components in, and keeps their bytes. Implemented by the sandbox.
+/// Accepts uploaded components and keeps their bytes. Implemented by the sandbox.
 #[async_trait]
 pub trait Components: Send + Sync + std::fmt::Debug {
-    /// A place for bytes that come in piece by piece.
+    /// Begins an upload that arrives piece by piece.
     ///
     /// # Errors
     /// [`StageError`].
     async fn stage(&self) -> Result<Box<dyn Staged>, StageError>;
 
-    /// The bytes of a component that has a record, to be read from their start.
+    /// The bytes of a component with a record, for reading from their start.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -241,24 +241,24 @@ pub trait Components: Send + Sync + std::fmt::Debug {
         component: ComponentDigest,
     ) -> io::Result<Box<dyn AsyncRead + Send + Unpin>>;
 
-    /// Removes the files of components that have no record any more. Those that are being added are
-    /// left alone, and jobs that run one go on.
+    /// Removes the files of components that have no record any more. Files of uploads in progress
+    /// are kept, and jobs that run one of the components continue.
     ///
     /// # Errors
-    /// Those of the file system. The next start removes what is left.
+    /// Those of the file system. The next start removes the remaining files.
     async fn remove_components(&self, components: Vec<ComponentDigest>) -> io::Result<()>;
 }
 
-/// Bytes on their way in, on disk. They are gone when this is dropped.
+/// The bytes of an upload in progress, on disk. They are deleted when this is dropped.
 #[async_trait]
 pub trait Staged: Send + Sync + std::fmt::Debug {
-    /// Adds the next bytes. When the call is dropped they are added or not, but never in part.
+    /// Adds the next bytes. If the call is dropped, all or none of them are added.
     ///
     /// # Errors
-    /// [`StageError`]; what was there before is still there.
+    /// [`StageError`]; the earlier bytes are unchanged.
     async fn write(&self, piece: Bytes) -> Result<(), StageError>;
 
-    /// How many bytes there are.
+    /// Number of bytes.
     fn len(&self) -> u64;
 
     /// Whether there are none.
@@ -269,28 +269,28 @@ pub trait Staged: Send + Sync + std::fmt::Debug {
     /// Their digest.
     fn digest(&self) -> ComponentDigest;
 
-    /// All of them, when they are at most `bytes_max`.
+    /// All bytes, if they are at most `bytes_max`.
     ///
     /// # Errors
     /// When they are more, or cannot be read.
     async fn read(&self, bytes_max: usize) -> io::Result<Bytes>;
 
-    /// A file with all of them, to read from its beginning; it can be read after this upload has
-    /// ended. Opening it takes microseconds.
+    /// A file with all bytes, for reading from its beginning; it stays readable after this upload
+    /// has ended. Opening it takes microseconds.
     ///
     /// # Errors
     /// Those of the file system.
     fn open(&self) -> io::Result<File>;
 
-    /// Checks, compiles and keeps them as a component, apart from this process. The same bytes
-    /// twice cost one compilation.
+    /// Checks, compiles and keeps the bytes as a component, in another process. The same bytes are
+    /// compiled only once.
     ///
     /// # Errors
-    /// [`AddComponentError`]; nothing is kept.
+    /// [`AddComponentError`]; then nothing is kept.
     async fn add(self: Box<Self>) -> Result<Added, AddComponentError>;
 }
 
-/// A component that was taken in.
+/// An accepted component.
 #[derive(Debug)]
 pub struct Added {
     /// Its record, which is not in the catalog yet.
@@ -299,19 +299,19 @@ pub struct Added {
     pub hold: Hold,
 }
 
-/// Keeps something for as long as it lives.
+/// A guard: keeps an object for as long as it exists.
 pub type Hold = Box<dyn Any + Send + Sync>;
 
-/// Why bytes are not taken now.
+/// Why bytes are not accepted now.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
-    /// Too many are on their way.
+    /// Too many uploads are in progress.
     #[error("too many uploads are on their way; try again shortly")]
     Full,
     /// The disk has no room.
     #[error("the host's disk is nearly full; it takes no uploads until there is room")]
     NoSpace,
-    /// The disk.
+    /// An error of the disk.
     #[error("cannot store the upload: {0}")]
     Io(io::Error),
 }
@@ -327,18 +327,18 @@ pub fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Keeps what is in network volumes. Implemented by the sandbox.
+/// Manages the content of network volumes. Implemented by the sandbox.
 #[async_trait]
 pub trait Volumes: Send + Sync + std::fmt::Debug {
-    /// Removes all that is in a volume, which nobody may name any more. Running jobs that see it
-    /// lose it when they end.
+    /// Removes the content of a volume that no endpoint may use any more. Running jobs lose it when
+    /// they end.
     ///
     /// # Errors
     /// Those of the file system.
     async fn remove_volume(&self, volume: &VolumeId) -> io::Result<()>;
 }
 
-/// Why an uploaded component was not taken.
+/// Why an uploaded component was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddComponentError {
     /// It is not a component that this host can run; one sentence says why.
@@ -347,7 +347,7 @@ pub enum AddComponentError {
     /// The disk has no room for it.
     #[error("the host's disk is nearly full; it takes no uploads until there is room")]
     NoSpace,
-    /// The host failed to check, compile or keep it.
+    /// The host failed to check, compile or store it.
     #[error("{0}")]
     Failed(String),
 }

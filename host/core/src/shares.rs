@@ -1,25 +1,25 @@
-//! Fair shares of one limit among the keys that draw on it, as pure logic: one key must not use up
-//! the calls and the places of all keys of its owner.
+//! Fair shares of one limit among the keys that use it, as pure logic: one key must not use up the
+//! calls of all keys of its owner, neither per time nor at one time.
 //!
-//! The limit itself is kept by the caller. A key may use what the others do not ask for, and so all
-//! of it when it is alone. Each key is *sure* of an equal part of the limit, as far as it has asked
-//! for it lately: in this period of ten seconds or in the one before. What others are sure of and do
-//! not use yet is kept free from a key that has its part already.
+//! The caller enforces the limit itself. A key may use the parts that other keys do not request,
+//! and so all of it when it is alone. Each key is *guaranteed* an equal part of the limit, as far
+//! as it has requested calls in this period of ten seconds or in the previous one. A key that has
+//! its part already cannot use the guaranteed parts of other keys, even if they are unused.
 //!
-//! **Bounds.** [`KEYS_MAX`] keys have a share each; all further keys share one.
-//! **Cost.** About 60 bytes for each key; a pass over the keys for each call.
+//! **Bounds.** [`KEYS_MAX`] keys have a separate share each; all further keys share one. **Cost.**
+//! About 60 bytes for each key; a pass over the keys for each call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::id::KeyId;
 
-/// Most keys with a share of their own.
+/// Most keys with a separate share.
 pub const KEYS_MAX: usize = 32;
 
 const PERIOD_MS: u64 = 10_000;
 
-/// The keys that draw on one limit.
+/// The keys that use one limit.
 #[derive(Debug, Default)]
 pub struct Shares {
     period: u64,
@@ -30,7 +30,7 @@ pub struct Shares {
 struct Sharer {
     /// `None`: all keys beyond [`KEYS_MAX`].
     key: Option<KeyId>,
-    /// Calls at one time.
+    /// Its concurrent calls.
     places: Arc<AtomicU32>,
     now: Asked,
     before: Asked,
@@ -38,7 +38,7 @@ struct Sharer {
     admitted: u32,
 }
 
-/// What a key asked for in one period, whether it got it or not.
+/// The requests of a key in one period, whether they were admitted or not.
 #[derive(Debug, Clone, Copy, Default)]
 struct Asked {
     calls: u32,
@@ -50,8 +50,8 @@ struct Asked {
 pub struct Position(usize);
 
 impl Shares {
-    /// The key's position at `now_ms`, on any clock that never goes back; notes that it asks for one
-    /// more call, and for one more place than it has.
+    /// The key's position at `now_ms`, on any monotonic clock. Records a request for one more call,
+    /// and for one more concurrent call.
     pub fn find(&mut self, key: &KeyId, now_ms: u64) -> Position {
         self.advance(now_ms / PERIOD_MS);
         let known = self.keys.iter().position(|sharer| sharer.key.as_ref() == Some(key));
@@ -80,14 +80,14 @@ impl Shares {
         self.keys.len() - 1
     }
 
-    /// Calls of `limit` in ten seconds that are kept free for other keys.
+    /// Calls of `limit` in ten seconds that are reserved for other keys.
     pub fn calls_of_others(&self, me: Position, limit: u32) -> u32 {
         self.of_others(me, limit, |sharer| {
             (sharer.now.calls.max(sharer.before.calls), sharer.admitted)
         })
     }
 
-    /// Places of `cap` that are kept free for other keys.
+    /// Concurrent calls of `cap` that are reserved for other keys.
     pub fn places_of_others(&self, me: Position, cap: u32) -> u32 {
         self.of_others(me, cap, |sharer| {
             let asked = sharer.now.places.max(sharer.before.places);
@@ -95,13 +95,13 @@ impl Shares {
         })
     }
 
-    /// `of` answers with what a key has asked for and what it has.
+    /// `of` returns what a key has requested and what it has.
     fn of_others(&self, me: Position, limit: u32, of: impl Fn(&Sharer) -> (u32, u32)) -> u32 {
         if self.keys.len() == 1 {
             return 0;
         }
         let part = limit / u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
-        // Below its own part a key takes what is free: else keys could wait for each other.
+        // A key below its own part uses any free call, or else keys could wait for each other.
         if self.keys.get(me.0).is_some_and(|sharer| of(sharer).1 < part) {
             return 0;
         }
@@ -120,14 +120,14 @@ impl Shares {
         }
     }
 
-    /// The key found no place, and so wants one more than it asked for.
+    /// The key was refused for the cap, and so wants one more than it requested.
     pub fn found_no_place(&mut self, me: Position) {
         if let Some(sharer) = self.keys.get_mut(me.0) {
             sharer.now.places = sharer.now.places.saturating_add(1);
         }
     }
 
-    /// A counter of the key's places: one more for as long as a call of the key has one.
+    /// The counter of the key's concurrent calls.
     pub fn places(&self, me: Position) -> Option<&Arc<AtomicU32>> {
         self.keys.get(me.0).map(|sharer| &sharer.places)
     }
@@ -158,7 +158,7 @@ mod tests {
         KeyId::new(&format!("k{number}")).unwrap()
     }
 
-    /// A call of the key that takes a place of `cap` if it finds one.
+    /// A call of the key, which is admitted if `cap` allows it.
     fn takes_place(shares: &mut Shares, number: usize, now_ms: u64, cap: u32) -> bool {
         let me = shares.find(&key(number), now_ms);
         let used: u32 = shares.keys.iter().map(|k| k.places.load(Ordering::Relaxed)).sum();
@@ -195,7 +195,7 @@ mod tests {
         let mut shares = Shares::default();
         while takes_place(&mut shares, 0, 0, 400) {}
         for _ in 0..400 {
-            // Both go on asking; the first one asks first.
+            // Both keys continue to call; the first one calls first.
             leaves_place(&mut shares, 0);
             for number in [0, 1] {
                 while takes_place(&mut shares, number, 0, 400) {}
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(taken, 399, "one is kept for the key that took one before");
         assert!(takes_place(&mut shares, 1, 0, 400));
         leaves_place(&mut shares, 1);
-        // Two periods later nothing is kept for it any more.
+        // Two periods later nothing is reserved for it any more.
         assert!(takes_place(&mut shares, 0, 20_000, 400));
     }
 
@@ -236,7 +236,7 @@ mod tests {
         admit(&mut shares, 1, 10, 0);
         let me = shares.find(&key(0), 9_999);
         assert_eq!(shares.calls_of_others(me, 1_000), 21);
-        // The next period knows what was asked for in the last one.
+        // The next period knows the requests of the last one.
         let me = admit(&mut shares, 0, 500, 10_000);
         assert_eq!(shares.calls_of_others(me, 1_000), 31);
         let me = admit(&mut shares, 0, 500, 20_000);
@@ -253,8 +253,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the keys do: places are never more than the cap, and a key without a place gets
-        /// the next one that becomes free, before a key that has its part.
+        /// For any behaviour of the keys: there are never more concurrent calls than the cap, and a
+        /// key without any gets the next free one before a key that has its part.
         #[test]
         fn the_cap_holds_and_nobody_is_left_out(
             events in prop::collection::vec((0_usize..4, any::<bool>(), 0_u64..3_000), 1..400),
@@ -275,8 +275,8 @@ mod tests {
             if cap < 5 {
                 return Ok(());
             }
-            // A key that has none and asks twice, while another one gives one place back and takes
-            // it again at once.
+            // A key without any calls twice, while another one ends a call and begins another at
+            // once.
             while takes_place(&mut shares, 0, now, cap) {}
             let is_left_out = held(&shares, 4) == 0 && !takes_place(&mut shares, 4, now, cap);
             let used: u32 = (0..5).map(|number| held(&shares, number)).sum();

@@ -1,9 +1,9 @@
-//! Who is told when a job changes. The store calls; waiting requests, running attempts and the
-//! dispatcher listen.
+//! Notifications of changed jobs. The store sends them; waiting requests, running attempts and the
+//! dispatcher receive them.
 //!
-//! Signals are level-triggered: a listener subscribes, *then* reads the state, then waits. A
-//! signal carries no state, so one that comes twice or early does no harm. Cost: one map entry
-//! per listener; nothing for a job to which nobody listens.
+//! Signals are level-triggered: a listener subscribes, *then* reads the state, then waits. A signal
+//! carries no state, so a duplicate or early signal does no harm. Cost: one map entry per listener;
+//! nothing for a job without listeners.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::id::{EndpointId, JobId};
 use crate::job_news::{JobListener, JobNews};
 
-/// Is told that a job can be claimed. Must be quick and must not block.
+/// Receives a notification when a job can be claimed. Must be quick and must not block.
 pub trait ReadyListener: Send + Sync {
     /// A job waits on the endpoint. `may_start_worker` is false for a low-priority job.
     fn job_ready(&self, endpoint: &EndpointId, may_start_worker: bool);
@@ -45,19 +45,19 @@ impl std::fmt::Debug for Signals {
 }
 
 impl Signals {
-    /// Names who is told about claimable jobs. Only the first call counts.
+    /// Sets the receiver of notifications about claimable jobs. Only the first call counts.
     pub fn set_ready_listener(&self, listener: Arc<dyn ReadyListener>) {
         let is_first = self.ready.set(listener).is_ok();
         debug_assert!(is_first, "there is one dispatcher");
     }
 
-    /// Names who is told what happens to jobs. Only the first call counts.
+    /// Sets the observer of jobs. Only the first call counts.
     pub fn set_job_listener(&self, listener: Arc<dyn JobListener>) {
         let is_first = self.events.set(listener).is_ok();
         debug_assert!(is_first, "there is one listener");
     }
 
-    /// Tells what happened to a job.
+    /// Notifies the observer of an event of a job.
     pub fn happened(&self, endpoint: &EndpointId, job: JobId, news: JobNews<'_>) {
         if let Some(listener) = self.events.get() {
             listener.happened(endpoint, job, news);
@@ -99,7 +99,7 @@ impl Signals {
         JobWatch { signals: self.clone(), id, notify }
     }
 
-    /// How many jobs somebody listens to.
+    /// Number of jobs with listeners.
     pub fn watched_jobs(&self) -> usize {
         self.watchers.iter().map(|shard| shard.lock().len()).sum()
     }
@@ -126,8 +126,8 @@ impl std::fmt::Debug for JobWatch {
 }
 
 impl JobWatch {
-    /// A future that completes at the next change. It listens from the moment of this call: make
-    /// it before reading the state, await it after.
+    /// A future that completes at the next change. It listens from the moment of this call: call
+    /// this before you read the state, and await the future afterwards.
     pub fn changed(&self) -> std::pin::Pin<Box<tokio::sync::futures::OwnedNotified>> {
         let mut notified = Box::pin(self.notify.clone().notified_owned());
         notified.as_mut().enable();

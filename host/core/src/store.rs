@@ -1,4 +1,4 @@
-//! The trait behind which jobs are kept, and its promises.
+//! The trait of the store of jobs, and its promises.
 
 use async_trait::async_trait;
 
@@ -14,16 +14,16 @@ use crate::usage::{Bill, Metered};
 
 /// Keeps jobs. An embedded engine and a shared database can both implement it.
 ///
-/// **Durability.** A future of [`submit`](Self::submit), [`finish`](Self::finish),
+/// **Durability.** When a future of [`submit`](Self::submit), [`finish`](Self::finish),
 /// [`release`](Self::release), [`cancel`](Self::cancel), [`retry`](Self::retry),
-/// [`purge`](Self::purge) or [`expire`](Self::expire) that resolves to `Ok` means that the change
-/// is on stable storage. What readers can see ([`job`](Self::job), [`chunks`](Self::chunks),
-/// [`counts`](Self::counts)) never runs ahead of that; only [`claim`](Self::claim) does: a job may
-/// be claimed, and run, before its submission is on disk, since a crash would run it again anyway.
+/// [`purge`](Self::purge) or [`expire`](Self::expire) resolves to `Ok`, the change is on stable
+/// storage. Readers ([`job`](Self::job), [`chunks`](Self::chunks), [`counts`](Self::counts)) never
+/// see a change before that. Only [`claim`](Self::claim) is ahead of the disk: a job may be
+/// claimed, and run, before its submission is on disk, since a crash would run it again anyway.
 ///
-/// **Fences.** Each claim has a number that grows and is never reset. A change that carries a
-/// lease is applied only while that lease's claim is the current one; at most one final result is
-/// ever stored for a claim.
+/// **Fences.** Each claim has a number that grows and is never reset. A change with a lease is
+/// applied only while that lease's claim is the current one; the store accepts at most one final
+/// result for a claim.
 ///
 /// **Signals.** After each visible change the store calls
 /// [`Signals::changed`](crate::signals::Signals::changed), and as soon as a job can be claimed
@@ -31,19 +31,19 @@ use crate::usage::{Bill, Metered};
 ///
 /// **Time** is the store's: no call takes the current time.
 ///
-/// A dropped future does not take its operation back.
+/// Dropping a future does not undo its operation.
 #[async_trait]
 pub trait JobStore: Send + Sync + std::fmt::Debug {
-    /// The node that job ids made here carry.
+    /// The node in the ids of jobs that this host creates.
     fn node(&self) -> NodeId;
 
     /// The store's time.
     fn now(&self) -> Timestamp;
 
-    /// Adds a job to its endpoint's queue, unless it was added before: a submission with an
-    /// [`Idempotency`](crate::idempotency::Idempotency) is remembered for
-    /// [`KEY_LIFE_MS`](crate::idempotency::KEY_LIFE_MS), whatever becomes of its job, as long as
-    /// its endpoint exists.
+    /// Adds a job to its endpoint's queue, unless the submission is a duplicate. A submission with
+    /// an [`Idempotency`](crate::idempotency::Idempotency) is recorded for
+    /// [`KEY_LIFE_MS`](crate::idempotency::KEY_LIFE_MS), even if its job is deleted, as long as its
+    /// endpoint exists.
     ///
     /// # Errors
     /// [`StoreError::QueueFull`] at the bound of the endpoint's queue,
@@ -52,28 +52,28 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// [`DiskFull`](StoreError::DiskFull) when the disk has no room.
     async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError>;
 
-    /// Takes up to one job for each of `workers`, oldest first, low priority after the others.
-    /// Does not wait for the disk; the claim is written no later than its result. A job whose
-    /// ttl is over is never handed out.
+    /// Takes up to one job for each of `workers`, oldest first, low priority after the others. Does
+    /// not wait for the disk; the claim is written no later than its result. A job whose ttl is
+    /// over is never returned.
     async fn claim(
         &self,
         endpoint: &EndpointId,
         workers: &[WorkerId],
     ) -> Result<Vec<ClaimedJob>, StoreError>;
 
-    /// Appends chunks to the stream of a running job. Waits only while the store's buffer is full;
-    /// the chunks become visible once they are on disk, which is no later than the job's end.
+    /// Appends chunks to the stream of a running job. Waits only while the store's buffer is full.
+    /// The chunks become visible once they are on disk, no later than the job's end.
     async fn append_chunks(&self, lease: Lease, chunks: Vec<Chunk>) -> Result<Fenced, StoreError>;
 
     /// Replaces the progress value of a running job. Not durable: a crash runs the job again.
     async fn set_progress(&self, lease: Lease, value: Json) -> Result<Fenced, StoreError>;
 
-    /// Ends an attempt with its result, which is not billed: for whoever has run no handler.
+    /// Ends an attempt with its result, without billing: for callers that have run no handler.
     async fn finish(&self, lease: Lease, outcome: Outcome) -> Result<Fenced, StoreError>;
 
-    /// Ends an attempt with its result and bills what it used: both are on disk together, or
-    /// neither is. Does not wait for the disk, only while the store's buffer is full; the result
-    /// becomes visible, and is signalled, once it is on disk.
+    /// Ends an attempt with its result and bills its usage: both are on disk together, or neither
+    /// is. Waits only while the store's buffer is full, not for the disk. The result becomes
+    /// visible, and is signalled, once it is on disk.
     async fn finish_soon(
         &self,
         lease: Lease,
@@ -81,35 +81,35 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
         metered: Metered,
     ) -> Result<Fenced, StoreError>;
 
-    /// Bills an attempt that left no result, and was the last of its job. To be called once for it.
-    /// Does not wait for the disk, only while the store's buffer is full.
+    /// Bills the last attempt of a job that has no result. Must be called once for it. Waits only
+    /// while the store's buffer is full, not for the disk.
     async fn bill(&self, bill: Bill) -> Result<(), StoreError>;
 
-    /// Waits until all that was decided before is on disk.
+    /// Waits until all earlier changes are on disk.
     async fn flush(&self) -> Result<(), StoreError>;
 
-    /// Whether the lease is the current one. Like [`claim`](Self::claim) this may run ahead of the
-    /// disk.
+    /// Whether the lease is the current one. Like [`claim`](Self::claim) the answer may be ahead of
+    /// the disk.
     async fn holds(&self, lease: Lease) -> Result<bool, StoreError>;
 
-    /// Hands a running job back: it is queued again, and neither a crash nor a retry is counted.
+    /// Returns a running job to the queue; neither a crash nor a retry is counted.
     async fn release(&self, lease: Lease) -> Result<Fenced, StoreError>;
 
-    /// Cancels a job that waits or runs; one that has ended keeps its status, which is returned.
+    /// Cancels a waiting or running job; a job that has ended keeps its status, which is returned.
     async fn cancel(
         &self,
         endpoint: &EndpointId,
         id: JobId,
     ) -> Result<Option<JobStatus>, StoreError>;
 
-    /// Queues a FAILED or TIMED_OUT job again, with its input and without its result. The ttl
-    /// goes on from the submission.
+    /// Queues a FAILED or TIMED_OUT job again, with its input and without its result. The ttl still
+    /// counts from the submission.
     async fn retry(&self, endpoint: &EndpointId, id: JobId) -> Result<RetryAnswer, StoreError>;
 
-    /// Removes all jobs that wait on the endpoint and returns their number.
+    /// Removes all waiting jobs of the endpoint and returns their number.
     async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError>;
 
-    /// Shortens what remains of a job's life to `ttl_ms` from now; never lengthens it.
+    /// Shortens the remaining lifetime of a job to `ttl_ms` from now; never lengthens it.
     async fn shorten_ttl(
         &self,
         endpoint: &EndpointId,
@@ -117,17 +117,17 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
         ttl_ms: u64,
     ) -> Result<(), StoreError>;
 
-    /// Deletes what is due (ttl or retention over), up to a bounded number, and says when to call
-    /// again.
+    /// Deletes jobs whose ttl or retention is over, up to a bounded number, and returns the time of
+    /// the next call.
     async fn expire(&self) -> Result<NextExpiry, StoreError>;
 
-    /// What is known of a job; `None` when it is unknown, gone, or another endpoint's.
+    /// The record of a job; `None` when it is unknown, deleted, or another endpoint's.
     async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError>;
 
     /// The endpoint's jobs, newest first.
     async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError>;
 
-    /// The input of a job that may run, now or after a retry: that of a COMPLETED or CANCELLED one
+    /// The input of a job that may run, now or after a retry; that of a COMPLETED or CANCELLED job
     /// is not kept.
     async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError>;
 
@@ -135,7 +135,7 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     async fn output(&self, id: JobId) -> Result<Option<Json>, StoreError>;
 
     /// Visible chunks from index `from` on: as many as fit in `bytes_max` and `count_max`, but at
-    /// least one when there is one.
+    /// least one if there is one.
     async fn chunks(
         &self,
         id: JobId,
@@ -144,50 +144,51 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
         count_max: usize,
     ) -> Result<ChunkPage, StoreError>;
 
-    /// Remembers that chunks before `next` were delivered. Never moves backwards, and is forgotten
-    /// by a restart: a stream is then delivered again from its start.
+    /// Records that the chunks before `next` were delivered. The position never moves backwards,
+    /// and is lost at a restart: a stream is then delivered again from its start.
     async fn mark_delivered(&self, id: JobId, next: u64) -> Result<(), StoreError>;
 
-    /// The endpoint's counts; zeros for one without jobs.
+    /// The endpoint's counts; zeros for an endpoint without jobs.
     async fn counts(&self, endpoint: &EndpointId) -> Result<JobCounts, StoreError>;
 
-    /// The jobs that wait on the endpoint: what can be claimed, on disk or not.
+    /// The waiting jobs of the endpoint that can be claimed, on disk or not.
     async fn demand(&self, endpoint: &EndpointId) -> Result<Demand, StoreError>;
 
-    /// Forgets all that belongs to an endpoint, its jobs and its counts, but for what was billed.
+    /// Deletes all data of an endpoint, including its jobs and counts, except its usage.
     async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError>;
 
-    /// What the store has done since it was opened.
+    /// Statistics since the store was opened.
     fn stats(&self) -> StoreStats;
 
-    /// Waits until all that was asked for is on disk, then refuses everything.
+    /// Waits until all accepted changes are on disk, then refuses all calls.
     async fn close(&self);
 }
 
-/// What became of a submission.
+/// The result of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum SubmitAnswer {
     /// The job waits.
     Queued,
-    /// It came before, and became this job, which may be gone by now. Nothing was added.
+    /// The submission is a duplicate: this is the job of the first one, which may have been deleted
+    /// since. Nothing was added.
     Repeated(JobId),
-    /// Its key came before with something else. Nothing was added.
+    /// The key was used before with other content. Nothing was added.
     KeyReused,
 }
 
-/// Whether a change that carried a lease was applied.
+/// Whether a change with a lease was applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Fenced {
-    /// It was.
+    /// The change was applied.
     Applied,
     /// The lease is not the current one any more: the job was cancelled, timed out, deleted, or
-    /// claimed again. Nothing changed.
+    /// claimed again. Nothing has changed.
     Stale,
 }
 
-/// What became of a retry.
+/// The result of a retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryAnswer {
     /// The job waits again.
@@ -198,11 +199,11 @@ pub enum RetryAnswer {
     NotFound,
 }
 
-/// When [`JobStore::expire`] has work again.
+/// The time of the next [`JobStore::expire`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextExpiry(pub Timestamp);
 
-/// What a store has done since it was opened.
+/// Statistics since the store was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreStats {
     /// Transactions committed, each with one fsync.
@@ -213,10 +214,10 @@ pub struct StoreStats {
     pub jobs: u64,
 }
 
-/// Why the store did not do what it was asked to.
+/// Why the store did not carry out a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The endpoint was deleted while the call was under way.
+    /// The endpoint was deleted during the call.
     #[error("the endpoint was deleted")]
     EndpointDeleted,
     /// The endpoint's queue is at its bound.
@@ -225,7 +226,7 @@ pub enum StoreError {
         /// The bound, in jobs.
         limit: usize,
     },
-    /// The inputs of the jobs that wait on the endpoint take as much of the disk as they may.
+    /// The inputs of the endpoint's waiting jobs have reached their bound on disk.
     #[error(
         "the queue is full: the inputs that wait on this endpoint would take more than {limit_mib} MiB"
     )]
@@ -233,7 +234,7 @@ pub enum StoreError {
         /// The bound, in MiB.
         limit_mib: u64,
     },
-    /// The results that the endpoint keeps take as much of the disk as they may.
+    /// The results that the endpoint keeps have reached their bound on disk.
     #[error(
         "the results of this endpoint take {limit_mib} MiB, as much as they may; results are deleted \
          when their retention is over"
@@ -263,7 +264,7 @@ pub enum StoreError {
     /// The store is closing down.
     #[error("the store is closed")]
     Closed,
-    /// A payload on the disk is not what was written. The store goes on.
+    /// A payload on the disk is damaged. The store continues to work.
     #[error("{0}")]
     Damaged(String),
 }

@@ -1,4 +1,4 @@
-//! Templates: reusable definitions of what a worker runs.
+//! Templates: reusable definitions of the image that workers run.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use crate::digest::ComponentDigest;
 use crate::id::{OwnerId, TemplateId};
 use crate::key::ApiKey;
 
-/// A template. The field names are ours; the wire's spellings live in the API.
+/// A template. The API defines the field names of the wire format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Template {
     /// Its id.
     pub id: TemplateId,
-    /// Who created it.
+    /// Its owner.
     pub owner: OwnerId,
     /// Unique among the owner's templates.
     pub name: String,
@@ -24,9 +24,9 @@ pub struct Template {
     pub fetched: Option<ComponentDigest>,
     /// Scratch space of a worker, in gigabytes.
     pub container_disk_gb: u32,
-    /// Space that persists, in gigabytes.
+    /// Persistent space, in gigabytes; shown, without effect.
     pub volume_gb: u32,
-    /// Where the persistent space is mounted.
+    /// Where a network volume is mounted.
     pub volume_mount_path: String,
     /// The id of the credentials for fetching the image; empty: none.
     pub registry_auth: String,
@@ -38,29 +38,29 @@ pub struct Template {
     pub env: BTreeMap<String, String>,
     /// Ports, as `number/protocol`; shown, never opened.
     pub ports: Vec<String>,
-    /// Markdown for people.
+    /// Markdown text for readers.
     pub readme: String,
-    /// Whether others may use it.
+    /// Whether other owners may use it.
     pub is_public: bool,
-    /// Whether it belongs to the platform itself.
+    /// Whether it is a platform template of the operator.
     pub is_platform: bool,
     /// Whether its instances are serverless workers.
     pub is_serverless: bool,
 }
 
-/// Which templates of somebody else's, or in use, a lookup may find.
+/// The further templates that a lookup may find: those of other owners, and those in use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TemplateFilter {
-    /// Those bound to an endpoint.
+    /// Templates that an endpoint uses.
     pub endpoint_bound: bool,
-    /// Public ones of other owners.
+    /// Public templates of other owners.
     pub public: bool,
-    /// The platform's own.
+    /// Platform templates.
     pub platform: bool,
 }
 
 impl Template {
-    /// A serverless template that runs `image`, named like its id and with nothing else set.
+    /// A serverless template that runs `image`, with its id as its name and no other setting.
     pub fn new(id: TemplateId, owner: OwnerId, image: &str) -> Self {
         Self {
             name: id.to_string(),
@@ -83,9 +83,9 @@ impl Template {
         }
     }
 
-    /// Whether `reader` finds this template with `filter`. One's own unbound template is always
-    /// found; a bound, a public foreign and a platform one only with its flag. `is_bound`: an
-    /// endpoint that the reader sees uses it.
+    /// Whether `reader` finds this template with `filter`. The reader's own unbound template is
+    /// always found; a bound, a public foreign and a platform template only with its flag.
+    /// `is_bound`: an endpoint that the reader sees uses the template.
     pub fn is_visible_to(&self, reader: &ApiKey, is_bound: bool, filter: TemplateFilter) -> bool {
         if is_bound && !filter.endpoint_bound {
             return false;

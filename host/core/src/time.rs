@@ -1,4 +1,4 @@
-//! Time as the platform sees it: milliseconds since the Unix epoch, read through a [`Clock`].
+//! The platform's time: milliseconds since the Unix epoch, read through a [`Clock`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,13 +41,13 @@ impl Timestamp {
     }
 }
 
-/// Where the platform's time comes from.
+/// The source of the platform's time.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// The time now.
     fn now(&self) -> Timestamp;
 
-    /// The time since a moment before the first call, in a measure that never goes back, whatever is
-    /// done to the wall clock. For counting what happens within seconds.
+    /// The time since a moment before the first call, by a monotonic clock that ignores changes of
+    /// the wall clock. For intervals of seconds.
     fn elapsed(&self) -> Duration;
 
     /// Completes when the clock shows `at` or later.
@@ -78,7 +78,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until a test moves it.
+/// A clock that only a test moves.
 #[derive(Debug)]
 pub struct ManualClock {
     state: Mutex<ManualState>,
@@ -97,7 +97,7 @@ impl ManualClock {
         Self { state: Mutex::new(ManualState { now, sleepers: BTreeMap::new(), sleepers_made: 0 }) }
     }
 
-    /// Moves the clock by `ms` milliseconds and wakes whoever slept until then.
+    /// Moves the clock by `ms` milliseconds and wakes the sleepers whose time has come.
     pub fn advance(&self, ms: u64) {
         let mut state = self.state.lock();
         state.now = state.now.plus_millis(ms);

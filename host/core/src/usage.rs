@@ -1,14 +1,14 @@
-//! What attempts have used, summed up for whoever pays: by endpoint, template, owner and hour.
+//! The usage of attempts, summed for billing: by endpoint, template, owner and hour.
 //!
-//! **What counts.** Each attempt that leaves a result, whatever that is: COMPLETED, FAILED or
-//! TIMED_OUT. It counts in the hour in which the store takes the result in, and is on disk together
-//! with it: after a crash the sums are those of the results that are there. An attempt whose job was
-//! cancelled, or deleted, while it ran has no result and counts once it has been stopped; a crash
-//! before that takes it off the bill. What a crash or a drain broke off runs again, and only that
-//! counts.
+//! **What counts.** Each attempt with a result counts: COMPLETED, FAILED or TIMED_OUT. It counts in
+//! the hour in which the store accepts the result, and is on disk together with it, so after a
+//! crash the sums match the stored results. An attempt whose job was cancelled or deleted while it
+//! ran has no result, and counts once it has been stopped; it does not count if the host crashes
+//! before that. An attempt that a crash or a drain interrupted does not count; the job's next
+//! attempt does.
 //!
-//! **Bounds.** Sums stop at the greatest number instead of running over. A row is kept for
-//! [`KEPT_HOURS`], whatever becomes of its endpoint.
+//! **Bounds.** Sums saturate at the greatest number. A row is kept for [`KEPT_HOURS`], even if its
+//! endpoint is deleted.
 
 use std::ops::Range;
 
@@ -19,12 +19,13 @@ use crate::runtime::Usage;
 use crate::store::StoreError;
 use crate::time::Timestamp;
 
-/// How many hours usage is kept: 400 days, so that a month can be compared with the one a year ago.
+/// How many hours usage is kept: 400 days, so that a month can be compared with the same month a
+/// year ago.
 pub const KEPT_HOURS: u32 = 400 * 24;
 
 const MS_PER_HOUR: u64 = 3_600_000;
 
-/// An hour, counted from the Unix epoch: all of them begin at a full hour of UTC.
+/// An hour, counted from the Unix epoch; each begins at a full hour of UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hour(pub u32);
 
@@ -39,14 +40,14 @@ impl Hour {
         Timestamp::from_millis(u64::from(self.0) * MS_PER_HOUR)
     }
 
-    /// The first hour of which usage is still kept in this one.
+    /// The oldest hour whose usage is still kept in this hour.
     #[must_use]
     pub fn first_kept(self) -> Self {
         Self(self.0.saturating_sub(KEPT_HOURS))
     }
 }
 
-/// What is known of an attempt's usage when it has ended, but for its time, which the store knows.
+/// The usage of an attempt at its end, except its time, which the store knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metered {
     /// The template that it ran with.
@@ -66,7 +67,7 @@ pub struct Metered {
 }
 
 impl Metered {
-    /// What the sandbox reports, with the bytes that went in and out.
+    /// The sandbox's usage, with the bytes of input and output.
     pub fn new(template: TemplateId, usage: &Usage, bytes_in: u64, bytes_out: u64) -> Self {
         Self {
             template,
@@ -79,7 +80,7 @@ impl Metered {
         }
     }
 
-    /// The sum that this one attempt makes, when it ran for `wall_ms`.
+    /// The sum of this one attempt, if it ran for `wall_ms`.
     pub fn over(&self, wall_ms: u64) -> UsageSum {
         let mib = self.memory_bytes_peak.div_ceil(1 << 20);
         UsageSum {
@@ -96,23 +97,23 @@ impl Metered {
     }
 }
 
-/// An attempt that left no result: its job was cancelled, or deleted, while it ran.
+/// An attempt without a result: its job was cancelled or deleted while it ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bill {
     /// The job's endpoint.
     pub endpoint: EndpointId,
-    /// Who submitted the job.
+    /// The owner of the key that submitted the job.
     pub owner: OwnerId,
     /// Milliseconds from the claim to the attempt's end.
     pub wall_ms: u64,
-    /// What else it used.
+    /// Its other usage.
     pub metered: Metered,
 }
 
-/// What some attempts used together.
+/// The summed usage of some attempts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsageSum {
-    /// How many they are. A job that was retried counts with each of its attempts.
+    /// Number of attempts. A retried job counts with each of its attempts.
     pub jobs: u64,
     /// Their `executionTime`, in milliseconds.
     pub wall_ms: u64,
@@ -134,7 +135,7 @@ pub struct UsageSum {
 }
 
 impl UsageSum {
-    /// Adds what others used.
+    /// Adds another sum.
     pub fn add(&mut self, more: &Self) {
         let sum = |a: &mut u64, b: u64| *a = a.saturating_add(b);
         sum(&mut self.jobs, more.jobs);
@@ -149,29 +150,29 @@ impl UsageSum {
     }
 }
 
-/// Whose usage, and when. The order is that in which rows are read.
+/// The key of a row. The order is that of reading.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UsageKey {
-    /// When.
+    /// The hour.
     pub hour: Hour,
-    /// On which endpoint.
+    /// The endpoint.
     pub endpoint: EndpointId,
-    /// With which template.
+    /// The template.
     pub template: TemplateId,
-    /// Who submitted the jobs.
+    /// The owner of the keys that submitted the jobs.
     pub owner: OwnerId,
 }
 
-/// What was used in one hour on one endpoint with one template for one owner.
+/// The usage of one hour, endpoint, template and owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageRow {
-    /// Whose and when.
+    /// The key.
     pub key: UsageKey,
-    /// How much.
+    /// The sum.
     pub sum: UsageSum,
 }
 
-/// Whose rows; by default everybody's.
+/// Selects rows; by default all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsageFilter {
     /// Only those of one endpoint.
@@ -182,16 +183,16 @@ pub struct UsageFilter {
     pub owner: Option<OwnerId>,
 }
 
-/// Which rows.
+/// A query for rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageQuery {
-    /// Those of these hours.
+    /// Only rows of these hours.
     pub hours: Range<Hour>,
-    /// Whose.
+    /// The filter.
     pub filter: UsageFilter,
-    /// Only those after this one.
+    /// Only rows after this one.
     pub after: Option<UsageKey>,
-    /// At most so many.
+    /// At most this many.
     pub rows_max: usize,
 }
 
@@ -201,7 +202,7 @@ impl UsageQuery {
         Self { hours: Hour::default()..Hour(u32::MAX), filter, after: None, rows_max }
     }
 
-    /// Whether the query wants a row.
+    /// Whether a row matches the query.
     pub fn wants(&self, key: &UsageKey) -> bool {
         let UsageFilter { endpoint, template, owner } = &self.filter;
         self.hours.contains(&key.hour)
@@ -212,10 +213,11 @@ impl UsageQuery {
     }
 }
 
-/// Keeps what was used.
+/// Keeps usage.
 #[async_trait]
 pub trait UsageStore: Send + Sync + std::fmt::Debug {
-    /// The rows, in their order. What they say is on disk. Rows beyond [`KEPT_HOURS`] are not shown.
+    /// The rows, in their order. Their values are on disk. Rows older than [`KEPT_HOURS`] are not
+    /// shown.
     async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError>;
 }
 

@@ -1,4 +1,4 @@
-//! Network volumes: directories that persist, which endpoints share by name.
+//! Network volumes: persistent directories that endpoints share by name.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use crate::id::{OwnerId, VolumeId};
 use crate::limits::Bounds;
 use crate::time::Timestamp;
 
-/// A network volume. The field names are ours; the wire's spellings live in the API.
+/// A network volume. The API defines the field names of the wire format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
-    /// Its id; names its directory on the host too.
+    /// Its id; also the name of its directory on the host.
     pub id: VolumeId,
-    /// Who created it.
+    /// Its owner.
     pub owner: OwnerId,
-    /// A name for people.
+    /// A display name.
     pub name: String,
-    /// Most that it may hold, in gigabytes; never becomes less.
+    /// Its size limit, in gigabytes; it can only grow.
     pub size_gb: u32,
     /// When it was created.
     pub created_at: Timestamp,
@@ -27,25 +27,25 @@ impl Volume {
     /// Bounds of `size_gb`.
     pub const SIZE_GB: Bounds = Bounds { min: 1, default: 1, max: 4_000 };
 
-    /// Most that it may hold, in bytes.
+    /// Its size limit, in bytes.
     pub fn bytes_max(&self) -> u64 {
         gigabytes(self.size_gb)
     }
 }
 
-/// Bytes of so many gigabytes, of 2^30 bytes each.
+/// The bytes of this many gigabytes, of 2^30 bytes each.
 pub fn gigabytes(count: u32) -> u64 {
     u64::from(count) << 30
 }
 
-/// Where a handler finds its scratch space.
+/// The path of the scratch space in a handler.
 pub const SCRATCH_PATH: &str = "/tmp";
 
-/// Where a handler finds its volume: an absolute path that is written in the one normal way.
+/// The path of the volume in a handler: absolute and normalised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountPath(String);
 
-/// A text that is no mount path.
+/// The error for a text that is not a mount path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "an absolute path such as `/workspace`, of visible ASCII characters, without `.`, `..` and \
@@ -61,7 +61,7 @@ impl MountPath {
     /// The path when a template names none.
     pub const DEFAULT: &str = "/workspace";
 
-    /// Reads a template's `volumeMountPath`; an empty one means the default.
+    /// Parses a template's `volumeMountPath`; an empty one means the default.
     ///
     /// # Errors
     /// [`InvalidMountPath`] says what is allowed.

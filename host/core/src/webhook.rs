@@ -1,5 +1,5 @@
-//! Signatures of webhooks, as the Standard Webhooks specification has them, and the secrets behind
-//! them. Whoever has an endpoint's secret can tell that a call came from this platform, unchanged.
+//! Signatures of webhooks, by the Standard Webhooks specification, and their secrets. A receiver
+//! with an endpoint's secret can verify that a call came from this platform and was not changed.
 
 use std::fmt;
 
@@ -11,22 +11,22 @@ use sha2::Sha256;
 
 use crate::time::Timestamp;
 
-/// What a secret's text begins with.
+/// The prefix of a secret's text.
 const PREFIX: &str = "whsec_";
 
 /// Bytes of a new secret; the specification allows 24 to 64.
 const SECRET_BYTES: usize = 32;
 
-/// How long the secret before the current one is still signed with: a day for receivers to learn
+/// How long the previous secret is still used for signing: a day, in which receivers can change to
 /// the new one.
 const PREVIOUS_VALID_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// A secret that an endpoint's webhooks are signed with.
+/// A secret that signs an endpoint's webhooks.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct WebhookSecret(Vec<u8>);
 
-/// A text that is no secret.
+/// The error for a text that is not a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a webhook secret is `whsec_` and the base64 of 24 to 64 bytes")]
 pub struct InvalidWebhookSecret;
@@ -38,7 +38,7 @@ impl WebhookSecret {
         Self(rand::rng().random::<[u8; SECRET_BYTES]>().to_vec())
     }
 
-    /// The secret as receivers are told it.
+    /// The secret's text for receivers.
     pub fn reveal(&self) -> String {
         format!("{PREFIX}{}", STANDARD.encode(&self.0))
     }
@@ -98,7 +98,7 @@ impl WebhookSecrets {
         &self.current
     }
 
-    /// A new secret; the one before it stays valid for a day, an older one no longer.
+    /// Adds a new secret; the previous one stays valid for a day, and older ones are dropped.
     #[must_use]
     pub fn rotated(self, now: Timestamp) -> Self {
         let valid_until = now.plus_millis(PREVIOUS_VALID_MS);
@@ -106,7 +106,8 @@ impl WebhookSecrets {
         Self { current: WebhookSecret::generate(), previous }
     }
 
-    /// The signatures of one call, newest secret first, as the header `webhook-signature` has them.
+    /// The signatures of one call, newest secret first, as the value of the header
+    /// `webhook-signature`.
     pub fn sign(&self, id: &str, now: Timestamp, body: &[u8]) -> String {
         let timestamp_s = now.as_millis() / 1_000;
         let newest = self.current.sign(id, timestamp_s, body);
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn signatures_are_those_of_another_implementation() {
-        // Computed with the modules `hmac` and `base64` of Python.
+        // Computed with Python's modules `hmac` and `base64`.
         let secret = secret(b"0123456789abcdefghijklmnopqrstuv");
         let signature = secret.sign("msg_1", 1_700_000_000, br#"{"id":"1"}"#);
         assert_eq!(signature, "v1,ZpKFzDKR42bFRnDOTV1XUTVz0PasuCXqg+jEuq/44g0=");

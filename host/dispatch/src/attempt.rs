@@ -25,7 +25,7 @@ use tracing::{debug, warn};
 
 use crate::shared::Shared;
 
-/// Runs one claimed job to its end, in the room that was reserved before the claim.
+/// Runs one claimed job to its end, with the sandbox that was reserved before the claim.
 pub(crate) async fn run(
     shared: &Arc<Shared>,
     deployment: Arc<Deployment>,
@@ -92,9 +92,9 @@ pub(crate) async fn run(
     }
 }
 
-/// What becomes of an attempt's end.
+/// The meaning of an attempt's end for its job.
 enum Ending {
-    /// It is the job's.
+    /// It is the job's result.
     Result(Outcome),
     /// The job was cancelled or deleted meanwhile.
     Unwanted,
@@ -102,13 +102,13 @@ enum Ending {
     WaitsAgain,
 }
 
-/// Hands back a job that was claimed for a deployment which has been replaced since.
+/// Releases a job that was claimed for a deployment which has been replaced since.
 pub(crate) async fn hand_back(shared: &Shared, job: &ClaimedJob) {
-    // A job that was cancelled or deleted meanwhile needs nothing more: nothing of it has run.
+    // A job that was cancelled or deleted meanwhile needs no action, since no part of it has run.
     let _ = release(shared, job.lease).await;
 }
 
-/// Hands back the job of an attempt that was stopped.
+/// Releases the job of an attempt that was stopped.
 async fn release(shared: &Shared, lease: Lease) -> Ending {
     match shared.store.release(lease).await {
         // Drained: the job waits again.
@@ -121,8 +121,8 @@ async fn release(shared: &Shared, lease: Lease) -> Ending {
     }
 }
 
-/// Waits for the attempt's end; meanwhile hands progress on, and stops the attempt once its job
-/// was cancelled or deleted, or a drain's patience is over.
+/// Waits for the attempt's end. Meanwhile passes progress on, and stops the attempt when its job
+/// was cancelled or deleted, or when the time of a drain is over.
 async fn attend(
     shared: &Shared,
     lease: Lease,
@@ -131,7 +131,7 @@ async fn attend(
     performing: impl Future<Output = AttemptReport>,
 ) -> AttemptReport {
     let mut performing = std::pin::pin!(performing);
-    // A handler that waits for nothing ends here, before anybody listens to its job.
+    // A handler that never waits ends here, before the job gets a listener.
     if let Poll::Ready(report) = futures::poll!(performing.as_mut()) {
         return report;
     }
@@ -139,7 +139,8 @@ async fn attend(
     let watch = shared.signals.watch(lease.job);
     loop {
         let changed = watch.changed();
-        // Not what clients see of the job, which may not even show its submission yet.
+        // The lease decides, since the status that clients see may not even show the submission
+        // yet.
         let is_over = matches!(shared.store.holds(lease).await, Ok(false));
         if is_over {
             stop.cancel();
@@ -154,8 +155,8 @@ async fn attend(
     }
 }
 
-/// Stores the result, with its bill, without waiting for the disk. The bill comes back when nobody
-/// wanted the result any more.
+/// Stores the result and bills it, without waiting for the disk. Returns the bill when the job does
+/// not need the result any more.
 async fn store_result(
     shared: &Shared,
     lease: Lease,
@@ -211,7 +212,7 @@ fn log_end(endpoint: &EndpointId, number: u32, lease: Lease, report: &AttemptRep
     );
 }
 
-/// What the sandbox hands out while the attempt runs.
+/// Receives the side output of the sandbox during the attempt.
 struct Sink {
     shared: Arc<Shared>,
     lease: Lease,
@@ -219,7 +220,7 @@ struct Sink {
     log_source: LogSource,
     progress: Mutex<Progress>,
     has_progress: Notify,
-    /// Bytes of the chunks that the store took.
+    /// Bytes of the chunks that the store has accepted.
     chunk_bytes: AtomicU64,
 }
 
@@ -231,7 +232,7 @@ struct Progress {
 }
 
 impl Sink {
-    /// The end of a failed attempt, with what the handler had handed out by then.
+    /// The end of a failed attempt, with its partial output.
     fn failed(&self, error: String) -> Outcome {
         match self.progress.lock().value.take() {
             Some(output) => Outcome::FailedWith { error, output },
@@ -246,7 +247,7 @@ impl Sink {
             progress.value.clone().filter(|_| !is_stored)
         };
         let Some(value) = value else { return };
-        // A stale lease means that nobody will ask for the value any more.
+        // With a stale lease, no client can ask for the value any more.
         let _ = self.shared.store.set_progress(self.lease, value).await;
     }
 }

@@ -23,22 +23,22 @@ use crate::shared::Shared;
 use crate::worker_set::{Demand, WorkerSet};
 use crate::{expiry, scaler, worker};
 
-/// What a dispatcher is made of.
+/// The parts of a dispatcher.
 #[derive(Debug)]
 pub struct Parts {
-    /// Where jobs are.
+    /// The store of jobs.
     pub store: Arc<dyn JobStore>,
-    /// What is deployed.
+    /// The deployed endpoints.
     pub catalog: Arc<Catalog>,
-    /// What runs handlers.
+    /// The runtime for handlers.
     pub runtime: Arc<dyn Runtime>,
     /// The store's signals.
     pub signals: Arc<Signals>,
     /// The store's clock.
     pub clock: Arc<dyn Clock>,
-    /// Where the lines go that handlers log.
+    /// The log lines of handlers.
     pub logs: Arc<Logs>,
-    /// The tokio runtime that guests run on; not the one that serves HTTP, so that a guest which
+    /// The tokio runtime for guests. It is not the one that serves HTTP, so that a guest that
     /// computes cannot delay an answer.
     pub guests: Handle,
 }
@@ -50,16 +50,16 @@ pub struct Dispatcher {
     sets: RwLock<HashMap<EndpointId, Arc<WorkerSet>>>,
 }
 
-/// How a drain ended.
+/// The result of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drained {
     /// Every running job ended by itself.
     Finished,
-    /// Some were stopped; they wait again and lose nothing but the time.
+    /// Some jobs were stopped; they wait again, and lose only time.
     Requeued,
 }
 
-/// What starting a worker takes.
+/// The parts that are needed to start a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Starter {
     pub(crate) shared: Arc<Shared>,
@@ -68,7 +68,7 @@ pub(crate) struct Starter {
 }
 
 impl Starter {
-    /// Starts a worker that is counted in `set` already.
+    /// Starts a worker that `set` counts already.
     pub(crate) fn start(&self, endpoint: &EndpointId, set: &Arc<WorkerSet>) {
         let worker = worker::run(self.shared.clone(), endpoint.clone(), set.clone());
         self.workers.spawn_on(worker, &self.guests);
@@ -76,7 +76,7 @@ impl Starter {
 }
 
 impl Dispatcher {
-    /// Starts to run jobs: those that wait now, and those that come.
+    /// Begins to run the waiting jobs and all future ones.
     pub fn start(parts: Parts) -> Arc<Self> {
         let Parts { store, catalog, runtime, signals, clock, logs, guests } = parts;
         let shared = Shared::new(store, catalog, runtime, signals.clone(), clock, logs);
@@ -84,7 +84,7 @@ impl Dispatcher {
         let starter = Starter { shared: shared.clone(), guests, workers: TaskTracker::new() };
         let dispatcher = Arc::new(Self { starter, sets: RwLock::default() });
         signals.set_ready_listener(dispatcher.clone());
-        // Not on the guests' runtime: deleting must not wait for a handler that computes.
+        // Not on the guests' runtime: deletions must not wait for a handler that computes.
         tokio::spawn(expiry::run(shared.clone()));
         for endpoint in shared.catalog.view().deployments.keys() {
             dispatcher.refresh(endpoint);
@@ -92,8 +92,8 @@ impl Dispatcher {
         dispatcher
     }
 
-    /// Takes no more jobs and waits for those that run: up to `patience` for their own end, then
-    /// they are stopped and queued again. Results are on disk when this returns.
+    /// Takes no more jobs and waits for the running ones: for up to `patience`, then they are
+    /// stopped and queued again. Results are on disk when this returns.
     pub async fn drain(&self, patience: Duration) -> Drained {
         let Starter { shared, workers, .. } = &self.starter;
         shared.begin_drain();
@@ -147,7 +147,7 @@ impl Workers for Dispatcher {
         let current = shared.catalog.deployment(endpoint);
         shared.runtime.retire(endpoint, current.as_ref());
         if current.is_none() {
-            // Deleted: its workers see that for themselves.
+            // Deleted: its workers detect that by themselves.
             if let Some(set) = self.sets.write().remove(endpoint) {
                 set.wake_all();
             }
@@ -160,7 +160,7 @@ impl Workers for Dispatcher {
         let endpoint = endpoint.clone();
         self.starter.guests.spawn(async move {
             let demand = starter.shared.store.demand(&endpoint).await.unwrap_or_default();
-            // As it is by now.
+            // The present deployment, which may be newer.
             let Some(deployment) = starter.shared.catalog.deployment(&endpoint) else { return };
             let scaling = deployment.endpoint.scaling;
             for _ in 0..set.refresh(scaling, demand.jobs) {

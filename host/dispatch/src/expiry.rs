@@ -7,8 +7,8 @@ use tracing::warn;
 
 use crate::shared::Shared;
 
-/// Longest sleep between two looks, in milliseconds. A ttl that was shortened meanwhile is late by
-/// no more than this; one that was known before is not late at all.
+/// Longest sleep between two checks, in milliseconds. The deletion after a ttl that was shortened
+/// meanwhile is late by at most this time; other deletions are not late.
 const SLEEP_MS_MAX: u64 = 250;
 
 /// Runs until the store is closed.

@@ -1,16 +1,16 @@
 //! From the queue to a result.
 //!
-//! Each endpoint has a [set of workers](worker_set) that grows with its queue and shrinks when
-//! there is nothing to do, by the endpoint's [`scaler`]. A [`worker`] claims one job after the other; an
-//! [`attempt`] runs it and stores its result under the claim's fence. Beside them one task
-//! [deletes what has expired](expiry), and one [calls webhooks](delivery).
+//! Each endpoint has a [set of workers](worker_set) that grows with its queue, by the endpoint's
+//! [`scaler`], and shrinks when there are no jobs. A [`worker`] claims one job after the other; an
+//! [`attempt`] runs it and stores its result with its claim. One further task [deletes expired
+//! jobs](expiry), and one [sends webhooks](delivery).
 //!
-//! **Invariants.** Only `attempt.rs` finishes a job, and only with its lease. Nothing here decides
-//! a job's state, reads a payload, or knows wasmtime. Every worker runs under one tracker and is
-//! waited for in a drain.
+//! **Invariants.** Only `attempt.rs` finishes a job, and only with its lease. This crate does not
+//! decide a job's state, read a payload, or depend on wasmtime. Every worker runs under one
+//! tracker, and a drain waits for it.
 //!
-//! **Bounds.** An endpoint has at most `workersMax` workers, each with one job. Results on their
-//! way to the disk are bounded by the store's write buffer.
+//! **Bounds.** An endpoint has at most `workersMax` workers, each with one job. The store's write
+//! buffer bounds the results that are being written.
 
 mod attempt;
 mod delivery;

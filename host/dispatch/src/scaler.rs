@@ -1,6 +1,6 @@
-//! Endpoints that do not want a worker for each job: looks at the queue when a job has come that finds
-//! no idle worker, and starts further workers by the endpoint's [`Scaler`]. One task for an endpoint at
-//! a time, and none while nothing waits.
+//! Scaling of endpoints that do not start a worker for each job: when a new job finds no idle
+//! worker, a task examines the queue, and starts further workers by the endpoint's [`Scaler`].
+//! There is one task for an endpoint at a time, and none while no job waits.
 
 use std::sync::Arc;
 
@@ -10,11 +10,12 @@ use gristmill_core::id::EndpointId;
 use crate::dispatcher::Starter;
 use crate::worker_set::{Demand, WorkerSet};
 
-/// Looks until nothing waits that could take another worker. The caller has said that it watches.
+/// Examines the queue until no waiting job could take another worker. The caller has marked the
+/// endpoint as watched.
 pub(crate) async fn watch(starter: Starter, endpoint: EndpointId, set: Arc<WorkerSet>) {
     let shared = &starter.shared;
     loop {
-        // Before looking: whoever comes after that is watched by somebody else.
+        // Before the check: a job that arrives after this starts another watcher.
         set.unwatch();
         let Some(deployment) = shared.catalog.deployment(&endpoint) else { return };
         let scaling = deployment.endpoint.scaling;

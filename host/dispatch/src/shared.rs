@@ -1,4 +1,4 @@
-//! What the tasks of a dispatcher share: the store and the sandbox, and what a drain needs.
+//! The shared state of a dispatcher's tasks: the store, the sandbox, and the signals of a drain.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ pub(crate) struct Shared {
     pub(crate) signals: Arc<Signals>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) logs: Arc<Logs>,
-    /// Fires when a drain's patience is over.
+    /// Fires when the time of a drain is over.
     pub(crate) stop_attempts: CancellationToken,
     is_draining: AtomicBool,
 }

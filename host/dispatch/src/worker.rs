@@ -1,9 +1,10 @@
-//! One worker of an endpoint: takes a sandbox, claims a job, runs it, and begins again; sleeps when there is no job
-//! and ends after the endpoint's idle timeout.
+//! One worker of an endpoint: it reserves a sandbox, claims a job, runs it, and begins again. It
+//! sleeps when there is no job, and ends after the endpoint's idle timeout.
 //!
-//! **The sandbox comes before the claim.** A job that waits for a sandbox is still in the queue: it can be purged, a job of
-//! higher priority passes it, and its times have not begun. A claim is checked against the
-//! catalog once more, so that a job never runs what was deployed before it was submitted.
+//! **The sandbox comes before the claim.** A job that waits for a sandbox is still in the queue: it
+//! can be purged, a job of higher priority passes it, and its timeouts have not begun. After the
+//! claim the worker checks the catalog once more, so that a job never runs a deployment that is
+//! older than its submission.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,11 +23,11 @@ use crate::attempt;
 use crate::shared::Shared;
 use crate::worker_set::{Leave, Sleep, Unheard, WorkerSet};
 
-/// After how long a component that could not be prepared is tried again, if jobs wait for it. A
-/// deploy ends it early.
+/// Time after which a component that could not be prepared is tried again, if jobs wait for it. A
+/// deploy ends the pause.
 const FAULT_PAUSE: Duration = Duration::from_secs(5);
 
-/// Runs a worker to its end. It is counted in `set` already.
+/// Runs a worker to its end. `set` counts it already.
 pub(crate) async fn run(shared: Arc<Shared>, endpoint: EndpointId, set: Arc<WorkerSet>) {
     let mut worker = Worker::new();
     debug!(worker.id = %worker.id, endpoint.id = %endpoint, "a worker started");
@@ -39,7 +40,7 @@ enum Next {
     End,
 }
 
-/// One round: look at the endpoint, then run one job, wait for a sandbox, or sleep.
+/// One round: read the endpoint, then run one job, wait for a sandbox, or sleep.
 async fn step(
     shared: &Arc<Shared>,
     endpoint: &EndpointId,
@@ -48,7 +49,8 @@ async fn step(
 ) -> Next {
     let changed = set.changed();
     let reserved = worker.reserved.take();
-    // Deleted, and perhaps created again: then the new endpoint has workers of its own.
+    // The endpoint was deleted, and perhaps created again: then the new endpoint has separate
+    // workers.
     let deployment = shared
         .catalog
         .deployment(endpoint)
@@ -79,7 +81,7 @@ async fn step(
     let mut wake_up = std::pin::pin!(set.wake_up());
     wake_up.as_mut().enable();
     let looked = set.looks();
-    // Room for another deployment is of no use.
+    // A reservation for another deployment is useless.
     let reserved = reserved.filter(|(reserved_for, _)| Arc::ptr_eq(reserved_for, &deployment));
     let reserved = reserved.map(|(_, reservation)| reservation);
     let reserved = reserved.or_else(|| shared.runtime.try_reserve(&deployment));
@@ -93,8 +95,8 @@ async fn step(
             }
         };
         if let Some(job) = claimed.into_iter().next() {
-            // No longer registered: a wake-up must go to a worker that sleeps. A wake-up that came already
-            // is passed on.
+            // This worker is no longer registered, since a wake-up must reach a sleeping worker. A
+            // wake-up that has arrived already is passed on.
             wake_up.set(set.wake_up());
             run_job(shared, set, deployment, reservation, job).await;
             return Next::Continue;
@@ -106,7 +108,7 @@ async fn step(
             reservation = shared.runtime.reserve(&deployment) => {
                 worker.reserved = Some((deployment.clone(), reservation));
             }
-            // The endpoint is another, or the host drains.
+            // The endpoint has changed, or the host drains.
             () = changed => {}
         }
         return Next::Continue;
@@ -115,7 +117,8 @@ async fn step(
     sleep(shared, set, scaling, looked, wake_up).await
 }
 
-/// Sleeps until a wake-up, unless a job came after the worker looked. Ends the worker after the idle timeout.
+/// Sleeps until a wake-up, unless a job arrived after the worker's last check. Ends the worker
+/// after the idle timeout.
 async fn sleep(
     shared: &Shared,
     set: &WorkerSet,
@@ -127,7 +130,7 @@ async fn sleep(
         return Next::Continue;
     }
     if shared.is_draining() {
-        // A drain that began just now may have looked for sleepers before this one.
+        // A drain that began a moment ago may have woken the sleepers before this worker slept.
         set.wake_all();
     }
     let idle_timeout = Duration::from_secs(scaling.idle_timeout_s.into());
@@ -140,8 +143,8 @@ async fn sleep(
     }
 }
 
-/// Runs a job that was claimed, unless the endpoint has become another since `deployment` was read: then the job is
-/// handed back.
+/// Runs a claimed job, unless the endpoint has changed since `deployment` was read: then the job is
+/// released.
 async fn run_job(
     shared: &Arc<Shared>,
     set: &WorkerSet,
@@ -158,16 +161,16 @@ async fn run_job(
     }
 }
 
-/// Whether a job waits. A store that cannot say closes down.
+/// Whether a job waits. A store that returns an error is closing.
 async fn has_jobs(shared: &Shared, endpoint: &EndpointId) -> bool {
     shared.store.demand(endpoint).await.is_ok_and(|demand| demand.claimable > 0)
 }
 
-/// Makes sure that the component can be run, or says why it cannot.
+/// Makes sure that the component can run, or returns the reason why it cannot.
 async fn prepare(shared: &Shared, deployment: &Deployment, set: &WorkerSet) -> Result<(), String> {
     let preparing = shared.runtime.prepare(deployment);
     let mut preparing = std::pin::pin!(preparing);
-    // The usual case is ready at once and is not counted as initializing.
+    // Usually the component is ready at once, and the worker is not counted as initializing.
     match futures::poll!(preparing.as_mut()) {
         Poll::Ready(prepared) => prepared?,
         Poll::Pending => {
@@ -179,10 +182,10 @@ async fn prepare(shared: &Shared, deployment: &Deployment, set: &WorkerSet) -> R
     Ok(())
 }
 
-/// After a pause: whether there is a job to try it for.
+/// After a pause: whether there is a job to try the component for.
 async fn try_again(shared: &Shared, endpoint: &EndpointId, set: &WorkerSet) -> Next {
     let looked = set.looks();
-    // A store that cannot say closes down.
+    // A store that returns an error is closing.
     if shared.store.demand(endpoint).await.is_ok_and(|demand| demand.jobs > 0) {
         return Next::Continue;
     }
@@ -192,15 +195,15 @@ async fn try_again(shared: &Shared, endpoint: &EndpointId, set: &WorkerSet) -> N
     }
 }
 
-/// A worker. Its id, as clients see it, ends with the version of the endpoint that it runs, such as
-/// `w3f9c2a017-v12`, so that each job shows which version ran it.
+/// A worker. Its id for clients ends with the version of the endpoint that it runs, such as
+/// `w3f9c2a017-v12`, so that each job shows its version.
 struct Worker {
-    /// A name that no other worker of this process has, and hardly one of another process.
+    /// A name that is unique in this process, and almost surely among all processes.
     name: String,
     id: WorkerId,
     /// The deployment of its last round.
     deployment: Option<Arc<Deployment>>,
-    /// Room that it has waited for, and the deployment that the room is for.
+    /// The reservation that it has waited for, with its deployment.
     reserved: Option<(Arc<Deployment>, Reservation)>,
 }
 
@@ -213,8 +216,8 @@ impl Worker {
         Self { id: worker_id(&name, 0), name, deployment: None, reserved: None }
     }
 
-    /// Begins a round with this deployment; `None`: the endpoint was deleted. When it is another than before, an
-    /// instance that the last job of this worker has left is of no use any more.
+    /// Begins a round with this deployment; `None`: the endpoint was deleted. If the deployment has
+    /// changed, an idle instance of this worker's last job is useless.
     fn serves(
         &mut self,
         shared: &Shared,

@@ -1,10 +1,10 @@
-//! The workers of one endpoint, counted. Pure bookkeeping: every call is quick, nothing waits.
+//! Counts the workers of one endpoint. Pure bookkeeping: every call is quick, and none waits.
 //!
-//! The rule that keeps jobs from being forgotten: a worker *registers* for a wake-up before it
-//! looks at the queue, and `idle` counts exactly the workers that sleep and have not been woken.
-//! Whoever wakes one takes it off that count, so two wake-ups never go to the same sleeper. A job
-//! for which nobody sleeps is *unheard*: a worker that found nothing looks again before it sleeps
-//! when one came meanwhile.
+//! No job is forgotten, because a worker *registers* for a wake-up before it checks the queue, and
+//! `idle` counts exactly the workers that sleep and have not been woken. A wake-up removes its
+//! worker from that count, so two wake-ups never reach the same sleeper. A job that arrives while
+//! no worker sleeps is counted in `unheard`: a worker that found the queue empty checks it again
+//! before it sleeps, if this count has grown meanwhile.
 
 use gristmill_core::endpoint::{Scaler, Scaling};
 use gristmill_core::workers::WorkerCounts;
@@ -24,56 +24,56 @@ pub(crate) struct WorkerSet {
 struct State {
     alive: u32,
     idle: u32,
-    /// Jobs that came while nobody slept and no worker was started.
+    /// Jobs that arrived while no worker slept and no worker was started.
     unheard: u64,
     initializing: u32,
     running: u32,
-    /// Those that wait for a sandbox, because the host has as many as it may.
+    /// Workers that wait for a sandbox, because the host runs its maximum.
     throttled: u32,
-    /// Somebody will look at the queue soon, to see whether it takes another worker.
+    /// A watcher will soon check whether the queue needs another worker.
     is_watched: bool,
-    /// Those that could not prepare the component and will try again. While there is one, no worker
-    /// is started.
+    /// Workers that could not prepare the component and will try again. While there is one, no
+    /// worker is started.
     unhealthy: u32,
-    /// Why the component could not be prepared when that was tried last.
+    /// Why the last attempt to prepare the component failed.
     fault: Option<String>,
 }
 
-/// What is to be done because a job waits.
+/// The action that a waiting job requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Demand {
-    /// Start one worker; it is counted already.
+    /// Start one worker, which is counted already.
     StartWorker,
-    /// Look at the queue: whether it takes another worker is not seen from here.
+    /// Start a watcher: only the queue shows whether another worker is needed.
     Watch,
-    /// Nothing: a worker was woken, or as many run as may.
+    /// None: a worker was woken, or the maximum is running.
     Nothing,
 }
 
 /// Whether a worker may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// It may, and is no longer counted.
+    /// It may end, and is no longer counted.
     Yes,
     /// It must stay.
     No,
 }
 
-/// How many jobs had been unheard when a worker looked.
+/// The count of unheard jobs when a worker checked the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unheard(u64);
 
-/// Whether a worker that found nothing may sleep.
+/// Whether a worker that found no job may sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sleep {
-    /// It may, and is counted as idle.
+    /// It may sleep, and is counted as idle.
     Yes,
-    /// A job came: it must look again.
+    /// A job arrived: it must check again.
     No,
 }
 
 impl WorkerSet {
-    /// A job waits: wakes an idle worker, or asks for one more where there may be one.
+    /// A job waits: wakes an idle worker, or asks for another worker if there may be one.
     pub(crate) fn job_ready(&self, scaling: Scaling, may_start_worker: bool) -> Demand {
         let mut state = self.state.lock();
         if state.idle > 0 {
@@ -86,7 +86,7 @@ impl WorkerSet {
             state.unheard += 1;
             return Demand::Nothing;
         }
-        // Whoever must wait for another reason than that there are enough workers.
+        // The job must wait for another reason than that there are enough workers.
         if state.alive > 0 && scaling.scaler != Scaler::default() {
             state.unheard += 1;
             let is_watched = std::mem::replace(&mut state.is_watched, true);
@@ -95,18 +95,18 @@ impl WorkerSet {
         state.start_worker()
     }
 
-    /// Somebody who watches is about to look: a job that comes from now on is watched anew.
+    /// The watcher is about to check the queue; a job that arrives from now on starts another
+    /// watcher.
     pub(crate) fn unwatch(&self) {
         self.state.lock().is_watched = false;
     }
 
-    /// Whether nobody watched; from now on the caller does.
+    /// Marks the endpoint as watched. True if it was not watched before.
     pub(crate) fn watch(&self) -> bool {
         !std::mem::replace(&mut self.state.lock().is_watched, true)
     }
 
-    /// A job has waited for too long: whether one more worker is to be started. It is counted
-    /// already.
+    /// A job has waited too long: whether to start one more worker, which is counted already.
     pub(crate) fn grow(&self, scaling: Scaling) -> Demand {
         let mut state = self.state.lock();
         if state.unhealthy > 0 || state.idle > 0 || state.alive >= scaling.workers_max {
@@ -115,26 +115,27 @@ impl WorkerSet {
         state.start_worker()
     }
 
-    /// The endpoint is new or was changed: how many workers to start for the `demand` jobs that may
-    /// start one. They are counted already.
+    /// The endpoint is new or has changed: number of workers to start for the `demand` jobs that
+    /// may start one. They are counted already.
     pub(crate) fn refresh(&self, scaling: Scaling, demand: u64) -> u32 {
         self.state.lock().fault = None;
         let missing = self.missing(scaling, demand);
-        // They look at the queue, and at their new bounds, once.
+        // The workers check the queue, and their new bounds, once.
         self.wake_all();
         missing
     }
 
-    /// How many workers to start for the `demand` jobs that may start one. They are counted already.
+    /// Number of workers to start for the `demand` jobs that may start one. They are counted
+    /// already.
     pub(crate) fn missing(&self, scaling: Scaling, demand: u64) -> u32 {
         let mut state = self.state.lock();
         let demand = u32::try_from(demand).unwrap_or(u32::MAX);
-        // One that is awake has a job already, and may have it for as long as a job may take; one that waits for a
-        // sandbox will take one of those that wait.
+        // An awake worker has a job, perhaps for a long time; a worker that waits for a sandbox
+        // will take one of the waiting jobs.
         let busy = (state.alive - state.idle).saturating_sub(state.throttled);
         let wanted = match scaling.scaler {
             Scaler::RequestCount(jobs) => demand.saturating_add(busy).div_ceil(jobs.max(1)),
-            // The others come when the first have waited for too long.
+            // Further workers are started when the first jobs have waited too long.
             Scaler::QueueDelay(_) => state.alive.max(demand.min(1)),
         };
         let wanted = wanted.max(scaling.workers_min).min(scaling.workers_max);
@@ -145,8 +146,7 @@ impl WorkerSet {
         missing
     }
 
-    /// Wakes every worker, so that it can see what has changed: its endpoint, or that the host
-    /// drains.
+    /// Wakes every worker, so that it notices a change of its endpoint, or a drain.
     pub(crate) fn wake_all(&self) {
         let mut state = self.state.lock();
         for _ in 0..std::mem::take(&mut state.idle) {
@@ -161,17 +161,17 @@ impl WorkerSet {
         self.changed.notified()
     }
 
-    /// A wake-up that counts from now on; to be made before looking at the queue.
+    /// A wake-up that counts from now on; call this before checking the queue.
     pub(crate) fn wake_up(&self) -> Notified<'_> {
         self.wake.notified()
     }
 
-    /// A worker is about to look at the queue.
+    /// A worker is about to check the queue.
     pub(crate) fn looks(&self) -> Unheard {
         Unheard(self.state.lock().unheard)
     }
 
-    /// A worker found nothing when it looked and is about to sleep, unless a job came meanwhile.
+    /// A worker found no job and is about to sleep, unless a job arrived meanwhile.
     pub(crate) fn sleeps(&self, looked: Unheard) -> Sleep {
         let mut state = self.state.lock();
         if state.unheard != looked.0 {
@@ -181,8 +181,8 @@ impl WorkerSet {
         Sleep::Yes
     }
 
-    /// A worker slept for its idle timeout. It stays when it has been woken meanwhile, or when the
-    /// endpoint keeps as many; then it counts as awake.
+    /// A worker slept for its idle timeout. It stays if it has been woken meanwhile, or if the
+    /// endpoint needs it for `workers_min`; then it counts as awake.
     pub(crate) fn may_leave(&self, scaling: Scaling) -> Leave {
         let mut state = self.state.lock();
         if state.idle == 0 {
@@ -196,8 +196,8 @@ impl WorkerSet {
         Leave::No
     }
 
-    /// A worker that is awake asks whether there are too many. It may have been woken for a job:
-    /// one that stays hears of that job in its place.
+    /// An awake worker asks whether there are too many workers. It may have been woken for a job;
+    /// then another worker is woken for that job instead.
     pub(crate) fn is_surplus(&self, scaling: Scaling) -> Leave {
         let mut state = self.state.lock();
         if state.alive <= scaling.workers_max {
@@ -213,7 +213,7 @@ impl WorkerSet {
         Leave::Yes
     }
 
-    /// A worker that is awake, and has found no job, ends, unless one came meanwhile.
+    /// An awake worker that found no job ends, unless a job arrived meanwhile.
     pub(crate) fn leaves(&self, looked: Unheard) -> Leave {
         let mut state = self.state.lock();
         if state.unheard != looked.0 {
@@ -223,7 +223,7 @@ impl WorkerSet {
         Leave::Yes
     }
 
-    /// A worker that is awake has ended.
+    /// An awake worker has ended.
     pub(crate) fn left(&self) {
         self.state.lock().alive -= 1;
     }
@@ -264,17 +264,17 @@ impl WorkerSet {
         self.state.lock().fault.clone()
     }
 
-    /// How many workers there are.
+    /// Number of workers.
     pub(crate) fn alive(&self) -> u32 {
         self.state.lock().alive
     }
 
-    /// The workers by what they do.
+    /// The workers by state.
     pub(crate) fn counts(&self) -> WorkerCounts {
         let state = self.state.lock();
         let busy = state.running + state.initializing + state.throttled + state.unhealthy;
         WorkerCounts {
-            // A worker that was woken and has not claimed yet is idle too.
+            // A worker that was woken and has not claimed a job yet is idle too.
             idle: u64::from(state.alive.saturating_sub(busy)),
             initializing: u64::from(state.initializing),
             running: u64::from(state.running),

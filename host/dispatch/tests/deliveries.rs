@@ -1,4 +1,4 @@
-//! The deliverer over the in-memory store, with receivers that do what their host's name says.
+//! The deliverer with the in-memory store, and receivers whose host's name determines their answer.
 //! Time is a manual clock for the store and tokio's paused clock for the receivers.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
@@ -114,7 +114,7 @@ impl Fixture {
     }
 
     async fn log(&self) -> Vec<Delivery> {
-        // Lets the deliverer do all that it can do now.
+        // Runs the deliverer until it waits.
         for _ in 0..1_000 {
             tokio::task::yield_now().await;
         }

@@ -1,5 +1,5 @@
-//! The dispatcher over the in-memory store, with a runtime that does what the job's input says.
-//! Time is a manual clock for the store and tokio's paused clock for the workers: nothing sleeps.
+//! The dispatcher with the in-memory store, and a runtime whose behaviour is in the job's input.
+//! Time is a manual clock for the store and tokio's paused clock for the workers: no test sleeps.
 
 #![expect(
     clippy::unwrap_used,
@@ -33,13 +33,13 @@ use gristmill_store::MemoryStore;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-/// Does what the input's `do` says.
+/// Behaves as the input's `do` says.
 #[derive(Debug)]
 struct ScriptedRuntime {
     sandboxes: Arc<Semaphore>,
     /// The version and the identity of the deployment that ran last.
     ran: Mutex<Option<Arc<Deployment>>>,
-    /// What was retired: the endpoint, and the version that stays.
+    /// Calls of `retire`: the endpoint, and the version that stays.
     retired: Mutex<Vec<(EndpointId, Option<u32>)>>,
     running: AtomicU64,
     running_max: AtomicU64,
@@ -145,7 +145,7 @@ impl Bench {
             logs: Arc::default(),
             guests: tokio::runtime::Handle::current(),
         });
-        // Of the start.
+        // The calls at the start.
         runtime.retired.lock().clear();
         let endpoint = EndpointId::new("e").unwrap();
         Self { store, clock, runtime, dispatcher, catalog, endpoint }
@@ -189,7 +189,7 @@ impl Bench {
         }
     }
 
-    /// Lets tasks run until the job has this status; fails after a second of paused time.
+    /// Runs tasks until the job has this status; fails after a second of paused time.
     async fn until(&self, id: JobId, status: Option<JobStatus>) {
         for _ in 0..10_000 {
             if self.status(id).await == status {
@@ -258,7 +258,7 @@ async fn a_worker_may_have_several_jobs_before_another_is_started() {
     let bench = Bench::new(0, 9).await;
     let scaler = Scaler::RequestCount(4);
     deploy(&bench.catalog, Scaling { workers_max: 9, scaler, ..Scaling::default() }).await;
-    // One that runs, and six that wait: two workers for seven jobs, three from the ninth on.
+    // One running job and six waiting ones: two workers for seven jobs, three from the ninth on.
     for (jobs, workers) in [(1, 1), (4, 1), (5, 2), (8, 2), (9, 3), (40, 9)] {
         while bench.store.counts(&bench.endpoint).await.unwrap().in_progress
             + bench.store.demand(&bench.endpoint).await.unwrap().jobs
@@ -294,7 +294,7 @@ async fn a_job_that_has_waited_for_too_long_gets_another_worker() {
     }
     bench.pass(10_000).await;
     assert_eq!(bench.dispatcher.counts(&bench.endpoint).running, 0);
-    // The watch begins anew with the next jobs.
+    // The next jobs start another watcher.
     bench.submit("wait", false).await;
     bench.pass(1).await;
     let second = bench.submit("wait", false).await;
@@ -305,8 +305,8 @@ async fn a_job_that_has_waited_for_too_long_gets_another_worker() {
     assert_eq!(bench.status(second).await, Some(JobStatus::InProgress));
 }
 
-/// A wake-up used to go to the worker that ran the long job, which had registered for one before
-/// it claimed; the new job waited for that worker though another slept.
+/// In an old fault, a wake-up reached the worker that ran the long job and had registered before
+/// its claim; the new job waited for that worker although another one slept.
 #[tokio::test(start_paused = true)]
 async fn a_sleeping_worker_is_woken_while_another_runs_a_long_job() {
     let bench = Bench::new(0, 2).await;
@@ -435,7 +435,7 @@ async fn a_job_runs_what_is_deployed_when_it_starts() {
     let job = bench.submit("return", false).await;
     bench.pass(100).await;
     assert_eq!(bench.dispatcher.counts(&bench.endpoint).throttled, 1);
-    // Changed while its worker waits, and before anybody says so.
+    // Changed while its worker waits, without a notification.
     let idle_timeout_s = 6;
     deploy(&bench.catalog, Scaling { workers_max: 1, idle_timeout_s, ..Scaling::default() }).await;
     bench.runtime.sandboxes.add_permits(1);

@@ -1,7 +1,7 @@
-//! A deterministic simulation of dispatcher, store and clock: a seed is a whole story of
-//! submissions, cancels, retries, deploys, drains and crashes, in time that only passes when
-//! nothing else can happen. Each seed is run twice, and both runs must be the same to the last
-//! event. `SIMULATION_SEED` and `SIMULATION_SEEDS` choose which stories, and how many.
+//! A deterministic simulation of dispatcher, store and clock. A seed determines a sequence of
+//! submissions, cancels, retries, deploys, drains and crashes; time passes only when nothing else
+//! can happen. Each seed runs twice, and both runs must have the same events. `SIMULATION_SEED` and
+//! `SIMULATION_SEEDS` choose the first seed and the number of seeds.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! Which registries may be reached, and how: public addresses over HTTPS, and what the operator has
-//! named.
+//! The registries that may be called: those at public addresses over HTTPS, and those that the
+//! operator has named.
 
 use std::str::FromStr;
 
@@ -8,12 +8,12 @@ use gristmill_egress::{Clients, Destination, Reach};
 use serde::Deserialize;
 use url::Url;
 
-/// What a refusal ends with.
+/// The end of a refusal.
 pub(crate) const HOW_TO_ALLOW: &str =
     "only the operator can allow it, with `serve --registry-allow`";
 
-/// One entry of `--registry-allow`: a host pattern, whose addresses need not be public; with
-/// `http://` before it, it is spoken to without TLS.
+/// One entry of `--registry-allow`: a host pattern whose addresses need not be public; with the
+/// prefix `http://` its registries are called without TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct RegistryPattern {
@@ -21,7 +21,7 @@ pub struct RegistryPattern {
     is_plain: bool,
 }
 
-/// A text that is no entry.
+/// The error for a text that is not an entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no registry: write `HOST`, `HOST:PORT` or `http://HOST:PORT`")]
 pub struct InvalidRegistryPattern(String);
@@ -46,7 +46,7 @@ impl TryFrom<String> for RegistryPattern {
     }
 }
 
-/// What the operator allows.
+/// The registries that the operator allows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RegistryHosts {
     secure: AllowedHosts,
@@ -54,7 +54,7 @@ pub struct RegistryHosts {
 }
 
 impl RegistryHosts {
-    /// Of these entries.
+    /// The rules of these entries.
     pub fn new(patterns: &[RegistryPattern]) -> Self {
         let plain = patterns.iter().filter(|pattern| pattern.is_plain);
         Self {
@@ -65,10 +65,10 @@ impl RegistryHosts {
         }
     }
 
-    /// The URL below which a registry has its images.
+    /// The base URL of a registry's images.
     ///
     /// # Errors
-    /// When the host is none.
+    /// When the host is invalid.
     pub(crate) fn base(&self, registry: &str) -> Result<Url, String> {
         let url = |scheme| {
             let text = format!("{scheme}://{registry}/v2/");
@@ -81,10 +81,10 @@ impl RegistryHosts {
         }
     }
 
-    /// What a request of this URL may connect to, sent with these clients.
+    /// The permitted addresses for a request of this URL, sent with these clients.
     ///
     /// # Errors
-    /// One sentence that says why it may not be sent at all.
+    /// One sentence that says why the request may not be sent at all.
     pub(crate) fn reach(&self, url: &Url, clients: &Clients) -> Result<Reach, String> {
         if !url.username().is_empty() || url.password().is_some() {
             return Err("it leads to a URL with a user name or a password".to_owned());
@@ -101,11 +101,11 @@ impl RegistryHosts {
         Ok(Reach::PublicAddresses)
     }
 
-    /// Whether the operator has named where the URL leads, with its scheme.
+    /// Whether the operator has named the URL's host, with its scheme.
     fn is_named(&self, url: &Url) -> Result<bool, String> {
         let destination = Destination::of(url).map_err(|error| error.to_string())?;
         let list = if url.scheme() == "http" { &self.plain } else { &self.secure };
-        // Whoever names a registry means it, wherever it is.
+        // A named registry is permitted at any address.
         Ok(destination.permission(list) != Permission::Denied)
     }
 }

@@ -1,25 +1,25 @@
-//! What a registry asks for when it answers 401: the header `WWW-Authenticate`.
+//! The challenge of a registry that answers 401: the header `WWW-Authenticate`.
 
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 
-/// How the registry wants to know who asks.
+/// The kind of authentication that the registry requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Challenge {
     /// By user name and password.
     Basic,
-    /// By a token that somebody else makes.
+    /// By a token from a token service.
     Bearer {
-        /// Where.
+        /// The URL of the service.
         realm: String,
-        /// For whom; passed on.
+        /// The service's name for the registry; passed on.
         service: Option<String>,
-        /// For what; passed on.
+        /// The requested permissions; passed on.
         scope: Option<String>,
     },
 }
 
 impl Challenge {
-    /// Reads the headers. A token is preferred, as registries that offer both do.
+    /// Parses the headers. A token is preferred, because registries that offer both prefer it.
     pub(crate) fn read(headers: &HeaderMap) -> Option<Self> {
         let texts = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|text| text.to_str().ok());
         let challenges: Vec<_> = texts.filter_map(Self::parse).collect();
@@ -45,7 +45,7 @@ impl Challenge {
     }
 }
 
-/// `name="value",name=value`; a quoted value may have commas, and `\` before a character.
+/// Parses `name="value",name=value`; a quoted value may have commas, and `\` before a character.
 fn parameters(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut rest = text.chars().peekable();
@@ -57,7 +57,7 @@ fn parameters(text: &str) -> Vec<(String, String)> {
         }
         if rest.next_if_eq(&'=').is_none() {
             match rest.peek() {
-                // A word without a value says nothing here.
+                // A word without a value has no meaning here.
                 Some(_) => continue,
                 None => return found,
             }
@@ -123,7 +123,7 @@ mod tests {
         for (texts, expected) in cases {
             assert_eq!(read(texts), expected, "{texts:?}");
         }
-        // Nothing of it makes the reader stop or go on for ever.
+        // None of these texts makes the parser panic or loop.
         for text in ["Bearer ,,,=,\"", "Bearer =\"\\", "Bearer a=\"b", "Bearer \"x\"y=z,"] {
             let _ = read(&[text]);
         }

@@ -1,4 +1,4 @@
-//! Fetching one image: its manifest, who may have it, and its bytes.
+//! Fetches one image: its manifest, the authentication, and its bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +26,13 @@ use crate::challenge::Challenge;
 /// Images that are fetched at one time; more wait.
 pub(crate) const FETCHES_MAX: usize = 4;
 
-/// Time for one image, from the turn to the last byte. Compiling comes after it.
+/// Time for one image, without waiting for other fetches and without compiling.
 const FETCH_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// Redirects of one request.
 const REDIRECTS_MAX: usize = 5;
 
-/// Largest answer of who makes the tokens, in bytes.
+/// Largest answer of a token service, in bytes.
 const TOKEN_BYTES_MAX: usize = 64 << 10;
 
 /// Fetches images.
@@ -45,8 +45,8 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// A fetcher that reaches registries at addresses that the policy permits, and those that are allowed.
-    /// What it fetches goes to `components`.
+    /// A fetcher for registries at addresses that the policy permits, and for allowed ones. It adds
+    /// fetched images to `components`.
     pub fn new(
         allowed: RegistryHosts,
         addresses: AddressPolicy,
@@ -88,7 +88,7 @@ impl Fetcher {
         Ok(staged)
     }
 
-    /// The answer to a GET that succeeded, after redirects, and with a token when one is needed.
+    /// The successful answer to a GET, after redirects, and with a token if one is needed.
     async fn get(
         &self,
         caller: &mut Caller<'_>,
@@ -123,7 +123,7 @@ impl Fetcher {
         }
     }
 
-    /// Sends one request, when its URL may be reached.
+    /// Sends one request, if its URL is permitted.
     async fn send(
         &self,
         url: &Url,
@@ -140,7 +140,7 @@ impl Fetcher {
         request.send().await.map_err(|error| broken(&error))
     }
 
-    /// What to send as `Authorization` after this answer.
+    /// The value of `Authorization` for a second request after this answer.
     async fn authorize(
         &self,
         caller: &Caller<'_>,
@@ -200,17 +200,17 @@ impl Registries for Fetcher {
     }
 }
 
-/// Whoever asks for an image.
+/// The request for an image.
 struct Caller<'a> {
     image: &'a RemoteImage,
     auth: Option<&'a RegistryAuth>,
-    /// Sent to the registry and to nobody else.
+    /// Sent only to the registry.
     authorization: Option<HeaderValue>,
     registry: Origin,
 }
 
 impl Caller<'_> {
-    /// What a status code means, to whoever wrote the template.
+    /// The explanation of a status code for the template's author.
     fn complaint(&self, status: StatusCode) -> String {
         match (status, self.auth) {
             (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, Some(auth)) => {
@@ -226,7 +226,7 @@ impl Caller<'_> {
     }
 }
 
-/// What a token service answers; which of the two names it uses depends on its age.
+/// The answer of a token service; the name of the field depends on the service's age.
 #[derive(Deserialize)]
 struct TokenAnswer {
     token: Option<String>,
@@ -252,7 +252,7 @@ fn check_digest(what: &str, found: BlobDigest, wanted: BlobDigest) -> Result<(),
     Err(FetchError::Refused(format!("the registry sends another {what} than {}", wanted.oci())))
 }
 
-/// A value that is not shown in logs.
+/// A header value that is hidden in logs.
 fn header(text: &str) -> Result<HeaderValue, FetchError> {
     let unusable = |_| {
         FetchError::Refused("the credentials, or the token, cannot stand in a header".to_owned())

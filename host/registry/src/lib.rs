@@ -1,14 +1,14 @@
 //! Fetches the images of handlers from OCI registries.
 //!
-//! A registry is somebody else's server, and every answer of it may name another: where to ask for
-//! a token, where the bytes are. So each URL is looked at before it is connected to, like those of
-//! webhooks ([`RegistryHosts`]), and credentials go to the registry and to the place where it has
-//! its tokens made, nowhere else. That is why this is not a client library: those follow redirects
-//! and challenges by themselves.
+//! A registry is a foreign server, and its answers may name further servers: a token service, or
+//! the target of a redirect. Each URL is therefore checked before the host connects to it, as for
+//! webhooks ([`RegistryHosts`]), and credentials are sent only to the registry and to its token
+//! service. For this reason no client library is used: those follow redirects and challenges by
+//! themselves.
 //!
 //! **Bounds.** [`FETCHES_MAX`](fetch::FETCHES_MAX) images at one time, two minutes for one, a
-//! manifest of 64 KiB, a component of 64 MiB, five redirects. What comes is staged on disk, and its
-//! digests are those that were asked for, or it is not taken.
+//! manifest of 64 KiB, a component of 64 MiB, five redirects. Received bytes are staged on disk,
+//! and refused if their digest is not the requested one.
 
 mod allow;
 mod challenge;

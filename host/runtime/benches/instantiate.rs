@@ -1,8 +1,9 @@
-//! What one job costs in the sandbox alone: `cargo bench --workspace --bench instantiate`.
+//! The cost of one job in the sandbox alone: `cargo bench --workspace --bench instantiate`.
 //!
-//! A whole attempt at the echo handler, which must be built (`make guests`): permit, fresh store and
-//! instance, call, drop. The time is that of all threads divided by the jobs, and each thread has
-//! four jobs to choose from. `attempt` compares meterings, `pool` how memory is allocated.
+//! One measurement is a whole attempt of the echo handler, which must be built (`make guests`):
+//! permit, fresh store and instance, call, drop. The time is that of all threads divided by the
+//! jobs, and each thread runs four jobs concurrently. `attempt` compares meterings, `pool` the
+//! allocation of memory.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark has nobody to report an error to")]
 
@@ -74,7 +75,7 @@ fn pools(criterion: &mut Criterion) {
     }
 }
 
-/// A sandbox with the echo handler in it, and threads.
+/// A sandbox with the echo handler, and threads.
 struct Mill {
     _directory: TempDir,
     runtime: Runtime,
@@ -105,7 +106,7 @@ impl Mill {
         Self { _directory: directory, runtime, threads: threads.into(), sandbox, deployment }
     }
 
-    /// Runs some jobs, a few at a time, and answers with how long that took.
+    /// Runs some jobs, a few at a time, and returns the elapsed time.
     fn run(&self, jobs: u64, input: &Json) -> Duration {
         let loops = self.threads * JOBS_PER_THREAD as u64;
         let started = Instant::now();

@@ -1,4 +1,4 @@
-//! One attempt: the call of an instance's handler, and what it used.
+//! One attempt: the call of an instance's handler, and its usage.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,7 +10,8 @@ use crate::end::{CallEnd, attempt_end};
 use crate::instance::Instance;
 use crate::stack::stack;
 
-/// Runs the attempt of an instance to its end. When this is dropped, nothing of it is left.
+/// Runs the attempt of an instance to its end. Dropping the future stops the handler and frees its
+/// state.
 pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
     let started = Instant::now();
     let (watch, log) = (instance.state().watch.clone(), instance.state().log.clone());
@@ -20,8 +21,8 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
     let ended = tokio::select! {
         biased;
         result = call => result.map_or_else(CallEnd::Trapped, CallEnd::Returned),
-        // The second line of defence: it reaches a handler that waits in a host function. The
-        // call is dropped here, and with it the handler's stack.
+        // The second line of defence: it stops a handler that waits in a host function. The call,
+        // and the handler's stack with it, is dropped here.
         halt = watch.ended() => CallEnd::Halted(halt),
     };
     let ran = started.elapsed();
@@ -45,8 +46,8 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
     AttemptReport { end: attempt_end(ended, state), usage }
 }
 
-/// Sums the time that a future spends being polled: the handler's processor time, with that of
-/// the host functions that it calls.
+/// Sums the time in which a future is polled: the processor time of the handler and of the host
+/// functions that it calls.
 struct Timed<'a, F> {
     cpu: &'a mut Duration,
     call: Pin<Box<F>>,

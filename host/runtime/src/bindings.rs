@@ -1,4 +1,4 @@
-//! The handler's world as Rust: generated from `wit/`, the one copy of the contract.
+//! The handler's world as Rust: generated from `wit/`, the only copy of the contract.
 //!
 //! Each call of an import is a span of `tracing`, below this module's target: see
 //! [`HOST_CALLS`](crate::HOST_CALLS).

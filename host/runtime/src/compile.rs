@@ -1,7 +1,7 @@
-//! Compiling uploads, in a process of its own with limits: it takes seconds of processor time and
-//! hundreds of MiB, a hostile component wants more, and the compiler is the part that reads every one
-//! of its bytes. The process opens its two files, gives up everything else ([`confine`]), and only then
-//! looks at the component.
+//! Compiles uploads in a separate process with limits. Compiling takes seconds of processor time
+//! and hundreds of MiB, a hostile component wants more, and the compiler parses every byte of the
+//! component. The process opens its two files, gives up everything else ([`confine`]), and only
+//! then reads the component.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -30,7 +30,7 @@ use crate::confine::{Confinement, confine};
 use crate::engine::{Kind, caching_engine, compile_engine};
 use crate::files::{self, Unfinished};
 
-/// Processor time of one compile, in seconds. The largest components that we know take 20.
+/// Processor time of one compile, in seconds. The largest known components take 20.
 const CPU_SECONDS_MAX: u64 = 120;
 
 /// Address space of one compile, in bytes (4 GiB). The largest need a tenth.
@@ -42,25 +42,25 @@ const ARTIFACT_BYTES_MAX: u64 = 1 << 30;
 /// Open files of the compiling process.
 const OPEN_FILES_MAX: u64 = 64;
 
-/// Wall time of one compile: the processor time, had beside jobs that keep every core busy.
+/// Wall time of one compile: enough for the processor time beside jobs that keep every core busy.
 const WALL_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Most threads of the compiling process.
 const THREADS_MAX: usize = 4;
 
-/// How much lower than the host's the priority of a compile is.
+/// The lower priority of a compile, as a nice value.
 const NICE: i32 = 10;
 
-/// What tells the compiling process to keep what explains a trap.
+/// The argument that makes the compiling process keep debug information for traps.
 const EXPLAIN: &str = "explain";
 
-/// What comes before the directory of the compiling process's cache.
+/// The argument before the directory of the compiling process's cache.
 const CACHE: &str = "cache";
 
 /// Most bytes of the compiling process's report.
 const REPORT_BYTES_MAX: u64 = 1 << 20;
 
-/// A kernel that cannot confine the compiling process is worth one line of the log.
+/// A kernel that cannot confine the compiling process is logged once.
 static UNCONFINED: Once = Once::new();
 
 /// Compiles components, one at a time.
@@ -71,7 +71,7 @@ pub struct Compiler {
     turn: Semaphore,
 }
 
-/// Why nothing was compiled, though the component is not known to be at fault.
+/// Why nothing was compiled, although the component is not known to be faulty.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CompileError {
     /// The component is refused.
@@ -80,12 +80,12 @@ pub(crate) enum CompileError {
     /// The compiler could not be started, or its files not read or written.
     #[error("cannot compile: {0}")]
     Io(#[from] std::io::Error),
-    /// The compiling process said something that is no report.
+    /// The output of the compiling process is not a report.
     #[error("the compiling process ended without a report: {0}")]
     NoReport(String),
 }
 
-/// What is compiled, for which engine, and where the result goes.
+/// The component to compile, the engine, and the path of the result.
 #[derive(Debug, Clone)]
 pub(crate) struct CompileTask {
     pub(crate) kind: Kind,
@@ -114,7 +114,7 @@ impl CompileTask {
     }
 }
 
-/// What was compiled.
+/// The result of a compile.
 #[derive(Debug, Clone)]
 pub(crate) struct Compiled {
     pub(crate) info: ComponentInfo,
@@ -142,28 +142,28 @@ enum Report {
 
 impl Compiler {
     /// Compiles in child processes: `program args… <metering> <component> <artifact>`, the word
-    /// `explain` if traps are to be explained, and `cache <directory>` if there is one. The program has
-    /// to call [`child_main`] with what follows `args`.
+    /// `explain` if traps will be explained, and `cache <directory>` if there is one. The program
+    /// must call [`child_main`] with the arguments after `args`.
     pub fn child(program: PathBuf, args: Vec<OsString>) -> Self {
         Self { program: Some((program, args)), cache: None, turn: Semaphore::new(1) }
     }
 
-    /// The same for a developer who waits for it: on up to four cores, and with what earlier compiles have
-    /// left in this directory, of every process that names it.
+    /// The same for a developer who waits for it: on up to four cores, and with the results of
+    /// earlier compiles in this directory, from every process that uses it.
     #[must_use]
     pub fn with_cache(self, directory: PathBuf) -> Self {
         Self { cache: Some(directory), ..self }
     }
 
-    /// Compiles in this process, without limits: for tests, and for one's own components.
+    /// Compiles in this process, without limits: for tests, and for trusted components.
     pub fn in_process() -> Self {
         Self { program: None, cache: None, turn: Semaphore::new(1) }
     }
 
-    /// Compiles one component, after those that came before.
+    /// Compiles one component, after the earlier ones.
     ///
     /// # Errors
-    /// [`CompileError`]; the artifact is there only on success.
+    /// [`CompileError`]; the artifact exists only on success.
     pub(crate) async fn compile(&self, task: CompileTask) -> Result<Compiled, CompileError> {
         let _turn = self.turn.acquire().await.map_err(std::io::Error::other)?;
         let started = Instant::now();
@@ -191,7 +191,7 @@ impl Compiler {
     }
 }
 
-/// Logs what the kernel lacks, once.
+/// Logs the missing kernel features, once.
 fn log_missing(confinement: Confinement) {
     let Confinement { missing } = confinement;
     if !missing.is_empty() {
@@ -209,8 +209,9 @@ async fn run_child(
     cache: Option<&Path>,
 ) -> Result<Answer, CompileError> {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    // Half of the cores, beside jobs: what wakes up finds one that is free. With two threads on two
-    // cores one call in ten waited for the scheduler's next tick of 4 ms, whatever their priorities.
+    // Half of the cores, beside jobs, so that a waking thread finds a free core. With two threads
+    // on two cores one call in ten waited for the scheduler's next tick of 4 ms, whatever their
+    // priorities.
     let threads = if cache.is_some() { cores } else { cores.div_ceil(2) };
     let mut child = Command::new(program)
         .args(args)
@@ -219,7 +220,7 @@ async fn run_child(
         .arg(&task.artifact)
         .args(task.kind.explains_traps.then_some(EXPLAIN))
         .args(cache.map(|path| [CACHE.as_ref(), path.as_os_str()]).into_iter().flatten())
-        // It inherits nothing of the host's settings and secrets.
+        // The child inherits none of the host's settings and secrets.
         .env_clear()
         .env("RAYON_NUM_THREADS", threads.min(THREADS_MAX).to_string())
         .stdin(Stdio::null())
@@ -249,18 +250,18 @@ async fn read_pipe(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> std::io::
     if let Some(pipe) = pipe {
         let mut pipe = pipe.take(REPORT_BYTES_MAX);
         pipe.read_to_end(&mut bytes).await?;
-        // What is beyond the bound is read too, so that the child does not wait for ever.
+        // Output beyond the bound is read too, so that the child does not wait for ever.
         tokio::io::copy(&mut pipe.into_inner(), &mut tokio::io::sink()).await?;
     }
     Ok(bytes)
 }
 
-/// A child that was killed ran into one of its limits: the component is to blame. Anything else
-/// is ours.
+/// The error of a child without a report. A killed child has reached one of its limits, so the
+/// component is faulty; any other end is a fault of the host.
 fn without_report(status: ExitStatus, stderr: &[u8]) -> CompileError {
     const SIGXCPU: i32 = 24;
     let stderr = String::from_utf8_lossy(stderr);
-    // Rust's advice on how to get a backtrace is no reason.
+    // Rust's hint on backtraces is not a reason.
     let is_reason = |line: &&str| !line.trim().is_empty() && !line.starts_with("note: ");
     let last_line = stderr.lines().rfind(is_reason).unwrap_or("no message");
     let reason = match status.signal() {
@@ -274,16 +275,16 @@ fn without_report(status: ExitStatus, stderr: &[u8]) -> CompileError {
     RejectedComponent::TooExpensive(reason).into()
 }
 
-/// The compiling process: what the host's hidden subcommand runs. `args` are those
-/// of [`Compiler::child`]. It limits and confines itself before it looks at a byte of the component,
-/// and prints one line of JSON.
+/// The compiling process, which the host's hidden subcommand runs. `args` are those of
+/// [`Compiler::child`]. It limits and confines itself before it reads a byte of the component, and
+/// prints one line of JSON.
 pub fn child_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let answer = confined_compile(args)
         .unwrap_or_else(|error| Answer { confinement: None, report: Report::Failed(error) });
     let written = serde_json::to_vec(&answer)
         .map_err(std::io::Error::from)
         .and_then(|line| std::io::stdout().lock().write_all(&[&line, b"\n".as_slice()].concat()));
-    // Without a report the parent looks at the exit code.
+    // Without a report the parent uses the exit code.
     if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -292,7 +293,7 @@ fn confined_compile(args: impl IntoIterator<Item = OsString>) -> Result<Answer, 
     let (task, cache) = CompileTask::read(args)?;
     let files = OpenFiles::open(&task).map_err(|error| error.to_string())?;
     if let Some(cache) = &cache {
-        // Confinement opens it. A cache that cannot be made is done without.
+        // Confinement opens the directory. If it cannot be created, there is no cache.
         let _ = files::create_private_dir(cache);
     }
     let confinement = confine(cache.as_deref());
@@ -306,7 +307,7 @@ fn compile_here(task: &CompileTask) -> Report {
     }
 }
 
-/// The files of a compile, opened while the process may still open files.
+/// The files of a compile, opened before the process is confined.
 struct OpenFiles {
     kind: Kind,
     component: Vec<u8>,
@@ -337,12 +338,12 @@ fn limit_this_process() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Checks, compiles and writes, in whatever process this is. The artifact is on stable storage when
-/// this reports success.
+/// Checks, compiles and writes, in the present process. The artifact is on stable storage when this
+/// reports success.
 fn compile(files: OpenFiles, cache: Option<&Path>) -> Report {
     let OpenFiles { kind, component, mut artifact } = files;
     let mut compile = || {
-        // A cache that cannot be used is no failure: it only saves time.
+        // An unusable cache is not an error, since it only saves time.
         let cache = cache.and_then(|path| CompileCache::open(path, kind.metering).ok());
         let engine = match &cache {
             Some(cache) => caching_engine(kind, cache)?,
@@ -378,7 +379,7 @@ mod tests {
 
     const ECHO: &str = "(call $ok (local.get $input) (local.get $input_len))";
 
-    /// Not a test of its own: what [`own_child`] runs in the child.
+    /// Not a real test: [`own_child`] runs it in the child.
     #[test]
     #[ignore = "runs in the child processes of other tests"]
     fn as_child() {
@@ -428,7 +429,7 @@ mod tests {
         let (second, of_other) = (cached(ECHO.to_owned()).await, cached(other).await);
         assert!(first == second, "the same component");
         assert!(of_other == without, "with functions of another");
-        // Damage is no harm.
+        // Damage of the cache does no harm.
         std::fs::write(&functions, &kept[..kept.len() - 1]).unwrap();
         std::fs::remove_dir_all(cache.join("components")).unwrap();
         assert!(cached(ECHO.to_owned()).await == first, "after damage");

@@ -1,14 +1,14 @@
-//! What a developer's machine keeps of its compiles: whole components, by wasmtime's own cache, and
-//! the code of each function, so that a handler of which little has changed is compiled in a fraction
-//! of the time. All but a few functions of a handler in Python or JavaScript are its interpreter's:
+//! The cache of a developer's compiles: whole components, in wasmtime's own cache, and the code of
+//! each function, so that a handler with a small change is compiled in a fraction of the time.
+//! Nearly all functions of a handler in Python or JavaScript belong to its interpreter:
 //! docs/PERFORMANCE.md has the times.
 //!
-//! A host does without: it compiles a component once, and nothing that one upload has left behind
-//! should be part of another.
+//! A host has no such cache: it compiles a component once, and no data of one upload should become
+//! part of another.
 //!
 //! **Bounds.** Half a GiB of components, and [`FUNCTIONS_BYTES_MAX`] of functions for each engine.
-//! What is lost is made again, damaged functions too, and a directory that cannot be used is done
-//! without. What is in it is run as machine code: it is used only if it is the user's alone.
+//! Lost or damaged entries are compiled again, and an unusable directory is ignored. The entries
+//! run as machine code, so the directory is used only if no other user can access it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -27,14 +27,14 @@ use wasmtime::{Cache, CacheConfig, CacheStore, Config};
 
 use crate::files;
 
-/// Most bytes of functions, 128 MiB; beyond it those of the newest compile stay. The interpreter of
-/// Python has 30 MB.
+/// Most bytes of functions, 128 MiB; beyond it only those of the newest compile stay. The
+/// interpreter of Python has 30 MB.
 const FUNCTIONS_BYTES_MAX: usize = 128 << 20;
 
-/// One function in so many is few.
+/// One function in this many is few.
 const FEW: usize = 64;
 
-/// How long a digest at the front of a file is, in bytes.
+/// Length of the digest at the front of a file, in bytes.
 const DIGEST_BYTES: usize = 32;
 
 /// The cache of one compile.
@@ -46,33 +46,35 @@ pub(crate) struct CompileCache {
 }
 
 impl CompileCache {
-    /// What is there in a directory, which is made if it is missing.
+    /// Opens the cache of a directory, which is created if it is missing.
     ///
     /// # Errors
-    /// Those of the file system, or that the directory is not the user's alone; damage is none.
+    /// Those of the file system, or that other users can access the directory; damage is not an
+    /// error.
     pub(crate) fn open(directory: &Path, metering: Metering) -> wasmtime::Result<Self> {
         files::create_private_dir(directory)?;
         check_private(directory)?;
         let mut config = CacheConfig::new();
         config.with_directory(directory.join("components"));
-        // After each new component, or the bound would hold once an hour.
+        // Clean up after each new component; otherwise the bound would be enforced only once an
+        // hour.
         config.with_cleanup_interval(Duration::ZERO);
         let path = directory.join(format!("functions-{}", metering.as_str()));
         let functions = Arc::new(Functions::read(&path)?);
         Ok(Self { components: Cache::new(config)?, functions, path })
     }
 
-    /// Has the engine of a configuration use it.
+    /// Makes the engine of a configuration use the cache.
     ///
     /// # Errors
-    /// When the compiler cannot.
+    /// When the compiler cannot use it.
     pub(crate) fn serve(&self, config: &mut Config) -> wasmtime::Result<()> {
         config.cache(Some(self.components.clone()));
         config.enable_incremental_compilation(self.functions.clone())?;
         Ok(())
     }
 
-    /// Keeps what was compiled, unless it was so little that writing takes longer.
+    /// Saves the compiled functions, unless writing would take longer than compiling them again.
     ///
     /// # Errors
     /// Those of the file system.
@@ -82,8 +84,8 @@ impl CompileCache {
             return Ok(());
         }
         let content = self.functions.content(&made);
-        // Always the same name, so that what is left of a process that was killed is one file. Not
-        // durably: what a power cut leaves behind, or two at once, does not have its digest.
+        // Always the same name, so that killed processes leave at most one file. Not synced: after
+        // a power loss, or with two writers, the file does not match its digest.
         let unfinished = self.path.with_extension("new");
         let mut file = files::create_private(&unfinished)?;
         let written = file.write_all(&content).and_then(|()| fs::rename(&unfinished, &self.path));
@@ -94,7 +96,7 @@ impl CompileCache {
     }
 }
 
-/// Refuses a directory that is not this user's alone.
+/// Refuses a directory that other users can access.
 fn check_private(directory: &Path) -> io::Result<()> {
     let found = fs::metadata(directory)?;
     let is_ours = found.uid() == rustix::process::geteuid().as_raw();
@@ -102,7 +104,7 @@ fn check_private(directory: &Path) -> io::Result<()> {
     if is_ours && is_private { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// The code of functions, as the compiler writes it down, by what they were compiled from.
+/// The code of functions, as the compiler serialises it, by the input of their compilation.
 #[derive(Debug, Default)]
 struct Functions {
     /// Their file.
@@ -144,10 +146,10 @@ impl Functions {
         Some(Self { bytes, known, made: Mutex::default() })
     }
 
-    /// What a file holds: what is new, what was of use, and the others while there is room.
+    /// The content of a file: new functions, used functions, and the others while there is room.
     fn content(&self, made: &HashMap<Vec<u8>, Vec<u8>>) -> Vec<u8> {
         let known = |is_used| {
-            // Of another version of the compiler, if it was made again under its name.
+            // A function that was compiled again under the same key is of another compiler version.
             let wanted = self.known.iter().filter(|(key, _)| !made.contains_key(*key));
             let wanted = wanted.filter(move |(_, k)| k.is_used.load(Ordering::Relaxed) == is_used);
             wanted.filter_map(|(key, k)| Some((key.as_slice(), self.bytes.get(k.place.clone())?)))
@@ -171,7 +173,7 @@ impl Functions {
     }
 }
 
-/// Where the part lies whose length is at `at`.
+/// The range of the part whose length is at `at`.
 fn part(bytes: &[u8], at: usize) -> Option<Range<usize>> {
     let length = bytes.get(at..)?.first_chunk()?;
     let start = at + size_of::<u32>();

@@ -1,5 +1,5 @@
-//! What a component must be to run here, and what this host gives it. A component that is not, or
-//! that wants more, is refused when it is uploaded, with a sentence that names what is wrong.
+//! The requirements for a component to run here, and the interfaces of this host. Any other
+//! component is refused at the upload, with a sentence that names the fault.
 
 use gristmill_core::catalog::Producers;
 use serde::{Deserialize, Serialize};
@@ -16,24 +16,24 @@ use crate::limiter::{MEMORIES_MAX, TABLES_MAX};
 use crate::producers::producers;
 use crate::state::State;
 
-/// What a handler exports.
+/// The export of a handler.
 const HANDLER_EXPORT: &str = "gristmill:handler/run@0.1.0";
 
-/// What a handler exports that does something once in each instance.
+/// The export of a handler with an initialisation, which runs once in each instance.
 const LIFECYCLE_EXPORT: &str = "gristmill:handler/lifecycle@0.1.0";
 
-/// How many of the first bytes tell whether a file may be a component.
+/// Number of first bytes that show whether a file may be a component.
 pub(crate) const PREAMBLE_BYTES: usize = 8;
 
-/// Most imports, and most exports, of a component: its record keeps their names, and a refusal
-/// tells them. This host provides about thirty in all.
+/// Most imports, and most exports, of a component: its record keeps their names, and refusals list
+/// them. This host provides about thirty in total.
 const NAMES_MAX: u32 = 256;
 
 /// Longest of these names, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
-/// All packages of which a component may import interfaces, with those interfaces. The list words
-/// the refusal of anything else; the linker has the last word on what is on it.
+/// All packages and interfaces that a component may import. The list is only for the wording of
+/// refusals; the linker decides about its entries.
 const PROVIDED: [(&str, &str, &[&str]); 8] = [
     ("gristmill:handler", "0.1", &["types", "context", "output", "log", "http"]),
     ("wasi:io", "0.2", &["error", "poll", "streams"]),
@@ -72,14 +72,14 @@ const PROVIDED: [(&str, &str, &[&str]); 8] = [
     ("wasi:http", "0.2", &["types", "outgoing-handler"]),
 ];
 
-/// What an accepted component imports and exports, as `namespace:package/interface@version`.
+/// The imports and exports of an accepted component, as `namespace:package/interface@version`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ComponentInfo {
     /// Its imports.
     pub(crate) imports: Vec<String>,
     /// Its exports.
     pub(crate) exports: Vec<String>,
-    /// What it was made with.
+    /// The tools that made it.
     pub(crate) producers: Producers,
 }
 
@@ -93,7 +93,7 @@ pub(crate) enum RejectedComponent {
     /// Not WebAssembly at all.
     #[error("the file is not WebAssembly: it does not begin with the bytes of a component")]
     NotWasm,
-    /// A core module, such as `wasm32-unknown-unknown` or `wasm32-wasip1` builds.
+    /// A core module, as `wasm32-unknown-unknown` or `wasm32-wasip1` builds it.
     #[error(
         "the file is a core WebAssembly module, not a component: build it for `wasm32-wasip2`, or \
          wrap it with `wasm-tools component new`"
@@ -102,18 +102,19 @@ pub(crate) enum RejectedComponent {
     /// A component that is broken, or that uses a feature which is switched off.
     #[error("not a valid component: {0}")]
     Invalid(String),
-    /// It imports what this host does not have.
+    /// It imports something that this host does not have.
     #[error("component imports `{0}`, which this host does not provide")]
     UnknownImport(String),
-    /// It imports what this host has in another shape, such as from a later version.
+    /// It imports an interface that this host has with another type, for example of a later
+    /// version.
     #[error("component imports `{import}`, which this host provides differently: {difference}")]
     MismatchedImport {
         /// The import.
         import: String,
-        /// What differs.
+        /// The difference.
         difference: String,
     },
-    /// It is no handler.
+    /// It is not a handler.
     #[error(
         "component does not export `{HANDLER_EXPORT}`, so it is not a handler; its exports: {0}"
     )]
@@ -121,7 +122,7 @@ pub(crate) enum RejectedComponent {
     /// Its handler has another type.
     #[error("component exports `{HANDLER_EXPORT}` with another type: {0}")]
     MismatchedHandler(String),
-    /// What it does once has another type.
+    /// Its initialisation has another type.
     #[error(
         "component exports `{LIFECYCLE_EXPORT}`, but its `init` is no `func() -> result<_, string>`"
     )]
@@ -131,20 +132,20 @@ pub(crate) enum RejectedComponent {
     TooManyParts {
         /// Memories, tables, imports or exports.
         what: String,
-        /// How many it needs.
+        /// The number that it needs.
         count: u32,
-        /// How many a job may have.
+        /// The bound for a job.
         max: u32,
     },
     /// A sandbox has no room for it.
     #[error("component does not fit into a sandbox: {0}")]
     DoesNotFit(String),
-    /// Compiling it took more than it may.
+    /// Compiling it exceeded a limit.
     #[error("component could not be compiled within its limits: {0}")]
     TooExpensive(String),
 }
 
-/// Looks at the first bytes: what is certainly no component is refused before it costs anything.
+/// Checks the first bytes, so that a file that is certainly not a component is refused at no cost.
 ///
 /// # Errors
 /// [`RejectedComponent::Empty`], [`RejectedComponent::NotWasm`] and
@@ -159,11 +160,11 @@ pub(crate) fn check_preamble(bytes: &[u8]) -> Result<(), RejectedComponent> {
     }
 }
 
-/// Compiles a component and checks that it can run here. Takes up to minutes of processor time
-/// and hundreds of MiB for what somebody uploaded: see `compile`.
+/// Compiles a component and checks that it can run here. Takes up to minutes of processor time and
+/// hundreds of MiB for an untrusted upload: see `compile`.
 ///
 /// # Errors
-/// [`RejectedComponent`] with the first thing that is wrong.
+/// [`RejectedComponent`] with the first fault.
 pub(crate) fn inspect(
     engine: &Engine,
     bytes: &[u8],
@@ -214,14 +215,14 @@ fn check_count(what: &str, count: u32, max: u32) -> Result<(), RejectedComponent
 /// A component that is ready to be instantiated.
 pub(crate) struct Prepared {
     pub(crate) pre: InstancePre<State>,
-    /// Where its handler is.
+    /// The indices of its handler.
     pub(crate) indices: HandlerIndices,
-    /// What it does once in each instance, if anything.
+    /// The index of its initialisation, if it has one.
     pub(crate) init: Option<ComponentExportIndex>,
 }
 
 impl Prepared {
-    /// A new instance that has done what it does once; or why it could not, as it says itself.
+    /// A new, initialised instance; or the error of its initialisation.
     ///
     /// # Errors
     /// A trap, a limit or an exit.
@@ -238,11 +239,11 @@ impl Prepared {
     }
 }
 
-/// Joins a component with what it imports.
+/// Links a component with its imports.
 ///
 /// # Errors
-/// [`RejectedComponent`] when the host does not fit it, which [`inspect`] has ruled out unless the
-/// host has changed since.
+/// [`RejectedComponent`] when the host does not match its imports, which [`inspect`] has ruled out
+/// unless the host has changed since.
 pub(crate) fn prepare(
     linker: &Linker<State>,
     component: &Component,
@@ -284,7 +285,7 @@ fn init(component: &Component) -> Result<Option<ComponentExportIndex>, RejectedC
     }
 }
 
-/// The names of a component's imports and exports; a compiled one does not tell its producers.
+/// The names of a component's imports and exports; a compiled component has no producers.
 pub(crate) fn names(engine: &Engine, component: &Component) -> ComponentInfo {
     let kind = component.component_type();
     let text = |(name, _): (&str, ComponentItem)| name.to_owned();
@@ -295,8 +296,8 @@ pub(crate) fn names(engine: &Engine, component: &Component) -> ComponentInfo {
     }
 }
 
-/// All that a handler may import: its world, and WASI 0.2. Of WASI everything is linked, since
-/// some languages import all of it always; what is not for handlers is refused when it is called.
+/// All imports of handlers: their world, and WASI 0.2. All of WASI is linked, since some languages
+/// always import all of it; functions that handlers may not use return an error.
 ///
 /// # Errors
 /// When two of the parts define the same name.
@@ -368,7 +369,7 @@ mod tests {
         let engine = compile_engine(kind).unwrap();
         let refusal = |name: &str| inspect(&engine, &importer(name)).err().unwrap();
         for known in ["wasi:io/poll@0.2.0", "wasi:io/poll@0.2.99", "gristmill:handler/log@0.1.7"] {
-            // It is refused only since it exports nothing.
+            // The only reason for the refusal is that it exports nothing.
             assert!(matches!(refusal(known), RejectedComponent::NoHandler(_)), "{known}");
         }
         for unknown in [

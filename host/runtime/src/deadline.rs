@@ -1,5 +1,5 @@
-//! When an attempt must end. Two lines of defence share this: the epoch callback stops a handler
-//! that computes, and [`Watch::ended`] beside the call stops one that waits in a host function.
+//! The end of an attempt. Two lines of defence share this: the epoch callback stops a handler that
+//! computes, and [`Watch::ended`] beside the call stops a handler that waits in a host function.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::turn::next_turn;
 pub(crate) enum Halt {
     /// Its deadline passed.
     Deadline,
-    /// It was told to stop, and its grace is over.
+    /// It was asked to stop, and its grace period is over.
     Stopped,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Halt {
 pub(crate) struct Watch {
     deadline: Instant,
     stop: CancellationToken,
-    /// When the grace ends; set by whoever sees the stop signal first.
+    /// The end of the grace period; set by the first check that sees the stop signal.
     grace_ends: Mutex<Option<Instant>>,
 }
 
@@ -34,7 +34,7 @@ impl Watch {
         Self { deadline, stop, grace_ends: Mutex::new(None) }
     }
 
-    /// When the attempt is stopped at the latest.
+    /// The latest time at which the attempt is stopped.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -44,7 +44,7 @@ impl Watch {
         self.stop.is_cancelled()
     }
 
-    /// Why the attempt must end now; `None` while it may go on.
+    /// Why the attempt must end now; `None` while it may continue.
     pub(crate) fn halt(&self) -> Option<Halt> {
         let now = Instant::now();
         if now >= self.deadline {
@@ -75,15 +75,15 @@ impl Watch {
     }
 }
 
-/// Makes the store look at its watch on every epoch tick, and let other jobs run.
+/// Makes the store check its watch on every epoch tick, and let other jobs run.
 pub(crate) fn watch_epochs(store: &mut Store<State>) {
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|context: StoreContextMut<'_, State>| -> Result<_> {
         if context.data().watch.halt().is_some() {
             return Ok(UpdateDeadline::Interrupt);
         }
-        // Not the engine's own yield: it would wake the task at once, and tokio would poll it
-        // again before its timers and its other tasks.
+        // Not the engine's own yield, which would wake the task at once: tokio would poll it again
+        // before its timers and its other tasks.
         Ok(UpdateDeadline::YieldCustom(1, Box::pin(next_turn())))
     });
 }

@@ -1,4 +1,4 @@
-//! How an attempt ended, in one sentence for the person who submitted the job.
+//! The end of an attempt in one sentence for the job's submitter.
 
 use gristmill_core::limits::{ERROR_BYTES_MAX, OUTPUT_BYTES_MAX};
 use gristmill_core::payload::Json;
@@ -20,13 +20,13 @@ use crate::state::{HANDLES_MAX, HOST_CALL_BYTES_MAX, State};
 pub(crate) enum CallEnd {
     /// It returned.
     Returned(Result<String, Error>),
-    /// It did not: a trap, a limit, or an exit.
+    /// It trapped, reached a limit, or exited.
     Trapped(wasmtime::Error),
     /// It was stopped while it waited.
     Halted(Halt),
 }
 
-/// Constructors of reports for attempts that used nothing.
+/// Constructors of reports for attempts without usage.
 pub(crate) trait ReportExt {
     /// Failed, with this sentence.
     fn failed(error: String) -> Self;
@@ -44,7 +44,7 @@ impl ReportExt for AttemptReport {
     }
 }
 
-/// What the end of a call means for the attempt.
+/// The end of an attempt, from the end of its call.
 pub(crate) fn attempt_end(end: CallEnd, state: &State) -> AttemptEnd {
     let is_stopping = state.watch.is_stopping();
     match end {
@@ -54,9 +54,9 @@ pub(crate) fn attempt_end(end: CallEnd, state: &State) -> AttemptEnd {
             _ if is_stopping => AttemptEnd::Stopped,
             _ => failed(trapped(&error, state)),
         },
-        // Even after a stop: the work is done, and whoever told it to stop decides.
+        // Even after a stop: the work is done, and the caller that stopped it decides.
         CallEnd::Returned(Ok(output)) => returned(output),
-        // An error that follows a stop is most likely its effect, and says nothing of the job.
+        // An error after a stop is most likely its effect, and irrelevant for the job.
         CallEnd::Returned(Err(_)) if is_stopping => AttemptEnd::Stopped,
         CallEnd::Returned(Err(error)) => failed(handler_error(error, state)),
     }
@@ -65,8 +65,8 @@ pub(crate) fn attempt_end(end: CallEnd, state: &State) -> AttemptEnd {
 fn handler_error(error: Error, state: &State) -> String {
     match error {
         Error::InvalidInput(failure) => format!("invalid input: {}", sentence(failure)),
-        // A handler that caught a failed allocation does not know why it failed; nor does one whose
-        // write failed, since its C library keeps the reason to itself.
+        // A handler that caught a failed allocation does not know the cause; nor does a handler
+        // whose write failed, since its C library hides the reason.
         Error::Failed(failure) => match memory_limit(state).or_else(|| space_limit(state)) {
             Some(limit) => format!("{} ({limit})", sentence(failure)),
             None => sentence(failure),
@@ -77,14 +77,14 @@ fn handler_error(error: Error, state: &State) -> String {
     }
 }
 
-/// Says that the memory limit was exceeded, if the handler's last wish for memory was refused.
+/// The message that the memory limit was exceeded, if the handler's last allocation was refused.
 fn memory_limit(state: &State) -> Option<String> {
     let limiter = &state.limiter;
     let size = Size(limiter.memory_bytes_max());
     limiter.hit_memory_limit().then(|| format!("memory limit of {size} exceeded"))
 }
 
-/// Says that there was no space for what the handler wanted to write, if so.
+/// The message that there was no space, if a write of the handler failed for that reason.
 fn space_limit(state: &State) -> Option<String> {
     let was_full = state.files.as_ref().is_some_and(Files::was_full);
     was_full.then(|| "a file could not grow: no space left on device".to_owned())
@@ -145,7 +145,7 @@ fn trapped(error: &wasmtime::Error, state: &State) -> String {
     }
 }
 
-/// A panic or an abort. What a handler last wrote to standard error mostly says why.
+/// A panic or an abort. The handler's last output on standard error usually has the reason.
 fn aborted(stderr: &str, place: &str) -> String {
     match stderr.rfind("panicked at ") {
         Some(at) => {
@@ -160,7 +160,7 @@ fn aborted(stderr: &str, place: &str) -> String {
 /// A host function, or the passing of its arguments, ended the call.
 fn host_refused(error: &wasmtime::Error) -> String {
     let text = causes(error);
-    // Most of these errors' types are private to wasmtime; tests hold the texts.
+    // Most of these errors' types are private to wasmtime; tests check the texts.
     if matches!(error.downcast_ref(), Some(ResourceTableError::Full))
         || text.contains("store handle limit exceeded")
     {
@@ -176,19 +176,19 @@ fn host_refused(error: &wasmtime::Error) -> String {
     format!("handler failed in a host call: {text}")
 }
 
-/// Where a trap happened, when the component still has readable names.
+/// The location of a trap, if the component still has readable names.
 fn place(error: &wasmtime::Error) -> String {
     const NAME_BYTES_MAX: usize = 80;
     let frame = error.downcast_ref::<WasmBacktrace>().and_then(|trace| trace.frames().first());
     frame
         .and_then(|frame| frame.func_name())
-        // Mangled names say less than none.
+        // Mangled names are not helpful.
         .filter(|name| name.len() <= NAME_BYTES_MAX && !name.starts_with('_'))
         .map(|name| format!(", in `{name}`"))
         .unwrap_or_default()
 }
 
-/// Bytes for people.
+/// A size in readable form.
 struct Size(u64);
 
 impl std::fmt::Display for Size {

@@ -1,6 +1,6 @@
-//! The two engines, *metered* (epoch and fuel) and *plain* (epoch), and the thread that moves
-//! their epochs on. Fuel is a matter of code generation, so each engine has its own compiled
-//! files and its own pool; nothing of one is ever used with the other.
+//! The two engines, *metered* (epoch and fuel) and *plain* (epoch), and the thread that advances
+//! their epochs. Metering changes the generated code, so each engine has separate compiled files
+//! and a separate pool.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -29,38 +29,38 @@ use crate::swap::SwapWatch;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// How often a running handler looks at its deadline and lets others run. When handlers compute on
-/// every core, each step of another job waits up to this long.
+/// Interval at which a running handler checks its deadline and lets others run. When handlers
+/// compute on every core, each step of another job waits up to this long.
 const EPOCH_TICK: Duration = Duration::from_millis(2);
 
 /// Stack of a handler, in bytes (1 MiB). Beyond it the handler fails with a stack overflow.
 pub(crate) const STACK_BYTES_MAX: usize = MIB;
 
-/// Stack that a handler and the host functions under it share. What the handler cannot reach is
-/// for the host's frames.
+/// Stack that a handler and the host functions under it share. The part beyond the handler's limit
+/// is for the host's frames.
 const STACK_AND_HOST_BYTES: usize = 2 * MIB;
 
-/// Address space per memory: a 32-bit memory can never leave it, so that compiled code needs no
-/// bounds checks (1.2 to 1.8 times faster).
+/// Address space per memory: a 32-bit memory can never exceed it, so compiled code needs no bounds
+/// checks (1.2 to 1.8 times faster).
 const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
 
-/// Kept resident per memory and table when the kernel can tell which pages are dirty.
+/// Bytes kept resident per memory and table when the kernel can report dirty pages.
 const RESIDENT_BYTES_SCANNED: usize = 512 * KIB;
 
-/// Kept resident without that help: more than most handlers touch, so that most jobs end without
-/// a system call.
+/// Bytes kept resident without that: more than most handlers touch, so that most jobs end without a
+/// system call.
 const RESIDENT_BYTES_COPIED: usize = 2 * MIB;
 
-/// How memory for instances is allocated. docs/PERFORMANCE.md compares the choices.
+/// The allocation of memory for instances. docs/PERFORMANCE.md compares the choices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pool {
-    /// Slots that are used again. After a job the first pages of its memories and tables are reset
-    /// in place, the others are given back to the kernel.
+    /// Reused slots. After a job the first pages of its memories and tables are reset in place, and
+    /// the others are returned to the kernel.
     Slots {
         /// Bytes at the front of each memory and each table that are reset in place.
         resident_bytes: usize,
-        /// Whether the kernel is asked which of these pages are dirty (`PAGEMAP_SCAN`); else all of
-        /// them are rewritten. Not with swap: the scan may miss a page that was swapped out.
+        /// Whether the kernel reports which of these pages are dirty (`PAGEMAP_SCAN`); otherwise
+        /// all of them are rewritten. Not with swap: the scan may miss a page that was swapped out.
         scans: bool,
     },
     /// No slots: memory is mapped for each job. Slow.
@@ -85,14 +85,14 @@ impl fmt::Display for Pool {
 }
 
 impl Pool {
-    /// Slots that are right on every machine.
+    /// Slots that are correct on every machine.
     const COPIED: Self = Self::Slots { resident_bytes: RESIDENT_BYTES_COPIED, scans: false };
 
     /// Slots for a machine without swap and with a kernel of 6.7 or newer.
     const SCANNED: Self = Self::Slots { resident_bytes: RESIDENT_BYTES_SCANNED, scans: true };
 
-    /// The fastest that is right here: the scan needs a kernel of 6.7 or newer, and no swap. When
-    /// swap is enabled later, a sandbox changes to a pool that does not scan.
+    /// The fastest correct choice for this machine: the scan needs a kernel of 6.7 or newer, and no
+    /// swap. If swap is enabled later, a sandbox changes to a pool without the scan.
     pub fn for_this_machine() -> Self {
         let has_swap = SwapWatch::of_this_machine().has_seen_swap();
         match !has_swap && PoolingAllocationConfig::is_pagemap_scan_available() {
@@ -105,8 +105,8 @@ impl Pool {
         let Self::Slots { resident_bytes, scans } = self else {
             return InstanceAllocationStrategy::OnDemand;
         };
-        // Per job as much as the limiter lets a job have, so that a job with a permit never finds
-        // the pool exhausted.
+        // The pool has as much per job as the limiter permits, so that a job with a permit never
+        // finds the pool exhausted.
         let jobs = running_jobs_max;
         let mut pool = PoolingAllocationConfig::new();
         pool.total_component_instances(jobs)
@@ -130,12 +130,12 @@ impl Pool {
     }
 }
 
-/// What shapes the code of an engine.
+/// The options that change an engine's code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) metering: Metering,
-    /// Whether traps tell the handler's stack, with lines of source. Reads the debug information
-    /// that a component brings along.
+    /// Whether traps include the handler's stack, with source lines. Reads the debug information of
+    /// the component.
     pub(crate) explains_traps: bool,
 }
 
@@ -147,7 +147,8 @@ fn config(kind: Kind, allocation: InstanceAllocationStrategy) -> Config {
         false => (WasmBacktraceDetails::Disable, 20),
     };
     let mut config = Config::new();
-    // What handlers do not need is off: it is where most of the engine's advisories lie.
+    // Features that handlers do not need are off, since most of the engine's advisories concern
+    // them.
     config
         .wasm_component_model(true)
         .concurrency_support(false)
@@ -159,7 +160,7 @@ fn config(kind: Kind, allocation: InstanceAllocationStrategy) -> Config {
         .wasm_memory64(false)
         .wasm_custom_page_sizes(false)
         .shared_memory(false)
-        // The same answers on every machine.
+        // The same results on every machine.
         .wasm_relaxed_simd(true)
         .relaxed_simd_deterministic(true);
     config
@@ -191,7 +192,7 @@ pub(crate) fn compile_engine(kind: Kind) -> wasmtime::Result<Engine> {
     Engine::new(&config(kind, InstanceAllocationStrategy::OnDemand))
 }
 
-/// The same; it makes the same code, and knows that of earlier compiles.
+/// The same with a cache of earlier compiles; it generates the same code.
 ///
 /// # Errors
 /// When the machine is not supported.
@@ -201,10 +202,10 @@ pub(crate) fn caching_engine(kind: Kind, cache: &CompileCache) -> wasmtime::Resu
     Engine::new(&config)
 }
 
-/// Names the compiled files that fit an engine: its metering, and a hash of all that shapes the
-/// code (the engine's version, its settings, the processor).
+/// Names the compiled files that fit an engine: its metering, and a hash of everything that
+/// influences the code (the engine's version, its settings, the processor).
 pub(crate) fn engine_key(metering: Metering, engine: &Engine) -> String {
-    /// Hashes the same everywhere, which the standard library's hashers do not promise.
+    /// Has the same result on every machine, which the standard library's hashers do not promise.
     struct StableHasher(Sha256);
     impl Hasher for StableHasher {
         fn write(&mut self, bytes: &[u8]) {
@@ -220,7 +221,7 @@ pub(crate) fn engine_key(metering: Metering, engine: &Engine) -> String {
     format!("{}-{:016x}", metering.as_str(), hasher.finish())
 }
 
-/// An engine with all that a handler may import.
+/// An engine with a linker for all imports of handlers.
 pub(crate) struct RunEngine {
     pub(crate) engine: Engine,
     pub(crate) linker: Linker<State>,
@@ -229,8 +230,8 @@ pub(crate) struct RunEngine {
     pool: Pool,
 }
 
-/// Both engines, each built when it is first needed. When swap is enabled, engines whose pools scan
-/// are replaced by others: see [`Engines::is_outdated`].
+/// Both engines, each built at its first use. When swap is enabled, engines whose pools scan are
+/// replaced: see [`Engines::is_outdated`].
 pub(crate) struct Engines {
     running_jobs_max: u32,
     explains_traps: bool,
@@ -241,7 +242,7 @@ pub(crate) struct Engines {
 
 /// The engines of new instances.
 struct Current {
-    /// What is tried first.
+    /// The pool to try first.
     wanted_pool: Pool,
     fuel: Option<Arc<RunEngine>>,
     epoch: Option<Arc<RunEngine>>,
@@ -275,7 +276,7 @@ impl Engines {
         Ok(engines)
     }
 
-    /// What the engine for a metering is like.
+    /// The options of the engine for a metering.
     pub(crate) fn kind(&self, metering: Metering) -> Kind {
         Kind { metering, explains_traps: self.explains_traps }
     }
@@ -287,7 +288,7 @@ impl Engines {
     pub(crate) fn get(&self, metering: Metering) -> wasmtime::Result<Arc<RunEngine>> {
         let mut current = self.current.lock();
         if self.is_unsafe(current.wanted_pool) {
-            // Engines that still have instances live as long as these.
+            // The old engines exist as long as their instances.
             *current = Current::new(Pool::COPIED);
         }
         let wanted_pool = current.wanted_pool;
@@ -303,9 +304,9 @@ impl Engines {
         Ok(slot.insert(built).clone())
     }
 
-    /// Whether no new instance may be made with an engine, because its pool scans and there has been
-    /// swap since: an instance that ended meanwhile may have left pages in its slot that the scan
-    /// missed. Instances that exist are not concerned.
+    /// Whether this engine may make no new instances, because its pool scans and swap was enabled
+    /// since: an instance that ended meanwhile may have left pages in its slot that the scan
+    /// missed. Existing instances are not affected.
     pub(crate) fn is_outdated(&self, engine: &RunEngine) -> bool {
         self.is_unsafe(engine.pool)
     }
@@ -314,12 +315,12 @@ impl Engines {
         matches!(pool, Pool::Slots { scans: true, .. }) && self.swap.has_seen_swap()
     }
 
-    /// Moves the epochs on until the answer is dropped: for as long as a handler runs.
+    /// Advances the epochs until the returned value is dropped: while a handler runs.
     pub(crate) fn ticking(&self) -> Ticking {
         Ticking::new(&self.ticker)
     }
 
-    /// How memory is allocated.
+    /// The allocation of memory.
     pub(crate) fn pool(&self) -> Pool {
         self.current.lock().fuel.as_ref().map_or(Pool::OnDemand, |built| built.pool)
     }
@@ -350,8 +351,8 @@ impl fmt::Debug for Engines {
     }
 }
 
-/// One thread that moves the epochs of all engines on, every [`EPOCH_TICK`] while a handler runs;
-/// else it sleeps. Joined on drop.
+/// One thread that advances the epochs of all engines every [`EPOCH_TICK`] while a handler runs,
+/// and sleeps otherwise. Joined on drop.
 struct Ticker {
     shared: Arc<TickerShared>,
     thread: Option<JoinHandle<()>>,
@@ -392,7 +393,7 @@ impl TickerShared {
     fn run(&self) {
         while !self.is_stopped.load(Ordering::SeqCst) {
             if self.running.load(Ordering::SeqCst) == 0 {
-                // A wake-up since the line above ends it at once.
+                // A wake-up after the check above ends this at once.
                 std::thread::park();
                 continue;
             }
@@ -409,13 +410,13 @@ impl Drop for Ticker {
         self.shared.is_stopped.store(true, Ordering::SeqCst);
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // It cannot panic; if it did, there is nobody left to tell.
+            // The thread cannot panic; if it did, no caller could handle the error.
             let _ = thread.join();
         }
     }
 }
 
-/// A handler that runs, as the ticker sees it.
+/// A running handler, for the ticker.
 pub(crate) struct Ticking(Arc<TickerShared>);
 
 impl Ticking {

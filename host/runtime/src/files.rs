@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all.
+//! Files that exist completely or not at all.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
@@ -10,19 +10,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gristmill_core::catalog::ArtifactDigest;
 use gristmill_core::digest::ComponentDigest;
 
-/// How the name of a file ends that is being written.
+/// Suffix of the name of a file that is being written.
 const TEMPORARY: &str = ".tmp";
 
-/// Numbers the files being written, so that two writers of one path do not meet.
+/// Numbers the files being written, so that two writers of one path use different names.
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
-/// Makes a directory that only this user can look into, with its parents.
+/// Creates a directory that only this user can access, with its parents.
 pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// A file that is being written beside its final path. Dropping it removes it, unless it is at its
-/// final path by then.
+/// A file that is being written beside its final path. Dropping it removes the file, unless it is
+/// at its final path by then.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
     temporary: PathBuf,
@@ -30,18 +30,18 @@ pub(crate) struct Unfinished {
 }
 
 impl Unfinished {
-    /// A name for a file that will be at `path`; the file is for others to make.
+    /// A temporary name for a file that another process creates for `path`.
     pub(crate) fn at(path: &Path) -> Self {
         Self { temporary: temporary(path), path: path.to_owned() }
     }
 
-    /// Where the file is until it is finished.
+    /// The path of the file until it is finished.
     pub(crate) fn temporary(&self) -> &Path {
         &self.temporary
     }
 
-    /// Moves the file, which is on stable storage, to its final path. That is on stable storage when
-    /// this returns; until then the path names the old file or none.
+    /// Moves the file, which must be on stable storage, to its final path. The new name is on
+    /// stable storage when this returns; until then the path names the old file or none.
     ///
     /// # Errors
     /// Those of the file system.
@@ -54,12 +54,12 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // After `finish` there is none; after a failure the next start removes it.
+        // After `finish` the file has another name; after a failure the next start removes it.
         let _ = fs::remove_file(&self.temporary);
     }
 }
 
-/// A name beside `path` for a file that is being written; another one each time.
+/// A temporary name beside `path`, different for each call.
 pub(crate) fn temporary(path: &Path) -> PathBuf {
     let mut temporary = path.as_os_str().to_owned();
     let number = WRITES.fetch_add(1, Ordering::Relaxed);
@@ -67,7 +67,7 @@ pub(crate) fn temporary(path: &Path) -> PathBuf {
     temporary.into()
 }
 
-/// Makes an empty file that only this user can read, to be written.
+/// Creates an empty file that only this user can read, for writing.
 pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
@@ -92,7 +92,7 @@ pub(crate) fn digest(path: &Path) -> io::Result<Option<ComponentDigest>> {
     }
 }
 
-/// A compiled file, open, so that what was hashed is what is loaded whatever happens to its name.
+/// A compiled file, open, so that the loaded bytes are the hashed ones even if its name is reused.
 #[derive(Debug)]
 pub(crate) struct Artifact {
     _file: File,
@@ -112,20 +112,20 @@ impl Artifact {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        // Where there is no procfs, the name has to do.
+        // Without procfs, the name is used.
         let descriptor = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let path = if descriptor.exists() { descriptor } else { path.to_owned() };
         let digest = blake3::Hasher::new().update_mmap(&path)?.finalize().to_hex().to_string();
         Ok(Some(Self { _file: file, path, digest: ArtifactDigest(digest) }))
     }
 
-    /// A path that leads to this very file as long as this exists.
+    /// A path to this very file while this exists.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Removes what a process left behind that ended while it wrote into this directory.
+/// Removes files that an earlier process had begun to write in this directory.
 pub(crate) fn remove_temporaries(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
@@ -136,7 +136,7 @@ pub(crate) fn remove_temporaries(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the files `<digest><ending>` of the digests that are not wanted, and tells how many.
+/// Removes the files `<digest><ending>` of unwanted digests, and returns their number.
 pub(crate) fn remove_unless(
     directory: &Path,
     ending: &str,
@@ -156,7 +156,7 @@ pub(crate) fn remove_unless(
     Ok(removed)
 }
 
-/// Removes a file, if it is there.
+/// Removes a file, if it exists.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,5 +1,5 @@
-//! What a fuzz target does with an uploaded component: what the compiling process does, without
-//! the process.
+//! The entry point of a fuzz target for uploaded components: the work of the compiling process, in
+//! this process.
 
 use std::sync::OnceLock;
 
@@ -9,10 +9,10 @@ use wasmtime::Engine;
 use crate::component;
 use crate::engine::{Kind, compile_engine};
 
-/// Checks and compiles a component. Answers with its imports and exports, or why it is refused.
+/// Checks and compiles a component. Returns its imports and exports, or the reason of a refusal.
 ///
 /// # Errors
-/// The refusal, as the one who uploads it reads it.
+/// The refusal, in the words for the uploader.
 ///
 /// # Panics
 /// When this machine has no engine.

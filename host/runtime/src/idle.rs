@@ -1,12 +1,13 @@
-//! Instances that wait for their next job, on endpoints that reuse them.
+//! Idle instances: on endpoints that reuse them, they wait for their next job.
 //!
-//! An instance serves one deployment: the very object in the catalog, which the instance keeps alive, so that no other
-//! deployment is ever taken for it. An endpoint that was changed, or deleted and created again, has another one, whatever
-//! their names and versions; its idle instances end at once.
+//! An instance serves one deployment, identified by the object in the catalog. The instance keeps
+//! that object alive, so no other deployment can have the same identity. After a change, or a
+//! deletion and creation, an endpoint has another deployment, even with the same names and
+//! versions; its idle instances end at once.
 //!
-//! An instance that waits keeps its permit, so that the pool is never exhausted; a worker that finds no permit
-//! ends the instance that has waited longest. The cost is the instance's memory, until its time is over. A search goes
-//! through all idle instances; there are at most as many as jobs may run.
+//! An idle instance keeps its permit, so the pool is never exhausted; a worker that finds no permit
+//! ends the instance that has been idle longest. The cost is the instance's memory, until its idle
+//! time is over. A search examines all idle instances; there are at most as many as jobs may run.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,13 +21,13 @@ use tokio::runtime::Handle;
 use crate::instance::Instance;
 use crate::permits::{Permit, Permits};
 
-/// How often instances are looked for whose time is over.
+/// Interval at which instances whose idle time is over are ended.
 const SWEEP: Duration = Duration::from_millis(500);
 
-/// An instance that waits, or has been taken for a job that is still to be claimed.
+/// An idle instance, or one that was taken for a job that is still to be claimed.
 pub(crate) struct Waiting {
     until: Instant,
-    // Dropped before its permit: the pool has room by then.
+    // Dropped before its permit, so that the pool has room by then.
     pub(crate) instance: Instance,
     pub(crate) permit: Permit,
 }
@@ -37,7 +38,7 @@ impl Waiting {
     }
 }
 
-/// The instances that wait, of all endpoints. A clone is the same.
+/// The idle instances of all endpoints. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Idle {
     permits: Permits,
@@ -46,18 +47,18 @@ pub(crate) struct Idle {
 
 #[derive(Default)]
 struct State {
-    /// The one that has waited longest first.
+    /// The longest idle first.
     waiting: VecDeque<Waiting>,
     is_swept: bool,
 }
 
 impl Idle {
-    /// No instance waits yet. Instances make room as soon as a worker waits for one of `permits`.
+    /// Without any instance. Instances are ended when a worker waits for one of `permits`.
     pub(crate) fn new(permits: Permits) -> Self {
         Self { permits, state: Arc::default() }
     }
 
-    /// The instance of this deployment that has waited shortest.
+    /// The instance of this deployment that has been idle for the shortest time.
     pub(crate) fn take(&self, deployment: &Arc<Deployment>) -> Option<Waiting> {
         let mut state = self.state.lock();
         let is_right = |waiting: &Waiting| Arc::ptr_eq(waiting.deployment(), deployment);
@@ -65,15 +66,15 @@ impl Idle {
         state.waiting.remove(found)
     }
 
-    /// Lets an instance wait for so long, unless its permit is wanted.
+    /// Adds an idle instance for at most this time, unless a worker waits for its permit.
     pub(crate) fn put(&self, mut instance: Instance, permit: Permit, wait: Duration) {
         instance.end();
         self.put_back(Waiting { until: Instant::now() + wait, instance, permit });
     }
 
-    /// Lets an instance go on waiting that was taken, and did not get a job.
+    /// Returns an instance that was taken, but did not get a job.
     pub(crate) fn put_back(&self, waiting: Waiting) {
-        // Without a runtime the sweep cannot end it: the host is ending.
+        // Without a runtime the sweep cannot end it: the host is stopping.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut state = self.state.lock();
         state.waiting.push_back(waiting);
@@ -84,10 +85,10 @@ impl Idle {
         self.make_room();
     }
 
-    /// Ends instances, the one that has waited longest first, for as long as a worker waits for a permit.
+    /// Ends instances, the longest idle first, while a worker waits for a permit.
     pub(crate) fn make_room(&self) {
         while self.permits.waiting() > 0 {
-            // Dropped after the lock: it takes up to 100 µs.
+            // Dropped after the lock is released, since this takes up to 100 µs.
             let oldest = self.state.lock().waiting.pop_front();
             if oldest.is_none() {
                 return;
@@ -104,7 +105,7 @@ impl Idle {
         });
     }
 
-    /// How many wait.
+    /// Number of idle instances.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().waiting.len()
     }
@@ -121,14 +122,14 @@ impl Idle {
         is_left
     }
 
-    /// Ends those whose time is over, until none waits.
+    /// Ends instances whose idle time is over, until none is left.
     async fn sweep(self) {
         loop {
             tokio::time::sleep(SWEEP).await;
             let now = Instant::now();
             if !self.end_if(|waiting| waiting.until <= now) {
                 let mut state = self.state.lock();
-                // An instance may have come since.
+                // An instance may have been added since.
                 state.is_swept = !state.waiting.is_empty();
                 if !state.is_swept {
                     return;

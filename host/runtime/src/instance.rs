@@ -1,8 +1,8 @@
-//! One instance of a component, with its store. It handles one job, or several of one endpoint and
-//! version when the endpoint reuses instances; then it waits between them in `idle`.
+//! One instance of a component, with its store. It runs one job, or several jobs of one endpoint
+//! and version if the endpoint reuses instances; between them it is in `idle`.
 //!
-//! What a handler did wrong ends with its instance: one that trapped, ran into a limit or had to be
-//! stopped handles nothing more.
+//! A fault of a handler ends with its instance: an instance that trapped, reached a limit or was
+//! stopped runs no further job.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,17 +18,18 @@ use crate::bindings::gristmill::handler::types::Failure;
 use crate::deadline::Watch;
 use crate::state::{State, store};
 
-/// What an instance may keep of its memory limit for it to go on to another job, as one part in so
-/// many: a handler that leaks is not to fail a job that did nothing.
+/// Divisor of the memory limit: an instance that holds more than this part runs no further job, so
+/// that a handler with a leak does not fail an innocent job.
 const KEPT_MEMORY_PART: u64 = 2;
 
-/// How exact the fuel of a job is that is ended while it computes. The engine counts in a register, and
-/// stores the count at each call and return; a loop without either is interrupted each time that it has burned so much. A job
-/// that is ended in such a loop, by its deadline, a stop or a trap, is billed at most so much too little. Handlers burn
-/// this in 1.2 to 5 ms, so the interruption (about 1 µs) costs less than 0.1 %, and most jobs end before the first.
+/// The precision of the fuel of a job that is ended while it computes. The engine counts in a
+/// register, and stores the count at each call and return; a loop without either is interrupted
+/// each time it has burned this much. The bill of a job that is ended in such a loop, by its
+/// deadline, a stop or a trap, lacks at most this amount. Handlers burn it in 1.2 to 5 ms, so the
+/// interruption (about 1 µs) costs less than 0.1 %, and most jobs end before the first.
 const FUEL_COUNTED_EACH: u64 = 20_000_000;
 
-/// An instance, from before its handler is there until after its last job.
+/// An instance, from before its handler is instantiated until after its last job.
 pub(crate) struct Instance {
     store: Store<State>,
     loaded: Arc<Loaded>,
@@ -37,7 +38,7 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// A place for a handler that is still to be instantiated.
+    /// An instance whose handler is still to be instantiated.
     ///
     /// # Errors
     /// When its store cannot be allocated.
@@ -51,10 +52,10 @@ impl Instance {
         Ok(instance)
     }
 
-    /// Gets ready for the next attempt.
+    /// Prepares the next attempt.
     ///
     /// # Errors
-    /// None that is known: the engine's, when it does not count fuel.
+    /// No known one: the engine's, when it does not count fuel.
     pub(crate) fn begin(
         &mut self,
         attempt: Attempt,
@@ -78,7 +79,7 @@ impl Instance {
         self.loaded.engine.kind.metering == Metering::Fuel
     }
 
-    /// Handles the job of its attempt; `ready` is set once the handler can begin.
+    /// Runs the job of its attempt; sets `ready` once the handler can begin.
     ///
     /// # Errors
     /// A trap, a limit or an exit.
@@ -98,12 +99,12 @@ impl Instance {
         };
         *ready = Some(Instant::now());
         let handled = handler.gristmill_handler_run().call_handle(&mut self.store, &job).await?;
-        // Only of a handler that returned: any other is not called again.
+        // Only for a handler that returned: any other is not called again.
         self.handler = Some(handler);
         Ok(handled)
     }
 
-    /// Instantiates the handler, and lets it do what it does once.
+    /// Instantiates and initialises the handler.
     async fn start(&mut self) -> Result<Result<Handler, Failure>> {
         let component = &self.loaded.component;
         match component.start(&mut self.store).await? {
@@ -115,7 +116,7 @@ impl Instance {
         }
     }
 
-    /// For how long it waits for another job, now that it has handled one; `None`: not at all.
+    /// How long it waits for another job after this one; `None`: it ends.
     pub(crate) fn waits(&self) -> Option<Duration> {
         let state = self.store.data();
         let kept_max = state.limiter.memory_bytes_max() / KEPT_MEMORY_PART;
@@ -125,23 +126,23 @@ impl Instance {
         is_fit.then(|| reuse.waits_after(self.jobs)).flatten()
     }
 
-    /// Lets go of the attempt that has ended.
+    /// Drops the state of the ended attempt.
     pub(crate) fn end(&mut self) {
         self.store.data_mut().end();
     }
 
-    /// The host's side of it.
+    /// The host's state.
     pub(crate) fn state(&self) -> &State {
         self.store.data()
     }
 
-    /// Whether traps tell its stack.
+    /// Whether traps include its stack.
     pub(crate) fn explains_traps(&self) -> bool {
         self.loaded.engine.kind.explains_traps
     }
 
-    /// The fuel that its attempt has burned, up to [`FUEL_COUNTED_EACH`] too little when it was ended in a loop; `None` when
-    /// the engine does not count.
+    /// The fuel that its attempt has burned, up to [`FUEL_COUNTED_EACH`] too little if it was ended
+    /// in a loop; `None` when the engine does not count.
     pub(crate) fn fuel(&self) -> Option<u64> {
         let left = || self.store.get_fuel().unwrap_or(0);
         self.counts_fuel().then(|| self.store.data().fuel_max().saturating_sub(left()))

@@ -1,7 +1,7 @@
-//! Which threads an attempt computes on. One that has computed for longer than [`BRIEF`] moves to
-//! threads of a lower priority, if there are any: the operating system takes them off the processor
-//! as soon as a brief job has something to do, wherever the handler or a host function just is. Brief
-//! jobs are not slowed down: what it costs them is two looks at the clock in each poll.
+//! Selects the threads that an attempt computes on. An attempt that has computed for longer than
+//! [`BRIEF`] moves to threads of a lower priority, if there are any. The operating system preempts
+//! these as soon as a brief job can run, even inside the handler or a host function. The cost for
+//! brief jobs is two readings of the clock in each poll.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-/// More than most handlers compute in all, and few enough ticks for one that does not end.
+/// More than most handlers compute in total, and few enough ticks for a handler that does not end.
 const BRIEF: Duration = Duration::from_millis(10);
 
-/// Runs a future here while it is brief, then on the threads for those that are not. `None` when
-/// these are no longer there.
+/// Runs a future here while it is brief, and then on the threads for lengthy ones. `None` when
+/// those threads have ended.
 pub(crate) async fn run<F>(future: F, lengthy: Option<&Handle>) -> Option<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -27,7 +27,7 @@ where
     }
 }
 
-/// A future that is handed back when it has computed for too long.
+/// A future that returns itself when it has computed for too long.
 struct Brief<F> {
     future: Option<Pin<Box<F>>>,
     computed: Duration,
@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts the polls that it sees on the threads for lengthy ones.
+    /// Counts its polls on the threads for lengthy futures.
     struct Lane(Option<Runtime>);
 
     impl Lane {
@@ -77,7 +77,7 @@ mod tests {
 
     impl Drop for Lane {
         fn drop(&mut self) {
-            // Dropped here, it would wait for its threads, which async code may not.
+            // Dropping it here would wait for its threads, which async code may not do.
             self.0.take().unwrap().shutdown_background();
         }
     }

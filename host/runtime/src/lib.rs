@@ -1,15 +1,17 @@
-//! The sandbox of Gristmill: one wasmtime instance per job, or for several of an endpoint that says so.
+//! The sandbox of Gristmill: one wasmtime instance per job, or for several jobs if their endpoint
+//! reuses instances.
 //!
-//! [`Sandbox`] is the whole of it: it takes uploaded components ([`Components`](gristmill_core::runtime::Components))
-//! and runs attempts at jobs ([`Runtime`](gristmill_core::runtime::Runtime)). The way of an attempt:
-//! a permit and a compiled component (`sandbox`, `artifacts`), a store with its limits (`state`,
-//! `limiter`) and an instance (`instance`; `idle` for those that wait for another job), the call under two lines of defence (`attempt`, `deadline`), and one sentence for
-//! how it ended (`end`). What a handler may call lies in `host_fns` and `egress`,
-//! what it sees of the disk in `disk`.
+//! [`Sandbox`] is the entry point: it accepts uploaded components
+//! ([`Components`](gristmill_core::runtime::Components)) and runs attempts of jobs
+//! ([`Runtime`](gristmill_core::runtime::Runtime)). An attempt needs a permit and a compiled
+//! component (`sandbox`, `artifacts`), a store with its limits (`state`, `limiter`) and an instance
+//! (`instance`; `idle` for reused ones); the call has two lines of defence (`attempt`, `deadline`),
+//! and its end is described in one sentence (`end`). The functions for handlers are in `host_fns`
+//! and `egress`, and their files in `disk`.
 //!
-//! **Invariants.** This is the only crate that knows wasmtime. No component is loaded from a
-//! compiled file whose digest is not the recorded one. Nothing of an attempt outlives its permit, but
-//! what its handler keeps in an instance that its endpoint reuses.
+//! **Invariants.** This is the only crate that depends on wasmtime. No component is loaded from a
+//! compiled file whose digest is not the recorded one. Nothing of an attempt outlives its permit,
+//! except the memory of an instance that its endpoint reuses.
 
 mod artifacts;
 mod attempt;
@@ -51,9 +53,9 @@ pub use engine::Pool;
 pub use records::{ArtifactRecords, MemoryRecords, RecordError};
 pub use sandbox::{OpenSandboxError, Sandbox, SandboxSettings};
 
-/// The target of the spans that tell each host call of a handler, as those of WASI do: their events
-/// `call` and `return` have the arguments and the result, secrets included. Only who runs a handler
-/// of his own should listen; for all others they cost one look at whether somebody does.
+/// The target of the spans of each host call of a handler, including those of WASI: their events
+/// `call` and `return` have the arguments and the result, including secrets. Only a tool for
+/// running trusted handlers should listen; otherwise the cost is one check for a listener.
 pub const HOST_CALLS: &str = "gristmill_runtime::bindings";
 
 #[cfg(test)]

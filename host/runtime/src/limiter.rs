@@ -1,5 +1,5 @@
-//! What one job may hold in memories and tables. wasmtime asks before each grows; the sums over
-//! the whole store are kept here, for a component may have several memories.
+//! The memories and tables of one job. Wasmtime asks before each grows; the sums over the whole
+//! store are kept here, since a component may have several memories.
 
 use wasmtime::{ResourceLimiter, Result};
 
@@ -15,7 +15,7 @@ pub(crate) const TABLES_MAX: u32 = 8;
 /// Elements of all tables of a job together; each takes 8 bytes of the host.
 pub(crate) const TABLE_ELEMENTS_MAX: usize = 100_000;
 
-/// Counts and bounds what a job holds.
+/// Counts and bounds the memory of a job.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     memory_bytes_max: u64,
@@ -51,14 +51,14 @@ impl Limiter {
         self.memory_bytes
     }
 
-    /// Starts again with what there is: for the next job of the same instance.
+    /// Starts again from the present sums: for the next job of the same instance.
     pub(crate) fn begin(&mut self) {
         self.memory_bytes_peak = self.memory_bytes;
         self.hit_memory_limit = false;
     }
 
-    /// Whether the job's last attempt to grow was refused. A trap that follows is the handler's
-    /// way to die of it.
+    /// Whether the job's last attempt to grow was refused. A trap after that is the handler's
+    /// reaction.
     pub(crate) fn hit_memory_limit(&self) -> bool {
         self.hit_memory_limit
     }

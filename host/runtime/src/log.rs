@@ -8,10 +8,10 @@ use gristmill_core::limits::{LOG_BYTES_MAX, LOG_LINE_BYTES_MAX};
 use gristmill_core::runtime::{AttemptSink, LogLevel};
 use parking_lot::Mutex;
 
-/// What ends a line that was cut.
+/// The end of a line that was cut.
 const CUT_MARK: &str = "…";
 
-/// Bytes of standard error that are kept to say why a handler died.
+/// Bytes of standard error that are kept for the error of a handler that ends abnormally.
 const STDERR_TAIL_BYTES_MAX: usize = 1_024;
 
 /// Which standard stream a handler writes to.
@@ -30,8 +30,8 @@ impl StdStream {
     }
 }
 
-/// Where all log lines of one attempt go. An instance keeps its log, and with each further job it
-/// begins anew.
+/// The destination of all log lines of one attempt. An instance keeps its log object, which is
+/// reset for each further job.
 pub(crate) struct AttemptLog {
     state: Mutex<LogState>,
 }
@@ -57,12 +57,12 @@ impl AttemptLog {
         Self { state: Mutex::new(LogState::new(sink)) }
     }
 
-    /// Forgets what was, and sends what comes elsewhere.
+    /// Resets the log, and sends further lines to `sink`.
     pub(crate) fn begin(&self, sink: Arc<dyn AttemptSink>) {
         *self.state.lock() = LogState::new(sink);
     }
 
-    /// Takes one message of the handler's `log`; line breaks in it make several lines.
+    /// Adds one message of the handler's `log`; line breaks in it make several lines.
     pub(crate) fn write(&self, level: LogLevel, message: &str) {
         let mut state = self.state.lock();
         for line in message.lines() {
@@ -70,7 +70,7 @@ impl AttemptLog {
         }
     }
 
-    /// Takes bytes of a standard stream.
+    /// Adds bytes of a standard stream.
     pub(crate) fn write_std(&self, stream: StdStream, bytes: &[u8]) {
         let mut state = self.state.lock();
         let mut pieces = bytes.split(|byte| *byte == b'\n').peekable();
@@ -86,7 +86,7 @@ impl AttemptLog {
         }
     }
 
-    /// Takes what stands on an unfinished line, and says how many lines were dropped.
+    /// Flushes unfinished lines, and returns the number of dropped lines.
     pub(crate) fn finish(&self) -> u64 {
         let mut state = self.state.lock();
         self.end_line(&mut state, StdStream::Out);
@@ -157,7 +157,7 @@ impl LogState {
 
     fn keep_tail(&mut self, line: &str) {
         let line = line.trim();
-        // Rust's advice on how to get a backtrace says nothing about this handler.
+        // Rust's hint on backtraces is not about this handler.
         if line.is_empty() || line.starts_with("note: run with `RUST_BACKTRACE") {
             return;
         }

@@ -1,10 +1,11 @@
-//! Permits to run: how many sandboxes there may be at one time, and how much memory they may have together.
+//! Permits for sandboxes: bounds their number, and their memory together.
 //!
-//! A job takes a permit before it is claimed, for one sandbox and for all the memory that its endpoint allows. **Fairness:** endpoints that
-//! wait take turns, and the workers of an endpoint are served in the order in which they came. The endpoint whose turn it is
-//! keeps its turn until there is room for it, so that a stream of small sandboxes does not starve a large one.
-//! **Bounds:** the sum of all permits never exceeds the limits. **Cost:** a permit that is free takes one uncontended lock, and
-//! one when it is given back; a worker that waits also takes a channel.
+//! A job needs a permit before it is claimed, for one sandbox and for all the memory that its
+//! endpoint allows. **Fairness:** waiting endpoints take turns, and the workers of an endpoint are
+//! served in their order of arrival. An endpoint keeps its turn until there is room for it, so that
+//! a stream of small sandboxes does not starve a large one. **Bounds:** the sum of all permits
+//! never exceeds the limits. **Cost:** taking a free permit costs one uncontended lock, and
+//! returning it another; a waiting worker also needs a channel.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -26,12 +27,12 @@ struct Shared {
 struct State {
     free_sandboxes: usize,
     free_bytes: u64,
-    /// Endpoints that wait, by their turns.
+    /// The waiting endpoints, in the order of their turns.
     turns: VecDeque<EndpointId>,
-    /// The workers that wait, by endpoint; never empty.
+    /// The waiting workers, by endpoint; never empty.
     queues: HashMap<EndpointId, VecDeque<Waiter>>,
     next_waiter: u64,
-    /// How many wait, of all endpoints.
+    /// Number of waiting workers, of all endpoints.
     waiting: usize,
 }
 
@@ -41,7 +42,7 @@ struct Waiter {
     grant: oneshot::Sender<Permit>,
 }
 
-/// The right to one sandbox with so much memory. Dropped, it is given back.
+/// The right to one sandbox with this much memory. Dropping it returns it.
 #[must_use]
 pub(crate) struct Permit {
     permits: Permits,
@@ -49,7 +50,7 @@ pub(crate) struct Permit {
 }
 
 impl Permits {
-    /// Permits for so many sandboxes with so many bytes of memory together.
+    /// Permits for this many sandboxes, with this many bytes of memory together.
     pub(crate) fn new(sandboxes_max: usize, memory_bytes_max: u64) -> Self {
         let state = State {
             free_sandboxes: sandboxes_max,
@@ -67,24 +68,25 @@ impl Permits {
         self.0.memory_bytes_max
     }
 
-    /// How many permits are taken.
+    /// Number of permits in use.
     pub(crate) fn taken(&self) -> usize {
         self.0.sandboxes_max - self.0.state.lock().free_sandboxes
     }
 
-    /// How many workers wait for a permit.
+    /// Number of workers that wait for a permit.
     pub(crate) fn waiting(&self) -> usize {
         self.0.state.lock().waiting
     }
 
-    /// A permit for a sandbox of so many bytes, when there is one and no worker waits for it.
+    /// A permit for a sandbox of this many bytes, if there is one and no worker waits for it.
     pub(crate) fn try_take(&self, bytes: u64) -> Option<Permit> {
         let mut state = self.0.state.lock();
         (state.turns.is_empty() && state.take(bytes)).then(|| self.permit(bytes))
     }
 
-    /// Joins the queue for a permit. The future resolves to it; dropping the future leaves the queue. A request for more than
-    /// the whole memory asks for the whole memory, so that every wait can end.
+    /// Joins the queue for a permit. The future resolves to it; dropping the future leaves the
+    /// queue. A request for more than the whole memory is treated as one for the whole memory, so
+    /// that every wait can end.
     pub(crate) fn queue(
         &self,
         endpoint: &EndpointId,
@@ -107,20 +109,21 @@ impl Permits {
         Permit { permits: self.clone(), bytes }
     }
 
-    /// Grants what there is room for.
+    /// Grants permits while there is room.
     fn serve(&self) {
         loop {
             let mut state = self.0.state.lock();
             let Some(waiter) = state.next() else { return };
             drop(state);
-            // Outside the lock: a waiter that has just gone gives its permit back at once.
+            // Outside the lock: if the waiter has just been dropped, its permit is returned at
+            // once.
             drop(waiter.grant.send(self.permit(waiter.bytes)));
         }
     }
 }
 
 impl State {
-    /// Takes a sandbox with so many bytes, if there is room for it.
+    /// Takes a sandbox with this many bytes, if there is room for it.
     fn take(&mut self, bytes: u64) -> bool {
         let has_room = self.free_sandboxes > 0 && self.free_bytes >= bytes;
         if has_room {
@@ -143,7 +146,7 @@ impl State {
         number
     }
 
-    /// The waiter whose turn it is, when there is room for it; the room is taken.
+    /// The next waiter, if a sandbox and enough memory are free for it; both are then in use.
     fn next(&mut self) -> Option<Waiter> {
         let endpoint = self.turns.front()?.clone();
         let bytes = self.queues.get(&endpoint)?.front()?.bytes;
@@ -175,7 +178,7 @@ impl State {
     }
 }
 
-/// A waiter's place in the queue. Dropped, it is left.
+/// A waiter's position in the queue, which it leaves on drop.
 struct Place {
     permits: Permits,
     endpoint: EndpointId,
@@ -185,7 +188,7 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.permits.0.state.lock().remove(&self.endpoint, self.number);
-        // It may have been a large one that the others waited for.
+        // It may have been a large one that blocked the others.
         self.permits.serve();
     }
 }
@@ -240,7 +243,7 @@ mod tests {
             self.waiting.push((endpoint, self.permits.queue(&id(endpoint), bytes).boxed()));
         }
 
-        /// Takes the permits that have been granted, and returns whose they are.
+        /// Takes the granted permits, and returns their endpoints.
         fn granted(&mut self) -> Vec<&'static str> {
             let mut granted = Vec::new();
             let held = &mut self.held;
@@ -320,7 +323,7 @@ mod tests {
         assert!(queue.granted().is_empty());
         drop(queue.waiting.remove(0));
         assert_eq!(queue.granted(), ["small"]);
-        // One that gives up after it was served, and before it knew.
+        // A waiter that is dropped after it was served, and before it received the permit.
         queue.join("large", 10 * MIB);
         drop((first, std::mem::take(&mut queue.held)));
         assert_eq!(permits.taken(), 1);

@@ -1,11 +1,11 @@
-//! Initializes a component when it is built: its `init` is called here, and what it leaves in memory
-//! becomes the memory with which every instance begins. For handlers of languages whose toolchain
-//! does not do the same already, as those for Python and JavaScript do.
+//! Initialises a component when it is built: its `init` is called here, and its memory afterwards
+//! becomes the initial memory of every instance. For languages whose toolchain does not do this
+//! already, as those for Python and JavaScript do.
 //!
-//! `init` runs with what a job has: environment, log, outgoing HTTP; but in an engine without a pool,
-//! and for [`TIME_MAX`] at most. What it read is frozen with it: environment, times, random numbers.
-//! Handles of the host cannot be frozen, so that an `init` which keeps one, such as standard output,
-//! is refused.
+//! `init` has the surroundings of a job (environment, log, outgoing HTTP), but runs in an engine
+//! without a pool, and for [`TIME_MAX`] at most. Values that it reads are frozen: environment,
+//! times, random numbers. Handles of the host cannot be frozen, so an `init` that keeps one, such
+//! as standard output, is refused.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,27 +35,27 @@ pub enum PreinitError {
     /// It cannot run here at all.
     #[error("{0}")]
     Rejected(String),
-    /// There is nothing to do.
+    /// It has no `init`.
     #[error(
         "the handler has no `init`: it does not export `gristmill:handler/lifecycle`; in Rust write \
          `handler!(function, init = function)`"
     )]
     NoInit,
-    /// `init` said so, trapped, or took too long.
+    /// `init` returned an error, trapped, or took too long.
     #[error("the handler's `init` failed: {0}")]
     Failed(String),
-    /// The snapshot would refer to what is not there later.
+    /// The snapshot would refer to a handle that does not exist later.
     #[error(
         "the handler's `init` keeps something of the host open, such as standard output, a file or a \
          request; a snapshot cannot hold it: log with the SDK, and close what was opened"
     )]
     KeepsHandles,
-    /// The component has a form that cannot be rewritten.
+    /// The component has a structure that cannot be rewritten.
     #[error("the component cannot be rewritten: {0}")]
     Rewrite(String),
 }
 
-/// The component with what its `init` makes. The attempt says what `init` sees of its surroundings;
+/// The component with the results of its `init`. The attempt determines the surroundings of `init`;
 /// its input is not used.
 ///
 /// # Errors
@@ -65,14 +65,14 @@ pub async fn preinit(
     attempt: Attempt,
     sink: Arc<dyn AttemptSink>,
 ) -> Result<Vec<u8>, PreinitError> {
-    // For its sentences about what is wrong: the rewriter has none.
+    // For its error messages, which the rewriter does not have.
     inspect(&engine()?, component)?;
     let rewrite = |error: wasmtime::Error| PreinitError::Rewrite(causes(&error));
     let failed = |error: wasmtime::Error| PreinitError::Failed(causes(&error));
     let mut wizer = Wizer::new();
     wizer.keep_init_func(true);
     let (context, instrumented) = wizer.instrument_component(component).map_err(rewrite)?;
-    // With an epoch that moves on, so that an `init` without end is stopped.
+    // With an epoch that advances, so that an endless `init` is stopped.
     let engines =
         Engines::new(1, Pool::OnDemand, false, SwapWatch::of_this_machine()).map_err(failed)?;
     let engine = engines.get(Metering::Epoch).map_err(failed)?;
@@ -102,7 +102,7 @@ pub async fn preinit(
     if !store.data().table.is_empty() {
         return Err(PreinitError::KeepsHandles);
     }
-    // All of a memory comes out in one call.
+    // The content of a memory is passed in one call.
     store.set_hostcall_fuel(usize::MAX);
     let mut access = Access { store: &mut store, instance };
     wizer.snapshot_component(&context, &mut access).await.map_err(rewrite)

@@ -1,5 +1,5 @@
-//! What a component says it was made with: the `producers` sections of itself and of what is nested
-//! in it. Claims of whoever made it, for people; nothing depends on them.
+//! The tools that made a component, from the `producers` sections of the component and its nested
+//! parts. These are unverified claims, for display only.
 //!
 //! **Bounds.** [`ENTRIES_MAX`] languages and as many tools, each cut to [`TEXT_BYTES_MAX`].
 
@@ -12,8 +12,8 @@ const ENTRIES_MAX: usize = 16;
 /// Longest name, and longest version, in bytes.
 const TEXT_BYTES_MAX: usize = 64;
 
-/// Reads the sections of a valid component. Damaged ones are left out: they are custom sections,
-/// which are no part of validity.
+/// Reads the sections of a valid component. Damaged sections are left out: they are custom
+/// sections, which do not affect validity.
 pub(crate) fn producers(component: &[u8]) -> Producers {
     let mut producers = Producers::default();
     for payload in Parser::new(0).parse_all(component).map_while(Result::ok) {

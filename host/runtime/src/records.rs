@@ -1,4 +1,4 @@
-//! Where the digests of compiled files are kept: in the catalog, apart from the files.
+//! The digests of compiled files, which the catalog keeps apart from the files.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,19 +9,20 @@ use gristmill_core::digest::ComponentDigest;
 use gristmill_core::store::StoreError;
 use parking_lot::RwLock;
 
-/// Knows the records of uploaded components. The sandbox reads one before it loads a compiled
-/// file, and adds to it when it had to compile again, such as after an update of the engine.
+/// Access to the records of uploaded components. The sandbox reads a record before it loads a
+/// compiled file, and adds to it after it compiled a component again, for example after an update
+/// of the engine.
 #[async_trait]
 pub trait ArtifactRecords: Send + Sync + std::fmt::Debug {
     /// The record of a component.
     fn find(&self, component: ComponentDigest) -> Option<Arc<Component>>;
 
-    /// Keeps the digest of a newly compiled file. Does nothing when the component has no record
+    /// Stores the digest of a newly compiled file. Does nothing when the component has no record
     /// any more.
     ///
     /// # Errors
-    /// [`RecordError`] when it could not be kept; the component runs all the same, and is compiled
-    /// again by the next process.
+    /// [`RecordError`] when it could not be stored; the component runs nevertheless, and the next
+    /// process compiles it again.
     async fn record(
         &self,
         component: ComponentDigest,
@@ -30,7 +31,7 @@ pub trait ArtifactRecords: Send + Sync + std::fmt::Debug {
     ) -> Result<(), RecordError>;
 }
 
-/// The digest of a compiled file could not be kept.
+/// The digest of a compiled file could not be stored.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot keep the digest of a compiled component: {0}")]
 pub struct RecordError(#[from] StoreError);

@@ -1,4 +1,4 @@
-//! The sandbox as the rest of the host sees it.
+//! The public interface of the sandbox.
 
 use std::any::Any;
 use std::io;
@@ -41,39 +41,41 @@ use crate::staging::StagedComponent;
 use crate::state::State;
 use crate::swap::SwapWatch;
 
-/// How a sandbox is set up.
+/// The settings of a sandbox.
 #[derive(Debug)]
 pub struct SandboxSettings {
     /// The directory for `components/`, `artifacts/`, `volumes/` and `scratch/`.
     pub data_dir: PathBuf,
-    /// What compiles components.
+    /// The compiler of components.
     pub compiler: Compiler,
     /// Most jobs that run at one time, at least 1; more wait for one to end. Each reserves 16 GiB of address space.
     pub running_jobs_max: u32,
-    /// Most memory of all sandboxes together, in bytes. A job takes as much of it as its endpoint allows one job, and
-    /// waits until there is so much; a deployment that allows more than this is refused.
+    /// Most memory of all sandboxes together, in bytes. A job reserves as much of it as its
+    /// endpoint allows, and waits until there is so much; a deployment that allows more than this
+    /// is refused.
     pub memory_bytes_max: u64,
-    /// How their memory is allocated, if its address space can be reserved.
+    /// The allocation of their memory, if its address space can be reserved.
     pub pool: Pool,
-    /// Where attempts go on that have computed for more than some milliseconds; without it they stay
-    /// where they began. Its threads should have a lower priority than those of the callers.
+    /// The runtime for attempts that have computed for more than some milliseconds; without it they
+    /// stay on their first threads. Its threads should have a lower priority than those of the
+    /// callers.
     pub lengthy: Option<Handle>,
-    /// Where handlers' requests for the public may connect.
+    /// The addresses for handlers' requests to public hosts.
     pub addresses: AddressPolicy,
     /// Hosts with private addresses that the handlers of every owner may reach, if their endpoint lists
     /// them. Endpoints of the operator need no entry here.
     pub private_hosts: AllowedHosts,
-    /// Whether sinks are told the handler's stack when it traps, with lines of source where the
-    /// component has debug information: for one's own handlers, since that information is read.
+    /// Whether sinks receive the handler's stack when it traps, with source lines if the component
+    /// has debug information. Only for trusted handlers, since this parses that information.
     pub explains_traps: bool,
-    /// Whether the disk has room: without it uploads are refused, and the files of handlers do not
+    /// Whether the disk has room: without it uploads are refused, and the files of handlers cannot
     /// grow.
     pub room: Arc<DiskRoom>,
 }
 
 impl SandboxSettings {
-    /// 256 running jobs, memory without a bound, the pool that suits this machine, attempts that stay where they
-    /// began, and no network that the operator denies.
+    /// 256 running jobs, memory without a bound, the best pool for this machine, no runtime for
+    /// lengthy attempts, and no network that the operator denies.
     pub fn new(data_dir: PathBuf, compiler: Compiler) -> Self {
         let pool = Pool::for_this_machine();
         Self {
@@ -94,16 +96,16 @@ impl SandboxSettings {
 /// Why a sandbox cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenSandboxError {
-    /// Files or threads.
+    /// A fault of files or threads.
     #[error("cannot open the sandbox: {0}")]
     Io(#[from] io::Error),
-    /// The engine.
+    /// A fault of the engine.
     #[error("cannot build the WebAssembly engine: {0}")]
     Engine(String),
 }
 
-/// Runs handlers, each attempt in an instance of its own unless its endpoint reuses them, and on the
-/// tokio runtime of its caller. A host gives them a runtime apart from the one that serves HTTP.
+/// Runs handlers, each attempt in a new instance unless its endpoint reuses them, and on the tokio
+/// runtime of its caller. A host uses a separate runtime for them, not the one that serves HTTP.
 #[derive(Debug)]
 pub struct Sandbox {
     artifacts: Arc<Artifacts>,
@@ -153,10 +155,10 @@ impl Sandbox {
         })
     }
 
-    /// Takes in a component that is in memory.
+    /// Adds a component that is in memory.
     ///
     /// # Errors
-    /// [`AddComponentError`]; nothing is kept.
+    /// [`AddComponentError`]; then nothing is kept.
     pub async fn add_component(&self, bytes: Bytes) -> Result<Added, AddComponentError> {
         let failed = |error: StageError| match error {
             StageError::NoSpace => AddComponentError::NoSpace,
@@ -167,8 +169,8 @@ impl Sandbox {
         staged.add().await
     }
 
-    /// Has a network volume lie in a directory that exists, instead of in the data directory. To be
-    /// called before a job uses the volume.
+    /// Uses an existing directory for a network volume, instead of one in the data directory. Must
+    /// be called before a job uses the volume.
     ///
     /// # Errors
     /// When the directory cannot be found, or the volume has been used.
@@ -176,12 +178,12 @@ impl Sandbox {
         self.disks.place_volume(volume, directory)
     }
 
-    /// How memory for instances is allocated on this machine.
+    /// The allocation of memory for instances on this machine.
     pub fn pool(&self) -> Pool {
         self.artifacts.engines().pool()
     }
 
-    /// What the attempt starts with: the instance that was reserved, or what a new one takes.
+    /// The start of an attempt: the reserved instance, or the parts of a new one.
     async fn start(
         &self,
         reserved: Reserved,
@@ -204,7 +206,7 @@ impl Sandbox {
         Reservation::new(Reserved { room: Some(room), idle: self.idle.clone() })
     }
 
-    /// The instance that handles the attempt.
+    /// The instance that runs the attempt.
     fn instance(
         &self,
         start: Start,
@@ -248,7 +250,8 @@ impl Sandbox {
     }
 }
 
-/// Room for one job. Dropped before the job began, an idle instance goes back to where it was.
+/// Room for one job. An idle instance returns to the idle ones if this is dropped before the job
+/// began.
 struct Reserved {
     room: Option<Room>,
     idle: Idle,
@@ -257,7 +260,7 @@ struct Reserved {
 enum Room {
     /// For an instance that is still to be made.
     Permit(Permit),
-    /// An instance that waited, with its permit.
+    /// An idle instance, with its permit.
     Instance(Box<Waiting>),
 }
 
@@ -337,7 +340,7 @@ impl Runtime for Sandbox {
         let start = tokio::select! {
             biased;
             start = self.start(reserved, &attempt) => start,
-            // Nothing runs yet that could use the grace.
+            // No handler runs yet that could use the grace period.
             () = attempt.stop.cancelled() => return AttemptReport::halted(Halt::Stopped),
             () = tokio::time::sleep_until(attempt.deadline.into()) => {
                 return AttemptReport::halted(Halt::Deadline);
@@ -359,14 +362,14 @@ impl Runtime for Sandbox {
             drop(ticking);
             match attempted.is_ok().then(|| instance.waits()).flatten() {
                 Some(wait) => idle.put(instance, permit, wait),
-                // First the store: then the pool has room for the next.
+                // First the store, so that the pool has room for the next job.
                 None => drop((instance, permit)),
             }
             attempted
         };
         match lane::run(attempted, self.lengthy.as_ref()).await {
             Some(attempted) => attempted.unwrap_or_else(|panic| broken(&*panic, job)),
-            // The host is ending.
+            // The host is stopping.
             None => AttemptReport::halted(Halt::Stopped),
         }
     }

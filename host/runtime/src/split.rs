@@ -1,11 +1,11 @@
-//! Splits an emit that is larger than a chunk may be. A string becomes several strings, cut
-//! between characters; any other JSON value becomes strings of its text, numbered as parts.
+//! Splits an emit that is larger than one chunk. A string becomes several strings, cut between
+//! characters; any other JSON value becomes strings of its text, numbered as parts.
 
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, Part};
 
-/// The chunks that stand for one emit, each of at most `chunk_bytes_max` bytes. `metrics` go with
-/// the first; they must leave room for a part of the output.
+/// The chunks of one emit, each of at most `chunk_bytes_max` bytes. `metrics` are in the first;
+/// they must leave room for a part of the output.
 pub(crate) fn split(output: Json, metrics: Option<Json>, chunk_bytes_max: usize) -> Vec<Chunk> {
     let metrics_bytes = metrics.as_ref().map_or(0, Json::len);
     if output.len() + metrics_bytes <= chunk_bytes_max {
@@ -33,18 +33,18 @@ pub(crate) fn split(output: Json, metrics: Option<Json>, chunk_bytes_max: usize)
     parts.collect()
 }
 
-/// What stands between the quotation marks, if the JSON value is a string.
+/// The text between the quotation marks, if the JSON value is a string.
 fn string_content(text: &str) -> Option<&str> {
     text.strip_prefix('"')?.strip_suffix('"')
 }
 
-/// What must stay together at the start of a text, and what it costs in a string.
+/// The smallest unit at the start of a text that must not be cut, and its size in a string.
 struct Unit {
     bytes: usize,
     cost: usize,
 }
 
-/// Cuts a text into pieces that cost at most `max` each.
+/// Cuts a text into pieces of at most `max` bytes each.
 fn cut(text: &str, max: usize, unit: fn(&str) -> Option<Unit>) -> Vec<&str> {
     let mut pieces = Vec::new();
     let (mut rest, mut end, mut cost) = (text, 0, 0);

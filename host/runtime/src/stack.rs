@@ -1,12 +1,11 @@
-//! The stack of a handler that trapped, for the person who writes it.
+//! The stack of a handler that trapped, for the handler's author.
 
 use gristmill_core::runtime::{SourcePlace, StackCall};
 use rustc_demangle::demangle;
 use wasmtime::{FrameInfo, FrameSymbol, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
-/// The calls that an error came with, the innermost first; none when the handler ended itself in
-/// order.
+/// The calls of an error, the innermost first; none when the handler ended in order.
 pub(crate) fn stack(error: &wasmtime::Error) -> Vec<StackCall> {
     if error.is::<I32Exit>() {
         return Vec::new();
@@ -22,7 +21,7 @@ fn calls(frame: &FrameInfo) -> Vec<StackCall> {
         return vec![StackCall { function: name, place: None }];
     };
     let of = |symbol: &FrameSymbol, known: Option<String>| StackCall {
-        // The table of names has whole paths; debug information may have the last part alone.
+        // The table of names has whole paths; debug information may have only the last part.
         function: known.or_else(|| symbol.name().map(readable)),
         place: symbol.file().map(|file| SourcePlace { file: file.to_owned(), line: symbol.line() }),
     };
@@ -30,7 +29,7 @@ fn calls(frame: &FrameInfo) -> Vec<StackCall> {
     inlined.chain([of(outermost, name)]).collect()
 }
 
-/// A name as it stands in the source, without the compiler's hash.
+/// A name as in the source, without the compiler's hash.
 fn readable(name: &str) -> String {
     format!("{:#}", demangle(name))
 }

@@ -1,8 +1,8 @@
-//! Uploads on their way in: files beside the components that have no name yet.
+//! Uploads in progress: unnamed files beside the components.
 //!
-//! **Bounds.** All of them together have [`STAGED_BYTES_MAX`] bytes; how many one may have is for
-//! whoever reads the upload. A file goes with its [`StagedFile`], and what a process left behind
-//! when it ended goes with the next start.
+//! **Bounds.** All of them together have at most [`STAGED_BYTES_MAX`] bytes; the reader of an
+//! upload bounds its size. A file is deleted with its [`StagedFile`], and the next start deletes
+//! files of an ended process.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
@@ -23,7 +23,7 @@ use crate::artifacts::{AddError, Artifacts, blocking};
 use crate::component::PREAMBLE_BYTES;
 use crate::files;
 
-/// How many bytes are staged, in all files together.
+/// Number of staged bytes, in all files together.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StagedTotal(Arc<AtomicU64>);
 
@@ -43,7 +43,8 @@ impl StagedTotal {
 #[derive(Debug)]
 pub(crate) struct StagedFile {
     path: PathBuf,
-    /// In an `Arc` for the thread that writes: it ends its write even when nobody waits for it.
+    /// In an `Arc` for the thread that writes: it completes its write even if no caller waits for
+    /// it.
     content: Arc<Mutex<Content>>,
     total: StagedTotal,
 }
@@ -59,7 +60,7 @@ struct Content {
 impl Content {
     fn write(&mut self, piece: &[u8]) -> io::Result<()> {
         if let Err(error) = self.file.write_all(piece) {
-            // A part may be there: the next write begins where this one did.
+            // A part may have been written: the next write begins at the same position.
             self.file.set_len(self.bytes)?;
             self.file.seek(io::SeekFrom::Start(self.bytes))?;
             return Err(error);
@@ -73,7 +74,7 @@ impl Content {
 }
 
 impl StagedFile {
-    /// An empty one in this directory. Blocks on the disk.
+    /// Creates an empty one in this directory. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system.
@@ -91,7 +92,7 @@ impl StagedFile {
     /// Adds the next bytes.
     ///
     /// # Errors
-    /// [`StageError`]; what was there before is still there.
+    /// [`StageError`]; the earlier bytes are unchanged.
     pub(crate) async fn write(&self, piece: Bytes) -> Result<(), StageError> {
         let (content, total) = (self.content.clone(), self.total.clone());
         let bytes = piece.len() as u64;
@@ -106,7 +107,7 @@ impl StagedFile {
         Ok(written.await?)
     }
 
-    /// How many bytes there are.
+    /// Number of bytes.
     pub(crate) fn len(&self) -> u64 {
         self.content.lock().bytes
     }
@@ -116,15 +117,15 @@ impl StagedFile {
         ComponentDigest::from_sha256(self.content.lock().hash.clone().finalize().into())
     }
 
-    /// The first of them.
+    /// The first bytes.
     pub(crate) fn preamble(&self) -> Vec<u8> {
         self.content.lock().preamble.clone()
     }
 
-    /// Gives the file its name; it is on stable storage then. Blocks on the disk.
+    /// Names the file; it is on stable storage then. Blocks on the disk.
     ///
     /// # Errors
-    /// Those of the file system; there is no such file then, or it is the one from before.
+    /// Those of the file system; then there is no such file, or the previous one.
     pub(crate) fn keep_as(self, path: &Path) -> io::Result<()> {
         let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         self.content.lock().file.sync_all()?;
@@ -135,7 +136,8 @@ impl StagedFile {
 
 impl Drop for StagedFile {
     fn drop(&mut self) {
-        // After `keep_as` there is none of this name. What cannot be removed now is at the start.
+        // After `keep_as` there is no file of this name. A file that cannot be removed now is
+        // removed at the next start.
         let _ = files::remove(&self.path);
         self.total.give_back(self.len());
     }
@@ -173,7 +175,7 @@ impl Staged for StagedComponent {
 
     async fn add(self: Box<Self>) -> Result<Added, AddComponentError> {
         let Self { file, artifacts } = *self;
-        // Boxed: the future holds a compile and its files.
+        // Boxed, because the future contains a compile and its files.
         let added = Box::pin(artifacts.add(file, SystemClock.now())).await;
         added.map_err(AddError::into)
     }

@@ -1,4 +1,4 @@
-//! What a running handler has on the host's side: one [`State`] per store, one store per instance.
+//! The host's state of a running handler: one [`State`] per store, one store per instance.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::log::{AttemptLog, StdStream};
 use crate::stdio::LogStream;
 
 /// Most bytes that the host copies out of a handler in one call, in either direction of the
-/// contract: the largest output, and room for what travels beside it.
+/// contract: the largest output, and room for other values beside it.
 pub(crate) const HOST_CALL_BYTES_MAX: usize = OUTPUT_BYTES_MAX + (4 << 20);
 
 /// Most resource handles (streams, pollables, requests, …) of a job; one more ends the call with an
-/// error. The host keeps up to [`HTTP_HEAD_BYTES_MAX`] behind each, so 32 MiB for a job in all.
+/// error. The host keeps up to [`HTTP_HEAD_BYTES_MAX`] for each, so 32 MiB for a job in total.
 pub(crate) const HANDLES_MAX: usize = 1_024;
 
 /// Most random bytes that a handler gets in one call.
@@ -35,7 +35,7 @@ const RANDOM_BYTES_MAX: u64 = 64 << 10;
 /// a millisecond, so the timeout always comes first and the figure is only counted.
 const FUEL_PER_MS: u64 = 20_000_000;
 
-/// The host's side of one instance, and of the attempt that it handles now.
+/// The host's state of one instance, and of its present attempt.
 pub(crate) struct State {
     pub(crate) attempt: Attempt,
     pub(crate) sink: Arc<dyn AttemptSink>,
@@ -43,12 +43,12 @@ pub(crate) struct State {
     pub(crate) watch: Arc<Watch>,
     pub(crate) limiter: Limiter,
     pub(crate) egress: JobEgress,
-    /// What it sees of the disk, if anything.
+    /// Its files, if it has any.
     pub(crate) files: Option<Files>,
     /// Chunks emitted, and their bytes.
     pub(crate) chunks: u64,
     pub(crate) emitted_bytes: u64,
-    /// Whether the handler asked that its instance takes no further job.
+    /// Whether the handler requested that its instance runs no further job.
     pub(crate) retired: bool,
     pub(crate) table: ResourceTable,
     wasi: WasiCtx,
@@ -86,7 +86,7 @@ impl State {
         }
     }
 
-    /// Gets ready for the next attempt of the same instance.
+    /// Prepares the next attempt of the same instance.
     pub(crate) fn begin(
         &mut self,
         attempt: Attempt,
@@ -105,7 +105,7 @@ impl State {
         self.watch = watch;
     }
 
-    /// Lets go of what belongs to the attempt that has ended, while the instance waits.
+    /// Drops the state of the ended attempt, while the instance is idle.
     pub(crate) fn end(&mut self) {
         let nobody: Arc<dyn AttemptSink> = Arc::new(Nobody);
         self.log.begin(nobody.clone());
@@ -121,9 +121,9 @@ impl State {
     }
 }
 
-/// What a handler sees of WASI: its arguments, its environment, clocks, random numbers and output
-/// streams that become its log. Sockets and name lookup are linked, since some languages import them
-/// always, and every call of theirs is refused. Files are not wasmtime's: see `disk`.
+/// The WASI surroundings of a handler: its arguments, its environment, clocks, random numbers and
+/// output streams that become its log. Sockets and name lookup are linked, since some languages
+/// always import them, and all their calls are refused. Files are not wasmtime's: see `disk`.
 fn wasi(attempt: &Attempt, log: &Arc<AttemptLog>) -> WasiCtx {
     let mut wasi = WasiCtxBuilder::new();
     wasi.stdin(ClosedInputStream)
@@ -142,7 +142,7 @@ fn wasi(attempt: &Attempt, log: &Arc<AttemptLog>) -> WasiCtx {
     wasi.build()
 }
 
-/// A store for one instance, with all its limits but fuel.
+/// A store for one instance, with all its limits except fuel.
 ///
 /// # Errors
 /// When the store cannot be allocated.
@@ -155,7 +155,7 @@ pub(crate) fn store(engine: &Engine, state: State) -> Result<Store<State>> {
     Ok(store)
 }
 
-/// Listens to an instance that handles no job.
+/// The sink of an instance without a job.
 struct Nobody;
 
 #[async_trait]

@@ -1,5 +1,5 @@
-//! A handler's standard output and error as streams. They are always ready, never close and keep
-//! nothing but an unfinished line, whatever the handler writes.
+//! A handler's standard output and error as streams. They are always ready, never close, and keep
+//! only an unfinished line.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl IsTerminal for LogStream {
 }
 
 impl StdoutStream for LogStream {
-    // Asked for by preview 3 only, which is not linked.
+    // Only preview 3 calls this, and it is not linked.
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
         Box::new(self.clone())
     }

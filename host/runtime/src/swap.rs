@@ -1,8 +1,8 @@
 //! Whether this machine has had swap since the watch began.
 //!
-//! **Promise.** Once swap was seen the answer stays yes, also after it was disabled: what happened to
-//! memory meanwhile is not known. **Cost.** A look is one atomic load; a thread wakes up when the
-//! kernel says that `/proc/swaps` has changed, and every ten seconds.
+//! **Promise.** Once swap was seen the answer stays yes, even after it was disabled, since the
+//! effects on memory are unknown. **Cost.** A query is one atomic load; a thread wakes up when the
+//! kernel reports a change of `/proc/swaps`, and every ten seconds.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ use tracing::warn;
 /// The kernel's list of swap areas.
 const SWAPS: &str = "/proc/swaps";
 
-/// How often the list is read although the kernel has not said that it changed.
+/// Interval at which the list is read without a report of the kernel.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The watch of this process, for all of its sandboxes.
@@ -38,8 +38,8 @@ impl SwapWatch {
     }
 
     /// Watches a list of swap areas, which is read again after this long at the latest. The thread
-    /// ends when swap was seen, or with the last clone. A machine on which it cannot be started
-    /// counts as one with swap.
+    /// ends when swap was seen, or with the last clone. A machine on which the thread cannot be
+    /// started counts as one with swap.
     pub(crate) fn start(list: PathBuf, again: Duration) -> Self {
         let has_swap = Arc::new(AtomicBool::new(lists_swap(&list)));
         let watched = Arc::downgrade(&has_swap);
@@ -58,7 +58,7 @@ impl SwapWatch {
 }
 
 fn watch(watched: &Weak<AtomicBool>, list: &Path, again: Duration) {
-    // Opened before it is read: every change after that ends the wait.
+    // Opened before it is read, so that every later change ends the wait.
     let file = File::open(list);
     while let Some(has_swap) = watched.upgrade() {
         if has_swap.load(Ordering::Acquire) {
@@ -77,7 +77,7 @@ fn watch(watched: &Weak<AtomicBool>, list: &Path, again: Duration) {
     }
 }
 
-/// Waits until the kernel says that the file has changed, or the time is over.
+/// Waits until the kernel reports a change of the file, or the time is over.
 fn wait(file: Option<&File>, longest: Duration) {
     let waited = file.map(|file| {
         let time = Timespec::try_from(longest).ok();
@@ -88,7 +88,8 @@ fn wait(file: Option<&File>, longest: Duration) {
     }
 }
 
-/// Whether a list has an area. A list that cannot be read means no procfs: then swap is assumed.
+/// Whether a list has an area. An unreadable list means that there is no procfs: then swap is
+/// assumed.
 fn lists_swap(list: &Path) -> bool {
     let text: io::Result<String> = std::fs::read_to_string(list);
     // A header line, then a line for each area.
@@ -126,7 +127,7 @@ pub(crate) mod tests {
             SwapWatch::start(self.list(), Duration::from_millis(5))
         }
 
-        /// Enables swap, and waits until that was seen.
+        /// Enables swap, and waits until the watch has seen it.
         pub(crate) fn enable(&self, watch: &SwapWatch) {
             let area = "/swapfile                               file\t\t1048572\t\t0\t\t-2\n";
             fs::write(self.list(), format!("{HEADER}{area}")).unwrap();
@@ -162,7 +163,7 @@ pub(crate) mod tests {
         assert!(watch.has_seen_swap());
     }
 
-    /// The kernel's own list can be waited for.
+    /// The kernel's own list supports waiting.
     #[test]
     fn the_list_of_this_machine_ends_a_wait_by_time_only() {
         let file = File::open(SWAPS).unwrap();

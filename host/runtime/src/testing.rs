@@ -1,5 +1,5 @@
-//! What the tests of this crate share: guests written as text, a sink that remembers, a sandbox in
-//! a directory that goes away, and attempts to run in it.
+//! Shared parts of this crate's tests: guests written as text, a sink that records, a sandbox in a
+//! temporary directory, and attempts to run in it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use wit_parser::Resolve;
 use crate::swap::SwapWatch;
 use crate::{Compiler, MemoryRecords, Pool, Sandbox, SandboxSettings};
 
-/// Remembers what an attempt hands out.
+/// Records the side output of an attempt.
 #[derive(Default)]
 pub(crate) struct RecordingSink {
     lines: Mutex<Vec<(LogLevel, String)>>,
     chunks: Mutex<Vec<Chunk>>,
     progress: Mutex<Vec<Json>>,
-    /// Lets `emit` wait for ever.
+    /// Makes `emit` wait for ever.
     pub(crate) is_full: AtomicBool,
 }
 
@@ -163,12 +163,12 @@ impl TestSandbox {
         Self::open_with(directory, records, Pool::for_this_machine())
     }
 
-    /// One that allocates memory in this way.
+    /// A sandbox with this allocation of memory.
     pub(crate) fn with_pool(pool: Pool) -> Self {
         Self::open_with(Arc::new(tempfile::tempdir().unwrap()), MemoryRecords::new(), pool)
     }
 
-    /// One whose sandboxes may have so much memory together.
+    /// A sandbox with this much memory for all jobs together.
     pub(crate) fn with_memory(memory_bytes_max: u64) -> Self {
         let swap = SwapWatch::of_this_machine();
         Self::open_as(
@@ -181,7 +181,7 @@ impl TestSandbox {
         )
     }
 
-    /// One on a machine where this watch sees swap.
+    /// A sandbox on a machine where this watch sees swap.
     pub(crate) fn with_swap(swap: SwapWatch) -> Self {
         let directory = Arc::new(tempfile::tempdir().unwrap());
         Self::open_as(directory, MemoryRecords::new(), swap, |_| {})
@@ -212,7 +212,7 @@ impl TestSandbox {
         added.component
     }
 
-    /// A run of a handler with this body; change what is not right for the test.
+    /// A run of a handler with this body; the test may change its fields.
     pub(crate) async fn run(&self, body: &str) -> Run {
         Run::of(&self.add(guest(body)).await)
     }
@@ -223,7 +223,7 @@ impl TestSandbox {
         self.sandbox.perform(reservation, run.attempt_of(deployment), run.sink.clone()).await
     }
 
-    /// The one file below a directory of the sandbox.
+    /// The only file below a directory of the sandbox.
     pub(crate) fn only_file(&self, below: &str) -> std::path::PathBuf {
         fn files(directory: &Path, found: &mut Vec<std::path::PathBuf>) {
             for entry in std::fs::read_dir(directory).unwrap() {
@@ -263,7 +263,7 @@ impl Run {
         }
     }
 
-    /// What it runs: the same object until something has changed, as in the catalog.
+    /// Its deployment: the same object until something has changed, as in the catalog.
     pub(crate) fn deployment(&self) -> Arc<Deployment> {
         let mut deployed = self.deployed.lock();
         let life = deployed.as_ref().map(|last| last.life.clone()).unwrap_or_default();
@@ -274,7 +274,7 @@ impl Run {
         }
     }
 
-    /// Deploys the same once more, as if it had been deleted in between.
+    /// Deploys the same again, as if it had been deleted before.
     pub(crate) fn deploy_again(&self) {
         *self.deployed.lock() = None;
     }
@@ -320,7 +320,7 @@ fn deployment(endpoint: &Endpoint, component: &Component) -> Deployment {
     }
 }
 
-/// The bytes of a component that is none.
+/// The bytes of a file that is not a component.
 pub(crate) fn core_module() -> Bytes {
     wat::parse_str("(module)").unwrap().into()
 }

@@ -1,5 +1,5 @@
-//! Letting others run. A handler that computes gives its thread away on every epoch tick, and gets
-//! it back when the executor has been through its other tasks.
+//! Lets other tasks run. A handler that computes yields its thread on every epoch tick, and gets it
+//! back when the executor has run its other tasks.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -9,9 +9,9 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures::task::AtomicWaker;
 
-/// Waits until the executor wakes this task again. tokio's `yield_now` is over when it is polled a
-/// second time, which a task that also waits for something else may do at once: a handler that
-/// floods its attempt with progress would keep its thread for ever.
+/// Waits until the executor wakes this task again. tokio's `yield_now` ends when it is polled a
+/// second time, which can happen at once in a task that also waits for something else: a handler
+/// that floods its attempt with progress would keep its thread for ever.
 pub(crate) async fn next_turn() {
     let turn = Arc::new(Turn::default());
     let mut is_asked = false;
@@ -36,8 +36,8 @@ struct Turn {
 }
 
 impl Turn {
-    /// tokio wakes whoever yields after its timers and its other tasks; on a thread that is not one
-    /// of its workers at once.
+    /// tokio wakes a yielding task after its timers and its other tasks; on a thread that is not
+    /// one of its workers, it wakes it at once.
     fn ask(self: &Arc<Self>) {
         let waker = Waker::from(self.clone());
         let is_over = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));

@@ -64,14 +64,14 @@ pub(crate) async fn backup(args: BackupArgs) -> anyhow::Result<ExitCode> {
         Ok(summary)
     });
     if written.is_err() {
-        // What is left of it is of no use; the error says why.
+        // The incomplete file is useless; the error says why.
         let _ = fs::remove_file(&part);
     }
     tell(&written?, &format!("in {}", output.display()));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes what comes to a new file, and checks it.
+/// Writes the received bytes to a new file, and checks it.
 async fn write(mut pieces: BackupStream, part: &Path) -> anyhow::Result<Summary> {
     let cannot_write = || format!("cannot write {}", part.display());
     match fs::remove_file(part) {
@@ -81,7 +81,7 @@ async fn write(mut pieces: BackupStream, part: &Path) -> anyhow::Result<Summary>
         Ok(()) | Err(_) => {}
     }
     let mut options = OpenOptions::new();
-    // It holds what people have sent to their handlers.
+    // It contains the inputs of users' jobs.
     let options = options.write(true).create_new(true).mode(0o600);
     let mut file = options.open(part).with_context(cannot_write)?;
     while let Some(piece) = pieces.next().await? {
@@ -102,8 +102,8 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     if fs::read_dir(data_dir).with_context(cannot_make)?.next().is_some() {
         bail!("{} is not empty", data_dir.display());
     }
-    // In a place of its own until it is whole: a host must not find half of it. Inside, for the
-    // directory itself may be all that the caller may write to.
+    // In a separate directory until it is complete, since a host must not find half of it. Inside
+    // `dir`, because the caller may be able to write only there.
     let unpacked = tempfile::Builder::new().prefix(".restore-").tempdir_in(data_dir);
     let unpacked = unpacked.with_context(cannot_make)?;
     let summary = archive::read(BufReader::new(file), Some(unpacked.path()))?;
@@ -118,7 +118,8 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Moves what was unpacked to its place, the database last: a host that finds it finds the rest.
+/// Moves the unpacked files to their place, the database last: a host that finds it finds all
+/// files.
 fn take_over(unpacked: &Path, data_dir: &Path) -> io::Result<()> {
     let sync = || File::open(data_dir)?.sync_all();
     for entry in fs::read_dir(unpacked)? {

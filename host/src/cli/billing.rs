@@ -1,4 +1,4 @@
-//! `gristmill billing`: what was used, and what it costs.
+//! `gristmill billing`: usage and its cost.
 
 use std::process::ExitCode;
 
@@ -72,7 +72,7 @@ impl BillingArgs {
     }
 }
 
-/// A date stands for its first moment; what is a time is the host's affair.
+/// A date means its first moment; the host parses times.
 fn time(text: &str) -> String {
     if text.contains(['T', 't', ' ']) { text.to_owned() } else { format!("{text}T00:00:00Z") }
 }

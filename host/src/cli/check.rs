@@ -130,7 +130,7 @@ fn of_component(path: &Path) -> Damage {
     Damage { file: path.to_owned(), offset: None, details }
 }
 
-/// Hands each uploaded handler to `take`, with whether it is what its name says. Answers with their
+/// Passes each uploaded handler to `take`, with whether its bytes match its name. Returns their
 /// number.
 fn each_component(
     data_dir: &Path,
@@ -146,7 +146,7 @@ fn each_component(
     for entry in entries {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        // An upload that was on its way has another name.
+        // An upload in progress has another name.
         let Some(digest) = name.strip_suffix(".wasm").filter(|digest| digest.len() == 64) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! Reading a component from a file, and seeing early that it is something else.
+//! Reads a component from a file, and detects other files early.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -9,15 +9,15 @@ use gristmill_core::limits::COMPONENT_BYTES_MAX;
 
 /// The first bytes of every WebAssembly file.
 const MAGIC: &[u8] = b"\0asm";
-/// Then follow version and layer: these are a component's,
+/// The version and layer of a component follow,
 const COMPONENT: &[u8] = &[0x0d, 0, 1, 0];
-/// and these a core module's.
+/// or those of a core module.
 const CORE_MODULE: &[u8] = &[1, 0, 0, 0];
 
 /// Reads the component.
 ///
 /// # Errors
-/// When the file cannot be read, is too large, or is no component.
+/// When the file cannot be read, is too large, or is not a component.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Bytes> {
     let name = path.display();
     let file = std::fs::File::open(path).with_context(|| format!("cannot read {name}"))?;

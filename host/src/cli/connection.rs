@@ -1,4 +1,4 @@
-//! Which host a client command talks to, and with which key.
+//! The host that a client command calls, and its key.
 
 use std::path::{Path, PathBuf};
 
@@ -44,15 +44,15 @@ pub(crate) struct ConnectionArgs {
 }
 
 impl ConnectionArgs {
-    /// A client with the key that there is.
+    /// A client with the available key.
     ///
     /// # Errors
-    /// When the key has characters that no key has, or the file of certificates cannot be used.
+    /// When the key has invalid characters, or the file of certificates cannot be used.
     pub(crate) fn client(self) -> anyhow::Result<Client> {
         let given = self.api_key.filter(|key| !key.is_empty());
         let key = match given {
             Some(key) => Some(key),
-            // The admin key opens everything: it is not sent to other machines unasked.
+            // The admin key permits everything, so it is not sent to other machines by default.
             None if client::is_loopback(&self.url) => read_admin_key(&self.data_dir),
             None => None,
         };
@@ -62,7 +62,7 @@ impl ConnectionArgs {
 }
 
 fn read_admin_key(data_dir: &Path) -> Option<String> {
-    // A host without authentication, or another user's: then the host says what it needs.
+    // The host may need no key, or belong to another user; its answer will show this.
     let text = std::fs::read_to_string(data_dir.join(ADMIN_KEY_FILE)).ok()?;
     let key = text.trim();
     (!key.is_empty()).then(|| key.to_owned())

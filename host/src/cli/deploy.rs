@@ -20,13 +20,13 @@ use crate::client::{
     Answer, Client, Deployed, EndpointDocument, ReuseDocument, TemplateDocument, Upload,
 };
 
-/// The exit code of a command line that is wrong, which clap cannot tell before files are looked at.
+/// The exit code of an invalid command line that clap cannot detect before files are read.
 const WRONG_COMMAND_LINE: u8 = 2;
 
-/// The tag of a handler that none is given for.
+/// The default tag of a handler.
 const DEFAULT_TAG: &str = "latest";
 
-/// The operations whose URLs are shown: name, method, and path below the endpoint.
+/// The operations whose URLs are printed: name, method, and path below the endpoint.
 const OPERATIONS: [(&str, &str, &[&str]); 8] = [
     ("run", "POST", &["run"]),
     ("runsync", "POST", &["runsync"]),
@@ -154,7 +154,7 @@ pub(crate) fn given<T>(values: Vec<T>) -> Option<Vec<T>> {
     (!values.is_empty()).then_some(values)
 }
 
-/// All that a deploy brings to a host.
+/// The parts of a deploy.
 #[derive(Debug)]
 pub(crate) struct Deployable {
     /// The id of the template and of the endpoint, and the name of the image.
@@ -204,7 +204,7 @@ impl Deployable {
 }
 
 impl DeployArgs {
-    /// What the options say, over what the project says. `None` when neither says the endpoint's name.
+    /// The options, completed by the project. `None` when neither has the endpoint's name.
     fn deployable(self, chosen: &Chosen) -> anyhow::Result<Option<(Deployable, ConnectionArgs)>> {
         let component = chosen.read()?;
         let of_project = chosen
@@ -259,7 +259,7 @@ pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Uploads a component, and shows how far it has come.
+/// Uploads a component, and shows the progress.
 pub(super) async fn upload(
     client: &Client,
     image: &str,

@@ -1,4 +1,5 @@
-//! `gristmill endpoints`: deployed handlers, their settings, and the way back to an earlier handler.
+//! `gristmill endpoints`: deployed handlers, their settings, and the rollback to an earlier
+//! handler.
 
 use std::process::ExitCode;
 

@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use gristmill_core::limits::RUN_BODY_BYTES_MAX;
 use gristmill_core::payload::Json;
 
-/// Where the input stands.
+/// The source of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum InputSource {
     /// On the command line.
@@ -36,7 +36,7 @@ impl InputSource {
     /// Reads the input, which must be a JSON object of at most [`RUN_BODY_BYTES_MAX`] bytes.
     ///
     /// # Errors
-    /// When it cannot be read, or is something else.
+    /// When it cannot be read, or is not such an object.
     pub(crate) fn read(&self) -> anyhow::Result<Json> {
         let bytes = match self {
             Self::Text(text) => text.clone().into_bytes(),

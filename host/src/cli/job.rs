@@ -97,7 +97,7 @@ pub(crate) async fn retry(args: JobArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The exit code for a job that was waited for; says why it is not 0.
+/// The exit code for a job that the command waited for; prints why it is not 0.
 pub(crate) fn conclude(status: JobStatus, error: Option<&str>) -> ExitCode {
     match (status, error) {
         (JobStatus::Completed, _) => return ExitCode::SUCCESS,

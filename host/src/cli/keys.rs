@@ -1,4 +1,4 @@
-//! `gristmill keys`: makes, lists and revokes API keys.
+//! `gristmill keys`: creates, lists and revokes API keys.
 
 use std::process::ExitCode;
 

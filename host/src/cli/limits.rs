@@ -1,5 +1,5 @@
-//! What a job that runs on this machine may use: options of `run` and `test`, and the table
-//! `[limits]` of a [project file](super::project), under the same names and with the same bounds.
+//! The resources of a job that runs on this machine: options of `run` and `test`, and the table
+//! `[limits]` of a [project file](super::project), with the same names and bounds.
 
 use clap::Args;
 use gristmill_core::endpoint::{Metering, SandboxLimits};
@@ -9,8 +9,8 @@ use serde::Deserialize;
 use super::parse;
 use crate::client::EndpointDocument;
 
-/// How long a job may run, in milliseconds. Shorter than a host allows, too: to try out what a
-/// timeout does.
+/// How long a job may run, in milliseconds. The minimum is lower than on a host, for testing
+/// timeouts.
 pub(crate) const TIMEOUT_MS: Bounds =
     Bounds { min: 1, default: EXECUTION_TIMEOUT_MS.default, max: EXECUTION_TIMEOUT_MS.max };
 
@@ -40,7 +40,7 @@ pub(crate) struct LimitOptions {
 }
 
 impl LimitOptions {
-    /// Checks numbers that did not come from a command line.
+    /// Checks numbers that are not from a command line.
     ///
     /// # Errors
     /// One sentence that names the limit and its bounds.
@@ -59,7 +59,7 @@ impl LimitOptions {
         Ok(())
     }
 
-    /// These, and where nothing was given `others`.
+    /// These limits, completed by `others`.
     pub(crate) fn over(self, others: Self) -> Self {
         Self {
             memory_mib: self.memory_mib.or(others.memory_mib),
@@ -70,7 +70,7 @@ impl LimitOptions {
         }
     }
 
-    /// What a sandbox is to hold a job to.
+    /// The limits as a sandbox takes them.
     pub(crate) fn sandbox(&self) -> SandboxLimits {
         SandboxLimits {
             memory_bytes_max: self.memory_mib.unwrap_or(SandboxLimits::MEMORY_MIB.default) << 20,
@@ -79,7 +79,7 @@ impl LimitOptions {
         }
     }
 
-    /// The same as settings of an endpoint, as far as they were given.
+    /// The given limits as settings of an endpoint.
     pub(crate) fn document(&self) -> EndpointDocument {
         EndpointDocument {
             memory_mib: self.memory_mib,
@@ -90,7 +90,7 @@ impl LimitOptions {
         }
     }
 
-    /// Scratch space, when it was given.
+    /// Scratch space, if it was given.
     pub(crate) fn given_scratch_gb(&self) -> Option<u32> {
         self.scratch_gb
     }

@@ -1,4 +1,5 @@
-//! `gristmill logs`: what an endpoint's handlers have logged lately, and what they log from now on.
+//! `gristmill logs`: the newest log lines of an endpoint's handlers, and optionally the following
+//! ones.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,10 +13,10 @@ use super::connection::ConnectionArgs;
 use super::{output, parse};
 use crate::client::{Client, ClientError};
 
-/// Pause before a connection that broke is made again.
+/// Pause before a broken connection is made again.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often in a row that is tried.
+/// Most attempts in a row.
 const RECONNECTS_MAX: u32 = 10;
 
 /// Show what an endpoint's handlers have logged.
@@ -82,7 +83,7 @@ pub(crate) async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Shows what one connection brings; answers with why it broke, if that is known.
+/// Shows the lines of one connection; returns why it broke, if that is known.
 async fn follow(
     client: &Client,
     endpoint: &EndpointId,

@@ -1,8 +1,8 @@
 //! The command line: one file per command, or per family of small ones.
 //!
-//! **Invariant.** Standard output carries results and nothing else, so that a script can read it;
-//! progress, notes and errors go to standard error ([`output`]). The exit code is 0 when what was
-//! asked for happened, 1 when it did not, and 2 when the command line itself is wrong.
+//! **Invariant.** Standard output carries only results, so that a script can read it; progress,
+//! notes and errors are written to standard error ([`output`]). The exit code is 0 when the command
+//! succeeded, 1 when it failed, and 2 when the command line itself is invalid.
 
 mod backup;
 mod billing;
@@ -108,7 +108,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     execute(cli.command).unwrap_or_else(|error| {
-        // Whoever read our output has read enough, as `head` does.
+        // The reader of our output has closed it, as `head` does.
         if !output::is_broken_pipe(&error) {
             output::error(format_args!("{error:#}"));
         }

@@ -1,13 +1,13 @@
-//! What the command line writes: results to standard output, everything else to standard error.
+//! The output of the command line: results to standard output, everything else to standard error.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
 
 /// Writes one line of the result to standard output: to a terminal without control characters, to a
-/// file or a pipe as it is.
+/// file or a pipe unchanged.
 ///
 /// # Errors
-/// When nobody reads it any more, or it cannot be written.
+/// When the reader has closed it, or it cannot be written.
 pub(crate) fn result(line: impl Display) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if out.is_terminal() {
@@ -19,11 +19,11 @@ pub(crate) fn result(line: impl Display) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes one line of the result after a label, in bold and the colour with this ANSI number where
-/// the result goes to a terminal.
+/// Writes one line of the result after a label. On a terminal the label is bold, in the colour with
+/// this ANSI number.
 ///
 /// # Errors
-/// When nobody reads it any more, or it cannot be written.
+/// When the reader has closed it, or it cannot be written.
 pub(crate) fn result_labelled(label: &str, colour: &str, line: impl Display) -> anyhow::Result<()> {
     if io::stdout().is_terminal() && wants_colours() {
         let mut out = io::stdout().lock();
@@ -34,9 +34,9 @@ pub(crate) fn result_labelled(label: &str, colour: &str, line: impl Display) -> 
     }
 }
 
-/// Writes one line for the person at the terminal to standard error.
+/// Writes one line for the user to standard error.
 pub(crate) fn note(line: impl Display) {
-    // Nobody is there to be told that nobody is there.
+    // If standard error is closed, there is no place to report this.
     let _ = writeln!(io::stderr().lock(), "{}", plain(&line.to_string()));
 }
 
@@ -69,8 +69,8 @@ fn wants_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// The text without control characters, and without marks that change the direction of text: the words
-/// of a handler or a server must not steer the terminal.
+/// The text without control characters, and without marks that change the direction of text: texts
+/// of a handler or a server must not control the terminal.
 pub(crate) fn plain(text: &str) -> String {
     let is_shown = |c: &char| match c {
         '\n' | '\t' => true,
@@ -80,7 +80,7 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().filter(is_shown).collect()
 }
 
-/// JSON on one line. A line break outside a string means nothing, and inside it cannot stand.
+/// JSON on one line. Line breaks outside strings have no meaning, and strings cannot contain them.
 pub(crate) fn one_line(json: &str) -> String {
     json.chars().filter(|c| !matches!(c, '\n' | '\r')).collect()
 }
@@ -105,7 +105,7 @@ pub(crate) fn table<const N: usize>(
         .collect()
 }
 
-/// A size as people read it.
+/// A size in readable form.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match UNITS.into_iter().find(|(unit, _)| bytes >= *unit) {
@@ -117,7 +117,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// A time in milliseconds, the more exact the shorter it is.
+/// A time in milliseconds, with more digits if it is short.
 pub(crate) fn millis(us: u64) -> String {
     if us < 10_000 {
         format!("{}.{:03} ms", us / 1_000, us % 1_000)
@@ -139,7 +139,7 @@ pub(crate) fn grouped(number: u64) -> String {
     grouped
 }
 
-/// Whether an error only says that nobody reads our output any more.
+/// Whether an error only means that the reader has closed our output.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

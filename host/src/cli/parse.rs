@@ -1,4 +1,4 @@
-//! How values on the command line are read.
+//! Parses values on the command line.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(crate) struct EnvVar {
     value: String,
 }
 
-/// Reads `K=V`; the value may be empty and may contain `=`.
+/// Parses `K=V`; the value may be empty and may contain `=`.
 pub(crate) fn env_var(text: &str) -> Result<EnvVar, String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     EnvVar::check_name(name)?;
@@ -36,7 +36,7 @@ impl EnvVar {
     }
 }
 
-/// The variables by name; of two with one name the last counts.
+/// The variables by name; the last one of a name counts.
 pub(crate) fn environment(vars: Vec<EnvVar>) -> BTreeMap<String, String> {
     vars.into_iter().map(|var| (var.name, var.value)).collect()
 }
@@ -49,7 +49,7 @@ where
     RangedU64ValueParser::new().range(bounds.min..=bounds.max)
 }
 
-/// Where a volume can be mounted.
+/// A path where a volume can be mounted.
 pub(crate) fn mount_path(text: &str) -> Result<String, String> {
     match MountPath::parse(text) {
         Ok(_) => Ok(text.to_owned()),
@@ -88,7 +88,7 @@ pub(crate) fn scope() -> impl TypedValueParser<Value = Scope> {
     })
 }
 
-/// A job's id. Only its letters are looked at: what it means is the host's affair.
+/// A job's id. Only its characters are checked, since only the host can interpret it.
 pub(crate) fn job_id(text: &str) -> Result<String, String> {
     let is_id = (1..=NAME_BYTES_MAX).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));

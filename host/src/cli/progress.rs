@@ -1,4 +1,4 @@
-//! What shows on a terminal while something slow goes on. Elsewhere nothing is drawn.
+//! Progress of slow operations on a terminal. Elsewhere nothing is drawn.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::output;
 
-/// How often a spinner turns.
+/// Interval at which a spinner turns.
 const TURN: Duration = Duration::from_millis(100);
 
 /// A bar that fills up with `len` bytes.

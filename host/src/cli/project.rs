@@ -35,14 +35,14 @@ use super::parse::EnvVar;
 /// The name of the file.
 pub(crate) const FILE_NAME: &str = "gristmill.toml";
 
-/// A project file, with the directory that it lies in.
+/// A project file, with its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Project {
     /// The directory.
     pub(crate) dir: PathBuf,
-    /// What is built and deployed.
+    /// The handler to build and deploy.
     pub(crate) handler: Handler,
-    /// What a job may use.
+    /// The resources of a job.
     pub(crate) limits: LimitOptions,
     /// The handler's environment.
     pub(crate) env: BTreeMap<String, String>,
@@ -56,13 +56,13 @@ pub(crate) struct Project {
 pub(crate) struct Handler {
     /// The id of its endpoint, and the name of its component.
     pub(crate) name: EndpointId,
-    /// What it is written in.
+    /// Its language.
     pub(crate) language: Language,
-    /// Where its component lies, below the directory.
+    /// The path of its component, below the directory.
     component: Option<PathBuf>,
 }
 
-/// What a handler is written in.
+/// The language of a handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Language {
@@ -74,7 +74,7 @@ pub(crate) enum Language {
     Javascript,
 }
 
-/// The file as it is written.
+/// The file's structure.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -98,7 +98,7 @@ impl Project {
     /// Reads the project file of a directory; `None` when there is none.
     ///
     /// # Errors
-    /// When it cannot be read, or says something that is not allowed.
+    /// When it cannot be read, or is invalid.
     pub(crate) fn find(dir: &Path) -> anyhow::Result<Option<Self>> {
         let path = dir.join(FILE_NAME);
         let text = match std::fs::read_to_string(&path) {
@@ -122,7 +122,7 @@ impl Project {
         Ok(Self { dir: dir.to_owned(), handler, limits, env, allowed_hosts: network.allow })
     }
 
-    /// Where the built component lies.
+    /// The path of the built component.
     pub(crate) fn component_path(&self) -> PathBuf {
         match &self.handler.component {
             Some(path) => self.dir.join(path),

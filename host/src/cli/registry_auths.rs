@@ -1,4 +1,4 @@
-//! `gristmill registry-auths`: credentials with which the host fetches images.
+//! `gristmill registry-auths`: credentials for fetching images.
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use super::output;
 use super::resource::{ListArgs, print};
 use crate::client::{Kind, NewRegistryAuth, RegistryAuthDocument};
 
-/// Where the password may stand, apart from standard input.
+/// The variable with the password; otherwise standard input is read.
 const PASSWORD_VARIABLE: &str = "GRISTMILL_REGISTRY_PASSWORD";
 
 /// List, keep and delete credentials for registries.

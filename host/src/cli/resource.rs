@@ -1,4 +1,5 @@
-//! What the commands about one kind of thing share: their arguments, and how a thing is shown.
+//! Shared parts of the commands about one kind of object: their arguments, and the output of an
+//! object.
 
 use std::fmt::Display;
 
@@ -32,10 +33,10 @@ pub(crate) struct OneArgs {
     pub(crate) connection: ConnectionArgs,
 }
 
-/// Prints the host's answer as it is, or the lines that `describe` makes of it.
+/// Prints the host's answer unchanged, or the lines that `describe` makes of it.
 ///
 /// # Errors
-/// When the answer is not what `describe` reads, or cannot be written.
+/// When `describe` cannot parse the answer, or it cannot be written.
 pub(crate) fn print<'a, T: Deserialize<'a>, L: Display>(
     answer: &'a Answer,
     as_json: bool,
@@ -47,10 +48,10 @@ pub(crate) fn print<'a, T: Deserialize<'a>, L: Display>(
     describe(answer.read()?).into_iter().try_for_each(output::result)
 }
 
-/// Prints one thing: each field on a line of its own, or the host's answer as it is.
+/// Prints one object: each field on its own line, or the host's answer unchanged.
 ///
 /// # Errors
-/// When the answer is no object, or cannot be written.
+/// When the answer is not an object, or cannot be written.
 pub(crate) fn show(answer: &Answer, as_json: bool) -> anyhow::Result<()> {
     print(answer, as_json, |thing: serde_json::Map<_, _>| fields(&thing))
 }

@@ -1,5 +1,5 @@
-//! `gristmill serve`: its options, and the settings that they make together with the
-//! configuration file. A flag wins over the environment, which wins over the file.
+//! `gristmill serve`: its options, combined with the configuration file. A flag wins over the
+//! environment, and the environment wins over the file.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use tracing_subscriber::EnvFilter;
 use super::parse;
 use crate::serve::{AddressBound, ConnectionLimits, TlsFiles};
 
-/// Inputs that wait on one endpoint, in MiB; the least has room for the largest bodies.
+/// Waiting inputs of one endpoint, in MiB; the minimum has room for the largest bodies.
 const WAITING_MIB: Bounds = Bounds { min: 64, default: 16_384, max: 1 << 24 };
 
-/// Results that one endpoint keeps, in MiB.
+/// Kept results of one endpoint, in MiB.
 const RESULT_MIB: Bounds = Bounds { min: 64, default: 65_536, max: 1 << 24 };
 
 /// Free space of the disk, in MiB.
@@ -41,13 +41,13 @@ fn hosts(given: &[HostPattern], in_file: Option<Vec<HostPattern>>) -> AllowedHos
     AllowedHosts::new(if given.is_empty() { in_file.unwrap_or_default() } else { given.to_vec() })
 }
 
-/// How much of the journal waits for the database. The least is four segments that have room for the
-/// usual batch.
+/// Size of the journal that waits for a checkpoint, in MiB. The minimum is four segments with room
+/// for a usual batch.
 const JOURNAL_MIB: Bounds = Bounds { min: 16, default: 1_024, max: 65_536 };
 
 /// Jobs that may run at one time. Each reserves address space, not memory.
 const RUNNING_JOBS: Bounds = Bounds { min: 1, default: 256, max: 4_096 };
-/// The default is the machine's.
+/// The default depends on the machine.
 const SANDBOX_MEMORY_MIB: Bounds = Bounds { min: 1, default: 0, max: 16_777_216 };
 
 /// Jobs that may wait on one endpoint.
@@ -60,14 +60,14 @@ const DRAIN_TIMEOUT_S: Bounds = Bounds { min: 0, default: 30, max: 3_600 };
 /// Connections at one time. Each is an open file.
 const CONNECTIONS: Bounds = Bounds { min: 1, default: 20_000, max: 1_000_000 };
 
-/// Seconds by which the clock may jump; 0 lets it jump as it likes.
+/// Seconds by which the clock may jump; 0 permits any jump.
 const CLOCK_JUMP_S: Bounds = Bounds { min: 0, default: 3_600, max: 315_360_000 };
 
-/// One address may have one in so many of all connections without a valid key.
+/// The divisor of all connections for the bound of one address without a valid key.
 const ADDRESS_PART: u32 = 16;
 
-/// Seconds for which a connection may be without a call. The default is more than what proxies keep
-/// theirs for, so that they do not send a call on one that is being closed.
+/// Seconds for which a connection may be without a call. The default is longer than that of common
+/// proxies, so that they do not send a call on a connection that is being closed.
 const IDLE_TIMEOUT_S: Bounds = Bounds { min: 1, default: 75, max: 3_600 };
 
 /// Run the host.
@@ -406,16 +406,16 @@ struct ConfigFile {
     no_key: bool,
 }
 
-/// What the host runs with. Every bound is checked.
+/// The checked settings of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeSettings {
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// Where everything is kept.
+    /// The data directory.
     pub data_dir: PathBuf,
-    /// Where the key of stored secrets is, unless it is in the data directory.
+    /// The file of the key of stored secrets, unless it is in the data directory.
     pub secrets_key: Option<PathBuf>,
-    /// What HTTPS is served with; without it, HTTP.
+    /// The certificate for HTTPS; without it, HTTP.
     pub tls: Option<TlsFiles>,
     /// The bounds of connections.
     pub connections: ConnectionLimits,
@@ -423,17 +423,17 @@ pub struct ServeSettings {
     pub journal_bytes: u64,
     /// Whether the ready line and the log are JSON.
     pub is_json: bool,
-    /// What happens to a policy out of bounds.
+    /// The treatment of a policy out of bounds.
     pub strictness: Strictness,
-    /// A valid filter of what is logged.
+    /// A valid log filter.
     pub log: String,
     /// Jobs that may run at one time.
     pub running_jobs_max: u32,
-    /// Bytes that all sandboxes may have together, unless that depends on the machine.
+    /// Bytes of all sandboxes together, unless that depends on the machine.
     pub sandbox_memory_bytes: Option<u64>,
     /// Jobs that may wait on one endpoint.
     pub waiting_jobs_max: usize,
-    /// Bytes of inputs that may wait on one endpoint.
+    /// Bytes of waiting inputs of one endpoint.
     pub waiting_bytes_max: u64,
     /// Bytes of results that one endpoint may keep.
     pub result_bytes_max: u64,
@@ -443,7 +443,7 @@ pub struct ServeSettings {
     pub disk_reserve_bytes: Option<u64>,
     /// How long a drain waits for running jobs.
     pub drain_timeout: Duration,
-    /// The operator's brand, when one is set.
+    /// The operator's brand, if it is set.
     pub brand: Option<String>,
     /// Limits of the queue API; only the configuration file can change them.
     pub rate_limits: RateLimits,
@@ -451,28 +451,28 @@ pub struct ServeSettings {
     pub webhook_allow: AllowedHosts,
     /// Hosts with private addresses that handlers of every owner may call.
     pub handler_allow: AllowedHosts,
-    /// What usage costs.
+    /// The prices of usage.
     pub prices: Prices,
-    /// Registries whose addresses need not be public, or that are spoken to without TLS.
+    /// Registries whose addresses need not be public, or that are called without TLS.
     pub registry_allow: RegistryHosts,
     /// Networks of public addresses that requests may not reach.
     pub egress_deny: Vec<Network>,
-    /// Whether no call needs a key. It listens on a loopback address then.
+    /// Whether no call needs a key. Then the host listens on a loopback address.
     pub needs_no_key: bool,
     /// The largest jump of a clock that is not synchronised; `None` for any.
     pub clock_jump_max: Option<Duration>,
-    /// Whether the clock is right at this start, whatever it shows.
+    /// Whether to accept the clock at this start, whatever it shows.
     pub accepts_clock: bool,
     /// Whether standard input moves the clock.
     pub is_clock_manual: bool,
 }
 
 impl ServeArgs {
-    /// Reads the configuration file, if one is named, and joins it with the flags and the
+    /// Reads the configuration file, if one is named, and combines it with the flags and the
     /// environment.
     ///
     /// # Errors
-    /// When the file cannot be read, has an option that does not exist, or a value out of bounds.
+    /// When the file cannot be read, has an unknown option, or a value out of bounds.
     pub fn settings(&self) -> anyhow::Result<ServeSettings> {
         let file = match &self.config {
             Some(path) => ConfigFile::read(path)
@@ -596,7 +596,7 @@ impl ConfigFile {
         Ok(file)
     }
 
-    /// The checks that the command line makes of flags.
+    /// The checks that the command line makes for flags.
     fn check(&self) -> anyhow::Result<()> {
         let numbers = [
             ("max-connections", self.max_connections.map(u64::from), CONNECTIONS),

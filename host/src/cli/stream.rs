@@ -14,7 +14,7 @@ use super::connection::ConnectionArgs;
 use super::{job, output, parse};
 use crate::client::{self, Client, ClientError};
 
-/// How often in a row a broken connection is made again, and the pause before.
+/// Most reconnections in a row, and the pause before each.
 const RECONNECTS_MAX: u32 = 10;
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -43,10 +43,10 @@ pub(crate) struct StreamArgs {
 /// One chunk.
 #[derive(Debug, Deserialize)]
 pub(super) struct Chunk<'a> {
-    /// What the handler handed out.
+    /// The emitted value.
     #[serde(borrow)]
     pub(super) output: &'a RawValue,
-    /// All of it, as the host sent it.
+    /// The whole chunk, as the host sent it.
     #[serde(skip)]
     whole: &'a str,
 }
@@ -70,7 +70,7 @@ pub(crate) async fn stream(args: StreamArgs) -> anyhow::Result<ExitCode> {
     Ok(job::conclude(end.status, end.error.as_deref()))
 }
 
-/// Follows one job's stream, over as many connections as it takes.
+/// Follows one job's stream, over as many connections as needed.
 pub(super) struct Follower {
     client: Client,
     endpoint: EndpointId,
@@ -79,11 +79,11 @@ pub(super) struct Follower {
     from: Option<u64>,
 }
 
-/// How one connection ended.
+/// The end of one connection.
 enum Followed {
     /// The job has ended.
     End(End),
-    /// The connection did; the stream goes on with another.
+    /// The connection ended; the stream continues with another one.
     Broken(Option<ClientError>),
 }
 
@@ -98,10 +98,10 @@ impl Follower {
         Self { client, endpoint, job, from }
     }
 
-    /// Hands on each chunk until the job has ended.
+    /// Passes each chunk on until the job has ended.
     ///
     /// # Errors
-    /// Those of `on_chunk`; or the host cannot be asked, again and again.
+    /// Those of `on_chunk`; or repeated failures to reach the host.
     pub(super) async fn follow_to_end(
         mut self,
         mut on_chunk: impl FnMut(&Chunk<'_>) -> anyhow::Result<()>,
@@ -124,7 +124,7 @@ impl Follower {
         }
     }
 
-    /// Hands on what one connection brings.
+    /// Passes the chunks of one connection on.
     async fn follow(
         &mut self,
         on_chunk: &mut impl FnMut(&Chunk<'_>) -> anyhow::Result<()>,

@@ -16,13 +16,13 @@ use super::input::InputSource;
 use super::{job, output, parse, progress};
 use crate::client::{Answer, Client, JobDocument, Submission, SubmissionPolicy};
 
-/// One look at a job that is waited for.
+/// Duration of one waiting call.
 pub(super) const LOOK_WAIT: Duration = Duration::from_secs(30);
 
-/// The same while somebody watches the spinner.
+/// The same while a spinner is shown.
 const LOOK_WAIT_WATCHED: Duration = Duration::from_secs(2);
 
-/// How often in a row a look may fail for a passing reason, and how long until the next.
+/// Most failures in a row for a temporary reason, and the pause before the next call.
 const LOOKS_FAILED_MAX: u32 = 10;
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
@@ -126,7 +126,7 @@ async fn wait(
     last
 }
 
-/// A job that is waited for.
+/// A job whose end is awaited.
 pub(super) struct Waiting<'a> {
     /// The host.
     pub(super) client: &'a Client,
@@ -134,18 +134,18 @@ pub(super) struct Waiting<'a> {
     pub(super) endpoint: &'a EndpointId,
     /// The job's id.
     pub(super) id: &'a str,
-    /// How long one look waits.
+    /// Duration of one call.
     pub(super) look: Duration,
-    /// When there are no more looks, whether the job has ended or not.
+    /// The time of the last call, whether the job has ended or not.
     pub(super) deadline: Option<Instant>,
 }
 
 impl Waiting<'_> {
-    /// Waits for the job's end or the deadline, and returns its last status document; each one
-    /// before goes to `on_look`.
+    /// Waits for the job's end or the deadline, and returns its last status document; earlier
+    /// documents are passed to `on_look`.
     ///
     /// # Errors
-    /// When the host cannot be asked, again and again.
+    /// Repeated failures to reach the host.
     pub(super) async fn until_end(
         self,
         mut on_look: impl FnMut(&JobDocument<'_>),
@@ -155,7 +155,7 @@ impl Waiting<'_> {
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let answer = match left {
-                // The long form of the call would wait for at least its lower bound.
+                // The waiting call would wait for at least its lower bound.
                 Some(left) if left.as_millis() < u128::from(WAIT_MS.min) => {
                     tokio::time::sleep(left).await;
                     client.status(endpoint, id).await
@@ -183,7 +183,7 @@ impl Waiting<'_> {
     }
 }
 
-/// What the spinner says about a job that has not ended.
+/// The spinner's text for a job that has not ended.
 fn describe(document: &JobDocument<'_>) -> String {
     let detail = match document.output {
         Some(progress) => Some(progress.get()),

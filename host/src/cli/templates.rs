@@ -1,4 +1,4 @@
-//! `gristmill templates`: definitions of what a worker runs.
+//! `gristmill templates`: definitions of the image that workers run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use super::resource::{ListArgs, OneArgs, print, show};
 use super::{output, parse};
 use crate::client::{Kind, TemplateDocument};
 
-/// Everything that the caller may see.
+/// All templates that the caller may see.
 const ALL: [(&str, &str); 3] = [
     ("includeEndpointBoundTemplates", "true"),
     ("includePublicTemplates", "true"),
@@ -190,7 +190,7 @@ fn table(templates: Vec<Template>) -> Vec<String> {
 }
 
 async fn get(args: OneArgs) -> anyhow::Result<()> {
-    // One thing with the flags of the list: those in use are found too.
+    // One object, with the flags of the list, so that templates in use are found too.
     let answer = args.connection.client()?.one(Kind::Templates, &args.id, &ALL).await?;
     show(&answer, args.json)
 }

@@ -1,4 +1,4 @@
-//! `gristmill volumes`: makes, lists, shows and deletes network volumes.
+//! `gristmill volumes`: creates, lists, shows and deletes network volumes.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! A backup of the host, as it comes.
+//! The download of a backup.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use url::Url;
 
 use super::{Client, ClientError};
 
-/// How long nothing may come: the host reads from its disk.
+/// Most time without a byte: the host reads from its disk.
 const SILENCE_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// How long a backup may take altogether.
+/// Most time for a whole backup.
 const BACKUP_TIME_MAX: Duration = Duration::from_hours(24);
 
 /// The pieces of the archive.

@@ -1,4 +1,4 @@
-//! Why a call came to nothing, in words for the person at the terminal.
+//! Why a call failed, in words for the user.
 
 use std::error::Error;
 use std::fmt;
@@ -9,27 +9,27 @@ use url::Url;
 
 use super::is_loopback;
 
-/// Why a call came to nothing.
+/// Why a call failed.
 #[derive(Debug)]
 pub(crate) enum ClientError {
-    /// No connection; the text says why.
+    /// There was no connection; the text says why.
     Unreachable(String),
     /// The host refused the call.
     Refused(Refusal),
-    /// The connection broke, or nothing came for too long.
+    /// The connection broke, or paused too long.
     Interrupted(String),
-    /// The host answered something that is no answer.
+    /// The host's answer cannot be parsed.
     Garbled(String),
 }
 
-/// What the host said when it refused.
+/// The host's refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// The HTTP status.
     pub(crate) status: u16,
-    /// What was wrong.
+    /// The host's sentence.
     sentence: String,
-    /// What to do about it, where we know.
+    /// Advice, if there is any.
     hint: Option<&'static str>,
 }
 
@@ -42,7 +42,7 @@ impl ClientError {
     /// The refusal in a non-2xx answer.
     pub(super) fn refused(status: u16, body: &[u8], has_key: bool, base: &Url) -> Self {
         let (sentence, hint) = match (status, serde_json::from_slice::<Body>(body)) {
-            // The host's own words are for those who speak HTTP.
+            // The host's own sentence is for HTTP clients.
             (401, Ok(_)) if !has_key && is_loopback(base) => (
                 "the host wants an API key".to_owned(),
                 Some(
@@ -87,7 +87,7 @@ impl ClientError {
         Self::Interrupted(format!("the connection to {base} broke: {}", innermost(&error)))
     }
 
-    /// Whether what was asked for does not exist.
+    /// Whether the object does not exist.
     pub(crate) fn is_not_found(&self) -> bool {
         match self {
             Self::Refused(refusal) => refusal.status == 404,
@@ -95,7 +95,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the same call may succeed a moment later.
+    /// Whether the same call may succeed after a short time.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Refused(refusal) => matches!(refusal.status, 429 | 502..=504),

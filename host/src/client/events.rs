@@ -1,4 +1,4 @@
-//! Server-sent events: the text of a stream cut into events.
+//! Server-sent events: splits the text of a stream into events.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::{Client, ClientError};
 /// Largest event that is read, in bytes (4 MiB): a chunk has 1 MiB at most.
 pub(crate) const EVENT_BYTES_MAX: usize = 4 << 20;
 
-/// How long a stream may be silent: the host sends a comment every 15 seconds.
+/// Most time without a byte: the host sends a comment every 15 seconds.
 const SILENCE_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// How long a stream may last altogether: as long as a job may live.
+/// Most time for a whole stream: the longest ttl of a job.
 const STREAM_TIME_MAX: Duration = Duration::from_hours(7 * 24);
 
 /// One event.
@@ -23,13 +23,13 @@ const STREAM_TIME_MAX: Duration = Duration::from_hours(7 * 24);
 pub(crate) struct Event {
     /// Its kind; empty for an ordinary message.
     pub(crate) kind: String,
-    /// Its id, when it has one of its own.
+    /// Its id, if it has one.
     pub(crate) id: Option<String>,
-    /// What it carries.
+    /// Its content.
     pub(crate) data: String,
 }
 
-/// The events of one answer, as they come.
+/// The events of one answer.
 #[derive(Debug)]
 pub(crate) struct EventStream {
     response: Response,
@@ -70,20 +70,20 @@ impl EventStream {
     }
 }
 
-/// Cuts text into events, whatever the pieces it comes in.
+/// Splits text into events, whatever the boundaries of its pieces.
 #[derive(Debug, Default)]
 struct EventParser {
-    /// The line that has not ended yet.
+    /// The unfinished line.
     line: Vec<u8>,
-    /// Whether the last byte was a carriage return, whose line feed is no line of its own.
+    /// Whether the last byte was a carriage return, so that a line feed now does not end a further
+    /// line.
     after_return: bool,
     event: Event,
     has_data: bool,
 }
 
 impl EventParser {
-    /// Takes the next bytes, and returns the events that they complete; `None` when one is too
-    /// large.
+    /// Adds the next bytes, and returns the completed events; `None` when one is too large.
     fn push(&mut self, bytes: &[u8]) -> Option<Vec<Event>> {
         let mut events = Vec::new();
         for byte in bytes {
@@ -119,7 +119,7 @@ impl EventParser {
                 }
                 self.event.data.push_str(value);
             }
-            // An empty field is a comment; others are not for us.
+            // An empty field is a comment; other fields are ignored.
             _ => {}
         }
         None

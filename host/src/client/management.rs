@@ -1,4 +1,4 @@
-//! The management API: what the host keeps, by its [`Kind`], and what the documents say.
+//! The management API: the host's objects, by their [`Kind`], and their documents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use url::Url;
 
 use super::{Answer, Client, ClientError, EventStream, with_query};
 
-/// How long an upload may take, the compiling included.
+/// Most time for an upload, including compiling.
 const UPLOAD_TIME_MAX: Duration = Duration::from_mins(15);
 
 /// An upload is sent in pieces of this size, so that its progress can be shown.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The kinds of things that the host keeps.
+/// The kinds of objects.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     Endpoints,
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Its place in URLs.
+    /// Its path in URLs.
     fn path(self) -> &'static str {
         match self {
             Self::Endpoints => "endpoints",
@@ -48,7 +48,7 @@ impl Kind {
     }
 }
 
-/// What the host says about an uploaded handler.
+/// The host's answer to an upload.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Upload {
@@ -62,7 +62,7 @@ pub(crate) struct Upload {
     pub(crate) compile_ms: u64,
 }
 
-/// A handler as the host shows it.
+/// A handler in the host's documents.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HandlerDocument {
@@ -72,13 +72,13 @@ pub(crate) struct HandlerDocument {
     pub(crate) sha256: String,
     /// Size of the component.
     pub(crate) size_in_bytes: u64,
-    /// What it imports.
+    /// Its imports.
     pub(crate) imports: Vec<String>,
-    /// What it exports.
+    /// Its exports.
     pub(crate) exports: Vec<String>,
     /// The languages that it was written in.
     pub(crate) language: Vec<ProducerDocument>,
-    /// What it was made with.
+    /// The tools that made it.
     pub(crate) toolchain: Vec<ProducerDocument>,
     /// Milliseconds that compiling took.
     pub(crate) compile_ms: u64,
@@ -91,14 +91,14 @@ pub(crate) struct HandlerDocument {
 pub(crate) struct ProducerDocument {
     /// Its name.
     pub(crate) name: String,
-    /// May be empty.
+    /// The version, which may be empty.
     pub(crate) version: String,
 }
 
-/// Credentials for a registry to keep.
+/// New credentials for a registry.
 #[derive(Serialize)]
 pub(crate) struct NewRegistryAuth<'a> {
-    /// A name for people.
+    /// A display name.
     pub(crate) name: &'a str,
     /// The one registry that they are sent to; `None`: Docker Hub.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,28 +109,28 @@ pub(crate) struct NewRegistryAuth<'a> {
     pub(crate) password: &'a str,
 }
 
-/// Credentials as the host shows them.
+/// Credentials in the host's documents.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RegistryAuthDocument {
-    /// What templates name.
+    /// The id that templates use.
     pub(crate) id: String,
-    /// A name for people.
+    /// A display name.
     pub(crate) name: String,
     /// The one registry that they are sent to; old credentials name none.
     pub(crate) registry: Option<String>,
     /// The user at the registry.
     pub(crate) username: String,
-    /// When they were kept.
+    /// When they were created.
     pub(crate) created_at: String,
 }
 
-/// A template to create, or the fields of one to change; what is absent takes its default, or stays
-/// as it is.
+/// A template to create, or the changed fields of one; a missing field takes its default, or stays
+/// unchanged.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TemplateDocument {
-    /// A name for people.
+    /// A display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
     /// The uploaded handler.
@@ -154,22 +154,22 @@ pub(crate) struct TemplateDocument {
     /// Credentials for the image's registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) container_registry_auth_id: Option<String>,
-    /// Markdown for people.
+    /// Markdown text for readers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) readme: Option<String>,
-    /// Whether others may use it.
+    /// Whether other owners may use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) is_public: Option<bool>,
     /// Whether its instances are serverless workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) is_serverless: Option<bool>,
-    /// Whether it is the platform's own.
+    /// Whether it is a platform template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) is_platform: Option<bool>,
 }
 
-/// An endpoint to create, or the fields of one to change; what is absent takes its default, or
-/// stays as it is.
+/// An endpoint to create, or the changed fields of one; a missing field takes its default, or stays
+/// unchanged.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EndpointDocument {
@@ -185,10 +185,10 @@ pub(crate) struct EndpointDocument {
     /// Seconds for which a worker waits for work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) idle_timeout: Option<u32>,
-    /// When a further worker is started.
+    /// The rule for starting further workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) scaler_type: Option<&'static str>,
-    /// For how many seconds, or jobs.
+    /// The number of seconds or jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) scaler_value: Option<u32>,
     /// Most jobs that may wait.
@@ -203,21 +203,21 @@ pub(crate) struct EndpointDocument {
     /// Fuel of a job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_fuel: Option<u64>,
-    /// How computing is metered.
+    /// How computation is metered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) metering: Option<Metering>,
-    /// How long an instance lives.
+    /// The lifetime of an instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reuse: Option<ReuseDocument>,
     /// Hosts that a job may call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) allowed_hosts: Option<Vec<String>>,
-    /// The network volume that a job sees; empty: none any more.
+    /// The network volume of a job; an empty text removes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) network_volume_id: Option<String>,
 }
 
-/// How long an instance lives, as far as it is given.
+/// The given limits of an instance's lifetime.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ReuseDocument {
@@ -232,20 +232,20 @@ pub(crate) struct ReuseDocument {
 /// A network volume to create.
 #[derive(Debug, Serialize)]
 pub(crate) struct NewVolume<'a> {
-    /// A name for people.
+    /// A display name.
     pub(crate) name: &'a str,
-    /// Most that it may hold, in gigabytes.
+    /// Its size limit, in gigabytes.
     pub(crate) size: u32,
 }
 
-/// A network volume as the host shows it.
+/// A network volume in the host's documents.
 #[derive(Debug, Deserialize)]
 pub(crate) struct VolumeDocument {
     /// Its id.
     pub(crate) id: String,
-    /// A name for people.
+    /// A display name.
     pub(crate) name: String,
-    /// Most that it may hold, in gigabytes.
+    /// Its size limit, in gigabytes.
     pub(crate) size: u32,
 }
 
@@ -253,14 +253,14 @@ pub(crate) struct VolumeDocument {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NewKey<'a> {
-    /// A name for people.
+    /// A display name.
     pub(crate) name: &'a str,
-    /// What it may do.
+    /// Its permissions.
     pub(crate) scopes: &'a [Scope],
-    /// Whose key it is; `None`: the operator's.
+    /// Its owner; `None`: the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<&'a OwnerId>,
-    /// The endpoints that it is good for; `None`: all.
+    /// The endpoints that it may use; `None`: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) endpoints: Option<&'a [EndpointId]>,
     /// Seconds after which it is refused.
@@ -268,35 +268,35 @@ pub(crate) struct NewKey<'a> {
     pub(crate) expires_in_seconds: Option<u64>,
 }
 
-/// A key as the host shows it.
+/// A key in the host's documents.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct KeyDocument {
     /// The public part of the key.
     pub(crate) id: String,
-    /// A name for people.
+    /// A display name.
     pub(crate) name: String,
-    /// Whose key it is.
+    /// Its owner.
     pub(crate) owner: String,
-    /// What it may do.
+    /// Its permissions.
     pub(crate) scopes: Vec<String>,
-    /// The endpoints that it is good for; `None`: all.
+    /// The endpoints that it may use; `None`: all.
     pub(crate) endpoints: Option<Vec<String>>,
-    /// When it was made.
+    /// When it was created.
     pub(crate) created_at: String,
-    /// From when on it is refused.
+    /// The time from which it is refused.
     pub(crate) expires_at: Option<String>,
-    /// The key itself; only in the answer to its making.
+    /// The key itself; only in the answer to its creation.
     pub(crate) key: Option<String>,
 }
 
-/// What one group used in one bucket of time.
+/// The usage of one group in one bucket of time.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BillingRecord<'a> {
     /// When the bucket begins.
     pub(crate) time: String,
-    /// The group, by whichever of these three fields the report is made.
+    /// The group, in one of these three fields.
     #[serde(alias = "endpointId", alias = "templateId", alias = "ownerId")]
     pub(crate) id: String,
     /// Credits, with all digits.
@@ -322,16 +322,16 @@ struct Rollback {
     version: Option<u32>,
 }
 
-/// Whether something was there before.
+/// Whether an object existed before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deployed {
-    /// It is new.
+    /// It was created.
     Created,
     /// It was changed.
     Updated,
 }
 
-/// What a document needs to be created, beside what changes it.
+/// The additional fields of a document for creating an object.
 #[derive(Serialize)]
 struct Named<'a, T> {
     id: &'a EndpointId,
@@ -341,8 +341,8 @@ struct Named<'a, T> {
 }
 
 impl Client {
-    /// Uploads a component as `image` (`name:tag`); answers once it is compiled. `on_sent` is told
-    /// how many bytes have been handed to the network.
+    /// Uploads a component as `image` (`name:tag`); returns once it is compiled. `on_sent` is
+    /// called with the number of bytes that were passed to the network.
     pub(crate) async fn upload(
         &self,
         image: &str,
@@ -359,13 +359,13 @@ impl Client {
             .request(Method::PUT, self.url(&["v1", "handlers", image]))
             .timeout(UPLOAD_TIME_MAX)
             .header(CONTENT_TYPE, "application/wasm")
-            // Told beforehand, so that too large a body is refused before it is sent.
+            // Announced, so that a body that is too large is refused before it is sent.
             .header(CONTENT_LENGTH, len)
             .body(reqwest::Body::wrap_stream(futures::stream::iter(pieces)));
         self.send(request).await
     }
 
-    /// All things of a kind that the query wants, as one array.
+    /// All objects of a kind that match the query, as one array.
     pub(crate) async fn all(
         &self,
         kind: Kind,
@@ -374,7 +374,7 @@ impl Client {
         self.list(&["v1", kind.path()], query).await
     }
 
-    /// One thing.
+    /// One object.
     pub(crate) async fn one(
         &self,
         kind: Kind,
@@ -385,7 +385,7 @@ impl Client {
         self.send(self.request(Method::GET, url)).await
     }
 
-    /// Makes a thing.
+    /// Creates an object.
     pub(crate) async fn create(
         &self,
         kind: Kind,
@@ -394,7 +394,7 @@ impl Client {
         self.send_json(Method::POST, &["v1", kind.path()], document).await
     }
 
-    /// Changes the fields of a thing that the document has.
+    /// Changes the fields of an object that the document has.
     pub(crate) async fn update(
         &self,
         kind: Kind,
@@ -404,18 +404,18 @@ impl Client {
         self.send_json(Method::PATCH, &["v1", kind.path(), id], document).await
     }
 
-    /// Deletes a thing.
+    /// Deletes an object.
     pub(crate) async fn delete(&self, kind: Kind, id: &str) -> Result<(), ClientError> {
         let url = self.url(&["v1", kind.path(), id]);
         self.send(self.request(Method::DELETE, url)).await.map(drop)
     }
 
-    /// The handlers that an endpoint has run, the newest first.
+    /// The releases of an endpoint, the newest first.
     pub(crate) async fn releases(&self, endpoint: &str) -> Result<Answer, ClientError> {
         self.list(&["v1", "endpoints", endpoint, "releases"], &[]).await
     }
 
-    /// Goes back to the handler that ran before, or to that of a version.
+    /// Rolls back to the previous handler, or to that of a version.
     pub(crate) async fn roll_back(
         &self,
         endpoint: &EndpointId,
@@ -425,7 +425,7 @@ impl Client {
         self.send_json(Method::POST, &path, &Rollback { version }).await
     }
 
-    /// What was used.
+    /// The usage.
     pub(crate) async fn billing(&self, query: &[(&str, &str)]) -> Result<Answer, ClientError> {
         self.list(&["v1", "billing", "endpoints"], query).await
     }
@@ -463,7 +463,7 @@ impl Client {
         created.map(|_| Deployed::Created)
     }
 
-    /// The newest lines that an endpoint's handlers have logged.
+    /// The newest log lines of an endpoint's handlers.
     pub(crate) async fn logs(
         &self,
         endpoint: &EndpointId,
@@ -472,7 +472,7 @@ impl Client {
         self.send(self.request(Method::GET, self.logs_url(endpoint, query))).await
     }
 
-    /// The same, and those that come; `after` is the id of the last one that was seen.
+    /// The same, followed by new lines; `after` is the id of the last seen line.
     pub(crate) async fn follow_logs(
         &self,
         endpoint: &EndpointId,

@@ -1,11 +1,11 @@
 //! A client of a Gristmill host's two HTTP APIs, for the command line.
 //!
-//! Documents are carried as the text that the host sent ([`Answer`]), so that `--json` shows
-//! exactly that, and read into types where a command needs a field.
+//! Documents are kept as the text that the host sent ([`Answer`]), so that `--json` shows exactly
+//! that, and parsed into types where a command needs a field.
 //!
 //! **Bounds.** An answer is read up to [`ANSWER_BYTES_MAX`], a server-sent event up to
 //! [`EVENT_BYTES_MAX`](events::EVENT_BYTES_MAX); every call has a time limit. Redirects are not
-//! followed: they would carry the key elsewhere.
+//! followed, since they would send the key elsewhere.
 
 mod backup;
 mod error;
@@ -41,20 +41,20 @@ pub(crate) use queue::{
 /// Largest answer that is read, in bytes (64 MiB): three times the largest output.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// How long a connection may take to come about.
+/// Most time for making a connection.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long an ordinary call may take.
+/// Most time for an ordinary call.
 const CALL_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// The authorities whose certificates a client trusts.
 pub(crate) struct Trusted(Vec<Certificate>);
 
 impl Trusted {
-    /// Those in a PEM file.
+    /// The authorities in a PEM file.
     ///
     /// # Errors
-    /// When the file cannot be read, or holds no certificate.
+    /// When the file cannot be read, or has no certificate.
     pub(crate) fn read(file: &Path) -> anyhow::Result<Self> {
         let name = file.display();
         let pem = fs::read(file).with_context(|| format!("cannot read {name}"))?;
@@ -65,7 +65,7 @@ impl Trusted {
     }
 }
 
-/// A host, and the key to it.
+/// A host, and the key for it.
 #[derive(Clone)]
 pub(crate) struct Client {
     http: reqwest::Client,
@@ -80,11 +80,11 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client of the host at `base`, which sends `key` with every call. Without `trusted` the
-    /// system says which certificates are.
+    /// A client of the host at `base`, which sends `key` with every call. Without `trusted` it
+    /// trusts the system's authorities.
     ///
     /// # Errors
-    /// When the key cannot stand in a header, or TLS cannot be set up.
+    /// When the key is invalid in a header, or TLS cannot be set up.
     pub(crate) fn new(
         base: Url,
         key: Option<&str>,
@@ -102,7 +102,7 @@ impl Client {
             .user_agent(concat!("gristmill/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIME_MAX)
             .redirect(redirect::Policy::none());
-        // No proxy leads back to this machine.
+        // A proxy cannot reach this machine's loopback address.
         let builder = if is_loopback(&base) { builder.no_proxy() } else { builder };
         let builder = match trusted {
             Some(Trusted(authorities)) => builder.tls_certs_only(authorities),
@@ -112,7 +112,7 @@ impl Client {
         Ok(Self { http, base, authorization })
     }
 
-    /// Whether calls carry a key.
+    /// Whether calls have a key.
     pub(crate) fn has_key(&self) -> bool {
         self.authorization.is_some()
     }
@@ -120,7 +120,7 @@ impl Client {
     /// The URL of a path below the host's.
     pub(crate) fn url(&self, segments: &[&str]) -> Url {
         let mut url = self.base.clone();
-        // Only `data:` and its like have no path; the command line takes http and https alone.
+        // Only schemes such as `data:` have no path; the command line accepts only http and https.
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(segments);
         }
@@ -176,7 +176,7 @@ impl Client {
         self.read(response).await.map(Answer)
     }
 
-    /// Sends a call; the body of its answer is still to be read.
+    /// Sends a call; the body of its answer is read later.
     async fn open(&self, request: RequestBuilder) -> Result<Response, ClientError> {
         let response = request.send().await.map_err(|error| self.transport(error))?;
         let status = response.status();
@@ -210,7 +210,7 @@ fn with_query(mut url: Url, query: &[(&str, &str)]) -> Url {
     url
 }
 
-/// The page that a `Link` names, below the same host and path: only its query is taken.
+/// The page that a `Link` names, at the same host and path: only its query is used.
 fn next_page(list: &Url, link: &HeaderValue) -> Option<Url> {
     let (target, _) = link.to_str().ok()?.strip_prefix('<')?.split_once(">; rel=\"next\"")?;
     let (_, query) = target.split_once('?')?;
@@ -219,7 +219,7 @@ fn next_page(list: &Url, link: &HeaderValue) -> Option<Url> {
     Some(next)
 }
 
-/// What the host answered.
+/// The host's answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer(Bytes);
 
@@ -229,7 +229,7 @@ impl Answer {
         String::from_utf8_lossy(&self.0)
     }
 
-    /// Reads the document into a type.
+    /// Parses the document into a type.
     pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.0).map_err(|error| {
             ClientError::Garbled(format!("the answer is not what this command expects: {error}"))

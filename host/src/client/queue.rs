@@ -1,4 +1,4 @@
-//! The queue API: submit a job, and ask about it.
+//! The queue API: submits and queries jobs.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use serde_json::value::RawValue;
 
 use super::{Answer, CALL_TIME_MAX, Client, ClientError, EventStream};
 
-/// Where the queue API is mounted.
+/// The path prefix of the queue API.
 const MOUNT: &str = "v2";
 
 /// A job to submit.
 #[derive(Debug, Serialize)]
 pub(crate) struct Submission<'a> {
-    /// The handler's input, as given.
+    /// The handler's input, unchanged.
     pub(crate) input: &'a RawValue,
     /// The URL to call when the job ends.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,17 +26,17 @@ pub(crate) struct Submission<'a> {
     pub(crate) policy: SubmissionPolicy,
 }
 
-/// The policy of a job to submit; what is absent takes its default.
+/// The policy of a job to submit; a missing field takes its default.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SubmissionPolicy {
     /// Milliseconds that the handler may run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) execution_timeout: Option<u64>,
-    /// Milliseconds that the job may live.
+    /// Lifetime of the job, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ttl: Option<u64>,
-    /// Whether it runs only on workers that exist already.
+    /// Whether it runs only on existing workers.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) low_priority: bool,
 }
@@ -47,7 +47,7 @@ pub(crate) struct SubmissionPolicy {
 pub(crate) struct JobDocument<'a> {
     /// The job's id.
     pub(crate) id: String,
-    /// Where it is in its life.
+    /// Its status.
     #[serde(deserialize_with = "status")]
     pub(crate) status: JobStatus,
     /// Milliseconds that it waited.
@@ -75,11 +75,11 @@ pub(crate) struct JobDocument<'a> {
 pub(crate) struct HealthReport {
     /// Jobs by state.
     pub(crate) jobs: JobsReport,
-    /// Workers by what they do.
+    /// Workers by state.
     pub(crate) workers: WorkersReport,
 }
 
-/// How many jobs there are, or were since the endpoint was created.
+/// Number of jobs now, or since the endpoint was created.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct JobsReport {
@@ -95,20 +95,20 @@ pub(crate) struct JobsReport {
     pub(crate) retried: u64,
 }
 
-/// How many workers there are.
+/// Number of workers.
 #[derive(Debug, Deserialize)]
 pub(crate) struct WorkersReport {
-    /// Wait for a job.
+    /// Workers that wait for a job.
     pub(crate) idle: u64,
-    /// Run a job.
+    /// Workers that run a job.
     pub(crate) running: u64,
-    /// Load the component.
+    /// Workers that load the component.
     #[serde(default)]
     pub(crate) initializing: u64,
-    /// Wait for a sandbox.
+    /// Workers that wait for a sandbox.
     #[serde(default)]
     pub(crate) throttled: u64,
-    /// Cannot run the component.
+    /// Workers that cannot run the component.
     #[serde(default)]
     pub(crate) unhealthy: u64,
 }
@@ -118,7 +118,7 @@ pub(crate) struct WorkersReport {
 pub(crate) struct RequestList {
     /// The jobs, newest first.
     pub(crate) requests: Vec<RequestSummary>,
-    /// Where the next page begins.
+    /// The position of the next page.
     pub(crate) cursor: Option<String>,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct RequestList {
 pub(crate) struct RequestSummary {
     /// The job's id.
     pub(crate) id: String,
-    /// Where it is in its life.
+    /// Its status.
     #[serde(deserialize_with = "status")]
     pub(crate) status: JobStatus,
     /// When it was submitted.
@@ -154,7 +154,7 @@ impl Client {
         self.url(&[&[MOUNT, endpoint.as_str()], operation].concat())
     }
 
-    /// Submits a job; answers with its id once it is on stable storage.
+    /// Submits a job; returns its id once it is on stable storage.
     pub(crate) async fn submit(
         &self,
         endpoint: &EndpointId,
@@ -190,7 +190,7 @@ impl Client {
         self.send(self.request(Method::GET, url).timeout(wait + CALL_TIME_MAX)).await
     }
 
-    /// Follows the job's stream: from chunk `from` on, or from the first that no call has
+    /// Follows the job's stream: from chunk `from` on, or from the first chunk that no call has
     /// delivered yet.
     pub(crate) async fn stream(
         &self,
@@ -223,7 +223,7 @@ impl Client {
         self.post(&[MOUNT, endpoint.as_str(), "retry", job]).await
     }
 
-    /// Removes all jobs that wait.
+    /// Removes all waiting jobs.
     pub(crate) async fn purge(&self, endpoint: &EndpointId) -> Result<Answer, ClientError> {
         self.post(&[MOUNT, endpoint.as_str(), "purge-queue"]).await
     }

@@ -1,13 +1,13 @@
-//! A bound on the connections of each address that have not shown a valid key: one address must not
-//! take the connections of all.
+//! Bounds the connections of each address that have not carried a valid key, so that one address
+//! cannot take the connections of all.
 //!
-//! At the bound a new connection takes the place of the address's oldest one without a key, which is
-//! closed. A connection on which one call had a valid key does not count any more, so callers with
-//! keys are never closed for their neighbours, and a reverse proxy keeps the connections that it
-//! uses. An IPv6 address counts as its /64.
+//! At the bound, a new connection replaces the address's oldest connection without a key, which is
+//! closed. A connection on which one call had a valid key does not count any more. Callers with
+//! keys are therefore never closed because of their neighbours, and a reverse proxy keeps the
+//! connections that it uses. An IPv6 address counts as its /64.
 //!
 //! **Bounds.** At most one entry of about 200 bytes for each connection. **Cost.** A lock for each
-//! connection that comes or goes; none for a call.
+//! connection that is opened or closed; none for a call.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -19,16 +19,16 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-/// The log has a warning about full addresses this often.
+/// Interval of the log's warnings about full addresses.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Which addresses are bounded, and how.
+/// The bounded addresses, and their bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressBound {
     /// Most connections without a valid key from one address; at least 1.
     pub connections_max: u32,
-    /// Whether it holds for loopback addresses too. A reverse proxy on this machine has such an
-    /// address for all of its clients, and other programs on it are trusted more than the network.
+    /// Whether loopback addresses are bounded too. A reverse proxy on this machine has such an
+    /// address for all of its clients, and other local programs are trusted more than the network.
     pub is_for_loopback: bool,
 }
 
@@ -52,15 +52,15 @@ struct Entry {
     closing: CancellationToken,
 }
 
-/// The place of a connection among those of its address. Dropped, it is free.
+/// A connection's entry among those of its address, which is removed on drop.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     addresses: Arc<Addresses>,
     /// `None`: its address has no bound.
     place: Option<(IpAddr, u64)>,
-    /// What the calls of the connection have shown.
+    /// Whether the connection has carried a valid key.
     pub(crate) standing: Arc<Standing>,
-    /// Fires when the connection has to make room.
+    /// Fires when the connection must be closed for another one.
     pub(crate) closing: CancellationToken,
 }
 
@@ -69,7 +69,7 @@ impl Addresses {
         Arc::new(Self { bound, known: Mutex::default() })
     }
 
-    /// Admits a connection; closes another one of its address when there are too many.
+    /// Admits a connection; closes another one of its address if there are too many.
     pub(crate) fn admit(self: &Arc<Self>, peer: PeerAddress) -> Admitted {
         let (standing, closing) = (Arc::<Standing>::default(), CancellationToken::new());
         let address = peer.known_as();

@@ -1,5 +1,5 @@
-//! The first key. A new data directory has none, so the first start makes one with every
-//! permission, shows it once and leaves it where its owner alone can read it.
+//! The first key. A new data directory has none, so the first start creates one with every
+//! permission, prints it once and stores it in a file that only its owner can read.
 
 use std::fs;
 use std::io::Write as _;
@@ -15,10 +15,10 @@ use gristmill_core::time::Timestamp;
 
 use crate::ADMIN_KEY_FILE;
 
-/// Makes the admin key when there is no key at all.
+/// Creates the admin key if there is no key at all.
 ///
 /// # Errors
-/// When the key cannot be stored or the file not be written.
+/// When the key cannot be stored or the file cannot be written.
 pub(crate) async fn ensure(
     catalog: &Catalog,
     data_dir: &Path,
@@ -37,7 +37,7 @@ pub(crate) async fn ensure(
         },
         now,
     );
-    // The file first: a key that is stored but shown nowhere would lock everybody out.
+    // The file first: a stored key that is shown nowhere would lock all users out.
     write_private(&data_dir.join(ADMIN_KEY_FILE), text.reveal())?;
     catalog
         .change(|_| Ok::<_, StoreError>((vec![CatalogChange::Put(CatalogEntry::Key(key))], ())))
@@ -47,7 +47,7 @@ pub(crate) async fn ensure(
 
 fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     let context = || format!("cannot write the admin key to {}", path.display());
-    // A file that an earlier start left without storing its key is replaced, mode and all.
+    // A file from an earlier start that did not store its key is replaced, with its mode.
     match fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(error).with_context(context);

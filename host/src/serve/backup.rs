@@ -1,4 +1,4 @@
-//! All that a backup of this host is made of: the store's files, and the components.
+//! All parts of this host's backup: the store's files, and the components.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use gristmill_core::backup::{BackupError, BackupFile, BackupSource, COMPONENTS};
 use gristmill_core::catalog::Catalog;
 use gristmill_store::SqliteStore;
 
-/// What a backup is taken of. Compiled components are not in it: they are made again.
+/// The sources of a backup. Compiled components are not included, since they can be compiled again.
 #[derive(Debug)]
 pub(super) struct Everything {
     pub(super) store: Arc<SqliteStore>,
@@ -22,7 +22,8 @@ pub(super) struct Everything {
 impl BackupSource for Everything {
     async fn backup(&self, with_secrets_key: bool) -> Result<Vec<BackupFile>, BackupError> {
         let mut files = self.store.backup(with_secrets_key).await?;
-        // After the store: what its tables name is in the catalog by then, and stays there.
+        // After the store: components that its tables name are in the catalog by then, and stay
+        // there.
         let view = self.catalog.view();
         files.extend(view.components.values().map(|component| {
             let name = format!("{COMPONENTS}/{}.wasm", component.digest);
@@ -33,7 +34,7 @@ impl BackupSource for Everything {
     }
 }
 
-/// A file that is opened by the first who reads it: of many there are few open at one time.
+/// A file that is opened at its first read, so that few of many files are open at one time.
 enum ReadLater {
     Named(PathBuf),
     Open(File),

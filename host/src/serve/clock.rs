@@ -1,11 +1,11 @@
-//! The host's clock: the machine's wall clock, but for jumps that nobody vouches for.
+//! The host's clock: the machine's wall clock, except jumps that are not confirmed.
 //!
-//! A job that is deleted because its time seems to be over does not come back when the clock is put
-//! right. So a jump by more than a bound, in either direction, is not followed until the kernel says
-//! that its clock is synchronised: the host's time goes on from where it was, by the clock that never
-//! jumps. At a start the newest time in the store takes the place of what was before.
+//! A job that is deleted because of a wrong clock does not come back when the clock is corrected. A
+//! jump by more than a bound, in either direction, is therefore not followed until the kernel
+//! reports that its clock is synchronised; meanwhile the host's time continues by the monotonic
+//! clock. At a start the newest time in the store is the reference.
 //!
-//! Cost: a second reading of a clock for each look at the time, some 20 ns without a system call.
+//! Cost: a second reading of a clock for each query of the time, some 20 ns without a system call.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,17 +16,17 @@ use gristmill_core::time::{Clock, SystemClock, Timestamp};
 use gristmill_store::OpenError;
 use tracing::{error, warn};
 
-/// Differences that are not noted, in milliseconds: both clocks are read one after the other.
+/// Differences that are ignored, in milliseconds: the two clocks are read one after the other.
 const JITTER_MS: u64 = 1_000;
 
-/// The time between two questions whether the machine's clock is synchronised, in milliseconds.
+/// Interval of the queries whether the machine's clock is synchronised, in milliseconds.
 const ASK_AGAIN_MS: u64 = 1_000;
 
-/// How long a start waits for the machine's clock to be synchronised: at boot that takes seconds once
-/// there is a network.
+/// How long a start waits for the machine's clock to be synchronised: at boot this takes seconds
+/// once there is a network.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The time between two looks at the clock meanwhile.
+/// Interval of the checks of the clock meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// The wall clock without its jumps.
@@ -34,15 +34,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 pub(crate) struct HostClock {
     /// The largest jump that is followed at once, in milliseconds.
     jump_max_ms: u64,
-    /// What the wall clock is ahead of the one that never jumps, in milliseconds.
+    /// How far the wall clock is ahead of the monotonic clock, in milliseconds.
     ahead_ms: AtomicI64,
     is_held: AtomicBool,
-    /// When the kernel was asked last, by the clock that never jumps.
+    /// The time of the last query of the kernel, by the monotonic clock.
     asked_at: AtomicU64,
 }
 
 impl HostClock {
-    /// A clock that shows the machine's time now. Jumps of up to `jump_max` are followed.
+    /// A clock with the machine's present time. Jumps of up to `jump_max` are followed.
     pub(crate) fn new(jump_max: Duration) -> Self {
         let clock = Self {
             jump_max_ms: millis(jump_max),
@@ -54,13 +54,13 @@ impl HostClock {
         clock
     }
 
-    /// Follows the machine's clock to where it is now.
+    /// Accepts the machine's present time.
     pub(crate) fn follow(&self) {
         self.ahead_ms.store(ahead(SystemClock.now(), steady_ms()), Ordering::Relaxed);
         self.is_held.store(false, Ordering::Relaxed);
     }
 
-    /// The time, when the wall clock shows `wall` and the one that never jumps `steady_ms`.
+    /// The time, when the wall clock shows `wall` and the monotonic clock `steady_ms`.
     fn time(
         &self,
         wall: Timestamp,
@@ -116,18 +116,18 @@ impl Clock for HostClock {
     }
 
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
-        // A day at most, as the machine's clock does it; callers loop.
+        // A day at most, as for the machine's clock; callers loop.
         let ms = at.millis_since(self.now()).min(86_400_000);
         Box::pin(tokio::time::sleep(Duration::from_millis(ms)))
     }
 }
 
-/// Opens a store once the clock can be trusted: by `open`, which takes the largest difference from the
-/// newest time in the store that is accepted, in milliseconds.
+/// Opens a store once the clock can be trusted: calls `open` with the largest accepted difference
+/// from the newest time in the store, in milliseconds.
 ///
 /// # Errors
-/// When the clock is not synchronised and far from the newest time in the store, and stays so for
-/// [`PATIENCE`]; and what keeps the store from being opened.
+/// When the clock is not synchronised and far from the newest time in the store for [`PATIENCE`];
+/// and the errors of opening the store.
 pub(crate) async fn open_in_time<T>(
     clock: &HostClock,
     open: impl Fn(Option<u64>) -> Result<T, OpenError>,
@@ -176,7 +176,7 @@ fn ahead(wall: Timestamp, steady_ms: u64) -> i64 {
     signed(wall.as_millis()).saturating_sub(signed(steady_ms))
 }
 
-/// A clock that never jumps, and that goes on while the machine is suspended.
+/// A monotonic clock that also runs while the machine is suspended.
 #[cfg(target_os = "linux")]
 fn steady_ms() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -189,13 +189,13 @@ fn steady_ms() -> u64 {
     millis(SystemClock.elapsed())
 }
 
-/// Whether the kernel says that its clock is synchronised. False when it does not say, as where
-/// `adjtimex` is forbidden.
+/// Whether the kernel reports that its clock is synchronised. False without an answer, for example
+/// where `adjtimex` is forbidden.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "no crate here has this call of the C library")]
 pub(crate) fn is_synchronised() -> bool {
-    // SAFETY: a `timex` is numbers only, for all of which zero is a value; with no mode set the call
-    // changes nothing but this one, which lives as long as the call.
+    // SAFETY: a `timex` has only numbers, for all of which zero is valid; without a mode the call
+    // only writes to this value, which outlives the call.
     let state = unsafe {
         let mut asked: libc::timex = std::mem::zeroed();
         libc::adjtimex(&raw mut asked)
@@ -230,7 +230,8 @@ mod tests {
             i64::try_from(time).unwrap() - i64::try_from(START_MS).unwrap()
         };
         let hour = i64::try_from(HOUR_MS).unwrap();
-        // What the wall clock shows, the steady one, whether it is synchronised, and the time.
+        // The wall clock, the monotonic clock, whether the wall clock is synchronised, and the
+        // resulting time.
         let table = [
             (0, 0, false, 0),
             (1_000, 1_000, false, 1_000),

@@ -1,10 +1,10 @@
-//! One connection, from its first byte to its end. The calls on it are counted, and while there is
-//! none its time is bounded: a client that says nothing, sends a head a byte at a time, or sleeps
-//! between two calls keeps its place for a known time only. While a call is under way its body and its
-//! wait have bounds of their own, and its answer has one here: a client that does not take it holds
-//! its memory, and is disconnected. Large answers have [a bound](super::untaken) all together. A
-//! body that was [not read](super::unread) when its answer is ready is read, or ends the connection,
-//! which then [lingers](super::linger).
+//! One connection, from its first byte to its end. Its calls are counted, and the time without a
+//! call is bounded: a client that sends nothing, sends a head byte by byte, or waits between two
+//! calls keeps its connection only for a limited time. During a call its body and its wait have
+//! separate bounds, and its answer is bounded here: a client that does not read it occupies memory,
+//! and is disconnected. All large answers together have [a bound](super::untaken). A body that was
+//! [not read](super::unread) when its answer is ready is read, or ends the connection, which then
+//! [lingers](super::linger).
 
 use std::convert::Infallible;
 use std::io::{self, IoSlice};
@@ -31,23 +31,24 @@ use super::linger::Linger;
 use super::unread::{RequestBody, Unread};
 use super::untaken::{Held, NoRoom, Untaken};
 
-/// A client that has not sent all of a request's head this long after its first byte is
+/// A client must send the whole head of a request within this time after its first byte, or is
 /// disconnected.
 const HEAD_WAIT: Duration = Duration::from_secs(20);
 
-/// A client that was told to end the connection has this long for it.
+/// Time for a client to close the connection after it was asked to.
 const END_WAIT: Duration = Duration::from_secs(5);
 
-/// A client that has taken nothing of its answer for this long is disconnected.
+/// A client that has read nothing of its answer for this long is disconnected.
 const TAKE_WAIT: Duration = Duration::from_secs(30);
 
-/// And so is one that has let us wait for longer than [`TAKE_WAIT`] in all, and takes less than this.
+/// So is a client for which the host has waited longer than [`TAKE_WAIT`] in total, and that reads
+/// slower than this.
 const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 
-/// An answer is handed over in pieces of this size, so that it shows whether it is being taken.
+/// An answer is passed on in pieces of this size, which shows whether the client reads it.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// What all connections share.
+/// The shared state of all connections.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) api: Api,
@@ -55,13 +56,13 @@ pub(crate) struct Server {
     /// How long a connection may be without a call.
     pub(crate) idle_wait: Duration,
     pub(crate) untaken: Arc<Untaken>,
-    /// Fires when connections are to end.
+    /// Fires when connections must end.
     pub(crate) end: CancellationToken,
 }
 
 impl Server {
-    /// Serves the calls of a connection until the client ends it, it is quiet for too long, or
-    /// `end` fires; then the calls that are under way come to their end.
+    /// Serves the calls of a connection until the client closes it, it is quiet for too long, or
+    /// `end` fires; then the running calls are completed.
     pub(crate) async fn serve<IO>(&self, stream: IO, peer: PeerAddress, standing: Arc<Standing>)
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -87,7 +88,7 @@ impl Server {
                         }),
                     ),
                 };
-                // After the answer has its place: it is in memory meanwhile.
+                // After the answer is counted, since it is in memory meanwhile.
                 if let Some(unread) = unread
                     && !unread.reaches_end().await
                 {
@@ -126,8 +127,8 @@ impl Server {
     }
 }
 
-/// Returns once the connection has been without a call for longer than it may, or its client has not
-/// taken an answer in time.
+/// Returns when the connection has been without a call for too long, or its client has not read an
+/// answer in time.
 async fn quiet_for_too_long(activity: &Mutex<Activity>, idle_wait: Duration) {
     loop {
         let now = Instant::now();
@@ -135,25 +136,25 @@ async fn quiet_for_too_long(activity: &Mutex<Activity>, idle_wait: Duration) {
         if deadline.is_some_and(|deadline| deadline <= now) {
             return;
         }
-        // What begins from now on may last this long at least.
+        // A wait that begins from now on may last at least this long.
         let next = now + HEAD_WAIT.min(TAKE_WAIT).min(idle_wait);
         sleep_until(deadline.map_or(next, |deadline| deadline.min(next))).await;
     }
 }
 
-/// What happens on a connection.
+/// The activity on a connection.
 #[derive(Debug)]
 struct Activity {
     calls: usize,
-    /// The calls whose client has yet to take what was handed over, and until when.
+    /// The calls with output that the client has not read yet, and their deadlines.
     untaken: Vec<(u64, Instant)>,
-    /// Tells calls apart.
+    /// The number of the next call.
     next_call: u64,
-    /// When the last call ended, or the connection came.
+    /// When the last call ended, or the connection was opened.
     quiet_since: Instant,
-    /// When the first byte of a head came that is not whole yet.
+    /// When the first byte of an incomplete head arrived.
     head_since: Option<Instant>,
-    /// When the client was told to end the connection.
+    /// When the client was asked to close the connection.
     ends_since: Option<Instant>,
     /// HTTP/2: bytes between two calls need not be a head.
     is_multiplexed: bool,
@@ -183,8 +184,8 @@ impl Activity {
         self.ends_since.is_some()
     }
 
-    /// When the connection has been quiet for too long. While a call is under way it is when an
-    /// answer has to be taken by, if there is one to take.
+    /// The time at which the connection has been quiet for too long. During a call it is the
+    /// deadline for reading the answer, if there is one.
     fn deadline(&self, idle_wait: Duration) -> Option<Instant> {
         if self.calls > 0 {
             return self.untaken.iter().map(|(_, deadline)| *deadline).min();
@@ -196,8 +197,8 @@ impl Activity {
         Some(self.head_since.map_or(idle, |since| since + HEAD_WAIT))
     }
 
-    /// How a connection that HTTP has finished with ends: `None` when the client has nothing more to
-    /// send. A head that is not whole was refused by HTTP itself, without an announcement.
+    /// How to end a connection after HTTP is done with it: `None` when the client has nothing more
+    /// to send. An incomplete head was refused by HTTP itself, without an announcement.
     fn linger(&self) -> Option<Linger> {
         let is_head_refused = self.head_since.is_some() && !self.is_ending();
         (self.announced_close || is_head_refused).then(|| Linger::begin(self.announced_close))
@@ -210,15 +211,15 @@ impl Activity {
     }
 }
 
-/// A call that is under way: from its head until the last byte of its answer has been taken.
+/// A call in progress: from its head until the client has read the last byte of its answer.
 struct Call {
     activity: Arc<Mutex<Activity>>,
     number: u64,
-    /// Bytes of the answer that were handed over.
+    /// Bytes of the answer that were passed on.
     handed: u64,
-    /// When the last of them were, while the client has not taken them.
+    /// When the last of them were passed on, while the client has not read them.
     waits_since: Option<Instant>,
-    /// How long we have waited for the client in all.
+    /// The total time of waiting for the client.
     waited: Duration,
 }
 
@@ -240,7 +241,7 @@ impl Call {
         self.activity.lock().announced_close = true;
     }
 
-    /// More was handed over; HTTP asks for what follows once the client has taken it.
+    /// More bytes were passed on; HTTP asks for further ones once the client has read them.
     fn hand_over(&mut self, bytes: usize) {
         let now = Instant::now();
         self.handed += bytes as u64;
@@ -269,13 +270,13 @@ impl Drop for Call {
 /// The body of an answer, which ends its call.
 struct CountedBody<B> {
     body: B,
-    /// What is left of a large piece.
+    /// The rest of a large piece.
     rest: Bytes,
     holding: Holding,
     call: Call,
 }
 
-/// The place of an answer among those that wait.
+/// The entry of an answer among those that wait for their clients.
 enum Holding {
     Whole(Option<Held>),
     /// One piece after the other.
@@ -339,7 +340,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for CountedBody<B> {
         }
         let bytes = self.rest.len().min(PIECE_BYTES);
         let piece = self.rest.split_to(bytes);
-        // With nothing to follow, nobody asks, and the call ends here.
+        // If nothing follows, this is not called again, and the call ends here.
         if !self.is_end_stream() {
             self.call.hand_over(bytes);
         }
@@ -361,7 +362,8 @@ impl<B: Body<Data = Bytes> + Unpin> Body for CountedBody<B> {
     }
 }
 
-/// A stream that notes when bytes come, and lingers at its end when the client may still be sending.
+/// A stream that records the arrival of bytes, and lingers at its end if the client may still be
+/// sending.
 struct Watched<IO> {
     stream: IO,
     activity: Arc<Mutex<Activity>>,
@@ -443,7 +445,7 @@ mod tests {
         tokio::time::advance(IDLE * 2).await;
         drop(call);
         assert_eq!(deadline(), Some(Duration::from_secs(2) + IDLE * 3), "from the call's end");
-        // On HTTP/2 a client may ask whether the host is there.
+        // On HTTP/2 a client may send a ping.
         drop(Call::begin(&activity, Version::HTTP_2));
         activity.lock().bytes_came();
         assert_eq!(deadline(), Some(Duration::from_secs(2) + IDLE * 3));

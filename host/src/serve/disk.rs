@@ -1,12 +1,12 @@
-//! Looks at the free space of the data directory's file system, and keeps a ballast there.
+//! Measures the free space of the data directory's file system, and keeps a ballast file there.
 //!
-//! **Promises.** New work is refused before the disk is full ([`DiskRoom`]). The ballast is a file of
-//! up to 16 MiB that holds nothing: it is removed when the disk is full, so that a start can write
-//! what it must, and so that cancels, deletes and expiry can free the rest; it is made again when
-//! there is room.
+//! **Promises.** New work is refused before the disk is full ([`DiskRoom`]). The ballast is a
+//! placeholder file of up to 16 MiB. It is removed when the disk is full, so that a start has room
+//! for its writes, and so that cancels, deletes and expiry can free more space; it is created again
+//! when there is room.
 //!
-//! **Costs.** One call of `statvfs` in each [`PAUSE`], on a thread of its own: a file system that
-//! hangs holds up nobody.
+//! **Costs.** One call of `statvfs` in each [`PAUSE`], on a separate thread, so that a file system
+//! that hangs delays nothing else.
 
 use std::fs::{self, File};
 use std::io;
@@ -21,31 +21,31 @@ use gristmill_core::room::DiskRoom;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use tracing::{error, info, warn};
 
-/// Time between two looks: a disk that takes 1 GB/s takes a quarter of the usual reserve meanwhile.
+/// Interval of the measurements: a disk that is filled with 1 GB/s loses a quarter of the usual
+/// reserve in this time.
 const PAUSE: Duration = Duration::from_millis(250);
 
 const BALLAST: &str = "ballast";
 
-/// A start writes a segment's first MiB, a few pages of the tables, and what it repairs.
+/// A start writes a segment's first MiB, a few pages of the tables, and its repairs.
 const BALLAST_BYTES_MAX: u64 = 16 << 20;
 
 /// The reserve without an option: the larger of 1 GiB and one part in this many of the disk.
 const USUAL_PARTS: u64 = 50;
 
-/// The most of the disk that the reserve takes without an option: one part in this many, for small
-/// disks.
+/// The divisor of the disk for the largest default reserve, for small disks.
 const LARGEST_PARTS: u64 = 10;
 
 /// The disk of one data directory.
 #[derive(Debug)]
 pub(crate) struct Disk {
     dir: PathBuf,
-    /// Bytes that are to stay free; `None`: by the size of the disk.
+    /// Bytes that should stay free; `None`: by the size of the disk.
     reserve_bytes: Option<u64>,
     room: Arc<DiskRoom>,
 }
 
-/// How a file system is filled.
+/// The used and free space of a file system.
 #[derive(Debug, Clone, Copy)]
 struct Space {
     free: u64,
@@ -53,11 +53,11 @@ struct Space {
 }
 
 impl Disk {
-    /// Looks at the disk of `dir`, which is made when it does not exist. Frees the ballast when the
+    /// Measures the disk of `dir`, which is created if it does not exist. Frees the ballast if the
     /// disk is full. Blocks for some 10 µs.
     ///
     /// # Errors
-    /// When the directory cannot be made.
+    /// When the directory cannot be created.
     pub(crate) fn open(
         dir: &Path,
         reserve_bytes: Option<u64>,
@@ -71,11 +71,11 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Goes on looking for as long as anything else has the gauge. Calls `on_room` when waiting
-    /// jobs may be started again.
+    /// Continues to measure while the gauge is used elsewhere. Calls `on_room` when waiting jobs
+    /// may start again.
     ///
     /// # Errors
-    /// When there can be no further thread.
+    /// When no further thread can be started.
     pub(crate) fn watch(self, on_room: impl Fn() + Send + 'static) -> anyhow::Result<()> {
         let Self { dir, reserve_bytes, room } = self;
         let room = Arc::downgrade(&room);
@@ -99,9 +99,9 @@ impl Disk {
         Ok(())
     }
 
-    /// Sets the gauge, and frees or makes the ballast.
+    /// Sets the gauge, and frees or creates the ballast.
     fn look(&self) {
-        // What cannot be looked at is not guessed at: writes say when there is no space.
+        // A failed measurement changes nothing: writes will report a lack of space.
         let Ok(space) = Space::of(&self.dir) else { return };
         let reserve = self.reserve_bytes.unwrap_or_else(|| usual_reserve(space.all));
         self.room.set(space.free, reserve);
@@ -116,7 +116,7 @@ impl Disk {
             }
         }
         if !has_ballast && bytes > 0 && space.free > reserve.saturating_add(2 * bytes) {
-            // Without one, a start on a full disk may fail; nothing else does.
+            // Without a ballast, a start on a full disk may fail; there is no other effect.
             if make_ballast(&ballast, bytes).is_err() {
                 let _ = fs::remove_file(&ballast);
             }
@@ -132,7 +132,7 @@ impl Space {
     }
 }
 
-/// What was reported last.
+/// The last report.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     admits: bool,
@@ -167,14 +167,14 @@ impl Seen {
     }
 }
 
-/// The bytes that stay free on a disk of this size, without an option.
+/// The default reserve of a disk of this size.
 fn usual_reserve(all: u64) -> u64 {
     (all / USUAL_PARTS).max(1 << 30).min(all / LARGEST_PARTS)
 }
 
 fn make_ballast(path: &Path, bytes: u64) -> io::Result<()> {
     let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
-    // Not synced: one that a loss of power takes is made again.
+    // Not synced: a ballast that is lost with a loss of power is created again.
     Ok(fallocate(&file, FallocateFlags::empty(), 0, bytes)?)
 }
 

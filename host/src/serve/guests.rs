@@ -1,22 +1,22 @@
-//! The threads that guests run on: apart from those that serve HTTP, and of a lower priority, so that
-//! however busy the guests are, an answer waits for the scheduler of the operating system at most.
+//! The threads for guests: separate from those that serve HTTP, and of a lower priority, so that
+//! however busy the guests are, an answer waits at most for the operating system's scheduler.
 
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 
-/// How much lower the priority of guests is than that of the API. A handler that computes on every
-/// core then yields to an answer as soon as there is one to give.
+/// The lower priority of guests, as a nice value relative to the API. A handler that computes on
+/// every core is then preempted as soon as an answer is ready.
 const NICE: i32 = 5;
 
 /// The same for handlers that have computed for long: they get a tenth of the time that brief ones
-/// want, and all that is left.
+/// need, and all idle time.
 const NICE_LENGTHY: i32 = 15;
 
 /// Two runtimes with one thread for each core.
 pub(crate) struct Guests {
-    /// Where attempts begin, and most of them end.
+    /// For the beginning of all attempts, and most of their ends.
     pub(crate) brief: Runtime,
-    /// Where those go on that compute for long.
+    /// For attempts that compute for long.
     pub(crate) lengthy: Runtime,
 }
 
@@ -27,7 +27,7 @@ impl Guests {
         Ok(Self { brief: runtime("guest", NICE)?, lengthy: runtime("lengthy", NICE_LENGTHY)? })
     }
 
-    /// Leaves behind what still runs: it has been handed back to the queue, or hangs in a host call.
+    /// Abandons attempts that still run: their jobs were released, or they hang in a host call.
     pub(crate) fn shutdown(self) {
         self.brief.shutdown_background();
         self.lengthy.shutdown_background();
@@ -38,7 +38,7 @@ fn runtime(name: &'static str, nice: i32) -> anyhow::Result<Runtime> {
     Builder::new_multi_thread()
         .thread_name(name)
         .on_thread_start(move || {
-            // Without it guests run at the usual priority: slower answers, nothing else.
+            // If this fails, guests run at the usual priority, and answers are slower.
             let _ = rustix::process::nice(nice);
         })
         .enable_all()

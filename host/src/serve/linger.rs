@@ -1,14 +1,15 @@
-//! The end of a connection whose client may still be sending, in the stages of RFC 9112, 9.6: what
-//! comes is read and discarded, then the writing side is closed, then the rest is discarded until the
-//! client closes its side too. A close without them resets the connection while bytes arrive, and a
-//! reset can take the last answer from the client.
+//! Ends a connection whose client may still be sending, in the stages of RFC 9112, 9.6: arriving
+//! bytes are discarded, then the writing side is closed, then the rest is discarded until the
+//! client closes its side too. A plain close would reset the connection while bytes arrive, and a
+//! reset can make the client lose the last answer.
 //!
 //! When the answer announced the close, the writing side stays open until the client pauses: some
-//! clients stop sending, and then fail, when they see the end of what they read. Otherwise it is
+//! clients stop sending, and then fail, when they see the end of their input. Otherwise it is
 //! closed first, so that no client sends its next call on this connection.
 //!
-//! **Bounds.** [`LINGER_BYTES_MAX`] and [`LINGER_MAX`] for one connection, and [`PAUSE_MAX`] without a
-//! byte. The connection keeps its slot meanwhile. **Cost.** A timer, and a buffer on the stack.
+//! **Bounds.** [`LINGER_BYTES_MAX`] and [`LINGER_MAX`] for one connection, and [`PAUSE_MAX`]
+//! without a byte. The connection keeps its slot meanwhile. **Cost.** A timer, and a buffer on the
+//! stack.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -28,16 +29,16 @@ const LINGER_MAX: Duration = Duration::from_secs(20);
 /// A client that sends nothing for this long has nothing more to send.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Bytes that are discarded at one time.
+/// Bytes that are discarded in one step.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// How far the end of a connection has come.
+/// The stage of a connection's end.
 #[derive(Debug)]
 pub(super) struct Linger {
     stage: Stage,
     bytes_left: usize,
     until: Instant,
-    /// Until the client's pause is over-long.
+    /// Fires when the client's pause is too long.
     pause: Pin<Box<Sleep>>,
 }
 
@@ -45,7 +46,8 @@ pub(super) struct Linger {
 enum Stage {
     /// Both sides are open, until the client pauses.
     Open,
-    /// The writing side is being closed; then, unless this is the last stage, more is discarded.
+    /// The writing side is being closed; then, unless this is the last stage, more bytes are
+    /// discarded.
     Closing { is_last: bool },
     /// Only the client may still send.
     HalfClosed,
@@ -60,7 +62,7 @@ impl Linger {
         Self { stage, bytes_left: LINGER_BYTES_MAX, until: now + LINGER_MAX, pause }
     }
 
-    /// Goes through the stages; ready when the connection can be dropped.
+    /// Runs the stages; ready when the connection can be dropped.
     pub(super) fn poll<IO: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         stream: &mut IO,
@@ -87,7 +89,7 @@ impl Linger {
         }
     }
 
-    /// Discards what comes.
+    /// Discards arriving bytes.
     fn poll_discard<IO: AsyncRead + Unpin>(
         &mut self,
         stream: &mut IO,
@@ -118,12 +120,12 @@ impl Linger {
     }
 }
 
-/// How far discarding has come.
+/// The progress of discarding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Discarded {
     /// The client pauses.
     UntilPause,
-    /// All that came, or all that may.
+    /// All bytes, or the most that are accepted.
     All,
 }
 
@@ -165,7 +167,7 @@ mod tests {
             let begun = Instant::now();
             assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
             assert_eq!(begun.elapsed().as_secs(), seen_after.as_secs());
-            // Bytes that are sent after that are still taken.
+            // Bytes that are sent after that are still accepted.
             client.write_all(&[0; 100_000]).await.unwrap();
             ended.await.unwrap();
         }

@@ -1,6 +1,6 @@
-//! Accepting connections, with the bounds that a listener on a hostile network needs: how many
-//! there may be, and what one of them may send at once. How long it may be quiet is in
-//! [`super::connection`].
+//! Accepts connections, with the bounds that a listener on a hostile network needs: their number,
+//! and the size of the requests of each. [`super::connection`] bounds the time that a connection
+//! may be quiet.
 
 use std::io;
 use std::iter;
@@ -28,31 +28,31 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// again.
 const STREAMS_MAX: u32 = 256;
 
-/// Streams that an HTTP/2 client may reset before they have been looked at. With one more the
-/// connection is closed: opening and resetting costs a client less than it costs us.
+/// Streams that an HTTP/2 client may reset before the host has handled them. With one more the
+/// connection is closed: opening and resetting costs a client less than the host.
 const PENDING_RESETS_MAX: usize = 20;
 
-/// Streams that we may have to reset for a client's mistakes. With one more the connection is
+/// Streams that the host may have to reset for a client's mistakes. With one more the connection is
 /// closed.
 const MISTAKES_MAX: usize = 256;
 
-/// Most files that are set aside for the journal, uploads and outgoing calls.
+/// Most files that are reserved for the journal, uploads and outgoing calls.
 const OTHER_FILES_MAX: u64 = 1_024;
 
-/// What an operator decides about connections.
+/// The operator's settings of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// Most connections at one time. More wait in the kernel's backlog.
     pub connections_max: u32,
-    /// How many of them one address may have without a valid key.
+    /// Their bound for one address without a valid key.
     pub of_address: AddressBound,
     /// A connection without a call for this long is closed.
     pub idle_wait: Duration,
 }
 
 impl ConnectionLimits {
-    /// These limits in a process that may have so many files open. A quarter of the files is for
-    /// [handlers](gristmill_runtime), another quarter, but no more than [`OTHER_FILES_MAX`], for the
+    /// These limits in a process with this many files. A quarter of the files is for
+    /// [handlers](gristmill_runtime), another quarter, but at most [`OTHER_FILES_MAX`], for the
     /// journal, uploads and outgoing calls.
     #[must_use]
     pub(crate) fn within(self, open_files_max: u64) -> Self {
@@ -73,7 +73,7 @@ impl ConnectionLimits {
     }
 }
 
-/// The connections that are left when the listener has ended.
+/// The connections that remain when the listener has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     tasks: TaskTracker,
@@ -81,7 +81,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Lets the calls that are under way come to their end, and waits for it.
+    /// Completes the running calls, and waits for their end.
     pub(crate) async fn shutdown(self) {
         self.end.cancel();
         self.tasks.close();
@@ -89,7 +89,7 @@ impl Connections {
     }
 }
 
-/// Serves until `stop` fires. What is under way then goes on, until the connections are shut down.
+/// Serves until `stop` fires. Running calls then continue, until the connections are shut down.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
@@ -145,7 +145,7 @@ pub(crate) async fn serve(
         match accepted {
             Ok(accepted) => begin(accepted),
             Err(error) => {
-                // Out of file descriptors, usually: give the others time to end.
+                // Usually there is no free file descriptor: let other connections end.
                 warn!(%error, "a connection cannot be accepted: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -157,20 +157,21 @@ pub(crate) async fn serve(
     connections
 }
 
-/// A connection and the slot that it takes.
+/// A connection with its slot.
 type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
 
 async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> io::Result<Accepted> {
     let slot = slots.clone().acquire_owned().await.expect("the semaphore is never closed");
     let (stream, peer) = listener.accept().await?;
-    // Answers are small and complete when they are written; waiting for more would cost up to
+    // Answers are small and complete when they are written; waiting for more data would cost up to
     // 40 ms with a client that delays its acknowledgements.
     stream.set_nodelay(true)?;
     Ok((stream, peer, slot))
 }
 
-/// The connections that the kernel has completed and nobody has accepted: when the listener is closed,
-/// a reset is their only answer. The kernel is asked, as the runtime may not have heard of them yet.
+/// The connections that the kernel has completed and the host has not accepted: closing the
+/// listener would reset them. The kernel is asked directly, because the runtime may not have seen
+/// them yet.
 fn connected_before(
     listener: TcpListener,
     slots: &Arc<Semaphore>,
@@ -188,7 +189,7 @@ fn connected_before(
 
 fn http() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
-    // The time of a head is bounded by the connection, before HTTP is spoken too.
+    // The connection bounds the time of a head, also before the protocol is known.
     builder.http1().header_read_timeout(None).max_buf_size(HEAD_BYTES_MAX);
     builder
         .http2()

@@ -1,8 +1,8 @@
-//! Lines of the host's log on their way to standard error.
+//! The queue of the host's log lines for standard error.
 //!
-//! **Promise.** Writing a line never waits for the reader of standard error: a thread of its own does.
-//! **Bounds.** [`BYTES_MAX`] of lines wait for that thread, of which lines of handlers fill half: no
-//! handler pushes out a line of the host. Further lines are dropped and counted.
+//! **Promise.** Writing a line never waits for the reader of standard error: a separate thread
+//! does. **Bounds.** [`BYTES_MAX`] of lines wait for that thread. Handlers' lines fill at most half
+//! of it, so that they never displace a line of the host. Further lines are dropped and counted.
 //! **Cost.** One allocation and one lock for each line.
 
 use std::collections::VecDeque;
@@ -21,13 +21,13 @@ const HANDLER: &str = "handler";
 /// Bytes of lines that wait to be written (16 MiB).
 const BYTES_MAX: usize = 16 << 20;
 
-/// What a line costs beside its text, in bytes.
+/// The cost of a line besides its text, in bytes.
 const LINE_BYTES: usize = 64;
 
 /// How long the end of the host waits for the last lines to be written.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// The queue. A clone is the same queue.
+/// The queue. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LogQueue(Arc<Shared>);
 
@@ -109,7 +109,7 @@ impl LogQueue {
     }
 }
 
-/// Where one event is written.
+/// The writer of one event.
 #[derive(Debug)]
 pub(crate) struct LineWriter {
     queue: LogQueue,
@@ -117,7 +117,7 @@ pub(crate) struct LineWriter {
 }
 
 impl Write for LineWriter {
-    /// Takes a whole line: the subscriber formats an event before it writes it.
+    /// Accepts a whole line: the subscriber formats an event before it writes it.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.queue.push(line, self.bytes_max);
         Ok(line.len())
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Hands on what is written, as long as the test takes it.
+    /// Passes written lines on, as long as the test receives them.
     struct Out(mpsc::SyncSender<Vec<u8>>);
 
     impl Write for Out {
@@ -173,7 +173,7 @@ mod tests {
         assert!(dropped > 0, "the share of handlers is full");
         queue.push(b"the host", BYTES_MAX);
         assert_eq!(queue.dropped(), dropped);
-        // Nothing that was accepted is lost, and the order stays.
+        // No accepted line is lost, and the order stays.
         let accepted = BYTES_MAX / line.len() - usize::try_from(dropped).unwrap();
         let lines: Vec<_> = (0..=accepted).map(|_| written.recv().unwrap()).collect();
         assert_eq!(lines.last().unwrap(), b"the host");

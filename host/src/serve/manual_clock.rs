@@ -1,10 +1,9 @@
-//! A clock under somebody else's control, for tests of the whole host: it starts at the system's
-//! time, stands still, and moves by as many milliseconds as a line on standard input says.
+//! A clock that a test controls, for tests of the whole host: it starts at the system's time,
+//! stands still, and moves by the number of milliseconds in each line on standard input.
 //!
 //! Each move is answered on standard output with `{"clock":<ms since the Unix epoch>}`. When the
-//! input ends, the clock stands still for good. What a handler may take
-//! (executionTimeout), how long a call waits, and the limit of calls without a valid key are measured
-//! in real time, whichever clock the host has.
+//! input ends, the clock stands still for ever. A handler's time limit (executionTimeout), the
+//! waiting time of a call, and the limit of unauthenticated calls use real time, with any clock.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -24,7 +23,7 @@ pub(crate) fn start() -> anyhow::Result<Arc<dyn Clock>> {
     thread::Builder::new()
         .name("manual-clock".to_owned())
         .spawn(move || {
-            // Whoever moved the clock is gone when either ends; it stands still then.
+            // When either stream ends, the clock stands still.
             let _ = follow(&moved, io::stdin().lock(), io::stdout());
         })
         .context("cannot start the thread that moves the clock")?;

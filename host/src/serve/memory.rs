@@ -1,22 +1,23 @@
-//! How much memory this machine has for sandboxes, when its operator does not say.
+//! The machine's memory for sandboxes, when the operator does not set it.
 //!
-//! Linux only: the smallest limit of the control groups that the host is in, or else all the memory of the machine. Elsewhere, and where neither
-//! can be read, the answer is unknown. Read once, at the start.
+//! Linux only: the smallest limit of the host's control groups, or else the machine's memory. It is
+//! unknown elsewhere, and where neither can be read. Read once, at the start.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use gristmill_core::endpoint::SandboxLimits;
 
-/// The memory that all sandboxes may have together by default, in bytes: three quarters of what there is. The rest is for the
-/// host itself, whose caches and buffers have bounds of their own. Never less than the default of one endpoint.
+/// The default memory of all sandboxes together, in bytes: three quarters of the available memory.
+/// The rest is for the host itself, whose caches and buffers have separate bounds. Never less than
+/// the default of one endpoint.
 pub(super) fn default_budget() -> u64 {
     budget_of(available(Path::new("/")))
 }
 
 fn budget_of(available: Option<u64>) -> u64 {
     let one_job = SandboxLimits::MEMORY_MIB.default << 20;
-    // Unknown: what a job may have at most, so that every endpoint can run.
+    // Unknown: the most that one job may have, so that every endpoint can run.
     let budget = available.map_or(SandboxLimits::MEMORY_MIB.max << 20, |bytes| bytes / 4 * 3);
     budget.max(one_job)
 }
@@ -33,8 +34,8 @@ fn total(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1 << 10)
 }
 
-/// The smallest limit of the process's control group and of those that it is in. A number that is larger than any machine stands
-/// for no limit in version 1, and `max` in version 2.
+/// The smallest limit of the process's control group and its ancestors. No limit is a number larger
+/// than any machine in version 1, and `max` in version 2.
 fn group_limit(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     groups.lines().flat_map(|line| limits_of(root, line)).min()
@@ -54,7 +55,7 @@ fn limits_of(root: &Path, line: &str) -> Vec<u64> {
     let tree = root.join(tree);
     let group: PathBuf = tree.join(group.trim_start_matches('/'));
     let read = |dir: &Path| fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok();
-    // In a container the path may be one of the machine, and the tree the container's own.
+    // In a container the path may be that of the machine, and the tree the container's own.
     group.ancestors().take_while(|dir| dir.starts_with(&tree)).filter_map(read).collect()
 }
 

@@ -1,5 +1,5 @@
-//! The host: opens the data directory, puts the parts together, serves until it is told to stop,
-//! and leaves in order. Read [`run`] as the index of the whole program.
+//! The host: opens the data directory, connects the parts, serves until it is asked to stop, and
+//! stops in order. Read [`run`] as the index of the whole program.
 
 mod addresses;
 mod admin_key;
@@ -62,34 +62,34 @@ pub use self::tls::TlsFiles;
 use crate::cli::serve::{ServeArgs, ServeSettings};
 use crate::{compilers, data_dir};
 
-/// The brand whose clients are the most: their Rust SDK insists on its field.
+/// The most common brand: its Rust SDK requires the field with this name.
 const DEFAULT_BRAND: &str = "Runpod";
 
 /// Most endpoints whose handlers are loaded at the start.
 const LOADED_AHEAD_MAX: usize = 64;
 
-/// How long answers that are being written may take once everything else has stopped.
+/// Time for answers that are being written once everything else has stopped.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// What runs beside the host in its process, and watches it.
+/// A task beside the host in the same process, which observes it.
 pub(crate) struct Companion {
-    /// Is told what happens to jobs, with the stacks of handlers that trap.
+    /// Receives the events of jobs, with the stacks of handlers that trap.
     pub(crate) listener: Arc<dyn JobListener>,
-    /// Begins when the host answers calls, at this address. Its end is the host's; with the host's
-    /// it is dropped.
+    /// Starts when the host serves this address. The host stops when this ends, and this is dropped
+    /// when the host stops.
     pub(crate) work: Box<dyn FnOnce(SocketAddr) -> LocalBoxFuture<'static, anyhow::Result<()>>>,
 }
 
 /// Runs the host until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// Whatever keeps the host from starting, in one sentence; and a failure of the disk under the store,
-/// after which only what a new start reads is true.
+/// The reason why the host cannot start, in one sentence; and a failure of the disk under the
+/// store, after which only a new start can trust the disk.
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     run_with(&args.settings()?, None)
 }
 
-/// The same with a companion, which says itself that the host is ready.
+/// The same with a companion, which reports itself that the host is ready.
 ///
 /// # Errors
 /// Those of [`run`], and the companion's own.
@@ -112,9 +112,9 @@ pub(crate) fn run_with(
     outcome
 }
 
-/// Lets the process open as many files as it may. The usual 1,024 are fewer than the connections that
-/// the listener takes, and each 64 MiB of large payloads are an open file of the journal.
-/// Answers with how many it may.
+/// Raises the process's limit of open files to its maximum. The usual 1,024 are fewer than the
+/// listener's connections, and each 64 MiB of large payloads are an open file of the journal.
+/// Returns the new limit.
 fn allow_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
@@ -166,7 +166,7 @@ async fn serve(
         secrets_key: settings.secrets_key.clone(),
         on_fatal: Arc::new(move |reason| {
             error!(reason, "the store failed, the host ends now: {reason}");
-            // Nobody listens any more when the host is ending anyway.
+            // The receiver is dropped when the host is stopping anyway.
             let _ = failed.send(anyhow!("the store failed: {reason}"));
         }),
         ..gristmill_store::Settings::with_journal(settings.journal_bytes)
@@ -190,7 +190,7 @@ async fn serve(
     );
     finish_deletions(&store, &catalog).await?;
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
-    // What nothing names any more, and could not be removed while somebody ran it.
+    // Components without any reference, which could not be deleted while they were running.
     catalog.forget_unused().await?;
     let addresses = address_policy(settings);
     let sandbox =
@@ -286,8 +286,8 @@ async fn serve(
     }
 }
 
-/// Forgets the jobs of endpoints that are gone: a crash came between the two, and a new endpoint of the
-/// name would run them.
+/// Deletes the jobs of deleted endpoints, after a crash between the two steps of a deletion;
+/// otherwise a new endpoint of the same name would run them.
 async fn finish_deletions(store: &SqliteStore, catalog: &Catalog) -> Result<(), StoreError> {
     for endpoint in store.endpoints()? {
         if catalog.deployment(&endpoint).is_none() {
@@ -298,7 +298,7 @@ async fn finish_deletions(store: &SqliteStore, catalog: &Catalog) -> Result<(), 
     Ok(())
 }
 
-/// Where requests for the public may connect.
+/// The addresses that requests to public hosts may reach.
 fn address_policy(settings: &ServeSettings) -> AddressPolicy {
     let addresses = AddressPolicy::new(&settings.egress_deny);
     if let Err(error) = addresses.look() {
@@ -335,8 +335,8 @@ fn sandbox(
     Ok(Sandbox::open(settings, catalog)?)
 }
 
-/// Lets the workers of all endpoints look at their queues, once the disk has room: they found them
-/// empty before.
+/// Makes the workers of all endpoints check their queues once the disk has room, since a full disk
+/// hid the waiting jobs from them.
 fn start_waiting_jobs(
     catalog: &Arc<Catalog>,
     dispatcher: &Arc<Dispatcher>,
@@ -350,21 +350,21 @@ fn start_waiting_jobs(
     }
 }
 
-/// Loads what the newest endpoints run before their first jobs ask for it: a Python handler takes up
+/// Loads the components of the newest endpoints before their first jobs: a Python handler takes up
 /// to 20 ms. At the lowest priority, and no job waits for it.
 fn load_ahead(catalog: &Catalog, sandbox: Arc<Sandbox>, guests: &Guests) {
     let mut deployments: Vec<_> = catalog.view().deployments.values().cloned().collect();
     deployments.sort_by_key(|deployment| Reverse(deployment.endpoint.created_at));
     guests.lengthy.spawn(async move {
         for deployment in deployments.into_iter().take(LOADED_AHEAD_MAX) {
-            // Whatever is wrong with it, its first job will tell.
+            // An error is reported by its first job.
             let _ = sandbox.prepare(&deployment).await;
         }
     });
 }
 
-/// Stops in order: no new connections and jobs, running jobs end or wait again, parked calls are
-/// answered, the store is closed last. Webhooks that are on their way get a few seconds.
+/// Stops in order: accepts no new connections and jobs, lets running jobs end or wait again,
+/// answers waiting calls, and closes the store last. Webhooks in progress get a few seconds.
 async fn leave(
     settings: &ServeSettings,
     dispatcher: &Dispatcher,
@@ -379,7 +379,7 @@ async fn leave(
     deliverer.drain().await;
     jobs.stop_waiting();
     if let Ok(connections) = serving.await {
-        // Whoever does not take his answer by then is left alone.
+        // Clients that have not read their answers by then are disconnected.
         let _ = tokio::time::timeout(LAST_ANSWERS, connections.shutdown()).await;
     }
     store.close().await;
@@ -389,7 +389,7 @@ async fn leave(
     }
 }
 
-/// SIGTERM and SIGINT: the first asks to leave in order, the second to leave at once.
+/// SIGTERM and SIGINT: the first asks to stop in order, the second to stop at once.
 struct StopSignals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,

@@ -1,5 +1,4 @@
-//! The line that says that the host can be used: one line on standard output, for people or, with
-//! `--json`, for scripts.
+//! The ready line: one line on standard output, for people or, with `--json`, for scripts.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -11,7 +10,7 @@ use gristmill_runtime::Pool;
 use gristmill_store::Recovery;
 use serde_json::json;
 
-/// What there is to say.
+/// The content of the line.
 #[derive(Debug)]
 pub(crate) struct Ready<'a> {
     /// The address that was bound.
@@ -19,9 +18,9 @@ pub(crate) struct Ready<'a> {
     /// `http` or `https`.
     pub(crate) scheme: &'static str,
     pub(crate) data_dir: &'a Path,
-    /// How sandboxes get their memory.
+    /// The allocation of memory for sandboxes.
     pub(crate) pool: Pool,
-    /// What was found in the store.
+    /// The findings of opening the store.
     pub(crate) recovery: Recovery,
     pub(crate) started_in: Duration,
     /// The admin key's text, on the first start only.

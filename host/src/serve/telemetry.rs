@@ -1,5 +1,6 @@
-//! The host's own log: one subscriber, on standard error, so that standard output stays for the
-//! ready line. No job and no call waits for the reader of the log, see [`log_queue`](super::log_queue).
+//! The host's own log: one subscriber, on standard error, so that standard output has only the
+//! ready line. No job and no call waits for the reader of the log, see
+//! [`log_queue`](super::log_queue).
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -10,10 +11,10 @@ use tracing_subscriber::EnvFilter;
 use super::log_queue::LogQueue;
 use crate::cli::serve::ServeSettings;
 
-/// How often the log says that lines were dropped.
+/// Interval of the reports of dropped lines.
 const DROPPED_EVERY: Duration = Duration::from_secs(5);
 
-/// The log while it is written. Dropping it waits up to a second for the last lines.
+/// The running log. Dropping it waits up to a second for the last lines.
 #[derive(Debug)]
 pub(crate) struct Log(LogQueue);
 
@@ -42,13 +43,13 @@ impl Drop for Log {
     }
 }
 
-/// Starts logging, as text for people or as one JSON object a line. Handlers write to the target
+/// Starts logging, as text or as one JSON object per line. Handlers' lines have the target
 /// `handler`.
 ///
 /// # Errors
 /// When the filter is malformed, or logging has been started before.
 pub(crate) fn start(settings: &ServeSettings) -> anyhow::Result<Log> {
-    // The arguments of host calls belong to the handler's author, not into the operator's log.
+    // The arguments of host calls belong to the handler's author, and not in the operator's log.
     let filter = EnvFilter::try_new(&settings.log)?
         .add_directive(format!("{}=off", gristmill_runtime::HOST_CALLS).parse()?);
     let queue = LogQueue::start(std::io::stderr())?;

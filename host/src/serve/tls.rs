@@ -1,7 +1,7 @@
-//! TLS: a certificate and its key from files, read again when they change. A new certificate that
-//! cannot be used leaves the one before in its place.
+//! TLS: a certificate and its key from files, read again when they change. If a new certificate
+//! cannot be used, the previous one stays.
 //!
-//! A connection keeps the certificate that it began with, so a change drops no call.
+//! A connection keeps its first certificate, so a change drops no call.
 
 use std::fs;
 use std::future::poll_fn;
@@ -26,28 +26,28 @@ use tracing::{error, info};
 
 use super::linger::Linger;
 
-/// A client that has not ended its handshake after this long is disconnected.
+/// A client must complete the handshake within this time, or is disconnected.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 
-/// How often the files are looked at. SIGHUP has them looked at once more, at once.
+/// Interval at which the files are checked. SIGHUP checks them at once.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// What a TLS connection begins with. HTTP begins with a letter.
+/// The first byte of a TLS connection. HTTP begins with a letter.
 const HANDSHAKE_RECORD: u8 = 0x16;
 
-/// What a client that speaks HTTP without TLS is told.
+/// The answer for a client that speaks HTTP without TLS.
 const SPEAK_TLS: &str = "{\"error\":\"this port speaks HTTPS\",\"code\":\"bad_request\"}";
 
-/// Where the certificate and its key are.
+/// The files of the certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate, and after it those of the authorities between it and the root; PEM.
+    /// The certificate, followed by those of the authorities up to the root; PEM.
     pub cert: PathBuf,
     /// Its private key; PEM.
     pub key: PathBuf,
 }
 
-/// What the files hold.
+/// The content of the files.
 #[derive(PartialEq, Eq)]
 struct Content {
     cert: Vec<u8>,
@@ -100,7 +100,7 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files, and goes on to look at them.
+    /// Reads the files, and continues to check them.
     ///
     /// # Errors
     /// When one of them cannot be read or used.
@@ -113,7 +113,7 @@ impl Tls {
         Ok(tls)
     }
 
-    /// Takes over what the files hold, whenever that has changed.
+    /// Uses the content of the files whenever it has changed.
     async fn follow(
         self: Arc<Self>,
         mut content: Content,
@@ -121,7 +121,7 @@ impl Tls {
     ) {
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Whether the last look failed to read the files: that is told once.
+        // Whether the last check failed to read the files, which is logged once.
         let mut is_told = false;
         loop {
             let is_asked = tokio::select! {
@@ -167,7 +167,7 @@ impl Tls {
     }
 }
 
-/// Tells a client that speaks HTTP what is wrong, in its own language.
+/// Answers a client that speaks HTTP with an error in HTTP.
 async fn refuse_plaintext<T>(mut stream: TcpStream) -> io::Result<T> {
     let answer = format!(
         "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\

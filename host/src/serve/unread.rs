@@ -1,14 +1,14 @@
-//! Request bodies that are not read to their end when the answer is ready: refusals, and operations
-//! that ignore their body.
+//! Request bodies that are not completely read when the answer is ready, because of a refusal or an
+//! operation that ignores its body.
 //!
-//! On HTTP/1.x the rest of such a body stands before the next request. Closing the connection while
-//! bytes of it arrive resets the connection, and a reset can take the answer from the client. So a
-//! short rest is read and discarded before the answer is sent. After a longer rest the answer
+//! On HTTP/1.x the rest of such a body precedes the next request. Closing the connection while its
+//! bytes arrive resets the connection, and a reset can make the client lose the answer. A short
+//! rest is therefore read and discarded before the answer is sent. With a longer rest the answer
 //! announces the close, and the connection [lingers](super::linger).
 //!
-//! **Bounds.** [`REST_BYTES_MAX`] bytes in [`REST_WAIT`]. The answer is in memory meanwhile, and counted.
-//! **Cost.** One reference count and two locks without contention for a request with a body, nothing
-//! for other requests. HTTP/2 has a stream for each request and needs none of this.
+//! **Bounds.** [`REST_BYTES_MAX`] bytes in [`REST_WAIT`]. The answer is in memory meanwhile, and
+//! counted. **Cost.** One reference count and two locks without contention for a request with a
+//! body, nothing for other requests. HTTP/2 has a stream for each request and needs none of this.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -22,8 +22,7 @@ use hyper::{HeaderMap, Request, Version, header};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-/// Longest rest of a body that is read so that the connection can go on (256 KiB, as Go's server
-/// reads).
+/// Longest rest of a body that is read to keep the connection (256 KiB, as in Go's server).
 const REST_BYTES_MAX: u64 = 256 << 10;
 
 /// How long an answer waits for that rest.
@@ -41,18 +40,18 @@ enum Left {
     Unknown,
     /// The body was read to its end.
     Nothing,
-    /// This much was not read.
+    /// This rest was not read.
     Rest(Incoming),
-    /// There is a rest that cannot be read: the body is malformed, or its client waits for a
-    /// `100 Continue` before it sends the body.
+    /// The rest cannot be read: the body is malformed, or its client waits for a `100 Continue`
+    /// before it sends the body.
     Unreadable,
 }
 
 impl Unread {
-    /// Reads what is left of the current request's body, within the bounds. Returns whether its end
-    /// was reached, so that the next request can follow.
+    /// Reads the rest of the current request's body, within the bounds. Returns whether its end was
+    /// reached, so that the next request can follow.
     pub(super) async fn reaches_end(&self) -> bool {
-        // Its own statement: the lock must not be held across the wait.
+        // A separate statement, so that the lock is not held across the wait.
         let left = std::mem::take(&mut *self.0.lock());
         match left {
             Left::Nothing => true,
@@ -62,7 +61,7 @@ impl Unread {
     }
 }
 
-/// Reads a body to its end, unless it is too long. Returns whether it was.
+/// Reads a body to its end, unless it is too long. Returns whether the end was reached.
 async fn discard(mut body: Incoming) -> bool {
     let mut left = REST_BYTES_MAX;
     while body.size_hint().lower() <= left {
@@ -79,12 +78,12 @@ async fn discard(mut body: Incoming) -> bool {
     false
 }
 
-/// The body of a request, which comes back to its connection when it is dropped before its end.
+/// The body of a request, which returns to its connection if it is dropped before its end.
 #[derive(Debug)]
 pub(super) struct RequestBody {
     /// `None` once it was dropped.
     body: Option<Incoming>,
-    /// Where it goes; `None` when nothing can be left.
+    /// The connection's slot for it; `None` when there can be no rest.
     unread: Option<Arc<Unread>>,
     progress: Progress,
 }
@@ -99,8 +98,8 @@ enum Progress {
 }
 
 impl RequestBody {
-    /// Puts the body of a request into one that is watched. Returns whether a rest of it may be
-    /// left when the answer is ready.
+    /// Replaces the body of a request by a watched one. Returns whether a rest of it may be left
+    /// when the answer is ready.
     pub(super) fn watch(request: Request<Incoming>, unread: &Arc<Unread>) -> (Request<Self>, bool) {
         let can_be_left = request.version() != Version::HTTP_2 && !request.body().is_end_stream();
         let progress = match can_be_left && waits_for_word(request.headers()) {

@@ -1,10 +1,10 @@
-//! The large answers that clients have yet to take, on all connections together, and their bound.
+//! Bounds the large answers that clients have not read yet, on all connections together.
 //!
-//! An answer is in memory until its client has taken it. When another one would make more than
-//! [`BYTES_MAX`] of them, the client that has taken nothing for longest loses its connection, and so
-//! on until there is room. A client that takes something within [`GRACE`] never does: when there are
-//! only such, a whole answer is refused, and the next piece of a stream, of 8 MiB at most, exceeds
-//! the bound.
+//! An answer is in memory until its client has read it. When another one would exceed
+//! [`BYTES_MAX`], the connection of the client that has read nothing for the longest time is
+//! closed, and so on until there is room. Clients that have read something within [`GRACE`] are
+//! never disconnected. If only those remain, a complete answer is refused; the next piece of a
+//! stream (at most 8 MiB) may exceed the bound.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ const BYTES_MAX: usize = 256 << 20;
 /// Answers of at most this size are not counted: a connection's own buffers are of the same order.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// A client that has taken something since then keeps its connection.
+/// A client that has read something within this time keeps its connection.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// All large answers that wait.
+/// All large answers that wait for their clients.
 #[derive(Debug, Default)]
 pub(crate) struct Untaken(Mutex<Waiting>);
 
@@ -34,7 +34,7 @@ struct Waiting {
     answers: BTreeMap<Place, Answer>,
 }
 
-/// An answer's place among all: that which has waited longest is first.
+/// An answer's position among all: the one that has waited longest is first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     since: Instant,
@@ -59,7 +59,7 @@ pub(crate) struct Held {
 pub(crate) struct NoRoom;
 
 impl Untaken {
-    /// Counts a whole answer, if it is large. `connection` is cancelled when it has to go.
+    /// Counts a complete answer, if it is large. `connection` is cancelled when it must be closed.
     ///
     /// # Errors
     /// When there is no room for it.
@@ -80,7 +80,7 @@ impl Untaken {
         Ok(Some(Held { all: self.clone(), place: waiting.add(bytes, connection) }))
     }
 
-    /// The same for a piece of an answer that goes on, for which there is always room.
+    /// The same for a piece of a longer answer, which is never refused.
     pub(crate) fn hold_piece(
         self: &Arc<Self>,
         bytes: usize,
@@ -117,7 +117,7 @@ impl Waiting {
 }
 
 impl Held {
-    /// The client has taken a part of it.
+    /// The client has read a part of it.
     pub(crate) fn was_taken(&mut self) {
         let mut waiting = self.all.0.lock();
         if let Some(answer) = waiting.answers.remove(&self.place) {

@@ -1,9 +1,10 @@
-//! What a durable job costs: `cargo bench --workspace --bench commit`. Read ratios; absolute figures
-//! are those of the machine and its disk.
+//! The cost of a durable job: `cargo bench --workspace --bench commit`. Compare ratios; absolute
+//! figures depend on the machine and its disk.
 //!
 //! A life is submit, claim and finish, by one task after the other. `wall` is the time from the
-//! first to the last job divided by the jobs, `cpu` the processor time of the whole process, its
-//! submitters included. Each row has its own fresh store in the temporary directory (`TMPDIR`).
+//! first to the last job divided by the number of jobs, `cpu` the processor time of the whole
+//! process, including its submitters. Each row has its own fresh store in the temporary directory
+//! (`TMPDIR`).
 
 #![allow(clippy::unwrap_used, reason = "a benchmark has nobody to report an error to")]
 
@@ -119,7 +120,7 @@ fn measure<M: Measurement<Value = Duration>>(
     }
 }
 
-/// A store, and those who use it.
+/// A store with its submitters.
 struct Bench {
     runtime: Runtime,
     store: Arc<SqliteStore>,
@@ -140,7 +141,7 @@ impl Bench {
         Self { runtime: runtime.unwrap(), store, work, payload, submitters, _dir: dir }
     }
 
-    /// Does so many jobs.
+    /// Runs this many jobs.
     fn run(&self, jobs: u64) {
         let mut tasks = JoinSet::new();
         for n in 0..self.submitters {
@@ -163,7 +164,7 @@ impl Bench {
     }
 }
 
-/// Runs while the submission is on its way to the disk, as the platform does.
+/// Runs the job while its submission is being written, as the platform does.
 async fn life(store: &SqliteStore, worker: &[WorkerId], payload: &Json) {
     let submit = store.submit(new_job(store, payload));
     let perform = async {

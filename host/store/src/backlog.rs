@@ -1,11 +1,11 @@
-//! What the writer has to write: what is waited for, in the order in which it was decided, and what
-//! may linger.
+//! The changes that the writer has to write: those that a caller waits for, in the order in which
+//! they were decided, and those that may linger.
 //!
-//! What is waited for goes with the next batch. The rest may stay here for [`LINGER`]: nobody is
-//! told of it before something else is on disk too, so that to write it alone would only be a second
-//! fsync for the same job, and to write it with others a second entry and a second wake-up. It goes
-//! when its job has something that is waited for, when its time is over, or before whatever comes
-//! after everything ([`push_last`](Backlog::push_last)).
+//! An urgent change is written with the next batch. Another change may stay here for [`LINGER`]: no
+//! caller learns of it before a later change is on disk too, so writing it at once would only cost
+//! a second fsync for the same job, or a second entry and a second wake-up. It is written when its
+//! job has an urgent change, when its time is over, or before an entry that must come after
+//! everything ([`push_last`](Backlog::push_last)).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,25 +13,25 @@ use std::time::{Duration, Instant};
 use crate::asks::Write;
 use crate::slab::JobKey;
 
-/// How long a submission whose client waits for the result, or a claim, may stay off the disk.
-/// Longer than most handlers run, and far below what a crash may cost anyway.
+/// How long a submission whose client waits for the result, or a claim, may stay off the disk. This
+/// is longer than most handlers run, and far below the cost of a crash.
 pub(crate) const LINGER: Duration = Duration::from_millis(2);
 
-/// Whether somebody waits for it.
+/// Whether a caller waits for the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Urgency {
-    /// It goes with the next batch.
+    /// The change is written with the next batch.
     Now,
-    /// It may linger.
+    /// The change may linger.
     Soon,
 }
 
-/// Writes for the writer. Bounded by two entries for each job and one for each caller.
+/// The writes. Bounded by two entries for each job and one for each caller.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     now: VecDeque<Write>,
-    /// Jobs that linger, and until when. One that is not queued as [`Urgency::Soon`] any more was
-    /// overtaken by itself.
+    /// Lingering jobs with their deadlines. An entry is stale when its job is not queued as
+    /// [`Urgency::Soon`] any more.
     soon: VecDeque<(Instant, JobKey)>,
 }
 
@@ -43,18 +43,19 @@ pub(crate) enum Due {
 }
 
 impl Backlog {
-    /// Adds one that goes with the next batch.
+    /// Adds an entry for the next batch.
     pub(crate) fn push(&mut self, write: Write) {
         self.now.push_back(write);
     }
 
-    /// Adds one that goes with the next batch, and after all that is here.
+    /// Adds an entry for the next batch that is written after all present entries.
     pub(crate) fn push_last(&mut self, write: Write) {
         self.now.extend(self.soon.drain(..).map(|(_, key)| Write::Job(key)));
         self.now.push_back(write);
     }
 
-    /// Adds the newest state of a job, unless it is here, at least as urgent, according to `queued`.
+    /// Adds the newest state of a job, unless `queued` says that it is here already and at least as
+    /// urgent.
     pub(crate) fn push_job(&mut self, key: JobKey, queued: &mut Option<Urgency>, urgency: Urgency) {
         match (*queued, urgency) {
             (Some(Urgency::Now), _) | (Some(Urgency::Soon), Urgency::Soon) => return,
@@ -64,7 +65,7 @@ impl Backlog {
         *queued = Some(urgency);
     }
 
-    /// Takes the next that is due, or the next of all.
+    /// Takes the next entry that is due; with `takes_all` the next one of all.
     pub(crate) fn pop(&mut self, takes_all: bool, now: Instant) -> Option<Write> {
         self.now.pop_front().or_else(|| {
             let due = self.soon.pop_front_if(|(until, _)| takes_all || *until <= now);
@@ -72,7 +73,7 @@ impl Backlog {
         })
     }
 
-    /// Forgets jobs at the head of those that linger, as long as they do not any more.
+    /// Removes stale entries at the head of the lingering jobs.
     pub(crate) fn forget_overtaken(&mut self, lingers: impl Fn(JobKey) -> bool) {
         while self.soon.pop_front_if(|(_, key)| !lingers(*key)).is_some() {}
     }
@@ -123,7 +124,7 @@ mod tests {
         backlog.push_job(first, &mut queued_first, Urgency::Soon);
         backlog.push_job(second, &mut queued_second, Urgency::Soon);
         backlog.push_job(third, &mut queued_third, Urgency::Now);
-        // The second has something that is waited for, and keeps its place behind the third.
+        // The second job has an urgent change, and keeps its position behind the third.
         backlog.push_job(second, &mut queued_second, Urgency::Now);
         backlog.push_job(second, &mut queued_second, Urgency::Soon);
         assert_eq!(queued_second, Some(Urgency::Now));

@@ -1,10 +1,10 @@
 //! The store's files at one instant, for a backup.
 //!
-//! The instant is on the database's thread, which alone changes the tables and settles segments:
-//! the tables are [frozen](crate::frozen) in their file, and of the journal everything is taken that
-//! is needed with them, up to where it ends now. That is what a crash at this instant would leave,
-//! and is opened like it. From then on nobody waits: the journal goes on in other files, and the
-//! tables in their write-ahead log.
+//! The instant is chosen on the database's thread, which alone changes the tables and marks
+//! segments as checkpointed. The tables are [frozen](crate::frozen) in their file, and all journal
+//! segments that are not in the tables yet are included, up to the journal's present end. A crash
+//! at this instant would leave the same files, and they are opened in the same way. After that no
+//! caller waits: the journal continues in other files, and the tables in their write-ahead log.
 
 use gristmill_core::backup::{
     BackupError, BackupFile, BackupSource, DATABASE, JOURNAL, SECRETS_KEY,
@@ -18,7 +18,8 @@ use crate::store::SqliteStore;
 type Files = Result<Vec<BackupFile>, BackupError>;
 
 impl Database {
-    /// The files of a backup. What is wrong with one of them is the caller's, not the store's.
+    /// Opens the files of a backup. A fault of one of them is returned to the caller, and does not
+    /// end the store.
     pub(crate) fn backup(&self, with_secrets_key: bool) -> rusqlite::Result<Files> {
         Ok(match self.db.freeze()? {
             None => Err(BackupError::Busy),

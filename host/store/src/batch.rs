@@ -1,5 +1,5 @@
-//! From the index to the disk and back: a batch takes the newest decided state of each job that
-//! has changed, is written as one transaction, and is published once that is committed.
+//! From the index to the disk and back: a batch takes the newest decided state of each changed job,
+//! is written as one transaction, and is published after the commit.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -27,30 +27,30 @@ use crate::payloads::PayloadCache;
 use crate::row::Fixed;
 use crate::slab::JobKey;
 
-/// What one transaction writes.
+/// The content of one transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     /// Endpoints without a row, with their names.
     pub(crate) endpoints: Vec<(EndpointKey, String)>,
-    /// One entry for each job, whatever happened to it.
+    /// One entry for each changed job, with only its newest state.
     pub(crate) jobs: Vec<JobWrite>,
-    /// The endpoints' counts that have changed, as they will be.
+    /// The changed counts of endpoints, with their new values.
     pub(crate) totals: BTreeMap<EndpointKey, Lifetime>,
-    /// Rows of usage that have changed, as they will be.
+    /// Changed rows of usage, with their new values.
     pub(crate) usage: Vec<UsageWrite>,
     /// Deliveries after an attempt.
     pub(crate) deliveries: Vec<(EndpointKey, Delivery)>,
-    /// Deliveries that go.
+    /// Deliveries to remove.
     pub(crate) dropped_deliveries: Vec<DeliveryId>,
     pub(crate) forgotten: Vec<EndpointKey>,
-    /// The marks of submissions up to this number go.
+    /// The idempotency records of submissions up to this number are removed.
     pub(crate) forgotten_repeats: Option<u64>,
-    /// Those who wait for the batch as a whole.
+    /// Callers that wait for the batch as a whole.
     pub(crate) acks: Vec<Ack>,
     pub(crate) operations: u64,
-    /// Bytes to hand back to the write buffer.
+    /// Bytes to return to the write buffer.
     pub(crate) reserved: usize,
-    /// About what it takes in memory and in the journal, webhooks included.
+    /// Approximate size in memory and in the journal, including webhooks.
     bytes: usize,
     #[cfg(test)]
     pub(crate) is_broken: bool,
@@ -58,19 +58,19 @@ pub(crate) struct Batch {
     pub(crate) hold: Option<std::sync::mpsc::Receiver<()>>,
 }
 
-/// What is written of one job.
+/// The new content of one job.
 #[derive(Debug)]
 pub(crate) struct JobWrite {
     pub(crate) key: JobKey,
     pub(crate) fixed: Fixed,
     pub(crate) row: Row,
     pub(crate) kind: RowWrite,
-    /// Of a new job, also when it has come and gone without a row.
+    /// Set for a new job, even if it was created and removed without ever having a row.
     pub(crate) idempotency: Option<Idempotency>,
     pub(crate) output: Option<Json>,
     pub(crate) clear_result: bool,
     pub(crate) pages: Vec<Page>,
-    /// Whom to tell of its end, until the delivery is made of it.
+    /// The webhook to call at the job's end, until the batch makes a delivery from it.
     pub(crate) call: Option<Call>,
     pub(crate) delivery: Option<NewDelivery>,
     rewind: bool,
@@ -78,36 +78,36 @@ pub(crate) struct JobWrite {
     acks: Vec<Ack>,
 }
 
-/// What a batch adds to usage. That of jobs is summed up by numbers first: a name that each job would
-/// count a reference of is one that all processors write to.
+/// Usage that a batch adds. It is summed by integer keys first: cloning the `Arc` name for each job
+/// would make all cores write to its reference count.
 #[derive(Debug, Default)]
 struct Used {
     by_number: BTreeMap<(EndpointKey, OwnerKey, TemplateId), UsageSum>,
     by_name: BTreeMap<MeterKey, UsageSum>,
 }
 
-/// What happens to a job's row.
+/// The change of a job's row.
 #[derive(Debug)]
 pub(crate) enum RowWrite {
     Insert(Box<NewRow>),
     Update,
-    /// Of what the database may have.
+    /// Deletes the parts that the database may have.
     Delete(Stored),
-    /// The job came and went without a row.
+    /// The job was created and removed without ever having a row.
     NeverWas,
 }
 
-/// Whom to tell after a commit, outside the lock.
+/// Notifications to send after a commit, outside the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     pub(crate) changed: Vec<JobId>,
     pub(crate) has_deliveries: bool,
-    /// The database has something to do.
+    /// There are requests to the database's thread.
     pub(crate) has_ask: bool,
     pub(crate) acks: Vec<Ack>,
 }
 
-/// What else has to know of what is published.
+/// Further users of published changes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caches<'a> {
     pub(crate) payloads: &'a PayloadCache,
@@ -115,17 +115,17 @@ pub(crate) struct Caches<'a> {
     pub(crate) journal: &'a Journal,
 }
 
-/// How much one batch may take.
+/// Bounds of one batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchMax {
     pub(crate) jobs: usize,
-    /// A batch is closed once it has as many; its last job may bring it further.
+    /// A batch is closed once it has this many bytes; its last job may exceed the bound.
     bytes: usize,
 }
 
 impl BatchMax {
-    /// The bounds of one transaction. A frame of the journal has 4 GiB at most; with this a batch
-    /// stays far below, whatever the settings are.
+    /// The bounds of one transaction. A frame of the journal is limited to 4 GiB; this bound keeps
+    /// a batch far below that, whatever the settings are.
     const BYTES_MAX: usize = 256 << 20;
 
     pub(crate) fn new(jobs: usize, bytes: usize) -> Self {
@@ -139,7 +139,7 @@ impl Batch {
         self.bytes += bytes;
     }
 
-    /// Whether there is nothing to write; there may still be somebody to answer.
+    /// Whether there is nothing to write; callers may still wait for an answer.
     pub(crate) fn is_empty(&self) -> bool {
         let leaves_nothing =
             |job: &JobWrite| matches!(job.kind, RowWrite::NeverWas) && job.idempotency.is_none();
@@ -155,8 +155,8 @@ impl Batch {
 }
 
 impl Index {
-    /// Takes what is due, up to the bounds, or of all that there is. Cost: some 100 ns for each job.
-    /// What it bills counts in the hour of `time`.
+    /// Takes the changes that are due, or all of them, up to the bounds. Costs some 100 ns for each
+    /// job. Usage counts in the hour of `time`.
     pub(crate) fn take_batch(&mut self, max: BatchMax, takes_all: bool, time: Timestamp) -> Batch {
         let now = Instant::now();
         let mut used = Used::default();
@@ -213,7 +213,7 @@ impl Index {
         batch
     }
 
-    /// The usage under its names.
+    /// The usage with the names of its keys.
     fn named(&self, used: Used) -> BTreeMap<MeterKey, UsageSum> {
         let Used { by_number, mut by_name } = used;
         for ((endpoint, owner, template), sum) in by_number {
@@ -229,7 +229,7 @@ impl Index {
         let Some(job) = self.jobs.get_mut(key) else { return };
         let Some(pending) = &mut job.pending else { return };
         if pending.queued.take().is_none() {
-            return; // it was overtaken by itself
+            return; // a newer entry of this job was taken already
         }
         let change = std::mem::take(&mut pending.change);
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint)
@@ -247,7 +247,7 @@ impl Index {
         };
         let chunks = if is_gone { Vec::new() } else { change.chunks };
         let name = self.endpoints.get(&job.endpoint).map(|endpoint| &endpoint.name);
-        // What ended and waits again was taken back before anybody saw it.
+        // A job that ended and was queued again before the commit has no visible end.
         let is_final = job.row.status.is_some_and(JobStatus::is_final);
         let call = name.filter(|_| change.sends_webhook && is_final).and_then(|name| {
             let record = job.record_of(&job.row, name)?;
@@ -287,12 +287,12 @@ impl Index {
         }
         batch.operations += change.operations;
         batch.reserve(change.reserved);
-        // An end that nobody reserved for, such as a cancel or a host's death, has a webhook too.
+        // An end without a reservation, such as a cancel or a crash of the host, has a webhook too.
         batch.bytes += webhook_bytes.saturating_sub(change.reserved);
         batch.jobs.push(write);
     }
 
-    /// Makes visible what the batch has brought to the disk.
+    /// Makes the changes of a written batch visible.
     pub(crate) fn publish(
         &mut self,
         batch: Batch,
@@ -332,7 +332,7 @@ impl Index {
         published
     }
 
-    /// Notes where the payloads are that came with the batch, and lets those go that are not needed
+    /// Records the locations of the payloads in the batch, and releases those that are not needed
     /// any more.
     fn move_in(&mut self, write: &JobWrite, places: JobPlaces, journal: &Journal) {
         let Some(job) = self.jobs.get_mut(write.key) else { return };
@@ -377,7 +377,8 @@ impl Index {
                 pending.visible = Some(write.row);
                 pending.input = None;
             }
-            // Nothing was decided since: who came meanwhile waits for nothing more.
+            // Nothing was decided since then, so callers that arrived meanwhile have nothing more
+            // to wait for.
             Some(pending) => {
                 acks.append(&mut pending.change.acks);
                 job.pending = None;

@@ -1,4 +1,4 @@
-//! The catalog on disk: one row for each entry, with the entry as JSON under the seal.
+//! The catalog on disk: one row for each entry, with the entry as encrypted JSON.
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry};
 use rusqlite::Connection;
@@ -20,7 +20,7 @@ pub(crate) fn row(change: CatalogChange) -> CatalogRow {
     }
 }
 
-/// The body of an entry as it goes to the disk: entries hold secrets.
+/// The encrypted body of an entry, since entries contain secrets.
 pub(crate) fn seal(seal: &Seal, entry: &CatalogRow, body: &str) -> Vec<u8> {
     seal.seal(body.as_bytes(), &place(entry.kind, &entry.name))
 }
@@ -42,10 +42,10 @@ pub(crate) fn read(db: &Connection, seal: &Seal) -> rusqlite::Result<Vec<String>
     bodies.collect()
 }
 
-/// The entry that a body stands for.
+/// Parses the entry of a body.
 ///
 /// # Errors
-/// When it is not one. Opening a store checks all of them.
+/// When the body is not an entry. Opening a store checks all bodies.
 pub(crate) fn parse(body: &str) -> serde_json::Result<CatalogEntry> {
     serde_json::from_str(body)
 }

@@ -1,6 +1,6 @@
-//! Looks for damage in a data directory that no host has open, without changing it.
+//! Finds damage in a data directory that no host has open, without changing it.
 //!
-//! Cost: a read of the journal, of the tables and of all payloads.
+//! Cost: reads the journal, the tables and all payloads.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -16,30 +16,30 @@ use crate::owners::Owners;
 use crate::payloads::Kind;
 use crate::{catalog, journal, payloads, row, schema};
 
-/// Most complaints of `SQLite` about its file that are listed.
+/// Most errors that `SQLite` reports of its file and that are listed.
 const COMPLAINTS_MAX: u32 = 100;
 
 /// The tables with payloads, and the column that names the payload.
 pub(crate) const PAYLOAD_TABLES: [&str; 4] = ["input", "output", "chunk", "delivery_body"];
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Everything that is not what was written.
+    /// All damage that was found.
     pub damage: Vec<Damage>,
-    /// Frames of the journal that are whole.
+    /// Intact frames of the journal.
     pub frames: u64,
-    /// Payloads that are whole.
+    /// Intact payloads.
     pub payloads: u64,
     /// Jobs in the tables.
     pub jobs: u64,
 }
 
-/// Checks the directory `dir`. `secrets_key` is the file with the key of the secrets, unless that is
-/// in the directory; without the key secrets are not looked at.
+/// Checks the directory `dir`. `secrets_key` is the file with the key of the secrets, unless it is
+/// in the directory; without the key secrets are not checked.
 ///
 /// # Errors
-/// [`OpenError`] when the directory cannot be checked at all, such as while a host uses it.
+/// [`OpenError`] when the directory cannot be checked at all, for example while a host uses it.
 pub fn check(dir: &Path, secrets_key: Option<&Path>) -> Result<Report, OpenError> {
     let mut inspected = Inspected::open(dir, secrets_key)?;
     let damage = std::mem::take(&mut inspected.journal.damage);
@@ -57,14 +57,14 @@ impl Report {
         self.damage.push(Damage { file: file.to_owned(), offset, details });
     }
 
-    /// What keeps a table from being read at all is damage too.
+    /// An error that prevents reading a table counts as damage too.
     fn note(&mut self, file: &Path, result: rusqlite::Result<()>) {
         if let Err(error) = result {
             self.add(file, None, error.to_string());
         }
     }
 
-    /// Answers with the payloads that the tables name, and that are not needed any more.
+    /// Returns the payloads that the tables name but the journal has replaced or removed.
     fn check_frames(&mut self, inspected: &Inspected) -> Result<Overruled, OpenError> {
         let mut overruled = Overruled::new();
         for segment in inspected.journal.unsettled() {
@@ -182,10 +182,11 @@ impl Report {
     }
 }
 
-/// Payloads by the number of their job, about which the journal knows more than the tables.
+/// Payloads, by the number of their job, about which the journal has newer information than the
+/// tables.
 type Overruled = HashSet<(u64, Kind)>;
 
-/// Adds the payloads that a frame replaces or lets go.
+/// Adds the payloads that a frame replaces or removes.
 fn overrule(overruled: &mut Overruled, job: &JobImage<'_>, places: &JobPlaces) {
     let row = match &job.state {
         StateImage::New { row, .. } | StateImage::Changed(row) => row.to_row(),
@@ -199,7 +200,7 @@ fn overrule(overruled: &mut Overruled, job: &JobImage<'_>, places: &JobPlaces) {
     }
 }
 
-/// What `SQLite` says about its file; nothing when that is whole.
+/// The errors that `SQLite` reports of its file; empty when the file is intact.
 fn complaints(db: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = db.prepare(&format!("PRAGMA integrity_check({COMPLAINTS_MAX})"))?;
     let lines = statement.query_map((), |row| row.get::<_, String>(0))?;
@@ -211,7 +212,7 @@ fn complaints(db: &Connection) -> rusqlite::Result<Vec<String>> {
         .collect())
 }
 
-/// The page that a complaint names.
+/// The page that an error names.
 fn page_of(complaint: &str) -> Option<u64> {
     let (_, rest) =
         complaint.to_lowercase().split_once("page ").map(|(a, b)| (a.to_owned(), b.to_owned()))?;

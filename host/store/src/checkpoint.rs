@@ -1,14 +1,14 @@
-//! From the journal to the database: what is still needed of a segment, once that has become old.
+//! From the journal to the database: copies the live data of the oldest segment into the tables.
 //!
-//! The frames of the segment say which jobs have changed in it. What is written of each of them is
-//! its newest visible state, which may come from a later segment; a job that is gone is not
-//! written, only deleted where the database may have it. Small payloads move, large ones stay
-//! where they are until [compaction](crate::compaction). When the whole segment is settled the
-//! database says so, synced, and the journal may forget it. A crash before that settles it again
-//! from its start.
+//! The frames of the segment name the jobs that have changed in it. For each of them the newest
+//! visible state is written, which may come from a later segment; for a deleted job the checkpoint
+//! only deletes rows that the database may have. Small payloads are copied, and large ones stay
+//! where they are until [compaction](crate::compaction). When the whole segment is done, the
+//! database records this and syncs, and the journal may overwrite the segment. After a crash before
+//! that, the checkpoint begins again at the segment's start.
 //!
-//! Cost: a read of the segment, and for each job that is left about 10 µs. Runs on the database's
-//! thread, in slices, between which readers are served.
+//! Cost: one read of the segment, and about 10 µs for each remaining job. It runs on the database's
+//! thread, in slices, and serves readers between them.
 
 use std::collections::HashSet;
 use std::io;
@@ -31,10 +31,10 @@ use crate::row::integer;
 use crate::slab::JobKey;
 use crate::{chunks, delivery, payloads, repeat_rows, row, usage_rows};
 
-/// Jobs that one transaction takes over.
+/// Jobs in one transaction.
 const SLICE: usize = 256;
 
-/// What is written of one job.
+/// The writes for one job.
 struct Work<'a> {
     seq: u64,
     key: Option<JobKey>,
@@ -48,7 +48,7 @@ enum Deed<'a> {
     Insert(&'a JobImage<'a>, &'a FixedImage<'a>, Row),
     Update(Row),
     Delete(Stored),
-    /// Its row is written already.
+    /// The row has been written already.
     Nothing,
 }
 
@@ -57,7 +57,7 @@ fn unreadable(error: io::Error) -> rusqlite::Error {
     rusqlite::Error::ToSqlConversionFailure(error.into())
 }
 
-/// Writes what a frame says of anything but jobs.
+/// Writes the content of a frame other than jobs.
 pub(crate) fn write_rest(
     db: &Connection,
     image: &BatchImage<'_>,
@@ -102,7 +102,7 @@ pub(crate) fn write_rest(
 }
 
 impl Database {
-    /// Takes over what is needed of a segment, which is not written any more.
+    /// Copies the live data of a segment that is not written any more.
     pub(crate) fn checkpoint(&mut self, segment: &Segment) -> Result<(), Failure> {
         let id = segment.header.id;
         let end = segment.end.ok_or_else(|| damaged("a segment without an end"))?;
@@ -129,8 +129,8 @@ impl Database {
         Ok(())
     }
 
-    /// What is to be done for some jobs. A job whose removal is on its way to the journal is waited
-    /// for: what says that it is gone does not know yet that the database has it.
+    /// Plans the writes for some jobs. Waits for a job whose removal is being written to the
+    /// journal, because that removal does not know yet that the database has the job.
     fn plan<'a>(
         &mut self,
         jobs: &[(&'a JobImage<'a>, &'a JobPlaces)],
@@ -195,7 +195,7 @@ impl Database {
     }
 }
 
-/// What the database needs of a job that has changed, or is gone.
+/// The writes for a job that has changed or was deleted.
 fn work<'a>(
     image: &'a JobImage<'a>,
     places: &'a JobPlaces,
@@ -226,7 +226,7 @@ fn work<'a>(
         job.stored.output = true;
         payloads.push((Kind::Output, place));
     }
-    // Pages of an attempt that is over are not there any more.
+    // Pages of an earlier attempt may be deleted already.
     let has_pages = job.homes.find_pages(&places.pages).is_some();
     job.stored.chunks |= has_pages;
     let pages = if has_pages { &places.pages[..] } else { &[] };
@@ -269,7 +269,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Notes in the job what has moved.
+    /// Records in the job which payloads have moved.
     fn note(&self, job: &mut Job) {
         for &(kind, place) in self.payloads.iter().filter(|(_, place)| !place.stays()) {
             job.homes.leave(kind, place);

@@ -1,6 +1,6 @@
-//! Stream chunks: written in pages, each with all that a job emitted between two commits, so that
-//! a handler that emits single words costs one row per fsync and not one per word. The newest
-//! pages stay in a cache, so that whoever follows a stream rarely reads the disk.
+//! Stream chunks, written in pages: a page has all chunks that a job emitted between two commits,
+//! so a handler that emits single words costs one row per fsync and not one per word. The newest
+//! pages stay in a cache, so a reader that follows a stream rarely reads the disk.
 
 use std::io;
 use std::sync::Arc;
@@ -40,19 +40,19 @@ impl Page {
         self.first + self.chunks.len() as u64
     }
 
-    /// Whether it has the chunk with this index.
+    /// Whether the page has the chunk with this index.
     pub(crate) fn covers(&self, index: u64) -> bool {
         (self.first..self.next()).contains(&index)
     }
 
-    /// Its chunks from an index on that it covers.
+    /// Its chunks from the given index on, which must be in the page.
     pub(crate) fn from(&self, index: u64) -> ChunkPage {
         let skip = usize::try_from(index - self.first).unwrap_or(usize::MAX);
         ChunkPage { first: index, chunks: self.chunks.iter().skip(skip).cloned().collect() }
     }
 }
 
-/// Cuts chunks, the first of which has the index `first`, into pages.
+/// Divides chunks into pages; `first` is the index of the first chunk.
 pub(crate) fn paginate(mut first: u64, chunks: Vec<Chunk>) -> Vec<Page> {
     let mut pages = Vec::new();
     let mut open = Vec::new();
@@ -76,8 +76,8 @@ pub(crate) fn paginate(mut first: u64, chunks: Vec<Chunk>) -> Vec<Page> {
     pages
 }
 
-/// Which page of which attempt: job, claim, index of the first chunk. The claim keeps a page of an
-/// earlier attempt from being taken for one of a later.
+/// Identifies a page: job, claim, index of the first chunk. The claim distinguishes pages of an
+/// earlier attempt from those of a later one.
 type PageKey = (u64, u32, u64);
 
 /// The pages that were written or read last, up to a number of bytes.
@@ -111,8 +111,8 @@ impl ChunkCache {
         self.0.insert((seq, claim, page.first), page);
     }
 
-    /// The whole answer to `query`, unless a page of it is missing here. A reader that takes all
-    /// there is asks next for the start of a page.
+    /// The whole answer to `query`; `None` if a page is missing here. The next query of a reader
+    /// that takes everything begins at the start of a page.
     pub(crate) fn read(&self, seq: u64, claim: u32, query: &Query) -> Option<ChunkPage> {
         let mut answer = Answer::new(query);
         while let Some(from) = answer.wants() {
@@ -123,17 +123,17 @@ impl ChunkCache {
     }
 }
 
-/// Which chunks a reader asks for.
+/// The chunks that a reader asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Query {
     pub(crate) from: u64,
-    /// How many chunks are visible: the answer ends before this index.
+    /// Number of visible chunks: the answer ends before this index.
     pub(crate) end: u64,
     pub(crate) bytes_max: usize,
     pub(crate) count_max: usize,
 }
 
-/// An answer while it grows.
+/// An answer that is being built.
 struct Answer<'a> {
     query: &'a Query,
     page: ChunkPage,
@@ -147,7 +147,7 @@ impl<'a> Answer<'a> {
         Self { query, page, bytes: 0, is_full: false }
     }
 
-    /// The index of the chunk that comes next; `None` when the answer is complete.
+    /// The index of the next chunk; `None` when the answer is complete.
     fn wants(&self) -> Option<u64> {
         let next = self.page.next();
         (!self.is_full && next < self.query.end).then_some(next)
@@ -170,8 +170,8 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Adds to `begun` what else `query` asks for, as far as `pages` go, of which the first has the next
-/// chunk. Ends early when one has moved to the database meanwhile.
+/// Adds the further chunks of `query` to `begun`, as far as `pages` has them; the first of the
+/// pages has the next chunk. Ends early when a page has moved to the database meanwhile.
 pub(crate) fn read(
     journal: &Journal,
     pages: &[(u64, Place)],
@@ -191,7 +191,7 @@ pub(crate) fn read(
     Ok(answer.page)
 }
 
-/// Puts a page, as it lies in the journal, into its table.
+/// Writes a page to its table, in the bytes of the journal.
 pub(crate) fn put(db: &Connection, seq: u64, first: u64, bytes: &[u8]) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO chunk (seq, first, body, sum) VALUES (?1, ?2, ?3, ?4)";
     let sum = sum::of(bytes);
@@ -199,7 +199,7 @@ pub(crate) fn put(db: &Connection, seq: u64, first: u64, bytes: &[u8]) -> rusqli
     Ok(())
 }
 
-/// Reads what `query` asks for, as far as the table has it. The inner error says that a page is
+/// Reads the chunks of `query`, as far as the table has them. The inner error means that a page is
 /// damaged.
 pub(crate) fn get(
     db: &Connection,
@@ -255,7 +255,7 @@ fn length(bytes: usize) -> u32 {
     u32::try_from(bytes).expect("a chunk has at most 1 MiB")
 }
 
-/// The way back; the chunks share the page's bytes. `None` when the page is damaged.
+/// Decodes a page; the chunks share its bytes. `None` when the page is damaged.
 fn decode(mut page: Bytes) -> Option<Arc<[Chunk]>> {
     let mut chunks = Vec::new();
     while page.has_remaining() {
@@ -295,7 +295,7 @@ mod tests {
         let page = encode(&chunks);
         assert_eq!(*decode(page.clone()).unwrap(), chunks);
         for cut in 1..page.len() {
-            // A cut on a chunk's border leaves whole chunks; any other is noticed.
+            // A cut between two chunks leaves complete chunks; any other cut is detected.
             let rest = decode(page.slice(..cut));
             assert!(rest.is_none_or(|rest| chunks.starts_with(&rest)), "{cut}");
         }

@@ -1,5 +1,4 @@
-//! Claims: decided at once in memory. They reach the disk with the next batch, and no later than
-//! their results.
+//! Claims: decided at once in memory, and written with the next batch, no later than their results.
 
 use std::sync::Arc;
 
@@ -26,9 +25,9 @@ pub(crate) struct Claimed {
     execution_timeout_ms: u64,
     ttl_at: Timestamp,
     pub(crate) input: Option<Payload>,
-    /// Where the input is, when it is in the journal.
+    /// The location of the input, when it is in the journal.
     pub(crate) place: Option<Place>,
-    /// Whether the input was found, and is not what was written.
+    /// Whether the stored input is damaged.
     pub(crate) is_damaged: bool,
 }
 
@@ -47,17 +46,17 @@ impl Claimed {
     }
 }
 
-/// Whether a claim has seen all of the queue that it needs to.
+/// Whether a claim has examined enough of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Each worker has a job, or nothing waits.
+    /// Each worker has a job, or no job waits.
     Done,
-    /// Many jobs were past their ttl. Let others have the lock, then go on.
+    /// Many jobs were past their ttl: release the lock for other callers, then continue.
     GoOn,
 }
 
 impl Index {
-    /// Adds one job for each of `workers` to `claimed`, as long as there are any.
+    /// Adds one job for each of `workers` to `claimed`, while jobs wait.
     pub(crate) fn claim(
         &mut self,
         endpoint: &EndpointId,

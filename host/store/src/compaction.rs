@@ -1,8 +1,8 @@
-//! What is left in a segment of large payloads moves to the database, when most of the segment is
-//! not needed any more: a few jobs with a long life do not keep many files. Such payloads are
-//! written a second time, which happens to the last ones of many only.
+//! Moves the remaining large payloads of a segment to the database when most of the segment is
+//! unused, so that a few long-lived jobs do not keep many files alive. Only these payloads, the
+//! last of many, are written a second time.
 //!
-//! Cost: a look at each job, and for each payload that moves what an insertion with a sync costs.
+//! Cost: a look at each job, and an insertion with a sync for each payload that moves.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::journal::segment::{Place, SegmentId};
 use crate::payloads::{self, Kind};
 use crate::slab::JobKey;
 
-/// Jobs that are looked at under one hold of the lock.
+/// Jobs that are examined under one hold of the lock.
 const SLICE: usize = 1_000;
 
 /// A payload that moves.
@@ -25,7 +25,7 @@ struct Kept {
 }
 
 impl Database {
-    /// Moves all payloads that are kept in a segment.
+    /// Moves all payloads that are still needed in a segment.
     pub(crate) fn compact(&mut self, segment: SegmentId) -> Result<(), Failure> {
         let mut from = 0;
         loop {
@@ -42,13 +42,13 @@ impl Database {
         }
     }
 
-    /// What some of the jobs keep in the segment, and with which jobs to go on.
+    /// The payloads of some jobs in the segment, and the index of the job to continue with.
     fn kept_in(&self, segment: SegmentId, from: usize) -> (Vec<Kept>, Option<usize>) {
         let index = self.shared.index();
         let to = (from + SLICE).min(index.jobs.end());
         let mut found = Vec::new();
         for (key, job) in index.jobs.range(from..to) {
-            // What is being removed lets go of the segment by itself.
+            // A job that is being removed releases the segment by itself.
             if !job.is_being_removed() {
                 let kept = job.homes.kept().filter(|(_, place)| place.segment == segment);
                 found.extend(kept.map(|(kind, place)| Kept { key, seq: job.seq, kind, place }));
@@ -62,7 +62,7 @@ impl Database {
         let bytes = match self.shared.journal.read(place) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(()),
-            // It stays where it is: readers are told.
+            // The damaged payload stays where it is, and readers get an error.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 tracing::error!("{error}");
                 return Ok(());
@@ -75,7 +75,7 @@ impl Database {
             let Some(job) = job.filter(|job| !job.is_being_removed()) else { return Ok(()) };
             job.stored.output |= kind == Kind::Output;
         }
-        // What is let go of may be written over at once.
+        // Released bytes may be overwritten at once, so their copy must be synced first.
         self.db.transaction(Sync::Now, |db| {
             payloads::put(db, seq, kind, &bytes)?;
             payloads::unkeep(db, seq, kind)

@@ -1,5 +1,5 @@
-//! What a webhook sends is put together when its job ends, so that it goes into the journal with
-//! that end. Most of what it needs is at hand; an input or chunks of long ago are read.
+//! Composes the bytes of a webhook when its job ends, so that they are written to the journal with
+//! that end. Most parts are in memory; old inputs or chunks are read.
 
 use std::io;
 
@@ -23,18 +23,18 @@ use crate::journal::segment::Place;
 use crate::payloads::{InputBytes, Kind};
 use crate::shared::Shared;
 
-/// Whom to tell that a job has ended, and what is needed for that.
+/// A webhook of a job that has ended, with the parts that are needed to compose it.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) id: DeliveryId,
     pub(crate) url: Url,
     /// The job as it ended.
     pub(crate) record: JobRecord,
-    /// Whether it is given up at once: too many are on their way.
+    /// Whether it is given up at once, because too many deliveries are waiting.
     pub(crate) is_refused: bool,
-    /// Where the job's input is, when it is in the journal.
+    /// The location of the job's input, when it is in the journal.
     pub(crate) input: Option<Place>,
-    /// Where its chunks are that are in the journal.
+    /// The locations of its chunks that are in the journal.
     pub(crate) pages: Vec<(u64, Place)>,
 }
 
@@ -42,11 +42,11 @@ pub(crate) struct Call {
 #[derive(Debug)]
 pub(crate) struct NewDelivery {
     pub(crate) delivery: Delivery,
-    /// What it sends, unless it is refused.
+    /// The bytes to send, unless the delivery is refused.
     pub(crate) body: Option<Bytes>,
 }
 
-/// Makes the deliveries of a batch. Runs on the writer thread; may wait for the database.
+/// Composes the deliveries of a batch. Runs on the writer thread; may wait for the database.
 pub(crate) fn compose(batch: &mut Batch, shared: &Shared) -> Result<(), Failure> {
     for write in &mut batch.jobs {
         let Some(mut call) = write.call.take() else { continue };
@@ -96,7 +96,7 @@ fn input(write: &JobWrite, call: &Call, shared: &Shared) -> Result<Option<Json>,
         }
         Err(error) => return Err(error.into()),
     }
-    // It was not there, or has moved meanwhile.
+    // The journal did not have it, or it has moved to the database meanwhile.
     let read = |answer| Ask::Payloads { seqs: vec![seq], kind: Kind::Input, answer };
     let found = ask(shared, read)?.pop().unwrap_or(Ok(None));
     Ok(match found {
@@ -105,14 +105,14 @@ fn input(write: &JobWrite, call: &Call, shared: &Shared) -> Result<Option<Json>,
     })
 }
 
-/// What a webhook sends in the place of a part that is damaged on the disk: null. The job has ended
-/// all the same, and its receiver waits for that.
+/// Replaces a part of a webhook that is damaged on disk: null. The job has ended, and its receiver
+/// waits for the webhook.
 fn damaged_part(details: &str) -> Json {
     tracing::error!("a webhook is sent without a part of it: {details}");
     Json::null()
 }
 
-/// The output as clients read it: a handler that only streamed has the list of its chunks.
+/// The output as clients read it: the list of its chunks, if the handler only streamed.
 fn output(write: &JobWrite, call: &Call, shared: &Shared) -> Result<Option<Json>, Failure> {
     let chunk_count = call.record.chunk_count;
     if chunk_count == 0 || !write.output.as_ref().is_some_and(Json::is_null) {
@@ -125,7 +125,7 @@ fn output(write: &JobWrite, call: &Call, shared: &Shared) -> Result<Option<Json>
     Ok(list.finish())
 }
 
-/// Some chunks from `from` on: of this very batch, of the journal, or of the database.
+/// Some chunks from `from` on, out of this batch, the journal or the database.
 fn chunks_from(
     write: &JobWrite,
     call: &Call,
@@ -159,7 +159,7 @@ fn chunks_from(
     Ok(found.unwrap_or_else(|details| damaged_chunks(from, call.record.chunk_count, &details)))
 }
 
-/// In the place of damaged chunks, and of those behind them.
+/// Replaces damaged chunks, and those behind them.
 fn damaged_chunks(first: u64, end: u64, details: &str) -> ChunkPage {
     let chunk = Chunk { output: damaged_part(details), metrics: None, part: None };
     let count = usize::try_from(end.saturating_sub(first)).unwrap_or(1).min(STREAM_PAGE_CHUNKS_MAX);

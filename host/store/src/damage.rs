@@ -1,16 +1,16 @@
-//! Damage: places of a data directory that do not hold what was written to them.
+//! Damage: bytes of a data directory that differ from those that were written.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// A place on the disk that does not hold what was written to it.
+/// A location on the disk whose bytes differ from those that were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
     pub file: PathBuf,
-    /// The first byte of the file that is concerned, as far as that is known.
+    /// The first damaged byte of the file, if it is known.
     pub offset: Option<u64>,
-    /// How the damage was noticed.
+    /// How the damage was detected.
     pub details: String,
 }
 

@@ -1,6 +1,6 @@
-//! The one thread that uses the database: it takes over what outlives the journal, and answers
-//! those who ask for what is there. Nobody who submits or finishes a job waits for it, unless it
-//! has fallen far behind.
+//! The one thread that uses the database: it checkpoints the journal, and answers requests for data
+//! in the tables. Submitting and finishing jobs does not wait for it, unless it has fallen far
+//! behind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,45 +22,45 @@ use crate::sync::MutexGuard;
 use crate::sync::thread::{Builder, JoinHandle};
 use crate::{catalog, chunks, delivery, payloads};
 
-/// After this time without work the file is tidied up, a step at a time.
+/// After this time without work, unused space of the file is released step by step.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// After this time, what could not be written for want of space is tried again.
+/// After this time, a write that found no space is tried again.
 const SPACE_PAUSE: Duration = Duration::from_millis(250);
 
-/// The time after which the newest time is noted, while nothing else happens. No time passes for the
-/// scheduler of `shuttle`.
+/// The interval at which the newest time is recorded while the store is idle. `shuttle`'s scheduler
+/// has no time.
 const NOTE_TIME: Option<Duration> =
     if cfg!(feature = "shuttle") { None } else { Some(Duration::from_secs(600)) };
 
-/// The database, with what is to be done to it.
+/// The database, with its pending work.
 #[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) shared: Arc<Shared>,
     pub(crate) db: Db,
-    /// The segment that was compacted last. What is still held there lets go by itself, with jobs
-    /// that are being removed.
+    /// The segment that was compacted last. The remaining held payloads there belong to jobs that
+    /// are being removed, and are released with them.
     compacted: Option<SegmentId>,
-    /// The newest segment of the journal that the tables know of.
+    /// The newest segment of the journal that the tables have recorded.
     noted: SegmentId,
-    /// While something cannot be written for want of space.
+    /// Set while a write waits for space.
     stall: Option<Stalled>,
 }
 
-/// Something cannot be written for want of space.
+/// A write that waits for space.
 #[derive(Debug)]
 struct Stalled {
-    /// Whether somebody has asked for it.
+    /// Whether a caller waits for it.
     is_answer: bool,
     _guard: Stall,
 }
 
-/// What there is to do.
+/// The next work.
 enum Work {
     Answer(Vec<Ask>),
     Checkpoint(Segment),
     Compact(SegmentId),
-    /// Note the newest segment, and the time.
+    /// Record the newest segment, and the time.
     Note(SegmentId),
     Tidy,
     End(Phase),
@@ -128,7 +128,7 @@ impl Database {
         Ok(is_done)
     }
 
-    /// Nothing of what was to be written is: it is begun again after a pause, in which readers are
+    /// The failed write has changed nothing. It is tried again after a pause, in which readers are
     /// served.
     fn waits_for_space(&mut self, error: &Failure, is_answer: bool) {
         if self.stall.is_none() {
@@ -143,14 +143,14 @@ impl Database {
         }
     }
 
-    /// Something was done. An answer that only reads does not show that there is space again.
+    /// Records a success. An answer that only reads does not show that there is space again.
     fn goes_on(&mut self, is_answer: bool) {
         if self.stall.take_if(|stalled| stalled.is_answer || !is_answer).is_some() {
             info!("the database goes on: the disk has space again");
         }
     }
 
-    /// Waits for something to do.
+    /// Waits for work.
     fn next_work(&self, is_tidy: bool) -> Work {
         let mut index = self.shared.index();
         loop {
@@ -181,7 +181,7 @@ impl Database {
         }
     }
 
-    /// Waits until the batch that is on its way is committed; answers others meanwhile.
+    /// Waits until the batch that is being written is committed; answers requests meanwhile.
     pub(crate) fn wait_for_commit<'a>(
         &mut self,
         mut index: MutexGuard<'a, Index>,
@@ -201,7 +201,7 @@ impl Database {
         Ok(shared.index())
     }
 
-    /// Answers those who have asked so far.
+    /// Answers the present requests.
     pub(crate) fn serve_asks(&mut self) -> Result<(), Failure> {
         let asks = std::mem::take(&mut self.shared.index().asks);
         self.answer_all(asks)
@@ -220,7 +220,7 @@ impl Database {
 
     fn answer(&self, ask: Ask) -> Result<(), Failure> {
         let db = self.db.connection();
-        // Whoever went away does not want to know.
+        // A dropped receiver means that the caller does not need the answer any more.
         match ask {
             Ask::Payloads { seqs, kind, answer } => {
                 let found: rusqlite::Result<_> =
@@ -265,7 +265,7 @@ impl Database {
     }
 
     fn payload(&self, seq: u64, kind: Kind) -> rusqlite::Result<Found<Payload>> {
-        // Another reader may have brought it meanwhile.
+        // Another reader may have cached it meanwhile.
         let cache = &self.shared.payloads;
         if let Some(payload) = cache.get(seq, kind) {
             return Ok(Ok(Some(payload)));

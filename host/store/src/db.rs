@@ -1,7 +1,7 @@
-//! The database file: how it is opened, checked, written and closed. Used by one thread at a time.
+//! The database file: opening, checking, writing and closing it. Used by one thread at a time.
 //!
-//! What it holds of jobs the journal had first, so a commit is synced only where the journal is
-//! about to forget, and for the catalog, which is not in the journal.
+//! All data of jobs was in the journal first. A commit is therefore synced only before the journal
+//! overwrites that data, and for the catalog, which is not in the journal.
 
 use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -29,28 +29,28 @@ use crate::{catalog, durable, row, schema};
 /// More makes the move rarer, and a start after a crash longer.
 const CHECKPOINT_PAGES: u64 = 4_000;
 
-/// Pages in the write-ahead log at which a copy of the file is cut (4 GiB). A slow copy is not to
-/// fill the disk.
+/// Pages in the write-ahead log at which a copy of the file is aborted (4 GiB), so that a slow copy
+/// does not fill the disk.
 const FROZEN_PAGES_MAX: u64 = 512 << 10;
 
-/// Pages given back to the file system in one step (8 MiB).
+/// Pages that are returned to the file system in one step (8 MiB).
 const VACUUM_PAGES: i64 = 1_024;
 
 /// Oldest SQLite without a known way to lose data in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
-/// The file that the process which uses the directory holds a lock on.
+/// The lock file of the directory, locked by the process that uses it.
 pub(crate) const LOCK: &str = "store.lock";
 
-/// Where the word stands that only the right key opens.
+/// The place of a text that only the right key decrypts.
 const SEALED_WORD_PLACE: &str = "meta";
 
 /// Whether a commit waits for the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sync {
-    /// It is on stable storage when it returns.
+    /// The commit is on stable storage when the call returns.
     Now,
-    /// A later one will see to that; until then a crash may take it back.
+    /// A later commit syncs it; a crash before that may undo it.
     Later,
 }
 
@@ -62,24 +62,24 @@ pub(crate) struct Db {
     wal_pages: Arc<AtomicU64>,
     pub(crate) seal: Arc<Seal>,
     pub(crate) node: NodeId,
-    /// What the tables knew of the journal when the file was opened.
+    /// The tables' knowledge of the journal when the file was opened.
     pub(crate) journal: Known,
-    /// The newest time that the host had seen, as far as it was noted.
+    /// The newest time that the host has recorded.
     pub(crate) seen_at: Option<Timestamp>,
     /// Whether the file was closed in order the last time.
     pub(crate) was_clean: bool,
     pub(crate) file: PathBuf,
-    /// The file of the seal's key.
+    /// The file of the encryption key.
     pub(crate) key_file: PathBuf,
-    /// Ends the copy of the file that is being made, if one is.
+    /// Ends the copy of the file that is being made, if there is one.
     copy: RefCell<Thaw>,
     /// The last field: it is closed after the connection.
     open_file: Arc<OpenFile>,
 }
 
 impl Db {
-    /// Opens the directory's database, or makes a new one. `secrets_key` is the file with the key of
-    /// the seal, unless that is in the directory.
+    /// Opens the directory's database, or creates one. `secrets_key` is the file with the
+    /// encryption key, unless it is in the directory.
     pub(crate) fn open(dir: &Path, secrets_key: Option<&Path>) -> Result<Self, OpenError> {
         if rusqlite::version_number() < SQLITE_VERSION_MIN {
             return Err(OpenError::SqliteTooOld { found: rusqlite::version() });
@@ -107,7 +107,7 @@ impl Db {
         if is_new {
             create(&mut connection, &seal)?;
         }
-        // The names of the files are to survive as well as what is in them.
+        // The names of the files must survive as well as their content.
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(in_dir)?;
         let sql = "SELECT node, is_clean, sealed FROM meta";
         let (node, was_clean, sealed): (_, bool, Vec<u8>) =
@@ -127,7 +127,7 @@ impl Db {
             upgrade(&mut connection)?;
         }
         let (journal, seen_at) = read_known(&connection, is_upgraded)?;
-        // From here on the journal is what is synced; see `transaction`.
+        // From here on the journal is synced instead; see `transaction`.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         let seal = Arc::new(seal);
         Ok(Self {
@@ -145,13 +145,13 @@ impl Db {
         })
     }
 
-    /// The connection, to read.
+    /// The connection, for reading.
     pub(crate) fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// Carries out `write` as one transaction. When `sync` says so it is on stable storage when this
-    /// returns, and everything that was committed before it too.
+    /// Runs `write` as one transaction. With [`Sync::Now`], it is on stable storage when this
+    /// returns, together with all earlier commits.
     pub(crate) fn transaction<T>(
         &self,
         sync: Sync,
@@ -166,15 +166,15 @@ impl Db {
             transaction.commit()?;
             Ok(answer)
         })();
-        // A transaction that found no space is over, and others follow.
+        // A transaction that found no space has ended, and others follow.
         if sync == Sync::Now {
             self.connection.pragma_update(None, "synchronous", "NORMAL")?;
         }
         written
     }
 
-    /// Notes that the tables have taken over all of the journal up to `segment`. On stable storage
-    /// when this returns, with all that they have taken over.
+    /// Records that the journal up to `segment` is checkpointed. On stable storage when this
+    /// returns, together with all data of the checkpoint.
     pub(crate) fn set_settled(&self, segment: SegmentId) -> rusqlite::Result<()> {
         self.transaction(Sync::Now, |db| {
             db.prepare_cached("UPDATE meta SET settled = ?1")?.execute([segment.0])?;
@@ -182,8 +182,8 @@ impl Db {
         })
     }
 
-    /// Notes that a process uses the directory from now on, whose journal had this newest segment when
-    /// it began. From here on the end may be without order.
+    /// Records that a process uses the directory from now on, and the newest segment of the journal
+    /// at that time. Until the orderly close, an end counts as a crash.
     pub(crate) fn begin_life(&self, last: SegmentId, now: Timestamp) -> rusqlite::Result<()> {
         self.transaction(Sync::Now, |db| {
             let sql = "UPDATE meta SET is_clean = 0, journal_last = ?1, journal_end = NULL, \
@@ -193,7 +193,7 @@ impl Db {
         Ok(())
     }
 
-    /// Notes that a segment of the journal exists, and what time it is.
+    /// Records that a segment of the journal exists, and the time.
     pub(crate) fn note(&self, last: SegmentId, now: Timestamp) -> rusqlite::Result<()> {
         self.transaction(Sync::Now, |db| {
             let sql = "UPDATE meta SET journal_last = ?1, seen_at = ?2";
@@ -225,8 +225,8 @@ impl Db {
         })
     }
 
-    /// Moves everything into the file and freezes it; `None` when that is so already. What stands
-    /// between is that the file cannot be opened.
+    /// Moves everything into the file and freezes it; `None` when it is frozen already. The inner
+    /// error means that the file cannot be opened.
     pub(crate) fn freeze(&self) -> rusqlite::Result<Option<io::Result<FrozenFile>>> {
         if self.copy.borrow().is_awaited() {
             return Ok(None);
@@ -244,7 +244,7 @@ impl Db {
         })))
     }
 
-    /// Whether the file must stay as it is.
+    /// Whether the file must not change.
     fn is_frozen(&self) -> bool {
         let is_short = self.wal_pages.load(Ordering::Relaxed) < FROZEN_PAGES_MAX;
         if is_short && self.copy.borrow().is_awaited() {
@@ -262,20 +262,20 @@ impl Db {
         Ok(())
     }
 
-    /// Tidies up while nobody waits: empties the write-ahead log, and gives some unused space
-    /// back to the file system. Says whether there is more to do.
+    /// Cleans up while the store is idle: empties the write-ahead log, and returns some unused
+    /// space to the file system. Returns whether there is more to do.
     pub(crate) fn tidy(&self) -> rusqlite::Result<bool> {
         if self.is_frozen() {
             return Ok(true);
         }
         let number = |name| self.connection.pragma_query_value(None, name, |row| row.get(0));
         let (free, all): (i64, i64) = (number("freelist_count")?, number("page_count")?);
-        // What is free is used again; a file that is a little too large is no harm.
+        // Free pages are reused, and a slightly oversized file does no harm.
         let is_wasteful = free > VACUUM_PAGES && free > all / 4;
         if is_wasteful {
             let sql = format!("PRAGMA incremental_vacuum({VACUUM_PAGES})");
             let mut vacuum = self.connection.prepare(&sql)?;
-            // Each step gives back one page.
+            // Each step returns one page.
             let mut rows = vacuum.query(())?;
             while rows.next()?.is_some() {}
         }
@@ -291,7 +291,7 @@ impl Db {
         Ok(())
     }
 
-    /// Marks the file as closed in order, and where the journal ended.
+    /// Marks the file as closed in order, and records the end of the journal.
     pub(crate) fn close(self, end: JournalEnd, now: Timestamp) -> rusqlite::Result<()> {
         let JournalEnd { segment, at } = end;
         self.transaction(Sync::Now, |db| {
@@ -314,7 +314,7 @@ pub(crate) fn make_private_dir(dir: &Path) -> io::Result<()> {
     builder.create(dir)
 }
 
-/// Opens a file that its owner alone may read, and makes it if it is not there.
+/// Opens a file that only its owner may read, and creates it if it is missing.
 fn private_file(file: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).read(true).append(true);
@@ -333,8 +333,8 @@ fn lock(dir: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Makes durable what an earlier process has left in the write-ahead log. Of one that ended in order
-/// the log is empty.
+/// Makes durable what an earlier process has left in the write-ahead log. After an orderly end the
+/// log is empty.
 fn sync_log(dir: &Path) -> io::Result<()> {
     match OpenOptions::new().read(true).write(true).open(dir.join("store.db-wal")) {
         Ok(log) => durable::rewrite(&log, log.metadata()?.len()),
@@ -343,7 +343,7 @@ fn sync_log(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// What a database file is.
+/// The content of a database file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     /// New and empty.
@@ -352,11 +352,11 @@ pub(crate) enum Found {
     Store { version: i64 },
 }
 
-/// What the file is. Anything but nothing or a job store of a version that is read is refused, and
-/// not touched.
+/// Identifies the file. Any file that is neither empty nor a job store of a readable version is
+/// refused, and not changed.
 pub(crate) fn identify(db: &Connection, file: &Path) -> Result<Found, OpenError> {
     let not_a_store = || OpenError::NotAStore { file: file.to_owned() };
-    // Without shared memory; has to come before the first access in WAL mode.
+    // Without shared memory; must be set before the first access in WAL mode.
     db.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let application =
@@ -394,19 +394,19 @@ pub(crate) fn configure(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "fullfsync", true)?;
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
     db.pragma_update(None, "journal_size_limit", 64 << 20)?;
-    // 16 MiB: four times what a batch writes. It fills, and four times as much saved no measurable time.
+    // 16 MiB: four times the size of a batch. A cache four times as large saved no measurable time.
     db.pragma_update(None, "cache_size", -16_384)?;
     db.pragma_update(None, "mmap_size", 0)?;
     db.pragma_update(None, "temp_store", "MEMORY")?;
     db.pragma_update(None, "trusted_schema", false)?;
     db.pragma_update(None, "cell_size_check", true)?;
-    // A store that is dropped leaves the log as a crash would; `close` empties it itself.
+    // Dropping a store leaves the log as a crash would; `close` empties it.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     db.set_prepared_statement_cache_capacity(64);
     Ok(())
 }
 
-/// Brings a file of version 6 to this version.
+/// Upgrades a file of version 6 to this version.
 fn upgrade(db: &mut Connection) -> rusqlite::Result<()> {
     let transaction = db.transaction()?;
     transaction.execute_batch(schema::UPGRADE_FROM_6)?;
@@ -414,7 +414,7 @@ fn upgrade(db: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// What the tables know of the journal, and the newest time that they have seen.
+/// The tables' knowledge of the journal, and the newest time that they have recorded.
 pub(crate) fn read_known(
     db: &Connection,
     is_upgraded: bool,

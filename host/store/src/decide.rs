@@ -1,5 +1,5 @@
-//! Decisions: an event is applied to a job, and the effects are carried out in memory. What has
-//! to reach the disk is left in the job's pending change.
+//! Decisions: an event is applied to a job, and its effects are carried out in memory. Changes for
+//! the disk are added to the job's pending change.
 
 use gristmill_core::job::Verdict;
 use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState};
@@ -20,7 +20,7 @@ impl Index {
     /// Applies an event. This is the only place where a job's state changes.
     ///
     /// # Errors
-    /// [`IllegalTransition`] when the event does not apply; nothing has changed then.
+    /// [`IllegalTransition`] when the event does not apply; then nothing has changed.
     pub(crate) fn decide(
         &mut self,
         key: JobKey,
@@ -37,7 +37,7 @@ impl Index {
 
         let purge_at_before = job.purge_at();
         let weight_before = Weight::of(job);
-        // A claim is written no later than its result; nobody waits for it alone.
+        // A claim is written no later than its result; no caller waits for the claim alone.
         let urgency = match event {
             JobEvent::Claimed { .. } => Urgency::Soon,
             _ => Urgency::Now,
@@ -53,8 +53,8 @@ impl Index {
             }
             JobEvent::HostLost { .. } => job.row.crashes = job.row.crashes.saturating_add(1),
             JobEvent::RetryRequested => {
-                // Somebody thinks that it is worth another try: at the end of the queue, and as
-                // if no host had died of it.
+                // A client retries the job: it waits at the end of the queue, and earlier crashes
+                // of the host do not count.
                 job.row.crashes = 0;
                 self.last_place += 1;
                 job.row.place = self.last_place;
@@ -66,7 +66,7 @@ impl Index {
             | JobEvent::TtlElapsed
             | JobEvent::RetentionElapsed => {}
         }
-        // Progress is that of a running attempt; each event starts or ends one.
+        // Progress belongs to a running attempt, and each event starts or ends one.
         if let Some(live) = &mut job.live {
             live.progress = None;
         }
@@ -97,13 +97,13 @@ impl Index {
         (is_current && job.purge_at() > now).then_some((key, job))
     }
 
-    /// About how many bytes a webhook of the running job carries besides its output; 0 without one.
+    /// Approximate bytes of the running job's webhook without its output; 0 if it has no webhook.
     pub(crate) fn webhook_bytes(&mut self, lease: Lease, now: Timestamp) -> usize {
         self.leased(lease, now).map_or(0, |(_, job)| job.webhook_bytes())
     }
 
-    /// Ends an attempt with its result, and bills what it used. Answers with the number of the job's rows, or `None` when
-    /// the lease is not the current one.
+    /// Ends an attempt with its result, and bills its usage. Returns the number of the job's rows,
+    /// or `None` when the lease is not the current one.
     pub(crate) fn finish(
         &mut self,
         lease: Lease,
@@ -135,8 +135,8 @@ impl Index {
         Some(job.seq)
     }
 
-    /// Whether the endpoint of the running job may keep so many bytes of results more. Results that
-    /// take no more than a sentence are always kept.
+    /// Whether the endpoint of the running job may keep this many more bytes of results. Results of
+    /// the size of a sentence are always kept.
     pub(crate) fn has_room_for(
         &mut self,
         lease: Lease,
@@ -191,7 +191,7 @@ impl Index {
         true
     }
 
-    /// Lets the job go at `ttl_at`, unless it goes earlier anyway.
+    /// Deletes the job at `ttl_at`, unless it is deleted earlier anyway.
     pub(crate) fn shorten_ttl(&mut self, key: JobKey, ttl_at: Timestamp, ack: Ack) {
         let Some(job) = self.jobs.get_mut(key) else { return };
         if ttl_at < job.row.ttl_at {
@@ -209,15 +209,15 @@ impl Index {
 #[derive(Debug, Clone)]
 pub(crate) struct End {
     verdict: Verdict,
-    /// What stays in memory of the error.
+    /// The part of the error that stays in memory.
     error: Option<String>,
-    /// What the handler returned, or what a FAILED job stores: see [`failure`].
+    /// The handler's output, or the stored progress of a FAILED job: see [`failure`].
     pub(crate) output: Option<Json>,
 }
 
 impl End {
-    /// What is left of this end when its endpoint may keep no more results: a long error is cut, and
-    /// any other result makes a FAILED job that says so.
+    /// This end without its results, for an endpoint that may keep no more of them: a long error is
+    /// cut, and any other result becomes a FAILED job with an error that says so.
     pub(crate) fn without_results(self, result_bytes_max: u64) -> Self {
         if self.error.is_some() {
             return Self { output: None, ..self };
@@ -230,7 +230,7 @@ impl End {
         .into()
     }
 
-    /// Bytes that it holds.
+    /// Size of its results in bytes.
     pub(crate) fn len(&self) -> usize {
         self.output.as_ref().map_or(0, Json::len) + self.error.as_ref().map_or(0, String::len)
     }
@@ -251,7 +251,7 @@ impl From<Outcome> for End {
     }
 }
 
-/// Carries out what a transition decided, in memory.
+/// Carries out the effects of a transition in memory.
 fn carry_out(
     effects: &[Effect],
     job: &mut Job,
@@ -278,7 +278,7 @@ fn carry_out(
                 lifetime(job).retried += 1;
                 job.row.retries = job.row.retries.saturating_add(1);
             }
-            // The batch makes a delivery of it, if the job does not go or wait again before.
+            // The batch makes a delivery of it, unless the job is removed or queued again before.
             Effect::SendWebhook => {
                 let has_webhook = job.webhook.is_some();
                 change(job).sends_webhook = has_webhook;
@@ -287,15 +287,15 @@ fn carry_out(
             Effect::Delete => {}
             // The attempt sees that its lease is stale when the change is published.
             Effect::StopAttempt => {}
-            // Everybody is told of every change when it is published.
+            // All listeners are notified when the change is published.
             Effect::WakeWaiters => {}
         }
     }
     notice
 }
 
-/// Makes the job's next change part of the next batch, and what is visible now stay so until then.
-/// Must come before the row changes.
+/// Makes the job's next change part of the next batch, and keeps the present state visible until
+/// then. Must be called before the row changes.
 fn touch<'a>(
     job: &'a mut Job,
     key: JobKey,
@@ -320,8 +320,8 @@ fn lifetime(job: &mut Job) -> &mut Lifetime {
     &mut change(job).counts
 }
 
-/// Forgets what the last attempt left: its chunks, and what it stored as its output. A COMPLETED
-/// job is never queued again.
+/// Removes the results of the last attempt: its chunks, and its stored output. A COMPLETED job is
+/// never queued again.
 fn clear_result(job: &mut Job) {
     let had_result = job.row.chunk_count() > 0 || job.row.result_bytes() > 0;
     job.row.attempt = None;

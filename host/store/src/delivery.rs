@@ -1,5 +1,5 @@
-//! Webhooks in the database. The bytes to send go when the delivery ends, the row when it falls out
-//! of its endpoint's log.
+//! Webhooks in the database. The bytes to send are deleted when the delivery ends, and the row when
+//! it is too old for its endpoint's log.
 
 use gristmill_core::delivery::{AttemptReport, Delivery, DeliveryId, DeliveryState};
 use gristmill_core::id::{EndpointId, JobId};
@@ -15,11 +15,11 @@ use crate::journal::sum;
 use crate::payloads::{Found, is_whole};
 use crate::row::{integer, invalid};
 
-/// The code of a delivery that is on its way.
+/// The code of a pending delivery.
 const PENDING: u8 = 0;
 
-/// Writes a delivery as it is now, and its body when it is new. The body of one that has ended
-/// goes.
+/// Writes the present state of a delivery, and its body if it is new. Deletes the body of a
+/// delivery that has ended.
 pub(crate) fn put(
     db: &Connection,
     delivery: &DeliveryImage<'_>,
@@ -78,8 +78,8 @@ pub(crate) fn body(db: &Connection, id: DeliveryId) -> rusqlite::Result<Found<Js
     Ok(found.transpose())
 }
 
-/// Hands every delivery to `take`. `name` says how an endpoint is called; deliveries of one that
-/// is not there are left out.
+/// Passes every delivery to `take`. `name` returns the name of an endpoint; deliveries of missing
+/// endpoints are left out.
 pub(crate) fn load(
     db: &Connection,
     name: impl Fn(EndpointKey) -> Option<EndpointId>,
@@ -121,7 +121,7 @@ pub(crate) fn load(
     Ok(())
 }
 
-/// Codes are on disk and stay as they are.
+/// The codes are on disk and must not change.
 pub(crate) fn state_columns(state: DeliveryState) -> (u8, Timestamp) {
     match state {
         DeliveryState::Pending { due_at } => (PENDING, due_at),

@@ -1,12 +1,12 @@
-//! Bytes that an earlier process has written and perhaps never synced are made durable before
-//! anything of them is used.
+//! Makes bytes durable that an earlier process has written and perhaps never synced, before any of
+//! them is used.
 //!
-//! A process that was killed leaves its last writes in the page cache, where the next process finds
-//! them: after a loss of power they would be gone. A failed sync is worse: the kernel drops the
-//! error, and marks the pages as clean, so that a second sync succeeds without writing them. Writing
-//! the bytes anew lets the second sync do what the first one did not.
+//! A killed process leaves its last writes in the page cache, where the next process finds them; a
+//! loss of power would still lose them. A failed sync is worse: the kernel drops the error and
+//! marks the pages as clean, so that a second sync succeeds without writing them. Writing the bytes
+//! again makes the second sync effective.
 //!
-//! Cost: reading and writing what the file holds, once for each start after a crash.
+//! Cost: reading and writing the used part of the file, once for each start after a crash.
 
 use std::fs::File;
 use std::io;

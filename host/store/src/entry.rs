@@ -1,5 +1,5 @@
-//! One job in memory: what has been decided about it, what clients may see of it, and what is on
-//! its way to the disk.
+//! One job in memory: its decided state, its visible state, and its changes that are not on disk
+//! yet.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,70 +25,73 @@ use crate::payloads::{Kind, Payload};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EndpointKey(pub(crate) u32);
 
-/// Bytes of what a webhook carries besides its payloads and its URL, and of its entry in the outbox.
+/// Approximate bytes of a webhook besides its payloads and its URL, including its entry in the
+/// outbox.
 const WEBHOOK_HEAD_BYTES: usize = 1 << 10;
 
-/// Where a webhook goes, shared. A thin pointer: most jobs have none, and each has room for one.
+/// The URL of a webhook, shared. A thin pointer: most jobs have no webhook, and each has this
+/// field.
 pub(crate) type Url = Arc<Box<str>>;
 
-/// Resolves when what it was attached to is on disk and visible.
+/// Resolves when the change that it belongs to is on disk and visible.
 pub(crate) type Ack = oneshot::Sender<()>;
 
-/// A job. A waiting one that is on disk takes these 144 bytes, and about 35 for being found by id,
-/// place, number and time.
+/// A job. A queued job that is on disk costs these 144 bytes, and about 35 more in the indexes by
+/// id, queue position, number and time.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) id: JobId,
-    /// The number of its rows; also the order of submission.
+    /// The number of the job's rows; also the order of submission.
     pub(crate) seq: u64,
     pub(crate) endpoint: EndpointKey,
-    /// Who submitted it.
+    /// The owner of the key that submitted it.
     pub(crate) owner: OwnerKey,
     pub(crate) low_priority: bool,
-    /// Bytes of its input, about as they are on disk.
+    /// Bytes of its input, about the size on disk.
     pub(crate) input_bytes: u32,
     /// The URL to call when it ends.
     pub(crate) webhook: Option<Url>,
-    /// Which rows the database may have.
+    /// The rows that the database may have.
     pub(crate) stored: Stored,
-    /// Which of its visible payloads are in the journal.
+    /// The locations of its visible payloads that are in the journal.
     pub(crate) homes: Homes,
     pub(crate) created_at: Timestamp,
     pub(crate) retention_ms: Millis,
     pub(crate) execution_timeout_ms: Millis,
-    /// What has been decided, on disk or not.
+    /// The decided state, on disk or not.
     pub(crate) row: Row,
-    /// What is never written.
+    /// State that is never written.
     pub(crate) live: Option<Box<Live>>,
-    /// There while the disk is behind `row`.
+    /// Set while the disk is behind `row`.
     pub(crate) pending: Option<Box<Pending>>,
 }
 
-/// A duration of up to 49 days; a longer one is cut. All that clients can ask for is shorter.
+/// A duration of up to 49 days; a longer one is cut. Clients can only request shorter ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Millis(u32);
 
-/// Which rows the database may have of a job: all that it has, and perhaps more.
+/// The rows of a job that the database may have: at least all rows that it has.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Stored {
-    /// The job's, and its input's.
+    /// The job's row, and its input's.
     pub(crate) job: bool,
     pub(crate) output: bool,
     pub(crate) chunks: bool,
 }
 
-/// The visible payloads of a job that are in the journal. What is not here is in the database.
+/// The locations of a job's visible payloads in the journal. Other payloads are in the database.
 #[derive(Debug, Default)]
 pub(crate) struct Homes {
     pub(crate) input: Option<Place>,
     pub(crate) results: Option<Box<ResultHomes>>,
 }
 
-/// What attempts have left in the journal.
+/// The locations of the results of attempts.
 #[derive(Debug, Default)]
 pub(crate) struct ResultHomes {
     pub(crate) output: Option<Place>,
-    /// Pages of chunks by the index of their first, ascending; those in the database come before.
+    /// Pages of chunks by the index of their first chunk, ascending; chunks in the database come
+    /// before these.
     pub(crate) pages: Vec<(u64, Place)>,
 }
 
@@ -105,7 +108,7 @@ impl Homes {
         self.results.get_or_insert_default()
     }
 
-    /// Adds what came with a batch.
+    /// Adds the locations that a batch wrote.
     pub(crate) fn add(&mut self, places: JobPlaces) {
         self.input = places.input.or(self.input);
         if places.output.is_some() || !places.pages.is_empty() {
@@ -115,7 +118,7 @@ impl Homes {
         }
     }
 
-    /// Takes back that a payload is at `place`. False when it is not.
+    /// Removes the location of a payload. False when the payload is not at `place`.
     pub(crate) fn leave(&mut self, kind: Kind, place: Place) -> bool {
         let home = match (kind, &mut self.results) {
             (Kind::Input, _) => &mut self.input,
@@ -125,12 +128,12 @@ impl Homes {
         home.take_if(|home| *home == place).is_some()
     }
 
-    /// Gives memory back that is not needed any more.
+    /// Releases unused memory.
     pub(crate) fn tidy(&mut self) {
         self.results.take_if(|results| results.output.is_none() && results.pages.is_empty());
     }
 
-    /// Where `some`, the pages of one batch, stand among the pages.
+    /// The index range of `some`, the pages of one batch, among the pages.
     pub(crate) fn find_pages(&self, some: &[(u64, Place)]) -> Option<Range<usize>> {
         let (first, _) = some.first()?;
         let at = self.pages().partition_point(|(index, _)| index < first);
@@ -138,7 +141,7 @@ impl Homes {
         (self.pages().get(range.clone())? == some).then_some(range)
     }
 
-    /// Those that stay in the journal, and are held there.
+    /// The payloads that stay in the journal and keep their segment alive.
     pub(crate) fn kept(&self) -> impl Iterator<Item = (Kind, Place)> {
         let input = self.input.map(|place| (Kind::Input, place));
         let output = self.output().map(|place| (Kind::Output, place));
@@ -146,23 +149,24 @@ impl Homes {
     }
 }
 
-/// What may change in a job's row.
+/// The columns of a job's row that can change.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
-    /// `None` once it is removed. With `last_claim` this is all of its [`JobState`].
+    /// `None` once the job is removed. Together with `last_claim` this is the whole [`JobState`].
     pub(crate) status: Option<JobStatus>,
     pub(crate) crashes: u8,
-    /// Stays at the greatest number.
+    /// Saturates at the greatest number.
     pub(crate) retries: u16,
     pub(crate) last_claim: Claim,
-    /// Its place in the queue; a lower one is claimed first.
+    /// The job's position in the queue; the lowest is claimed first.
     pub(crate) place: u64,
     pub(crate) ttl_at: Timestamp,
-    /// Absent until the job is claimed, ends or is queued again. Shared, so that a snapshot is cheap.
+    /// Absent until the job is claimed, ends or is queued again. Shared, so that a snapshot is
+    /// cheap.
     pub(crate) attempt: Option<Arc<Attempt>>,
 }
 
-/// What the last attempt left.
+/// The results of the last attempt.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attempt {
     /// When the job was queued for this attempt, unless that was its submission.
@@ -170,51 +174,52 @@ pub(crate) struct Attempt {
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Option<Timestamp>,
     pub(crate) worker: Option<WorkerId>,
-    /// All of it, or the [beginning](failure).
+    /// The whole error, or its [beginning](failure).
     pub(crate) error: Option<String>,
     pub(crate) chunk_count: u64,
     /// Bytes of its chunks and its output.
     pub(crate) result_bytes: u64,
 }
 
-/// What is kept of a job in memory only.
+/// The state of a job that is only in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     pub(crate) progress: Option<Json>,
     pub(crate) chunks_delivered: u64,
 }
 
-/// What separates a job in memory from the job on disk.
+/// The difference between a job in memory and the job on disk.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// What clients see meanwhile; `None` while the submission is not on disk.
+    /// The state that clients see meanwhile; `None` while the submission is not on disk.
     pub(crate) visible: Option<Row>,
-    /// How urgent `change` is; `None` when a batch has taken all there was.
+    /// How urgent `change` is; `None` when a batch has taken all changes.
     pub(crate) queued: Option<Urgency>,
-    /// What the next batch writes.
+    /// The change that the next batch writes.
     pub(crate) change: Change,
     /// The submission's payload, until it is on disk.
     pub(crate) input: Option<Payload>,
 }
 
-/// What the next batch writes for a job.
+/// A job's change that the next batch writes.
 #[derive(Debug, Default)]
 pub(crate) struct Change {
-    /// The columns that never change again, when the row is new.
+    /// The columns that never change again, if the row is new.
     pub(crate) insert: Option<Box<NewRow>>,
     pub(crate) output: Option<Json>,
-    /// The chunks and the output of an earlier attempt go, before those of this change are written.
+    /// The chunks and the output of an earlier attempt are deleted, before those of this change are
+    /// written.
     pub(crate) clear_result: bool,
-    /// The stream's read position starts again with this change.
+    /// This change resets the stream's read position.
     pub(crate) rewind: bool,
     pub(crate) chunks_first: u64,
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) counts: Lifetime,
-    /// What its attempts used that have ended with this change.
+    /// The usage of the attempts that have ended with this change.
     pub(crate) bills: Bills,
     /// The job has ended with this change, and has a webhook.
     pub(crate) sends_webhook: bool,
-    /// How many decisions this change is made of.
+    /// Number of decisions in this change.
     pub(crate) operations: u64,
     /// Bytes reserved in the write buffer.
     pub(crate) reserved: usize,
@@ -275,12 +280,12 @@ impl Row {
         self.status.is_some_and(JobStatus::needs_input)
     }
 
-    /// The part about the last attempt, to be changed.
+    /// The part about the last attempt, for changes.
     pub(crate) fn attempt_mut(&mut self) -> &mut Attempt {
         Arc::make_mut(self.attempt.get_or_insert_default())
     }
 
-    /// Whether memory has the beginning of its error only.
+    /// Whether memory has only the beginning of its error.
     pub(crate) fn has_cut_error(&self) -> bool {
         let error = self.attempt.as_ref().and_then(|attempt| attempt.error.as_deref());
         error.is_some_and(failure::is_cut)
@@ -300,7 +305,7 @@ impl Row {
         self.attempt.as_ref().map_or(0, |attempt| attempt.result_bytes)
     }
 
-    /// When the job goes: at its ttl, or after its retention if that is over earlier.
+    /// When the job is deleted: at the end of its ttl or of its retention, whichever is first.
     pub(crate) fn purge_at(&self, retention_ms: Millis) -> Timestamp {
         let finished_at = self.attempt.as_ref().and_then(|attempt| attempt.finished_at);
         finished_at.map_or(self.ttl_at, |end| self.ttl_at.min(end.plus_millis(retention_ms.get())))
@@ -308,7 +313,7 @@ impl Row {
 }
 
 impl Job {
-    /// What clients may see; `None` while the submission is not on disk.
+    /// The state that clients see; `None` while the submission is not on disk.
     pub(crate) fn visible(&self) -> Option<&Row> {
         match &self.pending {
             Some(pending) => pending.visible.as_ref(),
@@ -325,7 +330,7 @@ impl Job {
         self.visible().filter(|row| row.purge_at(self.retention_ms) > now)
     }
 
-    /// Whether its removal is on its way to the journal.
+    /// Whether its removal is being written to the journal.
     pub(crate) fn is_being_removed(&self) -> bool {
         let is_taken = self.pending.as_ref().is_some_and(|pending| pending.queued.is_none());
         self.row.status.is_none() && is_taken
@@ -335,10 +340,10 @@ impl Job {
         self.row.purge_at(self.retention_ms)
     }
 
-    /// About how many bytes a webhook of its end carries: the input, and the output or the chunks.
+    /// Approximate bytes of the webhook at its end: the input, and the output or the chunks.
     pub(crate) fn webhook_bytes(&self) -> usize {
         let Some(url) = &self.webhook else { return 0 };
-        // A list of chunks beyond the bound of outputs is left out.
+        // A list of chunks over the size limit of outputs is not sent.
         let results = usize::try_from(self.row.result_bytes()).unwrap_or(usize::MAX);
         let results = results.min(OUTPUT_BYTES_MAX);
         self.input_bytes as usize + url.len() + results + WEBHOOK_HEAD_BYTES

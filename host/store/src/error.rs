@@ -1,4 +1,4 @@
-//! Why a data directory cannot be opened, and what opening it found.
+//! Errors of opening a data directory, and the results of opening it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use rusqlite::ErrorCode;
 /// Why a store was not opened. Nothing was changed, unless the text says so.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The directory cannot be made, read or written.
+    /// The directory cannot be created, read or written.
     #[error("data directory `{}`: {source}", dir.display())]
     Directory {
         /// The data directory.
         dir: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// Another process, or this one, has it open.
@@ -33,7 +33,7 @@ pub enum OpenError {
         /// The version that was linked.
         found: &'static str,
     },
-    /// The file is a database of something else.
+    /// The file is another program's database.
     #[error("`{}` is not a job store", file.display())]
     NotAStore {
         /// The database file.
@@ -48,20 +48,19 @@ pub enum OpenError {
         found: i64,
         /// The oldest version that this program reads.
         oldest: i64,
-        /// The newest version that this program reads, which it writes.
+        /// The newest version that this program reads; it writes this version.
         expected: i64,
     },
-    /// The key that secrets are encrypted with is not there, or not the one that they were
-    /// encrypted with.
+    /// The encryption key of the secrets is missing, or is not the one that they were encrypted
+    /// with.
     #[error("key of the stored secrets `{}`: {details}", file.display())]
     SecretsKey {
         /// The file of the key.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the key.
         details: String,
     },
-    /// A file does not hold what was written to it, or is missing. Jobs or results that were
-    /// acknowledged would be lost without a word.
+    /// A file is damaged or missing. Continuing would silently lose acknowledged jobs or results.
     #[error(
         "damaged: {0}. The host does not start on it, so that nothing acknowledged is lost without a \
          word. List all damage with `gristmill check --data-dir {dir}`; then restore a backup, or \
@@ -69,18 +68,18 @@ pub enum OpenError {
         dir = data_dir(&.0.file).display()
     )]
     Damaged(Damage),
-    /// The clock is far from the newest time that the store has noted. Nothing was deleted.
+    /// The clock is far from the newest time that the store has recorded. Nothing was deleted.
     #[error(
         "the clock is {} s {} the newest time that the store has noted",
         now.millis_since(*seen_at).max(seen_at.millis_since(*now)) / 1_000,
         if now > seen_at { "ahead of" } else { "behind" }
     )]
     ClockJumped {
-        /// The newest time that the store has noted.
+        /// The newest time that the store has recorded.
         seen_at: Timestamp,
         /// The time now.
         now: Timestamp,
-        /// Jobs that have not ended, and whose ttl would be over.
+        /// Jobs that have not ended, and whose ttl would have passed.
         jobs: u64,
     },
     /// The database refused a statement.
@@ -110,13 +109,13 @@ fn data_dir(file: &Path) -> &Path {
     if is_top(dir) { dir } else { dir.parent().unwrap_or(dir) }
 }
 
-/// Why the store cannot go on.
+/// Why the store must end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The journal cannot be read or written.
     #[error("journal: {0}")]
     Journal(#[from] io::Error),
-    /// The journal does not hold what was written to it.
+    /// The journal is damaged.
     #[error("journal: {0}")]
     Damaged(Damage),
     /// The database refused a statement.
@@ -128,8 +127,8 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Whether there was no space for what was to be written: nothing of it counts, and it can be
-    /// written when there is space.
+    /// Whether there was no space for a write: the write has changed nothing, and can be repeated
+    /// when there is space.
     pub(crate) fn is_no_space(&self) -> bool {
         match self {
             Self::Journal(error) => is_no_space(error),
@@ -139,16 +138,16 @@ impl Failure {
     }
 }
 
-/// What opening a data directory found.
+/// The findings of opening a data directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Whether the store was closed in order the last time. True for a new one.
     pub was_clean: bool,
-    /// Jobs that wait now, those below included.
+    /// Jobs that wait now, including the requeued ones.
     pub waiting: u64,
-    /// Jobs that ran when the host died, and wait again.
+    /// Jobs that were running when the host ended, and wait again.
     pub requeued: u64,
-    /// Jobs that ran when the host died, for the last time: they are FAILED.
+    /// Jobs that were running at too many ends of the host: they are FAILED.
     pub given_up: u64,
     /// Jobs whose ttl or retention passed while the host was down: they are deleted.
     pub expired: u64,

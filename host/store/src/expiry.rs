@@ -1,11 +1,11 @@
-//! Which job is to be deleted when.
+//! The times at which jobs are to be deleted.
 
 use gristmill_core::time::Timestamp;
 
 use crate::order::Order;
 use crate::slab::JobKey;
 
-/// Every job that exists, by the time at which it goes. About 8 bytes for each.
+/// Every existing job, by the time of its deletion. About 8 bytes for each.
 #[derive(Debug, Default)]
 pub(crate) struct Expiry(Order);
 
@@ -20,13 +20,13 @@ impl Expiry {
         debug_assert!(was_there, "a job that exists goes some time");
     }
 
-    /// Up to `count_max` jobs that are to go at `now` or before.
+    /// Up to `count_max` jobs that are to be deleted at `now` or before.
     pub(crate) fn due(&self, now: Timestamp, count_max: usize) -> Vec<JobKey> {
         let due = self.0.iter().take_while(|(at, _)| *at <= now.as_millis());
         due.map(|(_, key)| key).take(count_max).collect()
     }
 
-    /// When the next job goes; [`Timestamp::NEVER`] when none exists.
+    /// The time of the next deletion; [`Timestamp::NEVER`] when there are no jobs.
     pub(crate) fn next(&self) -> Timestamp {
         self.0.iter().next().map_or(Timestamp::NEVER, |(at, _)| Timestamp::from_millis(at))
     }

@@ -16,11 +16,11 @@ use gristmill_core::limits::ERROR_IN_MEMORY_BYTES_MAX;
 use gristmill_core::payload::Json;
 use serde_json::value::RawValue;
 
-/// Ends a text that was cut. A cut loses up to three bytes of a character, and the mark has six: so
-/// a cut text is longer than the bound, which no whole text in memory is.
+/// The end of a text that was cut. A cut removes at most three bytes of a character, and the mark
+/// has six. A cut text is therefore longer than the bound, and no whole text in memory is.
 const MARK: &str = "……";
 
-/// What stays in memory of an error, and what is stored of it and of the partial output.
+/// Divides an error and a partial output into the part for memory and the part for the disk.
 pub(crate) fn divide(mut error: String, partial: Option<Json>) -> (String, Option<Json>) {
     if error.len() <= ERROR_IN_MEMORY_BYTES_MAX {
         return (error, partial);
@@ -40,7 +40,7 @@ pub(crate) fn is_cut(text: &str) -> bool {
     text.len() > ERROR_IN_MEMORY_BYTES_MAX
 }
 
-/// The whole text of one that was cut; `None` when `stored` is the output of another attempt.
+/// The whole text of a cut one; `None` when `stored` is the output of another attempt.
 pub(crate) fn whole(cut: &str, stored: &Json) -> Option<String> {
     let text = serde_json::from_slice(stored.as_bytes());
     let pair =

@@ -1,8 +1,8 @@
-//! The database's file as it was at one instant, for whoever copies it.
+//! The database's file as it was at one instant, for a copy of it.
 //!
-//! Changes go to the write-ahead log first. While the file is frozen they stay there, so the file
-//! does not change, and nobody waits for the copy. A copy that takes so long that the log becomes
-//! too large, or that is under way when the store is closed, is cut: reading it fails then.
+//! Changes are written to the write-ahead log first. While the file is frozen they stay there, so
+//! the file does not change, and no caller waits for the copy. A copy is aborted, and reading
+//! fails, when it takes so long that the log becomes too large, or when the store is closed.
 //!
 //! **Invariant.** The file is never opened a second time while SQLite has it open: closing any
 //! descriptor of a file drops all locks that the process holds on it, SQLite's own included
@@ -19,8 +19,8 @@ use std::sync::{Arc, Weak};
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     file: File,
-    /// The lock of the data directory. The last field: nobody can open the directory again, in this
-    /// process or another, while `file` is still to be closed.
+    /// The lock of the data directory. It must be the last field: no other store, in this process
+    /// or another, can open the directory while `file` is still open.
     _lock: File,
 }
 
@@ -35,11 +35,11 @@ impl OpenFile {
     }
 }
 
-/// Says to a [`FrozenFile`] that its file changes now.
+/// Notifies a [`FrozenFile`] that its file changes now.
 #[derive(Debug, Default)]
 pub(crate) struct Thaw(Weak<AtomicBool>);
 
-/// The file, read from its front to its end. Frozen until this is dropped.
+/// Reads the file from its front to its end. Frozen until this is dropped.
 #[derive(Debug)]
 pub(crate) struct FrozenFile {
     /// A copy that outlives the connection must not keep the file open: a later connection's locks
@@ -51,7 +51,7 @@ pub(crate) struct FrozenFile {
 }
 
 impl FrozenFile {
-    /// The file as it is now, and what ends that.
+    /// The file as it is now, and the handle that ends the freeze.
     pub(crate) fn of(file: &Arc<OpenFile>) -> io::Result<(Self, Thaw)> {
         let (end, is_cut) = (file.file.metadata()?.len(), Arc::default());
         let thaw = Thaw(Arc::downgrade(&is_cut));
@@ -69,7 +69,7 @@ impl Read for FrozenFile {
         let cut = || io::Error::other("the store could not wait any longer for its copy");
         let file = self.file.upgrade().ok_or_else(cut)?;
         let count = file.file.read_at(into.get_mut(..left).unwrap_or_default(), self.at)?;
-        // After the reading: bytes that were read before the cut are as they were.
+        // Checked after the read: bytes that were read before the abort are correct.
         if self.is_cut.load(Ordering::SeqCst) {
             return Err(cut());
         }
@@ -79,12 +79,12 @@ impl Read for FrozenFile {
 }
 
 impl Thaw {
-    /// Whether somebody still reads.
+    /// Whether a reader still exists.
     pub(crate) fn is_awaited(&self) -> bool {
         self.0.strong_count() > 0
     }
 
-    /// The file may change from now on.
+    /// Allows changes of the file from now on.
     pub(crate) fn now(&self) {
         if let Some(is_cut) = self.0.upgrade() {
             is_cut.store(true, Ordering::SeqCst);

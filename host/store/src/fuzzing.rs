@@ -1,5 +1,5 @@
-//! Ways in for the fuzz targets: to the decoders of what is on disk, which no caller of the store
-//! can hand bytes to.
+//! Entry points for the fuzz targets: the decoders of bytes on disk, which no caller of the store
+//! can pass bytes to.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::payloads::InputBytes;
 use crate::row::integer;
 use crate::{chunks, row, schema};
 
-/// What a frame says, written anew.
+/// Decodes a frame and encodes it again.
 ///
 /// # Errors
-/// Why it says nothing.
+/// The decoder's error.
 pub fn rewrite_frame(says: &[u8], payload_bytes: u32) -> Result<Vec<u8>, String> {
     Ok(decode(says, payload_bytes)?.0.encode())
 }
 
-/// Where the payloads of a frame are, in the order in which they are named: beginning and length.
+/// The positions of a frame's payloads, in the order of the frame: offset and length.
 ///
 /// # Errors
-/// Why it says nothing.
+/// The decoder's error.
 pub fn payloads_of_frame(says: &[u8], payload_bytes: u32) -> Result<Vec<(u32, u32)>, String> {
     let (_, places) = decode(says, payload_bytes)?;
     let each = |places: JobPlaces| {
@@ -38,10 +38,10 @@ pub fn payloads_of_frame(says: &[u8], payload_bytes: u32) -> Result<Vec<(u32, u3
     Ok(places.into_iter().flat_map(each).map(|place| (place.at, place.len)).collect())
 }
 
-/// The rows of the new jobs of a frame: as the frame says, and as the table gives them back.
+/// The rows of a frame's new jobs: as the frame has them, and as the table returns them.
 ///
 /// # Errors
-/// Why it says nothing, or what the database refuses.
+/// The decoder's error, or the database's.
 pub fn rows_of_frame(says: &[u8], payload_bytes: u32) -> Result<[Vec<String>; 2], String> {
     let (image, _) = decode(says, payload_bytes)?;
     let (mut said, mut read) = (Vec::new(), Vec::new());
@@ -57,10 +57,10 @@ pub fn rows_of_frame(says: &[u8], payload_bytes: u32) -> Result<[Vec<String>; 2]
     Ok([said, read])
 }
 
-/// The columns of a job's row, by kind, in the order of the table.
+/// The columns of a job's row, by type, in the order of the table.
 #[derive(Debug)]
 pub struct Columns<'a> {
-    /// All that are numbers and never null, but for `seq`.
+    /// All numeric columns that are never null, except `seq`.
     pub numbers: [i64; 13],
     /// `started_at` and `finished_at`.
     pub times: [Option<i64>; 2],
@@ -70,10 +70,10 @@ pub struct Columns<'a> {
     pub texts: [Option<&'a str>; 3],
 }
 
-/// Reads a row that some other program has written.
+/// Reads a row that another program has written.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the row.
 pub fn read_row(columns: &Columns<'_>) -> Result<String, String> {
     let db = tables().map_err(text)?;
     let Columns { numbers, times: [started_at, finished_at], id, texts } = columns;
@@ -109,18 +109,18 @@ pub fn read_row(columns: &Columns<'_>) -> Result<String, String> {
     first_job(&db).map(|job| format!("{job:?}")).map_err(text)
 }
 
-/// A page of chunks, read and written anew; `None` when it is damaged.
+/// A page of chunks, decoded and encoded again; `None` when it is damaged.
 pub fn rewrite_page(bytes: &[u8]) -> Option<Vec<u8>> {
     let page = chunks::Page::decode(0, bytes.to_vec().into())?;
     Some(chunks::encode(&page.chunks).to_vec())
 }
 
-/// The body of an input, and what is sealed beside it; `None` when it is damaged.
+/// The body of an input, and the encrypted settings beside it; `None` when it is damaged.
 pub fn split_input(bytes: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     InputBytes::split(bytes)
 }
 
-/// Gives the frames of a segment, and its header, the checksums of what they hold now.
+/// Recomputes the checksums of a segment's header and frames.
 pub fn reseal_segment(bytes: &mut [u8]) {
     let Some((header, _)) = bytes.split_first_chunk_mut() else { return };
     let salt = Header::reseal(header);
@@ -130,7 +130,7 @@ pub fn reseal_segment(bytes: &mut [u8]) {
     }
 }
 
-/// Answers with where the next frame begins.
+/// Returns the position of the next frame.
 fn reseal_frame(bytes: &mut [u8], salt: u64, number: u32, at: u32) -> Option<u32> {
     let from = at as usize;
     let lengths = bytes.get(from + 8..from + 16)?.as_chunks::<4>().0;
@@ -145,7 +145,8 @@ fn reseal_frame(bytes: &mut [u8], salt: u64, number: u32, at: u32) -> Option<u32
     Some(end)
 }
 
-/// What the table keeps of a row: no number beyond its greatest, and no attempt without a time.
+/// The row as the table stores it: numbers up to the table's greatest, and no attempt without a
+/// time.
 fn as_stored(row: &Row) -> Row {
     let number = |number: u64| integer(number).unsigned_abs();
     let time = |time: Timestamp| Timestamp::from_millis(number(time.as_millis()));
@@ -167,7 +168,7 @@ fn as_stored(row: &Row) -> Row {
     }
 }
 
-/// Lets a closed store forget which segments of its journal exist.
+/// Removes the record of the newest segment from a closed store.
 ///
 /// # Panics
 /// When it cannot be written.

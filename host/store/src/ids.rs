@@ -1,9 +1,9 @@
-//! Which job has an id.
+//! Finds jobs by id.
 //!
-//! A hash table of keys alone, since the ids stand in the slab: 6 to 12 bytes for each job. It is
-//! made of [`PARTS`] small ones that grow one by one. Of a million jobs the insertion that makes one
-//! grow moves a thousand keys, which takes some 100 µs; one table would take a thousand times that,
-//! with everybody waiting.
+//! A hash table with keys only, since the ids are in the slab: 6 to 12 bytes for each job. It
+//! consists of [`PARTS`] small tables that grow one by one. With a million jobs, an insertion that
+//! makes a table grow moves a thousand keys, which takes some 100 µs; with one table all callers
+//! would wait a thousand times as long.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -15,7 +15,7 @@ use crate::slab::{JobKey, Slab};
 
 const PARTS: usize = 1_024;
 
-/// The keys of all jobs in the slab, by id. An operation costs a hash and a look into the slab.
+/// The keys of all jobs in the slab, by id. An operation costs a hash and an access to the slab.
 #[derive(Debug)]
 pub(crate) struct Ids {
     parts: Vec<HashTable<JobKey>>,
@@ -34,7 +34,7 @@ impl Ids {
         part.find(hash, |key| jobs.get(*key).is_some_and(|job| job.id == id)).copied()
     }
 
-    /// Adds a job that stands in the slab, and is not here yet.
+    /// Adds a job that is in the slab, and not here yet.
     pub(crate) fn insert(&mut self, id: JobId, key: JobKey, jobs: &Slab<Job>) {
         debug_assert!(self.get(id, jobs).is_none(), "job ids are unique");
         let hasher = &self.hasher;
@@ -45,7 +45,7 @@ impl Ids {
         }
     }
 
-    /// Takes a job away. It must be in the slab until then.
+    /// Removes a job, which must still be in the slab.
     pub(crate) fn remove(&mut self, id: JobId, key: JobKey) {
         let hash = self.hasher.hash_one(id);
         let found = self.parts.get_mut(part(hash)).map(|part| part.find_entry(hash, |k| *k == key));
@@ -56,7 +56,8 @@ impl Ids {
     }
 }
 
-/// The table takes the lowest and the highest bits of a hash; these are from between.
+/// The table uses the lowest and the highest bits of a hash; the part is chosen by bits between
+/// them.
 fn part(hash: u64) -> usize {
     usize::try_from(hash >> 40).unwrap_or(0) % PARTS
 }

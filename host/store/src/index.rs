@@ -1,11 +1,11 @@
-//! All jobs in memory: what has been decided, ahead of the disk, and what is visible, never ahead
-//! of it.
+//! All jobs in memory: their decided state, which is ahead of the disk, and their visible state,
+//! which never is.
 //!
-//! **Invariants.** Everything here happens under one lock, which is held for microseconds and
-//! never over I/O. A job stands in its endpoint's queue exactly while its decided state is
-//! IN_QUEUE, and in the expiry exactly while that is not REMOVED. A job with a change that no
-//! batch has taken is in `backlog`. Of what somebody waits for, what was decided first is on disk no
-//! later than what was decided after it.
+//! **Invariants.** All changes happen under one lock, which is held for microseconds and never
+//! during I/O. A job is in its endpoint's queue exactly while its decided state is IN_QUEUE, and in
+//! the expiry exactly while its decided state is not REMOVED. A job with a change that no batch has
+//! taken is in `backlog`. Changes that a caller waits for reach the disk in the order in which they
+//! were decided.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
@@ -40,22 +40,22 @@ use crate::slab::{JobKey, Slab};
 use crate::sweep::Sweep;
 use crate::weight::{EndpointMax, Weight};
 
-/// Most jobs that are looked at for a list under one hold of the lock: 50 µs.
+/// Most jobs that a list examines under one hold of the lock: 50 µs.
 const LOOKS_MAX: usize = 1_000;
 
-/// Most pages of chunks that are read for one answer.
+/// Most pages of chunks that one answer reads.
 const PAGES_MAX: usize = 256;
 
-/// Whether the store takes work.
+/// Whether the store accepts work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Yes.
+    /// It accepts work.
     Open,
-    /// No; what was asked for is still done.
+    /// It accepts no new work, and completes the accepted work.
     Closing,
-    /// No; all that was asked for is in the journal.
+    /// It accepts no new work, and all accepted work is in the journal.
     Drained,
-    /// No, and what was asked for is not done either.
+    /// It accepts no work, and abandons work that is not in the journal.
     Closed,
 }
 
@@ -66,36 +66,36 @@ pub(crate) struct Index {
     pub(crate) jobs: Slab<Job>,
     pub(crate) ids: Ids,
     pub(crate) endpoints: HashMap<EndpointKey, Endpoint>,
-    /// Endpoints by name. One that is being deleted is not here any more.
+    /// Endpoints by name, without those that are being deleted.
     pub(crate) names: HashMap<EndpointId, EndpointKey>,
     pub(crate) expiry: Expiry,
-    /// What the writer has to write.
+    /// Changes that the writer has to write.
     pub(crate) backlog: Backlog,
-    /// What the database is asked for. Bounded by one entry for each caller.
+    /// Requests to the database's thread. Bounded by one entry for each caller.
     pub(crate) asks: Vec<Ask>,
-    /// Whether the database's thread waits for the batch that is on its way.
+    /// Whether the database's thread waits for the batch that is being written.
     pub(crate) is_commit_awaited: bool,
-    /// What the writer has to remove, slice by slice.
+    /// Removals of many jobs, which the writer carries out slice by slice.
     pub(crate) sweeps: VecDeque<Sweep>,
     /// Endpoints that are being deleted.
     pub(crate) leaving: Vec<EndpointKey>,
     pub(crate) owners: Owners,
-    /// What was used, as it is on disk.
+    /// The usage, as it is on disk.
     pub(crate) meters: Meters,
-    /// Webhooks on their way, as they are on disk.
+    /// Webhooks that are still to be sent, as they are on disk.
     pub(crate) outbox: Outbox<EndpointKey>,
-    /// Deliveries that the next batch removes. Nobody waits for that.
+    /// Deliveries that the next batch removes. No caller waits for that.
     pub(crate) dropped_deliveries: Vec<DeliveryId>,
-    /// Submissions that are recognised when they come again.
+    /// Submissions with an `Idempotency-Key`, by which duplicates are recognised.
     pub(crate) repeats: Repeats<EndpointKey>,
-    /// The next batch removes the rows of `repeats` up to this number. Nobody waits for that.
+    /// The next batch removes the rows of `repeats` up to this number. No caller waits for that.
     pub(crate) forgotten_repeats: Option<u64>,
-    /// Dropped when the store has ended, which tells those who wait for that.
+    /// Dropped when the store has ended; callers that wait for the end see their channel close.
     pub(crate) closers: Vec<Ack>,
     pub(crate) last_seq: u64,
     pub(crate) last_place: u64,
     pub(crate) last_endpoint: u32,
-    /// How many jobs a client can see.
+    /// Number of jobs that clients can see.
     pub(crate) visible_jobs: u64,
 }
 
@@ -106,11 +106,12 @@ pub(crate) struct Endpoint {
     pub(crate) ready: Ready,
     /// All its jobs, in the order of their submission. About 8 bytes for each.
     pub(crate) history: Order,
-    /// What clients see.
+    /// The counts that clients see.
     pub(crate) counts: JobCounts,
-    /// Whether it has a row, or will have once the batch on its way is committed.
+    /// Whether the endpoint has a row, or will have one once the batch that is being written is
+    /// committed.
     pub(crate) is_stored: bool,
-    /// Of all its jobs.
+    /// The bytes of all its jobs on disk.
     pub(crate) weight: Weight,
 }
 
@@ -122,20 +123,20 @@ impl Endpoint {
     }
 }
 
-/// Where chunks are.
+/// Locations of chunks.
 #[derive(Debug)]
 pub(crate) struct FoundChunks {
     /// The number of the job's rows.
     pub(crate) seq: u64,
     pub(crate) claim: u32,
     pub(crate) query: Query,
-    /// Whether the first of them is in the database, or nowhere.
+    /// Whether the first chunk is in the database, or does not exist.
     pub(crate) begins_in_database: bool,
-    /// The pages in the journal that have what is not in the database.
+    /// The pages in the journal with the chunks that are not in the database.
     pub(crate) pages: Vec<(u64, Place)>,
 }
 
-/// Tell the dispatcher, once the lock is released.
+/// Calls of the dispatcher that are due once the lock is released.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct ReadyNotice {
@@ -144,11 +145,11 @@ pub(crate) struct ReadyNotice {
     pub(crate) may_start_worker: bool,
 }
 
-/// What a submission came to.
+/// The result of a submission.
 #[derive(Debug)]
 pub(crate) enum Decided {
     Queued(ReadyNotice),
-    /// It came before.
+    /// The submission is a duplicate.
     Repeat(SubmitAnswer),
 }
 
@@ -190,7 +191,7 @@ impl Index {
         Some((key, self.jobs.get(key)?))
     }
 
-    /// The job, unless its time is over or it is another endpoint's.
+    /// The job, unless its time is over or it belongs to another endpoint.
     pub(crate) fn find_of(
         &self,
         endpoint: &EndpointId,
@@ -220,8 +221,8 @@ impl Index {
         key
     }
 
-    /// Adds a job to its queue, unless it came before. `ack` resolves when it, or the one that came
-    /// before, is on disk.
+    /// Adds a job to its queue, unless the submission is a duplicate. `ack` resolves when the job,
+    /// or the first submission's job, is on disk.
     pub(crate) fn submit(
         &mut self,
         new: Submitted,
@@ -230,8 +231,8 @@ impl Index {
         ack: Ack,
     ) -> Result<Decided, StoreError> {
         let Submitted { job, input, reserved } = new;
-        // Looked at under the lock that the deletion takes as well: the endpoint's jobs are deleted
-        // after its life has ended, so a job that is accepted here is deleted with the others.
+        // Checked under the same lock as the deletion. The endpoint's jobs are deleted after its
+        // life has ended, so a job that is accepted here is deleted with the others.
         if job.life.has_ended() {
             return Err(StoreError::EndpointDeleted);
         }
@@ -324,7 +325,7 @@ impl Index {
         Ok(Decided::Queued(notice))
     }
 
-    /// Takes in a job that is on disk.
+    /// Adds a job that is already on disk.
     pub(crate) fn restore(&mut self, job: Job) {
         self.last_seq = self.last_seq.max(job.seq);
         self.last_place = self.last_place.max(job.row.place);
@@ -345,7 +346,7 @@ impl Index {
         }
     }
 
-    /// Takes a job out again, as if it had never been restored.
+    /// Removes a job as if it had never been restored.
     pub(crate) fn unrestore(&mut self, id: JobId) -> Option<Job> {
         let key = self.key_of(id)?;
         self.ids.remove(id, key);
@@ -368,17 +369,17 @@ impl Index {
         match self.jobs.get_mut(key).and_then(|job| job.pending.as_mut()) {
             Some(pending) => {
                 pending.change.acks.push(ack);
-                // What is on its way already is waited for anyway.
+                // A change that is being written is awaited in any case.
                 if pending.queued.is_some() {
                     self.backlog.push_job(key, &mut pending.queued, Urgency::Now);
                 }
             }
-            // Nobody waits for it any more, perhaps.
+            // The receiver may be dropped already.
             None => drop(ack.send(())),
         }
     }
 
-    /// Like [`ack_job`](Self::ack_job), for a job that may be gone.
+    /// Like [`ack_job`](Self::ack_job), for a job that may be deleted.
     pub(crate) fn ack_id(&mut self, id: JobId, ack: Ack) {
         match self.key_of(id) {
             Some(key) => self.ack_job(key, ack),
@@ -391,7 +392,7 @@ impl Index {
         self.backlog.push_last(Write::Barrier(ack));
     }
 
-    /// Where the visible chunks are that `ask` wants: the job's rows, its claim, and the query.
+    /// Locations of the visible chunks for `ask`: the job's rows, its claim, and the query.
     pub(crate) fn chunk_query(&self, ask: &ChunkQuestion, now: Timestamp) -> Option<FoundChunks> {
         let (_, job) = self.find(ask.id)?;
         let row = job.visible_at(now)?;
@@ -413,7 +414,8 @@ impl Index {
         })
     }
 
-    /// What clients see of an endpoint's counts, those of a half-deleted one of the name included.
+    /// The visible counts of an endpoint, including those of an endpoint of the same name whose
+    /// deletion is in progress.
     pub(crate) fn counts(&self, endpoint: &EndpointId) -> JobCounts {
         let mut sum = JobCounts::default();
         let current = self.names.get(endpoint);
@@ -430,7 +432,8 @@ impl Index {
         sum
     }
 
-    /// Adds to `page` what of the next `LOOKS_MAX` jobs it wants. Answers whether there may be more.
+    /// Adds the matching ones of the next `LOOKS_MAX` jobs to `page`. Returns whether there may be
+    /// more.
     pub(crate) fn list(
         &self,
         name: &EndpointId,
@@ -457,7 +460,8 @@ impl Index {
         ControlFlow::Break(())
     }
 
-    /// Begins to delete an endpoint. Jobs submitted from now on belong to a new one of the name.
+    /// Begins to delete an endpoint. Jobs that are submitted from now on belong to a new endpoint
+    /// of the same name.
     pub(crate) fn forget(&mut self, endpoint: &EndpointId, ack: Ack) {
         match self.names.remove(endpoint) {
             Some(key) => {
@@ -466,7 +470,7 @@ impl Index {
                 self.leaving.push(key);
                 self.sweeps.push_back(Sweep::Forget { endpoint: key, from: 0, ack });
             }
-            // An earlier call may be at it.
+            // An earlier call may be deleting it already.
             None => self.ack_all(ack),
         }
     }
@@ -475,7 +479,7 @@ impl Index {
 /// A submission with its payload.
 #[derive(Debug)]
 pub(crate) struct Submitted {
-    /// Its `input` and `s3_config` are empty; they are in `input` below.
+    /// Its `input` and `s3_config` are empty; their values are in `input` below.
     pub(crate) job: NewJob,
     pub(crate) input: Payload,
     /// Bytes that it occupies in the write buffer.

@@ -1,8 +1,8 @@
-//! A data directory that is looked at and not touched: no byte, no time and no name changes.
+//! Reads a data directory without changing any byte, time or name.
 //!
-//! `SQLite` would make files of its own beside a database in WAL mode. Without a lock, and with its
-//! index of the log in memory, it reads the log and makes nothing; without a log the file alone is
-//! read, as one that nobody changes.
+//! `SQLite` would create further files beside a database in WAL mode. Without a lock, and with the
+//! index of its log in memory, it creates no file: it reads the log if there is one, and else reads
+//! the file as unchanging.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -28,9 +28,9 @@ pub(crate) struct Inspected {
     pub(crate) journal: Scan,
     pub(crate) known: Known,
     pub(crate) version: i64,
-    /// The key of the secrets; `None` when its file is not there.
+    /// The encryption key; `None` when its file is missing.
     pub(crate) seal: Option<Seal>,
-    /// Keeps hosts from starting meanwhile, when the directory has the file of the lock.
+    /// Keeps hosts from starting meanwhile, if the directory has the lock file.
     _lock: Option<File>,
 }
 
@@ -73,7 +73,7 @@ fn lock(dir: &Path) -> Result<Option<File>, OpenError> {
             Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
             Err(TryLockError::Error(source)) => Err(in_dir(source)),
         },
-        // As `restore` leaves it: no host has ever used it.
+        // The state after `restore`: no host has used the directory yet.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(in_dir(error)),
     }

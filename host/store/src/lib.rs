@@ -4,37 +4,38 @@
 //! [`MemoryStore`] keeps the same promises without a disk, for tests.
 //!
 //! # How it works
-//! * Every call decides at once, in memory, under one lock ([`index`], [`decide`], [`claim`]): by
-//!   `JobState::apply`, on the state that has been decided, on disk or not.
+//! * Every call decides at once, in memory, under one lock ([`index`], [`decide`], [`claim`]): it
+//!   applies `JobState::apply` to the newest decided state, whether that is on disk or not.
 //! * The writer thread ([`writer`]) takes the newest state of each job that has changed since the
-//!   last commit ([`batch`]), so that a job that came, ran and ended meanwhile is one entry. It
-//!   writes them into the [`journal`], as one frame with one sync, makes them visible, and answers
-//!   those who wait.
-//! * Of what somebody waits for, what was decided first is on disk no later than what was decided
-//!   after it; the rest may linger ([`backlog`]). Whoever loses a race is answered once the winner's
-//!   change is on disk.
-//! * The journal's files are used again and again. Before that, the database's thread ([`database`])
-//!   takes over what is still needed of the oldest ([`checkpoint`]); most jobs are gone by then.
-//!   Large payloads stay in the journal's files as long as their job ([`compaction`] sees to it
-//!   that they do not keep too many).
-//! * Everything that waits is bounded: payloads by [`Settings::write_buffer_bytes`], changes of
-//!   jobs by one for each job, the rest by one for each caller, the journal by
+//!   last commit ([`batch`]), so a job that arrived, ran and ended since then is one entry. It
+//!   writes them to the [`journal`] as one frame with one sync, makes them visible, and answers the
+//!   waiting callers.
+//! * Changes that a caller waits for reach the disk in the order in which they were decided; other
+//!   changes may be delayed by up to 2 ms ([`backlog`]). A call that loses a race, say cancel
+//!   against finish, returns only after the winning change is on disk.
+//! * The journal overwrites its files. Before it overwrites the oldest, the database's thread
+//!   ([`database`]) copies the live data of that file into the tables ([`checkpoint`]); most jobs
+//!   are deleted by then. Large payloads stay in the journal's files as long as their job, and
+//!   [`compaction`] moves them when they keep too many files alive.
+//! * Every queue is bounded: payloads by [`Settings::write_buffer_bytes`], changes of jobs by one
+//!   for each job, other changes by one for each caller, the journal by
 //!   [`Settings::journal_bytes`].
-//! * A [`backup`] takes the journal's files as they are, and the database's file, which stays as it
-//!   is while it is read ([`frozen`]).
-//! * What an attempt used is in the frame of its result, as sums of the hour ([`meters`]); the
-//!   database has them when somebody asks, or when the hour is over ([`usage_rows`]).
-//! * A start refuses damage ([`Damage`]); [`check`](fn@check) lists all of it, and [`repair`] saves the rest
-//!   into a new directory.
-//! * When the store is opened, a scan of the tables fills the memory, the rest of the journal is
-//!   played over it, and what the end of the last process has left behind is repaired
-//!   ([`recover`]).
+//! * A [`backup`] copies the journal's files, and the database's file, which does not change while
+//!   it is read ([`frozen`]).
+//! * The usage of an attempt is in the frame of its result, added to the sums of the hour
+//!   ([`meters`]); the sums are written to the database when a caller reads them, or when the hour
+//!   is over ([`usage_rows`]).
+//! * A start refuses damage ([`Damage`]); [`check`](fn@check) lists all damage, and [`repair`]
+//!   copies the undamaged data into a new directory.
+//! * Opening the store scans the tables into memory, applies the rest of the journal, and repairs
+//!   the state that the end of the last process left behind ([`recover`]).
 //!
-//! **Invariants.** The tables, and over them the journal from the last settled segment on, are the
-//! truth. `schema.rs`, `db.rs`, `row.rs`, `payloads.rs`, `chunks.rs`, `delivery.rs`,
-//! `repeat_rows.rs`, `usage_rows.rs`, `catalog.rs`, `checkpoint.rs`, `recover.rs`, `inspect.rs`,
-//! `check.rs` and `salvage.rs` are the only files that speak SQL. A job's state changes in `decide.rs` only. Nothing here starts a tokio task, but to read a
-//! large payload. After a failed commit nothing in memory is believed any more.
+//! **Invariants.** The state is that of the tables plus all segments of the journal that are not
+//! checkpointed. Only these files use SQL: `schema.rs`, `db.rs`, `row.rs`, `payloads.rs`,
+//! `chunks.rs`, `delivery.rs`, `repeat_rows.rs`, `usage_rows.rs`, `catalog.rs`, `checkpoint.rs`,
+//! `recover.rs`, `inspect.rs`, `check.rs` and `salvage.rs`. Only `decide.rs` changes a job's state.
+//! The store starts a tokio task only to read a large payload. After a failed commit, nothing in
+//! memory is trusted any more.
 
 mod asks;
 mod backlog;

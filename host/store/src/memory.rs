@@ -1,7 +1,7 @@
-//! A store without a disk: the reference that the durable store is compared with, and a quick
-//! stand-in for the tests of other crates.
+//! A store without a disk: the reference for tests of the durable store, and a quick substitute for
+//! it in tests of other crates.
 //!
-//! One lock, ordered maps, no clever parts. All changes are visible at once and lost at the end.
+//! One lock, ordered maps, simple code. All changes are visible at once and lost at the end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +39,8 @@ use crate::repeats::{First, Repeats};
 /// Most jobs that one call of `expire` deletes.
 const EXPIRE_JOBS_MAX: usize = 500;
 
-/// Keeps jobs and the catalog in memory. Cheap to make; a lookup costs a search in an ordered map.
+/// Keeps jobs and the catalog in memory. Cheap to create; a lookup costs a search in an ordered
+/// map.
 #[derive(Debug)]
 pub struct MemoryStore {
     node: NodeId,
@@ -53,7 +54,7 @@ pub struct MemoryStore {
 struct State {
     is_closed: bool,
     jobs: BTreeMap<JobId, Job>,
-    /// Jobs that wait: normal before low priority, then by place.
+    /// Waiting jobs: normal before low priority, then by queue position.
     ready: BTreeMap<(EndpointId, bool, u64), JobId>,
     last_place: u64,
     last_seq: u64,
@@ -62,7 +63,7 @@ struct State {
     catalog: BTreeMap<(&'static str, String), CatalogEntry>,
     operations: u64,
     outbox: Outbox<EndpointId>,
-    /// What pending deliveries send.
+    /// The bytes that pending deliveries send.
     bodies: BTreeMap<DeliveryId, Json>,
     usage: BTreeMap<UsageKey, UsageSum>,
 }
@@ -127,7 +128,7 @@ impl Job {
     }
 }
 
-/// What to tell once the lock is released.
+/// Notifications to send once the lock is released.
 #[derive(Debug, Default)]
 struct News {
     changed: Vec<JobId>,
@@ -136,7 +137,7 @@ struct News {
 }
 
 impl State {
-    /// The job, unless it is gone, due, or another endpoint's.
+    /// The job, unless it is deleted, due for deletion, or another endpoint's.
     fn live(&self, endpoint: Option<&EndpointId>, id: JobId, now: Timestamp) -> Option<&Job> {
         let job = self.jobs.get(&id)?;
         let is_asked_for = endpoint.is_none_or(|endpoint| *endpoint == job.new.endpoint);
@@ -229,12 +230,13 @@ impl State {
         self.usage.entry(key).or_default().add(used);
     }
 
-    /// Which time of a job that is due is over.
+    /// Which of a job's times has passed.
     fn expiry_of(job: &Job, now: Timestamp) -> JobEvent {
         if job.ttl_at <= now { JobEvent::TtlElapsed } else { JobEvent::RetentionElapsed }
     }
 
-    /// Takes the first waiting job of the endpoint that is not due; those that are go.
+    /// Takes the first waiting job of the endpoint that is not due for deletion; due ones are
+    /// deleted.
     fn claim_next(
         &mut self,
         endpoint: &EndpointId,
@@ -275,15 +277,15 @@ impl MemoryStore {
         Self { node, clock, signals, queue_jobs_max: QUEUE_JOBS_MAX, state }
     }
 
-    /// The same with another bound on the jobs that wait on one endpoint.
+    /// An empty store with another bound on the waiting jobs of one endpoint.
     #[must_use]
     pub fn with_queue_jobs_max(mut self, queue_jobs_max: usize) -> Self {
         self.queue_jobs_max = queue_jobs_max;
         self
     }
 
-    /// Moves all that is durable into a store that reports to `signals`, as the next process opens
-    /// it; this one is empty then.
+    /// Moves all durable state into a store that reports to `signals`, as if the next process
+    /// opened it; this store is empty then.
     #[must_use]
     pub fn reopen(&self, signals: Arc<Signals>) -> Self {
         let state = Mutex::new(std::mem::take(&mut *self.state.lock()));
@@ -293,9 +295,9 @@ impl MemoryStore {
         next
     }
 
-    /// Makes of the store what a restart makes of a durable one: jobs past their time go, jobs
-    /// that run are queued again at their old place or given up, and what is not durable is
-    /// forgotten. A closed store opens again.
+    /// Changes the store as a restart changes a durable one: jobs past their time are deleted,
+    /// running jobs are queued again at their old position or given up, and state that is not
+    /// durable is lost. A closed store opens again.
     pub fn restart(&self) {
         let mut news = News::default();
         let mut state = self.state.lock();
@@ -320,7 +322,7 @@ impl MemoryStore {
         }
     }
 
-    /// Runs `change` under the lock, then tells what it changed.
+    /// Runs `change` under the lock, then sends its notifications.
     fn change<T>(
         &self,
         change: impl FnOnce(&mut State, Timestamp, &mut News) -> T,

@@ -1,16 +1,17 @@
-//! What was used in the current hour, as it is on disk, and what the next batch adds to it.
+//! The usage of the current hour, as it is on disk, and the usage that the next batch adds to it.
 //!
 //! A frame of the journal has the new sums of all rows that its results add to. They are absolute,
-//! so the sums so far must be here: those of the current [`Period`]. A period never comes again. It
-//! ends with its hour, with the process, or when the clock is set back to an earlier hour; the same
-//! hour can have several of them, and its usage is the sum of theirs. So nothing has to be read back
-//! when the store is opened, and no clock can make a row that exists begin from zero again.
+//! so the sums so far must be in memory: those of the current [`Period`]. A period never repeats.
+//! It ends with its hour, with the process, or when the clock is set back to an earlier hour. The
+//! same hour can have several periods, and its usage is the sum of theirs. Opening the store
+//! therefore reads no sums back, and no change of the clock can restart an existing row at zero.
 //!
-//! The database's thread takes the rows over ([`usage_rows`](crate::usage_rows)) when somebody asks
-//! for usage, and at the latest when a period has ended, which takes its rows out of here.
+//! The database's thread writes the rows to the table ([`usage_rows`](crate::usage_rows)) when a
+//! caller reads the usage, and at the latest when a period has ended; the rows of an ended period
+//! are then removed from here.
 //!
 //! **Bounds.** A row, of about 250 bytes, for each endpoint, template and owner that had results in
-//! this hour, and for a moment those of the last one.
+//! this hour, and for a short time those of the previous one.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Hour, UsageSum};
 
-/// An hour, or a part of one, in which one process has added to the same rows.
+/// An hour, or a part of it, in which one process has added to the same rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Period {
     pub(crate) hour: Hour,
@@ -26,7 +27,7 @@ pub(crate) struct Period {
     pub(crate) run: u32,
 }
 
-/// Whose usage.
+/// The key of a row of usage.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct MeterKey {
     pub(crate) endpoint: EndpointId,
@@ -34,7 +35,7 @@ pub(crate) struct MeterKey {
     pub(crate) owner: OwnerId,
 }
 
-/// A row as it will be, or is, on disk.
+/// The new state of a row on disk.
 #[derive(Debug, Clone)]
 pub(crate) struct UsageWrite {
     pub(crate) period: Period,
@@ -45,25 +46,25 @@ pub(crate) struct UsageWrite {
 #[derive(Debug)]
 struct Meter {
     sum: UsageSum,
-    /// Whether the table has it.
+    /// Whether the table has this state.
     is_stored: bool,
 }
 
-/// The rows of the current period, and those that the database has not taken over.
+/// The rows of the current period, and those that are not in the table yet.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
-    /// That of the newest batch with usage.
+    /// The period of the newest batch with usage.
     period: Period,
     rows: BTreeMap<(Period, MeterKey), Meter>,
-    /// Whether the database was asked to take the rows over, and has not yet.
+    /// Whether the database's thread has been asked to write the rows, and has not done so yet.
     is_asked: bool,
 }
 
-/// What of one job the next batch bills. Almost always that is one attempt.
+/// The usage of one job that the next batch bills. Almost always that is one attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Bills {
     last: Option<(TemplateId, UsageSum)>,
-    /// Those of attempts before it that ran with other templates.
+    /// The usage of earlier attempts that ran with other templates.
     earlier: Vec<(TemplateId, UsageSum)>,
 }
 
@@ -81,12 +82,12 @@ impl Bills {
 }
 
 impl Meters {
-    /// Begins behind the runs that are on disk.
+    /// Continues after the runs that are on disk.
     pub(crate) fn begin_after(&mut self, run: u32) {
         self.period.run = run.saturating_add(1);
     }
 
-    /// The rows as they will be when a batch adds `used` to them now. There is one batch at a time.
+    /// The new rows, if a batch adds `used` to them now. There is one batch at a time.
     pub(crate) fn with(
         &mut self,
         used: BTreeMap<MeterKey, UsageSum>,
@@ -111,8 +112,8 @@ impl Meters {
         absolute.collect()
     }
 
-    /// Takes in what a batch has brought to the disk. Answers whether the database is to be asked to
-    /// take the rows over, because there are some of a period that is over.
+    /// Adds the usage that a batch has written. Returns whether the database's thread must write
+    /// rows, because some belong to an ended period.
     pub(crate) fn publish(&mut self, writes: Vec<UsageWrite>) -> bool {
         for UsageWrite { period, key, sum } in writes {
             self.rows.insert((period, key), Meter { sum, is_stored: false });
@@ -122,7 +123,7 @@ impl Meters {
         is_over && !std::mem::replace(&mut self.is_asked, true)
     }
 
-    /// The rows that the table does not have as they are.
+    /// The rows whose present state is not in the table.
     pub(crate) fn unstored(&self) -> Vec<UsageWrite> {
         let rows = self.rows.iter().filter(|(_, meter)| !meter.is_stored);
         rows.map(|((period, key), meter)| UsageWrite {
@@ -133,8 +134,8 @@ impl Meters {
         .collect()
     }
 
-    /// The table has these rows now. Those of periods that are over go: nothing is added to them
-    /// any more.
+    /// Marks these rows as written to the table. Rows of ended periods are removed, since nothing
+    /// is added to them any more.
     pub(crate) fn stored(&mut self, rows: Vec<UsageWrite>) {
         for UsageWrite { period, key, sum } in rows {
             let place = (period, key);

@@ -1,10 +1,11 @@
-//! Jobs in the order of a number: a place in a queue, the number of a row, or a time.
+//! Jobs in the order of a number: a position in a queue, the number of a row, or a time.
 //!
-//! Sorted pieces of up to [`PIECE`] jobs, themselves in order. Numbers that come in order, as most
-//! do, leave full pieces behind: 8 bytes for each job, where an ordered map takes 25. Whatever
-//! comes and goes, two neighbours hold more than half a piece together, or differ in the upper half
-//! of their numbers. A search looks at the first job of some pieces, 12 of a million jobs, and then
-//! into one piece. Nothing moves more than a few pieces' jobs at a time: 2 KiB each.
+//! Sorted pieces of up to [`PIECE`] jobs, themselves in order. Numbers that arrive in order, as
+//! most do, leave full pieces behind: 8 bytes for each job, compared with 25 in an ordered map.
+//! After any insertions and removals, two neighbouring pieces have more than half a piece together,
+//! or differ in the upper half of their numbers. A search examines the first job of some pieces, 12
+//! for a million jobs, and then searches one piece. No operation moves more than a few pieces of
+//! jobs: 2 KiB each.
 
 use std::collections::VecDeque;
 
@@ -20,7 +21,7 @@ pub(crate) struct Order {
     len: usize,
 }
 
-/// Neighbouring jobs; never none.
+/// Neighbouring jobs; never empty.
 #[derive(Debug)]
 struct Piece {
     /// The upper half of their numbers.
@@ -34,11 +35,11 @@ impl Order {
         self.len
     }
 
-    /// Adds a job. False if it is there already under this number.
+    /// Adds a job. False if the job is already present under this number.
     pub(crate) fn insert(&mut self, number: u64, key: JobKey) -> bool {
         let (high, low) = halves(number);
         let after = self.pieces_before(number, key);
-        // The piece that it falls into, or else the one that it comes right before.
+        // The piece that contains this position, or else the piece right behind it.
         let is_of = |index: &usize| self.pieces.get(*index).is_some_and(|piece| piece.high == high);
         let found = after.checked_sub(1).filter(is_of).or_else(|| Some(after).filter(is_of));
         let Some((index, piece)) = found.and_then(|i| Some((i, self.pieces.get_mut(i)?))) else {
@@ -50,7 +51,7 @@ impl Order {
         if piece.jobs.len() < PIECE {
             piece.jobs.insert(at, (low, key));
         } else {
-            // Cut where it falls: those that come in order fill what is left of the cut.
+            // Cut at the new job, so that jobs in ascending order fill the rest of the piece.
             let mut rest = VecDeque::with_capacity(PIECE);
             rest.extend(piece.jobs.drain(at..));
             if at < PIECE {
@@ -66,7 +67,7 @@ impl Order {
         true
     }
 
-    /// Takes a job away. False if it is not there under this number.
+    /// Removes a job. False if it is not present under this number.
     pub(crate) fn remove(&mut self, number: u64, key: JobKey) -> bool {
         let (high, low) = halves(number);
         let Some(index) = self.pieces_before(number, key).checked_sub(1) else { return false };
@@ -97,7 +98,7 @@ impl Order {
         self.pieces.range(..pieces).flat_map(Piece::iter).filter(move |(number, _)| *number < end)
     }
 
-    /// How many pieces begin with this job or one before it.
+    /// Number of pieces that begin with this job or an earlier one.
     fn pieces_before(&self, number: u64, key: JobKey) -> usize {
         self.pieces.partition_point(|piece| piece.first() <= Some((number, key)))
     }
@@ -108,8 +109,8 @@ impl Order {
         }
     }
 
-    /// Makes one piece of this one and the next, if that is at most half full. Not any fuller, lest
-    /// jobs that come and go take turns to cut and to join.
+    /// Joins this piece and the next one, if the result is at most half full. The limit keeps
+    /// alternating insertions and removals from cutting and joining all the time.
     fn join(&mut self, index: usize) {
         let (Some(piece), Some(next)) = (self.pieces.get(index), self.pieces.get(index + 1)) else {
             return;
@@ -157,9 +158,9 @@ mod tests {
 
     #[derive(Debug, Clone)]
     enum Op {
-        /// Jobs with these many numbers from here on, in this step.
+        /// Inserts jobs with these numbers, in this step.
         Insert { from: u64, count: u64, step: i64 },
-        /// Jobs at these many positions from here on, in this step.
+        /// Removes jobs at these positions, in this step.
         Remove { from: usize, count: usize, step: usize },
     }
 
@@ -180,7 +181,7 @@ mod tests {
         ]
     }
 
-    /// Compares everything that can be asked, and checks what the module promises of its pieces.
+    /// Compares all queries with the model, and checks the module's invariants on its pieces.
     fn check(order: &Order, model: &BTreeSet<(u64, JobKey)>) {
         assert_eq!(order.len(), model.len());
         assert!(order.iter().eq(model.iter().copied()));
@@ -233,7 +234,7 @@ mod tests {
         let mut slab = Slab::new();
         let key = slab.insert(());
         let mut order = Order::default();
-        // Two runs at a time, like jobs that wait for a day and results that are kept for a minute.
+        // Two runs at a time: jobs that wait for a day, and results that are kept for a minute.
         for n in 0..10_000 {
             order.insert(86_400_000 + n, key);
             order.insert(60_000 + n, key);

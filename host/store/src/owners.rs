@@ -1,13 +1,13 @@
-//! Numbers for the owners of jobs: a number in each job takes less than a name.
+//! Numbers for the owners of jobs: a number takes less space in each job than a name.
 //!
-//! An owner stays here until the end of the process. There are no more of them than API keys were
-//! ever made, and each takes some 100 bytes.
+//! An owner stays here until the end of the process. There are at most as many as API keys were
+//! ever created, and each takes some 100 bytes.
 
 use std::collections::HashMap;
 
 use gristmill_core::id::OwnerId;
 
-/// The number of an owner, until the store is closed. It is never written.
+/// The number of an owner, valid until the store is closed. It is never written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OwnerKey(u32);
 
@@ -19,7 +19,7 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// The number of the owner, a new one for a new name.
+    /// The number of the owner; a new name gets a new number.
     pub(crate) fn key(&mut self, name: &OwnerId) -> OwnerKey {
         if let Some(key) = self.keys.get(name) {
             return *key;

@@ -1,6 +1,6 @@
-//! Inputs and outputs: first in the journal, where large ones stay. Small ones that outlive their
-//! segment become rows of their own, so that a change of state does not rewrite them. A cache is in
-//! front of the rows.
+//! Inputs and outputs: first in the journal, where large ones stay. Small payloads that outlive
+//! their segment become separate rows, so that a change of state does not rewrite them. A cache is
+//! in front of the rows.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::journal::sum;
 use crate::row::{integer, invalid};
 use crate::seal::Seal;
 
-/// The input of a job with what belongs to it, or an output.
+/// The input of a job with its settings, or an output.
 #[derive(Debug, Clone)]
 pub(crate) struct Payload {
     pub(crate) body: Json,
@@ -36,7 +36,7 @@ impl Payload {
     }
 }
 
-/// Which payload of a job.
+/// The kind of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Input,
@@ -44,7 +44,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Codes are on disk and stay as they are.
+    /// The codes are on disk and must not change.
     fn code(self) -> u8 {
         match self {
             Self::Input => 0,
@@ -64,8 +64,8 @@ impl Kind {
     }
 }
 
-/// The payloads that were written or read last, up to a number of bytes. Misses cost a
-/// system call for what is in the journal, else a wait for the database.
+/// The payloads that were written or read last, up to a number of bytes. A miss costs a system call
+/// for a payload in the journal, or else a wait for the database.
 pub(crate) struct PayloadCache(Cache<(u64, Kind), Payload, Size>);
 
 #[derive(Debug, Clone)]
@@ -105,8 +105,8 @@ impl PayloadCache {
     }
 }
 
-/// An input as it lies in the journal: the body, then the object-storage settings under the seal,
-/// then the length of these. One place names all of it, and the body is not copied.
+/// An input in the bytes of the journal: the body, the encrypted object-storage settings, and the
+/// length of these. One location covers all of it, and the body is not copied.
 #[derive(Debug)]
 pub(crate) struct InputBytes {
     pub(crate) body: Bytes,
@@ -127,7 +127,7 @@ impl InputBytes {
         Self { body: input.body.as_bytes().clone(), rest }
     }
 
-    /// The body and the sealed settings, if there are any.
+    /// The body, and the encrypted settings if there are any.
     pub(crate) fn split(bytes: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
         let (bytes, length) = bytes.split_last_chunk::<LENGTH_BYTES>()?;
         let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
@@ -135,13 +135,13 @@ impl InputBytes {
         Some((body, (!sealed.is_empty()).then_some(sealed)))
     }
 
-    /// The body alone.
+    /// The body only.
     pub(crate) fn read_body(bytes: &Bytes) -> Option<Json> {
         let (body, _) = Self::split(bytes)?;
         Some(Json::from_stored(bytes.slice_ref(body)))
     }
 
-    /// The way back; `None` when the bytes are not what was written.
+    /// Decodes an input; `None` when it is damaged.
     pub(crate) fn read(bytes: &Bytes, seal: &Seal, seq: u64) -> Option<Payload> {
         let (body, sealed) = Self::split(bytes)?;
         let s3_config = match sealed {
@@ -157,20 +157,20 @@ fn open_s3(sealed: &[u8], seal: &Seal, seq: u64) -> Option<Arc<S3Config>> {
     serde_json::from_slice(&text).ok().map(Arc::new)
 }
 
-/// Where the object-storage settings of a job stand.
+/// The place that the encryption binds a job's object-storage settings to.
 fn s3_place(seq: u64) -> String {
     format!("input.s3 {seq}")
 }
 
-/// A payload that was looked for; `Err` says why it cannot be used, when it is not what was written.
+/// A payload, if it exists; `Err` is the reason why it is unusable, when it is damaged.
 pub(crate) type Found<T> = Result<Option<T>, String>;
 
-/// Whether `body` is what its checksum in the tables says. Rows of version 6 have none.
+/// Whether `body` matches its checksum in the tables. Rows of version 6 have no checksum.
 pub(crate) fn is_whole(body: &[u8], sum: Option<u32>) -> bool {
     sum.is_none_or(|expected| expected == sum::of(body))
 }
 
-/// Puts an input or output, as it lies in the journal, into its table.
+/// Writes an input or output to its table, in the bytes of the journal.
 pub(crate) fn put(db: &Connection, seq: u64, kind: Kind, bytes: &[u8]) -> rusqlite::Result<()> {
     match kind {
         Kind::Input => {
@@ -186,7 +186,7 @@ pub(crate) fn put(db: &Connection, seq: u64, kind: Kind, bytes: &[u8]) -> rusqli
     Ok(())
 }
 
-/// Notes where in the journal an input or output stays.
+/// Records the location of an input or output that stays in the journal.
 pub(crate) fn keep(db: &Connection, seq: u64, kind: Kind, place: Place) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT OR REPLACE INTO kept (seq, kind, segment, at, len) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -195,14 +195,14 @@ pub(crate) fn keep(db: &Connection, seq: u64, kind: Kind, place: Place) -> rusql
     Ok(())
 }
 
-/// Forgets where it was.
+/// Removes the recorded location.
 pub(crate) fn unkeep(db: &Connection, seq: u64, kind: Kind) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM kept WHERE seq = ?1 AND kind = ?2")?
         .execute(params![integer(seq), kind.code()])?;
     Ok(())
 }
 
-/// Hands the number of the job and the place of each payload that stays in the journal to `take`.
+/// Passes the job's number and the location of each payload that stays in the journal to `take`.
 pub(crate) fn load_kept(
     db: &Connection,
     mut take: impl FnMut(u64, Kind, Place),
@@ -219,7 +219,7 @@ pub(crate) fn load_kept(
     Ok(())
 }
 
-/// Reads a payload from its table, and checks it.
+/// Reads and checks a payload from its table.
 pub(crate) fn get(
     db: &Connection,
     seal: &Seal,

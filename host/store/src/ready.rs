@@ -1,9 +1,9 @@
-//! The queue of one endpoint: normal jobs before low-priority ones, each by place.
+//! The queue of one endpoint: normal jobs before low-priority ones, each by queue position.
 
 use crate::order::Order;
 use crate::slab::JobKey;
 
-/// Jobs that wait on one endpoint. About 8 bytes for each; every operation costs a search.
+/// The waiting jobs of one endpoint. About 8 bytes for each; every operation costs a search.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
     normal: Order,
@@ -15,12 +15,12 @@ impl Ready {
         self.normal.len() + self.low.len()
     }
 
-    /// Jobs that are not low priority.
+    /// Number of jobs that are not low priority.
     pub(crate) fn normal_len(&self) -> usize {
         self.normal.len()
     }
 
-    /// The first of those that are not low priority.
+    /// The first job that is not low priority.
     pub(crate) fn first_normal(&self) -> Option<JobKey> {
         self.normal.iter().next().map(|(_, key)| key)
     }
@@ -41,7 +41,7 @@ impl Ready {
         Some(key)
     }
 
-    /// Up to `count_max` jobs with a place before `until`, in the order of their claims.
+    /// Up to `count_max` jobs with a position before `until`, in the order of their claims.
     pub(crate) fn before(&self, until: u64, count_max: usize) -> Vec<JobKey> {
         let queues = self.normal.below(until).chain(self.low.below(until));
         queues.map(|(_, key)| key).take(count_max).collect()

@@ -1,10 +1,10 @@
 //! From the disk to the index, when a store is opened.
 //!
-//! A scan of the tables fills the index, and the part of the journal that they have not taken over
-//! is played over it. Then what the end of the last process left behind is decided like
-//! any other event, and written before anybody is served: jobs past their time go, and jobs that
-//! ran are queued again or given up. A job that is queued again keeps its place: it has waited
-//! longer than all that came after it.
+//! A scan of the tables fills the index, and the part of the journal that is not checkpointed is
+//! applied to it. Then the store repairs the state at the end of the last process, with the same
+//! events as always, and writes the result before it serves any caller: jobs past their time are
+//! deleted, and jobs that were running are queued again or given up. A job that is queued again
+//! keeps its position, since it has waited longer than all later jobs.
 
 use std::collections::HashMap;
 use std::io;
@@ -31,8 +31,8 @@ use crate::payloads::Kind;
 use crate::sweep::Sweep;
 use crate::{catalog, checkpoint, delivery, payloads, repeat_rows, row, usage_rows};
 
-/// Reads everything but the payloads: the tables, and over them the journal from where they end.
-/// Answers also with the journal's end. Cost: about a microsecond for each job.
+/// Reads everything except the payloads: the tables, and then the journal that is not checkpointed.
+/// Also returns the journal's end. Cost: about a microsecond for each job.
 pub(crate) fn load(
     db: &Db,
     journal: &Journal,
@@ -57,7 +57,7 @@ pub(crate) fn load(
         | rusqlite::Error::IntegralValueOutOfRange(..) => damaged(error.to_string()),
         error => error.into(),
     };
-    // What is no job's is brought into the tables first, and read from there.
+    // Content that does not belong to jobs is written to the tables first, and read from there.
     let end = db
         .transaction(Sync::Later, |db| {
             Ok(journal::replay(dir, unsettled, |frame| {
@@ -101,7 +101,7 @@ pub(crate) fn load(
     Ok((index, end))
 }
 
-/// Brings what a frame says of a job into the index. `None` when it makes no sense.
+/// Applies a frame's entry of a job to the index. `None` when it is invalid.
 fn replay_job(index: &mut Index, image: &JobImage<'_>, places: JobPlaces) -> Option<()> {
     let id = image.job_id()?;
     index.last_seq = index.last_seq.max(image.seq);
@@ -126,7 +126,7 @@ fn replay_job(index: &mut Index, image: &JobImage<'_>, places: JobPlaces) -> Opt
             pending: None,
         },
         (StateImage::Changed(row), Some(before)) => Job { row: row.to_row()?, ..before },
-        // The endpoint is gone, and all its jobs with it.
+        // The endpoint is deleted, and all its jobs with it.
         (StateImage::Changed(_), None) => return Some(()),
     };
     if image.clears_result
@@ -159,7 +159,7 @@ fn load_endpoints(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
             retried: number(4)?,
             ..JobCounts::default()
         };
-        // Of two of a name the older was being deleted; the newer one counts.
+        // If two endpoints have one name, the older was being deleted, and the newer one counts.
         if let Some(older) = index.names.insert(name, key) {
             let (ack, _) = oneshot::channel();
             index.leaving.push(older);
@@ -208,14 +208,14 @@ fn load_deliveries(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     })
 }
 
-/// How many jobs that have not ended would be deleted at `now`.
+/// Number of jobs that have not ended and would be deleted at `now`.
 pub(crate) fn overdue(index: &Index, now: Timestamp) -> u64 {
     let jobs = index.jobs.range(0..index.jobs.end()).map(|(_, job)| job);
     let is_open = |job: &&Job| job.row.status.is_some_and(|status| !status.is_final());
     jobs.filter(is_open).filter(|job| job.purge_at() <= now).count() as u64
 }
 
-/// Decides what becomes of jobs past their time and of jobs that ran.
+/// Decides the state of jobs past their time and of jobs that were running.
 pub(crate) fn repair(index: &mut Index, now: Timestamp, recovery: &mut Recovery) {
     loop {
         let due = index.expiry.due(now, usize::MAX);
@@ -234,7 +234,7 @@ pub(crate) fn repair(index: &mut Index, now: Timestamp, recovery: &mut Recovery)
         .map(|(key, job)| (key, job.row.crashes.saturating_add(1) >= CRASHES_MAX))
         .collect();
     for (key, is_last) in running {
-        // The dispatcher is not there yet; it looks at all queues when it starts.
+        // The dispatcher does not exist yet; it examines all queues when it starts.
         let lost = index.decide(key, JobEvent::HostLost { is_last }, now);
         debug_assert!(lost.is_ok(), "a running job can lose its host");
         if is_last {

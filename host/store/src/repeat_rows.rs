@@ -1,4 +1,4 @@
-//! Repeatable submissions in the database: a row for each, which outlives its job.
+//! Idempotency records in the database: a row for each, which outlives its job.
 
 use gristmill_core::id::JobId;
 use gristmill_core::time::Timestamp;
@@ -40,7 +40,7 @@ pub(crate) fn forget(db: &Connection, last: u64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Brings the rows into the index, but for those of endpoints that are gone.
+/// Reads the rows into the index, except those of deleted endpoints.
 pub(crate) fn load(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     let sql = "SELECT seq, endpoint, key, content, job, at FROM repeat ORDER BY seq";
     let mut statement = db.prepare(sql)?;
@@ -48,7 +48,7 @@ pub(crate) fn load(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     while let Some(row) = rows.next()? {
         let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
         let (seq, endpoint) = (number(0)?, EndpointKey(row.get(1)?));
-        // A row outlives its job and its endpoint: their numbers are not used again.
+        // A row outlives its job and its endpoint, so their numbers must not be used again.
         index.last_seq = index.last_seq.max(seq);
         index.last_endpoint = index.last_endpoint.max(endpoint.0);
         let job = JobId::from_bytes(row.get_ref(4)?.as_blob()?);

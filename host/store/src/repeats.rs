@@ -1,7 +1,7 @@
-//! The submissions that are recognised when they come again.
+//! Idempotency records: the submissions by which duplicates are recognised.
 //!
-//! **Bounds.** [`KEYS_MAX`] of about 110 bytes; at the bound, and after [`KEY_LIFE_MS`], the oldest
-//! is forgotten. Each lookup is one in a hash map.
+//! **Bounds.** [`KEYS_MAX`] records of about 110 bytes; at the bound, and after [`KEY_LIFE_MS`],
+//! the oldest is removed. A lookup is one access to a hash map.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -11,16 +11,16 @@ use gristmill_core::idempotency::{Idempotency, KEY_LIFE_MS, KEYS_MAX};
 use gristmill_core::store::SubmitAnswer;
 use gristmill_core::time::Timestamp;
 
-/// Submissions by endpoint `E` and key.
+/// Records by endpoint `E` and key.
 #[derive(Debug)]
 pub(crate) struct Repeats<E> {
     by_key: HashMap<(E, [u8; 16]), First>,
-    /// Oldest first: all live equally long.
+    /// Oldest first: all have the same lifetime.
     order: VecDeque<(u64, E, [u8; 16])>,
     keys_max: usize,
 }
 
-/// What came first under a key.
+/// The first submission with a key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct First {
     /// The number of the job's rows.
@@ -37,7 +37,7 @@ impl<E> Default for Repeats<E> {
 }
 
 impl<E: Clone + Eq + Hash> Repeats<E> {
-    /// What to answer to a submission that came before; `None` when it is new.
+    /// The answer to a duplicate submission; `None` when the submission is new.
     pub(crate) fn find(&self, endpoint: &E, mark: Idempotency) -> Option<SubmitAnswer> {
         let first = self.by_key.get(&(endpoint.clone(), mark.key))?;
         Some(if first.content == mark.content {
@@ -47,15 +47,15 @@ impl<E: Clone + Eq + Hash> Repeats<E> {
         })
     }
 
-    /// Remembers what [`find`](Self::find) did not know. Numbers grow from call to call. Answers
-    /// with the number up to which everything is forgotten, if that has changed.
+    /// Adds a record that [`find`](Self::find) did not find. Numbers grow from call to call.
+    /// Returns the number up to which all records are removed, if that has changed.
     pub(crate) fn remember(&mut self, endpoint: E, key: [u8; 16], first: First) -> Option<u64> {
         self.by_key.insert((endpoint.clone(), key), first);
         self.order.push_back((first.seq, endpoint, key));
         if self.order.len() > self.keys_max { self.forget_oldest() } else { None }
     }
 
-    /// Forgets what has been remembered for long enough; answers like
+    /// Removes records at the end of their lifetime; returns the same as
     /// [`remember`](Self::remember).
     pub(crate) fn forget(&mut self, now: Timestamp) -> Option<u64> {
         let mut last = None;
@@ -65,23 +65,22 @@ impl<E: Clone + Eq + Hash> Repeats<E> {
         last
     }
 
-    /// When there is something to forget; [`Timestamp::NEVER`] when nothing is remembered.
+    /// The time of the next removal; [`Timestamp::NEVER`] when there are no records.
     pub(crate) fn next(&self) -> Timestamp {
         let oldest = self.order.front();
         let oldest = oldest.and_then(|(_, e, key)| self.by_key.get(&(e.clone(), *key)));
         oldest.map_or(Timestamp::NEVER, |first| first.at.plus_millis(KEY_LIFE_MS))
     }
 
-    /// Forgets all of an endpoint that is deleted, and answers with the number up to which nothing
-    /// is remembered any more; `last` is the highest that there is. Looks at everything that is
-    /// remembered: 20 ms at the bound.
+    /// Removes all records of a deleted endpoint, and returns the number up to which no records are
+    /// left; `last` is the highest existing number. Examines all records: 20 ms at the bound.
     pub(crate) fn forget_endpoint(&mut self, endpoint: &E, last: u64) -> u64 {
         self.by_key.retain(|(of, _), _| of != endpoint);
         self.order.retain(|(_, of, _)| of != endpoint);
         self.nothing_up_to(last)
     }
 
-    /// The number up to which nothing is remembered; `last` is the highest that there is.
+    /// The number up to which no records are left; `last` is the highest existing number.
     pub(crate) fn nothing_up_to(&self, last: u64) -> u64 {
         self.order.front().map_or(last, |(seq, ..)| seq - 1)
     }

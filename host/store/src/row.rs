@@ -35,7 +35,7 @@ const UPDATE: &str = "UPDATE job SET state = ?2, claim = ?3, crashes = ?4, retri
      place = ?6, ttl_at = ?7, started_at = ?8, finished_at = ?9, worker = ?10, error = ?11, \
      chunk_count = ?12, result_bytes = ?13, queued_at = ?14 WHERE seq = ?1";
 
-/// What of a job never changes and goes into its row.
+/// The columns of a job's row that never change.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fixed {
     pub(crate) seq: u64,
@@ -47,7 +47,8 @@ pub(crate) struct Fixed {
     pub(crate) created_at: Timestamp,
 }
 
-/// A number as SQLite keeps it. Beyond 2^63 - 1 it becomes that, which as a time means never.
+/// A number as SQLite stores it. Numbers over 2^63 - 1 are stored as 2^63 - 1, which means "never"
+/// for a time.
 pub(crate) fn integer(number: impl Into<u64>) -> i64 {
     i64::try_from(number.into()).unwrap_or(i64::MAX)
 }
@@ -79,7 +80,7 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// Writes what may have changed in a row.
+/// Writes the columns of a row that can change.
 pub(crate) fn update(db: &Connection, seq: u64, row: &Row) -> rusqlite::Result<()> {
     let mut statement = db.prepare_cached(UPDATE)?;
     bind_changing(&mut statement, seq, row)?;
@@ -88,7 +89,7 @@ pub(crate) fn update(db: &Connection, seq: u64, row: &Row) -> rusqlite::Result<(
     Ok(())
 }
 
-/// Removes a row, if it is there.
+/// Removes a row, if it exists.
 pub(crate) fn delete(db: &Connection, seq: u64) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM job WHERE seq = ?1")?.execute(params![integer(seq)])?;
     Ok(())
@@ -154,7 +155,8 @@ pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Re
             job: true,
             output: match status {
                 JobStatus::Completed => true,
-                // Its bytes may be those of chunks alone; deleting an output that is not there is cheap.
+                // The bytes may belong to chunks only; deleting an output that does not exist is
+                // cheap.
                 JobStatus::Failed => attempt.result_bytes > 0,
                 JobStatus::InQueue
                 | JobStatus::InProgress
@@ -180,7 +182,7 @@ pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Re
     })
 }
 
-/// A column whose value makes no sense.
+/// The error for a column with an invalid value.
 pub(crate) fn invalid(
     column: usize,
     kind: Type,
@@ -189,7 +191,7 @@ pub(crate) fn invalid(
     rusqlite::Error::FromSqlConversionFailure(column, kind, error.into())
 }
 
-/// Codes are on disk and stay as they are.
+/// The codes are on disk and must not change.
 pub(crate) fn status_code(status: Option<JobStatus>) -> u8 {
     match status {
         Some(JobStatus::InQueue) => 0,

@@ -1,11 +1,11 @@
-//! Saves what can be read of a damaged data directory into a new one, and lists what cannot.
+//! Copies the readable data of a damaged data directory into a new one, and lists the losses.
 //!
-//! The rows of the tables are copied one by one. All whole frames of the journal that the tables had
-//! not taken over are played over them, those behind damage included, and payloads that stayed in the
+//! The rows of the tables are copied one by one. All intact frames of the journal that are not
+//! checkpointed are applied to them, including those behind damage, and payloads that stayed in the
 //! journal move into the tables: the new directory has no journal. A job without its input, or
-//! without a part of its result, cannot be used; it is left out, and listed.
+//! without a part of its result, is useless; it is left out and listed.
 //!
-//! Cost: a read of all, and a row for each payload, in one transaction.
+//! Cost: one read of everything, and a row for each payload, in one transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,7 +30,8 @@ use crate::payloads::{self, Kind};
 use crate::row::integer;
 use crate::{catalog, checkpoint, chunks, row, schema};
 
-/// The tables, each with the first column of its key, by which it is read. `meta` comes by itself.
+/// The tables, each with the first column of its key, which is also the order of reading. `meta` is
+/// copied separately.
 const TABLES: [(&str, &str); 11] = [
     ("endpoint", "seq"),
     ("job", "seq"),
@@ -45,21 +46,21 @@ const TABLES: [(&str, &str); 11] = [
     ("catalog", "kind"),
 ];
 
-/// What became of a damaged directory.
+/// The result of a repair.
 #[derive(Debug, Default)]
 pub struct Salvaged {
-    /// What could not be read, and what was left out for that.
+    /// Data that could not be read, and the jobs that were left out for that reason.
     pub losses: Vec<Damage>,
     /// Jobs in the new directory.
     pub jobs: u64,
 }
 
-/// Copies what can be read of the directory `dir` into `output`, which is made, or empty.
-/// `secrets_key` is the file with the key of the secrets, unless that is in the directory.
+/// Copies the readable data of the directory `dir` into `output`, which is created, or empty.
+/// `secrets_key` is the file with the key of the secrets, unless it is in the directory.
 ///
 /// # Errors
-/// [`OpenError`] when nothing can be saved: the head of the tables is unreadable, which says how far
-/// they had taken over the journal, or `output` cannot be written.
+/// [`OpenError`] when nothing can be saved: the first page of the tables, which records the last
+/// checkpoint, is unreadable, or `output` cannot be written.
 pub fn repair(
     dir: &Path,
     output: &Path,
@@ -114,7 +115,7 @@ struct Salvage<'a> {
     to: &'a Connection,
     inspected: &'a Inspected,
     losses: Vec<Damage>,
-    /// Jobs that have changed, and whose submission was not found, by their numbers.
+    /// Changed jobs whose submission was not found, by their numbers.
     orphans: BTreeMap<u64, Option<JobId>>,
 }
 
@@ -128,7 +129,7 @@ impl Salvage<'_> {
         self.lose(&file, None, details);
     }
 
-    /// The new directory has a journal that ended in order before its first segment.
+    /// The new directory gets the state of a journal that ended in order before its first segment.
     fn copy_meta(&self) -> rusqlite::Result<()> {
         let (node, sealed): (u16, Vec<u8>) =
             self.inspected.db.query_row("SELECT node, sealed FROM meta", (), |row| {
@@ -143,8 +144,8 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Copies the rows of a table that can be read. Behind a page that cannot be read it goes on with
-    /// the next key that can be found.
+    /// Copies the readable rows of a table. After an unreadable page it continues with the next key
+    /// that can be found.
     fn copy_table(&mut self, table: &str, key: &str) -> rusqlite::Result<()> {
         let from = &self.inspected.db;
         let sql = format!("SELECT * FROM {table} WHERE ?1 IS NULL OR {key} >= ?1 ORDER BY {key}");
@@ -177,7 +178,7 @@ impl Salvage<'_> {
         }
     }
 
-    /// Leaves in `last` the key of the row that was copied last.
+    /// Sets `last` to the key of the row that was copied last.
     fn copy_rows(
         &mut self,
         sql: &str,
@@ -259,7 +260,7 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Brings what a frame says of a job into the tables.
+    /// Applies a frame's entry of a job to the tables.
     fn play_job(
         &mut self,
         job: &JobImage<'_>,
@@ -316,7 +317,7 @@ impl Salvage<'_> {
         Ok(result)
     }
 
-    /// Moves what stays in the journal into the tables.
+    /// Moves payloads that stay in the journal into the tables.
     fn move_kept(&mut self) -> Result<(), OpenError> {
         let mut kept = Vec::new();
         payloads::load_kept(self.to, |seq, kind, place| kept.push((seq, kind, place)))?;
@@ -330,8 +331,8 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Finds the name of an endpoint whose row is lost, when only one is missing, among the endpoints
-    /// of the catalog.
+    /// Finds the name of an endpoint whose row is lost among the endpoints of the catalog, if only
+    /// one is missing.
     fn name_endpoints(&mut self) -> rusqlite::Result<()> {
         let sql =
             "SELECT DISTINCT endpoint FROM job WHERE endpoint NOT IN (SELECT seq FROM endpoint)";
@@ -357,7 +358,7 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Removes what cannot be used without the parts that are lost.
+    /// Removes jobs that are useless without their lost parts.
     fn leave_out_unusable(&mut self) -> rusqlite::Result<()> {
         self.leave_out_damaged_payloads()?;
         let mut owners = Owners::default();
@@ -390,7 +391,7 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// What a job lacks to be of use.
+    /// The lost part that makes a job useless, if there is one.
     fn missing_part(
         &self,
         seq: i64,
@@ -412,7 +413,7 @@ impl Salvage<'_> {
         Ok((!self.has_chunks(seq, job.row.chunk_count())?).then_some("its chunks cannot be read"))
     }
 
-    /// Whether all chunks of a job are there, without a gap.
+    /// Whether all chunks of a job exist, without a gap.
     fn has_chunks(&self, seq: i64, count: u64) -> rusqlite::Result<bool> {
         let sql = "SELECT first, body FROM chunk WHERE seq = ?1 ORDER BY first";
         let mut statement = self.to.prepare_cached(sql)?;
@@ -451,7 +452,7 @@ impl Salvage<'_> {
         self.add_sums()
     }
 
-    /// Rows that version 6 has written get a checksum.
+    /// Adds checksums to rows of version 6.
     fn add_sums(&self) -> rusqlite::Result<()> {
         for table in PAYLOAD_TABLES {
             let key = if table == "chunk" { "first" } else { "seq" };
@@ -474,8 +475,8 @@ impl Salvage<'_> {
     }
 }
 
-/// The smallest key that can be found behind `after`, in steps that grow: the page that cannot be
-/// read is left behind.
+/// The smallest key that can be found behind `after`, with growing steps, so that the unreadable
+/// page is skipped.
 fn find_key(db: &Connection, table: &str, key: &str, after: i64) -> Option<i64> {
     let sql = format!("SELECT {key} FROM {table} WHERE {key} >= ?1 ORDER BY {key} LIMIT 1");
     let mut step = 1_i64;

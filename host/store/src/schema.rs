@@ -1,14 +1,14 @@
 //! The tables, and the one row that describes the file.
 //!
-//! Tables are keyed by a growing number, so that every insertion lands at their end. There is no
-//! secondary index: what is looked up by anything else is found in memory, and the memory is
-//! filled by one scan when the store is opened.
+//! Tables are keyed by a growing number, so that every insertion is at their end. There is no
+//! secondary index: all other lookups happen in memory, which is filled by one scan when the store
+//! is opened.
 
 /// Marks a database file as ours ("Grml").
 pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
 
-/// Changes with the tables, and with what frames of the journal say. A file with a greater number is
-/// refused.
+/// Changes with the tables, and with the content of the journal's frames. A file with a greater
+/// number is refused.
 pub(crate) const VERSION: i64 = 7;
 
 /// The oldest version that is read. A file of it is upgraded when it is opened.
@@ -30,32 +30,31 @@ ALTER TABLE delivery_body ADD COLUMN sum INTEGER;
 
 /// The tables of version 7.
 ///
-/// * `meta`: one row. `is_clean` is 1 only between an orderly close and the next start; `sealed`
-///   is a word that only the right key of the seal opens; `settled` is the last segment of the
-///   journal that the tables have taken over; `journal_last` is a segment that exists, the newest
-///   when it was noted; `journal_end` is where that ended, between an orderly close and the next
-///   start; `seen_at` is the newest time that the host has seen.
-/// * `endpoint`: endpoints that had jobs, with their counts over all their life.
+/// * `meta`: one row. `is_clean` is 1 only between an orderly close and the next start; `sealed` is
+///   a text that only the right key decrypts; `settled` is the last segment of the journal that is
+///   checkpointed; `journal_last` is a segment that exists, the newest one when it was recorded;
+///   `journal_end` is its end, between an orderly close and the next start; `seen_at` is the newest
+///   time that the host has recorded.
+/// * `endpoint`: endpoints that had jobs, with their counts over their whole life.
 /// * `job`: one row for each job. State codes are in `row.rs`; times are milliseconds since the
-///   Unix epoch. The columns up to `webhook`, and `input_bytes`, never change. `result_bytes` counts
-///   the output and the chunks of the last attempt. `queued_at` is null for a job that was queued once,
-///   by its submission.
-/// * `input`, `output`: payloads, apart from `job` so that a change of state stays small. A job that
-///   can run no more has no input. `s3` is
-///   JSON under the seal. The output of a FAILED job is the whole of an error that its row has the
-///   beginning of.
-/// * `sum` in all tables of payloads: the CRC-32 of `body`; null in rows that version 6 has written.
-/// * `kept`: inputs and outputs that stay in the journal: where. Codes of kinds are in
+///   Unix epoch. The columns up to `webhook`, and `input_bytes`, never change. `result_bytes`
+///   counts the output and the chunks of the last attempt. `queued_at` is null for a job that was
+///   queued only once, by its submission.
+/// * `input`, `output`: payloads, apart from `job` so that a change of state stays small. A job
+///   that can never run again has no input. `s3` is encrypted JSON. If a FAILED job's row has only
+///   the beginning of its error, its output has the whole error.
+/// * `sum` in all tables of payloads: the CRC-32 of `body`; null in rows of version 6.
+/// * `kept`: the locations of inputs and outputs that stay in the journal. Codes of kinds are in
 ///   `payloads.rs`.
 /// * `chunk`: pages of stream chunks, by job and index of the page's first chunk.
-/// * `repeat`: submissions that are recognised when they come again, by the number of their job,
-///   which may be gone.
-/// * `usage`: what was used, by hours since the Unix epoch; names instead of numbers, since it
-///   outlives what they name. `run` is explained in `meters.rs`.
-/// * `catalog`: templates, endpoints, components, images and keys, as JSON under the seal.
-/// * `delivery`: webhooks on their way, and the newest that have ended. State codes are in
-///   `delivery.rs`; `at` is when the next attempt is due, or when it ended.
-/// * `delivery_body`: what a webhook on its way sends; apart, and independent of the job's rows.
+/// * `repeat`: idempotency records, by the number of their job, which may be deleted.
+/// * `usage`: usage by hours since the Unix epoch, with names instead of numbers, since a row
+///   outlives the named objects. `run` is explained in `meters.rs`.
+/// * `catalog`: templates, endpoints, components, images and keys, as encrypted JSON.
+/// * `delivery`: pending webhooks, and the newest that have ended. State codes are in
+///   `delivery.rs`; `at` is the time of the next attempt, or of the end.
+/// * `delivery_body`: the bytes that a pending webhook sends; separate from, and independent of,
+///   the job's rows.
 pub(crate) const TABLES: &str = "
 CREATE TABLE meta (
   id INTEGER PRIMARY KEY CHECK (id = 1), node INTEGER NOT NULL, is_clean INTEGER NOT NULL,

@@ -1,8 +1,8 @@
-//! Secrets on disk: what the database holds of them is encrypted with a key that is not in it.
+//! Secrets on disk: the database holds them encrypted, and does not hold the key.
 //!
 //! XChaCha20-Poly1305 with a random nonce for each text, and the text's place as associated data,
-//! so that one cannot be moved to another place. The key is 32 random bytes in a file of its own,
-//! readable by its owner only, which an operator may keep apart from the data directory and its
+//! so that no text can be moved to another place. The key is 32 random bytes in a separate file,
+//! readable only by its owner, which an operator may keep apart from the data directory and its
 //! backups. Cost: 24 + 16 bytes and about a microsecond for each text.
 
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use crate::error::OpenError;
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
 
-/// Encrypts and decrypts what goes to the disk.
+/// Encrypts and decrypts texts on disk.
 pub(crate) struct Seal(XChaCha20Poly1305);
 
 impl std::fmt::Debug for Seal {
@@ -28,10 +28,10 @@ impl std::fmt::Debug for Seal {
 }
 
 impl Seal {
-    /// With the key in `file`. When there is no such file it is made if `may_create`.
+    /// Reads the key in `file`. If there is no such file, it is created if `may_create`.
     ///
     /// # Errors
-    /// [`OpenError::SecretsKey`] when the file is missing, unreadable, or holds no key.
+    /// [`OpenError::SecretsKey`] when the file is missing, unreadable, or has no key.
     pub(crate) fn open(file: &Path, may_create: bool) -> Result<Self, OpenError> {
         let refuse = |details: String| OpenError::SecretsKey { file: file.to_owned(), details };
         let text = match fs::read_to_string(file) {
@@ -46,16 +46,17 @@ impl Seal {
         Ok(Self(XChaCha20Poly1305::new(&Key::from(key))))
     }
 
-    /// The text as it goes to `place`.
+    /// Encrypts a text for `place`.
     pub(crate) fn seal(&self, text: &[u8], place: &str) -> Vec<u8> {
         let nonce: [u8; NONCE_BYTES] = rand::random();
         let payload = Payload { msg: text, aad: place.as_bytes() };
         let sealed = self.0.encrypt(&XNonce::from(nonce), payload);
-        // Fails beyond 256 GiB only.
+        // The cipher only fails for texts over 256 GiB.
         [&nonce[..], &sealed.expect("a text of the store is far below the cipher's bound")].concat()
     }
 
-    /// The text that was sealed for `place`; `None` when it was not, or by another key.
+    /// Decrypts a text that was encrypted for `place`; `None` when it was encrypted for another
+    /// place or with another key.
     pub(crate) fn open_text(&self, sealed: &[u8], place: &str) -> Option<Vec<u8>> {
         let (nonce, text) = sealed.split_first_chunk::<NONCE_BYTES>()?;
         let payload = Payload { msg: text, aad: place.as_bytes() };
@@ -72,8 +73,8 @@ fn parse(text: &str) -> Option<[u8; KEY_BYTES]> {
     is_whole.then_some(key)
 }
 
-/// Makes a key and answers with its text. The file is there whole or not at all, and on stable
-/// storage when this returns: a database that cannot be read any more would be worse than none.
+/// Creates a key and returns its text. The file exists completely or not at all, and is on stable
+/// storage when this returns: an unreadable database would be worse than none.
 fn create(file: &Path) -> io::Result<String> {
     let key: [u8; KEY_BYTES] = rand::random();
     let text = key.iter().fold(String::new(), |mut text, byte| {
@@ -89,7 +90,7 @@ fn create(file: &Path) -> io::Result<String> {
     let mut out = options.open(&temporary)?;
     writeln!(out, "{text}")?;
     out.sync_all()?;
-    // Unlike a renaming, a link never takes the place of a key that is there.
+    // Unlike a rename, a link never replaces an existing key.
     let linked = fs::hard_link(&temporary, file);
     fs::remove_file(&temporary)?;
     linked?;

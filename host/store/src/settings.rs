@@ -1,4 +1,4 @@
-//! What an operator may move.
+//! The settings that an operator can change.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,53 +9,54 @@ use gristmill_core::room::DiskRoom;
 use crate::journal::Bounds;
 use crate::weight::{EndpointMax, Weight};
 
-/// Called with the reason when the store cannot go on. Runs on the writer thread.
+/// Called with the reason when the store must end. Runs on the writer thread.
 pub type OnFatal = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The store's bounds. [`Settings::default`] suits a server.
 #[derive(Clone)]
 pub struct Settings {
-    /// Most jobs that wait on one endpoint. Beyond it a submission answers
+    /// Most waiting jobs of one endpoint. Further submissions return
     /// [`QueueFull`](gristmill_core::store::StoreError::QueueFull).
     pub queue_jobs_max: usize,
-    /// Most bytes of inputs that wait on one endpoint. Beyond it a submission answers
+    /// Most bytes of waiting inputs of one endpoint. Further submissions return
     /// [`WaitingBytesFull`](gristmill_core::store::StoreError::WaitingBytesFull).
     pub waiting_bytes_max: u64,
-    /// Most bytes of results that one endpoint keeps. Beyond it a submission answers
-    /// [`ResultBytesFull`](gristmill_core::store::StoreError::ResultBytesFull), and a job that would
-    /// add more is FAILED.
+    /// Most bytes of results that one endpoint keeps. Further submissions return
+    /// [`ResultBytesFull`](gristmill_core::store::StoreError::ResultBytesFull), and a job that
+    /// would add more is FAILED.
     pub result_bytes_max: u64,
-    /// Whether the disk has room. Without room a submission answers
-    /// [`DiskFull`](gristmill_core::store::StoreError::DiskFull). The store says here when it waits
-    /// for space.
+    /// Whether the disk has room. Without room submissions return
+    /// [`DiskFull`](gristmill_core::store::StoreError::DiskFull). The store records here when it
+    /// waits for space.
     pub room: Arc<DiskRoom>,
-    /// Most bytes of payloads on their way to the disk. At the bound `submit`, `finish` and
-    /// `append_chunks` wait. A payload larger than this goes alone.
+    /// Most bytes of payloads that wait to be written. At the bound `submit`, `finish` and
+    /// `append_chunks` wait. A payload larger than this is written alone.
     pub write_buffer_bytes: usize,
     /// Most jobs written by one transaction.
     pub batch_jobs_max: usize,
     /// Bytes of payload after which a transaction takes no further job.
     pub batch_bytes_max: usize,
-    /// Bytes of the journal that may wait to be taken over by the database. What comes and goes
-    /// within as much never reaches the database; a start reads at most twice as much.
+    /// Bytes of the journal that may wait for a checkpoint. Jobs that are created and deleted
+    /// within this amount never reach the database; a start reads at most twice as much.
     pub journal_bytes: u64,
-    /// Bytes of one file of the journal, of which at least one waits; 512 B to 1 GiB. A larger batch
-    /// has a file of its own.
+    /// Bytes of one file of the journal; 512 B to 1 GiB. At least one file waits for a
+    /// checkpoint. A larger batch gets a separate file.
     pub segment_bytes: u32,
-    /// Bytes of inputs and outputs kept in memory for those who ask next.
+    /// Bytes of inputs and outputs that are cached for readers.
     pub payload_cache_bytes: u64,
-    /// Bytes of newest chunks kept in memory for those who follow a stream.
+    /// Bytes of the newest chunks that are cached for readers of streams.
     pub chunk_cache_bytes: u64,
-    /// The file with the key that secrets are encrypted with; made together with a new store.
+    /// The file with the key that secrets are encrypted with; created together with a new store.
     /// `None`: `secrets.key` in the data directory.
     pub secrets_key: Option<PathBuf>,
-    /// The largest difference, in milliseconds, between the clock at a start and the newest time that
-    /// the store has noted, when jobs that have not ended would be deleted, or the clock is behind.
-    /// Beyond it [`SqliteStore::open`](crate::SqliteStore::open) refuses. `None`: any.
+    /// The largest difference, in milliseconds, between the clock at a start and the newest time
+    /// that the store has recorded. It applies if jobs that have not ended would be deleted, or if
+    /// the clock is behind. Beyond it [`SqliteStore::open`](crate::SqliteStore::open) fails.
+    /// `None`: no limit.
     pub clock_jump_max_ms: Option<u64>,
-    /// What to do when a commit fails. The default logs the reason and ends the process: what is
-    /// on disk is true then, and what is in memory may not be. When the hook returns, the store
-    /// refuses everything, and no operation that was not committed is ever answered with `Ok`.
+    /// Called when a commit fails. The default logs the reason and ends the process, since only the
+    /// disk can be trusted then, and memory cannot. When the hook returns, the store refuses
+    /// everything, and no uncommitted operation ever returns `Ok`.
     pub on_fatal: OnFatal,
 }
 
@@ -84,20 +85,20 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The default, with a journal of this many bytes in segments that suit it.
+    /// The default, with a journal of this many bytes in segments of a suitable size.
     pub fn with_journal(journal_bytes: u64) -> Self {
         let usual = Self::default();
         let quarter = u32::try_from(journal_bytes / 4).unwrap_or(u32::MAX);
         Self { journal_bytes, segment_bytes: usual.segment_bytes.min(quarter), ..usual }
     }
 
-    /// What one endpoint may have.
+    /// The bounds of one endpoint.
     pub(crate) fn endpoint_max(&self) -> EndpointMax {
         let weight = Weight { waiting: self.waiting_bytes_max, kept: self.result_bytes_max };
         EndpointMax { jobs: self.queue_jobs_max, weight }
     }
 
-    /// How large the journal may grow. A file of it must have room for its header.
+    /// The bounds of the journal. A file of it must have room for its header.
     pub(crate) fn journal_bounds(&self) -> Bounds {
         let segment_bytes = self.segment_bytes.clamp(512, 1 << 30);
         let unsettled_max = self.journal_bytes / u64::from(segment_bytes);

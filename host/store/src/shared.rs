@@ -1,4 +1,4 @@
-//! What callers and the store's threads share.
+//! State that callers and the store's threads share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,15 +22,15 @@ use crate::seal::Seal;
 use crate::settings::Settings;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// Bytes that an operation occupies in the write buffer besides its payload: about what it takes
-/// in memory until it is on disk.
+/// Bytes that an operation occupies in the write buffer besides its payload: about the memory that
+/// it takes until it is on disk.
 const OPERATION_BYTES: usize = 512;
 
-/// Bytes of a payload that a caller reads from the journal himself. More goes to a thread that may
-/// block.
+/// Most bytes of a payload that a caller reads from the journal on its own thread. Larger payloads
+/// are read on a thread that may block.
 const READ_HERE_BYTES_MAX: u32 = 64 << 10;
 
-/// The store's memory, and the way to its threads.
+/// The store's memory, and the channels to its threads.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) node: NodeId,
@@ -50,12 +50,13 @@ pub(crate) struct Shared {
     wake_database: Condvar,
     /// Free bytes in the write buffer.
     space: Semaphore,
-    /// Whether the repair of a start is over.
+    /// Whether the repair during the start has ended.
     is_serving: AtomicBool,
 }
 
-/// Free bytes in the write buffer, taken before the lock so that nobody waits while holding it.
-/// Given back when dropped, or with the batch that carries the operation.
+/// Reserved bytes in the write buffer. They are reserved before the lock is taken, so that no
+/// caller waits while it holds the lock. They are released on drop, or with the batch that contains
+/// the operation.
 #[must_use]
 pub(crate) struct Reserved<'a> {
     permit: SemaphorePermit<'a>,
@@ -67,7 +68,7 @@ impl Reserved<'_> {
         self.bytes
     }
 
-    /// The operation was queued with these bytes: its batch gives them back.
+    /// The operation with these bytes was queued, so its batch releases them.
     pub(crate) fn hand_over(self) {
         self.permit.forget();
     }
@@ -101,7 +102,7 @@ impl Shared {
         }
     }
 
-    /// The repair of a start is over, and callers are served.
+    /// Begins to serve callers, after the repair during the start.
     pub(crate) fn serve(&self) {
         self.is_serving.store(true, Ordering::Relaxed);
     }
@@ -122,8 +123,9 @@ impl Shared {
         if index.phase == Phase::Open { Ok(index) } else { Err(StoreError::Closed) }
     }
 
-    /// Runs `change` on the open index, then wakes the writer. It is woken for what lingers too: it
-    /// is then awake when the result comes, which spares a lone caller 30 µs.
+    /// Runs `change` on the open index, then wakes the writer. The writer is also woken for changes
+    /// that may linger: it is then awake when the result arrives, which saves a single caller 30
+    /// µs.
     pub(crate) fn change<T>(
         &self,
         change: impl FnOnce(&mut Index, Timestamp) -> T,
@@ -145,7 +147,7 @@ impl Shared {
         Ok(read(&index, self.clock.now()))
     }
 
-    /// Runs `change` on what of the open index is never written.
+    /// Runs `change` on state of the open index that is never written.
     pub(crate) fn change_live<T>(
         &self,
         change: impl FnOnce(&mut Index, Timestamp) -> T,
@@ -163,7 +165,7 @@ impl Shared {
         wait(&self.wake, index, time);
     }
 
-    /// Waits until the database's thread is woken, or `time` is over. Only that one waits here.
+    /// Waits until the database's thread is woken, or `time` is over. Only that thread waits here.
     pub(crate) fn wait_database(
         &self,
         index: &mut MutexGuard<'_, Index>,
@@ -176,18 +178,18 @@ impl Shared {
         self.wake_database.notify_one();
     }
 
-    /// Asks the database. The answer is in the receiver that `ask` was made with.
+    /// Sends a request to the database's thread. The answer arrives at the receiver of `ask`.
     pub(crate) fn ask(&self, ask: Ask) -> Result<(), StoreError> {
         self.open_index()?.asks.push(ask);
         self.wake_database();
         Ok(())
     }
 
-    /// The payload at a place of the journal; `None` when it has moved to the database.
+    /// The payload at a location in the journal; `None` when it has moved to the database.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when it is not what was written. The store goes on then: other
-    /// payloads are whole, and the damage is in the log.
+    /// [`StoreError::Damaged`] when the bytes are not those that were written. The store continues
+    /// to work: other payloads are intact, and the damage is logged.
     pub(crate) async fn read_journal(&self, place: Place) -> Result<Option<Bytes>, StoreError> {
         let read = if place.len <= READ_HERE_BYTES_MAX {
             self.journal.read(place)
@@ -213,17 +215,16 @@ impl Shared {
         StoreError::Closed
     }
 
-    /// What else has to know of what is published.
+    /// Further users of published changes.
     pub(crate) fn caches(&self) -> Caches<'_> {
         Caches { payloads: &self.payloads, chunks: &self.chunks, journal: &self.journal }
     }
 
-    /// The store is over, for a `reason` unless it was asked to end. Whoever still waits is told by
-    /// the loss of his channel.
+    /// Ends the store, with a `reason` if it failed. Waiting callers see their channel close.
     pub(crate) fn end(&self, reason: Option<String>) {
         if let Some(reason) = reason {
-            // A disk that failed once may have lost pages that it claims to have. Only what a new
-            // process reads back is true.
+            // A disk that failed once may have lost pages that it claims to have. Only a new
+            // process that reads everything back can trust it.
             (self.settings.on_fatal)(&reason);
         }
         let mut closed = Index::new();
@@ -236,8 +237,8 @@ impl Shared {
         drop(rest);
     }
 
-    /// Takes room for an operation with a payload of `bytes`; waits while there is none. Whoever
-    /// asks first gets it first, so a large payload is not starved by small ones.
+    /// Reserves room for an operation with a payload of `bytes`; waits while there is none.
+    /// Requests are served in order, so that small payloads do not starve a large one.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Reserved<'_>, StoreError> {
         let wanted = bytes.saturating_add(OPERATION_BYTES);
         let bytes = wanted.min(self.settings.write_buffer_bytes);
@@ -246,7 +247,7 @@ impl Shared {
         Ok(Reserved { permit, bytes: permits as usize })
     }
 
-    /// Gives back what a batch occupied.
+    /// Releases the bytes of a batch.
     pub(crate) fn free(&self, bytes: usize) {
         self.space.add_permits(bytes);
     }
@@ -277,7 +278,7 @@ impl Shared {
     }
 }
 
-/// A payload that was asked for is damaged.
+/// The error for a damaged payload.
 pub(crate) fn damaged(details: String) -> StoreError {
     tracing::error!("{details}; `gristmill check` lists all damage");
     StoreError::Damaged(details)
@@ -294,14 +295,14 @@ fn wait(on: &Condvar, index: &mut MutexGuard<'_, Index>, time: Option<Duration>)
     }
 }
 
-/// Why a thread goes on.
+/// Why a thread was woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waited {
     Woken,
     Idle,
 }
 
-/// Waits for an answer of one of the threads. It gives none when the store ends first.
+/// Waits for an answer of one of the threads. There is none if the store ends first.
 pub(crate) async fn answer<T>(receiver: oneshot::Receiver<T>) -> Result<T, StoreError> {
     receiver.await.map_err(|_| StoreError::Closed)
 }

@@ -1,6 +1,6 @@
-//! The writer, the database's thread and their callers in many orders. A scheduler runs one of them at
-//! a time and decides at each lock, wait and wake-up which one goes on; one that nobody wakes is told
-//! as a deadlock, with a schedule that repeats it.
+//! The writer, the database's thread and their callers in many orders. A scheduler runs one of them
+//! at a time, and picks the next one at each lock, wait and wake-up. It reports a thread that is
+//! never woken as a deadlock, with a schedule that repeats it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::{Settings, SqliteStore};
 /// Orders that are tried.
 const ORDERS: usize = 200;
 
-/// SQLite runs on the stacks of the threads.
+/// SQLite runs on the threads' stacks.
 const STACK_BYTES: usize = 2 << 20;
 
-/// Room for a job and a half: callers wait for it.
+/// Room for one and a half jobs, so that callers wait for it.
 const WRITE_BUFFER_BYTES: usize = 1 << 10;
 
-/// A journal of one segment of this many bytes: each batch begins one with 512, and the writer waits
-/// for the database all the time.
+/// Opens a store whose journal has one segment of this many bytes: with 512 each batch begins a new
+/// one, and the writer waits for the database all the time.
 fn open(dir: &Path, segment_bytes: u32) -> SqliteStore {
     let settings = Settings {
         write_buffer_bytes: WRITE_BUFFER_BYTES,
@@ -78,7 +78,7 @@ fn metered() -> Metered {
     }
 }
 
-/// Callers that submit, finish, cancel and purge, and ask the database, while the store closes or
+/// Callers that submit, finish, cancel and purge, and query the database, while the store closes or
 /// is dropped.
 fn callers_and_threads(closes: bool, segment_bytes: u32) {
     let dir = tempfile::tempdir().unwrap();
@@ -123,7 +123,7 @@ fn callers_and_threads(closes: bool, segment_bytes: u32) {
             ended
         }
     };
-    // What is being removed is what the database's thread waits for.
+    // The database's thread waits for removals.
     let purger = {
         let store = store.clone();
         move || {
@@ -186,7 +186,7 @@ fn a_close_comes_at_any_moment() {
     in_many_orders(RandomScheduler::new(ORDERS), || callers_and_threads(true, 512));
 }
 
-/// Some threads run only when no other can, until that changes.
+/// Some threads run only when no other can, for a while.
 #[test]
 fn a_thread_may_be_slow() {
     in_many_orders(PctScheduler::new(3, ORDERS), || callers_and_threads(false, 512));

@@ -1,5 +1,5 @@
 //! A growing table of values with small keys. It grows block by block, so that no insertion ever
-//! copies what is there, and a freed slot is used again.
+//! copies the present values, and a freed slot is used again.
 
 /// Names a value in a [`Slab`] until the value is removed; then the key may name another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,7 +82,7 @@ impl<T> Slab<T> {
         full + self.blocks.last().map_or(0, Vec::len)
     }
 
-    /// The values whose index lies in `range`, with their keys.
+    /// The values with an index in `range`, with their keys.
     pub(crate) fn range(
         &self,
         range: std::ops::Range<usize>,

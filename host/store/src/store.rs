@@ -1,5 +1,5 @@
-//! The store as its callers see it: decide in memory, leave the rest to the writer, answer when
-//! the journal has it.
+//! The store's public calls: each one decides in memory, leaves the writing to the writer thread,
+//! and returns when the change is in the journal.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -49,14 +49,14 @@ use crate::{catalog, chunks, recover};
 /// Most jobs that one call of `expire` deletes.
 const EXPIRE_JOBS_MAX: usize = 500;
 
-/// Looks at the index, of a thousand jobs each, that one page of a list may take.
+/// Most scans of the index, of a thousand jobs each, for one page of a list.
 const LIST_LOOKS_MAX: usize = 20;
 
 /// Keeps jobs and the catalog in a data directory: a journal in front of an SQLite file.
 ///
-/// Dropping it without [`close`](JobStore::close) is like a crash: what was acknowledged is on
-/// disk, the rest may not be, and the next start repairs. The drop waits for the store's threads,
-/// for at most one batch and a part of a checkpoint.
+/// Dropping it without [`close`](JobStore::close) is like a crash: everything acknowledged is on
+/// disk, other changes may not be, and the next start repairs the directory. The drop waits for the
+/// store's threads: for at most one batch and a part of a checkpoint.
 #[derive(Debug)]
 pub struct SqliteStore {
     pub(crate) shared: Arc<Shared>,
@@ -64,12 +64,12 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the store in `dir`, which is made when it does not exist, and repairs what an end
-    /// without [`close`](JobStore::close) has left. Blocks; takes about two seconds for a
-    /// million jobs, and reads the whole database after such an end.
+    /// Opens the store in `dir`, which is created if it does not exist, and repairs the state after
+    /// an end without [`close`](JobStore::close). Blocks; takes about two seconds for a million
+    /// jobs, and reads the whole database after such an end.
     ///
     /// # Errors
-    /// [`OpenError`] says why not, such as that another process uses the directory.
+    /// [`OpenError`] names the reason, such as that another process uses the directory.
     pub fn open(
         dir: &Path,
         clock: Arc<dyn Clock>,
@@ -98,8 +98,8 @@ impl SqliteStore {
         let database = Database::new(shared.clone(), db).start()?;
         store.threads.lock().push(database);
         let mut writer = Writer::new(shared.clone(), Appender::new(shared.journal.clone(), end));
-        // On a thread of its own: the writer may wait for the database, which a thread of an
-        // asynchronous runtime must not.
+        // On a separate thread: the writer may wait for the database, and a thread of an
+        // asynchronous runtime must not wait.
         let drained = thread::scope(|scope| scope.spawn(|| writer.drain()).join());
         match drained {
             Ok(Ok(())) => {}
@@ -111,7 +111,7 @@ impl SqliteStore {
         Ok((store, recovery))
     }
 
-    /// Payloads by row, of the database.
+    /// Reads payloads by row from the database.
     async fn read_payloads(
         &self,
         seqs: Vec<u64>,
@@ -122,7 +122,7 @@ impl SqliteStore {
         answer(receiver).await
     }
 
-    /// A payload that is in the journal; `None` when it has moved to the database.
+    /// Reads a payload from the journal; `None` when it has moved to the database.
     async fn read_place(
         &self,
         seq: u64,
@@ -157,8 +157,8 @@ impl SqliteStore {
         Ok(found.map_err(damaged)?.map(|payload| payload.body))
     }
 
-    /// Waits until `fenced` is true of the disk too, if it says that something changed, or what
-    /// outran this caller is.
+    /// Waits until the change is on disk. If the call changed nothing because another change won
+    /// the race, waits until that other change is on disk.
     async fn settle(&self, is_applied: bool, on_disk: oneshot::Receiver<()>) -> FencedAnswer {
         answer(on_disk).await?;
         Ok(fenced(is_applied))
@@ -167,7 +167,8 @@ impl SqliteStore {
 
 type FencedAnswer = Result<Fenced, StoreError>;
 
-/// A record, and of a long error the number of the job's rows and its place in the journal.
+/// A record; for a long error also the number of the job's rows and the error's position in the
+/// journal.
 type FoundRecord = Option<(JobRecord, Option<(u64, Option<Place>)>)>;
 
 impl Drop for SqliteStore {
@@ -180,8 +181,8 @@ impl Drop for SqliteStore {
     }
 }
 
-/// Claimed jobs whose inputs are still on their way. When the caller goes away meanwhile, they are
-/// handed back: nobody would ever run them.
+/// Claimed jobs whose inputs are still being read. If the caller's future is dropped meanwhile,
+/// they are released, since no worker would ever run them.
 struct Unclaimed<'a> {
     store: &'a SqliteStore,
     leases: Vec<Lease>,
@@ -190,22 +191,24 @@ struct Unclaimed<'a> {
 impl Drop for Unclaimed<'_> {
     fn drop(&mut self) {
         for lease in self.leases.drain(..) {
-            // A closed store has no use for it.
+            // The store can only refuse this when it is closed, and then the next start releases
+            // the job.
             let _ = self.store.release_now(lease);
         }
     }
 }
 
 impl SqliteStore {
-    /// The endpoints that it has anything of, but for what was billed.
+    /// The endpoints that the store has any data of, except usage.
     ///
     /// # Errors
-    /// When it is closed.
+    /// When the store is closed.
     pub fn endpoints(&self) -> Result<Vec<EndpointId>, StoreError> {
         self.shared.read(|index, _| index.names.keys().cloned().collect())
     }
 
-    /// Decides the end of an attempt; `ack` resolves when it, or what outran it, is on disk.
+    /// Decides the end of an attempt; `ack` resolves when it, or the change that won the race, is
+    /// on disk.
     async fn finish_now(
         &self,
         lease: Lease,
@@ -225,7 +228,7 @@ impl SqliteStore {
                 if !index.has_room_for(lease, end.len(), results_max, now) {
                     end = end.without_results(results_max);
                 }
-                // How much a webhook carries is known under the lock only, where nobody may wait.
+                // The size of a webhook is only known under the lock, where a caller must not wait.
                 let needed = end.len() + index.webhook_bytes(lease, now);
                 if needed > wanted {
                     wanted = needed;
@@ -251,7 +254,8 @@ impl SqliteStore {
         }
     }
 
-    /// The record of a job, with an error that may be cut, and where the whole error is if so.
+    /// The record of a job, with an error that may be cut, and the position of the whole error if
+    /// it is cut.
     fn find_record(&self, endpoint: &EndpointId, id: JobId) -> Result<FoundRecord, StoreError> {
         self.shared.read(|index, now| {
             let (_, job) = index.find(id)?;
@@ -262,7 +266,8 @@ impl SqliteStore {
         })
     }
 
-    /// Decides a release; the receiver resolves when it, or what outran it, is on disk.
+    /// Decides a release; the receiver resolves when it, or the change that won the race, is on
+    /// disk.
     fn release_now(&self, lease: Lease) -> Result<(bool, oneshot::Receiver<()>), StoreError> {
         let (ack, on_disk) = oneshot::channel();
         let (is_applied, notice) = self.shared.change(|index, now| {
@@ -362,12 +367,12 @@ impl JobStore for SqliteStore {
             unclaimed.leases.clear();
         }
         for job in claimed.iter().filter(|job| job.is_damaged) {
-            // It can never run. A job that is handed back would be claimed again at once.
+            // The job can never run. If it were released, a worker would claim it again at once.
             let outcome = Outcome::Failed("the stored input of the job is damaged".to_owned());
             self.finish_now(job.lease, outcome, None, None).await?;
         }
         let jobs = claimed.into_iter().filter_map(|mut job| {
-            // A job without input was deleted in this very moment; its lease is stale.
+            // A job without input was deleted a moment ago; its lease is stale.
             let input = job.input.take()?;
             Some(job.into_job(input))
         });
@@ -383,7 +388,7 @@ impl JobStore for SqliteStore {
                 return index.leased(lease, now).is_some();
             }
             if !index.has_room_for(lease, bytes, results_max, now) {
-                // The job is over, and its attempt stops like that of a cancelled one.
+                // The job has ended, and its attempt is stopped like that of a cancelled job.
                 let end = End::from(Outcome::Completed(Json::null())).without_results(results_max);
                 let _ = index.finish(lease, end, None, 0, now);
                 return false;
@@ -448,7 +453,7 @@ impl JobStore for SqliteStore {
         let status = self.shared.change(|index, now| {
             let found = index.find_of(endpoint, id, now).map(|(key, _)| key);
             let status = found.and_then(|key| {
-                // Whatever the answer, the job's state is the status to tell.
+                // Whatever the result of the event, the answer is the job's state afterwards.
                 let _ = index.decide(key, JobEvent::CancelRequested, now);
                 index.jobs.get(key)?.row.status
             });
@@ -491,7 +496,7 @@ impl JobStore for SqliteStore {
                 None => {
                     let (ack, on_disk) = oneshot::channel();
                     index.ack_all(ack);
-                    // The receiver is in this very function.
+                    // The receiver is a variable of this function, so the send cannot fail.
                     let _ = sender.send(Purged { removed: 0, on_disk });
                 }
             }
@@ -582,7 +587,7 @@ impl JobStore for SqliteStore {
             let row = job.visible_at(now)?;
             let is_cut = match row.status? {
                 JobStatus::Completed => false,
-                // Most have none, and are not worth a question to the database.
+                // Most jobs have no such error, and need no query of the database.
                 JobStatus::Failed if row.result_bytes() > 0 => row.has_cut_error(),
                 JobStatus::InQueue
                 | JobStatus::InProgress
@@ -684,7 +689,8 @@ impl JobStore for SqliteStore {
             }
         }
         self.shared.wake_writer();
-        // Nothing is ever sent: the channel is lost with the index, after the file was closed.
+        // No value is ever sent: the channel closes when the index is dropped, after the file was
+        // closed.
         let _ = end.await;
     }
 }
@@ -705,7 +711,7 @@ impl CatalogStore for SqliteStore {
 
     async fn write_catalog(&self, changes: Vec<CatalogChange>) -> Result<(), StoreError> {
         let rows: Vec<_> = changes.into_iter().map(catalog::row).collect();
-        // What was decided before is on disk before.
+        // Changes that were decided earlier must be on disk earlier.
         self.flush().await?;
         let (sender, receiver) = oneshot::channel();
         self.shared.ask(Ask::WriteCatalog(rows, sender))?;

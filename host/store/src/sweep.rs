@@ -1,6 +1,6 @@
-//! Removals too large for one step. The writer carries them out slice by slice between its
-//! transactions, so that no call holds the lock for long, what waits for the disk stays bounded,
-//! and a caller that goes away does not stop them half-way.
+//! Removals that are too large for one step. The writer carries them out slice by slice between its
+//! transactions. No call therefore holds the lock for long, the changes that wait for the disk stay
+//! bounded, and a caller that is dropped does not stop the removal half-way.
 
 use gristmill_core::job::JobEvent;
 use gristmill_core::time::Timestamp;
@@ -10,19 +10,20 @@ use crate::asks::Write;
 use crate::entry::{Ack, EndpointKey};
 use crate::index::Index;
 
-/// Jobs that one slice removes, or looks at.
+/// Jobs that one slice removes or examines.
 pub(crate) const SLICE: usize = 1_000;
 
-/// A removal that goes on.
+/// A removal in progress.
 #[derive(Debug)]
 pub(crate) enum Sweep {
-    /// Remove the jobs that wait on an endpoint and came before `until`.
+    /// Removes the waiting jobs of an endpoint that were queued before `until`.
     Purge { endpoint: EndpointKey, until: u64, removed: u64, answer: oneshot::Sender<Purged> },
-    /// Remove all jobs of an endpoint, then the endpoint.
+    /// Removes all jobs of an endpoint, then the endpoint.
     Forget { endpoint: EndpointKey, from: usize, ack: Ack },
 }
 
-/// How many jobs a purge removed, and what resolves when they are gone from the disk too.
+/// Number of jobs that a purge removed, and a receiver that resolves when they are deleted on disk
+/// too.
 #[derive(Debug)]
 pub(crate) struct Purged {
     pub(crate) removed: u64,
@@ -46,7 +47,7 @@ impl Index {
                 } else {
                     let (ack, on_disk) = oneshot::channel();
                     self.ack_all(ack);
-                    // A caller that went away does not want to know.
+                    // A dropped receiver means that the caller does not need the answer any more.
                     let _ = answer.send(Purged { removed, on_disk });
                 }
             }
@@ -56,8 +57,8 @@ impl Index {
                 let keys: Vec<_> =
                     slice.filter(|(_, job)| job.endpoint == endpoint).map(|(key, _)| key).collect();
                 for key in keys {
-                    // The end of the endpoint is the end of its jobs' time. One that is gone
-                    // already refuses.
+                    // The jobs end with their endpoint, as if their ttl had passed. A job that is
+                    // removed already refuses the event.
                     let _ = self.decide(key, JobEvent::TtlElapsed, now);
                 }
                 if to < self.jobs.end() {

@@ -1,7 +1,7 @@
-//! The locks and threads at which the store's threads and their callers meet.
+//! The locks and threads that the store's threads and their callers share.
 //!
-//! With the feature `shuttle` they are those of a scheduler that runs one thread at a time and decides
-//! at each lock, wait and wake-up which one goes on: its tests try many orders.
+//! With the feature `shuttle` they belong to a scheduler that runs one thread at a time, and picks
+//! the next one at each lock, wait and wake-up, so that tests can try many orders.
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -75,8 +75,9 @@ mod shuttled {
             guard.guard = guard.guard.take().and_then(|inner| self.0.wait(inner).ok());
         }
 
-        /// There is no time: every wait for some time is over at once. A thread that relies on its
-        /// time goes on, and one that relies on a wake-up is in [`Condvar::wait`].
+        /// There is no time in `shuttle`: a wait with a time limit ends at once. A thread that
+        /// relies on its time limit continues, and a thread that relies on a wake-up uses
+        /// [`Condvar::wait`].
         pub(crate) fn wait_for<T>(
             &self,
             guard: &mut MutexGuard<'_, T>,

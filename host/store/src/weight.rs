@@ -1,7 +1,7 @@
-//! How many bytes the jobs of an endpoint have on disk, and how many they may have.
+//! The bytes that the jobs of an endpoint occupy on disk, and their bound.
 //!
-//! **Invariant.** The weight of an endpoint is the sum of the weights of its jobs as they have been
-//! decided. It changes where a job's state changes (`decide.rs`), and where a job comes or goes.
+//! **Invariant.** The weight of an endpoint is the sum of the weights of its jobs' decided states.
+//! It changes where a job's state changes (`decide.rs`), and where a job is added or removed.
 //! **Costs.** Two additions for each decision.
 
 use gristmill_core::job::JobStatus;
@@ -11,22 +11,22 @@ use crate::entry::Job;
 /// Bytes on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Weight {
-    /// Inputs of jobs that wait.
+    /// Inputs of waiting jobs.
     pub(crate) waiting: u64,
     /// Outputs, chunks and long errors, and the inputs of jobs that have ended and can be retried.
     pub(crate) kept: u64,
 }
 
-/// The most that one endpoint may have.
+/// The bounds of one endpoint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EndpointMax {
-    /// Jobs that wait.
+    /// Most waiting jobs.
     pub(crate) jobs: usize,
     pub(crate) weight: Weight,
 }
 
 impl Weight {
-    /// That of a job, as it has been decided.
+    /// The weight of a job's decided state.
     pub(crate) fn of(job: &Job) -> Self {
         let (input, results) = (u64::from(job.input_bytes), job.row.result_bytes());
         match job.row.status {

@@ -1,4 +1,4 @@
-//! What happens between a decision and its commit. The tests hold the writer to look at it.
+//! The state between a decision and its commit. The tests stop the writer to examine it.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -71,7 +71,7 @@ impl Held {
     }
 }
 
-/// Lets a future come as far as it can.
+/// Runs a future until it waits.
 async fn start<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {
@@ -204,7 +204,7 @@ async fn a_change_during_a_commit_is_part_of_the_next() {
     while !t.store.shared.index().backlog.is_empty() {
         tokio::task::yield_now().await;
     }
-    // The submission is on its way now.
+    // The submission is being written now.
     let (store, id) = (t.store.clone(), new.id);
     let cancelled = start(async move { store.cancel(&endpoint(), id).await }).await;
     assert_eq!(t.status(id).await, None);
@@ -224,7 +224,7 @@ async fn chunks_wait_for_room_and_not_for_the_disk() {
     let first = t.store.append_chunks(lease, vec![chunk(1_000)]).await;
     assert_eq!(first, Ok(Fenced::Applied));
     let store = t.store.clone();
-    // More than the whole buffer goes too, alone.
+    // A payload larger than the whole buffer is written too, alone.
     let second = start(async move { store.append_chunks(lease, vec![chunk(9_000)]).await }).await;
     assert!(!second.is_finished());
     drop(held);
@@ -309,8 +309,8 @@ async fn a_claim_that_is_given_up_half_way_hands_its_jobs_back() {
     assert_eq!(claimed[0].lease, Lease { job: new.id, claim: Claim(2) });
 }
 
-/// Ends `jobs` jobs with a webhook and this much to carry each, all of them while the writer is held.
-/// Answers with the number of commits that it took to write their ends.
+/// Ends `jobs` jobs with a webhook of this size each, all while the writer is stopped. Returns the
+/// number of commits that wrote their ends.
 async fn commits_of_ends(t: &Held, jobs: usize, bytes: usize) -> u64 {
     let webhook = Some("https://example.com/".to_owned());
     let mut leases = Vec::new();

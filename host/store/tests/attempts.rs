@@ -1,5 +1,5 @@
-//! What a job shows of its attempts: how long it has waited since it was last queued, and what a failed attempt has
-//! left; on every store, and after every restart.
+//! The attempts that a job shows: its waiting time since it was last queued, and the results of a
+//! failed attempt; on every store, and after every restart.
 
 #![allow(
     clippy::unwrap_used,
@@ -57,7 +57,7 @@ async fn a_wait_begins_when_the_job_is_queued_again(t: Fixture) {
     let lease = t.claim("a").await.lease;
     t.clock.advance(1_000);
     assert_eq!(delay(id).await, 70);
-    // Handed back, as in a drain.
+    // Released, as in a drain.
     assert_eq!(t.store.release(lease).await, Ok(Fenced::Applied));
     t.clock.advance(30);
     assert_eq!(delay(id).await, 30);
@@ -127,7 +127,7 @@ async fn a_failed_attempt_leaves_its_own_output_and_no_other(t: Fixture) {
     assert_eq!(attempt(Outcome::Completed(json("null"))).await, Some(json("null")));
 }
 
-/// A store on a disk that ends as a kill would end it, or in order.
+/// A store on a disk that ends as by a kill, or in order.
 struct Disk {
     dir: TempDir,
     clock: Arc<ManualClock>,
@@ -173,7 +173,7 @@ impl Disk {
 
 #[tokio::test]
 async fn the_time_survives_a_kill_wherever_it_is_kept() {
-    // With the second settings everything goes to the tables soon.
+    // With the second settings everything is soon checkpointed.
     for settings in [settings, restless] {
         let mut disk = Disk::new(settings);
         let id = submit(disk.store(), job("a")).await;
@@ -191,7 +191,7 @@ async fn the_time_survives_a_kill_wherever_it_is_kept() {
                 (JobStatus::Failed, 40)
             );
             assert_eq!(record.execution_ms(disk.store().now()), 1_000);
-            // More batches, so that segments of the journal are settled.
+            // More batches, so that segments of the journal are checkpointed.
             for _ in 0..20 {
                 submit(disk.store(), job("b")).await;
             }

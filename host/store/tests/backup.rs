@@ -1,5 +1,5 @@
-//! Backups of a store that is written to: they are what a crash at their instant would have left,
-//! and nobody waits for them.
+//! Backups of a store during writes: they equal the state that a crash at their instant would have
+//! left, and no caller waits for them.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ use support::{
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-/// More than the write-ahead log takes before it is moved to the file.
+/// More bytes than the write-ahead log holds before it is moved to the file.
 const WAL_BYTES: u64 = 48 << 20;
 
 struct Disk {
@@ -68,14 +68,14 @@ impl Disk {
     }
 }
 
-/// An input that tells its number, of a length that depends on it: some are taken over by the
-/// database, some stay in the journal.
+/// An input that contains its number, with a length that depends on it: some inputs are
+/// checkpointed, and some stay in the journal.
 fn input(n: usize) -> Json {
     let length = [10, 15_000, 20_000, 15_000, 300_000][n % 5];
     json(&format!("[{}{n}]", " ".repeat(length)))
 }
 
-/// What became of the jobs, as their submitters know it.
+/// The state of the jobs, as their submitters know it.
 #[derive(Debug, Default, Clone)]
 struct Ledger {
     begun: HashMap<JobId, usize>,
@@ -112,7 +112,7 @@ async fn what_was_acknowledged_before_it_is_in_it() {
         let before = ledger.lock().clone();
         let files = disk.store.backup(true).await.unwrap();
         let begun = ledger.lock().begun.clone();
-        // Much later, as for a slow reader.
+        // Much later, as with a slow reader.
         let many = before.acknowledged.len() + 400;
         while ledger.lock().acknowledged.len() < many {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -144,7 +144,7 @@ async fn what_was_acknowledged_before_it_is_in_it() {
     }
 }
 
-/// Fills the write-ahead log beyond the length at which it is moved to the file otherwise.
+/// Fills the write-ahead log beyond the length at which it is usually moved to the file.
 async fn write_much(disk: &Disk) {
     let mut submitters = JoinSet::new();
     for _ in 0..16 {
@@ -181,7 +181,7 @@ async fn the_tables_stay_as_they_are_while_they_are_read() {
     assert_eq!(restored.store.input(id).await.unwrap(), Some(input(2)));
     assert_eq!(restored.store.counts(&endpoint("c")).await.unwrap().in_queue, 0);
 
-    // Nobody reads any more: the log is moved to the file, and another backup can be made.
+    // There is no reader any more, so the log is moved to the file, and another backup can be made.
     for _ in 0..1_000 {
         if disk.bytes_of(DATABASE) > WAL_BYTES {
             break;
@@ -192,7 +192,7 @@ async fn the_tables_stay_as_they_are_while_they_are_read() {
     drop(disk.store.backup(false).await.unwrap());
 }
 
-/// The journal's files are used again as soon as nobody needs them, and a backup needs them.
+/// The journal's files are reused as soon as no reader needs them, and a backup is a reader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn segments_are_not_written_over_while_they_are_read() {
     let disk = Disk::new(restless());
@@ -202,7 +202,7 @@ async fn segments_are_not_written_over_while_they_are_read() {
         completed.extend(disk.complete_one().await);
     }
     let files = disk.store.backup(true).await.unwrap();
-    // Its end lets all that the journal holds of these jobs go.
+    // Deleting the endpoint releases all bytes that the journal holds for these jobs.
     disk.store.delete_endpoint(&endpoint("a")).await.unwrap();
     for n in 0..100 {
         submit(&*disk.store, NewJob { input: input(n), ..job("b") }).await;
@@ -214,7 +214,7 @@ async fn segments_are_not_written_over_while_they_are_read() {
     }
 }
 
-/// Reads the tables as any other program would, in a process of its own.
+/// Reads the tables as any other program would, in a separate process.
 #[test]
 #[ignore = "a process of its own, which another test starts"]
 fn another_program() {
@@ -224,7 +224,7 @@ fn another_program() {
     println!("the other program: {counted:?}");
 }
 
-/// What another program reads of the tables.
+/// The tables as another program reads them.
 fn read_by_another_program(dir: &TempDir) -> String {
     let mut program = std::process::Command::new(std::env::current_exe().unwrap());
     program.args(["--exact", "another_program", "--ignored", "--nocapture"]);
@@ -249,7 +249,7 @@ async fn a_backup_leaves_the_lock_on_the_tables() {
     whole[0].content.read_to_end(&mut Vec::new()).unwrap();
     drop(whole);
     is_kept_out("after a backup", &disk.dir);
-    // A copy that nobody reads to its end outlives the store, and the store that comes after it.
+    // A copy that is never read to its end outlives the store, and the next store.
     let abandoned = tables(disk.store.backup(false).await.unwrap());
     disk.store.close().await;
     disk = {

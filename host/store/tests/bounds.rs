@@ -1,4 +1,4 @@
-//! What keeps the store's memory, its batches and its disk bounded, as its callers see it.
+//! The bounds of the store's memory, batches and disk, as its callers see them.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +27,7 @@ use tempfile::TempDir;
 
 contract!(long_errors_are_whole, a_retry_forgets_a_long_error);
 
-/// Texts around the bound of what stays in memory, and the longest.
+/// Texts around the bound of errors in memory, and the longest text.
 fn errors() -> Vec<String> {
     let lengths = [0, 1, ERROR_IN_MEMORY_BYTES_MAX, ERROR_IN_MEMORY_BYTES_MAX + 1, ERROR_BYTES_MAX];
     let mut errors: Vec<_> = lengths.map(|len| "x".repeat(len)).into();
@@ -49,7 +49,7 @@ async fn long_errors_are_whole(t: Fixture) {
 }
 
 async fn a_retry_forgets_a_long_error(t: Fixture) {
-    // The next output is a text, as a long error is on disk, and begins in the same way.
+    // The next output is a text, as a long error is on disk, with the same beginning.
     let output = format!("\"{}\"", "x".repeat(ERROR_IN_MEMORY_BYTES_MAX));
     for error in errors() {
         let id = t.submit("a").await;
@@ -149,8 +149,8 @@ async fn a_webhook_carries_a_long_error() {
     assert!(body["output"].is_null());
 }
 
-/// Jobs that ran in three crashes are FAILED by the next start, and all their webhooks are written
-/// before anybody is served.
+/// The next start sets jobs that ran in three crashes to FAILED, and writes all their webhooks
+/// before it serves any caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_divides_the_webhooks_that_it_writes_among_batches() {
     const JOBS: u64 = 30;
@@ -208,7 +208,7 @@ async fn the_inputs_that_wait_on_an_endpoint_are_bounded() {
     assert_eq!(t.store().submit(heavy(2_000)).await, Err(full.clone()));
     submit(t.store(), heavy(100)).await;
 
-    // A job that runs waits no more, and waits again when it is released.
+    // A running job does not count as waiting, and waits again when it is released.
     let lease = t.claim().await;
     submit(t.store(), heavy(1 << 20)).await;
     assert_eq!(t.store().release(lease).await, Ok(Fenced::Applied));
@@ -237,13 +237,13 @@ async fn the_results_that_an_endpoint_keeps_are_bounded() {
     t.restart();
     let reason = "the results of this endpoint would take more than 4 MiB";
 
-    // The fourth fits no more: its output is dropped, and its job says why.
+    // The fourth result does not fit: the output is dropped, and the job's error says why.
     let lease = t.claim().await;
     let finished = t.store().finish(lease, Outcome::Completed(output())).await;
     assert_eq!(finished, Ok(Fenced::Applied));
     assert!(t.error(jobs[3]).await.unwrap().starts_with(reason));
 
-    // A long error is cut, and still says what went wrong.
+    // A long error is cut, and still names the fault.
     let id = submit(t.store(), job("b")).await;
     let claimed = t.store().claim(&endpoint("b"), &[worker("w")]).await.unwrap();
     let filled = t.store().append_chunks(claimed[0].lease, chunks_of_4_mib()).await;
@@ -253,7 +253,7 @@ async fn the_results_that_an_endpoint_keeps_are_bounded() {
     let record = t.store().job(&endpoint("b"), id).await.unwrap().unwrap();
     assert!(record.error.unwrap().starts_with("why why "));
 
-    // Nor do chunks: the attempt loses its job.
+    // Chunks do not fit either: the attempt loses its job.
     let lease = t.claim().await;
     let half = chunk(&format!("\"{}\"", "x".repeat(600_000)));
     assert_eq!(t.store().append_chunks(lease, vec![half.clone()]).await, Ok(Fenced::Applied));
@@ -262,13 +262,13 @@ async fn the_results_that_an_endpoint_keeps_are_bounded() {
     assert!(t.error(jobs[4]).await.unwrap().starts_with(reason));
     assert_eq!(t.store().holds(lease).await, Ok(false));
 
-    // A result that is no larger than the sentence is kept.
+    // A result of the size of an error message is kept.
     let lease = t.claim().await;
     let finished = t.store().finish(lease, Outcome::Completed(json("true"))).await;
     assert_eq!(finished, Ok(Fenced::Applied));
     assert_eq!(t.error(jobs[5]).await, None);
 
-    // With as much as may be kept there is no new job, until results go.
+    // At the bound there are no new jobs, until results are deleted.
     let lease_of_more = async |t: &OnDisk| {
         submit(t.store(), job("a")).await;
         t.claim().await

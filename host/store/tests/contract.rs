@@ -1,4 +1,4 @@
-//! What every job store promises, run over each of them. Nothing here sleeps.
+//! The contract of every job store, tested with each of them. No test sleeps.
 
 #![allow(
     clippy::unwrap_used,
@@ -200,7 +200,7 @@ async fn a_stale_lease_changes_nothing(t: Fixture) {
     let failed = t.store.finish(second.lease, Outcome::Failed("x".into())).await;
     assert_eq!(failed, Ok(Fenced::Applied));
     assert_stale(&t, second.lease).await;
-    // Retried: the fence goes on where it was.
+    // Retried: claim numbers continue.
     assert_eq!(t.store.retry(&endpoint("a"), id).await, Ok(RetryAnswer::Queued));
     let third = t.claim("a").await;
     assert_eq!(third.lease.claim, Claim(3));
@@ -361,7 +361,7 @@ async fn the_ttl_covers_waiting_and_running(t: Fixture) {
 
 async fn a_job_past_its_ttl_is_not_handed_out(t: Fixture) {
     for _ in 0..1_200 {
-        // Enough for several slices; the answers are not waited for one by one.
+        // Enough for several slices; the answers are awaited together.
         let (store, new) = (t.store.clone(), with_ttl(job("a"), 10_000));
         drop(tokio::spawn(async move { store.submit(new).await }));
     }
@@ -636,7 +636,7 @@ async fn whoever_watches_is_told(t: Fixture) {
     let changed = watch.changed();
     t.claim("a").await;
     changed.await;
-    // A running attempt learns of the end of its job's time.
+    // A running attempt is notified of the end of its job's time.
     let changed = watch.changed();
     t.clock.advance(TTL_MS);
     t.store.expire().await.unwrap();
@@ -691,7 +691,7 @@ async fn usage_is_kept_with_the_results(t: Fixture) {
         let record = t.record("a", lease.job).await.unwrap();
         assert_eq!(record.execution_ms(t.store.now()), 250);
     }
-    // Neither is what runs again, nor what nobody has run.
+    // Neither a job that runs again, nor a job that no worker has run.
     t.submit("a").await;
     let lease = t.claim("a").await.lease;
     assert_eq!(t.store.release(lease).await, Ok(Fenced::Applied));
@@ -726,7 +726,7 @@ async fn usage_outlives_its_endpoint_and_not_its_time(t: Fixture) {
     finish_metered(&t, "a").await;
     t.store.delete_endpoint(&endpoint("a")).await.unwrap();
     assert_eq!(t.store.usage(&all_usage()).await.unwrap()[0].sum.jobs, 1);
-    // One of the same name in the same hour goes on where it ended.
+    // An endpoint of the same name in the same hour continues the sums.
     finish_metered(&t, "a").await;
     assert_eq!(t.store.usage(&all_usage()).await.unwrap()[0].sum.jobs, 2);
     t.clock.advance(u64::from(KEPT_HOURS) * HOUR_MS);

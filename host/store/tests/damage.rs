@@ -1,5 +1,5 @@
-//! Damage on the disk: a missing file and a flipped bit are noticed before anything is shown, a check
-//! lists all damage and changes nothing, and a repair saves the rest.
+//! Damage on the disk: a missing file and a flipped bit are detected before any data is shown, a
+//! check lists all damage and changes nothing, and a repair saves the rest.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,7 +38,7 @@ fn open_with(dir: &Path, settings: Settings) -> Result<SqliteStore, OpenError> {
     Ok(SqliteStore::open(dir, clock, Arc::new(Signals::default()), settings)?.0)
 }
 
-/// A text that is its own, of about `bytes`.
+/// A unique text of about `bytes`.
 fn text(n: usize, bytes: usize) -> Json {
     json(&format!("\"{n} {}\"", "x".repeat(bytes)))
 }
@@ -77,7 +77,7 @@ fn newest(dir: &Path) -> PathBuf {
     segments(dir).pop().unwrap()
 }
 
-/// The bytes of the frames of a segment that is written once.
+/// The bytes of the frames of a segment that was used once.
 fn used(file: &Path) -> usize {
     let bytes = fs::read(file).unwrap();
     bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1
@@ -100,7 +100,7 @@ fn refusal(dir: &Path) -> String {
     text
 }
 
-/// Where the frames of the one segment end.
+/// The ends of the frames of the only segment.
 fn frame_ends(file: &Path) -> Vec<usize> {
     let bytes = fs::read(file).unwrap();
     let (mut at, mut ends) = (32, Vec::new());
@@ -176,11 +176,11 @@ async fn a_flipped_bit_is_noticed_after_a_crash_when_anything_follows() {
             refusal(copy.path());
         }
     }
-    // The last frame may have been on its way.
+    // The last frame may have been incomplete.
     let copy = copy_of(dir.path());
     flip(&newest(copy.path()), last + 20);
     assert_eq!(open(copy.path()).unwrap().stats().jobs, 11);
-    // Behind the last frame is nothing.
+    // There is nothing behind the last frame.
     let copy = copy_of(dir.path());
     flip(&newest(copy.path()), end + 5);
     assert_eq!(open(copy.path()).unwrap().stats().jobs, 12);
@@ -190,8 +190,8 @@ async fn a_flipped_bit_is_noticed_after_a_crash_when_anything_follows() {
 async fn a_newest_segment_that_is_missing_after_a_crash_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     submit_text(&open(dir.path()).unwrap(), 1, 40).await;
-    // The next start notes the segment that it finds. It may begin another before it ends here, which
-    // no start has noted.
+    // The next start records the segment that it finds. It may begin another one before it ends,
+    // which no start has recorded.
     drop(open(dir.path()).unwrap());
     for segment in segments(dir.path()) {
         fs::remove_file(segment).unwrap();
@@ -200,7 +200,7 @@ async fn a_newest_segment_that_is_missing_after_a_crash_is_noticed() {
     assert!(text.contains("of the journal is missing"), "{text}");
 }
 
-/// What all files of a directory hold, and when they were changed.
+/// The content of all files of a directory, and their times of modification.
 fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -216,8 +216,8 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
     found
 }
 
-/// A store whose small payloads are in the tables, whose large ones are in the journal, and whose
-/// newest jobs are in neither.
+/// A store with small payloads in the tables, large ones in the journal, and new jobs that are not
+/// checkpointed.
 async fn full_store(dir: &Path) -> (SqliteStore, Vec<(JobId, usize, usize)>) {
     let settings = Settings { segment_bytes: 64 << 10, journal_bytes: 0, ..settings() };
     let settings = Settings { payload_cache_bytes: 0, chunk_cache_bytes: 0, ..settings };
@@ -289,7 +289,7 @@ async fn a_repair_saves_what_is_before_and_behind_the_damage() {
     }
     drop(store);
     let segment = newest(dir.path());
-    // The first frame is of the start.
+    // The start has written the first frame.
     let ends = frame_ends(&segment);
     assert_eq!(ends.len(), 31);
     for job in [9, 10, 20] {
@@ -321,7 +321,7 @@ async fn a_damaged_payload_is_an_error_of_its_job_alone() {
     let dir = tempfile::tempdir().unwrap();
     let (store, jobs) = full_store(dir.path()).await;
     drop(store);
-    // In the text of the first job that waits and stays in the journal, and of one in the tables.
+    // In the text of the first waiting job that stays in the journal, and of one in the tables.
     let (large, small) = (jobs[9], jobs[10]);
     let damage = |file: &Path, number: usize| {
         let mut bytes = fs::read(file).unwrap();
@@ -334,7 +334,8 @@ async fn a_damaged_payload_is_an_error_of_its_job_alone() {
         found.is_some()
     };
     assert!(segments(dir.path()).iter().any(|file| damage(file, large.1)));
-    // The tables' newest pages are in the log, which has checksums: an orderly end moves them.
+    // The newest pages of the tables are in the log, which has checksums: an orderly end moves
+    // them.
     let store = open(dir.path()).unwrap();
     store.close().await;
     drop(store);
@@ -390,7 +391,7 @@ async fn tables_with_a_page_that_cannot_be_read_are_saved_around_it() {
         let copy = copy_of(dir.path());
         fs::write(copy.path().join("store.db"), bytes).unwrap();
         let output = tempfile::tempdir().unwrap();
-        // A page that nothing uses, or the one row of `meta`, may be hit.
+        // The damage may be in an unused page, or in the one row of `meta`.
         let Ok(salvaged) = repair(copy.path(), output.path(), None) else { continue };
         let store = open(output.path()).unwrap();
         assert_eq!(store.stats().jobs, salvaged.jobs);
@@ -407,8 +408,8 @@ async fn tables_with_a_page_that_cannot_be_read_are_saved_around_it() {
     assert!(saved > 0);
 }
 
-/// Made by the last program with schema version 6, which was killed: some jobs are in its tables, and
-/// some in its journal only.
+/// Written by the last program with schema version 6, which was killed: some jobs are in its
+/// tables, and some only in its journal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_of_schema_version_6_is_opened_and_upgraded() {
     let folder = tempfile::tempdir().unwrap();

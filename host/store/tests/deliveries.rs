@@ -1,5 +1,5 @@
-//! What every store promises about webhooks: one delivery for each end of a job that has one, and
-//! none for a job that goes without an end.
+//! The contract of every store about webhooks: one delivery for each end of a job with a webhook,
+//! and none for a job that is deleted before it ended.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,7 +37,7 @@ enum Kind {
     Sqlite(Option<Arc<SqliteStore>>, TempDir, Settings),
 }
 
-/// A store that can end without being closed, and go on.
+/// A store that can end without being closed, and be opened again.
 struct Fixture {
     kind: Kind,
     clock: Arc<ManualClock>,

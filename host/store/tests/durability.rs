@@ -1,7 +1,7 @@
-//! What is left when the store ends without being closed, and what a commit costs.
+//! The state of a store that ended without being closed, and the cost of commits.
 //!
-//! A store that is dropped is like one whose process was killed between two transactions: the
-//! write-ahead log stays, and the file is not marked as clean.
+//! Dropping a store is like killing its process between two transactions: the write-ahead log
+//! stays, and the file is not marked as clean.
 
 #![allow(
     clippy::unwrap_used,
@@ -170,7 +170,7 @@ async fn jobs_that_ran_wait_again_and_are_given_up_in_the_end() {
     let counts = disk.store().counts(&a).await.unwrap();
     assert_eq!((counts.in_queue, counts.failed, counts.retried), (1, 1, 2));
 
-    // All of it is on disk already, and a retry starts afresh.
+    // Everything is on disk already, and a retry starts from the beginning.
     assert_eq!(disk.reopen(), Recovery { waiting: 1, ..Recovery::default() });
     assert_eq!(disk.store().retry(&a, id).await, Ok(RetryAnswer::Queued));
     assert_eq!(disk.claim().await.job, later, "a retry goes to the end of the queue");
@@ -294,7 +294,7 @@ fn foreign_files_and_versions_are_refused_and_left_alone() {
     );
 }
 
-/// Writes `count` jobs as fast as the store takes them.
+/// Writes `count` jobs as fast as the store accepts them.
 async fn submit_many(store: &Arc<SqliteStore>, count: usize, submitters: usize) {
     let mut tasks = JoinSet::new();
     for _ in 0..submitters {
@@ -348,7 +348,7 @@ async fn a_start_with_many_jobs_is_quick() {
     assert_eq!((recovery.waiting, recovery.was_clean), (JOBS as u64, true));
     println!("start with {JOBS} jobs: {clean:.2?}, after a crash {unclean:.2?}");
 
-    // A purge of all of them, while others go on.
+    // A purge of all of them, while other calls continue.
     let started = Instant::now();
     let purge = async {
         let removed = store.purge(&endpoint("a")).await.unwrap();
@@ -365,15 +365,15 @@ async fn a_start_with_many_jobs_is_quick() {
     assert_eq!(store.counts(&endpoint("a")).await.unwrap().in_queue, 1);
     drop(store);
 
-    // All that is left goes when the host was down for too long.
+    // All jobs are deleted if the host was stopped for too long.
     clock.advance(TTL_MS);
     let (store, recovery, _) = open();
     assert_eq!((recovery.waiting, recovery.expired), (0, 2));
     assert_eq!(store.stats().jobs, 0);
 }
 
-/// A segment is written from front to back, so a copy of it, taken at any moment, is what a crash at
-/// that moment would have left, a half-written frame at its end included.
+/// A segment is written from front to back, so a copy at any moment equals the state after a crash
+/// at that moment, including a half-written frame at its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_copy_of_the_journal_has_what_was_acknowledged_before() {
     let disk = Disk::new();
@@ -435,7 +435,7 @@ async fn the_log_stays_bounded() {
     let log = disk.dir.path().join("store.db-wal");
     for _ in 0..20 {
         disk.submit(NewJob { input: input.clone(), ..job("a") }).await;
-        // 32 MiB, what one batch can add, and what each page costs more than itself.
+        // 32 MiB, the size of one batch, and the overhead of each page.
         assert!(std::fs::metadata(&log).unwrap().len() < 48 << 20);
     }
 }
@@ -493,7 +493,7 @@ async fn a_repeated_submission_is_known_after_a_crash_too() {
     disk.store().purge(&endpoint("a")).await.unwrap();
     disk.reopen();
     assert_eq!(disk.store().submit(marked()).await, Ok(SubmitAnswer::Repeated(first)));
-    // The rows of the job are gone, and their number is not used again.
+    // The rows of the job are deleted, and their number is not used again.
     disk.submit(NewJob { idempotency: None, ..job("a") }).await;
     disk.reopen();
     disk.clock.advance(KEY_LIFE_MS);
@@ -503,7 +503,7 @@ async fn a_repeated_submission_is_known_after_a_crash_too() {
     disk.submit(marked()).await;
 }
 
-/// All that is in the files of the data directory, but the key.
+/// The content of all files of the data directory, except the key.
 fn bytes_on_disk(dir: &Path) -> Vec<u8> {
     let files = [dir.to_owned(), dir.join("journal")];
     let files = files.iter().flat_map(|dir| std::fs::read_dir(dir).unwrap());
@@ -594,8 +594,8 @@ async fn keys_of_deleted_endpoints_leave_no_rows() {
     assert_eq!(rows, 0);
 }
 
-/// Results that are on their way when the store ends are there, or not, together with their bills;
-/// what the clock does meanwhile changes nothing.
+/// A result that is being written when the store ends is present together with its bill, or neither
+/// is; changes of the clock have no influence.
 #[tokio::test]
 async fn what_is_billed_are_the_results_that_are_there() {
     const HOUR_MS: u64 = 3_600_000;
@@ -653,7 +653,7 @@ async fn a_clock_that_jumped_before_a_start_deletes_nothing_until_it_is_accepted
     }
     let behind = open_at(start_ms - 2 * hour_ms, Some(hour_ms)).map(drop).unwrap_err();
     assert!(behind.to_string().contains("7200 s behind"), "{behind}");
-    // Nothing would be deleted, or the clock is put right, or it is accepted.
+    // No job would be deleted, or the clock is corrected, or it is accepted.
     let a = endpoint("a");
     for (now_ms, guard) in [
         (start_ms + 2 * hour_ms, Some(hour_ms)),

@@ -1,5 +1,5 @@
-//! The journal and what the database takes over from it: nothing is lost or found twice on the way,
-//! what is damaged is refused, and the disk stays bounded.
+//! The journal and its checkpoints: nothing is lost or duplicated, damage is refused, and the disk
+//! stays bounded.
 
 #![allow(
     clippy::unwrap_used,
@@ -84,7 +84,7 @@ impl Disk {
         self.segments().iter().map(|file| fs::metadata(file).unwrap().len()).sum()
     }
 
-    /// Rows of a table of the database, of which nobody has it open.
+    /// Number of rows of a table, while no store has the database open.
     fn rows(&mut self, table: &str) -> i64 {
         self.store = None;
         let db = rusqlite::Connection::open(self.dir.path().join("store.db")).unwrap();
@@ -96,12 +96,12 @@ async fn claim(store: &SqliteStore) -> Lease {
     store.claim(&endpoint("a"), &[worker("w")]).await.unwrap()[0].lease
 }
 
-/// A text that is its own, of about `bytes`.
+/// A unique text of about `bytes`.
 fn text(n: usize, bytes: usize) -> Json {
     json(&format!("\"{n} {}\"", "x".repeat(bytes)))
 }
 
-/// Waits for what the database's thread does by itself.
+/// Waits for work that the database's thread does by itself.
 async fn until(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..1_000 {
         if is_so() {
@@ -136,8 +136,8 @@ async fn what_stays_is_taken_over_and_the_journal_does_not_grow() {
     for n in 0..300 {
         ids.push(disk.submit(&text(n, 200)).await);
     }
-    // Two wait, as many again while the database is slow, one is written, and the files of all
-    // of them are used again.
+    // Two segments wait, as many again while the database is slow, and one is written; all their
+    // files are reused.
     assert!(disk.segments().len() <= 6, "{:?}", disk.segments());
     assert!(disk.journal_bytes() <= 6 * (8 << 10), "{}", disk.journal_bytes());
     for _ in 0..2 {
@@ -175,7 +175,7 @@ async fn large_payloads_stay_in_the_journal_as_long_as_their_job() {
     disk.reopen();
     disk.clock.advance(TTL_MS);
     let _ = disk.store().expire().await.unwrap();
-    // The files go once there is nothing else to do.
+    // The files are removed once there is no other work.
     until("the files are given back", || disk.segments().len() <= 4).await;
     disk.reopen();
     assert_eq!(disk.store().stats().jobs, 0);
@@ -193,7 +193,7 @@ async fn the_input_of_a_job_that_can_run_no_more_goes() {
         for _ in 0..12 {
             disk.finish(Outcome::Completed(text(2, 10))).await;
         }
-        // What comes after it lets the database take over all of it.
+        // Later frames allow a checkpoint of all of it.
         disk.reopen();
         for _ in 0..20 {
             disk.submit(&text(3, 500)).await;
@@ -242,12 +242,12 @@ async fn a_frame_that_was_not_finished_is_forgotten_and_a_damaged_one_is_refused
         bytes[at] ^= 1;
         fs::write(path, bytes).unwrap();
     };
-    // In the last frame: as a crash leaves it.
+    // In the last frame: the state after a crash.
     damage(&segment, at(b"2 xxx"));
     disk.reopen();
     assert!(disk.store().job(&endpoint("a"), first).await.unwrap().is_some());
     assert!(disk.store().job(&endpoint("a"), second).await.unwrap().is_none());
-    // In the middle: there is a later segment, which says where this one ended.
+    // In the middle: a later segment records where this one ended.
     disk.submit(&text(3, 100)).await;
     disk.store = None;
     damage(&segment, at(b"1 xxx"));
@@ -259,7 +259,7 @@ async fn a_frame_that_was_not_finished_is_forgotten_and_a_damaged_one_is_refused
     assert!(refused.contains("segment 1 of the journal is missing"), "{refused}");
 }
 
-/// Jobs live while the database takes over what they leave; then the store ends in the middle.
+/// Jobs run while checkpoints copy their results; then the store ends in the middle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_was_acknowledged_survives_a_restless_journal() {
     let mut disk = Disk::new(Settings { segment_bytes: 4 << 10, ..restless() });

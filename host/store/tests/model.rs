@@ -1,5 +1,5 @@
-//! Random operations on the durable store and on the one in memory: after each of them both say
-//! the same. Crashes of the durable one, and restored backups of it, included.
+//! Random operations on the durable store and on the store in memory, including crashes of the
+//! durable one and restored backups: both always give the same answers.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ use support::{
 };
 
 const QUEUE_JOBS_MAX: usize = 6;
-/// How long usage is kept.
+/// The time for which usage is kept.
 const KEPT_MS: u64 = KEPT_HOURS as u64 * 3_600_000;
 /// Large enough to stay in the journal.
 const LARGE_BYTES: usize = 20_000;
@@ -99,7 +99,7 @@ enum Op {
     },
     Crash,
     Close,
-    /// Goes on with a backup, during which as many more jobs came.
+    /// Continues with a backup, during which this many more jobs were submitted.
     Restore {
         later: usize,
     },
@@ -146,13 +146,13 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Both stores on one clock, and what was seen of them.
+/// Both stores on one clock, and the results that were observed.
 struct Pair {
     dir: tempfile::TempDir,
     clock: Arc<ManualClock>,
     memory: MemoryStore,
     sqlite: Option<SqliteStore>,
-    /// How tight the durable store's bounds are.
+    /// Whether the durable store has small bounds.
     is_tight: bool,
     jobs: Vec<(EndpointId, JobId)>,
     leases: Vec<Lease>,
@@ -191,12 +191,12 @@ impl Pair {
         self.sqlite.as_ref().unwrap()
     }
 
-    /// Waits until the durable store has written all it was asked to.
+    /// Waits until the durable store has written all pending changes.
     async fn flush(&self) {
         self.sqlite().write_catalog(Vec::new()).await.unwrap();
     }
 
-    /// Lets the durable store alone change: it has a future of which its backup knows nothing.
+    /// Changes only the durable store: its backup does not know these changes.
     async fn live_on(&self, jobs: usize) {
         let store = self.sqlite();
         for n in 0..jobs {
@@ -219,7 +219,7 @@ impl Pair {
         self.flush().await;
     }
 
-    /// Does the same to both stores and compares the answers.
+    /// Runs an operation on both stores and compares the answers.
     async fn run(&mut self, op: &Op) {
         let (expected, found) = match op {
             Op::Crash | Op::Close => {
@@ -345,7 +345,7 @@ impl Pair {
         }
     }
 
-    /// Compares all that can be read.
+    /// Compares all readable state.
     async fn compare(&self) {
         self.flush().await;
         for name in ENDPOINTS {
@@ -371,7 +371,7 @@ impl Pair {
     }
 }
 
-/// All jobs of the endpoint, as its pages have them.
+/// All jobs of the endpoint, from its pages.
 async fn list(store: &dyn JobStore, endpoint: &EndpointId) -> String {
     let mut query = JobQuery { count_max: 3, ..JobQuery::default() };
     let mut jobs = Vec::new();
@@ -389,7 +389,7 @@ fn metered(template: usize) -> Metered {
     support::metered(TEMPLATES[template])
 }
 
-/// All that was used, as its pages have it.
+/// All usage, from its pages.
 async fn usage(store: &dyn UsageStore) -> Vec<UsageRow> {
     let mut query = UsageQuery { rows_max: 3, ..support::all_usage() };
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! What both stores promise of submissions that come again, and of lists. Nothing here sleeps.
+//! The contract of both stores about duplicate submissions and lists. No test sleeps.
 
 #![allow(
     clippy::unwrap_used,
@@ -55,7 +55,7 @@ async fn a_key_belongs_to_one_submission(t: Fixture) {
     t.submit_job(marked("k", "{}")).await;
     assert_eq!(t.store.submit(marked("k", "{ }")).await, Ok(SubmitAnswer::KeyReused));
     t.submit_job(marked("l", "{ }")).await;
-    // Another endpoint has keys of its own.
+    // Another endpoint has separate keys.
     t.submit_job(NewJob { endpoint: endpoint("b"), ..marked("k", "{ }") }).await;
     assert_eq!(t.claim_many("a", 9).await.len(), 2);
 }
@@ -90,7 +90,7 @@ async fn a_full_queue_answers_what_came_before(t: Fixture) {
     assert_eq!(t.store.submit(marked("l", "{}")).await, full);
     assert_eq!(t.store.submit(marked("k", "{}")).await, Ok(SubmitAnswer::Repeated(first)));
     t.store.purge(&endpoint("a")).await.unwrap();
-    // What was refused is not remembered.
+    // A refused submission is not recorded.
     t.submit_job(marked("l", "{ }")).await;
 }
 
@@ -103,7 +103,7 @@ async fn submissions_at_one_time_make_one_job(t: Fixture) {
                 match store.submit(job).await.unwrap() {
                     SubmitAnswer::Queued => id,
                     SubmitAnswer::Repeated(first) => {
-                        // Whoever is told of it finds it.
+                        // A duplicate submission is answered only when its job can be found.
                         assert!(store.job(&endpoint("a"), first).await.unwrap().is_some());
                         first
                     }
@@ -127,7 +127,7 @@ async fn jobs_are_listed_newest_first_in_pages(t: Fixture) {
     }
     let (page, next) = list(&t, query).await;
     assert_eq!(page, [ids[4], ids[3]]);
-    // What comes meanwhile is on none of the pages to come; what goes is gone.
+    // Jobs that arrive meanwhile are on none of the next pages; deleted jobs are missing.
     t.submit("a").await;
     t.store.shorten_ttl(&endpoint("a"), ids[1], 0).await.unwrap();
     t.clock.advance(1);

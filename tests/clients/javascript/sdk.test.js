@@ -134,7 +134,7 @@ test("cancel of a queued job", async () => {
   assert.equal((await paused.status(id)).status, "CANCELLED");
 });
 
-// This client asks again without a pause: a chunk that is told twice shows here.
+// This client asks again without a pause: a chunk that the host sends twice is seen here.
 test("stream while the job runs", async () => {
   const id = await start(playground, { op: "stream", count: 300, delay_ms: 10 });
   const chunks = await streamed(playground, id);

@@ -1,8 +1,8 @@
-"""What a schema cannot tell schemathesis: which things exist, which names are free.
+"""Gives schemathesis what a schema does not contain: which objects exist and which names are free.
 
-A call whose path is well formed mostly goes to something that exists: to the endpoints that
-`run.sh` deploys, and to what earlier calls made. Else nearly every answer would be 404, and
-nothing behind it be seen. `run.sh` sets the environment.
+Most calls with a well-formed path name an object that exists: an endpoint that `run.sh` deploys, or
+an object that an earlier call created. Otherwise nearly every answer would be 404, and the code
+behind it would not be tested. `run.sh` sets the environment.
 """
 
 import atexit
@@ -83,7 +83,7 @@ def before_call(context, case, kwargs):
 
 
 def is_step(case):
-    """A step of a stateful run goes where the step before it points."""
+    """Whether the call is a step of a stateful run, whose path comes from the step before it."""
     return case.meta and case.meta.phase.name == TestPhase.STATEFUL
 
 
@@ -145,7 +145,7 @@ def make_possible(case, body):
         limits = body["rateLimits"].values()
         body["rateLimits"] = {dice.choice(("run", "status", "cancel")): limit for limit in limits}
     if body.get("networkVolumeId"):
-        # One that was made may have been deleted since.
+        # The volume may have been deleted since.
         body["networkVolumeId"] = ""
     if case.path.startswith("/v1/networkvolumes/") and body.get("size"):
         # A volume never becomes smaller.

@@ -1,4 +1,4 @@
-"""What the Python tests share. `run.sh` starts the host and sets the environment."""
+"""Fixtures of all Python tests. `run.sh` starts the host and sets the environment."""
 
 import os
 import time
@@ -18,7 +18,7 @@ def endpoint():
 
 
 def document(job):
-    """The whole status document, of which the SDK's methods return parts only."""
+    """The whole status document; the SDK's methods return only parts of it."""
     return job.rp_client.get(f"{job.endpoint_id}/status/{job.job_id}")
 
 

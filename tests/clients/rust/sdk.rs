@@ -30,7 +30,7 @@ fn management() -> RunpodClient {
         .unwrap()
 }
 
-/// Fails rather than hangs.
+/// Fails instead of waiting for ever.
 async fn within_a_minute<T>(work: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(60), work).await.expect("this took more than a minute")
 }
@@ -59,7 +59,7 @@ async fn reaches(job: &ServerlessJob, status: JobStatus) {
     within_a_minute(poll).await;
 }
 
-/// The outputs of all chunks, and how often they had to be asked for.
+/// The outputs of all chunks, and the number of calls.
 async fn streamed(job: &ServerlessJob) -> (JobStatus, Vec<Value>, usize) {
     let (mut outputs, mut calls) = (Vec::new(), 0);
     loop {

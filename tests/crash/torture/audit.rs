@@ -1,5 +1,5 @@
-//! Looks at everything: every job that was acknowledged lately has ended, once, as it was asked to,
-//! and the host's own lists and counters say the same as the ledger.
+//! The audit: every job that was acknowledged recently has ended once, as requested, and the host's
+//! lists and counters match the ledger.
 
 use futures::{StreamExt as _, stream};
 use gristmill_tests::eventually;
@@ -15,8 +15,7 @@ use super::webhooks::Told;
 /// Calls at one time.
 const CALLS: usize = 8;
 
-/// The audit of a host that nobody else calls. Jobs that are audited for the second time are
-/// removed: their ttl ends.
+/// Audits a host without other callers. Jobs in their second audit are removed by ending their ttl.
 pub(crate) async fn audit(session: &Session, told: &mut Told) {
     session.settle().await.unwrap();
     eventually("stuck: every job of the endpoint to end", async || {
@@ -71,7 +70,7 @@ async fn check_job(session: &Session, job: &str) {
     }
 }
 
-/// All jobs that the host knows of.
+/// All jobs in the host's lists.
 async fn listed(session: &Session) -> Vec<String> {
     let (mut jobs, mut cursor) = (vec![], String::new());
     loop {
@@ -93,7 +92,7 @@ async fn check_counters(session: &Session) {
     assert_eq!(told, expected, "wrong: completed, failed, retried of {health}");
 }
 
-/// On the bill is each result once, and no attempt that a kill broke off.
+/// The bill has each result once, and no attempt that a kill interrupted.
 async fn check_bill(session: &Session) {
     let path = format!("/v1/billing/endpoints?bucketSize=year&endpointId={MILL}");
     let records = session.client.get(&path).await.ok();

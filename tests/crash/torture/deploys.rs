@@ -1,4 +1,4 @@
-//! Deploys: whatever was acknowledged last is what the next job runs.
+//! Deploys: the next job runs the last acknowledged version.
 
 use gristmill_tests::{TestHost, guests};
 use reqwest::Method;
@@ -14,7 +14,7 @@ const HANDLER: &str = "deployed";
 const SETTINGS: &str = "configured";
 const IMAGE: &str = "deployed:latest";
 
-/// What was set last. A change without an answer was made, or not.
+/// The last set value. A change without an answer may or may not have been made.
 #[derive(Debug, Default)]
 struct Version {
     acknowledged: u64,
@@ -32,7 +32,8 @@ impl Version {
         self.acknowledged = self.in_doubt.take().unwrap();
     }
 
-    /// A job has seen `is_this`: it must be the last one, and stays it from now on.
+    /// A job has seen a value that `is_this` accepts: it must be the last one, and stays so from
+    /// now on.
     fn saw(&mut self, is_this: impl Fn(u64) -> bool, told: &Value) {
         let possible = [Some(self.acknowledged), self.in_doubt];
         let found = possible.into_iter().flatten().find(|version| is_this(*version));
@@ -113,8 +114,8 @@ fn is_echo(version: u64) -> bool {
     version % 2 == 1
 }
 
-/// One version in two returns its input, and is a component that the host has not compiled yet: it
-/// has a custom section with its number.
+/// Every second version returns its input, and is a component that the host has not compiled yet:
+/// it has a custom section with its number.
 fn component(version: u64) -> Vec<u8> {
     if !is_echo(version) {
         return std::fs::read(guests::playground()).unwrap();

@@ -1,5 +1,5 @@
-//! What a client was promised, and whether the host has kept it. Every look at a job goes through
-//! [`Ledger::saw`]; a promise that was broken stops the test there.
+//! The promises that a client received, compared with the host's later answers. Every answer about
+//! a job is passed to [`Ledger::saw`]; a broken promise stops the test there.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::random::Random;
 use super::submission::{Kind, Submission};
 
-/// How a job ended, once.
+/// One end of a job.
 #[derive(Debug, Clone)]
 pub(crate) struct End {
-    /// How often it had been queued again by then.
+    /// How often the job had been queued again by then.
     pub(crate) retries: u64,
     status: String,
-    /// The whole document. What has ended does not change, so it is the same each time.
+    /// The whole document, which never changes after the end.
     pub(crate) text: String,
 }
 
@@ -33,20 +33,20 @@ impl End {
     }
 }
 
-/// What is known of one job.
+/// The knowledge about one job.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     /// `None`: its answer was lost, and it was found in the host's list.
     pub(crate) submission: Option<Submission>,
-    /// In which audit it is looked at for the first time.
+    /// The number of its first audit.
     pub(crate) round: usize,
-    /// All its ends, of which only retries make more than one.
+    /// All its ends; there are several only after retries.
     pub(crate) ends: Vec<End>,
-    /// What a `/cancel` was answered.
+    /// The answer of a `/cancel`.
     cancel: Option<Value>,
     /// An acknowledged retry raises it.
     retries_min: u64,
-    /// A retry was sent since its last end: it may wait or run again.
+    /// A retry was sent since its last end, so it may wait or run again.
     may_run_again: bool,
 }
 
@@ -63,14 +63,14 @@ impl Entry {
         self.ends.last().is_some_and(|end| end.status == "FAILED")
     }
 
-    /// How often a crash made it run again. Every end but the first was asked for by a retry.
+    /// How often a crash made it run again. Every end but the first was requested by a retry.
     fn runs_lost(&self) -> u64 {
         let last = self.ends.last().map_or(0, |end| end.retries);
         last - (self.ends.len() as u64).saturating_sub(1)
     }
 }
 
-/// What held for a job when a call about it was sent: calls overtake each other.
+/// The state of a job when a call about it was sent, since calls overtake each other.
 #[derive(Debug, Clone)]
 pub(crate) struct Before {
     job: String,
@@ -78,17 +78,17 @@ pub(crate) struct Before {
     last_end: Option<u64>,
 }
 
-/// What the counters of `/health` and the bill must show.
+/// The expected counters of `/health` and of the bill.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) completed: u64,
     pub(crate) failed: u64,
     pub(crate) retried: u64,
-    /// Of the failed ones, those whose host died too often: nobody pays for them.
+    /// Failed jobs whose host crashed too often: they are not billed.
     pub(crate) given_up: u64,
-    /// Jobs that were cancelled while they ran: those are on the bill, too, unless a kill came first.
+    /// Jobs that were cancelled while they ran: they are billed, too, unless a kill came first.
     pub(crate) stopped: u64,
-    /// The `executionTime` of what completed, failed or timed out, but for `given_up`.
+    /// The `executionTime` of all completed, failed and timed-out jobs, except `given_up`.
     pub(crate) execution_ms: u64,
 }
 
@@ -100,17 +100,18 @@ struct State {
     jobs: HashMap<String, Entry>,
     round: usize,
     numbers: u64,
-    /// Answers by what was asked.
+    /// Number of answers, by operation.
     answers: BTreeMap<&'static str, u64>,
-    /// Submissions with a key whose answer was lost: to be sent again.
+    /// Submissions with a key whose answer was lost: they are sent again.
     unanswered: Vec<Submission>,
-    /// Submissions without one: each may be a job of which nobody knows.
+    /// Number of submissions without a key and without an answer: each may have become an unknown
+    /// job.
     nobodys: u64,
     /// Jobs whose cancellation was not acknowledged yet.
     to_cancel: Vec<String>,
     /// Jobs that were retried without an answer.
     retries_in_doubt: Vec<String>,
-    /// Of jobs that are not looked at any more.
+    /// Of jobs that are not checked any more.
     dismissed: Totals,
     ran_again: usize,
 }
@@ -131,7 +132,7 @@ impl Ledger {
         self.0.lock().unwrap().answers.clone()
     }
 
-    /// The submission was answered with this job. One that was sent again is the same job.
+    /// The submission was answered with this job. A repeated submission must have the same job.
     pub(crate) fn acknowledged(&self, job: &str, submission: Submission) {
         let mut state = self.0.lock().unwrap();
         let round = state.round;
@@ -161,7 +162,7 @@ impl Ledger {
         self.0.lock().unwrap().to_cancel.clone()
     }
 
-    /// What a `/cancel` was answered holds from now on.
+    /// The answer of a `/cancel` is expected from now on.
     pub(crate) fn cancelled(&self, job: &str, answer: &Value) {
         let mut state = self.0.lock().unwrap();
         state.to_cancel.retain(|waiting| waiting != job);
@@ -169,7 +170,7 @@ impl Ledger {
         entry.cancel = Some(answer["status"].clone());
     }
 
-    /// A job that has failed, was not retried often, and may end again.
+    /// A failed job that was not retried often, and may end again.
     pub(crate) fn pick_failed(&self, random: &mut Random) -> Option<String> {
         let state = self.0.lock().unwrap();
         let failed: Vec<_> = state
@@ -204,7 +205,7 @@ impl Ledger {
         self.0.lock().unwrap().retries_in_doubt.clone()
     }
 
-    /// The host was asked what became of the retry, and that holds from now on.
+    /// The host's answer about the outcome of a retry is expected from now on.
     pub(crate) fn retry_settled(&self, job: &str, document: &Value) {
         let mut state = self.0.lock().unwrap();
         state.retries_in_doubt.retain(|doubted| doubted != job);
@@ -224,7 +225,7 @@ impl Ledger {
         Before { job: job.to_owned(), retries_min: entry.retries_min, last_end }
     }
 
-    /// Compares what the host says of a job with what it has promised and said before.
+    /// Compares the host's answer about a job with its earlier promises and answers.
     pub(crate) fn saw(&self, before: &Before, text: &str) {
         let document: Value = serde_json::from_str(text).unwrap();
         let mut state = self.0.lock().unwrap();
@@ -260,7 +261,7 @@ impl Ledger {
         entry.ends.push(End { retries, status, text: text.to_owned() });
     }
 
-    /// One of the jobs, one that has not been seen to end if there is any.
+    /// Picks a job, if possible one whose end was not seen yet.
     pub(crate) fn pick(&self, random: &mut Random) -> Option<String> {
         let state = self.0.lock().unwrap();
         let open: Vec<_> = state.jobs.iter().filter(|(_, entry)| entry.ends.is_empty()).collect();
@@ -277,7 +278,7 @@ impl Ledger {
         self.0.lock().unwrap().jobs.keys().cloned().collect()
     }
 
-    /// A job that the host has and nobody was told of. There are no more of them than lost answers.
+    /// A job of the host whose answer was lost. There are at most as many as lost answers.
     pub(crate) fn adopt(&self, job: &str) {
         let mut state = self.0.lock().unwrap();
         assert!(state.nobodys > 0, "wrong: nobody submitted {job}");
@@ -286,7 +287,7 @@ impl Ledger {
         state.jobs.insert(job.to_owned(), Entry::new(None, round));
     }
 
-    /// What the endpoint's counters must be when every job has been seen to end.
+    /// The expected counters of the endpoint when every job has been seen to end.
     pub(crate) fn totals(&self) -> Totals {
         let state = self.0.lock().unwrap();
         state.jobs.values().fold(state.dismissed, Totals::with)
@@ -298,8 +299,8 @@ impl Ledger {
         state.ran_again + state.jobs.values().filter(|entry| entry.runs_lost() > 0).count()
     }
 
-    /// After an audit: forgets the jobs that were audited twice, and returns them. Whatever was
-    /// submitted without an answer before is found by now, or has not arrived.
+    /// After an audit: removes the jobs that were audited twice, and returns them. Each earlier
+    /// submission without an answer has been found by now, or has not arrived.
     pub(crate) fn next_round(&self) -> HashMap<String, Entry> {
         let mut state = self.0.lock().unwrap();
         state.nobodys = 0;
@@ -335,7 +336,7 @@ impl Totals {
     }
 }
 
-/// Whether the document says that its job has ended.
+/// Whether the document shows a final status.
 pub(crate) fn is_final(document: &Value) -> bool {
     !matches!(document["status"].as_str(), Some("IN_QUEUE" | "IN_PROGRESS"))
 }

@@ -1,10 +1,10 @@
-//! The parts of the load that keep nothing of their own from one kill to the next.
+//! The parts of the load that have no state between kills.
 
 use super::random::Random;
 use super::session::Session;
 use super::submission::Submission;
 
-/// Submits this and that, about thirty times a second.
+/// Submits jobs of all kinds, about thirty times a second.
 pub(crate) async fn submit(session: Session, mut random: Random, webhook: String) {
     while !session.is_over() {
         let submission = Submission::any(&mut random, session.ledger.number(), &webhook);
@@ -15,7 +15,7 @@ pub(crate) async fn submit(session: Session, mut random: Random, webhook: String
     }
 }
 
-/// Reads jobs, those that have ended too: they do not change.
+/// Reads jobs, including ended ones, which do not change.
 pub(crate) async fn read(session: Session, mut random: Random) {
     while !session.is_over() {
         if let Some(job) = session.ledger.pick(&mut random)
@@ -27,7 +27,7 @@ pub(crate) async fn read(session: Session, mut random: Random) {
     }
 }
 
-/// Settles what the last kill broke off, and retries jobs that have failed.
+/// Completes the calls that the last kill interrupted, and retries failed jobs.
 pub(crate) async fn settle_and_retry(session: Session, mut random: Random) {
     if session.settle().await.is_none() {
         return;

@@ -1,6 +1,6 @@
-//! `kill -9` again and again under a load of everything, and after it a look at all that was
-//! acknowledged. `make test` kills a few times, `make crash N=1000` as often as it is told to; a run
-//! prints its seed, and `SEED` makes the same choices again.
+//! Repeated `kill -9` under a load of all operations, followed by a check of everything that was
+//! acknowledged. `make test` kills a few times, `make crash N=1000` as often as requested; a run
+//! prints its seed, and `SEED` repeats its choices.
 
 mod audit;
 mod deploys;
@@ -36,7 +36,7 @@ const STREAM_READERS: usize = 2;
 /// Kills between two audits.
 const ROUND: u64 = 25;
 
-/// The least that there is: checkpoint and compaction are busy all the time.
+/// The minimum, so that checkpoint and compaction are busy all the time.
 const JOURNAL_MIB: &str = "16";
 
 const OPERATIONS: [&str; 7] =
@@ -44,7 +44,7 @@ const OPERATIONS: [&str; 7] =
 
 const OUT_OF_REACH: &str = "calls-per-10s = 1000000\nconcurrent = 100000\ncalls-per-worker = 0";
 
-/// A number from the environment; one that is empty counts as not set.
+/// A number from the environment; an empty one counts as not set.
 pub(crate) fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not `{text}`")))
@@ -80,24 +80,24 @@ async fn a_drain_under_load_loses_nothing_and_repeats_nothing() {
     }
     torture.audit().await;
     assert_eq!(torture.ledger.ran_again(), 0, "a drain is no crash");
-    // The second signal leaves no time for order, and loses nothing either.
+    // The second signal leaves no time for an orderly end, and loses nothing either.
     torture.load(End::Interrupted).await;
     torture.host.start_again();
     torture.audit().await;
     println!("{}", torture.totals());
 }
 
-/// How a process of the host ends.
+/// The kind of a host process's end.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Kill,
-    /// SIGTERM. The load goes on until it is refused.
+    /// SIGTERM. The load continues until it is refused.
     Drain,
     /// SIGTERM, and a second one soon after it.
     Interrupted,
 }
 
-/// A host, the load on it, and what is known of it.
+/// A host, its load, and the recorded knowledge.
 struct Torture {
     host: TestHost,
     /// Rate limits out of reach; read at each start.
@@ -109,7 +109,7 @@ struct Torture {
     purger: Purger,
     deployer: Deployer,
     readers: Vec<StreamReader>,
-    /// How long each start took, from its command to the ready line.
+    /// The time of each start, from its command to the ready line.
     starts: Vec<Duration>,
     /// Starts that were killed, most of them before they were ready.
     killed_starts: usize,
@@ -148,7 +148,7 @@ impl Torture {
         Session::new(self.host.client(), self.ledger.clone())
     }
 
-    /// Lets the load run for a while, and then ends the host.
+    /// Runs the load for a while, and then ends the host.
     async fn load(&mut self, end: End) {
         let session = self.session();
         let mut tasks = vec![];
@@ -167,7 +167,7 @@ impl Torture {
             .map(|reader| tokio::spawn(reader.run(session.clone(), self.random.fork())))
             .collect();
 
-        // Sometimes at once: while what the last kill left behind is being taken up.
+        // Sometimes at once: while the host still recovers from the last kill.
         let life = if self.random.one_in(8) { (0, 30) } else { (100, 600) };
         tokio::time::sleep(self.random.ms(life.0, life.1)).await;
         session.doom();
@@ -197,7 +197,7 @@ impl Torture {
         self.told.take_in();
     }
 
-    /// Starts the host again; sometimes it is killed while it does so.
+    /// Starts the host again; sometimes it is killed during the start.
     fn start_again(&mut self) {
         while self.random.one_in(5) {
             self.host.start_and_kill(self.random.ms(1, 60));
@@ -216,7 +216,7 @@ impl Torture {
         assert!(!self.host.log().contains("panicked"), "wrong: {}", self.host.log());
     }
 
-    /// An end in order changes nothing either.
+    /// An orderly end changes nothing either.
     async fn stop_and_audit(&mut self) {
         self.host.ask_to_end();
         assert!(self.host.wait(Duration::from_secs(20)).success());
@@ -243,7 +243,7 @@ impl Torture {
             self.ledger.ran_again()
         );
         println!("starts took {p50:?} (p50), {p99:?} (p99), {most:?} (longest)");
-        // Each of them stops the test where it is found.
+        // Each of these faults stops the test where it is found.
         println!("lost 0, double 0, stuck 0");
     }
 }

@@ -1,5 +1,5 @@
-//! An endpoint without workers whose queue is purged: what an acknowledged purge removed stays
-//! gone, and what came after it stays.
+//! An endpoint without workers whose queue is purged: jobs that an acknowledged purge removed stay
+//! deleted, and later jobs stay.
 
 use serde_json::{Value, json};
 
@@ -13,11 +13,11 @@ pub(crate) const QUEUE: &str = "purged";
 pub(crate) struct Purger {
     /// Acknowledged, and not purged.
     waiting: Vec<String>,
-    /// There when a purge was sent that was not answered: there still, or gone.
+    /// Jobs that existed when a purge without an answer was sent: they may or may not be deleted.
     in_doubt: Vec<String>,
     /// Submissions without an answer: each may have become a job.
     unanswered: usize,
-    /// What the last purges removed.
+    /// The jobs that the last purges removed.
     gone: Vec<String>,
 }
 
@@ -57,13 +57,13 @@ impl Purger {
         self.check(session).await
     }
 
-    /// Whether so many jobs may wait.
+    /// Whether this many jobs may wait.
     fn may_wait(&self, count: u64) -> bool {
         let most = self.waiting.len() + self.in_doubt.len() + self.unanswered;
         (self.waiting.len()..=most).contains(&usize::try_from(count).unwrap())
     }
 
-    /// Looks at every job.
+    /// Checks every job.
     pub(crate) async fn check(&self, session: &Session) -> Option<()> {
         let status = async |job: &str| {
             let path = session.client.path(QUEUE, &format!("status/{job}"));

@@ -10,7 +10,7 @@ impl Random {
         Self(seed)
     }
 
-    /// One of its own for a part of the load.
+    /// A separate generator for a part of the load.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.below(u64::MAX))
     }

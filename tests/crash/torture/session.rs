@@ -1,4 +1,4 @@
-//! The calls of the load, each noted in the ledger.
+//! The calls of the load, each recorded in the ledger.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::ledger::Ledger;
 use super::submission::{Kind, MILL, Submission};
 
-/// One process of the host, as its clients see it. Whatever returns an `Option` here answers `None`
-/// once that process gives no more answers.
+/// One process of the host, for its clients. Functions that return an `Option` return `None` once
+/// that process gives no more answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
     pub(crate) client: Client,
@@ -36,7 +36,7 @@ impl Session {
         self.is_doomed.load(Ordering::SeqCst)
     }
 
-    /// There is nobody to call any more.
+    /// The process has ended.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
     }
@@ -45,7 +45,7 @@ impl Session {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// The error of a call is the kill's doing, or the host's own.
+    /// Checks that the kill can have caused the error of a call.
     pub(crate) fn check_lost(&self, error: &reqwest::Error) {
         assert!(self.is_doomed(), "wrong: the host broke a call off by itself: {error:?}");
     }
@@ -81,7 +81,7 @@ impl Session {
         self.client.path(MILL, rest)
     }
 
-    /// Submits, and cancels what would not end.
+    /// Submits a job, and cancels it if it would not end.
     pub(crate) async fn submit(&self, submission: Submission) -> Option<String> {
         let request = submission.request(&self.client);
         let Some(answer) = self.call(submission.operation(), request).await else {
@@ -117,7 +117,7 @@ impl Session {
         Some(document)
     }
 
-    /// Brings to an end what the last kill broke off.
+    /// Completes the calls that the last kill interrupted.
     pub(crate) async fn settle(&self) -> Option<()> {
         while let Some(submission) = self.ledger.take_unanswered() {
             self.submit(submission).await?;

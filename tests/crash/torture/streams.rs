@@ -1,5 +1,5 @@
-//! Reading streams while their jobs run, across kills: what was delivered once is delivered again,
-//! and what follows it fits.
+//! Reads streams while their jobs run, across kills: delivered chunks are delivered again, and the
+//! following ones match.
 
 use gristmill_tests::{Answer, parse_events};
 use reqwest::Method;
@@ -9,12 +9,12 @@ use super::random::Random;
 use super::session::Session;
 use super::submission::Submission;
 
-/// A stream that is not read to its end yet.
+/// A stream that has not been read to its end.
 #[derive(Debug)]
 struct Reading {
     job: String,
     chunks: Vec<Value>,
-    /// How much of it an event stream has delivered.
+    /// Number of chunks that an event stream has delivered.
     delivered: usize,
     has_events: bool,
 }
@@ -50,7 +50,7 @@ impl StreamReader {
 }
 
 impl Reading {
-    /// Page after page. A host that was killed has forgotten how far it was, and begins anew.
+    /// Page after page. A killed host has lost the read position, and begins again.
     async fn pages(&mut self, session: &Session) -> Option<()> {
         let mut delivered = 0;
         loop {
@@ -69,7 +69,7 @@ impl Reading {
         }
     }
 
-    /// As events, from where the last ones ended, also those of a host that is dead.
+    /// As events, from where the last ones ended, even those of an ended process.
     async fn follow(&mut self, session: &Session) -> Option<()> {
         let path = session.path(&format!("stream/{}", self.job));
         let mut request = session.client.request(Method::GET, &path);
@@ -99,7 +99,7 @@ impl Reading {
             self.delivered = index + 1;
         }
         match end {
-            // A host that drains ends the events where they are.
+            // A host that drains ends the events early.
             Ok(()) => assert!(session.is_doomed(), "wrong: events without an end: {text}"),
             Err(error) => session.check_lost(&error),
         }
@@ -113,13 +113,13 @@ impl Reading {
     }
 
     fn check_end(&self, status: &str, delivered: usize) {
-        // A job whose host died too often keeps what it had emitted.
+        // A job whose host crashed too often keeps its emitted chunks.
         let is_complete = delivered == self.chunks.len() || status == "FAILED";
         assert!(is_complete, "lost: chunks of {}, {status}: {delivered}", self.job);
     }
 }
 
-/// Reads a stream that has ended again, from its start.
+/// Reads the stream of an ended job again, from its start.
 pub(crate) fn check_replay(answer: &Answer, chunks: &[Value]) {
     let page = answer.ok();
     let outputs: Vec<_> = page.as_array().unwrap().iter().map(|chunk| &chunk["output"]).collect();

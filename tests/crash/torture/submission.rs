@@ -1,4 +1,4 @@
-//! What the load submits, and how it may end.
+//! The submissions of the load, and their permitted ends.
 
 use gristmill_tests::Client;
 use reqwest::{Method, RequestBuilder};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::random::Random;
 
-/// The endpoint that all of it goes to.
+/// The endpoint of all of them.
 pub(crate) const MILL: &str = "mill";
 
 /// Sizes of texts in bytes: in the database, in the journal, and past the page cache.
@@ -29,12 +29,12 @@ pub(crate) struct Submission {
     bytes: usize,
     pub(crate) is_sync: bool,
     pub(crate) webhook: Option<String>,
-    /// Whether it is sent with an `Idempotency-Key`, and so again when its answer was lost.
+    /// Whether it is sent with an `Idempotency-Key`, and so again after a lost answer.
     pub(crate) has_key: bool,
 }
 
 impl Submission {
-    /// Any kind. `webhook` is called for one in four.
+    /// A submission of any kind. One in four has `webhook`.
     pub(crate) fn any(random: &mut Random, number: u64, webhook: &str) -> Self {
         let kind = match random.below(12) {
             0..=5 => Kind::Echo,
@@ -46,12 +46,12 @@ impl Submission {
         let mut submission = Self::of(kind, random, number);
         submission.webhook = random.one_in(4).then(|| webhook.to_owned());
         submission.is_sync = kind != Kind::Cancelled && random.one_in(3);
-        // One that nobody knows of would never end.
+        // An unknown one would never end.
         submission.has_key = kind == Kind::Cancelled || random.one_in(2);
         submission
     }
 
-    /// One to read from while it runs.
+    /// A submission to stream from.
     pub(crate) fn stream(random: &mut Random, number: u64) -> Self {
         Self::of(Kind::Stream, random, number)
     }
@@ -63,13 +63,13 @@ impl Submission {
         Self { number, kind, bytes, is_sync: false, webhook: None, has_key: true }
     }
 
-    /// Tells each submission's bytes from all others'.
+    /// The unique bytes of each submission.
     fn text(&self) -> String {
         let grain = format!("grain-{} ", self.number);
         grain.repeat(self.bytes / grain.len() + 1)
     }
 
-    /// What a stream emits.
+    /// The emitted chunks of a stream.
     pub(crate) fn chunks(&self) -> Vec<Value> {
         let count = 3 + self.number % 6;
         let text = self.text();
@@ -106,7 +106,7 @@ impl Submission {
         }
     }
 
-    /// Whether its final document may be this one.
+    /// Whether this final document is permitted.
     pub(crate) fn permits(&self, document: &Value) -> bool {
         let is_given_up = document["error"].as_str().is_some_and(|e| e.contains("the host died"));
         if document["status"] == "FAILED" && is_given_up {

@@ -1,4 +1,4 @@
-//! What the receiver of webhooks was told.
+//! The calls that the receiver of webhooks got.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ impl Told {
         self.receiver.url("/told")
     }
 
-    /// Takes in the newest calls. One that comes again has the same bytes.
+    /// Records the newest calls. A repeated one must have the same bytes.
     pub(crate) fn take_in(&mut self) {
         for call in self.receiver.take() {
             self.calls += 1;
@@ -37,7 +37,7 @@ impl Told {
         }
     }
 
-    /// Waits until every end of the job was told as it was.
+    /// Waits until every end of the job was received, with the correct content.
     pub(crate) async fn expect(&mut self, job: &str, entry: &Entry) {
         for end in &entry.ends {
             let id = webhook_id(job, end);
@@ -52,7 +52,7 @@ impl Told {
         }
     }
 
-    /// Keeps no more of a job that is not looked at any more.
+    /// Removes the records of a job that is not checked any more.
     pub(crate) fn forget(&mut self, job: &str, entry: &Entry) {
         for end in &entry.ends {
             self.bodies.remove(&webhook_id(job, end));

@@ -1,11 +1,11 @@
-//! An uploaded component: compiled, or refused with one sentence. What is compiled is a handler
-//! that wants nothing but what this host has.
+//! An uploaded component: compiled, or refused with one sentence. A compiled component is a handler
+//! that imports only interfaces of this host.
 //!
 //! Input: the bytes of a component, or its text, which begins with a parenthesis.
 
 use gristmill_runtime::fuzzing::inspect;
 
-/// Packages of which a handler may import something.
+/// Packages that a handler may import.
 const PROVIDED: [&str; 8] = [
     "gristmill:handler/",
     "wasi:io/",

@@ -1,5 +1,5 @@
-//! Both APIs over the memory store, without workers: the target itself plays the handler. Time is
-//! tokio's paused clock and a clock that is moved by hand, so that no call takes any.
+//! Both APIs over the memory store, without workers: the target itself acts as the handler. Time is
+//! tokio's paused clock and a manual clock, so no call takes time.
 
 use std::cell::OnceCell;
 use std::io;
@@ -39,10 +39,10 @@ use http_body_util::{BodyExt as _, Full};
 use tokio::io::AsyncRead;
 use tokio::runtime::Runtime as Tokio;
 
-/// Longer than any job may live.
+/// Longer than the longest lifetime of a job.
 const EIGHT_DAYS_MS: u64 = 8 * 86_400_000;
 
-/// The one endpoint.
+/// The only endpoint.
 pub const ENDPOINT: &str = "e";
 
 #[derive(Debug)]
@@ -214,7 +214,7 @@ impl Host {
         Self { tokio, store, clock, endpoint, api, authorization }
     }
 
-    /// A call with a valid key. `path` is what comes after the host's address.
+    /// A call with a valid key. `path` follows the host's address.
     pub fn request(&self, method: &str, path: &str) -> Result<http::request::Builder, http::Error> {
         let uri = http::Uri::try_from(path)?;
         let request = Request::builder().method(method).uri(uri).header("host", "localhost");
@@ -246,7 +246,7 @@ impl Host {
     }
 }
 
-/// Limits that no run of a fuzzer reaches: an answer of 429 would hide what is behind it.
+/// Limits that no run of a fuzzer reaches: an answer of 429 would hide other behaviour.
 fn no_limits() -> RateLimits {
     const NONE: OperationLimit =
         OperationLimit { calls_per_10s: u32::MAX, concurrent: None, calls_per_worker: 0 };
@@ -269,7 +269,8 @@ pub async fn body(answer: Answer) -> Bytes {
     answer.into_body().collect().await.unwrap().to_bytes()
 }
 
-/// Checks a refusal: one sentence, one code, and no key on which a client would poll for ever.
+/// Checks a refusal: one sentence, one code, and no key `status`, for which a client would poll for
+/// ever.
 pub async fn check_refusal(answer: Answer) {
     let status = answer.status();
     assert!(matches!(status.as_u16(), 400 | 404 | 413), "a refusal with {status}");

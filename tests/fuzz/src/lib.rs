@@ -1,6 +1,6 @@
-//! What the fuzz targets check: one function for each, from an input to a panic or none. The fuzzer
-//! calls them with what it makes up; the test `fuzz` calls them with the seeds, so that they cannot
-//! rot and what was found once stays fixed.
+//! The fuzz targets: one function for each, which panics when a check fails. The fuzzer calls them
+//! with generated inputs; the test `fuzz` calls them with the seeds, so that the targets keep
+//! working and fixed faults stay fixed.
 
 #![allow(unreachable_pub, missing_docs, reason = "the fuzzer's programs and a test share this")]
 #![allow(

@@ -1,5 +1,5 @@
-//! Query strings of every operation: each parameter is taken or refused as the document says,
-//! whatever stands around it, and no call waits longer than it may.
+//! Query strings of every operation: each parameter is accepted or refused as documented, in any
+//! context, and no call waits longer than its maximum.
 //!
 //! Input: the first byte chooses operation and mount, the rest is the query string.
 
@@ -25,7 +25,7 @@ const JOBS: usize = 5;
 pub fn query(data: &[u8]) {
     let Some((&choice, query)) = data.split_first() else { return };
     let Ok(query) = str::from_utf8(query) else { return };
-    // What no client can send never reaches a route.
+    // A query that no client can send never reaches a route.
     if query.contains('#') || http::Uri::try_from(format!("/?{query}")).is_err() {
         return;
     }
@@ -95,9 +95,9 @@ async fn send(host: &Host, method: &str, path: &str) -> host::Answer {
     host.answer(request.body(Full::new(Bytes::from_static(b"{\"input\":{}}"))).unwrap()).await
 }
 
-/// Whoever follows the cursors gets every job once.
+/// A client that follows the cursors gets every job once.
 async fn follow(host: &Host, path: &str, parameters: Parameters<'_>, first: Value) {
-    // Where the client has put a cursor of its own, what comes before it is missing.
+    // With a cursor in the client's query, earlier jobs are missing.
     if parameters.get("cursor").is_some() {
         return;
     }
@@ -124,7 +124,7 @@ fn ids(page: &Value) -> impl Iterator<Item = String> {
     requests.iter().map(|job| job["id"].as_str().unwrap().to_owned())
 }
 
-/// A second reader of query strings, which knows what is right but not what it means.
+/// A second parser of query strings, for the syntax only.
 #[derive(Clone, Copy)]
 struct Parameters<'a>(&'a str);
 

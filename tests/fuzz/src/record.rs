@@ -1,7 +1,7 @@
-//! What is on disk, decoded: what is wrong is refused, and what is right is the same after it was
-//! written again.
+//! The decoders of bytes on disk: invalid bytes are refused, and valid values are unchanged after
+//! they are written again.
 //!
-//! Input: the first byte chooses what is decoded, the rest are its bytes.
+//! Input: the first byte chooses the decoder, the rest are its bytes.
 
 use arbitrary::{Arbitrary, Unstructured};
 use gristmill_core::payload::Json;
@@ -17,7 +17,7 @@ pub fn record(data: &[u8]) {
     }
 }
 
-/// What a frame says. The first two bytes are the length of its payloads.
+/// The encoded batch of a frame. The first two bytes are the length of its payloads.
 fn frame(data: &[u8]) {
     let Some((payload_bytes, says)) = data.split_first_chunk() else { return };
     let payload_bytes = u16::from_le_bytes(*payload_bytes).into();
@@ -53,7 +53,7 @@ fn row(data: &mut Unstructured<'_>) {
     let id = row.id.unwrap_or(&[0; 19]);
     let columns = Columns { numbers, times: row.times, id, texts: row.texts };
     let read = fuzzing::read_row(&columns);
-    // The number of the state, and the id's length and last byte, make no sense otherwise.
+    // Other state numbers, lengths of ids and last bytes of ids are invalid.
     let is_right = (0..6).contains(&numbers[6]) && id.len() == 19 && id[18] < 2;
     assert!(is_right || read.is_err(), "{columns:?}");
 }
@@ -89,7 +89,7 @@ fn page(data: &mut Unstructured<'_>) {
     }
 }
 
-/// An input with what is sealed beside it.
+/// An input with its encrypted settings.
 fn input(data: &[u8]) {
     if let Some((body, sealed)) = fuzzing::split_input(data) {
         assert_eq!(body.len() + sealed.map_or(0, <[u8]>::len) + 4, data.len());

@@ -1,7 +1,7 @@
-//! A journal with damaged segments. Damage that no crash can do is refused, or the store opens with
-//! all that was whole before it, as after a crash, and goes on from there. With checksums
-//! made right again there is no telling what was meant, and the store must only not panic, hang or
-//! take memory without bound.
+//! A journal with damaged segments. Damage that a crash cannot cause is refused; otherwise the
+//! store opens with everything before it, as after a crash, and continues from there. With
+//! corrected checksums the original content is unknown, and the store must only not panic, hang or
+//! use unbounded memory.
 //!
 //! Input: the damage.
 
@@ -33,7 +33,7 @@ const SEGMENT_BYTES: u32 = 2 << 10;
 const HEADER: usize = 32;
 const HEAD: usize = 16;
 
-/// What happens to the segments. Segments and places are taken modulo what there is.
+/// A change of the segments. Indices of segments and positions are taken modulo their number.
 #[derive(Debug, Arbitrary)]
 enum Edit {
     Set {
@@ -56,7 +56,7 @@ enum Edit {
         to: (u8, u16),
         len: u8,
     },
-    /// A number, little-endian, as the heads have them.
+    /// A little-endian number, as in the heads.
     Number {
         segment: u8,
         at: u16,
@@ -94,8 +94,8 @@ pub fn segment(data: &[u8]) {
     if damage.reseals {
         segments.iter_mut().for_each(|segment| fuzzing::reseal_segment(segment));
         let disk = whole.disk_with(&segments);
-        // What is opened can be listed and written, or has ended with a reason. Payloads are not
-        // looked at: under a right checksum they are taken for what was written.
+        // An opened store can be listed and written, or has ended with a reason. Payloads are not
+        // checked, since damage with a correct checksum is not detectable.
         if let Ok(store) = disk.open() {
             store.list();
             store.submit();
@@ -114,7 +114,7 @@ pub fn segment(data: &[u8]) {
                 Ok(store) => store,
                 Err(error) => {
                     let is_damage = matches!(error, OpenError::Damaged(_));
-                    // An edit behind the end, in a file that was cleared for that, is no damage.
+                    // An edit behind the end, in a file that was cleared for that, is not damage.
                     assert!(is_damage && segments != whole.segments, "{error}");
                     return;
                 }
@@ -175,13 +175,13 @@ fn pick(segments: &mut Segments, segment: u8) -> &mut Vec<u8> {
     &mut segments[usize::from(segment) % count]
 }
 
-/// A store that was killed, with all that can be in a journal.
+/// A killed store, with every kind of entry in its journal.
 struct Whole {
     dir: TempDir,
     segments: Segments,
-    /// Where each frame ends: segment and byte.
+    /// The end of each frame: segment and byte.
     ends: Vec<(usize, usize)>,
-    /// What is found when so many frames are left.
+    /// The expected jobs after this many frames.
     found_after: Vec<Found>,
 }
 
@@ -197,7 +197,7 @@ impl Whole {
         store.live();
         let found = store.read_all();
         drop(store);
-        // Below it is opened with fewer segments than it had.
+        // It is opened below with fewer segments than it had.
         fuzzing::forget_newest_segment(disk.dir.path());
         let segments: Segments =
             (1..).map_while(|slot| fs::read(segment_file(disk.dir.path(), slot)).ok()).collect();
@@ -209,7 +209,7 @@ impl Whole {
             let disk = whole.disk_with(&whole.first(frames));
             whole.found_after.push(disk.open().unwrap().read_all());
         }
-        // Opening has queued the job again that ran.
+        // Opening has queued the running job again.
         let repaired = |status| match status {
             JobStatus::InProgress => JobStatus::InQueue,
             status => status,
@@ -245,7 +245,7 @@ impl Whole {
         Disk { dir }
     }
 
-    /// The first byte in use that is not what was written: its segment and place.
+    /// The first changed byte in use: its segment and position.
     fn first_damage(&self, segments: &Segments) -> Option<(usize, usize)> {
         let used = |n: usize| {
             let ends = self.ends.iter().filter(|(segment, _)| *segment == n);
@@ -266,7 +266,7 @@ fn segment_file(dir: &Path, slot: usize) -> PathBuf {
     dir.join("journal").join(format!("{slot:06}.seg"))
 }
 
-/// Where the frames of a segment as the store writes it end.
+/// The ends of the frames of a segment as the store writes it.
 fn frame_ends(segment: usize, bytes: &[u8]) -> Vec<(usize, usize)> {
     let (mut ends, mut at) = (Vec::new(), HEADER);
     while let Some(head) = bytes.get(at..at + HEAD) {
@@ -307,13 +307,13 @@ impl Disk {
 struct Store {
     store: SqliteStore,
     tokio: tokio::runtime::Runtime,
-    /// Whether the store has found, after it was opened, that it cannot go on.
+    /// Whether the store has ended itself after it was opened.
     has_ended: Arc<AtomicBool>,
     endpoint: EndpointId,
 }
 
 impl Store {
-    /// The jobs, each with all that belongs to it.
+    /// The jobs, each with all its data.
     fn read_all(&self) -> Found {
         let jobs = self.list().expect("the store goes on");
         self.tokio.block_on(async {
@@ -337,7 +337,7 @@ impl Store {
         page.ok().map(|page| page.jobs)
     }
 
-    /// Adds a job, and answers with its id once it is on disk; `None` when the store has ended.
+    /// Adds a job, and returns its id once it is on disk; `None` when the store has ended.
     fn submit(&self) -> Option<String> {
         let job = self.new_job("{}");
         let id = job.id.to_string();
@@ -367,7 +367,7 @@ impl Store {
         }
     }
 
-    /// Does everything that leaves something in a journal.
+    /// Runs every operation that writes to a journal.
     fn live(&self) {
         let json = |text: &str| Json::parse(text.to_owned()).unwrap();
         let owner = OwnerId::new("o").unwrap();

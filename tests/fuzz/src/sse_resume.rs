@@ -1,7 +1,7 @@
-//! `/stream`, read in every way by readers who go away and come back: nobody misses a chunk, gets
-//! one twice or out of order, and the end comes after the last.
+//! `/stream`, read in every way by readers that disconnect and reconnect: no reader misses a chunk,
+//! or gets one twice or out of order, and the end follows the last chunk.
 //!
-//! Input: a story, step by step.
+//! Input: a sequence of steps.
 
 use std::collections::VecDeque;
 
@@ -16,22 +16,23 @@ use serde_json::Value;
 
 use super::host::{self, Answer, ENDPOINT, Host};
 
-/// What happens next.
+/// The next step.
 #[derive(Debug, Arbitrary)]
 enum Step {
-    /// The handler emits so many chunks.
+    /// The handler emits this many chunks.
     Emit(u8),
     /// It ends.
     End { fails: bool },
     /// The job is queued again, and claimed.
     Retry,
-    /// The reader of events connects where it was, and stays for so many events.
+    /// The reader of events connects at its last position, and reads this many events.
     Events { stays_for: u8 },
-    /// Somebody asks for what nobody has got yet. Without taking the answer, he has not got it.
+    /// A client requests the undelivered chunks. If it does not read the answer, they stay
+    /// undelivered.
     Undelivered { takes_it: bool, as_object: bool },
-    /// Somebody reads again from a chunk.
+    /// A client reads again from a chunk.
     From(u16),
-    /// Somebody connects with any text as the last event's id.
+    /// A client connects with any text as the last event's id.
     LastEvent(String),
 }
 
@@ -61,7 +62,7 @@ struct Run<'a> {
     count: u32,
     /// Chunks that the reader of events has seen, and whether it has seen the end.
     seen: usize,
-    /// Where those who ask for what is undelivered are.
+    /// The position of delivered chunks.
     delivered: usize,
 }
 
@@ -160,7 +161,7 @@ impl<'a> Run<'a> {
     }
 
     async fn read_events(&mut self, stays_for: u8) {
-        // Before it has an event, a reader has no id to send: it reads from the start.
+        // Before its first event, a reader has no id to send, and reads from the start.
         let answer = match self.seen.checked_sub(1) {
             Some(last) => self.get("/v2", "", Some(&last.to_string())).await,
             None => self.get_from_start().await,
@@ -175,7 +176,7 @@ impl<'a> Run<'a> {
         Some(self.host.answer(request.body(Full::default()).unwrap()).await)
     }
 
-    /// Reads events, of which the first has the index `next`, and answers with what comes then.
+    /// Reads events; the first must have the index `next`. Returns the index after them.
     async fn check_events(&self, mut next: usize, answer: Answer, stays_for: u8) -> usize {
         assert_eq!(answer.status(), 200);
         let mut body = answer.into_body();
@@ -189,7 +190,7 @@ impl<'a> Run<'a> {
             }
             let event = events.pop_front().unwrap();
             if event.starts_with(':') {
-                // Nothing new for a while: all there is has come, and the job goes on.
+                // No new event for a while: all chunks have been sent, and the job continues.
                 assert!(next >= self.emitted.len() && self.end.is_none(), "late: {next}");
                 break;
             }

@@ -1,4 +1,4 @@
-//! `/run` and `/runsync`: a body becomes the job that it asks for, or a refusal and no job.
+//! `/run` and `/runsync`: a body becomes the job that it describes, or a refusal without a job.
 //!
 //! Input: the first byte chooses the operation, the rest is the body.
 
@@ -37,10 +37,10 @@ async fn submit(host: &Host, operation: &str, body: Bytes) {
     assert!(host.claim().await.is_none(), "one submission is one job");
 }
 
-/// Whether no reader of JSON could object, and nothing but the input is said.
+/// Whether every JSON parser accepts the body, and it has only the input.
 fn is_plain(body: &[u8]) -> bool {
     match serde_json::from_slice::<Value>(body) {
-        // A parsed `Value` has forgotten keys that came twice; these have a length of their own.
+        // A parsed `Value` drops duplicate keys; these have a different length.
         Ok(Value::Object(fields)) => {
             fields.keys().eq(["input"])
                 && fields["input"].is_object()
@@ -51,7 +51,7 @@ fn is_plain(body: &[u8]) -> bool {
     }
 }
 
-/// Compares the job with what another reader finds in the body.
+/// Compares the job with the fields that another parser finds in the body.
 fn check_job(host: &Host, body: &[u8], job: &ClaimedJob) {
     let body = Fields::of(std::str::from_utf8(body).unwrap()).unwrap();
     assert_eq!(job.input.as_str(), body.0["input"].get(), "the input is carried byte for byte");

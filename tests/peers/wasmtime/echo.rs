@@ -1,4 +1,4 @@
-//! Answers with the body of the request: what the sample handler `echo` does, without a queue.
+//! Returns the body of the request: the work of the sample handler `echo`, without a queue.
 
 use wasip2::http::types::{
     Fields, IncomingRequest, OutgoingBody, OutgoingResponse, ResponseOutparam,

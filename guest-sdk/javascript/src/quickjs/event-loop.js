@@ -1,4 +1,5 @@
-// What is ready to run, and the timers: `wait` drives both until a promise settles.
+// The event loop: the queue of ready reactions, and the timers. `wait` runs both until a promise
+// settles.
 //
 // An export of a component is a plain call, and QuickJS does nothing about promises after it. So
 // the build rewrites `async` functions to use the global `Promise`, and promise.js replaces that by
@@ -28,8 +29,8 @@ globalThis.clearTimeout = globalThis.clearInterval = clear;
 globalThis.queueMicrotask = (reaction) => void ready.push(reaction);
 
 /**
- * Runs what is ready and what becomes due until `promise` settles; returns or throws its value.
- * With nothing left to run it throws what `lower` makes of that.
+ * Runs ready reactions and due timers until `promise` settles; returns or throws its value. If
+ * nothing is left to run, it throws an error, as `lower` converts it.
  */
 export function wait(promise, lower) {
   let settled;
@@ -44,10 +45,10 @@ export function wait(promise, lower) {
       else throw new Failed("the handler waits for a promise that nothing settles");
     }
   } catch (error) {
-    // Of a timer's callback, too: nobody else is there to catch it.
+    // This also catches the errors of a timer's callback.
     throw lower(failure(error, console.error));
   } finally {
-    // What nobody waits for ends here: an instance may be given another job.
+    // Drops the work that was not waited for: the instance may get another job.
     ready.length = 0;
     timers.clear();
   }
@@ -56,7 +57,7 @@ export function wait(promise, lower) {
 }
 
 function runReady() {
-  // By index, since a reaction adds more.
+  // By index, since a reaction can add more.
   for (let i = 0; i < ready.length; i++) ready[i]();
   ready.length = 0;
 }

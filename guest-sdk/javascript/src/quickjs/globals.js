@@ -1,5 +1,5 @@
-// What the web platform has and QuickJS lacks, as little of it as handlers need: promises that can
-// be driven to their end, timers, random numbers, text encoding. Imported before anything else.
+// The parts of the web platform that handlers need and QuickJS lacks: promises that can be run to
+// their end, timers, random numbers, text encoding. Imported before anything else.
 
 import "./promise.js";
 import "./random.js";

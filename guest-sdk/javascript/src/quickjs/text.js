@@ -51,7 +51,7 @@ globalThis.TextDecoder = class TextDecoder {
   }
 };
 
-/** The code at `start` and its length; without a code, the length of what to replace. */
+/** The code at `start` and its length; without a code, the number of bytes to replace. */
 function read(bytes, start) {
   const first = bytes[start];
   if (first < 0x80) return [first, 1];
@@ -60,7 +60,7 @@ function read(bytes, start) {
   let code = first & (0x3f >> tail);
   for (let i = 1; i <= tail; i++) {
     const byte = bytes[start + i];
-    // The second byte alone tells overlong forms, surrogates, and what is beyond Unicode.
+    // The second byte alone shows overlong forms, surrogates, and codes beyond Unicode.
     const [low, high] =
       i > 1
         ? [0x80, 0xbf]

@@ -1,8 +1,8 @@
-"""The real host, behind the component's imports and its exports. Only the build imports this: the
-module ``wit_world`` exists nowhere else.
+"""Connects the component's imports and exports to the SDK. Only the build imports this module,
+because the module ``wit_world`` exists only there.
 
-All that a handler's module does when it is imported happens once, when the component is built; a
-snapshot of the interpreter is what each instance starts from.
+The handler's module is imported once, when the component is built. Each instance starts from a
+snapshot of the interpreter made after that.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _Host:
 
 
 class _JobLog(logging.Handler):
-    """Takes what ``logging`` is given to the job's log."""
+    """Writes the records of ``logging`` to the job's log."""
 
     def emit(self, record: logging.LogRecord) -> None:
         levels: list[tuple[int, Level]] = [
@@ -133,7 +133,7 @@ def _keep_sources(directory: str) -> None:
 
 
 def _begin() -> None:
-    """What the snapshot has that instances must not share."""
+    """Replaces what is in the snapshot but must differ between instances."""
     global _fresh
     if _fresh and (random := sys.modules.get("random")):
         random.seed()
@@ -155,7 +155,7 @@ class Run(exports.Run):
 
 
 class Lifecycle:
-    """The export ``lifecycle``, of the components that have one."""
+    """The export ``lifecycle``; only components with an ``init`` function have it."""
 
     def init(self) -> None:
         _begin()

@@ -1,4 +1,4 @@
-"""What a handler can ask about its job, and hand out before it returns."""
+"""The context of a job: facts about it, and calls with which a handler sends data while it runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Level = Literal["trace", "debug", "info", "warn", "error"]
 
 @dataclass(frozen=True)
 class S3Config:
-    """A place for files, with the key to it. A field that the submission left out is empty."""
+    """A place for files, and the credentials for it. A field that the submission left out is
+    empty."""
 
     access_id: str = ""
     access_secret: str = field(default="", repr=False)
@@ -27,8 +28,8 @@ class S3Config:
 
 
 class Host(Protocol):
-    """What stands behind a :class:`Context`: the sandbox's imports, or a test's fake. JSON goes
-    through as text."""
+    """The implementation of a :class:`Context`: the sandbox's imports, or a test's fake. JSON is
+    passed as text."""
 
     def attempt(self) -> int: ...
     def endpoint(self) -> str: ...
@@ -43,7 +44,7 @@ class Host(Protocol):
 
 
 class Context:
-    """The running attempt: its facts, and the ways out of the sandbox.
+    """The running attempt: facts about it, and all calls that leave the sandbox.
 
     Calls are cheap and return at once, except :meth:`emit`, which waits while the client is slow,
     and :meth:`http_send`. A test builds one with ``gristmill.testing.TestContext``.
@@ -76,7 +77,7 @@ class Context:
     @property
     def cancelled(self) -> bool:
         """True once the job was cancelled or the host drains. The host stops the attempt shortly
-        after; a handler that looks here has time to tidy up."""
+        after that; a handler that reads this value has time to clean up."""
         return self._host.cancelled()
 
     def check_cancelled(self) -> None:
@@ -90,13 +91,13 @@ class Context:
         return self._host.s3_config()
 
     def retire(self) -> None:
-        """Asks that this instance takes no further job, as after an error that leaves a global in
-        doubt. It says something only on an endpoint that reuses instances."""
+        """Asks the host to give this instance no further job, for example after an error that may
+        have left a global in a wrong state. It has no effect on an endpoint without ``reuse``."""
         self._host.retire()
 
     def emit(self, output: Any, metrics: dict[str, Any] | None = None) -> None:
-        """Appends one chunk to the job's stream, with numbers that the client finds beside it as
-        ``metrics``. Waits while the host's buffer for this job is full. Raises
+        """Appends one chunk to the job's stream; the client receives ``metrics`` together with it.
+        Waits while the host's buffer for this job is full. Raises
         :class:`EmitError`."""
         try:
             texts = encode(output), None if metrics is None else encode(metrics)
@@ -105,9 +106,9 @@ class Context:
         self._host.emit(*texts)
 
     def progress(self, value: Any) -> None:
-        """Replaces the value that the job's status shows while it runs. Never waits; of values
-        that follow each other quickly only the last may be seen. A value that has no JSON form is
-        dropped with a line in the job's log. When the handler fails, the last value stays as the
+        """Replaces the value that the job's status shows while it runs. Never waits. If values
+        follow each other quickly, clients may see only the last one. A value that has no JSON form
+        is dropped with a line in the job's log. When the handler fails, the last value stays as the
         job's ``output``, beside its ``error``, unless it has more than 8 KiB."""
         try:
             text = encode(value)
@@ -118,8 +119,8 @@ class Context:
 
     def log(self, level: Level, message: object) -> None:
         """Writes one line to the job's log, for the people who run the endpoint. The log is
-        capped; the host counts the lines beyond its cap. ``print`` and ``logging`` go the same
-        way."""
+        capped; the host counts the lines beyond its cap. ``print`` and ``logging`` write to the
+        same log."""
         self._host.log(level, well_formed(str(message)))
 
     def trace(self, message: object) -> None:
@@ -135,16 +136,16 @@ class Context:
         self.log("info", message)
 
     def warn(self, message: object) -> None:
-        """:meth:`log` at ``warn``: the job goes on, but somebody may want to look."""
+        """:meth:`log` at ``warn``: the job continues, but the line deserves attention."""
         self.log("warn", message)
 
     def error(self, message: object) -> None:
-        """:meth:`log` at ``error``: something is lost. The job goes on: raise to end it."""
+        """:meth:`log` at ``error``: something failed. The job continues; raise to end it."""
         self.log("error", message)
 
     def http_send(self, request: http.Request) -> http.Response:
         """Sends one HTTP request and waits for the whole answer; ``gristmill.http`` has shorter
-        ways to say it. Raises :class:`http.Error`."""
+        forms. Raises :class:`http.Error`."""
         return self._host.http_send(request)
 
 
@@ -152,7 +153,7 @@ _running: ContextVar[Context] = ContextVar("gristmill.context")
 
 
 def context() -> Context:
-    """The context of the job that runs, for code that was not handed one."""
+    """The context of the running job, for code that does not have it as an argument."""
     try:
         return _running.get()
     except LookupError:
@@ -161,7 +162,7 @@ def context() -> Context:
 
 @contextmanager
 def running(ctx: Context) -> Iterator[None]:
-    """Makes ``ctx`` the one that :func:`context` finds."""
+    """Makes :func:`context` return ``ctx``."""
     token = _running.set(ctx)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The ways in which a job, and a chunk, can fail."""
+"""The errors of a job and of a chunk."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Literal
 class Error(Exception):
     """How a handler ends a job that it cannot complete: raise one of the three classes below.
 
-    Each makes the job ``FAILED``, at once and for good: the platform repeats a job only when the
-    machine that ran it was lost. Any other exception does the same, with its traceback in the
+    Each makes the job ``FAILED``, and the job is not repeated: the host repeats a job only if the
+    host itself stopped while it ran. Any other exception does the same, with its traceback in the
     job's log.
 
-    ``message`` is one sentence for the person who submitted the job. ``details`` is anything a
-    program may want to know beside it, as JSON; both become the job's ``error``.
+    ``message`` is one sentence for the person who submitted the job. ``details`` is any JSON
+    value with information for programs; both become the job's ``error``.
     """
 
     def __init__(self, message: str, details: Any = None) -> None:
@@ -23,7 +23,7 @@ class Error(Exception):
 
 
 class InvalidInput(Error):
-    """The input is not what this handler accepts."""
+    """The handler does not accept the input."""
 
 
 class Failed(Error):
@@ -40,9 +40,9 @@ class Cancelled(Error):
 class EmitError(Exception):
     """Why a chunk was not added to the job's stream.
 
-    ``closed``: the attempt is over, and nobody reads on. ``invalid-json``: the output has no JSON
-    form, or the metrics are not a JSON object. ``quota-exceeded``: the chunk would take the bytes
-    that this attempt emitted past ``limit_bytes``.
+    ``closed``: the attempt is over, and chunks are no longer read. ``invalid-json``: the output has
+    no JSON form, or the metrics are not a JSON object. ``quota-exceeded``: with this chunk, the
+    attempt would have emitted more than ``limit_bytes``.
     """
 
     Kind = Literal["closed", "invalid-json", "quota-exceeded"]

@@ -1,4 +1,4 @@
-"""From a plain function to a component's export."""
+"""Turns a plain function into a component's export."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Chunk:
-    """One element of a job's stream. A generator yields it instead of a plain value when the
-    client shall find ``metrics`` beside the output; tests find them in ``TestContext.chunks``."""
+    """One element of a job's stream. A generator yields it instead of a plain value to send
+    ``metrics`` to the client with the output; tests find them in ``TestContext.chunks``."""
 
     output: Any
     metrics: dict[str, Any] | None = None
@@ -34,10 +34,10 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Handler:
-    """What one job is given to.
+    """Handles one job.
 
-    ``call`` takes the context and the input's text; what it returns may be a value, an awaitable,
-    or a generator of either kind. ``conclude`` has the last word on a value.
+    ``call`` takes the context and the input's text; its result may be a value, an awaitable, or a
+    generator of either kind. ``conclude`` then turns a value into the output.
     """
 
     call: Callable[[Context, str], Any]
@@ -47,13 +47,13 @@ class Handler:
 
     def handle(self, ctx: Context, text: str) -> str:
         """Handles one job: JSON text in, JSON text out. Raises :class:`Error` and nothing else;
-        what other exceptions say at length goes to the job's log."""
+        the traceback of any other exception is written to the job's log."""
         with running(ctx):
             try:
                 output = self._output(ctx, self.call(ctx, text))
             except (Error, KeyboardInterrupt):  # the latter ends a test
                 raise
-            except BaseException as error:  # SystemExit too: a trap would say less
+            except BaseException as error:  # SystemExit too: a trap would have a worse message
                 ctx.error(_traceback(error))
                 raise Failed(_one_line(error)) from error
         try:
@@ -100,10 +100,10 @@ class Handler:
 
 def handler(function: Function) -> Function:
     """Makes a function the handler of this component: ``f(ctx, input)``, plain, ``async``, or a
-    generator. The annotation of ``input`` says how the job's input is read: a dataclass, a plain
-    type, or :class:`RawJson`; without one it is what ``json.loads`` returns.
+    generator. The annotation of ``input`` determines how the job's input is read: a dataclass, a
+    plain type, or :class:`RawJson`. Without one it is the result of ``json.loads``.
 
-    Without this decorator, a function named ``handler`` in the handler's module is taken, and
+    Without this decorator, a function named ``handler`` in the handler's module is used, and
     called with the whole job; see :func:`for_job`.
     """
     parameters = [*inspect.signature(function).parameters][:2]
@@ -126,8 +126,9 @@ def for_job(
     """A handler ``f(job)`` or ``f(job, ctx)``, by the conventions of the hosted services.
 
     ``job`` is a dict with ``id``, ``input`` and, if the submission has one, ``s3Config``. A dict
-    with an ``error`` that is returned or yielded fails the job, and what else is in it becomes the job's ``output``, up
-    to 8 KiB; ``refresh_worker`` is taken out of it, and the instance takes no further job.
+    with an ``error`` that is returned or yielded fails the job, and its other fields become the
+    job's ``output``, up to 8 KiB. ``refresh_worker`` is removed from the dict, and the instance
+    takes no further job.
     """
     with_context = len(inspect.signature(function).parameters) > 1
 
@@ -166,13 +167,13 @@ _init: Callable[[], Any] | None = None
 
 
 def register(handler: Handler) -> None:
-    """Makes ``handler`` the one of this component."""
+    """Makes ``handler`` the handler of this component."""
     global _registered
     _registered = handler
 
 
 def of(function: Callable[..., Any]) -> Handler:
-    """The handler that a function is, decorated or not."""
+    """The handler of a function, decorated or not."""
     return getattr(function, "__gristmill_handler__", None) or for_job(function)
 
 
@@ -199,8 +200,9 @@ def load(name: str) -> tuple[Handler, ModuleType]:
 
 def init(function: Function) -> Function:
     """Makes a function run once in each instance, before its first job, within that job's time and
-    limits. An exception ends that job ``FAILED``. What needs neither the environment nor the
-    network is better done where a module begins: that ran when the component was built."""
+    limits. An exception ends that job ``FAILED``. Work that needs neither the environment nor
+    the network is better done at the top level of a module, which runs only when the component is
+    built."""
     global _init
     _init = function
     return function
@@ -212,7 +214,7 @@ def has_init() -> bool:
 
 
 def run_init() -> None:
-    """Runs what :func:`init` was given. Raises :class:`Failed`."""
+    """Runs the function given to :func:`init`. Raises :class:`Failed`."""
     try:
         result = _init() if _init else None
         if inspect.isawaitable(result):
@@ -249,7 +251,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """The traceback from the handler's own code on."""
+    """The traceback without the SDK's own frames at its start."""
     frames = error.__traceback__
     while frames and frames.tb_frame.f_globals.get("__package__") == __package__:
         frames = frames.tb_next

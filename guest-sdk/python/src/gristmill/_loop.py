@@ -1,7 +1,7 @@
-"""An event loop for a place without sockets: tasks and timers, no input or output.
+"""An event loop for the sandbox, which has no sockets: tasks and timers, no input or output.
 
-That is all that ``asyncio`` needs for ``sleep``, ``gather``, queues and timeouts. HTTP is
-``gristmill.http``, which waits.
+``asyncio`` needs no more for ``sleep``, ``gather``, queues and timeouts. For HTTP there is
+``gristmill.http``, whose calls block.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class _Sleeper:
-    """Stands in for a selector: nothing ever becomes ready, only time passes."""
+    """Replaces the selector: no file ever becomes ready; it only waits for timers."""
 
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
@@ -23,7 +23,7 @@ class _Sleeper:
 
 
 class Loop(asyncio.BaseEventLoop):
-    """See the module."""
+    """The event loop; see the module's description."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,13 +13,13 @@ from ._errors import InvalidInput
 
 
 class RawJson(str):
-    """A whole input or output as JSON text, for a handler that does not look inside, or that
-    brings a parser of its own: nothing is read or written on the way."""
+    """A whole input or output as JSON text, for a handler that does not read the text, or that
+    has a parser of its own: the SDK passes the text on unchanged."""
 
 
 def encode(value: Any) -> str:
-    """The value as JSON text. Dataclasses become objects and enums their values; anything else
-    that JSON does not know, ``NaN`` among it, is a ``ValueError``."""
+    """The value as JSON text. Dataclasses become objects and enums their values; any other
+    value without a JSON form, such as ``NaN``, is a ``ValueError``."""
     if isinstance(value, RawJson):
         return well_formed(value)
     try:
@@ -70,7 +70,7 @@ def decode(value: Any, hint: Any, path: str = "") -> Any:
     if origin is Union or origin is types.UnionType:
         return _decode_union(value, args, path)
     if origin is Literal:
-        # `True == 1`, but JSON keeps them apart.
+        # `True == 1` in Python, but they are different values in JSON.
         if not any(value == arg and type(value) is type(arg) for arg in args):
             allowed = " or ".join(map(repr, args))
             raise _wrong(path, f"expected {allowed}, got {value!r}")

@@ -2,11 +2,13 @@
 
 The project is a directory with the handler's module, ``handler.py`` unless ``--module`` says
 otherwise. Run it with the Python that has the project's dependencies, such as that of its virtual
-environment: what that finds in ``site-packages`` is built in, if it is pure Python.
+environment: the packages in its ``site-packages`` become part of the component, if they are pure
+Python.
 
-It runs the handler's module twice: here, which tells mistakes quickly and whether the component
-needs the export ``lifecycle``, and in the sandbox's Python 3.14, a snapshot of which is the
-component. Takes some 10 seconds and 450 MB of memory.
+The build runs the handler's module twice. The first run, in this Python, finds mistakes quickly and
+finds out whether the component needs the export ``lifecycle``. The second run is in the sandbox's
+Python 3.14, and a snapshot of it becomes the component. A build takes some 10 seconds and 450 MB of
+memory.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ load({name!r})
 
 
 def wit_directory() -> Path:
-    """The contract: beside this package, or at the root of the repository that it is part of."""
+    """The directory of the WIT files: beside this package, or at the repository's root."""
     for directory in (_PACKAGE / "wit", *(parent / "wit" for parent in _PACKAGE.parents)):
         if (directory / "handler.wit").is_file():
             return directory

@@ -26,8 +26,8 @@ class Request:
     headers: list[tuple[str, str]] = field(default_factory=list)
     body: bytes = b""
     timeout: float | None = None
-    """The longest wait for the whole answer, in seconds. The time that remains of the attempt caps
-    it, and stands in when there is none."""
+    """The longest wait for the whole answer, in seconds. It is never longer than the time
+    that remains of the attempt, which is also the default."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Response:
 
     @property
     def text(self) -> str:
-        """The body as UTF-8; ``UnicodeDecodeError`` when it is not."""
+        """The body as UTF-8; ``UnicodeDecodeError`` if it is not UTF-8."""
         return self.body.decode()
 
     def json(self) -> Any:
@@ -90,7 +90,7 @@ def request(
     timeout: float | None = None,
 ) -> Response:
     """Sends one request for the running job and waits for the whole answer. ``json`` replaces the
-    body and says so in ``content-type``. Raises :class:`Error`."""
+    body and sets ``content-type``. Raises :class:`Error`."""
     from ._context import context
 
     items = headers.items() if isinstance(headers, Mapping) else headers

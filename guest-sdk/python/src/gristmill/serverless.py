@@ -1,5 +1,5 @@
-"""The words of the hosted services' Python worker, so that a handler written for it is ported by
-one line: ``import gristmill as runpod``.
+"""The names of the hosted services' Python worker, so that a handler written for it needs only one
+changed line: ``import gristmill as runpod``.
 
     import gristmill as runpod
 
@@ -23,8 +23,8 @@ def start(config: dict[str, Any]) -> None:
     """Makes ``config["handler"]`` the handler of this component; returns at once.
 
     ``return_aggregate_stream`` makes a generator's chunks its output; without it the output is an
-    empty list. ``refresh_worker`` lets an instance take no second job. Other keys say how a worker
-    fetches jobs, which is the host's part here, and are ignored.
+    empty list. ``refresh_worker`` lets an instance take no second job. Other keys
+    describe how a worker fetches jobs; the host does that here, and they are ignored.
     """
     register(
         for_job(

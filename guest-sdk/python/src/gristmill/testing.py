@@ -25,7 +25,7 @@ Answer = http.Response | http.Error
 
 
 class TestContext(Context):
-    """A context that answers what it was told to, and keeps what it hears."""
+    """A context with prepared answers, which records what the handler sends."""
 
     __test__ = False  # pytest takes classes of such names for tests
 
@@ -44,7 +44,7 @@ class TestContext(Context):
         http: Mapping[str, Answer | Iterable[Answer]] = {},
     ) -> None:
         """``cancelled_after`` is a number of chunks, ``emit_quota`` one of bytes. ``http`` has the
-        answers by exact URL: of several the last one repeats; any other URL is denied."""
+        answers by exact URL: the last answer of a list repeats; any other URL is denied."""
         self._settings = endpoint, attempt, remaining
         self._cancelled_after = 0 if cancelled else cancelled_after
         self._s3_config = s3_config
@@ -60,11 +60,11 @@ class TestContext(Context):
         self.progress_values: list[Any] = []
         """The values that the job's status showed."""
         self.logs: list[tuple[Level, str]] = []
-        """The lines of the job's log, but for what was printed."""
+        """The lines of the job's log, without printed lines."""
         self.requests: list[Any] = []
         """The HTTP requests that were sent."""
         self.retired = False
-        """Whether the handler asked that its instance takes no further job."""
+        """Whether the handler asked the host to give its instance no further job."""
         super().__init__(job_id, _Host(self))
 
     @property
@@ -78,8 +78,8 @@ class TestContext(Context):
         return json.loads(self.run_json(handler, json.dumps(input)))
 
     def run_json(self, handler: Callable[..., Any], input: str) -> str:
-        """Runs a handler from text to text. An ``f(ctx, input)`` is one that was decorated with
-        ``@gristmill.handler``; any other function is called with the job."""
+        """Runs a handler with JSON text as input and output. A function decorated with
+        ``@gristmill.handler`` is called with ``(ctx, input)``, any other with the job."""
         return _handler.of(handler).handle(self, input)
 
 

@@ -5,7 +5,7 @@ use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 
-/// How long a bucket is.
+/// The length of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BucketSize {
     Hour,
@@ -19,7 +19,7 @@ impl BucketSize {
     /// From the smallest to the largest.
     pub(crate) const ALL: [Self; 5] = [Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
 
-    /// The size as clients write it.
+    /// The size as clients spell it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Hour => "hour",
@@ -30,7 +30,7 @@ impl BucketSize {
         }
     }
 
-    /// The first hour of the bucket that `hour` lies in.
+    /// The first hour of the bucket that contains `hour`.
     pub(crate) fn start(self, hour: Hour) -> Hour {
         let Some(date) = date(hour).filter(|_| self != Self::Hour) else { return hour };
         self.first_day(date).and_then(first_hour).unwrap_or(hour)
@@ -50,8 +50,8 @@ impl BucketSize {
         next.and_then(first_hour).unwrap_or_else(after)
     }
 
-    /// Buckets that hours from `start` to before `end` lie in, or a few more; counts no further than
-    /// it has to for `max`.
+    /// Number of buckets with hours from `start` to before `end`, or slightly more; counts only as
+    /// far as needed for `max`.
     pub(crate) fn count(self, start: Hour, end: Hour, max: u32) -> u32 {
         let (mut at, mut count) = (start, 0);
         while at < end && count <= max {
@@ -109,7 +109,7 @@ mod tests {
             let found = (size.start(hour(at)), size.next(hour(at)));
             assert_eq!(found, (hour(start), hour(next)), "{at} {size:?}");
         }
-        // No calendar that far, nor before 1970.
+        // The calendar does not reach that far, nor before 1970.
         for size in BucketSize::ALL {
             let last = Hour(u32::MAX);
             assert_eq!((size.start(last), size.next(last)), (last, last));

@@ -1,4 +1,4 @@
-//! Reports over what was used: hours are joined to buckets, and what they have in common to groups.
+//! Reports of usage: hours are combined to buckets, and rows to groups.
 
 mod bucket;
 mod report;
@@ -13,14 +13,14 @@ use std::ops::Range;
 use gristmill_core::store::StoreError;
 use gristmill_core::usage::{Hour, UsageFilter, UsageQuery, UsageRow, UsageStore};
 
-/// Hours that one question to the store covers: 31 days. It is answered by the thread that readers
-/// of payloads wait for too.
+/// Hours in one query to the store: 31 days. The thread that answers it also serves readers of
+/// payloads.
 const SLICE_HOURS: u32 = 31 * 24;
 
-/// Rows that one answer may have.
+/// Most rows of one answer.
 const ROWS_MAX: usize = 1_000;
 
-/// Hands the rows of these hours to `take`, in their order.
+/// Passes the rows of these hours to `take`, in their order.
 async fn read(
     store: &dyn UsageStore,
     hours: Range<Hour>,

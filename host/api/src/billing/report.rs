@@ -8,7 +8,7 @@ use gristmill_core::usage::{Hour, UsageFilter, UsageKey, UsageStore, UsageSum};
 
 use super::{BucketSize, read};
 
-/// What a group has in common.
+/// The property by which usage is grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grouping {
     Endpoint,
@@ -17,10 +17,10 @@ pub(crate) enum Grouping {
 }
 
 impl Grouping {
-    /// In the order in which they are told.
+    /// In the order of the documentation.
     pub(crate) const ALL: [Self; 3] = [Self::Endpoint, Self::Template, Self::Owner];
 
-    /// The field of a record that names its group; also how clients ask for the grouping.
+    /// The field of a record with its group; also the value by which clients request the grouping.
     pub(crate) fn field(self) -> &'static str {
         match self {
             Self::Endpoint => "endpointId",
@@ -38,7 +38,7 @@ impl Grouping {
     }
 }
 
-/// What a report is about.
+/// A query for a report.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) hours: Range<Hour>,
@@ -50,7 +50,7 @@ pub(crate) struct Report {
 /// The usage of one group in one bucket.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The bucket's first hour, also where the report begins later in it.
+    /// The bucket's first hour, even if the report begins later in it.
     pub(crate) bucket: Hour,
     /// The group.
     pub(crate) id: String,
@@ -58,16 +58,16 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Where it stands in the report: no other record is there.
+    /// The record's position in the report; it is unique.
     pub(crate) fn place(&self) -> String {
         format!("{:010} {}", self.bucket.0, self.id)
     }
 }
 
 impl Report {
-    /// The records of all buckets from that of `after`, the place of a record, on: those of whole
-    /// buckets, until there are more than `count_max` behind `after`. Takes memory for the records
-    /// of these, and time for the hours in between.
+    /// The records of all buckets, from the bucket of `after` (the position of a record) on: those
+    /// of whole buckets, until there are more than `count_max` behind `after`. Takes memory for
+    /// these records, and time for the hours between them.
     pub(crate) async fn records(
         &self,
         store: &dyn UsageStore,
@@ -78,7 +78,7 @@ impl Report {
         let first = self.hours.start.max(bucket_of(after));
         let mut at = self.size.start(first);
         while at < self.hours.end && records.len() <= count_max {
-            // Several buckets with one question, but no more than can be needed.
+            // Several buckets in one query, but no more than can be needed.
             let end = self.read_end(at);
             let mut sums: BTreeMap<(Hour, String), UsageSum> = BTreeMap::new();
             let hours = at.max(self.hours.start)..end.min(self.hours.end);
@@ -95,7 +95,7 @@ impl Report {
         Ok(records)
     }
 
-    /// The end of the buckets that are read together: about a month's.
+    /// The end of the buckets that one query reads: about a month's.
     fn read_end(&self, start: Hour) -> Hour {
         let enough = start.0.saturating_add(super::SLICE_HOURS);
         let mut end = self.size.next(start);
@@ -106,7 +106,7 @@ impl Report {
     }
 }
 
-/// The bucket in which a place stands; the first one of all when it is no place.
+/// The bucket of a position; the first one if the text is not a position.
 fn bucket_of(place: Option<&str>) -> Hour {
     let bucket = place.and_then(|place| place.split_once(' ')?.0.parse().ok());
     Hour(bucket.unwrap_or(0))

@@ -1,8 +1,8 @@
-//! What was used with each template, over all the time of which usage is kept.
+//! The usage of each template, over all stored hours.
 //!
-//! The first question reads all rows, further ones those since then: the sums of hours that are over
-//! are remembered, about 150 bytes for each template and owner. What grows older than usage is kept
-//! stays in the sums until the host starts again.
+//! The first query reads all rows, and later queries only the new ones: the sums of past hours are
+//! cached, about 150 bytes for each template and owner. Usage that is deleted for its age stays in
+//! these sums until the host starts again.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use super::read;
 
 type Sums = HashMap<TemplateId, HashMap<OwnerId, UsageSum>>;
 
-/// The sums of hours that are over.
+/// The sums of past hours.
 #[derive(Debug, Default)]
 pub(crate) struct Totals(tokio::sync::Mutex<Closed>);
 
@@ -26,28 +26,28 @@ struct Closed {
     sums: Sums,
 }
 
-/// What was used with templates until now.
+/// The usage of templates until now.
 #[derive(Debug, Default)]
 pub(crate) struct TemplateUsage(Sums);
 
 impl Totals {
-    /// What was used with each template until now.
+    /// Reads the usage of each template until now.
     pub(crate) async fn read(
         &self,
         store: &dyn UsageStore,
         now: Hour,
     ) -> Result<TemplateUsage, StoreError> {
         let mut closed = self.0.lock().await;
-        // A result of the last hour may still be on its way to the disk.
+        // A result of the last hour may not be on disk yet.
         let until = Hour(now.0.saturating_sub(1));
         if until < closed.until {
-            // The clock was set back: hours that were over can get more.
+            // The clock was set back, so past hours can still grow.
             *closed = Closed::default();
         }
         let mut sums = Sums::new();
         let from = closed.until.max(now.first_kept());
         read(store, from..until, &UsageFilter::default(), |row| add(&mut sums, row)).await?;
-        // All of it or nothing: whoever gives up in between leaves what was here.
+        // All sums or none: a call that is dropped in between leaves the old sums.
         for (template, owners) in sums {
             let closed = closed.sums.entry(template).or_default();
             for (owner, sum) in owners {
@@ -75,7 +75,7 @@ impl TemplateUsage {
         owners.fold(0_u64, |ms, (_, sum)| ms.saturating_add(sum.wall_ms)) / 60_000
     }
 
-    /// What others than its owner pay for their jobs with the template.
+    /// The credits of other owners' jobs with the template.
     pub(crate) fn earned(&self, template: &Template, prices: &Prices) -> Credits {
         let mut others = UsageSum::default();
         for (owner, sum) in self.0.get(&template.id).into_iter().flatten() {

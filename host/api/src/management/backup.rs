@@ -1,9 +1,9 @@
-//! `GET /v1/backup`: everything that the host has, as it is now, while it goes on. Only a key with
-//! the scope `admin` may have it.
+//! `GET /v1/backup`: all data of the running host at one instant. Only for keys with the scope
+//! `admin`.
 //!
-//! **Bounds.** One backup at a time. It is read from the disk as fast as the caller takes it, with
-//! about a megabyte in memory; a caller who takes nothing for [`STALL_WAIT`], or is not done after
-//! [`TIME_MAX`], is given up.
+//! **Bounds.** One backup at a time. It is read from the disk as fast as the client reads it, with
+//! about a megabyte in memory. It is aborted when the client reads nothing for [`STALL_WAIT`], or
+//! is not done after [`TIME_MAX`].
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -31,23 +31,23 @@ use crate::openapi::schema::BackupBytes;
 use crate::openapi::tag;
 use crate::state::ApiState;
 
-/// A caller who takes nothing for this long is given up.
+/// A backup is aborted when its client reads nothing for this long.
 const STALL_WAIT: Duration = Duration::from_secs(60);
 
-/// How long a backup may take altogether.
+/// Most time for a whole backup.
 const TIME_MAX: Duration = Duration::from_hours(24);
 
-/// How long a call waits for the backup before it: one whose caller went away ends soon.
+/// How long a call waits for the end of another backup: an abandoned backup ends soon.
 const TURN_WAIT: Duration = Duration::from_secs(5);
 
-/// Bytes that are handed to the connection at one time, and how many of them wait for it.
+/// Bytes that are passed to the connection at one time.
 const PIECE_BYTES: usize = 256 << 10;
 const PIECES_MAX: usize = 3;
 
-/// Everything that the host has, as it is now.
+/// All data of the host at this instant.
 ///
-/// A tar archive whose last file is `SHA256SUMS`; one without it is not whole. The key of stored
-/// secrets is in it only with `secretsKey=true`.
+/// The answer is a tar archive whose last file is `SHA256SUMS`; an archive without it is
+/// incomplete. It contains the key of stored secrets only with `secretsKey=true`.
 #[utoipa::path(
     get, path = "/backup", operation_id = "Backup", tag = tag::HOST, params(WithSecretsKey),
     responses((status = 200, description = "The archive", body = BackupBytes, content_type = "application/x-tar"), BackupRefused),
@@ -97,13 +97,13 @@ impl From<BackupError> for ApiError {
     }
 }
 
-/// Sends the archive, or as much of it as the caller takes.
+/// Sends the archive, or as much of it as the client reads.
 fn send(files: Vec<BackupFile>, mut pipe: Pipe) {
     match write_archive(files, &mut pipe) {
         Ok(()) => tracing::info!("the backup was sent"),
         Err(error) => {
             tracing::warn!("a backup broke off: {error}");
-            // A caller who is still there sees the connection break, not a shorter archive.
+            // The client sees a broken connection, not a shorter archive.
             let _ = pipe.send(Err(error));
         }
     }
@@ -136,7 +136,7 @@ fn head(bytes: u64) -> tar::Header {
     head
 }
 
-/// Reads a file, and hashes what is read.
+/// Reads a file, and hashes the bytes.
 struct Hashed<R> {
     content: R,
     bytes: u64,
@@ -152,7 +152,7 @@ impl<R: Read> Read for Hashed<R> {
     }
 }
 
-/// Leads from a thread that reads files to the connection.
+/// From a thread that reads files to the connection.
 struct Pipe {
     sender: mpsc::Sender<io::Result<Bytes>>,
     handle: Handle,

@@ -1,4 +1,4 @@
-//! `/v1/billing/…`: what was used, by time and by endpoint, template or owner.
+//! `/v1/billing/…`: usage and cost, by time and by endpoint, template or owner.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -20,18 +20,18 @@ use crate::openapi::tag;
 use crate::query::Query;
 use crate::state::ApiState;
 
-/// Most buckets that one report may have: those of all hours that are kept, and some.
+/// Most buckets of one report: enough for all stored hours.
 pub(crate) const BUCKETS_MAX: u32 = 10_000;
 
-/// How far before its end a report begins when nothing is said.
+/// Default length of a report, in days before its end.
 const DAYS_DEFAULT: u64 = 30;
 
 const MS_PER_DAY: u64 = 86_400_000;
 
-/// What was used, by bucket of time and by endpoint, template or owner.
+/// Usage and cost, by bucket of time and by endpoint, template or owner.
 ///
-/// A key with the scope `admin` is told of all owners, another one of its own. Hours count whole:
-/// the one of `startTime`, and the one in which `endTime` lies unless it begins then.
+/// A key with the scope `admin` sees all owners, another key only its own. Hours count as a whole:
+/// from the hour of `startTime` to the last hour that begins before `endTime`.
 #[utoipa::path(
     get, path = "/billing/endpoints", operation_id = "ListEndpointBilling", tag = tag::BILLING,
     params(BillingQuery, PageOfList),
@@ -84,7 +84,7 @@ fn report(query: Query<'_>, now: Timestamp) -> Result<Report, ApiError> {
     Ok(Report { hours, size, grouping, filter })
 }
 
-/// The hours from that of `startTime` to the last one before `endTime`.
+/// The hours from the hour of `startTime` to the last one before `endTime`.
 fn hours(query: Query<'_>, now: Timestamp) -> Result<Range<Hour>, ApiError> {
     let end = time(query, "endTime")?.unwrap_or(now);
     let start = time(query, "startTime")?.unwrap_or_else(|| {
@@ -117,7 +117,7 @@ fn id<T: FromStr<Err: Display>>(query: Query<'_>, name: &str) -> Result<Option<T
     text.parse().map(Some).map_err(wrong)
 }
 
-/// One of the values, by its text, or the default.
+/// The value with this text, or the default.
 fn one_of<T: Copy, const N: usize>(
     query: Query<'_>,
     name: &str,

@@ -95,9 +95,9 @@ pub(crate) async fn create(
     Ok(Json(endpoint.into()))
 }
 
-/// Changes the fields that are given.
+/// Changes the given fields.
 ///
-/// Running jobs end as they began; waiting ones start with the new settings.
+/// Running jobs continue with the old settings; waiting jobs start with the new ones.
 #[utoipa::path(
     patch, path = "/endpoints/{id}", operation_id = "UpdateEndpoint", tag = tag::ENDPOINTS,
     request_body = EndpointInput,
@@ -125,7 +125,7 @@ pub(crate) async fn update(
 
 /// Deletes the endpoint with all its jobs.
 ///
-/// Those that wait are removed, those that run are stopped.
+/// Waiting jobs are removed, and running jobs are stopped.
 #[utoipa::path(
     delete, path = "/endpoints/{id}", operation_id = "DeleteEndpoint", tag = tag::ENDPOINTS,
     responses((status = 204, description = "It is gone"), Mistaken, Missing),
@@ -146,7 +146,7 @@ pub(crate) async fn delete(
     state.workers.refresh(&source.endpoint);
     state.store.delete_endpoint(&source.endpoint).await?;
     state.logs.forget(&source);
-    // Those of its releases.
+    // The components of its releases.
     images::forget_unused(&state).await;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -155,7 +155,7 @@ pub(super) fn put(endpoint: Endpoint) -> Vec<CatalogChange> {
     vec![CatalogChange::Put(CatalogEntry::Endpoint(endpoint))]
 }
 
-/// The endpoint with the given fields changed, when the result is one that may exist.
+/// The endpoint with the given fields changed, if the result is valid.
 fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoint, ApiError> {
     let scaling = scaling(current.scaling, &input)?;
     let template = input.template_id.unwrap_or(current.template);
@@ -181,7 +181,7 @@ fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoin
             Some(mib) => bounded("memoryMib", SandboxLimits::MEMORY_MIB, mib)? << 20,
             None => current.limits.memory_bytes_max,
         },
-        // 0 takes an own budget back: it is derived from the timeout again.
+        // 0 removes the explicit budget: it is derived from the timeout again.
         fuel_max: input.max_fuel.or(current.limits.fuel_max).filter(|fuel| *fuel > 0),
         metering: input.metering.unwrap_or(current.limits.metering),
     };
@@ -201,7 +201,7 @@ fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoin
             None => current.reuse,
         },
         waiting_jobs_max: match input.max_waiting_jobs {
-            // 0 takes an own bound back.
+            // 0 removes the explicit bound.
             Some(0) => None,
             Some(jobs) => Some(bounded_u32("maxWaitingJobs", Endpoint::WAITING_JOBS_MAX, jobs)?),
             None => current.waiting_jobs_max,
@@ -217,8 +217,8 @@ fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoin
     })
 }
 
-/// Refuses a template that the endpoint's owner may not use. The template that the endpoint has
-/// already is kept without a look at it.
+/// Refuses a template that the endpoint's owner may not use. The endpoint's present template is not
+/// checked again.
 fn check_template(
     view: &View,
     endpoint: &EndpointId,

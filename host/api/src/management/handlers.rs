@@ -22,7 +22,7 @@ use crate::openapi::schema::ComponentBytes;
 use crate::openapi::tag;
 use crate::state::ApiState;
 
-/// All image names of the key's owner, with what they name.
+/// All image names of the key's owner, with their components.
 #[utoipa::path(
     get, path = "/handlers", operation_id = "ListHandlers", tag = tag::HANDLERS,
     params(PageOfList),
@@ -41,7 +41,7 @@ pub(crate) async fn list(
     Ok(page.of(handlers, place, |(image, component)| Handler::new(image, component)))
 }
 
-/// One image name, with what it names.
+/// One image name, with its component.
 #[utoipa::path(
     get, path = "/handlers/{reference}", operation_id = "GetHandler", tag = tag::HANDLERS,
     responses((status = 200, description = "What the name names", body = Handler), Mistaken, Missing),
@@ -60,10 +60,10 @@ pub(crate) async fn get(
     Ok(Json(Handler::new(image, component)))
 }
 
-/// Takes a component in and lets `name:tag` name it.
+/// Uploads a component as `name:tag`.
 ///
-/// Endpoints that run this image run the new component from their next job on. A component that
-/// nothing names any more is removed.
+/// Endpoints that run this image run the new component from their next job on. A component without
+/// any name is deleted.
 #[utoipa::path(
     put, path = "/handlers/{reference}", operation_id = "UploadHandler", tag = tag::HANDLERS,
     request_body(content = ComponentBytes, content_type = "application/wasm", description = "The component"),
@@ -89,9 +89,9 @@ pub(crate) async fn upload(
     Ok(Json(Handler::new(&image, &component)))
 }
 
-/// Takes a name away; refused while an endpoint runs what it names.
+/// Removes a name; refused while an endpoint runs its component.
 ///
-/// The component goes with the last name and the last template that it has. Jobs that run it go on.
+/// The component is deleted once no image name and no template refers to it. Running jobs continue.
 #[utoipa::path(
     delete, path = "/handlers/{reference}", operation_id = "DeleteHandler", tag = tag::HANDLERS,
     responses((status = 204, description = "It is gone"), Mistaken, Missing),

@@ -1,4 +1,4 @@
-//! Reading what a management call brings.
+//! Reads the inputs of management calls.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::auth::{self, Form};
 use crate::error::ApiError;
 use crate::state::ApiState;
 
-/// What the one placeholder of a management path names.
+/// The value of the one placeholder of a management path.
 #[derive(Debug)]
 pub(crate) struct Named(pub(crate) String);
 
@@ -32,10 +32,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
-/// The body, an object, as `T`.
+/// Parses the body, an object, as `T`.
 ///
 /// # Errors
-/// 400 that names the field which does not fit.
+/// 400 that names the invalid field.
 pub(crate) async fn json<T: DeserializeOwned>(
     state: &ApiState,
     request: Request<Body>,
@@ -43,7 +43,7 @@ pub(crate) async fn json<T: DeserializeOwned>(
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(None, &parts.headers, body, MANAGEMENT_BODY_BYTES_MAX).await?;
     auth::check_again(&parts.headers, state, Form::Bearer)?;
-    // Serde alone would take an array of the fields' values in their order.
+    // Serde alone would accept an array of the fields' values in their order.
     if body.bytes.trim_ascii_start().starts_with(b"[") {
         return Err(ApiError::bad_request("the body must be a JSON object"));
     }
@@ -59,7 +59,7 @@ pub(crate) async fn json<T: DeserializeOwned>(
     Ok(value)
 }
 
-/// The same; a call without a body stands for one without any field.
+/// The same; a call without a body counts as an empty object.
 pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(
     state: &ApiState,
     request: Request<Body>,
@@ -72,7 +72,7 @@ pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(
 
 /// Refuses a text that is longer than `chars_max` characters.
 pub(crate) fn check_text(field: &str, text: &str, chars_max: usize) -> Result<(), ApiError> {
-    // A text has at most as many characters as bytes, so most texts are not read here.
+    // A text has at most as many characters as bytes, so most texts need no count.
     if text.len() > chars_max && text.chars().nth(chars_max).is_some() {
         return Err(ApiError::bad_request(format!(
             "`{field}` has more than {chars_max} characters, the most allowed"
@@ -106,7 +106,7 @@ pub(crate) fn check_env(env: &BTreeMap<String, String>) -> Result<(), ApiError> 
     Ok(())
 }
 
-/// Refuses what cannot be a name for people.
+/// Refuses an invalid display name.
 pub(crate) fn check_name(name: &str) -> Result<(), ApiError> {
     if name.is_empty() || name.chars().nth(NAME_CHARS_MAX).is_some() {
         return Err(ApiError::bad_request(format!(
@@ -116,7 +116,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The number, when it is inside its bounds.
+/// The number, if it is inside its bounds.
 pub(crate) fn bounded(field: &str, bounds: Bounds, value: u64) -> Result<u64, ApiError> {
     if bounds.contains(value) {
         return Ok(value);
@@ -125,15 +125,15 @@ pub(crate) fn bounded(field: &str, bounds: Bounds, value: u64) -> Result<u64, Ap
     Err(ApiError::bad_request(format!("`{field}` must be {min} to {max}, not {value}")))
 }
 
-/// The same for a number that is kept in 32 bits.
+/// The same for a number of 32 bits.
 pub(crate) fn bounded_u32(field: &str, bounds: Bounds, value: u64) -> Result<u32, ApiError> {
     let value = bounded(field, bounds, value)?;
     u32::try_from(value)
         .map_err(|_| ApiError::bad_request(format!("`{field}` is too large: {value}")))
 }
 
-/// A flag in a query: `true` or `false` in any case, or absent. With several names, or given more than once, it
-/// is set when one of them is true.
+/// A flag in a query: `true` or `false` in any case, or absent. With several names or values, it is
+/// set if one of them is true.
 pub(crate) fn flag(query: &str, names: &[&str]) -> Result<bool, ApiError> {
     let given = url::form_urlencoded::parse(query.as_bytes())
         .filter(|(name, _)| names.contains(&name.as_ref()));

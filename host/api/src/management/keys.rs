@@ -1,5 +1,5 @@
-//! `/v1/keys`: API keys, of the operator and of other owners. Only a key with the scope `admin` may make,
-//! list or revoke them.
+//! `/v1/keys`: API keys, of the operator and of other owners. Only a key with the scope `admin` may
+//! create, list or revoke them.
 
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ pub(crate) async fn create(
     Ok(Json(document))
 }
 
-/// Revokes a key: from now on it is refused.
+/// Revokes a key: it is refused from now on.
 #[utoipa::path(
     delete, path = "/keys/{id}", operation_id = "RevokeKey", tag = tag::KEYS,
     responses((status = 204, description = "It is refused from now on"), Missing),

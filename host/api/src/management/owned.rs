@@ -1,5 +1,6 @@
-//! What a caller has by an id: found for its owner's keys and for admin keys. For any other key it does
-//! not exist: the lookup, the status code and the sentence are the same as for an id that nothing has.
+//! Lookup of an owner's objects by id: they are found for the owner's keys and for admin keys. For
+//! any other key they do not exist: the lookup, the status code and the sentence are the same as
+//! for an unknown id.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -14,11 +15,11 @@ use gristmill_core::volume::Volume;
 
 use crate::error::ApiError;
 
-/// A part of the catalog that has an id and belongs to somebody.
+/// An object of the catalog that has an id and an owner.
 pub(super) trait Owned: Sized {
     type Id: FromStr<Err = InvalidId> + Display;
 
-    /// What a sentence calls it.
+    /// Its name in error messages.
     const WHAT: &'static str;
 
     fn find<'v>(view: &'v View, id: &Self::Id) -> Option<&'v Self>;
@@ -26,15 +27,16 @@ pub(super) trait Owned: Sized {
     fn owner(&self) -> &OwnerId;
 }
 
-/// What this key reaches under this id.
+/// The object with this id, if the key may see it.
 ///
 /// # Errors
-/// 400 when the text is no id; 404 when there is none, or it is somebody else's.
+/// 400 when the text is not an id; 404 when there is no such object, or it belongs to another
+/// owner.
 pub(super) fn own<'v, T: Owned>(view: &'v View, key: &ApiKey, id: &str) -> Result<&'v T, ApiError> {
     find(view, id, |found: &&T| key.sees(found.owner()))
 }
 
-/// What this owner has under this id, for another thing of the same owner.
+/// The owner's object with this id, for another object of the same owner.
 ///
 /// # Errors
 /// Those of [`own`].
@@ -55,20 +57,20 @@ fn find<'v, T: Owned>(
     T::find(view, &id).filter(exists).ok_or_else(|| missing::<T>(&id))
 }
 
-/// The text as an id.
+/// Parses an id.
 ///
 /// # Errors
-/// 400 when it is none.
+/// 400 when the text is not an id.
 pub(super) fn read_id<I: FromStr<Err = InvalidId>>(text: &str) -> Result<I, ApiError> {
     text.parse().map_err(|error: InvalidId| ApiError::bad_request(error.to_string()))
 }
 
-/// What a client reads about an id that it has not.
+/// The error for an id that the caller does not have.
 pub(super) fn missing<T: Owned>(id: &T::Id) -> ApiError {
     ApiError::not_found(format!("{} `{id}` not found", T::WHAT))
 }
 
-/// An id for something that came without one: 16 hexadecimal digits.
+/// A random id for an object that was created without one: 16 hexadecimal digits.
 pub(super) fn random_id<I: FromStr<Err: Debug>>() -> I {
     let text = format!("{:016x}", rand::random::<u64>());
     text.parse().expect("hexadecimal digits are an id")

@@ -1,7 +1,7 @@
-//! Lists, page by page. A list stays the bare array that clients expect; where the next page begins
-//! is in its `Link` header (RFC 8288): `<…?limit=2&cursor=…>; rel="next"`. Every thing has a place in
-//! its list that no other has, and that is what a cursor names: what is added or removed between two
-//! pages makes the walk neither skip nor repeat what was there all the time.
+//! Lists, page by page. A list stays the bare array that clients expect; the position of the next
+//! page is in its `Link` header (RFC 8288): `<…?limit=2&cursor=…>; rel="next"`. A cursor is the
+//! position of an element, which is unique in its list. Additions and removals between two pages
+//! therefore neither skip nor repeat elements that were present all the time.
 
 use axum::Json;
 use axum::extract::FromRequestParts;
@@ -14,13 +14,13 @@ use serde::Serialize;
 use crate::error::ApiError;
 use crate::query::Query;
 
-/// Which page of a list is asked for.
+/// The requested page of a list.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// The place of the last thing on the page before.
+    /// The position of the last element on the previous page.
     after: Option<String>,
     count_max: usize,
-    /// Below `/v1`.
+    /// The path below `/v1`.
     uri: Uri,
 }
 
@@ -36,7 +36,7 @@ impl<S: Sync> FromRequestParts<S> for Page {
 }
 
 impl Page {
-    /// The place behind which the page begins.
+    /// The position behind which the page begins.
     pub(crate) fn after(&self) -> Option<&str> {
         self.after.as_deref()
     }
@@ -45,8 +45,8 @@ impl Page {
         self.count_max
     }
 
-    /// Cuts the page out of what belongs to the list, in the order of its places. `place` is where a
-    /// thing stands: a text that no other thing of the list has.
+    /// Selects the page from the elements of the list, which are in the order of their positions.
+    /// `place` returns the position of an element: a text that no other element has.
     pub(crate) fn of<T, D>(
         self,
         things: impl IntoIterator<Item = T>,
@@ -68,7 +68,7 @@ impl Page {
         }
     }
 
-    /// The next page, with everything else that was asked for.
+    /// The link to the next page, with all other parameters of the request.
     fn link(&self, place: &str) -> Option<HeaderValue> {
         let given = url::form_urlencoded::parse(self.uri.query().unwrap_or_default().as_bytes());
         let query = url::form_urlencoded::Serializer::new(String::new())
@@ -79,7 +79,7 @@ impl Page {
     }
 }
 
-/// A page of a list, as the answer to a call.
+/// A page of a list, as an answer.
 #[derive(Debug)]
 pub(crate) struct Paged<D> {
     documents: Vec<D>,

@@ -1,4 +1,4 @@
-//! `/v1/containerregistryauth`: credentials with which images are fetched from registries.
+//! `/v1/containerregistryauth`: credentials for fetching images from registries.
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -38,7 +38,7 @@ pub(crate) async fn list(
     Ok(page.of(own, |auth| format!("{} {}", auth.name, auth.id), |auth| (&**auth).into()))
 }
 
-/// One of them.
+/// One set of credentials, without its password.
 #[utoipa::path(
     get, path = "/containerregistryauth/{id}", operation_id = "GetContainerRegistryAuth",
     tag = tag::REGISTRY_AUTHS,
@@ -55,7 +55,7 @@ pub(crate) async fn get(
     Ok(Json(auth.into()))
 }
 
-/// Keeps credentials; the password is shown to nobody but the registry.
+/// Stores credentials; the password is sent only to the registry, and never shown.
 #[utoipa::path(
     post, path = "/containerregistryauth", operation_id = "CreateContainerRegistryAuth",
     tag = tag::REGISTRY_AUTHS, request_body = RegistryAuthInput,
@@ -151,7 +151,7 @@ pub(super) fn named_by_template<'v>(
     })
 }
 
-/// Refuses to send credentials to another registry than theirs.
+/// Refuses to send credentials to a registry that they are not bound to.
 ///
 /// # Errors
 /// 400 that names both registries.

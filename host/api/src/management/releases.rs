@@ -1,4 +1,5 @@
-//! `/v1/endpoints/{id}/…` about its handlers: which it has run, and going back to one of them.
+//! `/v1/endpoints/{id}/…` about handlers: the releases of the endpoint, and the rollback to one of
+//! them.
 
 use std::sync::Arc;
 
@@ -97,7 +98,7 @@ fn rolled_back(view: &View, endpoint: &Endpoint, to: Option<u64>) -> Result<Temp
             other.id, template.id
         )));
     }
-    // What is stored here, whatever registry it once came from.
+    // The local name, without the registry that it once came from.
     let name = release.image.rsplit('/').next().unwrap_or_default();
     let name = name.split(['@', ':']).next().unwrap_or_default();
     let image = format!("{name}@{}", release.component.oci());

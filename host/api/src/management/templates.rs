@@ -1,4 +1,4 @@
-//! `/v1/templates`: reusable definitions of what a worker runs.
+//! `/v1/templates`: reusable definitions of the image that workers run.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
 use crate::state::ApiState;
 
-/// A single template, when the caller may see it with the flags given.
+/// One template, if the caller may see it with the given flags.
 #[utoipa::path(
     get, path = "/templates/{templateId}", operation_id = "GetTemplate", tag = tag::TEMPLATES,
     params(TemplateFlags),
@@ -53,7 +53,7 @@ pub(crate) async fn get(
     Ok(Json(document(&state, template).await?))
 }
 
-/// All templates that the caller may see with the flags given, by name.
+/// All templates that the caller may see with the given flags, by name.
 #[utoipa::path(
     get, path = "/templates", operation_id = "ListTemplates", tag = tag::TEMPLATES,
     params(TemplateFlags, PageOfList),
@@ -92,7 +92,7 @@ pub(crate) async fn create(
         None => random_id(),
     };
     let create = |view: &View| {
-        // Ids belong to the host, so the refusal is the same for every owner's template.
+        // Ids are unique on the host, so the refusal is the same for every owner's template.
         if view.templates.contains_key(&id) {
             return Err(ApiError::conflict(format!("template `{id}` exists already")));
         }
@@ -106,10 +106,9 @@ pub(crate) async fn create(
     Ok(Json(document(&state, &template).await?))
 }
 
-/// Changes the fields that are given. An image in a registry that is given is fetched, even if it
-/// is the same.
+/// Changes the given fields. A given image in a registry is fetched, even if its name is unchanged.
 ///
-/// Endpoints bound to the template run the new version from their next job on.
+/// Endpoints with the template run the new version from their next job on.
 #[utoipa::path(
     patch, path = "/templates/{templateId}", operation_id = "UpdateTemplate", tag = tag::TEMPLATES,
     request_body = TemplateInput,
@@ -165,7 +164,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What was used with templates until now.
+/// The usage of templates until now.
 async fn used(state: &ApiState) -> Result<TemplateUsage, ApiError> {
     let now = Hour::of(state.jobs.now());
     Ok(state.template_totals.read(&*state.usage, now).await?)
@@ -176,7 +175,7 @@ async fn document(state: &ApiState, template: &Template) -> Result<dto::Template
     Ok(dto::Template::new(template, &state.brand, &used, &state.prices))
 }
 
-/// Lets the workers of endpoints with this template see its change.
+/// Notifies the workers of endpoints with this template of its change.
 pub(super) fn refresh_bound(state: &ApiState, id: &TemplateId) {
     for deployment in state.catalog.view().deployments.values() {
         if deployment.endpoint.template == *id {
@@ -186,12 +185,13 @@ pub(super) fn refresh_bound(state: &ApiState, id: &TemplateId) {
 }
 
 fn is_visible(view: &View, reader: &ApiKey, template: &Template, filter: TemplateFilter) -> bool {
-    // Only endpoints that the reader sees count: a public template stays visible when a neighbour uses it.
+    // Only endpoints that the reader sees count: a public template stays visible when another owner
+    // uses it.
     let is_bound = view.bound_to(&template.id).any(|endpoint| reader.sees(&endpoint.owner));
     template.is_visible_to(reader, is_bound, filter)
 }
 
-/// What a template write changes: the template, and the component that was fetched for it.
+/// The changes of a template write: the template, and the component that was fetched for it.
 fn put(view: &View, template: Template, fetched: Option<&Added>) -> (Vec<CatalogChange>, Template) {
     let component = fetched.map(|added| {
         let stored = view.components.get(&added.component.digest);
@@ -206,8 +206,8 @@ fn put(view: &View, template: Template, fetched: Option<&Added>) -> (Vec<Catalog
     (entries.map(CatalogChange::Put).collect(), template)
 }
 
-/// Fetches the image of a template that is about to be written, when the call names one in a
-/// registry. Naming the same one again fetches it again: its tag may have moved.
+/// Fetches the image of a template before it is written, if the call names an image in a registry.
+/// An unchanged name is fetched again, since its tag may have moved.
 async fn fetch(
     state: &ApiState,
     template: Template,
@@ -250,8 +250,7 @@ fn blank(id: TemplateId, owner: OwnerId) -> Template {
     Template { name: String::new(), ..Template::new(id, owner, "") }
 }
 
-/// The template with the given fields changed, when the result is a template that may exist and the
-/// caller may make.
+/// The template with the given fields changed, if the result is valid and the caller may write it.
 fn apply(
     view: &View,
     caller: &ApiKey,
@@ -275,7 +274,7 @@ fn apply(
     }
     let names_registry = input.container_registry_auth_id.is_some() || input.image_name.is_some();
     let template = Template {
-        // Another image's component is not this one's.
+        // The component belongs to the previous image.
         fetched: current.fetched.filter(|_| input.image_name.is_none()),
         name: input.name.unwrap_or(current.name),
         image: input.image_name.unwrap_or(current.image),
@@ -338,7 +337,7 @@ fn check_sizes(template: &Template) -> Result<(), ApiError> {
     input::check_env(&template.env)
 }
 
-/// Refuses credentials that are not the owner's, or are for another registry than that of the image.
+/// Refuses credentials that are not the owner's, or are bound to another registry than the image's.
 fn check_registry_auth(view: &View, template: &Template) -> Result<(), ApiError> {
     if template.registry_auth.is_empty() {
         return Ok(());
@@ -358,7 +357,7 @@ fn remote_image(template: &Template) -> Result<RemoteImage, ApiError> {
 
 fn is_port(text: &str) -> bool {
     text.split_once('/').is_some_and(|(number, protocol)| {
-        // Only as a number is usually written: no sign, no leading zero.
+        // Only in the usual form of a number: no sign, no leading zero.
         let is_number = number.starts_with(|digit| matches!(digit, '1'..='9'));
         is_number && number.parse::<u16>().is_ok() && matches!(protocol, "http" | "tcp")
     })

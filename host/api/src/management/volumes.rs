@@ -1,4 +1,4 @@
-//! `/v1/networkvolumes`: directories that persist, for the handlers of endpoints.
+//! `/v1/networkvolumes`: persistent directories for the handlers of endpoints.
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -53,7 +53,7 @@ pub(crate) async fn list(
     Ok(page.of(own, |volume| volume.id.to_string(), |volume| (&**volume).into()))
 }
 
-/// A new network volume, with nothing in it.
+/// A new, empty network volume.
 #[utoipa::path(
     post, path = "/networkvolumes", operation_id = "CreateNetworkVolume", tag = tag::VOLUMES,
     request_body = NewNetworkVolume,
@@ -104,7 +104,7 @@ pub(crate) async fn update(
     Ok(Json((&volume).into()))
 }
 
-/// Deletes a network volume that no endpoint uses, with all that is in it.
+/// Deletes a network volume that no endpoint uses, with all its files.
 #[utoipa::path(
     delete, path = "/networkvolumes/{id}", operation_id = "DeleteNetworkVolume", tag = tag::VOLUMES,
     responses((status = 204, description = "It is gone"), Mistaken, Missing),
@@ -133,7 +133,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The volume that an endpoint with this template shall use; none when the id is empty.
+/// The volume for an endpoint with this template; none when the id is empty.
 pub(super) fn attached(
     view: &View,
     owner: &OwnerId,
@@ -151,7 +151,7 @@ pub(super) fn attached(
     Ok(Some(volume.id.clone()))
 }
 
-/// Refuses what cannot be a template's mount path.
+/// Refuses an invalid mount path of a template.
 pub(super) fn check_mount_path(path: &str) -> Result<(), ApiError> {
     match MountPath::parse(path) {
         Ok(_) => Ok(()),
@@ -171,7 +171,7 @@ fn apply(mut volume: Volume, input: NetworkVolumeInput) -> Result<Volume, ApiErr
         volume.name = name;
     }
     if let Some(size) = input.size {
-        // It only grows: what is in it stays within its bound.
+        // The size can only grow, so that the content stays within its bound.
         let bounds = Bounds { min: volume.size_gb.into(), ..Volume::SIZE_GB };
         volume.size_gb = input::bounded_u32("size", bounds, size)?;
     }

@@ -1,4 +1,4 @@
-//! `/v1/endpoints/{id}/…` about webhooks: the secret that signs them, and what became of them.
+//! `/v1/endpoints/{id}/…` about webhooks: the secret that signs them, and their deliveries.
 
 use axum::Json;
 use axum::extract::State;
@@ -16,7 +16,7 @@ use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
 use crate::state::ApiState;
 
-/// A new secret; webhooks are signed with the one before as well, for a day.
+/// Creates a new secret; for a day webhooks are signed with the previous one as well.
 #[utoipa::path(
     post, path = "/endpoints/{id}/rotate-webhook-secret", operation_id = "RotateWebhookSecret", tag = tag::ENDPOINTS,
     responses((status = 200, description = "The endpoint with its new secret", body = EndpointWithSecret), Mistaken, Missing),

@@ -1,7 +1,7 @@
-//! A body for each operation that takes one in JSON, which the page of the document offers to send.
-//! Without it the page makes a body of every field that the schema has, with made-up values.
+//! An example body for each operation with a JSON body, which the page of the document can send.
+//! Without it the page would make a body of every field of the schema, with invented values.
 //!
-//! The bodies work unedited, in this order, on a host that has a handler `echo:latest`. A test sends
+//! The bodies work unedited, in this order, on a host with a handler `echo:latest`. A test sends
 //! all of them.
 
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use utoipa::openapi::path::Operation;
 /// Adds the example of an operation, if it takes JSON.
 ///
 /// # Panics
-/// When an operation takes JSON and has no example here: so a route without one stops every test.
+/// When an operation takes JSON and has no example here, so that every test fails for such a route.
 pub(super) fn add(operation: &mut Operation) {
     let Some(RefOr::T(body)) = &mut operation.request_body else { return };
     let Some(RefOr::T(content)) = body.content.get_mut("application/json") else { return };
@@ -35,7 +35,7 @@ fn example(operation: &str) -> Option<Value> {
             "model": "example",
             "messages": [{ "role": "user", "content": "grain by grain" }],
         }),
-        // One endpoint and one day, so that a key that was made by mistake does little.
+        // One endpoint and one day, so that a key that was created by mistake does little harm.
         "CreateKey" => json!({
             "name": "example",
             "scopes": ["submit"],

@@ -1,5 +1,4 @@
-//! What a client can do with the job of an answer: the calls that lead on, and where their
-//! parameters are found.
+//! Links from an answer with a job to further calls, with the sources of their parameters.
 
 use utoipa::openapi::RefOr;
 use utoipa::openapi::link::Link;
@@ -7,13 +6,13 @@ use utoipa::openapi::path::{Operation, Paths};
 
 use super::operations;
 
-/// Where an answer has the job's id.
+/// The job's id in an answer.
 const IN_BODY: &str = "$response.body#/id";
 
-/// Answers without it are about the job in the path of their call.
+/// For answers without an id: the job in the path of the call.
 const IN_PATH: &str = "$request.path.job";
 
-/// Each operation with what follows it.
+/// Each operation with its following operations.
 const LEADS_TO: [(&str, &str, &[&str]); 7] = [
     ("Run", IN_BODY, &["GetStatus", "GetStatusSync", "GetStream", "Cancel"]),
     ("RunSync", IN_BODY, &["GetStatus", "GetStream", "Cancel", "Retry"]),
@@ -24,7 +23,7 @@ const LEADS_TO: [(&str, &str, &[&str]); 7] = [
     ("Retry", IN_BODY, &["GetStatus", "GetStatusSync", "GetStream", "Cancel"]),
 ];
 
-/// Adds the links to the operations of one mount of the queue API, which have their names' prefix
+/// Adds the links to the operations of one mount of the queue API, whose names have their prefix
 /// already.
 pub(super) fn add(paths: &mut Paths, prefix: &str) {
     for operation in paths.paths.values_mut().flat_map(operations) {

@@ -1,9 +1,10 @@
-//! `GET /openapi.json`: both APIs as an OpenAPI 3.1 document, made from the types that serve them.
+//! `GET /openapi.json`: both APIs as an OpenAPI 3.1 document, generated from the types that the
+//! routes use.
 //!
-//! A route is served by being in `routes!(…)`, which takes its `#[utoipa::path]` along: none is
-//! served without being documented. What a handler's attribute says is what is its own; what holds
-//! for all calls of an API is added here: the path's parameters, the key, and the refusals. The
-//! document is built once, when the router is.
+//! A route is added by `routes!(…)` together with its `#[utoipa::path]`, so every route is
+//! documented. A handler's attribute describes its own properties. The common properties of an API
+//! are added here: the path's parameters, the key, and the refusals. The document is built once,
+//! with the router.
 
 mod examples;
 mod links;
@@ -36,7 +37,7 @@ use crate::queue::dto::{StreamPage, json_response};
 use crate::queue::openai::OpenAiError;
 use crate::state::ApiState;
 
-/// Stands for every status code that is not named.
+/// Stands for every other status code.
 const DEFAULT: &str = "default";
 
 /// The key as `Bearer KEY`.
@@ -45,14 +46,14 @@ const BEARER: &str = "bearer";
 /// The key as the header's whole value.
 const BARE_KEY: &str = "bareKey";
 
-/// What the names of the operations under `/sdk/v2` begin with.
+/// Prefix of the operations' names under `/sdk/v2`.
 const SDK: &str = "Sdk";
 
 /// The document's text.
 #[derive(Clone)]
 pub(crate) struct Document(Bytes);
 
-/// What the document begins with: everything but the routes.
+/// The beginning of the document: everything except the routes.
 #[derive(utoipa::OpenApi)]
 #[openapi(
     info(title = "Gristmill", description = "Queue API of the endpoints, and management API."),
@@ -86,7 +87,7 @@ pub(crate) fn base() -> OpenApi {
     document
 }
 
-/// Says that the calls need a key as `Bearer KEY`, and how they can be refused for it.
+/// Documents that the calls need a key as `Bearer KEY`, and the refusals for it.
 pub(crate) fn behind_bearer(paths: &mut Paths) {
     for operation in paths.paths.values_mut().flat_map(operations) {
         operation.security = Some(vec![requirement(BEARER)]);
@@ -95,7 +96,7 @@ pub(crate) fn behind_bearer(paths: &mut Paths) {
     }
 }
 
-/// Says that the calls need a key in either form, and how the front door can refuse them.
+/// Documents that the calls need a key in either form, and the refusals of the admission layer.
 pub(crate) fn behind_front_door(paths: &mut Paths) {
     let refused = [
         ErrorCode::Unauthorized,
@@ -115,8 +116,8 @@ pub(crate) fn below(prefix: &str, paths: &mut Paths) {
     paths.paths = above.into_iter().map(|(path, item)| (format!("{prefix}{path}"), item)).collect();
 }
 
-/// Completes what OpenAI's clients call: a body is for POST, and may be left out; and the calls are
-/// refused in OpenAI's shape, whatever the reason.
+/// Completes the calls of OpenAI's clients: a body is for POST, and may be missing; and all
+/// refusals have OpenAI's format.
 pub(crate) fn in_openai_shape(paths: &mut Paths) {
     let error = Content::new(Some(Ref::from_schema_name(OpenAiError::name())));
     let refused = ResponseBuilder::new()
@@ -142,7 +143,8 @@ fn requirement(scheme: &str) -> SecurityRequirement {
     SecurityRequirement::new(scheme, [] as [&str; 0])
 }
 
-/// Completes the document with what holds for every operation, and with the operator's brand.
+/// Completes the document with the common properties of all operations, and with the operator's
+/// brand.
 pub(crate) fn finish(mut document: OpenApi, brand: &str) -> Document {
     for (path, item) in &mut document.paths.paths {
         for operation in operations(item) {
@@ -154,7 +156,7 @@ pub(crate) fn finish(mut document: OpenApi, brand: &str) -> Document {
                 refusals::add(&mut operation.responses, &always);
             }
         }
-        // One handler answers both methods; the operations need names of their own.
+        // One handler answers both methods; the operations need different names.
         if let (Some(get), Some(post)) = (&item.get, &mut item.post)
             && get.operation_id == post.operation_id
         {
@@ -167,7 +169,7 @@ pub(crate) fn finish(mut document: OpenApi, brand: &str) -> Document {
     Document(text.into())
 }
 
-/// The methods that a path has.
+/// The methods of a path.
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     let PathItem { get, put, post, delete, patch, .. } = item;
     [get, put, post, delete, patch].into_iter().flatten()
@@ -177,8 +179,8 @@ fn rename(operation: &mut Operation, name: impl FnOnce(&str) -> String) {
     operation.operation_id = operation.operation_id.as_deref().map(name);
 }
 
-/// Completes what one mount of the queue API documents: the two differ in how `/stream` answers,
-/// and the operations of the second need names of their own.
+/// Completes the documentation of one mount of the queue API: the two differ in the answer of
+/// `/stream`, and the operations of the second need different names.
 pub(crate) fn show_shape(document: &mut OpenApi, shape: StreamShape) {
     for (path, item) in &mut document.paths.paths {
         for operation in operations(item) {
@@ -205,7 +207,7 @@ fn events() -> Content {
     Content::new(Some(ObjectBuilder::new().schema_type(Type::String).description(Some(text))))
 }
 
-/// Adds the operator's spelling of the fields that carry a brand.
+/// Adds the operator's spelling of the fields with a brand.
 fn show_brand(document: &mut OpenApi, brand: &str) {
     if brand == template::NEUTRAL {
         return;

@@ -1,4 +1,4 @@
-//! The parameters of the operations: what the placeholders of paths stand for, and the queries.
+//! The parameters of the operations: placeholders of paths, and queries.
 
 use gristmill_core::limits::{Bounds, LIST_JOBS, LIST_LOGS, PAGE, STREAM_WAIT_MS, WAIT_MS};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
@@ -120,7 +120,7 @@ parameters! {
     }
 }
 
-/// Numbers outside the bounds are allowed: the nearest bound is taken.
+/// Numbers outside the bounds are allowed: they become the nearest bound.
 fn wait(bounds: Bounds) -> Schema {
     integer().default(Some(bounds.default.into())).into()
 }
@@ -139,7 +139,7 @@ fn at_least_zero() -> Schema {
     integer().minimum(Some(0)).into()
 }
 
-/// An index; to readers of events an id is a text.
+/// An index; for readers of events an id is a text.
 fn event_id() -> Schema {
     ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]+$")).into()
 }

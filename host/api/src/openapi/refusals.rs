@@ -1,5 +1,5 @@
-//! How a call can be refused, as the document tells it: one response for each status code, made
-//! from the [`ErrorCode`]s that have it, and the sets of them that a kind of call can get.
+//! The documented refusals of calls: one response for each status code, made from its
+//! [`ErrorCode`]s, and the sets of codes of each kind of call.
 
 use std::collections::BTreeMap;
 
@@ -27,18 +27,17 @@ macro_rules! sets {
 }
 
 sets! {
-    /// A value of the call is out of bounds, or what it asks for is not possible now.
+    /// A value of the call is out of bounds, or the request is not possible now.
     Mistaken: BadRequest;
-    /// What the path names does not exist.
+    /// The object in the path does not exist.
     Missing: NotFound;
-    /// What shall be deleted is in use.
-    /// A body that is read can be wrong, too large, or stop.
+    /// The object to delete is in use. A body can be invalid, too large, or incomplete.
     BodyRefused: BadRequest PayloadTooLarge UnsupportedMediaType RequestTimeout Unavailable;
     /// Another backup is being made, or the host ends.
     BackupRefused: BadRequest Unavailable;
-    /// A submission's key was sent before with something else.
+    /// The submission's key was used with another operation or body.
     KeyReused: IdempotencyMismatch;
-    /// Too many calls without a key come from one address.
+    /// Too many unauthenticated calls come from one address.
     StrangerRefused: RateLimited;
     /// The endpoint's queue is full, or the host's disk is.
     QueueRefused: QueueFull DiskFull;
@@ -53,7 +52,7 @@ fn responses(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<Response>> {
     codes.iter().map(reference).collect()
 }
 
-/// Adds refusals to what an operation documents of its own.
+/// Adds refusals to an operation's own documentation.
 pub(super) fn add(to: &mut Responses, codes: &[ErrorCode]) {
     to.responses.extend(responses(codes));
 }

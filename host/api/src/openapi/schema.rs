@@ -1,5 +1,5 @@
-//! Schemas of texts and numbers that have bounds. The bounds are the constants that the host
-//! checks with; none is repeated here.
+//! Schemas of texts and numbers with bounds. The bounds are the constants that the host checks;
+//! none is repeated here.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ use crate::billing::{self, Grouping};
 use crate::management::dto::RateLimit;
 use crate::queue::idempotency::KEY_CHARS_MAX;
 
-/// Defines types that stand for a schema: `Name: "description" => object`.
+/// Defines types that represent a schema: `Name: "description" => object`.
 macro_rules! schemas {
     ($($name:ident: $description:expr => $object:expr;)*) => {$(
         #[doc = $description]
@@ -169,7 +169,7 @@ fn integer(bounds: Bounds) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(min)).maximum(Some(max))
 }
 
-/// The schema of `T` where these fields, which are texts, must be there and not be null.
+/// The schema of `T` with these text fields required and not null.
 pub(crate) fn requiring<T: ToSchema>(fields: &[&str]) -> RefOr<Schema> {
     let required = fields
         .iter()

@@ -1,4 +1,4 @@
-//! The answers that succeed: codes and headers as the specification has them.
+//! Successful answers, with the codes and headers of the specification.
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -7,16 +7,16 @@ use gristmill_core::image::BlobDigest;
 
 use super::uploads::UploadId;
 
-/// Names the digest of what was pushed or is sent.
+/// The header with the digest of pushed or sent bytes.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
-/// Says what is spoken here.
+/// The header with the version of the protocol.
 const API_VERSION: HeaderName = HeaderName::from_static("docker-distribution-api-version");
 
 /// Media type of an index.
 pub(super) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 
-/// `{}`, by which a registry is known.
+/// `{}`, the answer by which clients recognise a registry.
 pub(super) fn empty_object() -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
@@ -25,33 +25,34 @@ pub(super) fn empty_object() -> Response {
     (headers, "{}").into_response()
 }
 
-/// What has come of an upload, and where to go on with it.
+/// The progress of an upload, and the URL to continue it.
 pub(super) fn under_way(status: StatusCode, name: &str, id: UploadId, bytes: u64) -> Response {
     let headers = [
         (header::LOCATION, value(&format!("/v2/{name}/blobs/uploads/{id}"))),
-        // An empty upload has the range of one byte: there is no way to write none.
+        // An empty upload has the range of one byte, since the header cannot express none.
         (header::RANGE, value(&format!("0-{}", bytes.saturating_sub(1)))),
         (header::CONTENT_LENGTH, HeaderValue::from_static("0")),
     ];
     (status, headers).into_response()
 }
 
-/// Names the manifest that a pushed one is about.
+/// The header with the subject of a pushed manifest.
 const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 
-/// Names the queries by which a list was filtered.
+/// The header with the filters of a list.
 const FILTERS_APPLIED: HeaderName = HeaderName::from_static("oci-filters-applied");
 
-/// Adds that the `subject` of a pushed manifest was seen.
+/// Adds that the `subject` of a pushed manifest was processed.
 pub(super) fn with_subject(mut response: Response, subject: &str) -> Response {
-    // A subject that is no digest may be no header value.
+    // A subject that is not a digest may be invalid in a header.
     if let Ok(subject) = HeaderValue::from_str(subject) {
         response.headers_mut().insert(SUBJECT, subject);
     }
     response
 }
 
-/// An index of manifests. `is_filtered`: by their `artifactType`. `next` is where the next page is.
+/// An index of manifests. `is_filtered`: by their `artifactType`. `next` is the URL of the next
+/// page.
 pub(super) fn index(text: String, is_filtered: bool, next: Option<&str>) -> Response {
     let mut response = ([(header::CONTENT_TYPE, INDEX_TYPE)], text).into_response();
     if is_filtered {
@@ -64,7 +65,7 @@ pub(super) fn index(text: String, is_filtered: bool, next: Option<&str>) -> Resp
     response
 }
 
-/// A blob or a manifest was taken.
+/// The answer for an accepted blob or manifest.
 pub(super) fn created(location: &str, digest: BlobDigest) -> Response {
     let headers = [
         (header::LOCATION, value(location)),
@@ -84,7 +85,7 @@ pub(super) fn content(kind: &'static str, digest: BlobDigest, bytes: u64, body: 
     (headers, body).into_response()
 }
 
-/// Names and ids that were checked are a header value.
+/// Checked names and ids are always valid in a header.
 fn value(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).expect("names, ids and digests are a header value")
 }

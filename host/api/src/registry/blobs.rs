@@ -1,4 +1,4 @@
-//! `/v2/{name}/blobs`: the bytes that manifests name, on their way in and out.
+//! `/v2/{name}/blobs`: upload and download of the blobs that manifests name.
 
 use std::io;
 
@@ -21,13 +21,13 @@ use crate::body;
 use crate::query::Query;
 use crate::state::ApiState;
 
-/// The media type of a blob: a registry does not know what is in it.
+/// The media type of a blob, whose content a registry does not know.
 const BYTES: &str = "application/octet-stream";
 
-/// Bytes of a component that are read from the disk at one time.
+/// Bytes of a component that are read from the disk in one step.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Begins an upload; with `?digest=` and a body it is the whole of it.
+/// Begins an upload; with `?digest=` and a body this is the whole upload.
 pub(super) async fn begin(
     State(state): State<ApiState>,
     Caller(key): Caller,
@@ -40,7 +40,7 @@ pub(super) async fn begin(
     let staged = state.components.stage().await?;
     let id = state.uploads.begin(&key.owner, &name, staged)?;
     let Some(digest) = digest else {
-        // `?mount=` is answered like this too: the client sends the bytes.
+        // `?mount=` gets the same answer: the client sends the bytes.
         return Ok(answer::under_way(StatusCode::ACCEPTED, &name, id, 0));
     };
     let taken = state.uploads.take(&key.owner, &name, &id.to_string())?;
@@ -80,7 +80,7 @@ pub(super) async fn finish(
             let sentence = "the query `digest` is required: `?digest=sha256:…`";
             return Err(RegistryError::invalid(OciCode::DigestInvalid, sentence));
         }
-        // The client cannot end this upload: it has digests by another algorithm.
+        // The client cannot end this upload, because it uses another digest algorithm.
         Err(refused) => {
             taken.end();
             return Err(refused);
@@ -91,7 +91,7 @@ pub(super) async fn finish(
     conclude(&state, &key.owner, taken, &name, digest)
 }
 
-/// How far an upload has come.
+/// The progress of an upload.
 pub(super) async fn progress(
     State(state): State<ApiState>,
     Caller(key): Caller,
@@ -101,7 +101,7 @@ pub(super) async fn progress(
     Ok(answer::under_way(StatusCode::NO_CONTENT, &name, taken.id, taken.len()))
 }
 
-/// Gives an upload up.
+/// Deletes an upload.
 pub(super) async fn cancel(
     State(state): State<ApiState>,
     Caller(key): Caller,
@@ -137,7 +137,7 @@ pub(super) async fn get(
     Ok(content(digest, File::from_std(file), bytes))
 }
 
-/// Gives up a blob that waits for its manifest. Blobs of images are deleted with their manifests.
+/// Deletes a blob that waits for its manifest. Blobs of images are deleted with their manifests.
 pub(super) async fn delete(
     State(state): State<ApiState>,
     Caller(key): Caller,
@@ -165,7 +165,7 @@ fn is_of_image(state: &ApiState, owner: &OwnerId, name: &str, digest: BlobDigest
     })
 }
 
-/// A blob that is read from the disk as its client takes it.
+/// A blob that is read from the disk while its client reads it.
 fn content(digest: BlobDigest, file: impl AsyncRead + Send + 'static, bytes: u64) -> Response {
     let body = Body::from_stream(ReaderStream::with_capacity(file, PIECE_BYTES));
     answer::content(BYTES, digest, bytes, body)
@@ -176,7 +176,7 @@ fn unreadable(digest: BlobDigest, error: &io::Error) -> RegistryError {
     unknown(digest)
 }
 
-/// Adds a body to an upload, where the last one has ended.
+/// Appends a body to an upload.
 async fn append(taken: &Taken, headers: &HeaderMap, body: Body) -> Result<(), RegistryError> {
     let there = taken.len();
     let expected = match headers.get(header::CONTENT_RANGE) {
@@ -196,11 +196,11 @@ async fn append(taken: &Taken, headers: &HeaderMap, body: Body) -> Result<(), Re
     let room = COMPONENT_BYTES_MAX.saturating_sub(usize::try_from(there).unwrap_or(usize::MAX));
     let staged: &dyn Staged = &**taken;
     body::stage(headers, body, room, staged).await?;
-    // Of a body in chunks the size is known now; like one that broke off, it stays.
+    // Only now is the size of a chunked body known; it stays, like a body that ended early.
     wrong_size(taken.len() - there)
 }
 
-/// How many bytes a Content-Range has, which must begin where the upload has ended.
+/// The number of bytes of a Content-Range, which must begin at the upload's end.
 fn bytes_of_range(range: &HeaderValue, there: u64) -> Result<u64, RegistryError> {
     let range = range.to_str().unwrap_or_default().trim_start_matches("bytes ");
     let range = range
@@ -216,7 +216,7 @@ fn bytes_of_range(range: &HeaderValue, there: u64) -> Result<u64, RegistryError>
         })
 }
 
-/// Ends an upload. It is deleted when its digest is not the client's, or an image has the blob
+/// Ends an upload. It is deleted if its digest is not the client's, or if an image has the blob
 /// already.
 fn conclude(
     state: &ApiState,
@@ -239,7 +239,7 @@ fn conclude(
     Ok(answer::created(&format!("/v2/{name}/blobs/{}", digest.oci()), digest))
 }
 
-/// The query `digest`; `digest-algorithm` announces one.
+/// The query `digest`; `digest-algorithm` announces its algorithm.
 fn digest_in(query: Option<&str>) -> Result<Option<BlobDigest>, RegistryError> {
     let query = Query(query.unwrap_or_default());
     if let Some(algorithm) = query.text("digest-algorithm").filter(|word| word != "sha256") {

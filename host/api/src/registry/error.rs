@@ -1,5 +1,5 @@
-//! How the registry refuses: `{"errors":[{"code":"BLOB_UNKNOWN","message":"…"}]}`, as the
-//! specification has it.
+//! Refusals of the registry: `{"errors":[{"code":"BLOB_UNKNOWN","message":"…"}]}`, as in the
+//! specification.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -9,16 +9,16 @@ use serde::Serialize;
 use crate::error::{ApiError, ErrorCode};
 use crate::images;
 
-/// A refusal with the specification's word for it.
+/// A refusal with a code of the specification.
 #[derive(Debug)]
 pub(crate) struct RegistryError {
     code: OciCode,
     error: ApiError,
-    /// In place of the error's own.
+    /// Replaces the error's own status.
     status: Option<StatusCode>,
 }
 
-/// The specification's words, and two of the reference implementation's.
+/// The specification's codes, and two of the reference implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(super) enum OciCode {
@@ -42,33 +42,33 @@ pub(super) enum OciCode {
 }
 
 impl RegistryError {
-    /// 404: there is no such thing.
+    /// 404: the object does not exist.
     pub(super) fn unknown(code: OciCode, sentence: impl Into<String>) -> Self {
         Self { code, error: ApiError::not_found(sentence), status: None }
     }
 
-    /// 400: the call cannot be right.
+    /// 400: the call is invalid.
     pub(super) fn invalid(code: OciCode, sentence: impl Into<String>) -> Self {
         Self { code, error: ApiError::bad_request(sentence), status: None }
     }
 
-    /// 416: a piece that does not begin where the one before has ended.
+    /// 416: a piece that does not begin at the end of the previous one.
     pub(super) fn out_of_order(sentence: impl Into<String>) -> Self {
         let status = Some(StatusCode::RANGE_NOT_SATISFIABLE);
         Self { status, ..Self::invalid(OciCode::BlobUploadInvalid, sentence) }
     }
 
-    /// 400: the specification lets a registry leave this out.
+    /// 400: an optional part of the specification that is not supported.
     pub(super) fn unsupported(sentence: impl Into<String>) -> Self {
         Self::invalid(OciCode::Unsupported, sentence)
     }
 
-    /// The same with another word for it.
+    /// The same with another code.
     pub(super) fn with_code(self, code: OciCode) -> Self {
         Self { code, ..self }
     }
 
-    /// What is told about a name of several parts.
+    /// The refusal of a name with several parts.
     pub(crate) fn name_of_several_parts() -> Self {
         let sentence = "a handler's name has one part: push to `host/name:tag`";
         Self::unknown(OciCode::NameInvalid, sentence)
@@ -142,7 +142,7 @@ impl IntoResponse for RegistryError {
         let headers = response.headers_mut();
         headers.remove(header::CONTENT_LENGTH);
         if code == OciCode::Unauthorized {
-            // Clients send their user name and password to whoever asks in this way only.
+            // Clients send their user name and password only after this challenge.
             let challenge = HeaderValue::from_static("Basic realm=\"gristmill\"");
             headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
@@ -150,7 +150,7 @@ impl IntoResponse for RegistryError {
     }
 }
 
-/// Gives a refusal that was made elsewhere the specification's shape. Its headers stay.
+/// Converts a refusal from elsewhere to the specification's format. Its headers stay.
 pub(crate) async fn reshape_refusal(mut response: Response) -> Response {
     let Some(error) = response.extensions_mut().remove::<ApiError>() else { return response };
     let mut reshaped = RegistryError::from(error).into_response();

@@ -1,4 +1,4 @@
-//! `/v2/{name}/manifests` and `/v2/{name}/tags/list`: which component an image is.
+//! `/v2/{name}/manifests` and `/v2/{name}/tags/list`: the components of images.
 
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, Request, State};
@@ -26,7 +26,7 @@ use crate::wire_time::rfc3339;
 /// `n` of a list of tags.
 const TAGS: Bounds = Bounds { min: 0, default: 1_000, max: 1_000 };
 
-/// The manifest of a tag, or the one with a digest.
+/// The manifest with a tag or a digest.
 pub(super) async fn get(
     State(state): State<ApiState>,
     Caller(key): Caller,
@@ -48,8 +48,8 @@ pub(super) async fn get(
     Ok(answer::content(MANIFEST_TYPE, manifest.digest(), bytes, Body::from(text)))
 }
 
-/// Takes a manifest: its component is checked and compiled, and is the handler `name:tag` from now
-/// on. Its blobs have come before.
+/// Accepts a manifest: its component is checked and compiled, and becomes the handler `name:tag`.
+/// Its blobs must have been pushed before.
 pub(super) async fn push(
     State(state): State<ApiState>,
     Caller(key): Caller,
@@ -64,7 +64,7 @@ pub(super) async fn push(
     })?;
     let image = ImageName { name, tag };
     let manifest = check(&image.tag, &text).inspect_err(|_| {
-        // The blobs have no other use, and would keep the places of their owner's next uploads.
+        // The blobs have no other use, and would count against their owner's next uploads.
         for digest in blobs_named_in(&text) {
             state.uploads.release(&key.owner, &image.name, digest);
         }
@@ -80,7 +80,7 @@ pub(super) async fn push(
     })
 }
 
-/// Reads a manifest, which must be pushed by a tag.
+/// Parses a manifest, which must be pushed by a tag.
 fn check(tag: &str, text: &str) -> Result<ComponentManifest, RegistryError> {
     if parse_digest(tag).is_some() {
         let sentence = "a handler has a tag: push the manifest by one, not by its digest";
@@ -93,8 +93,8 @@ fn check(tag: &str, text: &str) -> Result<ComponentManifest, RegistryError> {
     ComponentManifest::parse(text.as_bytes()).map_err(|error| invalid(error.to_string()))
 }
 
-/// Makes a handler of a manifest. While one of its blobs is missing, the others stay; after that they
-/// are used up, whatever comes of it.
+/// Makes a handler from a manifest. While one of its blobs is missing, the others stay; after that
+/// they are used up, even if the manifest is refused.
 async fn take(
     state: &ApiState,
     caller: &ApiKey,
@@ -129,14 +129,14 @@ async fn take(
     let pushed = PushedManifest::new(text, config_text);
     let digest = pushed.digest();
     images::name(state, caller, image, named, Some(pushed)).await?;
-    // The image has them now, for the next manifest that names them.
+    // Now the image has them, for the next manifest that names them.
     for blob in [config, component] {
         while state.uploads.release(owner, &name, blob.digest) {}
     }
     Ok(digest)
 }
 
-/// The blobs that a text names as a manifest does, be it one or not.
+/// The blobs that a text names like a manifest, even if it is not a valid one.
 fn blobs_named_in(text: &str) -> Vec<BlobDigest> {
     let manifest: Value = serde_json::from_str(text).unwrap_or_default();
     let layers = manifest.get("layers").and_then(Value::as_array).into_iter().flatten();
@@ -144,8 +144,8 @@ fn blobs_named_in(text: &str) -> Vec<BlobDigest> {
     named.filter_map(|blob| parse_digest(blob.get("digest")?.as_str()?)).collect()
 }
 
-/// Deletes a tag, or with a manifest's digest all tags of this manifest. Refused while an
-/// endpoint runs the component of one of them; then all stay.
+/// Deletes a tag, or with a manifest's digest all tags of this manifest. Refused while an endpoint
+/// runs the component of one of them; then all stay.
 pub(super) async fn delete(
     State(state): State<ApiState>,
     Caller(key): Caller,
@@ -163,7 +163,7 @@ pub(super) async fn delete(
     if tags.is_empty() {
         return Err(unknown(&name, &reference));
     }
-    // A tag that is in use comes first, and is refused before any other is deleted.
+    // A tag in use is first, so that it is refused before any other is deleted.
     tags.sort_unstable();
     for (_, tag) in tags {
         images::forget(&state, &key, &ImageName { name: name.clone(), tag }).await?;
@@ -204,7 +204,7 @@ pub(super) async fn tags(
     Ok(response)
 }
 
-/// The manifest of an image: the one that was pushed, or the one that an upload would have had.
+/// The manifest of an image: the pushed one, or the one that the host generates for an upload.
 pub(super) fn of(image: &Image, component: &Component) -> PushedManifest {
     if let Some(pushed) = &image.manifest {
         return pushed.clone();
@@ -228,7 +228,7 @@ pub(super) fn of(image: &Image, component: &Component) -> PushedManifest {
     PushedManifest::new(manifest.to_string(), config)
 }
 
-/// The text of a config that was pushed.
+/// The text of a pushed config.
 async fn read_config(staged: &dyn Staged) -> Result<String, RegistryError> {
     let bytes = staged.read(IMAGE_CONFIG_BYTES_MAX).await.ok();
     bytes.and_then(|bytes| String::from_utf8(bytes.into()).ok()).ok_or_else(|| {

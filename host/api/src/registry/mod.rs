@@ -1,14 +1,14 @@
 //! The host as a registry: the part of the OCI distribution API that `wkg`, `oras` and other hosts
-//! need to push and fetch components. What is pushed as `name:tag` is a handler with this name, as
-//! if it had been uploaded; what was uploaded can be fetched.
+//! need to push and fetch components. A component that is pushed as `name:tag` becomes a handler
+//! with this name, as if it had been uploaded; uploaded handlers can be fetched.
 //!
-//! The paths are the specification's, below `/v2` like the queue API's. The two cannot be taken for
-//! each other: after the name comes `blobs`, `manifests`, `referrers` or `tags`, which no operation of
-//! an endpoint is called. Refusals have the specification's shape. The document of the API does not have these
-//! routes: the [specification] is theirs.
+//! The paths are the specification's, below `/v2` like the queue API's. The two cannot be confused:
+//! the name is followed by `blobs`, `manifests`, `referrers` or `tags`, which are not operations of
+//! an endpoint. Refusals have the specification's format. The OpenAPI document does not have these
+//! routes, which the [specification] describes.
 //!
-//! **Bounds.** A blob is as large as a component, a manifest and a config 64 KiB; the uploads that
-//! are on their way are bounded in [`uploads`].
+//! **Bounds.** A blob has at most the size of a component, a manifest and a config 64 KiB;
+//! [`uploads`] bounds the uploads in progress.
 //!
 //! [specification]: https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md
 
@@ -58,13 +58,13 @@ pub(crate) fn routes() -> Router<ApiState> {
         .route_layer(map_response(reshape_refusal))
 }
 
-/// Whether a path that has no route was meant for a registry: with a name of several parts.
+/// Whether an unknown path was meant for a registry: a path with a name of several parts.
 pub(crate) fn is_meant(path: &str) -> bool {
     let rest = path.strip_prefix("/v2/").unwrap_or_default();
     ["/blobs/", "/manifests/", "/referrers/", "/tags/list"].iter().any(|part| rest.contains(part))
 }
 
-/// Whoever pushes or fetches: the key is the password, whatever the user name is, or the token.
+/// The caller: the key is the password, with any user name, or the token.
 struct Caller(Arc<ApiKey>);
 
 impl FromRequestParts<ApiState> for Caller {
@@ -77,12 +77,12 @@ impl FromRequestParts<ApiState> for Caller {
     }
 }
 
-/// Says that there is a registry here, to whoever has a key.
+/// Confirms to a caller with a key that this is a registry.
 async fn base(State(_): State<ApiState>, _: Caller) -> Response {
     answer::empty_object()
 }
 
-/// The caller's images of one name, each with its component.
+/// The caller's images with one name, each with its component.
 fn images_of<'v>(
     view: &'v View,
     owner: &'v OwnerId,

@@ -1,10 +1,10 @@
-//! The name under which something is pushed: a handler's.
+//! The name of a pushed image, which is a handler's name.
 
 use super::RegistryError;
 use super::error::OciCode;
 use crate::images;
 
-/// Refuses what cannot be a handler's name, before anything is sent for it.
+/// Refuses an invalid handler's name, before the client sends anything for it.
 ///
 /// # Errors
 /// `NAME_INVALID`.

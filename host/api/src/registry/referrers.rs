@@ -20,7 +20,7 @@ use crate::state::ApiState;
 /// Bytes of descriptors in one answer.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 
-/// What a manifest says about itself and its subject.
+/// The fields of a manifest about itself and its subject.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct About {
@@ -45,8 +45,8 @@ pub(super) fn subject(manifest: &[u8]) -> Option<String> {
     about.subject.map(|subject| subject.digest)
 }
 
-/// The manifests about one digest, which need not be there, in the order of their own digests;
-/// `?artifactType=` shows one type only, and `?last=` goes on after a manifest.
+/// The manifests with one subject, which need not exist, in the order of their own digests;
+/// `?artifactType=` selects one type, and `?last=` continues after a manifest.
 pub(super) async fn list(
     State(state): State<ApiState>,
     Caller(key): Caller,
@@ -87,7 +87,7 @@ pub(super) async fn list(
     Ok(answer::index(index.to_string(), wanted.is_some(), next.as_deref()))
 }
 
-/// How a list shows a manifest, if it has this subject and type.
+/// The descriptor of a manifest, if it has this subject and type.
 fn descriptor(manifest: &PushedManifest, digest: &str, wanted: Option<&str>) -> Option<Value> {
     let about: About = serde_json::from_str(manifest.text()).ok()?;
     about.subject.filter(|subject| subject.digest == digest)?;
@@ -108,7 +108,7 @@ fn descriptor(manifest: &PushedManifest, digest: &str, wanted: Option<&str>) -> 
     Some(descriptor)
 }
 
-/// Whether a text is a digest, by whatever algorithm: a subject need not be anything that is here.
+/// Whether a text is a digest, by any algorithm: a subject need not exist here.
 fn is_digest(text: &str) -> bool {
     let is_word = |word: &str, more: &[u8]| {
         !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || more.contains(&b))

@@ -1,11 +1,12 @@
-//! Uploads on their way: those that are still written, and those that are whole and wait for the
-//! manifest that names them.
+//! Uploads in progress: those that are still written, and complete blobs that wait for their
+//! manifest.
 //!
 //! **Bounds.** [`UPLOADS_MAX`] at one time, [`UPLOADS_OF_OWNER_MAX`] of one owner; each has at most
-//! the bytes of a component, all together those that may be staged. One that nobody has touched for
-//! [`IDLE_MAX`] goes, with its file; a task looks once a minute, as long as there are any. At the
-//! bound the older copies of a blob that was pushed several times give way to any upload, and a whole
-//! blob that has waited for [`GIVES_WAY_AFTER`] to its owner's. Nothing of them outlives the process.
+//! the bytes of a component, and all together those that may be staged. An upload without a call
+//! for [`IDLE_MAX`] is deleted with its file; a task checks once a minute, while there are any. At
+//! the bound, the older copies of a blob that was pushed several times are dropped for any upload,
+//! and a complete blob that has waited for [`GIVES_WAY_AFTER`] for its owner's uploads. No upload
+//! outlives the process.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,17 +32,17 @@ const UPLOADS_MAX: usize = 64;
 /// Uploads of one owner at one time. A push has two, the config and the component.
 const UPLOADS_OF_OWNER_MAX: usize = 16;
 
-/// How long an upload stays that nobody touches.
+/// How long an upload is kept without a call.
 const IDLE_MAX: Duration = Duration::from_secs(600);
 
-/// How long a whole blob keeps its place for its manifest when its owner needs the place. Clients
-/// push a manifest within seconds after its last blob.
+/// How long a complete blob is safe from its owner's other uploads. Clients push a manifest within
+/// seconds after its last blob.
 const GIVES_WAY_AFTER: Duration = Duration::from_secs(60);
 
-/// How often a task looks for those.
+/// Interval of the task that deletes idle uploads.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// Names an upload; hard to guess, though only its owner can use it.
+/// Names an upload; hard to guess, although only its owner can use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct UploadId(u128);
 
@@ -65,7 +66,7 @@ pub(crate) struct Uploads(Arc<Mutex<Table>>);
 #[derive(Debug, Default)]
 struct Table {
     uploads: HashMap<UploadId, Upload>,
-    /// Whether a task looks at them.
+    /// Whether the task runs.
     is_swept: bool,
 }
 
@@ -73,9 +74,9 @@ struct Table {
 struct Upload {
     owner: OwnerId,
     name: String,
-    /// `None` while a call has it.
+    /// `None` while a call uses it.
     staged: Option<Box<dyn Staged>>,
-    /// Once it is whole.
+    /// Set once it is complete.
     digest: Option<BlobDigest>,
     touched_at: Instant,
 }
@@ -85,12 +86,12 @@ impl Upload {
         self.owner == *owner && self.name == name
     }
 
-    /// Whether this is the whole blob with this digest, for a manifest of this owner and name.
+    /// Whether this is the complete blob with this digest, for a manifest of this owner and name.
     fn is_whole(&self, owner: &OwnerId, name: &str, digest: BlobDigest) -> bool {
         self.belongs_to(owner, name) && self.digest == Some(digest) && self.staged.is_some()
     }
 
-    /// Until its owner's next upload can have its place, if no call touches it before.
+    /// Time until its owner's next upload may replace it, if no call uses it before.
     fn keeps_place_for(&self) -> Duration {
         let kept = if self.digest.is_some() { GIVES_WAY_AFTER } else { IDLE_MAX };
         kept.saturating_sub(self.touched_at.elapsed())
@@ -101,7 +102,7 @@ impl Uploads {
     /// Begins an upload.
     ///
     /// # Errors
-    /// 429 when there are too many, with the time after which there is a place at the latest.
+    /// 429 when there are too many, with the longest time until there is room.
     pub(super) fn begin(
         &self,
         owner: &OwnerId,
@@ -149,7 +150,7 @@ impl Uploads {
     /// Takes an upload that is being written, for one call.
     ///
     /// # Errors
-    /// 404 when there is none of this owner and name; 400 while another call has it.
+    /// 404 when this owner and name have no such upload; 400 while another call uses it.
     pub(super) fn take(
         &self,
         owner: &OwnerId,
@@ -173,7 +174,7 @@ impl Uploads {
         Ok(Taken { uploads: self.clone(), id: key, staged: Some(staged) })
     }
 
-    /// A whole blob that waits for its manifest: its bytes, and how many they are.
+    /// A complete blob that waits for its manifest, with its size.
     ///
     /// # Errors
     /// Those of the file system.
@@ -192,12 +193,13 @@ impl Uploads {
         Ok(Some((staged.open()?, staged.len())))
     }
 
-    /// Whether a whole blob waits for its manifest.
+    /// Whether a complete blob waits for its manifest.
     pub(super) fn has(&self, owner: &OwnerId, name: &str, blob: Blob) -> bool {
         self.0.lock().find(owner, name, blob).is_some()
     }
 
-    /// Gives up one copy of a whole blob: each push has brought its own. Returns whether there was one.
+    /// Drops one copy of a complete blob, since each push has its own copy. Returns whether there
+    /// was one.
     pub(super) fn release(&self, owner: &OwnerId, name: &str, digest: BlobDigest) -> bool {
         let mut table = self.0.lock();
         let mut uploads = table.uploads.iter();
@@ -206,7 +208,7 @@ impl Uploads {
         table.uploads.remove(&id).is_some()
     }
 
-    /// Takes a whole blob out, for the manifest that names it.
+    /// Removes a complete blob, for the manifest that names it.
     pub(super) fn claim(&self, owner: &OwnerId, name: &str, blob: Blob) -> Option<Box<dyn Staged>> {
         let mut table = self.0.lock();
         let id = table.find(owner, name, blob)?;
@@ -215,7 +217,7 @@ impl Uploads {
 }
 
 impl Table {
-    /// The upload that is this whole blob.
+    /// The upload with this complete blob.
     fn find(&self, owner: &OwnerId, name: &str, blob: Blob) -> Option<UploadId> {
         let is_it = |upload: &Upload| {
             upload.is_whole(owner, name, blob.digest)
@@ -224,7 +226,7 @@ impl Table {
         self.uploads.iter().find(|(_, upload)| is_it(upload)).map(|(id, _)| *id)
     }
 
-    /// The oldest whole blob that has a younger copy.
+    /// The oldest complete blob with a younger copy.
     fn oldest_copy(&self, is_eligible: impl Fn(&Upload) -> bool) -> Option<UploadId> {
         let age = |id: &UploadId, upload: &Upload| (upload.touched_at, id.0);
         let has_younger = |(id, upload): &(&UploadId, &Upload)| {
@@ -241,7 +243,7 @@ impl Table {
     /// Makes room for one more upload of this owner.
     ///
     /// # Errors
-    /// The time after which there is room, if no call touches an upload before.
+    /// The time after which there is room, if no call uses an upload before.
     fn make_room(&mut self, owner: &OwnerId) -> Result<(), Duration> {
         let of_owner = |upload: &Upload| upload.owner == *owner;
         let has_most =
@@ -249,13 +251,13 @@ impl Table {
         if self.uploads.len() < UPLOADS_MAX && !has_most {
             return Ok(());
         }
-        // Pushes at one time may each bring the same blob, and the first to end takes one copy along.
-        // So copies stay until there is need.
+        // Several pushes at one time may each bring the same blob, and the first to end takes one
+        // copy. Copies therefore stay until their room is needed.
         if let Some(id) = self.oldest_copy(|upload| !has_most || of_owner(upload)) {
             self.uploads.remove(&id);
             return Ok(());
         }
-        // What a call has is being used.
+        // An upload in a call is in use.
         let free = self.uploads.iter().filter(|(_, upload)| upload.staged.is_some());
         let own = free.clone().filter(|(_, upload)| of_owner(upload));
         let kept = own.map(|(id, upload)| (upload.keeps_place_for(), *id));
@@ -265,7 +267,7 @@ impl Table {
                 Ok(())
             }
             Some((wait, _)) => Err(wait),
-            // Other owners have the places, for as long as any upload may stay.
+            // The room is used by other owners, for as long as an upload may be kept.
             None => {
                 let idle = |(_, upload): (_, &Upload)| upload.touched_at.elapsed();
                 Err(IDLE_MAX.saturating_sub(free.map(idle).max().unwrap_or_default()))
@@ -274,13 +276,13 @@ impl Table {
     }
 
     fn sweep(&mut self) {
-        // What a call has is not idle.
+        // An upload in a call is not idle.
         self.uploads
             .retain(|_, upload| upload.staged.is_none() || upload.touched_at.elapsed() < IDLE_MAX);
     }
 }
 
-/// An upload in the hands of one call; it goes back when this is dropped.
+/// An upload that one call uses; dropping this returns it.
 #[derive(Debug)]
 pub(super) struct Taken {
     uploads: Uploads,
@@ -289,12 +291,12 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Ends the upload: the file goes.
+    /// Ends the upload, and deletes its file.
     pub(super) fn end(mut self) {
         self.staged = None;
     }
 
-    /// Says that all has come: it waits for its manifest.
+    /// Marks the upload as complete: it waits for its manifest.
     pub(super) fn finish(self, digest: BlobDigest) {
         if let Some(upload) = self.uploads.0.lock().uploads.get_mut(&self.id) {
             upload.digest = Some(digest);
@@ -450,7 +452,7 @@ mod tests {
             push("me", b"abc");
         }
         assert_eq!(uploads.0.lock().uploads.len(), UPLOADS_OF_OWNER_MAX);
-        // Those of others give way too when all places are taken.
+        // Uploads of other owners are dropped too when all room is used.
         for who in ["a", "b", "c"] {
             for number in 0..UPLOADS_OF_OWNER_MAX {
                 push(who, &number.to_le_bytes());
@@ -460,7 +462,7 @@ mod tests {
             begin("late").unwrap();
         }
         assert!(begin("late").is_err());
-        // One of each blob is still there.
+        // One copy of each blob is left.
         for blob in [&b"other"[..], b"abc"] {
             assert!(!uploads.release(&owner("late"), "mill", BlobDigest::of(blob)));
             assert!(uploads.release(&me, "mill", BlobDigest::of(blob)));

@@ -1,5 +1,5 @@
-//! The store in memory, whose answers come late: each operation happens at once, and its caller
-//! hears of it up to some milliseconds afterwards, or never when the host dies meanwhile.
+//! The store in memory with late answers: each operation happens at once, and its caller gets the
+//! answer up to some milliseconds later, or never if the host crashes meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Runs handlers that do what their input says, and sees to it that no job runs twice at one time.
+//! Runs handlers whose behaviour is in their input, and checks that no job runs twice at one time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,25 +20,25 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::story::{SOON, Trace};
 
-/// Sandboxes that the host may have.
+/// Most sandboxes of the host.
 pub(crate) const SANDBOXES: usize = 3;
 
-/// What a handler does.
+/// The behaviour of a handler.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Script {
-    /// Returns after so long.
+    /// Returns after this time.
     Return {
         after_ms: u64,
     },
     Fail {
         after_ms: u64,
     },
-    /// Emits so many chunks, with as long before each.
+    /// Emits this many chunks, with this pause before each.
     Stream {
         chunks: u64,
         pause_ms: u64,
     },
-    /// Never ends by itself; once told to stop, takes so long.
+    /// Never ends by itself; takes this time to stop.
     Hang {
         grace_ms: u64,
     },
@@ -48,16 +48,16 @@ pub(crate) enum Script {
 pub(crate) struct Mill {
     pub(crate) trace: Trace,
     pub(crate) running: Mutex<BTreeSet<JobId>>,
-    /// Fewer than the workers that there may be.
+    /// Fewer permits than the maximum of workers.
     sandboxes: Arc<Semaphore>,
     pub(crate) allowed: Mutex<Allowed>,
-    /// Until when the component cannot be prepared.
+    /// The component cannot be prepared before this time.
     pub(crate) broken_until: Mutex<Option<Instant>>,
     /// The newest attempt of each job, in all lives of the host.
     attempts: Arc<Mutex<BTreeMap<JobId, u32>>>,
 }
 
-/// How many may run.
+/// Most running jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Allowed {
     pub(crate) now: u32,
@@ -70,7 +70,7 @@ impl Allowed {
         *self = Self { now: workers_max, before: self.max_u32(), since: Some(Instant::now()) };
     }
 
-    /// Workers that have looked at the endpoint before a change may take one more job.
+    /// Workers that have read the endpoint before a change may take one more job.
     fn max_u32(&self) -> u32 {
         let is_new = self.since.is_some_and(|since| since.elapsed() < SOON);
         if is_new { self.now.max(self.before) } else { self.now }

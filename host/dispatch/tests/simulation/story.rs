@@ -1,5 +1,5 @@
-//! One story: some lives of a host on one store, each ended by a crash or a drain, the last one by
-//! everything being done.
+//! One run of a seed: several lives of a host on one store, each ended by a crash or a drain, and
+//! the last one when all work is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -39,23 +39,23 @@ const LIVES: usize = 4;
 const DEEDS: usize = 60;
 const IDLE_S: u32 = 2;
 
-/// What has to happen by itself has happened by then: several late answers later.
+/// The time in which all automatic actions are completed: several late answers.
 pub(crate) const SOON: Duration = Duration::from_millis(200);
 const TIMEOUT_MS: u64 = 400;
 
-/// After how long a worker tries a component again.
+/// Time after which a worker tries a component again.
 const FAULT_PAUSE: Duration = Duration::from_secs(5);
 
-/// Events that are shown of a story that went wrong.
+/// Events that a failure shows.
 const SHOWN: usize = 80;
 
-/// What happened, and when.
+/// An event with its time.
 #[derive(Debug, Clone)]
 pub(crate) struct Trace {
     clock: Arc<StoryClock>,
     events: Arc<Mutex<Vec<String>>>,
     results: Arc<Mutex<BTreeSet<(JobId, u32)>>>,
-    /// Attempts that were billed though they left no result.
+    /// Attempts that were billed although they have no result.
     unwanted: Arc<AtomicU64>,
 }
 
@@ -74,7 +74,7 @@ impl Trace {
         self.unwanted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Attempts that are to be on the bill.
+    /// Attempts that must be billed.
     fn billed(&self) -> u64 {
         self.results.lock().len() as u64 + self.unwanted.load(Ordering::Relaxed)
     }
@@ -88,7 +88,7 @@ impl Trace {
     }
 }
 
-/// Time goes on from life to life.
+/// The time, which continues from life to life.
 #[derive(Debug, Default)]
 struct StoryClock {
     before: AtomicU64,
@@ -145,7 +145,7 @@ struct Life {
 }
 
 impl Story {
-    /// Tells the story of a seed: all of its events.
+    /// Runs a seed and returns all of its events.
     pub(crate) fn tell(seed: u64) -> Vec<String> {
         let (trace, story) = Self::new(seed);
         let told = std::panic::catch_unwind(AssertUnwindSafe(|| story.live_all()));
@@ -197,7 +197,8 @@ impl Story {
                 *clock.life_began.lock() = None;
                 clock.before.store(now.as_millis() + 5, Ordering::Relaxed);
             });
-            // Nothing of it goes on: what was not acknowledged may have come about, or not.
+            // All tasks of this life end; changes that were not acknowledged may or may not have
+            // happened.
             drop(runtime);
             self.signals = Arc::new(Signals::default());
             self.store = Arc::new(self.store.reopen(self.signals.clone()));
@@ -252,8 +253,8 @@ impl Story {
         Life { jobs, late, catalog, dispatcher, runtime, waiters: JoinSet::new(), watch }
     }
 
-    /// Between two deeds: short, so that they meet; sometimes long, so that nothing that comes later
-    /// hides what was forgotten.
+    /// The pause between two actions: short, so that actions overlap; sometimes long, so that no
+    /// later action hides a forgotten one.
     fn pause(&mut self) -> Duration {
         let is_long = self.rng.random_ratio(1, 8);
         let ms_max = if is_long { 2 * SOON.as_millis() as u64 } else { 40 };
@@ -353,7 +354,8 @@ impl Story {
         assert!(answer != RetryAnswer::NotFound || job.may_be_gone);
     }
 
-    /// With time enough every job ends as it was told to, everybody is answered, and nobody works.
+    /// With enough time every job reaches its expected end, every call is answered, and no worker
+    /// runs.
     async fn end_well(&mut self, mut life: Life) {
         deploy(&life.catalog, 2).await;
         life.runtime.allowed.lock().set(2);
@@ -375,13 +377,13 @@ impl Story {
                 continue;
             };
             let is_expected = match (job.script, status) {
-                // Three times the host died, or somebody did not want it any more.
+                // The host crashed three times, or a client cancelled the job.
                 (_, JobStatus::Failed | JobStatus::Cancelled) => true,
                 (Script::Hang { .. }, status) => status == JobStatus::TimedOut,
                 (Script::Fail { .. }, _) => false,
                 (_, status) => status == JobStatus::Completed,
             };
-            // A low-priority job waits for a worker that others have started.
+            // A low-priority job waits for a worker that other jobs start.
             let waits = status == JobStatus::InQueue;
             assert!(is_expected || waits, "{} {:?} is {status:?}", Trace::name(job.id), job.script);
         }
@@ -433,8 +435,8 @@ async fn deploy(catalog: &Catalog, workers_max: u32) {
         .unwrap();
 }
 
-/// Sees to it that no job waits while a worker could run it, and that no attempt goes on whose job
-/// does not want it any more.
+/// Checks that no job waits while a worker could run it, and that no attempt continues after its
+/// job has ended.
 async fn watch(store: Arc<MemoryStore>, mill: Arc<Mill>) {
     let mut waits_since = None;
     let mut unwanted = BTreeMap::new();

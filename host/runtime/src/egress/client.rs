@@ -1,4 +1,4 @@
-//! All outgoing HTTP of the process: how much of it may be open at one time.
+//! All outgoing HTTP of the process, with the bounds on open requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -17,8 +17,8 @@ use super::{EgressError, Slot};
 /// Requests of all jobs that are open at one time; each holds a socket. More wait.
 const REQUESTS_MAX: usize = 1_024;
 
-/// Requests of one endpoint's jobs that are open at one time; more wait. A quarter of all: an
-/// endpoint whose servers never answer holds up itself, and nobody else.
+/// Open requests of one endpoint's jobs; more wait. A quarter of all, so that an endpoint whose
+/// servers never answer delays only itself.
 pub(super) const REQUESTS_PER_ENDPOINT_MAX: usize = REQUESTS_MAX / 4;
 
 /// Headers between two neighbours on the wire, and those that reqwest writes itself.
@@ -71,13 +71,13 @@ impl Egress {
 
     /// Waits for the right of an endpoint's job to open one more request.
     pub(super) async fn slot(&self, endpoint: &EndpointId, of_job: OwnedSemaphorePermit) -> Slot {
-        // First the endpoint's share: whoever waits for it holds nothing that others need.
+        // First the endpoint's share, so that a waiting request holds nothing that others need.
         let of_endpoint = acquire(self.share(endpoint)).await;
         let of_all = acquire(self.in_flight.clone()).await;
         Slot { _of_job: of_job, _of_endpoint: of_endpoint, _of_all: of_all }
     }
 
-    /// An endpoint's share. It lives as long as somebody holds or awaits a part of it.
+    /// An endpoint's share, which exists while any request uses or awaits a part of it.
     fn share(&self, endpoint: &EndpointId) -> Arc<Semaphore> {
         let mut shares = self.shares.lock();
         if let Some(share) = shares.get(endpoint).and_then(Weak::upgrade) {
@@ -89,12 +89,12 @@ impl Egress {
         share
     }
 
-    /// Refuses a destination that is an address which the public may not reach from here.
+    /// Refuses a destination given as an address that is not permitted.
     pub(super) fn check(&self, destination: &Destination) -> Result<(), AddressRefused> {
         self.clients.check(destination)
     }
 
-    /// The client for a reach.
+    /// The client for a set of permitted addresses.
     pub(super) fn client(&self, reach: Reach) -> Result<&Client, EgressError> {
         self.clients.get(reach).map_err(EgressError::Other)
     }

@@ -1,7 +1,7 @@
-//! Outgoing HTTP, for both interfaces that handlers have for it: the one-shot `http.send` and
-//! `wasi:http`. The endpoint's list says which hosts; the resolver says which addresses. Redirects
-//! are returned, never followed, so each hop is checked; no proxy, no cookies, and no connection
-//! that another job has used.
+//! Outgoing HTTP, for both interfaces of handlers: the one-shot `http.send` and `wasi:http`. The
+//! endpoint's list permits hosts; the resolver permits addresses. Redirects are returned, never
+//! followed, so that each hop is checked. There are no proxies, no cookies, and no connections
+//! shared between jobs.
 
 mod client;
 mod wasi_http;
@@ -26,32 +26,33 @@ pub(crate) use wasi_http::bound_heads;
 pub(crate) const HTTP_BODY_BYTES_MAX: usize = 16 << 20;
 
 /// Largest head of a request, in bytes (32 KiB): method, URL and headers. A larger one is refused
-/// before it is read. In `wasi:http`, where a handler sets its parts one by one, it bounds each.
+/// before it is read. In `wasi:http`, where a handler sets these parts one by one, the bound
+/// applies to each.
 pub(crate) const HTTP_HEAD_BYTES_MAX: usize = 32 << 10;
 
-/// Requests of one job that are open at one time, until their answers are read or dropped. More
-/// are refused: a handler that holds them all would wait for itself.
+/// Open requests of one job, until their answers are read or dropped. More are refused, since a
+/// handler that holds them all would wait for itself.
 const REQUESTS_PER_JOB_MAX: usize = 64;
 
 /// Why a request was not made, or failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EgressError {
-    /// The endpoint's list does not have the host.
+    /// The host is not on the endpoint's list.
     #[error("endpoint `{endpoint}` does not allow requests to `{host}:{port}`")]
     NotAllowed { endpoint: String, host: String, port: u16 },
-    /// The host is on the list, but it has an address that is refused.
+    /// The host is on the list, but has an address that is refused.
     #[error(transparent)]
     AddressRefused(#[from] AddressRefused),
-    /// Not a request that can be made.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
     /// The job has too many open requests.
     #[error("the job has {REQUESTS_PER_JOB_MAX} open requests, which is the limit")]
     TooMany,
-    /// No answer in time.
+    /// There was no answer in time.
     #[error("the request timed out")]
     Timeout,
-    /// No connection.
+    /// There was no connection.
     #[error("{0}")]
     Connect(String),
     /// Anything else.
@@ -68,7 +69,7 @@ pub(crate) struct OutgoingRequest {
     pub(crate) body: Option<reqwest::Body>,
 }
 
-/// One open request's share of what the job, its endpoint, and the process may have open.
+/// One open request's part of the bounds of the job, its endpoint, and the process.
 #[derive(Debug)]
 pub(crate) struct Slot {
     _of_job: OwnedSemaphorePermit,
@@ -76,7 +77,7 @@ pub(crate) struct Slot {
     _of_all: OwnedSemaphorePermit,
 }
 
-/// What one job may send, and for how long.
+/// The permitted requests of one job, and their deadline.
 #[derive(Debug, Clone)]
 pub(crate) struct JobEgress {
     egress: Arc<Egress>,
@@ -91,8 +92,8 @@ impl JobEgress {
         Self { egress, deployment, deadline, in_flight }
     }
 
-    /// Goes on until this time, for the next job of the same instance. Requests that are still open
-    /// count on.
+    /// Continues until this time, for the next job of the same instance. Requests that are still
+    /// open count further.
     pub(crate) fn begin(&mut self, deadline: Instant) {
         self.deadline = deadline;
     }
@@ -102,11 +103,11 @@ impl JobEgress {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Sends a request and waits for the head of the answer. The answer's slot is to be kept until
-    /// its body is read or dropped.
+    /// Sends a request and waits for the head of the answer. Keep the answer's slot until its body
+    /// is read or dropped.
     ///
     /// # Errors
-    /// [`EgressError`], before a byte is sent when the destination is not permitted.
+    /// [`EgressError`], before a byte is sent if the destination is not permitted.
     pub(crate) async fn send(
         &self,
         request: OutgoingRequest,
@@ -138,7 +139,7 @@ impl JobEgress {
         Ok((response, slot))
     }
 
-    /// What a request to this URL may reach.
+    /// The permitted addresses for a request to this URL.
     fn reach(&self, method: &Method, url: &Url) -> Result<Reach, EgressError> {
         let destination =
             Destination::of(url).map_err(|error| EgressError::Invalid(error.to_string()))?;

@@ -13,8 +13,8 @@ use crate::deadline::Watch;
 use crate::state::State;
 use crate::testing::{Run, TestSandbox, guest};
 
-/// A server on a free port of this machine. It answers `/redirect` with one to itself, `/huge`
-/// with more than may be, `/silent` never, and all else with the request that it got.
+/// A server on a free port of this machine. It answers `/redirect` with a redirect to itself,
+/// `/huge` with too many bytes, `/silent` never, and all other paths with the received request.
 async fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -37,7 +37,7 @@ async fn server() -> u16 {
                     _ => format!("content-length: {}\r\n", body.len()),
                 };
                 let head = format!("HTTP/1.1 {status}\r\n{framing}connection: close\r\n\r\n");
-                // A client that has seen enough closes first.
+                // A client that has read enough may close first.
                 let _ = socket.write_all(format!("{head}{body}").as_bytes()).await;
             });
         }
@@ -64,7 +64,7 @@ async fn read_request(socket: &mut TcpStream) -> String {
     }
 }
 
-/// The host's side of a job of an endpoint that allows these hosts.
+/// The host's state of a job whose endpoint allows these hosts.
 async fn job(allowed: &[String]) -> State {
     job_of(&OwnerId::operator(), allowed, &[]).await
 }
@@ -117,7 +117,7 @@ async fn only_listed_hosts_are_reached() {
     denied(send(&other_port, url("127.0.0.1")).await);
     denied(send(&listed("127.0.0.1"), url("localhost")).await);
     assert_eq!(send(&listed("127.0.0.1"), url("127.0.0.1")).await.unwrap().status, 200);
-    // Other spellings of the address are the address.
+    // Other spellings of the address count as the address.
     assert_eq!(send(&listed("127.0.0.1"), url("0x7f.1")).await.unwrap().status, 200);
 }
 
@@ -228,7 +228,7 @@ async fn mistakes_are_told_apart() {
     }
 }
 
-/// What `wasi:http` answers to a request with this body.
+/// The answer of `wasi:http` to a request with this body.
 async fn wasi_http(allowed: &[String], url: String, body: &'static str) -> Result<String, Error> {
     let body = match body {
         "" => Empty::new().map_err(|never| match never {}).boxed_unsync(),
@@ -281,7 +281,7 @@ async fn a_job_has_a_bounded_number_of_open_requests() {
 #[tokio::test]
 async fn every_way_inside_is_denied() {
     let port = server().await;
-    // A wildcard and a name that leads inside; no address is listed.
+    // A wildcard, and a name with an internal address; no address is listed.
     let allowed = [format!("*.example.com:{port}"), format!("localhost:{port}")];
     for host in [
         "127.0.0.1",
@@ -316,7 +316,7 @@ async fn a_request_has_a_bounded_head() {
     let fits = Request { headers: many(1_000), ..plain() };
     assert_eq!(job(&allowed).await.send(fits).await.unwrap().status, 200);
     for huge in [
-        // As many as the map of headers cannot hold.
+        // More headers than a map of headers can hold.
         Request { headers: many(40_000), ..plain() },
         Request { url: format!("{url}{}", "x".repeat(HTTP_HEAD_BYTES_MAX)), ..plain() },
         Request { method: "X".repeat(HTTP_HEAD_BYTES_MAX), ..plain() },

@@ -30,11 +30,11 @@ type Sending = Box<dyn Future<Output = Result<(Response<WasiBody>, Io), Error>> 
 /// Most bytes that a handler may write to a request's body in one call.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 
-/// The interface whose functions are bounded here, as the linker has it.
+/// The linker's name of the interface whose functions are bounded here.
 const WASI_HTTP_TYPES: &str = "wasi:http/types@0.2.12";
 
-/// Bounds what a request keeps before it is sent. wasmtime bounds its headers and its path; its
-/// method and its authority may have any length that one call can pass, and a handler may keep a
+/// Bounds the memory of requests that are not sent yet. Wasmtime bounds their headers and paths;
+/// method and authority may have any length that one call can pass, and a handler may keep a
 /// thousand requests.
 ///
 /// # Errors
@@ -98,7 +98,7 @@ async fn exchange(
     let url = Url::parse(&head.uri.to_string()).map_err(|_| Error::HttpRequestUriInvalid)?;
     let body = (!http_body::Body::is_end_stream(&body)).then(|| {
         let pieces = capped(body, egress.remaining(), None).into_data_stream();
-        // An empty piece would end the body early on some framings, and costs memory on others
+        // An empty piece would end the body early with some framings, and costs memory with others
         // (GHSA-f8mm).
         reqwest::Body::wrap_stream(pieces.try_filter(|piece| std::future::ready(!piece.is_empty())))
     });
@@ -124,7 +124,7 @@ async fn exchange(
     }))
 }
 
-/// A body that fails beyond [`HTTP_BODY_BYTES_MAX`], or when nothing comes for too long.
+/// A body that fails beyond [`HTTP_BODY_BYTES_MAX`], or when it pauses too long.
 struct Capped {
     body: WasiBody,
     room: usize,

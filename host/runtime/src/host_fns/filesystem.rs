@@ -1,8 +1,8 @@
-//! `wasi:filesystem`: the files of a handler's mounts. Not wasmtime's own, which neither bounds
-//! what a directory holds nor what a listing keeps in memory.
+//! `wasi:filesystem`: the files of a handler's mounts. Wasmtime's implementation is not used,
+//! because it bounds neither the size of a directory nor the memory of a listing.
 //!
-//! The resource types of its bindings are only names here: behind them the table has a [`Node`] or
-//! a [`Listing`].
+//! The resource types of its bindings are only names here: the table's values are a [`Node`] or a
+//! [`Listing`].
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 use crate::disk::{How, Listing, Node, PIECE_BYTES, ReadStream, To, WriteStream};
 use crate::state::State;
 
-/// Puts these functions where wasmtime's were.
+/// Replaces wasmtime's functions with these.
 ///
 /// # Errors
 /// When the linker refuses them.
@@ -44,7 +44,7 @@ impl State {
 impl preopens::Host for State {
     fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
         let Some(files) = &self.files else { return Ok(Vec::new()) };
-        // Too many descriptors cannot be told otherwise than by a trap.
+        // The interface has no error for too many descriptors, so this traps.
         let roots: Vec<_> =
             files.roots().collect::<Result<_, _>>().map_err(|_| ResourceTableError::Full)?;
         roots.into_iter().map(|(root, path)| Ok((self.add_node(root)?, path))).collect()
@@ -65,7 +65,7 @@ impl types::Host for State {
 }
 
 impl types::HostDescriptor for State {
-    // A hint that nobody has to take.
+    // A hint that may be ignored.
     async fn advise(
         &mut self,
         fd: Resource<Descriptor>,
@@ -121,7 +121,7 @@ impl types::HostDescriptor for State {
         mut bytes: Vec<u8>,
         offset: Filesize,
     ) -> FsResult<Filesize> {
-        // One operation stays short; the handler writes the rest with the next.
+        // One operation stays short; the handler writes the rest with the next call.
         bytes.truncate(PIECE_BYTES);
         let len = bytes.len() as u64;
         self.node(&fd)?.change(move |node| node.write(&bytes, offset)).await?;
@@ -203,7 +203,7 @@ impl types::HostDescriptor for State {
         Ok(())
     }
 
-    // There are no links but those that somebody made on the host, and those lead nowhere.
+    // The only links are those that a user of the host created, and handlers cannot follow them.
     async fn readlink_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<String> {
         self.node(&fd)?.look(move |node| node.stat_at(&path)).await?;
         Err(ErrorCode::Invalid.into())

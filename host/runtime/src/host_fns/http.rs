@@ -19,7 +19,8 @@ impl Host for State {
             let headers = response
                 .headers()
                 .iter()
-                // A header that is no UTF-8 cannot be told in this contract.
+                // The contract carries headers as strings, so values that are not UTF-8 are
+                // dropped.
                 .filter_map(|(name, value)| {
                     Some((name.to_string(), std::str::from_utf8(value.as_bytes()).ok()?.to_owned()))
                 })
@@ -27,7 +28,7 @@ impl Host for State {
             let body = read_body(response).await?;
             Ok(Response { status, headers, body })
         };
-        // The attempt's own deadline ends the wait anyway, with the attempt.
+        // The attempt's own deadline ends the wait in any case.
         match asked {
             Some(asked) => {
                 tokio::time::timeout(asked, exchange).await.unwrap_or(Err(HttpError::Timeout))
@@ -62,13 +63,13 @@ fn outgoing(request: Request) -> Result<OutgoingRequest, HttpError> {
             .map_err(|_| invalid(format!("the value of header `{name}` is malformed")))?;
         headers.append(name, value);
     }
-    // The length follows from the body.
+    // The body determines the length.
     headers.remove(http::header::CONTENT_LENGTH);
     let body = (!request.body.is_empty()).then(|| request.body.into());
     Ok(OutgoingRequest { method, url, headers, body })
 }
 
-/// The head's size on the wire, about: four bytes stand around each header.
+/// Approximate size of the head on the wire, with four bytes around each header.
 fn head_bytes(request: &Request) -> usize {
     let headers = request.headers.iter().map(|(name, value)| name.len() + value.len() + 4);
     request.method.len() + request.url.len() + headers.sum::<usize>()

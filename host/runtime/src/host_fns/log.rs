@@ -1,4 +1,4 @@
-//! `log`: lines for the people who run the endpoint.
+//! `log`: log lines for the operators of the endpoint.
 
 use gristmill_core::runtime::LogLevel;
 

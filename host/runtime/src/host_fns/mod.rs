@@ -1,4 +1,4 @@
-//! What a handler may call, one file per interface of `wit/`.
+//! The host functions for handlers, one file per interface of `wit/`.
 
 mod context;
 pub(crate) mod filesystem;
@@ -6,5 +6,5 @@ mod http;
 mod log;
 mod output;
 
-// The interface has types only; nothing can be called.
+// The interface has only types and no functions.
 impl crate::bindings::gristmill::handler::types::Host for crate::state::State {}

@@ -1,4 +1,4 @@
-//! `output`: what a handler hands out before it returns.
+//! `output`: chunks, progress and other output of a running handler.
 
 use gristmill_core::limits::{
     CHUNK_BYTES_MAX, CHUNK_METRICS_BYTES_MAX, EMIT_OVERHEAD_BYTES, EMIT_TOTAL_BYTES_MAX,
@@ -74,7 +74,7 @@ mod tests {
     use crate::egress::Egress;
     use crate::testing::{Run, TestSandbox, guest};
 
-    /// A total of bytes alone would let in billions of chunks.
+    /// A bound on bytes alone would allow billions of chunks.
     #[tokio::test]
     async fn an_emit_counts_more_than_its_bytes() {
         let run = Run::of(&TestSandbox::open().add(guest("unreachable")).await);

@@ -24,7 +24,7 @@ async fn error(component: Vec<u8>) -> String {
     }
 }
 
-/// Why a component is not taken in; `None` when it is.
+/// Why a component is refused; `None` when it is accepted.
 async fn refusal(component: Vec<u8>) -> Option<String> {
     match TestSandbox::open().sandbox.add_component(component.into()).await {
         Ok(_) => None,
@@ -119,7 +119,7 @@ async fn pointers_that_lie_trap() {
     }
 }
 
-/// Fills slots of the pool with a pattern, then looks for anything in what other jobs get there.
+/// Fills slots of the pool with a pattern, then checks that other jobs find no trace of it there.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_job_leaves_is_never_seen_again() {
     const PAGES: u32 = 512;
@@ -184,10 +184,10 @@ async fn ten_thousand_functions_are_a_component_like_any_other() {
     assert!(matches!(end, AttemptEnd::Returned(_)), "{end:?}");
 }
 
-/// A handler with so many more core instances, in a component inside it.
+/// A handler with this many more core instances, in a component inside it.
 fn with_core_instances(count: u32) -> Vec<u8> {
-    /// A component's first bytes, and a section with an empty one. It stands for the one component
-    /// that the handler has already, so that the indices in what follows are right.
+    /// The header of a component, and a section with an empty component. It represents the one
+    /// component that the handler has already, so that later indices are correct.
     const SKIPPED_BYTES: usize = 8 + 10;
     let instances = "(core instance (instantiate $m))".repeat(count as usize);
     let text = format!(
@@ -201,7 +201,7 @@ fn with_core_instances(count: u32) -> Vec<u8> {
 #[tokio::test]
 async fn too_many_parts_are_refused_at_the_door() {
     let many = |count: u32, part: &str| part.repeat(count as usize);
-    // The handler has a memory of its own, and wit-component adds a table.
+    // The handler has its own memory, and wit-component adds a table.
     let memories = guest_with(&many(MEMORIES_MAX, "(memory 0)"), ECHO);
     let tables = guest_with(&many(TABLES_MAX + 1, "(table 0 funcref)"), ECHO);
     let globals = guest_with(&many(700_000, "(global i32 (i32.const 0))"), ECHO);
@@ -226,8 +226,8 @@ async fn too_many_parts_are_refused_at_the_door() {
     }
 }
 
-/// Cuts a component and flips bits of it. Each result is refused with a sentence, or is a
-/// component: then its job ends in order.
+/// Cuts a component and flips bits of it. Each result is refused with a sentence, or is a component
+/// whose job ends in order.
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_components_harm_nobody() {
     let whole = guest(ECHO);

@@ -13,10 +13,10 @@ const COUNT: &str = "(i32.store8 (i32.const 2000) (i32.add (i32.load8_u (i32.con
      (i32.store8 (i32.const 2001) (i32.add (i32.load8_u (i32.const 2000)) (i32.const 48)))
      (call $ok (i32.const 2001) (i32.const 1))";
 
-/// `ok` as the outcome of `init`.
+/// `ok` as the result of `init`.
 const INIT_OK: &str = "(i32.store8 (i32.const 3000) (i32.const 0)) (i32.const 3000)";
 
-/// A run of an endpoint whose instances handle so many jobs.
+/// A run of an endpoint whose instances run this many jobs.
 async fn reusing(sandbox: &TestSandbox, component: Vec<u8>, jobs_max: u32) -> Run {
     let mut run = Run::of(&sandbox.add(component).await);
     run.endpoint.reuse = Reuse { jobs_max, idle_s: 60 };
@@ -61,7 +61,7 @@ async fn an_endpoint_that_is_deployed_again_shares_no_instance_with_the_one_befo
     let before = run.deployment();
     assert_eq!(next(&sandbox, &run).await, "1");
     assert_eq!(next(&sandbox, &run).await, "2");
-    // Of the same name, version, component and settings.
+    // With the same name, version, component and settings.
     run.deploy_again();
     let after = run.deployment();
     assert!(before.endpoint == after.endpoint && before.life != after.life);
@@ -103,17 +103,17 @@ async fn what_one_job_used_is_not_the_next_ones() {
         assert_eq!(sink.chunks().len(), 1);
     }
     assert_eq!((first.usage.chunks, second.usage.chunks), (1, 1));
-    // The first one's has a little for the start.
+    // The first job's fuel includes a little for the start.
     let [first_fuel, second_fuel] = [&first, &second].map(|report| report.usage.fuel.unwrap());
     assert!(second_fuel <= first_fuel && first_fuel < second_fuel * 2);
     assert_eq!(first.usage.memory_bytes_peak, second.usage.memory_bytes_peak);
-    // Nobody else has the sink of a job that has ended.
+    // No other object has the sink of a job that has ended.
     assert_eq!(Arc::strong_count(&first_sink), 1);
 }
 
 #[tokio::test]
 async fn what_failed_in_its_instance_is_not_used_again() {
-    // Traps, or spins, when told to: by the length of the input.
+    // Traps, or spins, depending on the length of the input.
     let body = format!(
         "(if (i32.eq (local.get $input_len) (i32.const 2)) (then unreachable))
          (if (i32.eq (local.get $input_len) (i32.const 3)) (then (loop $again (br $again))))
@@ -136,7 +136,7 @@ async fn what_failed_in_its_instance_is_not_used_again() {
 #[tokio::test]
 async fn an_instance_that_has_grown_handles_nothing_more() {
     let sandbox = TestSandbox::open();
-    // Six more pages than its one.
+    // Six more pages than the first one.
     let body = format!("(drop (memory.grow (i32.const 6))) {COUNT}");
     let mut run = reusing(&sandbox, guest(&body), 9).await;
     run.endpoint.limits.memory_bytes_max = 1 << 20;
@@ -166,7 +166,7 @@ async fn who_needs_a_place_gets_that_of_an_instance_that_waits() {
         run.endpoint.id = EndpointId::new(name).unwrap();
         runs.push(run);
     }
-    // The sandbox has two places.
+    // The sandbox has two permits.
     for run in &runs {
         assert_eq!(next(&sandbox, run).await, "1");
     }

@@ -65,7 +65,7 @@ async fn every_job_has_an_instance_of_its_own() {
     }
 }
 
-/// However little a call keeps on the stack, it is two words: a hundred thousand calls do not fit.
+/// Each call needs at least two words of stack, so a hundred thousand calls do not fit.
 #[tokio::test]
 async fn the_stack_ends_where_it_is_said_to() {
     let deep = "(func $deep (param i32) (result i32)
@@ -144,7 +144,7 @@ async fn a_fuel_budget_ends_the_job() {
     assert_eq!(report.usage.fuel, Some(100_000));
 }
 
-/// How long after `at` a run has ended, and how.
+/// The time between `at` and the end of a run, and its end.
 async fn ends_after(sandbox: &TestSandbox, run: &Run, at: Duration) -> (AttemptReport, Duration) {
     let started = Instant::now();
     let stop = run.stop.clone();
@@ -264,7 +264,7 @@ async fn all_sandboxes_share_one_budget_of_memory() {
     let refused = sandbox.sandbox.prepare(&huge).await.unwrap_err();
     assert!(refused.contains("memoryMib of 301") && refused.contains("300 MiB"), "{refused}");
     drop(held);
-    // An idle instance has its memory, until somebody else needs it.
+    // An idle instance has its memory, until another job needs it.
     run.endpoint.limits.memory_bytes_max = 256 * MIB;
     run.endpoint.reuse = gristmill_core::endpoint::Reuse { jobs_max: 9, idle_s: 60 };
     assert_eq!(output(&sandbox.perform(&run).await), "\"hello\"");
@@ -406,7 +406,7 @@ async fn files_are_private_and_go_with_the_component() {
     let known = sandbox.sandbox.add_component(guest(ECHO).into()).await.unwrap();
     assert_eq!(known.component, component, "the same bytes are the same component");
     let files = |below: &str| walk(&sandbox.directory.path().join(below));
-    // Files stay as long as there is a record, or somebody is about to write one.
+    // Files stay as long as there is a record, or a record is about to be written.
     let remove = || sandbox.sandbox.remove_components(vec![component.digest]);
     remove().await.unwrap();
     assert_eq!((files("components"), files("artifacts")), (1, 1));
@@ -430,7 +430,7 @@ async fn a_start_removes_what_has_no_record() {
     let files = |below: &str| walk(&directory.path().join(below));
     assert_eq!((files("components"), files("artifacts")), (0, 0));
     sandbox.add(other).await;
-    // Another upload has come half way.
+    // Another upload is half complete.
     let staged = sandbox.sandbox.stage().await.unwrap();
     staged.write("half".into()).await.unwrap();
     std::mem::forget(staged);

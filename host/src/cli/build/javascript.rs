@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::tool::{self, Missing};
 
-/// The command that brings what a project's builds need.
+/// The command that installs the packages for a project's builds.
 pub(crate) const INSTALL: &str = "npm install";
 
 /// What runs JavaScript in the component.

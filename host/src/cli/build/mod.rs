@@ -72,7 +72,7 @@ pub(crate) async fn run(args: BuildArgs) -> anyhow::Result<ExitCode> {
 /// The project in a directory, or in the current one.
 ///
 /// # Errors
-/// When there is none, or its file is wrong.
+/// When there is none, or its file is invalid.
 pub(crate) fn open(dir: Option<&Path>) -> anyhow::Result<Project> {
     let dir = dir.unwrap_or_else(|| Path::new("."));
     Project::find(dir)?.ok_or_else(|| {
@@ -86,7 +86,7 @@ pub(crate) fn open(dir: Option<&Path>) -> anyhow::Result<Project> {
 /// Builds a project's component.
 ///
 /// # Errors
-/// [`Missing`] when a tool is not installed; or that the build failed, which the toolchain has
+/// [`Missing`] when a tool is not installed; or the failure of the build, which the toolchain has
 /// explained on standard error.
 pub(crate) async fn build(project: &Project, options: &BuildOptions) -> anyhow::Result<Built> {
     let started = Instant::now();
@@ -134,10 +134,10 @@ fn check(language: Language, options: &BuildOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts a file in the place of another, so that nobody reads half of it.
+/// Replaces a file atomically, so that no reader sees half of it.
 fn replace(path: &Path, parent: &Path, content: &[u8]) -> anyhow::Result<()> {
     let write = || {
-        // With the permissions of any new file, not the private ones of a temporary one.
+        // With the permissions of a usual new file, not the private ones of a temporary one.
         let mode = fs::Permissions::from_mode(0o666);
         let mut file = tempfile::Builder::new().permissions(mode).tempfile_in(parent)?;
         file.write_all(content)?;

@@ -1,4 +1,5 @@
-//! A component that begins with what its `init` has made, instead of making it in each instance.
+//! Replaces a component's initial memory by the memory after `init`, so that instances need not run
+//! it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +15,8 @@ use crate::cli::local::{LocalOptions, local_deployment};
 use crate::cli::project::Project;
 use crate::cli::run::TerminalSink;
 
-/// Calls the `init` of a component, with the project's environment and hosts, and keeps what it made.
+/// Calls the `init` of a component, with the project's environment and hosts, and keeps its
+/// results.
 ///
 /// # Errors
 /// When there is no `init`, or it fails.

@@ -1,5 +1,5 @@
 //! Python, with the SDK's own `gristmill.build`, run by the Python of the project's virtual
-//! environment or the one that is found.
+//! environment or by the one in the path.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use anyhow::bail;
 
 use super::tool::{self, Missing};
 
-/// The command that brings what a project's builds need.
+/// The command that installs the packages for a project's builds.
 pub(crate) const INSTALL: &str = ".venv/bin/pip install -r requirements.txt";
 
-/// Ends with 3 for a Python that is too old; else prints what it does not have.
+/// Ends with 3 for a Python that is too old; otherwise prints the missing packages.
 const PROBE: &str = "import importlib.util, sys
 if sys.version_info < (3, 11): sys.exit(3)
 for name in ('gristmill', 'componentize_py'):

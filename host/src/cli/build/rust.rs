@@ -9,10 +9,10 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::tool::{self, Missing};
 
-/// What components are compiled for.
+/// The target of components.
 const TARGET: &str = "wasm32-wasip2";
 
-/// What cargo says about each crate that it has built.
+/// Cargo's message about each built crate.
 #[derive(Debug, Deserialize)]
 struct Message {
     reason: String,
@@ -42,7 +42,7 @@ pub(super) async fn build(dir: &Path, profile: &str) -> anyhow::Result<PathBuf> 
     let mut lines = BufReader::new(messages).lines();
     let mut found = None;
     while let Some(line) = lines.next_line().await.context("cannot read what cargo says")? {
-        // What is no message of cargo is a build script's or a macro's.
+        // Other lines come from a build script or a macro.
         let Ok(message) = serde_json::from_str::<Message>(&line) else { continue };
         if message.reason == "compiler-artifact"
             && message.manifest_path.as_ref() == Some(&manifest)

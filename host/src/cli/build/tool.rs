@@ -1,4 +1,4 @@
-//! Running the tools of a language. What they say goes to the terminal as they say it.
+//! Runs the tools of a language. Their output is shown at once.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -8,12 +8,12 @@ use std::process::{ExitStatus, Output, Stdio};
 use anyhow::{Context as _, bail};
 use tokio::process::{Child, Command};
 
-/// Something that a build needs is not installed.
+/// A tool for a build is not installed.
 #[derive(Debug)]
 pub(crate) struct Missing {
-    /// What is not there, in one sentence.
+    /// The missing tool, in one sentence.
     pub(super) what: String,
-    /// The command that brings it.
+    /// The command that installs it.
     pub(super) command: String,
 }
 
@@ -31,8 +31,8 @@ impl Missing {
     }
 }
 
-/// A tool that reads nothing, and whose results go where its notes go: standard output is ours. It
-/// ends when nobody waits for it any more.
+/// A tool without input, whose results go to standard error like its notes, since standard output
+/// is for our own results. It is killed when its future is dropped.
 pub(super) fn command(program: impl AsRef<std::ffi::OsStr>) -> anyhow::Result<Command> {
     let to_notes = std::io::stderr().as_fd().try_clone_to_owned().context("no standard error")?;
     let mut command = Command::new(program);
@@ -40,7 +40,7 @@ pub(super) fn command(program: impl AsRef<std::ffi::OsStr>) -> anyhow::Result<Co
     Ok(command)
 }
 
-/// Starts a tool, or says what is missing.
+/// Starts a tool, or returns the missing one.
 pub(super) fn start(mut command: Command, missing: impl Fn() -> Missing) -> anyhow::Result<Child> {
     match command.spawn() {
         Err(error) if error.kind() == ErrorKind::NotFound => Err(missing().into()),
@@ -58,7 +58,7 @@ pub(super) async fn run(command: Command, missing: impl Fn() -> Missing) -> anyh
     check(&name, status)
 }
 
-/// Runs a tool whose answer nobody else is to see. `None` when it is not there.
+/// Runs a tool and captures its output. `None` when it is not installed.
 pub(super) async fn ask(mut command: Command) -> anyhow::Result<Option<Output>> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     match command.output().await {
@@ -67,7 +67,7 @@ pub(super) async fn ask(mut command: Command) -> anyhow::Result<Option<Output>> 
     }
 }
 
-/// Whether a tool is installed: it tells its version.
+/// Whether a tool is installed: it prints its version.
 pub(super) async fn is_there(program: &str) -> anyhow::Result<bool> {
     let mut version = command(program)?;
     version.arg("--version");

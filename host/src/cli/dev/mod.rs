@@ -1,8 +1,8 @@
-//! `gristmill dev`: a project on a host of its own, built and deployed again after each change.
+//! `gristmill dev`: a project on its own host, built and deployed again after each change.
 //!
-//! The host is that of `serve` in this process, without keys and on loopback alone. A new build is a
-//! new version of the endpoint: jobs that run end as they began, those that wait get the new one.
-//! While a build fails the host goes on with the last that was good.
+//! The host is that of `serve` in this process, without keys and only on loopback. A new build is a
+//! new version of the endpoint: running jobs end on the old version, and waiting jobs get the new
+//! one. While a build fails, the host serves the last good build.
 
 mod news;
 mod watch;
@@ -26,14 +26,14 @@ use super::serve::ServeArgs;
 use crate::client::Client;
 use crate::serve::{Companion, run_with};
 
-/// Where it listens unless it is told otherwise.
+/// The default address.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// Free space below which it refuses work, in MiB. The disk of a developer may be fuller than that of
-/// a server.
+/// Free space below which it refuses work, in MiB. A developer's disk may be fuller than a
+/// server's.
 const DISK_RESERVE_MIB: u64 = 64;
 
-/// Seconds for which running jobs may go on at the end.
+/// Seconds that running jobs have at the end.
 const DRAIN_TIMEOUT_S: u64 = 5;
 
 /// Build a project, serve it, and do so again after each change.
@@ -57,7 +57,7 @@ pub(crate) struct DevArgs {
 
 pub(crate) fn dev(args: DevArgs) -> anyhow::Result<ExitCode> {
     let dir = args.dir.unwrap_or_else(|| PathBuf::from("."));
-    // Before anything is started: what is wrong with the project is told at once.
+    // Before anything is started, so that faults of the project are reported at once.
     build::open(Some(&dir))?;
     let data = Data::new(args.data_dir)?;
     let settings = ServeArgs {
@@ -66,7 +66,7 @@ pub(crate) fn dev(args: DevArgs) -> anyhow::Result<ExitCode> {
         no_key: true,
         log: Some("warn,handler=off".to_owned()),
         drain_timeout: Some(DRAIN_TIMEOUT_S),
-        // Nobody waits for what was left in a queue here.
+        // Jobs left in a queue here do not matter.
         accept_clock: true,
         disk_reserve_mib: Some(DISK_RESERVE_MIB),
         ..ServeArgs::default()
@@ -83,7 +83,7 @@ pub(crate) fn dev(args: DevArgs) -> anyhow::Result<ExitCode> {
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// Where the host keeps everything.
+/// The directory of the host's data.
 struct Data {
     dir: PathBuf,
     _temporary: Option<TempDir>,
@@ -100,12 +100,12 @@ impl Data {
     }
 }
 
-/// A project that is built and deployed again and again.
+/// A project that is built and deployed repeatedly.
 struct Session {
     dir: PathBuf,
     data_dir: PathBuf,
     options: BuildOptions,
-    /// What the endpoint runs.
+    /// The endpoint's present deployment.
     deployed: Option<(Project, bytes::Bytes)>,
 }
 
@@ -116,7 +116,8 @@ impl Session {
         let mut changes = Changes::of(&self.dir, &self.data_dir)?;
         loop {
             if let Err(error) = self.renew(&client, &url).await {
-                // Nothing in the project brings a tool; whoever starts again has it.
+                // No change of the project installs a missing tool, so the developer must start
+                // again.
                 if self.deployed.is_none() && error.is::<Missing>() {
                     bail!(error);
                 }
@@ -131,7 +132,7 @@ impl Session {
         }
     }
 
-    /// Builds the project as it is now, and deploys it unless nothing is new.
+    /// Builds the project, and deploys it if it has changed.
     async fn renew(&mut self, client: &Client, url: &str) -> anyhow::Result<()> {
         let project = build::open(Some(&self.dir))?;
         let Built { component, took, .. } = build::build(&project, &self.options).await?;
@@ -157,7 +158,7 @@ impl Session {
     }
 }
 
-/// Says where the handler is, and how to reach it.
+/// Prints the handler's address, and an example call.
 fn greet(project: &Project, url: &str) -> anyhow::Result<()> {
     let name = &project.handler.name;
     output::result(format_args!("serving {name} on {url}/v2/{name}, no key needed"))?;

@@ -1,7 +1,7 @@
-//! What happens to jobs, shown as it happens: one line on standard output each.
+//! Shows events of jobs at once: one line on standard output each.
 //!
-//! **Bounds.** [`LINES_MAX`] lines wait for a terminal that is slow; beyond that they are counted
-//! instead of shown, and no job waits.
+//! **Bounds.** [`LINES_MAX`] lines wait for a slow terminal; further lines are counted instead of
+//! shown, and no job waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,14 +20,14 @@ use crate::cli::{output, run};
 /// Most lines that wait to be shown.
 const LINES_MAX: usize = 10_000;
 
-/// Shows lines, on a thread of its own.
+/// Shows lines, on a separate thread.
 pub(super) struct Ticker {
     listener: Arc<Listener>,
 }
 
 enum Said {
     Line(String),
-    /// Answered when all before it has been shown.
+    /// Answered when all earlier lines have been shown.
     End(Sender<()>),
 }
 
@@ -50,16 +50,16 @@ impl Ticker {
         Ok(Self { listener })
     }
 
-    /// Who is to be told.
+    /// The listener for the host.
     pub(super) fn listener(&self) -> Arc<dyn JobListener> {
         self.listener.clone()
     }
 
-    /// Waits until all that was told is shown.
+    /// Waits until all lines are shown.
     pub(super) fn finish(self) {
         let (done, wait) = channel();
         if self.listener.lines.send(Said::End(done)).is_ok() {
-            // It has ended when nobody reads standard output any more.
+            // The thread has ended if standard output was closed.
             let _ = wait.recv();
         }
     }
@@ -94,7 +94,7 @@ impl JobListener for Listener {
     }
 }
 
-/// What happened, in words.
+/// Describes an event in words.
 fn describe(news: JobNews<'_>) -> Vec<String> {
     match news {
         JobNews::Queued => vec!["submitted".to_owned()],

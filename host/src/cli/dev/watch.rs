@@ -1,7 +1,7 @@
-//! Tells when a source of a project has changed.
+//! Detects changes of a project's sources.
 //!
-//! Directories are watched one by one, so that those with thousands of files which nobody writes by
-//! hand cost nothing: built files, packages, caches. Changes that come together are told as one.
+//! Directories are watched one by one, so that directories with thousands of generated files (build
+//! results, packages, caches) cost nothing. Changes that occur together are reported as one.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,22 +12,22 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
-/// A change is told once nothing has changed for this long.
+/// A change is reported once there was no further change for this long.
 const QUIET: Duration = Duration::from_millis(50);
 
 /// Directories of tools, wherever they are.
 const OF_TOOLS: [&str; 4] = ["node_modules", "__pycache__", "venv", "gristmill-data"];
 
-/// Directories of what was built, in the project's own directory.
+/// Directories of build results, in the project's own directory.
 const BUILT: [&str; 3] = ["build", "dist", "target"];
 
-/// Ends of names of files that tools and editors make.
+/// Suffixes of files that tools and editors create.
 const OF_EDITORS: [&str; 6] = ["~", ".swp", ".swx", ".tmp", ".pyc", ".wasm"];
 
 /// The changes of a project's sources.
 pub(super) struct Changes {
     root: PathBuf,
-    /// Where the host writes, which may be within the project.
+    /// The host's data directory, which may be within the project.
     data_dir: PathBuf,
     watcher: RecommendedWatcher,
     events: UnboundedReceiver<notify::Result<Event>>,
@@ -43,7 +43,7 @@ impl Changes {
         let data_dir = data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned());
         let (send, events) = unbounded_channel();
         let watcher = notify::recommended_watcher(move |event| {
-            // Nobody listens any more when the session is over.
+            // The receiver is dropped when the session is over.
             let _ = send.send(event);
         });
         let watcher = watcher.context("cannot watch files")?;
@@ -52,11 +52,11 @@ impl Changes {
         Ok(changes)
     }
 
-    /// Waits for a change, and for the end of those that come with it; returns the first path that
-    /// is still there, since editors write another file and then rename it.
+    /// Waits for a change, and for the end of the changes that occur with it. Returns the first
+    /// path that still exists, since editors write another file and then rename it.
     ///
     /// # Errors
-    /// When the system watches no more.
+    /// When the system stops watching.
     pub(super) async fn next(&mut self) -> anyhow::Result<PathBuf> {
         let gone = || anyhow!("files are not watched any more");
         let mut changed = Vec::new();
@@ -69,12 +69,12 @@ impl Changes {
         }
         let first = changed.iter().position(|path| path.exists()).unwrap_or(0);
         let changed = changed.swap_remove(first);
-        // Directories may have come, which are not watched yet.
+        // There may be new directories, which are not watched yet.
         self.watch(&self.root.clone())?;
         Ok(changed.strip_prefix(&self.root).map(Path::to_owned).unwrap_or(changed))
     }
 
-    /// The source that an event is about, if it is a change of one.
+    /// The source of an event, if it is a change of a source.
     fn source(&self, event: Event) -> Option<PathBuf> {
         let is_change = match event.kind {
             EventKind::Create(_) | EventKind::Remove(_) => true,
@@ -89,11 +89,11 @@ impl Changes {
         path.strip_prefix(&self.root).is_ok_and(is_source) && !path.starts_with(&self.data_dir)
     }
 
-    /// Watches a directory and those below it. One that is watched already stays so.
+    /// Watches a directory and those below it. An already watched directory stays watched.
     fn watch(&mut self, dir: &Path) -> anyhow::Result<()> {
         let watched = self.watcher.watch(dir, RecursiveMode::NonRecursive);
         watched.with_context(|| format!("cannot watch {}", dir.display()))?;
-        // A directory that has gone meanwhile has nothing to watch.
+        // A directory that was deleted meanwhile needs no watch.
         let Ok(entries) = dir.read_dir() else { return Ok(()) };
         for entry in entries.flatten() {
             let path = entry.path();

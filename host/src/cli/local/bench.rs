@@ -1,4 +1,4 @@
-//! A sandbox with one component in it.
+//! A sandbox with one component.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ use super::{LocalSettings, deployment};
 use crate::cli::progress;
 use crate::compilers;
 
-/// A sandbox with one component in it, in a directory that goes away with it.
+/// A sandbox with one component, in a temporary directory.
 #[derive(Debug)]
 pub(crate) struct Bench {
     sandbox: Sandbox,
@@ -36,9 +36,9 @@ pub(crate) struct Bench {
 pub(crate) struct LocalJob {
     /// The handler's input.
     pub(crate) input: Json,
-    /// Environment of this job alone, over that of all.
+    /// Environment of this job only, in addition to the common one.
     pub(crate) env: BTreeMap<String, String>,
-    /// How long it may run, in milliseconds, if not as long as all.
+    /// Its time limit in milliseconds, if it differs from the common one.
     pub(crate) timeout_ms: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ impl Bench {
         Ok(Self { deployment: deployment?, sandbox, timeout_ms, _dir: dir })
     }
 
-    /// Whether jobs tell the fuel that they used.
+    /// Whether jobs report their fuel.
     pub(crate) fn counts_fuel(&self) -> bool {
         self.deployment.endpoint.limits.metering == Metering::Fuel
     }
@@ -130,7 +130,7 @@ fn sandbox_settings(dir: &Path, jobs_max: u32) -> anyhow::Result<SandboxSettings
 /// Fires `stop` on SIGINT or SIGTERM.
 pub(crate) async fn stop_on_signal(stop: CancellationToken) {
     let listeners = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
-    // Without listeners a signal ends the process as it is.
+    // Without listeners a signal ends the process at once.
     let (Ok(mut interrupt), Ok(mut terminate)) = listeners else { return };
     tokio::select! {
         _ = interrupt.recv() => {}

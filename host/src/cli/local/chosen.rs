@@ -1,4 +1,4 @@
-//! Which handler the argument of `run` and `test` means.
+//! The handler that the argument of `run` and `test` refers to.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use bytes::Bytes;
 use crate::cli::component_file;
 use crate::cli::project::{FILE_NAME, Project};
 
-/// A component, and the directory where its inputs and cases lie.
+/// A component, and the directory of its inputs and cases.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     component: PathBuf,
-    /// The project's directory; for a component that was named, the current one.
+    /// The project's directory; for a named component, the current one.
     pub(crate) dir: PathBuf,
-    /// The project whose component it is. A component that was named stands for itself.
+    /// The component's project. A named component has none.
     pub(crate) project: Option<Project>,
 }
 
@@ -23,7 +23,7 @@ impl Chosen {
     /// and a file is a component.
     ///
     /// # Errors
-    /// When there is no project, or its file is wrong.
+    /// When there is no project, or its file is invalid.
     pub(crate) fn new(argument: Option<&Path>) -> anyhow::Result<Self> {
         let dir = match argument {
             Some(path) if !path.is_dir() => {
@@ -44,7 +44,7 @@ impl Chosen {
         Ok(Self { component, dir: dir.to_owned(), project: Some(project) })
     }
 
-    /// What it is called: the project's handler, or the file.
+    /// Its display name: the project's handler, or the file.
     pub(crate) fn name(&self) -> String {
         match &self.project {
             Some(project) => project.handler.name.to_string(),
@@ -55,7 +55,7 @@ impl Chosen {
     /// Reads the component.
     ///
     /// # Errors
-    /// When it cannot be read, or is none.
+    /// When it cannot be read, or is not a component.
     pub(crate) fn read(&self) -> anyhow::Result<Bytes> {
         if self.project.is_some() && !self.component.exists() {
             let path = self.component.display();

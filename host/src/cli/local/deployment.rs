@@ -1,4 +1,4 @@
-//! What a host would have stored about a handler that runs without one.
+//! The deployment of a handler that runs without a host.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use gristmill_core::volume::Volume;
 
 use super::LocalSettings;
 
-/// The id of everything that a local run needs an id for; handlers see it as their endpoint.
+/// The id of all objects of a local run; handlers see it as their endpoint.
 const NAME: &str = "local";
 
-/// The id of the one network volume that there may be.
+/// The id of the only possible network volume.
 pub(super) fn volume_id() -> VolumeId {
     VolumeId::new(NAME).expect("the name is an id")
 }
@@ -61,7 +61,7 @@ pub(crate) fn local(settings: LocalSettings, component: ComponentDigest) -> Depl
     }
 }
 
-/// The deployment with these variables over those that it has.
+/// The deployment with these variables in addition to its own.
 pub(super) fn with_env(
     deployment: &Arc<Deployment>,
     env: BTreeMap<String, String>,

@@ -1,5 +1,5 @@
-//! What `run` and `test` share: a handler on this machine, without a host, in the sandbox that a
-//! host would use.
+//! Shared parts of `run` and `test`: a handler on this machine, without a host, in the same sandbox
+//! that a host uses.
 
 mod bench;
 mod chosen;
@@ -54,7 +54,7 @@ pub(crate) struct LocalOptions {
     limits: LimitOptions,
 }
 
-/// The same, with what the project says where the command line does not.
+/// The same, completed by the project where the command line has no value.
 #[derive(Debug)]
 pub(crate) struct LocalSettings {
     env: BTreeMap<String, String>,
@@ -67,7 +67,7 @@ pub(crate) struct LocalSettings {
 }
 
 impl LocalOptions {
-    /// The options by which a command line can say something of its own.
+    /// The options that a command line can have.
     pub(crate) const IDS: [&str; 10] = [
         "env",
         "args",
@@ -81,7 +81,7 @@ impl LocalOptions {
         "scratch_gb",
     ];
 
-    /// These options over those of a project.
+    /// These options, completed by those of a project.
     pub(crate) fn over(self, project: Option<Project>) -> LocalSettings {
         let (mut env, allowed_hosts, limits) = match project {
             Some(project) => (project.env, project.allowed_hosts, project.limits),

@@ -1,17 +1,17 @@
-//! The stack of a handler that trapped, as people read it.
+//! The stack of a handler that trapped, in readable form.
 
 use gristmill_core::runtime::{SourcePlace, StackCall};
 
-/// How names and lines come into a component.
+/// How to add names and lines to a component.
 const ABOUT_NAMES: &str = "the component has no names of functions; in Rust, keep them with \
                            `strip = false` in the profile";
 const ABOUT_LINES: &str = "the component has no lines of source; in Rust, keep them with \
                            `debug = \"line-tables-only\"` and `strip = false` in the profile";
 
-/// Most characters of a function's name: those of generic ones have no end.
+/// Most characters of a function's name: names of generic functions can be very long.
 const NAME_CHARS_SHOWN: usize = 120;
 
-/// The stack, a line for each call, and what is missing for a better one.
+/// The stack, a line for each call, and how to improve it.
 pub(crate) fn describe_stack(stack: &[StackCall]) -> Vec<String> {
     if stack.is_empty() {
         return Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn describe_call(call: &StackCall) -> String {
     }
 }
 
-/// Whether it has a name of its own: exported functions have that of the export.
+/// Whether it has a real name: exported functions have the name of the export.
 fn is_named(call: &StackCall) -> bool {
     call.function.as_deref().is_some_and(|name| !name.contains('#'))
 }

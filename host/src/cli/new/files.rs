@@ -1,8 +1,8 @@
 //! The files of a new project. The binary carries them: the templates, and the SDK and the contract
 //! between handler and host, which are published nowhere else.
 //!
-//! A project has the SDK below `vendor/`, in the places that the files have to each other in this
-//! repository, so that they are the same files.
+//! A project has the SDK below `vendor/`, with the same relative paths as in this repository, so
+//! that the files are the same.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use rust_embed::RustEmbed;
 
 use crate::cli::project::Language;
 
-/// What stands in the templates for the project's name; they are valid as they are.
+/// The project's name in the templates, which are valid with it.
 pub(super) const NAME_IN_TEMPLATES: &str = "my-handler";
 
 #[derive(RustEmbed)]
@@ -41,7 +41,7 @@ const LICENCE: &[u8] = include_bytes!("../../../../LICENSE");
 /// A file of a project.
 #[derive(Debug)]
 pub(super) struct File {
-    /// Below the project's directory.
+    /// The path below the project's directory.
     pub(super) path: String,
     pub(super) content: Cow<'static, [u8]>,
 }
@@ -56,7 +56,7 @@ pub(super) fn of(language: Language, name: &str) -> Vec<File> {
         Language::Javascript => "javascript/",
     };
     let sdk = of_directory::<Sdk>(sdk.to_owned())
-        // The Rust SDK lies beside the two others.
+        // The Rust SDK is in the directory that contains the two others.
         .filter(|(path, _)| !path.starts_with("python/") && !path.starts_with("javascript/"))
         .map(|(path, content)| File { path: format!("vendor/gristmill-sdk/{sdk}{path}"), content });
     let contract = of_directory::<Contract>(String::new())
@@ -86,7 +86,7 @@ fn with_name(content: Cow<'static, [u8]>, name: &str) -> Cow<'static, [u8]> {
     }
 }
 
-/// A name as code can spell it.
+/// A name as an identifier in code.
 fn in_code(name: &str) -> String {
     name.replace('-', "_")
 }
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// The SDK's manifest cannot be carried as it is: it takes versions from its workspace.
+    /// The SDK's manifest cannot be carried unchanged: it takes versions from its workspace.
     #[test]
     fn the_sdk_asks_for_what_it_asks_for_here() {
         fn table(path: &str) -> toml::Table {

@@ -1,4 +1,4 @@
-//! `gristmill new`: a project that builds, runs and has tests, to begin with.
+//! `gristmill new`: a new project that builds, runs and has tests.
 
 mod files;
 
@@ -17,7 +17,7 @@ use super::project::{FILE_NAME, Language};
 /// Longest name, in characters. Package registries and endpoints allow more.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Names of what a new project depends on, by which its own package cannot be called.
+/// Names of a new project's dependencies, which its own package cannot have.
 const TAKEN: [&str; 3] = ["gristmill-sdk", "gristmill", "serde"];
 
 /// Write a new project: a handler that streams, with tests.
@@ -127,7 +127,7 @@ fn next(language: Language, dir: &Path) -> [String; 3] {
     }
 }
 
-/// As one word of a shell's command line.
+/// Quotes a word for a shell's command line.
 fn in_shell(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     if word.chars().all(is_plain) {

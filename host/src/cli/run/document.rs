@@ -1,4 +1,4 @@
-//! What `gristmill run --json` prints: one document for the whole run.
+//! The output of `gristmill run --json`: one document for the whole run.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::cli::local::describe_call;
 
-/// A run, in the spelling of the status document.
+/// A run, with the field names of the status document.
 #[derive(Debug, Serialize)]
 pub(super) struct RunDocument {
     status: &'static str,
@@ -84,7 +84,7 @@ impl RunDocument {
     }
 }
 
-/// The same text, so that key order and large integers survive.
+/// The same text, so that the order of keys and large integers survive.
 fn raw(json: &Json) -> Option<Box<RawValue>> {
     RawValue::from_string(json.as_str().to_owned()).ok()
 }

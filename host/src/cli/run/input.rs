@@ -1,5 +1,5 @@
-//! The input of a run that names none: `test_input.json`, which has `{"input": …}` as a submission
-//! does. What else is in it is for others.
+//! The default input of a run: `test_input.json`, which has `{"input": …}` like a submission. Its
+//! other fields are for other tools.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -23,7 +23,7 @@ struct Document<'a> {
 /// Reads the file in `dir`.
 ///
 /// # Errors
-/// When it is not there, and then all ways to give an input; or when it has none.
+/// When the file is missing, with all ways to pass an input; or when it has no input.
 pub(super) fn beside(dir: &Path) -> anyhow::Result<Json> {
     let path = dir.join(FILE_NAME);
     let name = path.display();

@@ -1,4 +1,4 @@
-//! `gristmill run`: one job, here and now, without a host, in the sandbox that a host would use.
+//! `gristmill run`: one job on this machine, without a host, in the same sandbox that a host uses.
 
 mod document;
 mod input;
@@ -23,7 +23,7 @@ use super::output;
 use document::RunDocument;
 pub(crate) use sink::TerminalSink;
 
-/// Threads of this process: one for the handler, one that sees the clock when it computes.
+/// Threads of this process: one for the handler, and one for its timeout while it computes.
 const THREADS: usize = 2;
 
 /// Run one job locally, without a host.
@@ -78,7 +78,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         let sink = Arc::new(sink);
         let job = LocalJob { input, env: BTreeMap::new(), timeout_ms: None };
         let report = bench.perform(job, sink.clone(), stop).await;
-        // A reader that left is told as such, whatever became of the handler.
+        // A closed output is reported, whatever the handler's end.
         sink.written()?;
         if args.json {
             let document = RunDocument::new(&report, &sink.kept(), sink.stack(), timeout);
@@ -90,7 +90,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Shows how the job ended and what it used.
+/// Shows the job's end and its usage.
 fn conclude(report: &AttemptReport, timeout: Duration) -> anyhow::Result<ExitCode> {
     let usage = &report.usage;
     match &report.end {
@@ -109,7 +109,7 @@ fn conclude(report: &AttemptReport, timeout: Duration) -> anyhow::Result<ExitCod
     }
 }
 
-/// What the job used, on one line.
+/// The job's usage, on one line.
 pub(crate) fn summary(usage: &Usage) -> String {
     let mut parts = vec![
         format!("ran {}", output::millis(usage.run_us)),

@@ -1,4 +1,4 @@
-//! Where a local run's chunks, progress and log go: to the terminal, at once; with `--json` the
+//! The sink of a local run's chunks, progress and log: the terminal, at once; with `--json` the
 //! chunks are kept for the document.
 
 use std::sync::OnceLock;
@@ -12,12 +12,12 @@ use parking_lot::Mutex;
 use crate::cli::local::describe_stack;
 use crate::cli::output;
 
-/// Prints what a handler hands out while it runs.
+/// Prints the side output of a handler.
 #[derive(Debug, Default)]
 pub(crate) struct TerminalSink {
-    /// The first failure to write a chunk; afterwards none is taken.
+    /// The first failure to write a chunk; after it no chunk is accepted.
     failure: OnceLock<anyhow::Error>,
-    /// The chunks, when they are not printed.
+    /// The chunks, if they are not printed.
     kept: Option<Mutex<Vec<Chunk>>>,
     /// The handler's stack, if it trapped.
     stack: OnceLock<Vec<StackCall>>,
@@ -63,7 +63,7 @@ impl AttemptSink for TerminalSink {
         }
         for chunk in chunks {
             if let Err(error) = output::result(output::one_line(chunk.output.as_str())) {
-                // An earlier failure says as much.
+                // An earlier failure is reported instead.
                 let _ = self.failure.set(error);
                 return Err(SinkClosed);
             }

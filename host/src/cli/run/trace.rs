@@ -1,7 +1,8 @@
-//! `run --trace`: each call of the handler to the host as one line on standard error, when it returns.
+//! `run --trace`: each call of the handler to the host as one line on standard error, when it
+//! returns.
 //!
-//! The runtime tells its host calls as spans of `tracing`, and so do wasmtime's WASI functions, which
-//! leave lists out. `wasi:io/poll` is not shown: how a handler waits says nothing.
+//! The runtime reports its host calls as spans of `tracing`, and so do wasmtime's WASI functions,
+//! which leave lists out. `wasi:io/poll` is not shown, since it only shows how a handler waits.
 
 use std::fmt::{self, Write as _};
 use std::sync::LazyLock;
@@ -21,10 +22,10 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::cli::output;
 
-/// Most bytes that are shown of a call's arguments, and of its result.
+/// Most shown bytes of a call's arguments, and of its result.
 const SHOWN_BYTES_MAX: usize = 200;
 
-/// Where WASI's host calls are told.
+/// The targets of WASI's host calls.
 const WASI_TARGETS: [&str; 3] = [
     "wasmtime_wasi::p2::bindings",
     "wasmtime_wasi_http::p2::bindings",
@@ -34,7 +35,7 @@ const WASI_TARGETS: [&str; 3] = [
 /// Shows all host calls of this process from now on.
 ///
 /// # Errors
-/// When somebody else listens already.
+/// When there is another subscriber already.
 pub(super) fn start() -> anyhow::Result<()> {
     let targets = WASI_TARGETS.into_iter().chain([HOST_CALLS]);
     let targets = Targets::new().with_targets(targets.map(|target| (target, LevelFilter::TRACE)));
@@ -45,7 +46,7 @@ pub(super) fn start() -> anyhow::Result<()> {
 /// Follows the spans of host calls.
 struct Tracer;
 
-/// A host call that is under way.
+/// A host call in progress.
 struct Call {
     began: Instant,
     name: String,
@@ -102,7 +103,7 @@ impl Call {
     }
 }
 
-/// The values as WIT would have them: a handle as its number, a list that was left out as `…`.
+/// The values in WIT's notation: a handle as its number, an omitted list as `…`.
 fn tidy(values: &Shown) -> String {
     static HANDLE: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r#"Resource \{ rep: (\d+), state: "[^"]*" \}"#).ok());
@@ -160,9 +161,9 @@ struct Shown {
 
 impl Visit for Shown {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // What an event is called, and not an argument of this name, which has quotes.
+        // The name of an event, and not an argument of this name, which has quotes.
         let is_name = || matches!(format!("{value:?}").as_str(), "call" | "return");
-        // The cut ends the writing as an error.
+        // Reaching the bound ends the writing with an error.
         let _ = match field.name() {
             "message" if is_name() => Ok(()),
             "result" => write!(self, "{value:?}"),

@@ -36,7 +36,7 @@ use crate::cli::parse::EnvVar;
 /// The name of the file when none is given.
 pub(super) const FILE_NAME: &str = "tests.json";
 
-/// A file of cases, as it was read.
+/// A parsed file of cases.
 #[derive(Debug)]
 pub(super) struct CaseFile {
     pub(super) path: PathBuf,
@@ -53,7 +53,7 @@ pub(super) struct Case {
     pub(super) input: Json,
     pub(super) env: BTreeMap<String, String>,
     pub(super) expectation: Expectation,
-    /// Where its closing brace stands in the file.
+    /// The position of its closing brace in the file.
     pub(super) end: usize,
 }
 
@@ -66,7 +66,7 @@ struct FileDocument<'a> {
     config: Option<&'a RawValue>,
 }
 
-/// A case as it is written.
+/// The fields of a case in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CaseDocument<'a> {
@@ -100,7 +100,7 @@ struct CaseDocument<'a> {
     max_fuel: Option<u64>,
 }
 
-/// A value that is there, even if it is null.
+/// A present value, even if it is null.
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
 }
@@ -109,7 +109,7 @@ impl CaseFile {
     /// Reads the file at `path`, or else the one in `dir`.
     ///
     /// # Errors
-    /// When there is none, or it says something that is not allowed.
+    /// When there is none, or it is invalid.
     pub(super) fn read(path: Option<PathBuf>, dir: &Path) -> anyhow::Result<Self> {
         let is_named = path.is_some();
         let path = path.unwrap_or_else(|| dir.join(FILE_NAME));
@@ -129,7 +129,7 @@ fn parse(text: &str) -> anyhow::Result<(Vec<Case>, bool)> {
     ensure!(!file.tests.is_empty(), "`tests` is empty");
     let cases = file.tests.iter().enumerate().map(|(index, raw)| {
         let number = index + 1;
-        // It is a piece of the text.
+        // The raw value is a part of the text.
         let end = raw.get().as_ptr().addr() - text.as_ptr().addr() + raw.get().len() - 1;
         Case::parse(raw.get(), number, end)
     });

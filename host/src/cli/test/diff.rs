@@ -1,7 +1,7 @@
-//! Where two JSON values differ.
+//! Finds the differences of two JSON values.
 //!
-//! Numbers are compared by their value, so that 1 and 1.0 are the same: languages write them in one
-//! way or the other. The order of an object's keys means nothing.
+//! Numbers are compared by their value, so that 1 and 1.0 are equal, since languages write them
+//! differently. The order of an object's keys does not matter.
 
 use serde::Serialize;
 use serde_json::{Number, Value};
@@ -9,17 +9,17 @@ use serde_json::{Number, Value};
 /// Most characters that are shown of a value.
 const SHOWN_CHARS_MAX: usize = 200;
 
-/// What is shown of something that is not there.
+/// The text for a missing value.
 const NOTHING: &str = "nothing";
 
-/// One thing that is not as expected.
+/// One difference from the expectation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Difference {
-    /// Where: a path such as `$.items[2].name`, or what was looked at.
+    /// The position: a path such as `$.items[2].name`, or the name of the checked property.
     pub(super) at: String,
-    /// What was expected.
+    /// The expected value.
     pub(super) expected: String,
-    /// What was there.
+    /// The actual value.
     pub(super) got: String,
 }
 
@@ -35,16 +35,16 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// How much of a value is expected.
+/// The extent of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// All of it.
+    /// The whole value.
     Whole,
-    /// Of each object, these keys; lists have their length.
+    /// Of each object only these keys; lists must have the same length.
     Subset,
 }
 
-/// Adds where `got` is not what is expected below the path `at`.
+/// Adds the differences of `got` below the path `at`.
 pub(super) fn compare(
     at: &str,
     expected: &Value,

@@ -1,4 +1,4 @@
-//! What a case expects, and whether a job was like that.
+//! The expectations of a case, and their comparison with a job.
 
 use anyhow::{Context as _, bail};
 use gristmill_core::job::JobStatus;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::diff::{Difference, Extent, compare, cut, key, shown};
 use super::seen::Seen;
 
-/// What a case expects. Nothing at all means: the job completes.
+/// The expectations of a case. Without any, the job must complete.
 #[derive(Debug, Default)]
 pub(super) struct Expectation {
     pub(super) output: Option<Value>,
@@ -22,7 +22,7 @@ pub(super) struct Expectation {
     pub(super) status: Option<JobStatus>,
     pub(super) max_ms: Option<u64>,
     pub(super) max_fuel: Option<u64>,
-    /// The case's own timeout: it holds wherever the job runs.
+    /// The case's own timeout, which applies wherever the job runs.
     pub(super) timeout_ms: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Expectation {
 pub(super) enum Chunks {
     /// These outputs.
     Outputs(Vec<Value>),
-    /// So many.
+    /// Their number.
     Count(u64),
 }
 
@@ -51,7 +51,7 @@ impl Chunks {
     }
 }
 
-/// Reads a JSON Schema. It may refer to its own parts only: nothing is fetched.
+/// Parses a JSON Schema. It may only refer to its own parts, since nothing is fetched.
 pub(super) fn schema(value: &Value) -> anyhow::Result<Validator> {
     let validator = jsonschema::validator_for(value).map_err(|error| error.to_string());
     validator.map_err(anyhow::Error::msg).context("`expected_schema` is no JSON Schema")
@@ -63,7 +63,7 @@ pub(super) fn regex(field: &str, text: &str) -> anyhow::Result<Regex> {
 }
 
 impl Expectation {
-    /// Whether it says something about the job's result, budgets apart.
+    /// Whether there is an expectation about the job's result, besides budgets.
     pub(super) fn is_about_result(&self) -> bool {
         self.is_about_output()
             || self.chunks.is_some()
@@ -78,7 +78,7 @@ impl Expectation {
             || self.regex.is_some()
     }
 
-    /// Refuses what no job can be.
+    /// Refuses contradictory expectations.
     ///
     /// # Errors
     /// One sentence that names the two expectations.
@@ -95,7 +95,7 @@ impl Expectation {
         Ok(())
     }
 
-    /// How the job is to end.
+    /// The expected status of the job.
     fn status(&self) -> JobStatus {
         match (self.status, &self.error) {
             (Some(status), _) => status,
@@ -104,7 +104,7 @@ impl Expectation {
         }
     }
 
-    /// Everything about a job that is not as expected.
+    /// All differences between the job and the expectations.
     pub(super) fn differences(&self, seen: &Seen) -> Vec<Difference> {
         let mut found = Vec::new();
         self.compare_end(seen, &mut found);
@@ -194,7 +194,7 @@ impl Expectation {
         let is_over = |max: Option<u64>, used: Option<u64>| {
             Some((max?, used?)).filter(|(max, used)| used > max)
         };
-        // One that was stopped for its timeout has been told of already.
+        // A timeout has been reported already.
         let run_ms = (seen.status != JobStatus::TimedOut).then(|| seen.run_ms());
         for (what, max, used, unit) in [
             ("max_ms", self.max_ms, Some(seen.run_ms()), " ms"),

@@ -1,4 +1,4 @@
-//! `--junit`: the outcome as the XML that build servers read.
+//! `--junit`: the results as XML for build servers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::report::{Outcome, Verdict};
 
-/// Writes the file. `suite` is what was tested.
+/// Writes the file. `suite` is the name of the tested handler or endpoint.
 ///
 /// # Errors
 /// Those of the file system.

@@ -16,7 +16,7 @@ use super::cases::Case;
 use super::seen::{Seen, SeenLocally};
 use crate::cli::local::{Bench, LocalJob};
 
-/// Runs a case in a sandbox of its own; `None` when it was interrupted.
+/// Runs a case in its own sandbox; `None` when it was interrupted.
 pub(super) async fn run(bench: &Bench, case: &Case, stop: CancellationToken) -> Option<Seen> {
     let sink = Arc::new(CaseSink::default());
     let timeout_ms = case.expectation.timeout_ms;
@@ -48,7 +48,7 @@ pub(super) async fn run(bench: &Bench, case: &Case, stop: CancellationToken) -> 
     Some(Seen { status, output, error, chunks, run_us, local: Some(local) })
 }
 
-/// Keeps what a handler hands out.
+/// Keeps the side output of a handler.
 #[derive(Default)]
 struct CaseSink(Mutex<Kept>);
 
@@ -74,7 +74,7 @@ impl AttemptSink for CaseSink {
     async fn emit(&self, chunks: Vec<Chunk>) -> Result<(), SinkClosed> {
         let mut kept = self.0.lock();
         kept.bytes += chunks.iter().map(|chunk| chunk.output.len()).sum::<usize>();
-        // More than that no output may have, and nobody writes it down as an expectation.
+        // No output may be larger, so no useful expectation needs more.
         if kept.bytes > 2 * OUTPUT_BYTES_MAX {
             return Err(SinkClosed);
         }

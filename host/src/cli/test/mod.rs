@@ -1,7 +1,7 @@
-//! `gristmill test`: runs the cases of a file and says which of them were as expected.
+//! `gristmill test`: runs the cases of a file and compares them with their expectations.
 //!
-//! The component is compiled once, and each case has a sandbox of its own; cases run beside each
-//! other. With `--endpoint` the same cases become jobs of a deployed endpoint.
+//! The component is compiled once, and each case has its own sandbox; cases run concurrently. With
+//! `--endpoint` the same cases become jobs of a deployed endpoint.
 
 mod cases;
 mod diff;
@@ -74,7 +74,7 @@ pub(crate) struct TestArgs {
     connection: ConnectionArgs,
 }
 
-/// Where cases run.
+/// The place where cases run.
 enum Place {
     Bench(Box<Bench>),
     Endpoint(Client, EndpointId),
@@ -83,7 +83,7 @@ enum Place {
 pub(crate) fn test(args: TestArgs) -> anyhow::Result<ExitCode> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.map_or(processors, |jobs| jobs as usize);
-    // One more that sees the clock when all handlers compute.
+    // One thread more, for timeouts while all handlers compute.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(jobs.min(processors) + 1)
         .enable_all()

@@ -1,5 +1,5 @@
-//! `--record`: what was seen becomes what is expected. The file keeps its form: only the new keys
-//! are written into it.
+//! `--record`: writes actual outputs as expectations. The file keeps its formatting: only the new
+//! keys are added.
 
 use std::io::Write as _;
 
@@ -13,7 +13,7 @@ use crate::cli::output::one_line;
 /// Writes the outputs of cases, given by their indices in the file, into the file.
 ///
 /// # Errors
-/// Those of the file system; the file is as it was then.
+/// Those of the file system; then the file is unchanged.
 pub(super) fn record(file: &CaseFile, outputs: &[(usize, Json)]) -> anyhow::Result<()> {
     let text = with_outputs(file, outputs);
     let write = || {
@@ -29,7 +29,7 @@ pub(super) fn record(file: &CaseFile, outputs: &[(usize, Json)]) -> anyhow::Resu
 
 fn with_outputs(file: &CaseFile, outputs: &[(usize, Json)]) -> String {
     let mut text = file.text.clone();
-    // From the last to the first, so that places stay what they are.
+    // From the last to the first, so that earlier positions stay valid.
     let mut outputs: Vec<_> = outputs
         .iter()
         .filter_map(|(index, output)| Some((file.cases.get(*index)?, output)))
@@ -38,7 +38,7 @@ fn with_outputs(file: &CaseFile, outputs: &[(usize, Json)]) -> String {
     for (case, output) in outputs {
         let before = text.get(..case.end).unwrap_or_default();
         let members = before.trim_end();
-        // A closing brace on a line of its own: so are the members.
+        // If the closing brace is on its own line, so are the members.
         let last_line = members.rsplit('\n').next().unwrap_or_default();
         let divider = match before.get(members.len()..) {
             Some(space) if space.contains('\n') => {

@@ -15,14 +15,14 @@ use crate::client::{Client, JobDocument, Submission, SubmissionPolicy};
 /// Submits a case's job and waits for its end.
 ///
 /// # Errors
-/// When the host does not take it, or cannot be asked about it.
+/// When the host refuses the job, or cannot be reached.
 pub(super) async fn run(
     client: &Client,
     endpoint: &EndpointId,
     case: &Case,
 ) -> anyhow::Result<Seen> {
     let input: &RawValue = case.input.read()?;
-    // A shorter one than hosts take is held against the time that the job ran.
+    // A timeout below the host's minimum is compared with the job's run time instead.
     let timeout = case.expectation.timeout_ms.map(|ms| EXECUTION_TIMEOUT_MS.clamp(ms));
     let policy = SubmissionPolicy { execution_timeout: timeout, ..SubmissionPolicy::default() };
     let answer = client.submit(endpoint, &Submission { input, webhook: None, policy }).await?;

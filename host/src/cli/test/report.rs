@@ -1,5 +1,5 @@
-//! What is shown of cases: a line for each as it ends, with what was not as expected, and a sum; or
-//! one JSON document.
+//! The output about cases: a line for each as it ends, with its differences, and a sum; or one JSON
+//! document.
 
 use std::time::Duration;
 
@@ -19,27 +19,27 @@ const DIFFERENCES_SHOWN: usize = 20;
 /// Most lines of a failed case's log that are shown: the last ones.
 const LOG_LINES_SHOWN: usize = 20;
 
-/// What became of a case.
+/// The result of a case.
 #[derive(Debug)]
 pub(super) struct Outcome<'a> {
     pub(super) case: &'a Case,
     pub(super) verdict: Verdict,
-    /// What its job was like, if there was one.
+    /// Its job, if there was one.
     pub(super) seen: Option<Seen>,
 }
 
-/// Whether a case was as expected.
+/// Whether a case met its expectations.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// In all.
+    /// All of them.
     Passed,
-    /// Not in these.
+    /// Not these.
     Failed(Vec<Difference>),
     /// It was not run, for this reason.
     Skipped(String),
 }
 
-/// How many cases there were of each verdict.
+/// Number of cases of each verdict.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sum {
     pub(super) passed: usize,
@@ -48,7 +48,7 @@ pub(super) struct Sum {
 }
 
 impl<'a> Outcome<'a> {
-    /// The outcome of a case whose job was like that.
+    /// The result of a case with this job.
     pub(super) fn of(case: &'a Case, seen: Seen) -> Self {
         let differences = case.expectation.differences(&seen);
         let verdict = match differences.is_empty() {
@@ -58,15 +58,15 @@ impl<'a> Outcome<'a> {
         Self { case, verdict, seen: Some(seen) }
     }
 
-    /// The outcome of a case that was not run.
+    /// The result of a case that did not run.
     pub(super) fn skipped(case: &'a Case, reason: &str) -> Self {
         Self { case, verdict: Verdict::Skipped(reason.to_owned()), seen: None }
     }
 
-    /// Shows it.
+    /// Prints it.
     ///
     /// # Errors
-    /// When nobody reads it any more.
+    /// When the reader has closed the output.
     pub(super) fn show(&self) -> anyhow::Result<()> {
         let (label, colour, rest) = match (&self.verdict, &self.seen) {
             (Verdict::Skipped(reason), _) => ("SKIP", "33", reason.clone()),
@@ -82,7 +82,7 @@ impl<'a> Outcome<'a> {
         Ok(())
     }
 
-    /// What explains a failure.
+    /// The lines that explain a failure.
     fn details(&self) -> Vec<String> {
         let Verdict::Failed(differences) = &self.verdict else { return Vec::new() };
         let mut lines: Vec<_> =
@@ -127,7 +127,7 @@ impl Sum {
     }
 }
 
-/// What `--json` prints.
+/// The document of `--json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Document<'a> {

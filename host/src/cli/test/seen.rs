@@ -1,4 +1,4 @@
-//! What became of a case's job.
+//! The job of a case.
 
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
@@ -9,26 +9,26 @@ use gristmill_core::runtime::StackCall;
 pub(super) struct Seen {
     /// How it ended.
     pub(super) status: JobStatus,
-    /// What it returned; after chunks and no value, the list of their outputs.
+    /// Its output; after chunks without a value, the list of their outputs.
     pub(super) output: Option<Json>,
     /// Why it did not complete.
     pub(super) error: Option<String>,
-    /// The outputs of its chunks, as far as they were looked at.
+    /// The outputs of its chunks, if they were read.
     pub(super) chunks: Option<Vec<Json>>,
     /// How long it ran, in microseconds.
     pub(super) run_us: u64,
-    /// What a sandbox on this machine knows besides.
+    /// Further properties that only a local sandbox knows.
     pub(super) local: Option<SeenLocally>,
 }
 
-/// What only who runs the handler can know.
+/// Properties that are known only where the handler runs.
 #[derive(Debug, Clone)]
 pub(super) struct SeenLocally {
     /// The fuel that it used; `None` without fuel metering.
     pub(super) fuel: Option<u64>,
     /// The greatest sum of its memories, in bytes.
     pub(super) memory_bytes_peak: u64,
-    /// What it logged, with levels.
+    /// Its log lines, with levels.
     pub(super) log: Vec<String>,
     /// Its stack when it trapped.
     pub(super) stack: Vec<StackCall>,

@@ -1,6 +1,6 @@
-//! Large frames go to the disk past the page cache: in whole blocks, from a buffer that is used
-//! again. Through the cache each byte would take a page that is read by nobody, and on a machine
-//! whose memory was never touched before, that costs several times what the disk does.
+//! Writes large frames past the page cache: in whole blocks, from a reused buffer. With the cache
+//! each byte would need a page that no reader uses, and on a machine with fresh memory that costs
+//! several times as much as the write itself.
 //!
 //! Cost: a copy of the frame. Bounds: one buffer of [`PIECE_BYTES`], from the first large frame on.
 
@@ -8,19 +8,18 @@ use std::io;
 
 use crate::journal::segment::{BLOCK_BYTES, SegmentFile};
 
-/// Bytes that go to the disk in one call: enough for the disk's full speed.
+/// Bytes of one write call: enough for the disk's full speed.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Bytes on their way to a file.
+/// Bytes that wait to be written to a file.
 #[derive(Debug, Default)]
 pub(crate) struct BlockWriter {
-    /// A piece, and what it takes to let that begin at a block of memory.
+    /// Room for a piece, and for the offset at which it is aligned to a block of memory.
     buffer: Vec<u8>,
 }
 
 impl BlockWriter {
-    /// Writes `parts` one after the other, of which the first begins at `at`, and zeros to the end
-    /// of the last block.
+    /// Writes `parts` one after the other from `at` on, and zeros to the end of the last block.
     pub(crate) fn write<'a>(
         &mut self,
         file: &SegmentFile,
@@ -30,7 +29,7 @@ impl BlockWriter {
         self.buffer.resize(PIECE_BYTES + BLOCK_BYTES as usize, 0);
         let aligned = self.buffer.as_ptr().align_offset(BLOCK_BYTES as usize);
         let piece = self.buffer.get_mut(aligned..aligned + PIECE_BYTES).unwrap_or_default();
-        // What stands in the block where the frame before ended comes first, by itself.
+        // The rest of the block where the previous frame ended is written first, by itself.
         let until_block = (BLOCK_BYTES - at % BLOCK_BYTES) % BLOCK_BYTES;
         let mut room = if until_block == 0 { PIECE_BYTES } else { until_block as usize };
         let (mut at, mut filled) = (at, 0);
@@ -55,7 +54,7 @@ impl BlockWriter {
     }
 }
 
-/// Writes what is filled of a piece, and answers with where that ends.
+/// Writes the filled part of a piece, and returns the position of its end.
 fn write(file: &SegmentFile, piece: &[u8], filled: usize, at: u32) -> io::Result<u32> {
     let bytes = piece.get(..filled).unwrap_or_default();
     if at.is_multiple_of(BLOCK_BYTES) {

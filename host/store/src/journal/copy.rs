@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::journal::segment::SegmentFile;
 
-/// Reads a segment up to an end. While it exists the file is not used again: the journal takes only
-/// files that nobody has.
+/// Reads a segment up to an end. While this exists the file is not reused: the journal takes only
+/// files without other readers.
 #[derive(Debug)]
 pub(crate) struct SegmentCopy {
     file: Arc<SegmentFile>,

@@ -1,8 +1,9 @@
-//! Files of the journal when the process, or the machine, has no file descriptor left.
+//! Opens files of the journal when the process, or the machine, has no file descriptor left.
 //!
-//! That state passes: connections, outgoing calls and handlers' files end. The journal waits for it,
-//! and with it the writer and all submissions; ending the host would only begin the same state anew.
-//! **Bounds.** None on the time; the log has an error every [`REPORT_INTERVAL`].
+//! That state is temporary: connections, outgoing calls and handlers' files end. The journal waits
+//! for it, and the writer and all submissions wait with it; ending the host would only lead to the
+//! same state again. **Bounds.** The time has no bound; the log has an error every
+//! [`REPORT_INTERVAL`].
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -10,13 +11,13 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use tracing::error;
 
-/// How often a file is tried to be opened again.
+/// Interval between two attempts to open a file.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often the log says so.
+/// Interval between two log lines.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Opens something; waits while there is no descriptor for it.
+/// Runs `open`; waits while there is no descriptor for it.
 ///
 /// # Errors
 /// Every other error of `open`.

@@ -1,9 +1,9 @@
-//! How a batch lies in a segment: a head, what the batch says, and the payloads that go with it. A
-//! large frame ends with a block, so that its last one is written whole.
+//! The layout of a batch in a segment: a head, the encoded batch, and its payloads. A large frame
+//! ends at a block's end, so that its last block is written whole.
 //!
-//! A frame counts from the moment when all of it is there, which its checksum says. The checksum
-//! covers the segment's salt and the frame's number too, so that nothing but the next frame of
-//! this segment passes for it.
+//! A frame is valid when all of it is present, which its checksum proves. The checksum also covers
+//! the segment's salt and the frame's number, so that only the next frame of this segment passes
+//! for it.
 
 use std::borrow::Cow;
 use std::io;
@@ -11,28 +11,28 @@ use std::io;
 use crate::journal::segment::{BLOCK_BYTES, HEADER_BYTES, Header, Place, SegmentFile, SegmentId};
 use crate::journal::sum;
 
-/// Bytes of a frame's head: checksum, number of the frame in the segment, length of what it says,
-/// length of its payloads; each as a 32-bit little-endian number.
+/// Bytes of a frame's head: checksum, number of the frame in the segment, length of the encoded
+/// batch, length of its payloads; each as a 32-bit little-endian number.
 pub(crate) const HEAD_BYTES: u32 = 16;
 
-/// How much more than a frame says its payloads may be for all of it to be read in one go: they are
-/// many small ones then, which one read gets for less than many. Of larger ones most are not asked
-/// for.
+/// A frame is read in one call if its payloads are at most this many times as long as the encoded
+/// batch: then they are many small ones, and one read is cheaper than many. Most larger payloads
+/// are never requested.
 const SMALL_PAYLOADS: u64 = 16;
 
 /// Frames of this size and more are large.
 const LARGE_BYTES: u32 = 64 << 10;
 
-/// How a frame lies in its segment.
+/// The layout of a frame in its segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
     pub(crate) is_large: bool,
-    /// Where the next frame begins.
+    /// The position of the next frame.
     pub(crate) end: u32,
 }
 
 impl Extent {
-    /// That of a frame at `at`; `None` beyond 4 GiB.
+    /// The layout of a frame at `at`; `None` beyond 4 GiB.
     pub(crate) fn of(at: u32, says: u32, payloads: u32) -> Option<Self> {
         let len = HEAD_BYTES.checked_add(says)?.checked_add(payloads)?;
         let (end, is_large) = (at.checked_add(len)?, len >= LARGE_BYTES);
@@ -68,7 +68,7 @@ impl Head {
         })
     }
 
-    /// A checksum that `says` and the payloads are still to be added to.
+    /// A checksum that the encoded batch and the payloads are still to be added to.
     fn hasher(self, salt: u64) -> crc32fast::Hasher {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&salt.to_le_bytes());
@@ -77,7 +77,7 @@ impl Head {
     }
 }
 
-/// The head of frame `number`, which says `says` and carries `payloads`.
+/// The head of frame `number`, with the encoded batch `says` and `payloads`.
 pub(crate) fn head<'a>(
     salt: u64,
     number: u32,
@@ -98,7 +98,7 @@ pub(crate) fn head<'a>(
 pub(crate) struct Frame<'a> {
     file: &'a SegmentFile,
     has_sums: bool,
-    /// All of it, or what stands before its payloads.
+    /// The whole frame, or the part before its payloads.
     bytes: Vec<u8>,
     says: u32,
     /// All its payloads, one after the other.
@@ -106,16 +106,16 @@ pub(crate) struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// What the batch says.
+    /// The encoded batch.
     pub(crate) fn says(&self) -> &[u8] {
         let from = HEAD_BYTES as usize;
         self.bytes.get(from..from + self.says as usize).unwrap_or_default()
     }
 
-    /// A payload of the frame, by its place in the segment.
+    /// A payload of the frame, by its location in the segment.
     ///
     /// # Errors
-    /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it is not what its checksum says.
+    /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it does not match its checksum.
     pub(crate) fn payload(&self, place: Place) -> io::Result<Cow<'_, [u8]>> {
         let bytes = match self.at_hand(place) {
             Some(bytes) => bytes.into(),
@@ -127,7 +127,7 @@ impl Frame<'_> {
         sum::checked_cow(bytes).ok_or_else(|| self.file.damaged_payload(place))
     }
 
-    /// Whether a checksum stands behind each payload.
+    /// Whether each payload is followed by a checksum.
     pub(crate) fn has_sums(&self) -> bool {
         self.has_sums
     }
@@ -139,7 +139,7 @@ impl Frame<'_> {
     }
 }
 
-/// Reads the frames of a segment in their order, up to the first that is not whole.
+/// Reads the frames of a segment in their order, up to the first incomplete one.
 #[derive(Debug)]
 pub(crate) struct Frames<'a> {
     file: &'a SegmentFile,
@@ -149,7 +149,7 @@ pub(crate) struct Frames<'a> {
     has_sums: bool,
     number: u32,
     at: u32,
-    /// Whether large payloads are left where they are, and not checked again.
+    /// Whether large payloads are not read and not checked again.
     was_checked: bool,
 }
 
@@ -173,7 +173,7 @@ impl<'a> Frames<'a> {
         Self { file_len, ..self }
     }
 
-    /// The frames from `at` on, of which the first has this number.
+    /// The frames from `at` on; the first of them has this number.
     pub(crate) fn from(self, at: u32, number: u32) -> Self {
         Self { at, number, ..self }
     }
@@ -183,7 +183,7 @@ impl<'a> Frames<'a> {
         self.number
     }
 
-    /// Where the next frame begins: after the last one the segment's end.
+    /// The position of the next frame; after the last frame, the segment's end.
     pub(crate) fn at(&self) -> u32 {
         self.at
     }
@@ -266,7 +266,7 @@ mod tests {
             assert_eq!(count(&file), (1, first_end), "byte {at}");
             file.write(&[byte], at).unwrap();
         }
-        // One with the salt of another use of the file, and one with another number.
+        // A frame with the salt of another use of the file, and a frame with another number.
         write(&file, 98, 2, end, b"xyz");
         assert_eq!(count(&file), (2, end));
         write(&file, 99, 1, end, b"xyz");

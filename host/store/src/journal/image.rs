@@ -1,9 +1,9 @@
-//! What a frame says: the batch, without its payloads, which follow in the order in which they are
-//! named here. Everything is absolute, so that it can be taken over any number of times, as long as
-//! that is in order.
+//! The encoded batch of a frame, without its payloads, which follow in the order in which they are
+//! named here. All values are absolute, so a frame can be applied any number of times, as long as
+//! frames are applied in order.
 //!
-//! The encoding is postcard's: numbers take as many bytes as they need, and texts are read where
-//! they stand.
+//! The encoding is postcard's: numbers take as many bytes as they need, and texts are borrowed from
+//! the frame.
 
 use std::io;
 use std::sync::Arc;
@@ -54,9 +54,9 @@ pub(crate) struct BatchImage<'a> {
     pub(crate) forgotten_repeats: Option<u64>,
 }
 
-/// Values of a job's row that version 6 did not have. They stand behind the rest of a frame, by the
-/// number of the job, and are left out where all of them are the default: frames of version 6 end
-/// before them.
+/// Values of a job's row that version 6 did not have. They follow the other content of a frame, by
+/// the number of the job, and are left out where all of them are the default: frames of version 6
+/// end before them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Later {
     /// When the job was queued again, if it was.
@@ -65,7 +65,7 @@ struct Later {
     result_bytes: u64,
 }
 
-/// What was used so far in an hour, or in a part of one.
+/// The usage so far in an hour, or in a part of one.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct UsageImage<'a> {
     pub(crate) endpoint: &'a str,
@@ -102,25 +102,25 @@ pub(crate) struct JobImage<'a> {
     pub(crate) endpoint: u32,
     #[serde(borrow)]
     pub(crate) state: StateImage<'a>,
-    /// When it is to be recognised as one that came before.
+    /// Its idempotency record, if it has one.
     pub(crate) repeat: Option<RepeatImage>,
-    /// Length of the output that is new.
+    /// Length of the new output.
     pub(crate) output: Option<u32>,
-    /// The chunks and the output of an earlier attempt go.
+    /// The chunks and the output of an earlier attempt are deleted.
     pub(crate) clears_result: bool,
-    /// Pages of chunks that are new: index of the first chunk, and length.
+    /// New pages of chunks: index of the first chunk, and length.
     pub(crate) pages: Vec<(u64, u32)>,
-    /// A webhook that is new.
+    /// A new webhook.
     #[serde(borrow)]
     pub(crate) delivery: Option<DeliveryImage<'a>>,
-    /// Whether what it sends is among the payloads.
+    /// Whether its bytes are among the payloads.
     pub(crate) has_body: bool,
 }
 
-/// What became of a job.
+/// The change of a job.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum StateImage<'a> {
-    /// It is new.
+    /// The job is new.
     New {
         #[serde(borrow)]
         fixed: FixedImage<'a>,
@@ -129,13 +129,13 @@ pub(crate) enum StateImage<'a> {
         /// Length of its input, unless that is not needed any more.
         input: Option<u32>,
     },
-    /// It is another than before.
+    /// The job has changed.
     Changed(#[serde(borrow)] RowImage<'a>),
-    /// It is gone. The flags say what of it may be in the database.
+    /// The job is deleted. The flags name the parts that the database may have.
     Gone { job: bool, output: bool, chunks: bool },
 }
 
-/// A submission that is recognised when it comes again.
+/// An idempotency record.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct RepeatImage {
     pub(crate) key: [u8; 16],
@@ -143,7 +143,7 @@ pub(crate) struct RepeatImage {
     pub(crate) at: u64,
 }
 
-/// What of a job never changes.
+/// The columns of a job's row that never change.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct FixedImage<'a> {
     pub(crate) owner: &'a str,
@@ -155,7 +155,7 @@ pub(crate) struct FixedImage<'a> {
     pub(crate) webhook: Option<&'a str>,
 }
 
-/// What of a job may change.
+/// The columns of a job's row that can change.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RowImage<'a> {
     state: u8,
@@ -179,7 +179,7 @@ struct AttemptImage<'a> {
     chunk_count: u64,
 }
 
-/// A delivery as it is now.
+/// The present state of a delivery.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DeliveryImage<'a> {
     pub(crate) id: u64,
@@ -243,7 +243,7 @@ impl<'a> RowImage<'a> {
         }
     }
 
-    /// The row; `None` when it makes no sense.
+    /// The row; `None` when a value is invalid.
     pub(crate) fn to_row(&self) -> Option<Row> {
         let attempt = match &self.attempt {
             Some(attempt) => Some(Arc::new(Attempt {
@@ -338,7 +338,7 @@ impl<'a> JobImage<'a> {
         JobId::from_bytes(&self.id).ok()
     }
 
-    /// Where its payloads are, of which the first stands at `at`. Leaves `at` behind the last.
+    /// The locations of its payloads; the first is at `at`. Moves `at` behind the last payload.
     fn places(&self, at: &mut Place, has_sums: bool) -> JobPlaces {
         let mut next = |len: u32| {
             let place = Place { len, ..*at };
@@ -359,14 +359,14 @@ impl<'a> JobImage<'a> {
     }
 }
 
-/// Where the payloads of a [`JobImage`] are.
+/// The locations of the payloads of a [`JobImage`].
 #[derive(Debug, Default)]
 pub(crate) struct JobPlaces {
     pub(crate) input: Option<Place>,
     pub(crate) output: Option<Place>,
     /// By the index of the first chunk.
     pub(crate) pages: Vec<(u64, Place)>,
-    /// What its webhook sends.
+    /// The bytes that its webhook sends.
     pub(crate) body: Option<Place>,
 }
 
@@ -392,7 +392,7 @@ impl<'a> BatchImage<'a> {
         (image, payloads)
     }
 
-    /// The bytes of a frame.
+    /// Encodes the batch.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = postcard::to_allocvec(self).expect("an image is plain data");
         let rows = self.jobs.iter().filter_map(|job| Some((job.seq, job.row()?.later)));
@@ -403,7 +403,7 @@ impl<'a> BatchImage<'a> {
         bytes
     }
 
-    /// Puts values that stand behind the rest of a frame into the rows of its jobs. Both are in the
+    /// Adds the values behind the other content of a frame to the rows of its jobs. Both are in the
     /// order of the jobs.
     fn add_later(&mut self, later: &[(u64, Later)]) {
         let mut jobs = self.jobs.iter_mut();
@@ -415,17 +415,16 @@ impl<'a> BatchImage<'a> {
         }
     }
 
-    /// The way back, with the places of the jobs' payloads.
+    /// Decodes a frame, with the locations of the jobs' payloads.
     ///
     /// # Errors
-    /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when the frame says nothing: its
+    /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when the frame cannot be decoded. Its
     /// checksum was right, so another program wrote it.
     pub(crate) fn read(frame: &'a Frame<'_>) -> io::Result<(Self, Vec<JobPlaces>)> {
         Self::decode(frame.says(), frame.payloads, frame.has_sums())
     }
 
-    /// What a frame says, with payloads that stand at `payloads`, each with a checksum behind it if
-    /// `has_sums`.
+    /// Decodes a frame with payloads at `payloads`, each followed by a checksum if `has_sums`.
     pub(crate) fn decode(
         says: &'a [u8],
         payloads: Place,
@@ -444,7 +443,7 @@ impl<'a> BatchImage<'a> {
         Ok((image, places))
     }
 
-    /// The places of the jobs' payloads, of which all stand at `payloads`, each with its checksum.
+    /// The locations of the jobs' payloads, which begin at `payloads`; each includes its checksum.
     pub(crate) fn places(&self, payloads: Place) -> impl Iterator<Item = JobPlaces> + use<'_, 'a> {
         let mut at = payloads;
         self.jobs.iter().map(move |job| job.places(&mut at, true))

@@ -1,21 +1,22 @@
-//! The journal: where every change is first, and where it is acknowledged from.
+//! The journal: every change is written here first, and acknowledged once it is here.
 //!
 //! A batch is one frame ([`frame`]) at the end of the newest segment ([`segment`]), and one sync.
-//! What a frame says is in [`image`]. The database takes over what is still needed of a segment
-//! once the journal is long ([`checkpoint`](crate::checkpoint)); a job that came and went before
-//! that never reaches it. Large payloads stay where they were written. A segment that the database
-//! has taken over, and in which nothing is needed any more, is written over.
+//! [`image`] is the encoding of a batch. Once the journal is long, the
+//! [checkpoint](crate::checkpoint) copies the live data of the oldest segment into the database; a
+//! job that is created and deleted before that never reaches the database. Large payloads stay
+//! where they were written. A segment that is checkpointed (in the code: *settled*), and in which
+//! nothing is needed any more, is overwritten.
 //!
-//! A start refuses a journal in which anything is missing or damaged that was acknowledged ([`tail`]).
-//! Each payload has a checksum of its own ([`sum`]).
+//! A start refuses a journal in which acknowledged data is missing or damaged ([`tail`]). Each
+//! payload has its own checksum ([`sum`]).
 //!
-//! **Invariants.** One thread appends. The segments after the last settled one have numbers without
-//! a gap, and each says where the one before it ended. Bytes that something points to are *held*,
-//! and a segment with held bytes is not written over; a reader that still looks at it afterwards
-//! keeps its file from being used again.
+//! **Invariants.** One thread appends. The segments that are not checkpointed have consecutive
+//! numbers, and each records where the previous one ended. Bytes that a job or delivery refers to
+//! are *held*, and a segment with held bytes is not overwritten. A reader that still uses a segment
+//! keeps its file from being reused.
 //!
 //! **Bounds.** Up to [`Settings::journal_bytes`](crate::Settings::journal_bytes) wait for the
-//! database; at twice as much, appending waits too. Files of held payloads come on top.
+//! database; at twice as much, appending waits too. Files of held payloads are not included.
 
 mod blocks;
 mod copy;
@@ -46,75 +47,76 @@ use crate::journal::segment::{HEADER_BYTES, Header, Place, SegmentFile, SegmentI
 use crate::journal::sum::Piece;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// Bytes by which a new file grows ahead of small frames that are written into it. A large frame
-/// pays for the file system's note by itself.
+/// Bytes by which a new file grows ahead of the small frames that are written into it. For a large
+/// frame the cost of growing the file does not matter.
 const GROWTH_BYTES: u32 = 1 << 20;
 
 /// The segments of one directory.
 #[derive(Debug)]
 pub(crate) struct Journal {
     dir: PathBuf,
-    /// The same, open: making a file does not need a descriptor for it.
+    /// The same directory, open: creating a file then needs no descriptor for the directory.
     directory: File,
     bounds: Bounds,
     segments: Mutex<Segments>,
-    /// Told when a segment is settled, or when there will be no more of it.
+    /// Notified when a segment is checkpointed, or when there will be no further checkpoint.
     settled: Condvar,
 }
 
-/// How large the journal may grow.
+/// The size limits of the journal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Bytes of a segment; a larger frame has a segment of its own.
+    /// Bytes of a segment; a larger frame gets a separate segment.
     pub(crate) segment_bytes: u32,
-    /// Segments that may wait for the database.
+    /// Segments that may wait for the checkpoint.
     pub(crate) unsettled_max: usize,
 }
 
 #[derive(Debug)]
 struct Segments {
-    /// Those in which something is needed, or may be.
+    /// The segments with bytes that are, or may be, needed.
     used: BTreeMap<SegmentId, Segment>,
-    /// Files without a use.
+    /// Unused files.
     free: Vec<Arc<SegmentFile>>,
     slots: u32,
-    /// The database has taken over this one and all before it.
+    /// This segment and all earlier ones are checkpointed.
     settled: SegmentId,
-    /// The newest.
+    /// The newest segment.
     last: SegmentId,
-    /// Whether the newest is being appended to.
+    /// Whether the newest segment is still being written.
     is_last_open: bool,
-    /// Where the newest ends so far.
+    /// The present end of the newest segment.
     open_end: u32,
-    /// Nothing is settled any more: do not wait for it.
+    /// There will be no further checkpoint: do not wait for one.
     is_closed: bool,
 }
 
-/// A segment that is in use.
+/// A used segment.
 #[derive(Debug, Clone)]
 pub(crate) struct Segment {
     pub(crate) file: Arc<SegmentFile>,
     pub(crate) header: Header,
-    /// Where it ends, once another one was begun.
+    /// Its end, once a later segment was begun.
     pub(crate) end: Option<u32>,
     held_bytes: u64,
 }
 
-/// What the tables know of the journal.
+/// The tables' knowledge of the journal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
-    /// They have taken over this segment and all before it.
+    /// This segment and all earlier ones are checkpointed.
     pub(crate) settled: SegmentId,
-    /// A segment that exists: the newest when this was noted, which is soon after its first frame.
+    /// A segment that exists: the newest one when this was recorded, which is soon after its first
+    /// frame.
     pub(crate) last: SegmentId,
-    /// Where the newest segment ended, when the last process closed it in order.
+    /// The end of the newest segment, if the last process closed it in order.
     pub(crate) end: Option<u32>,
-    /// Whether schema version 6 was in use until now. It wrote to segments whose header was not
-    /// synced.
+    /// Whether the directory was of schema version 6 until now. That version wrote to segments
+    /// whose header was not synced.
     pub(crate) is_upgraded: bool,
 }
 
-/// Where the journal ends.
+/// The end of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JournalEnd {
     pub(crate) segment: SegmentId,
@@ -122,12 +124,12 @@ pub(crate) struct JournalEnd {
 }
 
 impl Journal {
-    /// Opens the journal in `dir`, and makes all of it durable that may be replayed. Answers also with
-    /// the segments that the tables have not taken over, oldest first, each with its end.
+    /// Opens the journal in `dir`, and makes all of it durable that may be replayed. Also returns
+    /// the segments that are not checkpointed, oldest first, each with its end.
     ///
     /// # Errors
-    /// [`OpenError::Damaged`] when anything is missing or damaged that was acknowledged, as far as
-    /// that can be known before the frames are replayed.
+    /// [`OpenError::Damaged`] when acknowledged data is missing or damaged, as far as that can be
+    /// known before the frames are replayed.
     pub(crate) fn open(
         dir: &Path,
         known: Known,
@@ -208,17 +210,17 @@ impl Journal {
         &self.dir
     }
 
-    /// Where the journal ends now: in its newest segment.
+    /// The present end of the journal, in its newest segment.
     pub(crate) fn end(&self) -> JournalEnd {
         let segments = self.segments();
         JournalEnd { segment: segments.last, at: segments.open_end }
     }
 
-    /// The payload at `place`; `None` when the segment is gone: the payload is elsewhere now, or
-    /// nowhere.
+    /// The payload at `place`; `None` when the segment was overwritten: then the payload is in the
+    /// database, or deleted.
     ///
     /// # Errors
-    /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it is not what its checksum says.
+    /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it does not match its checksum.
     pub(crate) fn read(&self, place: Place) -> io::Result<Option<Bytes>> {
         let Some((file, has_sums)) = self.file_of(place) else { return Ok(None) };
         let bytes = Bytes::from(file.read(place.at, place.len)?);
@@ -235,7 +237,7 @@ impl Journal {
         Some((segment.file.clone(), segment.header.has_sums))
     }
 
-    /// Keeps the bytes at `places` from being written over.
+    /// Protects the bytes at `places` from being overwritten.
     pub(crate) fn hold(&self, places: impl Iterator<Item = Place>) {
         self.for_each(places, |segments, place| {
             let segment = segments.used.get_mut(&place.segment);
@@ -246,7 +248,7 @@ impl Journal {
         });
     }
 
-    /// Takes a [`hold`](Self::hold) back.
+    /// Undoes a [`hold`](Self::hold).
     pub(crate) fn release(&self, places: impl Iterator<Item = Place>) {
         self.for_each(places, |segments, place| {
             let settled = segments.settled;
@@ -261,7 +263,7 @@ impl Journal {
         });
     }
 
-    /// Takes the lock only when there is any place, which for most jobs there is not.
+    /// Takes the lock only if there is any location; most jobs have none.
     fn for_each(
         &self,
         places: impl Iterator<Item = Place>,
@@ -279,7 +281,7 @@ impl Journal {
         self.segments().used.contains_key(&place.segment)
     }
 
-    /// The segment that the database is to take over next, if the journal is long.
+    /// The segment to checkpoint next, if the journal is long.
     pub(crate) fn to_settle(&self) -> Option<Segment> {
         let segments = self.segments();
         let is_long = segments.unsettled() > self.bounds.unsettled_max;
@@ -287,7 +289,8 @@ impl Journal {
         first.filter(|_| is_long).map(|(_, segment)| segment.clone())
     }
 
-    /// A segment in which little is held, while there are many such: what is left in it should move.
+    /// A segment in which few bytes are held, if there are many such segments: these bytes should
+    /// move.
     pub(crate) fn to_compact(&self) -> Option<SegmentId> {
         let segments = self.segments();
         let settled = segments.used.range(..=segments.settled);
@@ -299,7 +302,7 @@ impl Journal {
         sparsest.filter(|_| bytes > 2 * held + spare).map(|(id, _)| *id)
     }
 
-    /// The database has taken over the segment and all before it.
+    /// Marks the segment and all earlier ones as checkpointed.
     pub(crate) fn set_settled(&self, id: SegmentId) {
         let mut segments = self.segments();
         debug_assert!(id > segments.settled, "segments are settled in their order");
@@ -309,12 +312,12 @@ impl Journal {
         self.settled.notify_all();
     }
 
-    /// Forgets segments in which nothing is needed. For a start, once all that is needed is held.
+    /// Releases segments without held bytes. For a start, once everything needed is held.
     pub(crate) fn free_unheld(&self) {
         self.segments().free_unheld();
     }
 
-    /// Gives files back to the file system, when there are more than will soon be used.
+    /// Returns files to the file system, if there are more than will soon be needed.
     pub(crate) fn trim(&self) -> io::Result<()> {
         let mut segments = self.segments();
         let mut surplus = Vec::new();
@@ -325,8 +328,7 @@ impl Journal {
         surplus.iter().try_for_each(|file| file.remove(&self.dir))
     }
 
-    /// All that is needed of the journal now. What is copied is not written over meanwhile: it is
-    /// being read.
+    /// Copies of all needed segments. A segment is not overwritten while its copy is being read.
     pub(crate) fn copy(&self) -> io::Result<Vec<SegmentCopy>> {
         let segments = self.segments();
         let copy = |(id, segment): (&SegmentId, &Segment)| {
@@ -341,13 +343,13 @@ impl Journal {
         segments.used.iter().map(copy).collect()
     }
 
-    /// Nothing will be settled any more.
+    /// There will be no further checkpoint.
     pub(crate) fn close(&self) {
         self.segments().is_closed = true;
         self.settled.notify_all();
     }
 
-    /// Waits while the database is far behind.
+    /// Waits while the checkpoint is far behind.
     pub(crate) fn wait_for_room(&self) {
         let mut segments = self.segments();
         while segments.unsettled() > 2 * self.bounds.unsettled_max && !segments.is_closed {
@@ -355,7 +357,7 @@ impl Journal {
         }
     }
 
-    /// Begins a segment, in a file that nobody reads any more or a new one.
+    /// Begins a segment, in an unread file or a new one.
     fn begin(&self, end_before: u32) -> Result<Open, AppendError> {
         let file = self.unused_file()?;
         let mut segments = self.segments();
@@ -364,11 +366,11 @@ impl Journal {
         let salt = rand::random();
         let header = Header { id: SegmentId(next), end_before, salt, has_sums: true };
         if let Err(error) = file.begin(header) {
-            // Nothing refers to the file yet, and a header that is not whole is none.
+            // Nothing refers to the file yet, and an incomplete header counts as none.
             segments.free.push(file);
             return Err(AppendError::of_write(error));
         }
-        // Before any frame: a file with frames and without a header is damaged, then.
+        // Before any frame, so that a file with frames and without a header is known to be damaged.
         file.sync().map_err(AppendError::Fatal)?;
         let file_len = file.len().map_err(AppendError::Fatal)?;
         segments.is_last_open = false;
@@ -384,8 +386,8 @@ impl Journal {
         Ok(Open { file, header, at: HEADER_BYTES, frames: 0, file_len })
     }
 
-    /// A file without readers, or a new one. A new file is made without the lock: with no descriptor
-    /// free this waits, and payloads can be read meanwhile.
+    /// A file without readers, or a new one. A new file is created without the lock: without a free
+    /// descriptor this waits, and payloads can be read meanwhile.
     fn unused_file(&self) -> Result<Arc<SegmentFile>, AppendError> {
         let mut segments = self.segments();
         let unread = segments.free.iter().position(|file| Arc::strong_count(file) == 1);
@@ -397,7 +399,7 @@ impl Journal {
         drop(segments);
         let file = descriptors::wait_for(|| SegmentFile::open(&self.dir, slot));
         let file = file.map_err(AppendError::of_write)?;
-        // Its name is to survive as well as what is in it.
+        // The file's name must survive as well as its content.
         self.directory.sync_all().map_err(AppendError::Fatal)?;
         Ok(Arc::new(file))
     }
@@ -408,7 +410,8 @@ impl Journal {
 }
 
 impl Segments {
-    /// How many wait for the database; the one that is being appended to does not yet.
+    /// Number of segments that wait for the checkpoint; the one that is being written does not
+    /// count.
     fn unsettled(&self) -> usize {
         let after_settled = self.used.range(after(self.settled)..).count();
         after_settled - usize::from(self.is_last_open)
@@ -427,7 +430,7 @@ impl Segments {
     }
 }
 
-/// What is in the journal is not what was written.
+/// The error for bytes of the journal that differ from those that were written.
 pub(crate) fn damaged(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.into())
 }
@@ -437,7 +440,7 @@ fn damage(dir: &Path, file: &SegmentFile, offset: u32, details: impl Into<String
     Damage { file: dir.join(file.name()), offset: Some(offset.into()), details: details.into() }
 }
 
-/// Where the newest segment ends: at the first frame that is not whole, unless that was whole once.
+/// The end of the newest segment: the first incomplete frame, unless that frame was complete once.
 fn end_of_newest(dir: &Path, segment: &Segment, known: Known) -> Result<u32, OpenError> {
     let Segment { file, header, .. } = segment;
     let mut frames = Frames::new(file, *header)?;
@@ -464,17 +467,17 @@ fn after(id: SegmentId) -> SegmentId {
 /// Why a frame was not appended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AppendError {
-    /// There is no space on the disk. Nothing was synced, so what was
-    /// written does not count, and the frame may be appended again.
+    /// There is no space on the disk. Nothing was synced, so the write does not count, and the
+    /// frame may be appended again.
     #[error("{0}")]
     NoSpace(io::Error),
-    /// What is on the disk is not known any more.
+    /// The content of the disk is unknown.
     #[error("{0}")]
     Fatal(io::Error),
 }
 
 impl AppendError {
-    /// Of a write that no sync has followed.
+    /// The error of a write that was not synced.
     fn of_write(error: io::Error) -> Self {
         if is_no_space(&error) { Self::NoSpace(error) } else { Self::Fatal(error) }
     }
@@ -487,13 +490,13 @@ impl From<AppendError> for Failure {
     }
 }
 
-/// The end of the journal. There is one of them.
+/// Appends to the journal. There is only one.
 #[derive(Debug)]
 pub(crate) struct Appender {
     journal: Arc<Journal>,
     open: Option<Open>,
     blocks: BlockWriter,
-    /// Where the newest segment of an earlier process ended.
+    /// The end of the newest segment of an earlier process.
     end_before: u32,
 }
 
@@ -512,13 +515,13 @@ struct Open {
 pub(crate) struct Appended {
     /// All its payloads, one after the other.
     pub(crate) payloads: Place,
-    /// Whether it is the first of its segment, so that the one before may be settled.
+    /// Whether it is the first of its segment, so that the previous segment may be checkpointed.
     pub(crate) is_first: bool,
 }
 
 impl Appender {
-    /// An appender to a journal that ended at `end_before` in its newest segment. It begins one of
-    /// its own: nobody can tell what the last process has left behind that end.
+    /// An appender to a journal that ended at `end_before` in its newest segment. It begins a new
+    /// segment, since the bytes behind that end are unknown.
     pub(crate) fn new(journal: Arc<Journal>, end_before: u32) -> Self {
         Self { journal, open: None, blocks: BlockWriter::default(), end_before }
     }
@@ -526,8 +529,8 @@ impl Appender {
     /// Appends a frame. It is on stable storage when this returns `Ok`.
     ///
     /// # Errors
-    /// [`AppendError`]; after [`NoSpace`](AppendError::NoSpace) the same frame may be appended again,
-    /// and goes to the same place.
+    /// [`AppendError`]; after [`NoSpace`](AppendError::NoSpace) the same frame may be appended
+    /// again, at the same position.
     pub(crate) fn append(
         &mut self,
         says: &[u8],
@@ -571,7 +574,7 @@ impl Appender {
 }
 
 impl Open {
-    /// Lets the file reach to `end`, and a little further.
+    /// Makes the file reach to `end`, and a little further.
     fn make_room(&mut self, end: u32, segment_bytes: u32) -> io::Result<()> {
         if u64::from(end) > self.file_len {
             let file_len = end.max(end.saturating_add(GROWTH_BYTES).min(segment_bytes)).into();
@@ -582,8 +585,8 @@ impl Open {
     }
 }
 
-/// Reads what is left of earlier processes: hands each frame to `take`, oldest first, and answers
-/// with the end of the newest segment.
+/// Reads the frames of earlier processes: passes each frame to `take`, oldest first, and returns
+/// the end of the newest segment.
 ///
 /// # Errors
 /// [`Failure::Damaged`] when a frame before the end of its segment cannot be read. A frame that was

@@ -1,5 +1,5 @@
-//! The segments of a directory as they are, for programs that look for damage: nothing is written,
-//! and damage in one place does not end the reading of the rest.
+//! Reads the segments of a directory for programs that look for damage: nothing is written, and
+//! damage in one place does not stop the reading of the rest.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::journal::frame::{Frame, Frames};
 use crate::journal::segment::{Header, Place, SegmentFile, SegmentId};
 use crate::journal::{Known, damage, sum, tail};
 
-/// The segments that were found, and the files that are none.
+/// The segments that were found, and the files that are not segments.
 pub(crate) struct Scan {
     pub(crate) segments: BTreeMap<SegmentId, Scanned>,
     pub(crate) damage: Vec<Damage>,
@@ -23,12 +23,12 @@ pub(crate) struct Scan {
 pub(crate) struct Scanned {
     pub(crate) file: Arc<SegmentFile>,
     pub(crate) header: Header,
-    /// Where it ended, if anything says so.
+    /// The recorded end, if there is one.
     pub(crate) end: Option<u32>,
 }
 
 impl Scan {
-    /// Looks at the headers of all files in `dir`.
+    /// Reads the headers of all files in `dir`.
     pub(crate) fn open(dir: &Path, known: Known) -> io::Result<Self> {
         let mut scan = Self { segments: BTreeMap::new(), damage: Vec::new(), known };
         let entries = match fs::read_dir(dir) {
@@ -76,7 +76,7 @@ impl Scan {
         }
     }
 
-    /// The segments that the tables have not taken over, oldest first.
+    /// The segments that are not checkpointed, oldest first.
     pub(crate) fn unsettled(&self) -> impl Iterator<Item = &Scanned> {
         self.segments.range(SegmentId(self.known.settled.0.saturating_add(1))..).map(|(_, it)| it)
     }
@@ -109,7 +109,7 @@ impl Scan {
     }
 }
 
-/// Whether a payload without a checksum of its own stands in a frame that is whole.
+/// Whether a payload without its own checksum is in an intact frame.
 fn is_in_whole_frame(file: &SegmentFile, header: Header, place: Place) -> io::Result<bool> {
     let mut frames = Frames::new(file, header)?;
     loop {
@@ -127,8 +127,8 @@ fn is_in_whole_frame(file: &SegmentFile, header: Header, place: Place) -> io::Re
 }
 
 impl Scanned {
-    /// Hands each whole frame to `take`, with the place where it begins, and each gap between them to
-    /// `lose`, with where it begins and ends.
+    /// Passes each intact frame with its position to `take`, and each gap between them, with its
+    /// begin and end, to `lose`.
     pub(crate) fn each_frame(
         &self,
         mut take: impl FnMut(u32, &Frame<'_>),

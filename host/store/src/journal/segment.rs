@@ -1,6 +1,6 @@
-//! One file of the journal: written from front to back, read anywhere, and used again when
-//! nothing in it is needed any more. Writing over blocks that exist leaves the file system nothing
-//! to note, so that a sync costs half of what it costs in a growing file.
+//! One file of the journal: written from front to back, read anywhere, and reused when nothing in
+//! it is needed any more. Overwriting existing blocks changes no metadata of the file system, so a
+//! sync costs half as much as in a growing file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -10,12 +10,12 @@ use std::path::Path;
 use crate::durable;
 use crate::journal::damaged;
 
-/// The number of a segment. It grows with each use of a file, and is never used again: a place in
-/// a segment that is gone is noticed. 2^32 of them are some 10^17 bytes.
+/// The number of a segment. It grows with each use of a file and is never reused, so a location in
+/// an overwritten segment is detected. 2^32 segments are some 10^17 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SegmentId(pub(crate) u32);
 
-/// Where bytes stand in the journal.
+/// A location of bytes in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) segment: SegmentId,
@@ -23,28 +23,29 @@ pub(crate) struct Place {
     pub(crate) len: u32,
 }
 
-/// Inputs and outputs of this size or more stay in the journal for good; smaller ones, and chunks,
-/// move to the database. SQLite takes 16 KiB at half the speed of the journal, 64 KiB at a quarter.
+/// Inputs and outputs of this size or more stay in the journal until their job is deleted; smaller
+/// ones, and chunks, move to the database. SQLite writes 16 KiB at half the speed of the journal,
+/// 64 KiB at a quarter.
 const KEPT_BYTES_MIN: u32 = 16 << 10;
 
 impl Place {
-    /// Whether an input or output here stays when the database takes over its segment.
+    /// Whether an input or output here stays when its segment is checkpointed.
     pub(crate) fn stays(self) -> bool {
         self.len >= KEPT_BYTES_MIN
     }
 }
 
-/// What a segment begins with.
+/// The header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) id: SegmentId,
-    /// Where the segment before this one ended: all before that must be readable.
+    /// The end of the previous segment: everything before it must be readable.
     pub(crate) end_before: u32,
-    /// Goes into every checksum: frames of an earlier use of the file, and bytes that a client has
-    /// made to look like a frame, do not pass for frames of this one.
+    /// Part of every checksum, so that frames of an earlier use of the file, and client bytes that
+    /// look like a frame, do not pass for frames of this one.
     pub(crate) salt: u64,
-    /// Whether a checksum stands behind each payload. Always, but for segments that were written
-    /// under schema version 6.
+    /// Whether each payload is followed by a checksum. True except for segments of schema version
+    /// 6.
     pub(crate) has_sums: bool,
 }
 
@@ -54,7 +55,7 @@ const MAGIC: &[u8; 8] = b"grmlseg2";
 /// The first bytes of segments without.
 const MAGIC_WITHOUT_SUMS: &[u8; 8] = b"grmlseg1";
 
-/// Bytes that a disk writes as one, or a multiple of that.
+/// Bytes that a disk writes as one unit, or a multiple of that.
 pub(crate) const BLOCK_BYTES: u32 = 4_096;
 
 /// Bytes of the header.
@@ -75,7 +76,7 @@ impl Header {
         bytes
     }
 
-    /// Gives a header the checksum of what it holds, and answers with its salt.
+    /// Recomputes the checksum of a header, and returns its salt.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn reseal(bytes: &mut [u8; HEADER_BYTES as usize]) -> u64 {
         let (rest, checksum) = bytes.split_at_mut(24);
@@ -99,18 +100,18 @@ impl Header {
     }
 }
 
-/// The file of a segment, or of none at the moment.
+/// The file of a segment, or a file that is unused at the moment.
 #[derive(Debug)]
 pub(crate) struct SegmentFile {
     file: File,
-    /// The same file past the page cache, where the file system lets us.
+    /// The same file, opened to bypass the page cache, if the file system allows it.
     direct: Option<File>,
     /// The number in the file's name.
     pub(crate) slot: u32,
 }
 
 impl SegmentFile {
-    /// Opens a file of the journal, or makes it.
+    /// Opens a file of the journal, or creates it.
     pub(crate) fn open(dir: &Path, slot: u32) -> io::Result<Self> {
         let path = dir.join(name(slot));
         let mut options = OpenOptions::new();
@@ -119,13 +120,13 @@ impl SegmentFile {
         Ok(Self { file, direct: open_direct(&path), slot })
     }
 
-    /// Opens a file of the journal that is not to be changed.
+    /// Opens a file of the journal for reading only.
     pub(crate) fn open_to_read(dir: &Path, slot: u32) -> io::Result<Self> {
         let file = File::open(dir.join(name(slot)))?;
         Ok(Self { file, direct: None, slot })
     }
 
-    /// Gives the file back to the file system. Who has it open can still read it.
+    /// Returns the file to the file system. A reader that has it open can still read it.
     pub(crate) fn remove(&self, dir: &Path) -> io::Result<()> {
         fs::remove_file(dir.join(name(self.slot)))
     }
@@ -150,9 +151,9 @@ impl SegmentFile {
         }
     }
 
-    /// Whether the file holds nothing: no byte that is not zero, among the first
-    /// [`HEADER_BYTES`] or, if `to_the_end`, among all. A crash can leave such a file behind: its name
-    /// is there before its header.
+    /// Whether the file is blank: all bytes are zero, among the first [`HEADER_BYTES`] or, if
+    /// `to_the_end`, among all. A crash can leave such a file behind: its name exists before its
+    /// header.
     pub(crate) fn is_blank(&self, to_the_end: bool) -> io::Result<bool> {
         let (mut piece, mut at) = (vec![0; 64 << 10], 0);
         let end = if to_the_end { u64::MAX } else { HEADER_BYTES.into() };
@@ -171,7 +172,7 @@ impl SegmentFile {
         Ok(true)
     }
 
-    /// Writes the first bytes again, and syncs all.
+    /// Writes the first bytes again, and syncs the file.
     pub(crate) fn rewrite(&self, end: u32) -> io::Result<()> {
         durable::rewrite(&self.file, end.into())
     }
@@ -185,8 +186,8 @@ impl SegmentFile {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Writes zeros. The bytes are written, not only promised: blocks that were never written cost a
-    /// note of the file system with the sync that writes them.
+    /// Writes zeros. The bytes are written, not only allocated: the first write to an allocated
+    /// block would make the next sync update metadata.
     pub(crate) fn fill(&self, from: u64, to: u64) -> io::Result<()> {
         static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
         let mut at = from;
@@ -202,11 +203,11 @@ impl SegmentFile {
         self.file.write_all_at(bytes, at.into())
     }
 
-    /// Writes whole blocks. Fastest from memory that begins at a block.
+    /// Writes whole blocks. Fastest from memory that is aligned to a block.
     pub(crate) fn write_blocks(&self, bytes: &[u8], at: u32) -> io::Result<()> {
         match self.direct.as_ref().map(|direct| direct.write_all_at(bytes, at.into())) {
             Some(Ok(())) => Ok(()),
-            // Its blocks are larger than ours.
+            // The file system's blocks are larger than ours.
             Some(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => {
                 self.write(bytes, at)
             }
@@ -221,18 +222,18 @@ impl SegmentFile {
         Ok(bytes)
     }
 
-    /// Reads as many bytes as there are at hand; none at the end of the file.
+    /// Reads as many bytes as are available; none at the end of the file.
     pub(crate) fn read_some(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
         self.file.read_at(into, at)
     }
 
-    /// A payload of this file is not what its checksum says.
+    /// The error for a payload of this file that does not match its checksum.
     pub(crate) fn damaged_payload(&self, place: Place) -> io::Error {
         let Place { at, len, .. } = place;
         damaged(format!("a payload of {len} bytes in {} at byte {at} is damaged", self.name()))
     }
 
-    /// Returns when all that was written is on stable storage.
+    /// Returns when everything written is on stable storage.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }

@@ -23,7 +23,7 @@ pub(crate) fn checked(bytes: &[u8]) -> Option<&[u8]> {
     (of(payload) == u32::from_le_bytes(*sum)).then_some(payload)
 }
 
-/// The same for bytes that were read or lent.
+/// The same for borrowed or owned bytes.
 pub(crate) fn checked_cow(bytes: Cow<'_, [u8]>) -> Option<Cow<'_, [u8]>> {
     match bytes {
         Cow::Borrowed(bytes) => checked(bytes).map(Cow::Borrowed),
@@ -39,7 +39,7 @@ pub(crate) fn checked_cow(bytes: Cow<'_, [u8]>) -> Option<Cow<'_, [u8]>> {
 #[derive(Debug, Clone)]
 pub(crate) enum Piece {
     Bytes(Bytes),
-    /// The checksum of the pieces before it, up to the one of the payload before.
+    /// The checksum of the preceding pieces, back to the previous checksum.
     Sum([u8; SUM_BYTES as usize]),
 }
 

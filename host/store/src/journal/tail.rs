@@ -1,30 +1,31 @@
-//! What stands behind the first frame of a segment that is not whole.
+//! Examines the bytes behind the first incomplete frame of a segment.
 //!
-//! A frame is written once the frame before it has been synced. So a whole frame of the same use of
-//! the file (its salt) with a higher number proves that the bad one was whole once, and was
-//! acknowledged: it is damaged. Without such a frame the bad one was being written when the process
-//! or the power went, and nobody was told of it. A damaged last frame cannot be told from that;
-//! after an orderly end the tables know where the segment ended.
+//! A frame is written only after the previous frame was synced. A complete frame of the same use of
+//! the file (its salt) with a higher number therefore proves that the bad frame was complete and
+//! acknowledged: it is damaged. Without such a frame, the bad frame was being written when the
+//! process or the power failed, and was never acknowledged. A damaged last frame looks the same;
+//! after an orderly end the tables know the segment's end.
 //!
-//! Cost: a look at each byte behind the last whole frame (some 0.1 s for 64 MiB), and checksums of
-//! what looks like a head, of which there are few. Runs once for each start after a crash.
+//! Cost: a look at each byte behind the last complete frame (some 0.1 s for 64 MiB), and checksums
+//! of the few byte sequences that look like a head. Runs once for each start after a crash.
 
 use std::io;
 
 use crate::journal::frame::{Extent, HEAD_BYTES};
 use crate::journal::segment::{Header, SegmentFile};
 
-/// Bytes that are looked at in one step.
+/// Bytes that are examined in one step.
 const PIECE_BYTES: u32 = 1 << 20;
 
-/// How many times the bytes behind the end may be checksummed. Bytes of payloads can look like heads
-/// of large frames; each such head costs a checksum, and none passes for a frame.
+/// Bound on the checksummed bytes, as a multiple of the bytes behind the end. Bytes of payloads can
+/// look like heads of large frames; each such head costs a checksum, and none passes for a frame.
 const CHECKED_TIMES_MAX: u64 = 64;
 
 /// Bytes of the smallest frame.
 const FRAME_BYTES_MIN: u32 = HEAD_BYTES + 1;
 
-/// A head of a frame, by its fields: number, bytes of what it says, bytes of its payloads.
+/// A possible head of a frame, with its fields: number, bytes of the encoded batch, bytes of its
+/// payloads.
 struct Candidate {
     at: u32,
     number: u32,
@@ -32,8 +33,8 @@ struct Candidate {
     payloads: u32,
 }
 
-/// Where the first whole frame begins whose number is greater than `number`, at or behind `from`, and
-/// its number.
+/// The position and number of the first complete frame at or behind `from` with a number greater
+/// than `number`.
 pub(crate) fn find_frame(
     file: &SegmentFile,
     header: Header,
@@ -62,13 +63,13 @@ pub(crate) fn find_frame(
     Ok(None)
 }
 
-/// The fields of bytes that can be the head of a frame with a number greater than `number`.
+/// The fields, if the bytes can be the head of a frame with a number greater than `number`.
 fn candidate(head: &[u8], at: u32, number: u32, len: u32) -> Option<Candidate> {
     let field = |n: usize| {
         head.get(4 * n..).and_then(<[u8]>::first_chunk).map(|bytes| u32::from_le_bytes(*bytes))
     };
     let found = field(1)?;
-    // So many frames have room at most.
+    // The segment has room for at most this many frames.
     let number_max = number.saturating_add(len / FRAME_BYTES_MIN + 1);
     if found <= number || found > number_max {
         return None;
@@ -110,14 +111,15 @@ mod tests {
         file.fill(0, 3 << 20).unwrap();
         let find = |from| find_frame(&file, header, 4, from).unwrap();
         assert_eq!(find(HEADER_BYTES), None, "zeros");
-        // Of another use of the file, of a number that came before, and with a flipped bit.
+        // A frame of another use of the file, a frame with an earlier number, and a frame with a
+        // flipped bit.
         let mut flipped = frame(7, 5, b"x");
         flipped[20] ^= 4;
         for (at, bytes) in [(100, frame(8, 5, b"x")), (200, frame(7, 4, b"x")), (300, flipped)] {
             file.write(&bytes, at).unwrap();
             assert_eq!(find(HEADER_BYTES), None, "{at}");
         }
-        // Over the border of a piece, large, and not at its place.
+        // A large frame across the border of a piece, and not at its own position.
         let large = frame(7, 9, &vec![1; 1 << 20]);
         file.write(&large, PIECE_BYTES - 3).unwrap();
         for from in [HEADER_BYTES, 101, PIECE_BYTES - 3] {

@@ -1,4 +1,4 @@
-//! Either store with what it stands on, for suites that run over both.
+//! Either store with its clock and signals, for suites that test both.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::{QUEUE_JOBS_MAX, START, endpoint, job, open_with, submit, worker};
 pub(crate) trait Store: JobStore + CatalogStore + UsageStore {}
 impl<T: JobStore + CatalogStore + UsageStore> Store for T {}
 
-/// A store with what it stands on.
+/// A store with its clock and signals.
 pub(crate) struct Fixture {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<ManualClock>,
@@ -74,14 +74,14 @@ impl Fixture {
         self.store.job(&endpoint(name), id).await.unwrap()
     }
 
-    /// Waits until everything asked for so far is visible, claims and chunks included.
+    /// Waits until everything requested so far is visible, including claims and chunks.
     pub(crate) async fn flush(&self) {
         self.store.write_catalog(Vec::new()).await.unwrap();
     }
 }
 
-/// Makes of each function that takes a [`Fixture`] a test on either store, and on one whose journal
-/// is taken over all the time.
+/// Makes three tests of each function that takes a [`Fixture`]: with either store, and with a store
+/// that checkpoints all the time.
 macro_rules! contract {
     ($($name:ident),* $(,)?) => {
         mod memory {

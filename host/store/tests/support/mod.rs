@@ -1,4 +1,4 @@
-//! Stores on a clock that stands still, and short ways to use them.
+//! Stores on a stopped clock, and helpers to use them.
 
 #![allow(
     dead_code,
@@ -36,7 +36,7 @@ pub(crate) fn settings() -> Settings {
     Settings { queue_jobs_max: QUEUE_JOBS_MAX, ..Settings::default() }
 }
 
-/// With a journal that hardly holds a batch, and no memory: everything goes to the database soon.
+/// A journal with hardly room for a batch, and no caches: everything is soon in the database.
 pub(crate) fn restless() -> Settings {
     Settings {
         journal_bytes: 0,
@@ -76,7 +76,7 @@ pub(crate) fn restore(files: Vec<BackupFile>) -> TempDir {
     dir
 }
 
-/// Submits a job that did not come before, and waits until it is durable.
+/// Submits a new job, and waits until it is durable.
 pub(crate) async fn submit(store: &dyn JobStore, job: NewJob) -> JobId {
     let id = job.id;
     assert_eq!(store.submit(job).await, Ok(SubmitAnswer::Queued));
@@ -131,7 +131,7 @@ pub(crate) fn with_ttl(mut job: NewJob, ttl_ms: u64) -> NewJob {
     job
 }
 
-/// What an attempt used, with a part of a MiB of memory.
+/// The usage of an attempt, with a part of a MiB of memory.
 pub(crate) fn metered(template: &str) -> Metered {
     Metered {
         template: TemplateId::new(template).unwrap(),

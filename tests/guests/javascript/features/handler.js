@@ -1,8 +1,8 @@
-// What the SDK has, one `op` for each: the same as in ../../python/features.
+// Every feature of the SDK, one `op` for each: the same as in ../../python/features.
 
 import { Chunk, EmitError, Failed, InvalidInput, context, http } from "gristmill-sdk";
 
-// What is exported is run before the first job of an instance.
+// The exported `init` runs before the first job of an instance.
 export async function init() {
   await later(0);
   starts += 1;

@@ -1,4 +1,4 @@
-//! The wire shapes of the management API, with their schemas. What is not set is absent.
+//! The wire shapes of the management API, with their schemas. A field that is not set is absent.
 
 mod billing;
 mod delivery;

@@ -107,10 +107,10 @@ pub(crate) struct Template {
     is_public: bool,
     is_platform: bool,
     is_serverless: bool,
-    /// Credits, by the prices of now: for the jobs of others than its owner that ran with it.
+    /// Credits, by the current prices, for the jobs of other owners that ran with it.
     #[schema(value_type = f64)]
     earned: Amount,
-    /// Whole minutes that jobs ran with it, whoever submitted them.
+    /// Whole minutes that jobs ran with it, for all owners.
     runtime_in_min: u64,
     /// One field at most; the document of the API gets it with the brand.
     #[serde(flatten)]
