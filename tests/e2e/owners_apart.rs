@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use gristmill_tests::{Answer, Client, TestHost, eventually, guests};
+use gristmill_tests::{Answer, Client, LocalServer, TestHost, eventually, guests};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -397,4 +397,54 @@ async fn the_registry_keeps_owners_apart() {
         );
     }
     assert_eq!(snapshot(&walk.a, &walk.things).await, before, "something has changed");
+}
+
+/// A client with a new key of this owner.
+async fn tenant(host: &TestHost, owner: &str) -> Client {
+    let new = json!({ "name": owner, "owner": owner, "scopes": ["manage", "submit", "read"] });
+    let made = host.client().post("/v1/keys", &new).await.ok();
+    host.client().with_key(made["key"].as_str().unwrap())
+}
+
+#[tokio::test]
+async fn a_handler_of_another_owner_does_not_reach_this_machine() {
+    let server = LocalServer::start().await;
+    let port = server.host().rsplit_once(':').unwrap().1.to_owned();
+    let permitted = format!("localhost:{port}");
+    let host = TestHost::start_with(&["--handler-allow", &permitted]);
+    let client = tenant(&host, "miller").await;
+    client.upload("play:1", std::fs::read(guests::playground()).unwrap()).await.ok();
+    let template = json!({ "id": "t", "name": "t", "imageName": "play:1" });
+    client.post("/v1/templates", &template).await.ok();
+    let listed = [server.host(), "169.254.169.254".to_owned(), format!("{permitted}!private")];
+    let endpoint = json!({ "id": "e", "templateId": "t", "allowedHosts": listed });
+    client.post("/v1/endpoints", &endpoint).await.ok();
+
+    for url in [server.url("/"), "http://169.254.169.254/".to_owned()] {
+        let document = client.finish("e", json!({ "op": "fetch", "url": url })).await;
+        assert_eq!(document["status"], "FAILED", "{document}");
+        assert!(document["error"].as_str().unwrap().contains("not public"), "{document}");
+    }
+    let url = format!("http://{permitted}/");
+    let document = client.finish("e", json!({ "op": "fetch", "url": url })).await;
+    assert_eq!(document["output"]["status"], 200, "{document}");
+}
+
+#[tokio::test]
+async fn an_owner_has_a_bounded_number_of_records() {
+    let host = TestHost::start_with(&["--max-owner-records", "10"]);
+    let client = tenant(&host, "miller").await; // the key is the first record
+    let template =
+        |n: usize| json!({ "id": format!("t{n}"), "name": n.to_string(), "imageName": "x" });
+    for n in 1..10 {
+        client.post("/v1/templates", &template(n)).await.ok();
+    }
+    let answer = client.post("/v1/templates", &template(10)).await;
+    assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("quota_exceeded")));
+    assert!(answer.text.contains("--max-owner-records"), "{}", answer.text);
+    // Another owner has a part of their own.
+    let other = tenant(&host, "baker").await;
+    other.post("/v1/templates", &template(11)).await.ok();
+    assert_eq!(client.delete("/v1/templates/t1").await.status, 204);
+    client.post("/v1/templates", &template(10)).await.ok();
 }
