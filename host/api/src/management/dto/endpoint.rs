@@ -130,7 +130,7 @@ pub(crate) enum ScalerType {
     RequestCount,
 }
 
-/// The bounds of an instance's reuse; a field that is left out has its default.
+/// The bounds of an instance's reuse; a field that is left out keeps its value.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ReuseInput {
