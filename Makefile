@@ -1,4 +1,4 @@
-# Everything that people and CI do with this repository. `make help` lists it.
+# All tasks of developers and CI. `make help` lists it.
 
 CARGO ?= cargo
 LOCKED := --locked
@@ -64,7 +64,7 @@ oci-conformance: ## the OCI distribution specification's own test suite against 
 	$(BUILD_UNDER_TEST)
 	sh tests/registry/conformance.sh $(UNDER_TEST)
 
-# Seconds of each fuzz target, and which.
+# Seconds for each fuzz target, and the targets.
 SECONDS := 60
 TARGETS := submission query sse_resume record segment component
 fuzz: ## each fuzz target for SECONDS=60; needs nightly Rust and cargo-fuzz

@@ -1,5 +1,5 @@
-# For scripts that need Go; sets `go`. Without one on the PATH, or with an older one than 1.MINOR, Debian's is
-# unpacked below target, without installing it. Include it with `root`, the repository's directory, set.
+# For scripts that need Go; sets `go`. If the PATH has no Go, or one older than 1.MINOR, Debian's
+# Go is unpacked below target, without installing it. Include it with `root`, the repository's directory, set.
 
 # need_go MINOR PACKAGE...: `go` is Go 1.MINOR or newer. PACKAGES are Debian's, used when there is none; without them
 # a missing Go is an error.

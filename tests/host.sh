@@ -1,5 +1,5 @@
-# For scripts that need a host; they set `gristmill`, the binary, and `host_log`, where it writes its
-# log, and include this file.
+# For scripts that need a host. They set `gristmill` (the binary) and `host_log` (the file for its
+# log), and include this file.
 
 host_pid=
 
@@ -12,7 +12,7 @@ stop_host() {
 }
 
 # start_host DIRECTORY ADDRESS ARGUMENT...: a host on this data directory, with these further
-# arguments of `serve`. Sets `address`, and what client commands need to find it.
+# arguments of `serve`. Sets `address`, and the environment variables of client commands.
 start_host() {
   GRISTMILL_DATA_DIR=$1
   ready=$1.json

@@ -57,7 +57,7 @@ export async function build({ project, output, entry, engine = "quickjs", minify
   const temp = await mkdtemp(join(tmpdir(), "gristmill-"));
   try {
     const source = join(temp, "bundle.js");
-    // What a module exports is known once it is bundled.
+    // A module's exports are known only after bundling.
     const exported = await bundle({ entryPoints: [handler], write: false, ...esbuild });
     const hasInit = exported.includes("init");
     await bundle({
@@ -107,7 +107,7 @@ async function bundle(options) {
     mainFields: ["module", "main"],
     conditions: ["worker", "browser", "import"],
     external: ["gristmill:*", "wasi:*"],
-    // The handler and the component share one SDK, wherever it lies.
+    // The handler and the component must use the same copy of the SDK.
     alias: { "gristmill-sdk/src": join(SDK, "src"), "gristmill-sdk": join(SDK, "src/index.js") },
     define: { "process.env.NODE_ENV": '"production"' },
     metafile: true,
@@ -127,7 +127,7 @@ function entryPoint(handler, wait, hasInit) {
   ].join("\n");
 }
 
-/** Tells src/stack.js which file and line each line of the bundle came from; not those of the SDK. */
+/** Appends, for src/stack.js, the source of each line of the bundle, except the SDK's lines. */
 async function appendLines(source, project) {
   const files = [];
   const lines = [];
@@ -140,11 +140,11 @@ async function appendLines(source, project) {
     lines[mapping.generatedLine] = [files.indexOf(file), mapping.originalLine];
   });
   const places = JSON.stringify({ files, lines: Array.from(lines, (line) => line ?? 0) });
-  // As text, which is a tenth of the objects in the snapshot, and rarely needed.
+  // As text, which is rarely parsed, and needs a tenth of the memory in the snapshot.
   await appendFile(source, `\nglobalThis.gristmillBundle = ${JSON.stringify(places)};\n`);
 }
 
-/** The toolchain of StarlingMonkey, which is large and therefore the project's own choice. */
+/** The toolchain of StarlingMonkey. It is large, so each project decides whether to install it. */
 function findStarlingMonkey(project) {
   for (let directory = project; ; directory = dirname(directory)) {
     const path = join(
@@ -160,7 +160,7 @@ function findStarlingMonkey(project) {
   }
 }
 
-/** The contract: in this package, or at the root of the repository that it is part of. */
+/** The directory of the WIT files: in this package, or at the root of the repository that it is part of. */
 function contract() {
   const path = ["wit/handler.wit", "../../wit/handler.wit"]
     .map((path) => join(SDK, path))

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::host::Host;
 use crate::{EmitError, Error, http};
 
-/// The running attempt: its facts, and the ways out of the sandbox.
+/// The running attempt: facts about it, and all calls that leave the sandbox.
 ///
 /// Calls are cheap and return at once, except [`emit`](Self::emit) and its sibling, which wait while
 /// the client is slow, and [`http_send`](Self::http_send). A test builds one with
@@ -81,8 +81,8 @@ impl Context {
         self.host.remaining()
     }
 
-    /// True once the job was cancelled or the host drains. The host stops the attempt shortly after;
-    /// a handler that looks here has time to tidy up.
+    /// True once the job was cancelled or the host drains. The host stops the attempt shortly after
+    /// that; a handler that reads this value has time to clean up.
     ///
     /// ```
     /// # let ctx = gristmill_sdk::testing::TestContext::new();
@@ -116,8 +116,8 @@ impl Context {
         self.host.s3_config()
     }
 
-    /// Asks that this instance takes no further job, as after an error that leaves a `static` in
-    /// doubt. It says something only on an endpoint that reuses instances.
+    /// Asks the host to give this instance no further job, for example after an error that may have
+    /// left a `static` in a wrong state. It has no effect on an endpoint without `reuse`.
     ///
     /// ```
     /// # use gristmill_sdk::testing::TestContext;
@@ -146,8 +146,8 @@ impl Context {
         self.host.emit(&encode(output)?, None)
     }
 
-    /// Appends one chunk, with numbers that the client finds beside it as `metrics`. They must
-    /// serialize to a JSON object.
+    /// Appends one chunk; the client receives `metrics` together with it. They must serialize to a
+    /// JSON object.
     ///
     /// # Errors
     /// See [`EmitError`].
@@ -167,8 +167,8 @@ impl Context {
         self.host.emit(&encode(output)?, Some(&encode(metrics)?))
     }
 
-    /// Replaces the value that the job's status shows while it runs. Never waits; of values that
-    /// follow each other quickly only the last may be seen. A value that has no JSON form is dropped
+    /// Replaces the value that the job's status shows while it runs. Never waits. If values follow
+    /// each other quickly, clients may see only the last one. A value that has no JSON form is dropped
     /// with a line in the job's log. When the handler fails, the last value stays as the job's
     /// `output`, beside its `error`, unless it has more than 8 KiB.
     ///
@@ -186,7 +186,7 @@ impl Context {
     }
 
     /// Writes one line to the job's log, for the people who run the endpoint. The log is capped; the
-    /// host counts the lines beyond its cap. Standard output and standard error go the same way.
+    /// host counts the lines beyond its cap. Standard output and standard error go to the same log.
     ///
     /// ```
     /// # use gristmill_sdk::Level;
@@ -218,7 +218,7 @@ impl Context {
         self.log(Level::Warn, message);
     }
 
-    /// [`log`](Self::log) at [`Level::Error`]. The job goes on: return an [`Error`] to end it.
+    /// [`log`](Self::log) at [`Level::Error`]. The job continues; return an [`Error`] to end it.
     pub fn error(&self, message: impl Display) {
         self.log(Level::Error, message);
     }
@@ -267,7 +267,7 @@ pub enum Level {
     Error,
 }
 
-/// A place for files, with the key to it. A field that the submission left out is empty.
+/// A place for files, and the credentials for it. A field that the submission left out is empty.
 ///
 /// Its `Debug` form hides the secret.
 ///

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-/// How a handler ends a job that it cannot complete. Every case makes the job `FAILED`, at once and
-/// for good: the platform repeats a job only when the machine that ran it was lost.
+/// How a handler ends a job that it cannot complete. Every case makes the job `FAILED`, and the
+/// job is not repeated: the host repeats a job only if the host itself stopped while it ran.
 ///
 /// Any [`std::error::Error`] converts to [`Error::Failed`], so `?` works. To make that possible this
 /// type is not a `std::error::Error` itself; for a type that is only [`Display`](fmt::Display),
@@ -31,7 +31,7 @@ pub enum Error {
     Cancelled,
 }
 
-/// What went wrong, in words and, where it helps, in data.
+/// A message about the failure and, optionally, data for programs.
 ///
 /// ```
 /// # use gristmill_sdk::Error;
@@ -59,7 +59,7 @@ impl Error {
         Self::InvalidInput(Failure { message: message.to_string(), details: None })
     }
 
-    /// Gives the work up.
+    /// Ends the job because the work could not be done.
     ///
     /// ```
     /// # use gristmill_sdk::Error;
@@ -69,8 +69,8 @@ impl Error {
         Self::Failed(Failure { message: message.to_string(), details: None })
     }
 
-    /// Adds data to the error, in place of any that it has. [`Error::Cancelled`] carries none and
-    /// stays as it is. A value that has no JSON form is replaced by a string that says why.
+    /// Adds data to the error and replaces earlier data. [`Error::Cancelled`] has no data and stays
+    /// unchanged. A value without a JSON form is replaced by a string with the reason.
     ///
     /// ```
     /// # use gristmill_sdk::Error;
@@ -100,7 +100,7 @@ impl Error {
         }
     }
 
-    /// The data beside the message, if there is any.
+    /// The data for programs, if there is any.
     ///
     /// ```
     /// # use gristmill_sdk::Error;
@@ -135,7 +135,7 @@ impl<E: std::error::Error> From<E> for Error {
 
 /// Why a chunk was not added to the job's stream.
 ///
-/// A handler that cannot go on without its stream returns it with `?`.
+/// A handler that cannot continue without its stream returns this error with `?`.
 ///
 /// ```
 /// use gristmill_sdk::{Context, EmitError, testing::TestContext};
@@ -149,7 +149,7 @@ impl<E: std::error::Error> From<E> for Error {
 pub enum EmitError {
     /// The attempt has ended: cancelled, timed out, or replaced by another one.
     Closed,
-    /// The output has no JSON form, or the metrics are not a JSON object; the text says why.
+    /// The output has no JSON form, or the metrics are not a JSON object; the text has the reason.
     InvalidJson(String),
     /// With this chunk the attempt would emit more bytes than the limit.
     QuotaExceeded {

@@ -1,4 +1,4 @@
-//! From a plain function to a component's export.
+//! Turns a plain function into a component's export.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,7 +9,8 @@ use crate::{Context, Error};
 ///
 /// - `fn(&Context, I) -> Result<O, Error>`, with `I: Deserialize` and `O: Serialize`: the SDK reads
 ///   the input and writes the output. `()` as output is JSON `null`.
-/// - `fn(&Context, RawJson) -> Result<RawJson, Error>`: JSON text in, JSON text out, not even parsed.
+/// - `fn(&Context, RawJson) -> Result<RawJson, Error>`: JSON text in, JSON text out, without
+///   parsing.
 ///
 /// `Shape` distinguishes the two and is always inferred. There is nothing to implement by hand.
 ///
@@ -69,9 +70,9 @@ fn decode<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     })
 }
 
-/// A whole input or output as JSON text, for a handler that does not look inside, or that brings a
-/// parser of its own. Nothing is copied or checked on the way in; the host gives only JSON, and
-/// fails the job if what comes back is not.
+/// A whole input or output as JSON text, for a handler that does not read the text, or that has its
+/// own parser. The SDK neither copies nor checks the input, since the host passes only JSON. If the
+/// output is not JSON, the host fails the job.
 ///
 /// It does not implement `Deserialize` or `Serialize`: for a field use `Box<RawValue>`.
 ///
@@ -87,7 +88,7 @@ fn decode<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
 pub struct RawJson(String);
 
 impl RawJson {
-    /// Takes text that is one JSON value. It is the caller's part that it is.
+    /// Wraps text, which must be one JSON value; this is not checked.
     ///
     /// ```
     /// # use gristmill_sdk::RawJson;
@@ -143,9 +144,10 @@ impl RawJson {
 /// handler!(count);
 /// ```
 ///
-/// A handler that is costly to start does that in `init`, a `fn() -> Result<(), Error>`: it is called
+/// A handler with a costly start does that work in `init`, a `fn() -> Result<(), Error>`. It is called
 /// once in each instance, before the first job, or already when the component is built
-/// (`gristmill build --preinit`). On an endpoint that reuses instances the next jobs find what it made.
+/// (`gristmill build --preinit`). On an endpoint with `reuse`, the following jobs of the
+/// instance find its results.
 ///
 /// ```
 /// use std::sync::OnceLock;

@@ -78,7 +78,7 @@ impl Request {
         self
     }
 
-    /// Makes `value` the body, as JSON, and adds the `content-type` that says so.
+    /// Makes `value` the body, as JSON, and adds `content-type: application/json`.
     ///
     /// # Errors
     /// When `value` has no JSON form.
@@ -109,7 +109,7 @@ impl Request {
     }
 }
 
-/// An answer, whole, whatever its status.
+/// A complete answer, with any status.
 ///
 /// ```
 /// use gristmill_sdk::http::Response;
@@ -131,7 +131,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// A response without headers; handlers get theirs from the host, tests make them.
+    /// A response without headers. Tests create responses; handlers receive them from the host.
     ///
     /// ```
     /// # use gristmill_sdk::http::Response;

@@ -17,7 +17,7 @@
 //! countdown(&ctx, 3)?;
 //! assert_eq!(ctx.outputs(), [json!(3), json!(2), json!(1)]);
 //!
-//! // Or from text to text, as the platform runs it.
+//! // Or with JSON text as input and output, as the host runs it.
 //! assert_eq!(TestContext::new().run_json(countdown, "2")?, "null");
 //! # Ok::<(), Error>(())
 //! ```
@@ -33,11 +33,11 @@ use serde_json::Value;
 use crate::host::{Host, is_json};
 use crate::{Context, Error, Handler, Level, S3Config, http};
 
-/// A [`Context`] with a fake host behind it: set it up with `with_…`, pass it to the handler as
-/// `&ctx`, then look at what the handler did.
+/// A [`Context`] with a fake host: prepare it with `with_…`, pass it to the handler as `&ctx`, then
+/// inspect what the handler did.
 ///
-/// Unless told otherwise it is attempt 1 of job `test-job` on endpoint `test-endpoint`, with 600 s
-/// left, no `s3Config`, no limit on chunks and no host that HTTP may reach.
+/// By default it is attempt 1 of job `test-job` on endpoint `test-endpoint`, with 600 s
+/// left, no `s3Config`, no limit on chunks, and no host allowed for HTTP.
 ///
 /// ```
 /// use std::time::Duration;
@@ -69,7 +69,7 @@ impl Default for TestContext {
 
 /// Setup.
 impl TestContext {
-    /// The context that the type's description shows.
+    /// The default context, as described at the type.
     ///
     /// ```
     /// # use gristmill_sdk::testing::TestContext;
@@ -116,7 +116,7 @@ impl TestContext {
         self
     }
 
-    /// Sets [`Context::remaining`]. It does not run down.
+    /// Sets [`Context::remaining`]. The value does not decrease.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -180,7 +180,7 @@ impl TestContext {
         self
     }
 
-    /// Makes every emit answer [`EmitError::Closed`](crate::EmitError::Closed).
+    /// Makes every emit fail with [`EmitError::Closed`](crate::EmitError::Closed).
     ///
     /// ```
     /// # use gristmill_sdk::{EmitError, testing::TestContext};
@@ -220,14 +220,14 @@ impl TestContext {
 
 /// Running handlers, and reading the results.
 impl TestContext {
-    /// Runs a handler from JSON text to JSON text, exactly as its component would.
+    /// Runs a handler with JSON text as input and output, exactly as its component would.
     ///
     /// # Errors
     /// What the handler returns; [`Error::InvalidInput`] when `input` does not fit its input type;
     /// [`Error::Failed`] when a [`RawJson`](crate::RawJson) that it returns is not JSON.
     ///
     /// # Panics
-    /// When `input` is not JSON: the platform refuses such a submission.
+    /// When `input` is not JSON: the host refuses such a submission.
     ///
     /// ```
     /// use gristmill_sdk::{Context, Error, testing::TestContext};

@@ -20,7 +20,7 @@ pub(crate) fn for_host() -> anyhow::Result<Compiler> {
 /// host.
 ///
 /// # Errors
-/// Those of [`for_host`].
+/// Errors of [`for_host`].
 pub(crate) fn for_developer() -> anyhow::Result<Compiler> {
     let compiler = for_host()?;
     Ok(match choose_base_strategy() {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Go's net/http against a real host: what it makes of answers that come before the body was read.
+# Go's net/http against a real host: how it handles answers that are sent before the body was read.
 # Usage: go.sh GRISTMILL_BINARY DIRECTORY_OF_COMPONENTS
 set -eu
 

@@ -39,11 +39,11 @@ deploy echo echo
 deploy token_stream token-stream
 deploy playground playground
 deploy playground hasty --execution-timeout 5000
-# Without workers a job waits for as long as a test needs it to. One for each suite, so that none
-# purges the queue of another.
+# Endpoints without workers, so that a job waits as long as a test needs. Each suite has its own, so
+# that it cannot purge the queue of another suite.
 for suite in python javascript rust; do deploy echo "paused-$suite" --workers-max 0; done
 
-# The first three are the clients' own settings.
+# The first three are settings of the clients.
 export RUNPOD_ENDPOINT_BASE_URL="$GRISTMILL_URL/sdk/v2"
 export RUNPOD_API_URL="$GRISTMILL_URL/sdk/v2"
 export RUNPOD_REST_URL="$GRISTMILL_URL/v1"
@@ -61,8 +61,8 @@ suite javascript '^# (tests|pass|fail) ' \
 suite rust '^test result' \
   cargo test --locked --manifest-path "$here/rust/Cargo.toml" --target-dir "$here/rust/target"
 
-# Every operation of the OpenAPI document, with data that fits it and data that does not. That
-# deletes what it finds, so it has a host of its own.
+# Every operation of the OpenAPI document, with valid and invalid data. This deletes objects, so it
+# has its own host.
 stop_host
 start_host "$temp/openapi" 127.0.0.1:0 --config "$here/openapi/host.toml"
 deploy echo echo

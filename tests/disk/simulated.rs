@@ -1,9 +1,9 @@
 //! A disk with only the guarantees of POSIX: changes that were not synced when the power fails may
 //! survive or not, in any order, and a write may survive in part.
 //!
-//! A file's bytes are safe after a sync of the file, its name after a sync of its directory. Each
-//! crash keeps another part of the other changes: writes tear at sectors, and changes of one
-//! directory are kept up to some point.
+//! A file's bytes are safe after a sync of the file, its name after a sync of its directory. Of the
+//! other changes each crash keeps a random part: of the writes any, torn at sectors, and of the
+//! changes of names the oldest ones, up to a random one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,7 +41,7 @@ enum Change {
     SetLen(usize),
 }
 
-/// A change of a directory: the name refers to the file, or to none.
+/// A change of a directory: from now on the name refers to this file, or to none.
 #[derive(Debug)]
 struct Name {
     path: PathBuf,
@@ -116,7 +116,7 @@ impl Disk {
         }
     }
 
-    /// Writes a possible content after a loss of power now into `dir`.
+    /// Writes into `dir` one possible content of the disk after a loss of power now.
     pub(crate) fn lose_power(&self, dir: &Path, rng: &mut StdRng) {
         let mut names = self.safe_names.clone();
         let kept = rng.random_range(0..=self.renames.len());

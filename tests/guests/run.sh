@@ -15,12 +15,12 @@ tests=guest
 . "$here/../suites.sh"
 need_languages 11
 
-# digest PATH...: of all files in these places that are sources.
+# digest PATH...: the digest of all source files below these paths.
 digest() {
   find "$@" -type f ! -path '*/node_modules/*' ! -path '*_cache*/*' ! -name '*.wasm' ! -name '*.md' -print0 | sort -z | xargs -0 sha256sum | sha256sum
 }
 
-# unless_same FILE DIGEST COMMAND...: runs the command, unless it did so for this digest before.
+# unless_same FILE DIGEST COMMAND...: runs the command, unless it ran for this digest before.
 unless_same() {
   mark=$1 now=$2
   shift 2
@@ -33,7 +33,7 @@ unless_same() {
 install_python() {
   rm -rf "$here/.venv"
   python3 -m venv "$here/.venv"
-  # The SDK as its users have it: from a wheel.
+  # The SDK from a wheel, as its users install it.
   logged pip "$here/.venv/bin/pip" install "$sdk/python[build]" \
     -r "$root/handlers/python/sql/requirements.txt" -r "$here/python/requirements.txt" -c "$here/python/constraints.txt"
 }
@@ -63,7 +63,7 @@ suite javascript-handlers '^# (tests|fail) ' in_directory "$root/handlers/javasc
   node --import gristmill-sdk/typescript --test --test-reporter=tap
 
 # component NAME SDK SOURCE COMMAND...: builds built/NAME.wasm with the command and `-o`, if SOURCE,
-# the SDK or the contract are not those of the last time.
+# the SDK or the WIT file have changed since the last build.
 component() {
   name=$1 language=$2 source=$3
   shift 3

@@ -188,7 +188,7 @@ class Python(unittest.TestCase):
         self.assertEqual(job["error"], "KeyError: 'flour'")
         lines = logs("python-features", job)
         self.assertIn(("error", "KeyError: 'flour'"), lines)
-        # With the line of the source, which the sandbox has no file of.
+        # With the source line, although the sandbox does not have the source file.
         self.assertTrue(
             any('"raise": lambda job: {}["flour"]' in message for _, message in lines), lines
         )

@@ -98,7 +98,7 @@ def parse():
 
 
 def is_chosen(peer, words):
-    # Gristmill is what the others are compared with.
+    # The others are compared with Gristmill.
     names = type(peer).__name__.lower(), peer.name.lower()
     chosen = any(word.lower() in name for word in words for name in names)
     return chosen or isinstance(peer, peers.Gristmill)
@@ -118,7 +118,7 @@ def one_round(entry):
 
 
 def probe_disk(directory):
-    """Median time of an fdatasync after 4 KiB were written: a disk that others use shows here."""
+    """Median time of an fdatasync after 4 KiB were written: shows whether others use the disk."""
     times = []
     with (directory / "probe").open("wb", buffering=0) as file:
         for _ in range(50):

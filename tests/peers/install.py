@@ -27,7 +27,7 @@ def run(what, *command):
 
 
 def is_current(marker, lock):
-    """Whether what is installed is still as the lock file says."""
+    """Whether the installed packages are those of the lock file."""
     return marker.is_file() and marker.read_bytes() == lock.read_bytes()
 
 
@@ -44,7 +44,8 @@ def python():
 
 
 def node():
-    """The packages of the peers on Node. Their install scripts do not run: one reports home."""
+    """The packages of the peers on Node. Their install scripts do not run, since one of them
+    sends telemetry."""
     if not shutil.which("node") or not shutil.which("npm"):
         raise Missing("node and npm are not installed")
     lock, marker = HERE / "javascript" / "package-lock.json", NODE_MODULES / "installed"

@@ -62,7 +62,7 @@ class Processes:
 
 
 def stop(process):
-    """Ends a process, and what it has forked: `start` has given them a group of their own."""
+    """Ends a process and its children: `start` has put them into their own process group."""
     try:
         process.wait(timeout=5)
     except subprocess.TimeoutExpired:

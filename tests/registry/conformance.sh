@@ -32,10 +32,10 @@ export OCI_VERSION=1.1 OCI_REGISTRY="$address" OCI_TLS=disabled OCI_REPO1=confor
 export OCI_USERNAME=any OCI_RESULTS_DIR="$folder/results" NO_PROXY=127.0.0.1
 OCI_PASSWORD=$(cat "$GRISTMILL_DATA_DIR/admin.key")
 export OCI_PASSWORD
-# The suite does not find out by itself that a registry knows SHA-256 alone.
+# The suite cannot find out that a registry supports only SHA-256.
 export OCI_DATA_SHA512=false
 rm -rf "$OCI_RESULTS_DIR"
 mkdir -p "$OCI_RESULTS_DIR"
-# It ends with 1 because of the deliberate differences; the report says what failed.
+# The suite ends with 1 because of the deliberate differences; the report lists all failures.
 "$suite" >"$OCI_RESULTS_DIR/output.txt" 2>&1 || true
 python3 "$root/tests/registry/conformance.py" "$OCI_RESULTS_DIR/junit.xml"

@@ -75,7 +75,7 @@ impl Client {
     /// Sends a call; an error here means that there was no answer at all.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// Errors of the connection.
     pub async fn try_send(&self, request: RequestBuilder) -> reqwest::Result<Answer> {
         let request = request.build()?;
         let call = format!("{} {}", request.method(), request.url().path());

@@ -1,4 +1,4 @@
-// What QuickJS is given of the web platform, against Node's own.
+// Compares the SDK's parts of the web platform for QuickJS with Node's.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

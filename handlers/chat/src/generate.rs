@@ -32,7 +32,7 @@ pub struct Drawn {
 }
 
 /// Draws a text and passes on its tokens. Text that may belong to a stop sequence is held back
-/// until that is decided.
+/// until it is clear whether it does.
 pub fn generate(
     chain: &Chain,
     start: Start,

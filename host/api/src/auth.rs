@@ -126,7 +126,7 @@ impl KeyInUse {
     /// and returns its findings and whether they are enough.
     ///
     /// # Errors
-    /// Those of `look`, and 401 once the key is not valid any more.
+    /// Errors of `look`, and 401 when the key is no longer valid.
     pub(crate) async fn wait<T, F>(
         &self,
         wait: Duration,

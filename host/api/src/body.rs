@@ -17,7 +17,7 @@ use crate::in_flight::{InFlight, SMALL_BODY_BYTES, Share};
 /// A body without new bytes for this long is given up: 408.
 const IDLE_WAIT: Duration = Duration::from_secs(30);
 
-/// So is a body that is slower than this on average after [`IDLE_WAIT`].
+/// A body that is slower than this on average after [`IDLE_WAIT`] is given up, too: 408.
 const BYTES_PER_SECOND_MIN: usize = 16 << 10;
 
 /// Reads bodies within one common bound.

@@ -351,7 +351,7 @@ impl RateLimiter {
         let mut calls = limit.calls_per_10s;
         let mut verdict = entry.admit(me, calls, now_ms);
         if matches!(verdict, RateVerdict::Refused { .. }) {
-            // Only now does the number of running workers matter.
+            // The running workers are counted only if the fixed limit is reached.
             calls = limit.effective(running_workers());
             verdict = entry.admit(me, calls, now_ms);
         }

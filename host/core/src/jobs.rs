@@ -59,7 +59,7 @@ pub enum SubmitMode {
     Async,
     /// `/runsync`.
     Sync {
-        /// How long the client wants the result kept, in milliseconds: the `wait` of the call, or 0
+        /// How long the client wants the result to be kept, in milliseconds: the `wait` of the call, or 0
         /// without one.
         kept_ms: u64,
     },
@@ -171,7 +171,7 @@ impl Jobs {
     /// The job, with its output if it has one. `None`: unknown, or deleted.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn document(
         &self,
         endpoint: &EndpointId,
@@ -212,7 +212,7 @@ impl Jobs {
     /// Waits until the job has ended or `wait` is over, and returns it like [`Jobs::document`].
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn wait_until_final(
         &self,
         endpoint: &EndpointId,
@@ -230,7 +230,7 @@ impl Jobs {
     /// Waits until the job has ended or `wait` is over, and returns its record at that time.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn wait_for_end(
         &self,
         endpoint: &EndpointId,
@@ -252,7 +252,7 @@ impl Jobs {
     /// The value that a COMPLETED job's handler returned, including `null` after chunks.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn returned(&self, id: JobId) -> Result<Option<Json>, StoreError> {
         self.store.output(id).await
     }
@@ -296,7 +296,7 @@ impl Jobs {
     /// [`Jobs::mark_delivered`] when the client has received the page.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn stream(
         &self,
         endpoint: &EndpointId,
@@ -331,7 +331,7 @@ impl Jobs {
     /// Records that a client has received the chunks before `next`.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn mark_delivered(&self, id: JobId, next: u64) -> Result<(), StoreError> {
         self.store.mark_delivered(id, next).await
     }
@@ -339,7 +339,7 @@ impl Jobs {
     /// Cancels the job and returns its status: CANCELLED, or its earlier final status.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn cancel(
         &self,
         endpoint: &EndpointId,
@@ -351,7 +351,7 @@ impl Jobs {
     /// Queues a FAILED or TIMED_OUT job again.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn retry(&self, endpoint: &EndpointId, id: JobId) -> Result<RetryAnswer, StoreError> {
         self.store.retry(endpoint, id).await
     }
@@ -359,7 +359,7 @@ impl Jobs {
     /// Removes all waiting jobs of the endpoint and returns their number.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
         self.store.purge(endpoint).await
     }
@@ -367,7 +367,7 @@ impl Jobs {
     /// Shortens the remaining lifetime of the job.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn shorten_ttl(
         &self,
         endpoint: &EndpointId,
@@ -380,7 +380,7 @@ impl Jobs {
     /// The endpoint's jobs, newest first, and the time of reading.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn list(
         &self,
         endpoint: &EndpointId,
@@ -393,7 +393,7 @@ impl Jobs {
     /// The endpoint's jobs and workers.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn health(&self, endpoint: &EndpointId) -> Result<Health, StoreError> {
         let jobs = self.store.counts(endpoint).await?;
         Ok(Health { jobs, workers: self.workers.counts(endpoint) })

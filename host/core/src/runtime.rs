@@ -245,7 +245,7 @@ pub trait Components: Send + Sync + std::fmt::Debug {
     /// are kept, and jobs that run one of the components continue.
     ///
     /// # Errors
-    /// Those of the file system. The next start removes the remaining files.
+    /// Errors of the file system. The next start removes the remaining files.
     async fn remove_components(&self, components: Vec<ComponentDigest>) -> io::Result<()>;
 }
 
@@ -279,7 +279,7 @@ pub trait Staged: Send + Sync + std::fmt::Debug {
     /// has ended. Opening it takes microseconds.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     fn open(&self) -> io::Result<File>;
 
     /// Checks, compiles and keeps the bytes as a component, in another process. The same bytes are
@@ -334,7 +334,7 @@ pub trait Volumes: Send + Sync + std::fmt::Debug {
     /// they end.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     async fn remove_volume(&self, volume: &VolumeId) -> io::Result<()>;
 }
 

@@ -49,7 +49,7 @@ impl CompileCache {
     /// Opens the cache of a directory, which is created if it is missing.
     ///
     /// # Errors
-    /// Those of the file system, or that other users can access the directory; damage is not an
+    /// Errors of the file system, and a directory that other users can access; damage is not an
     /// error.
     pub(crate) fn open(directory: &Path, metering: Metering) -> wasmtime::Result<Self> {
         files::create_private_dir(directory)?;
@@ -77,7 +77,7 @@ impl CompileCache {
     /// Saves the compiled functions, unless writing would take longer than compiling them again.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(crate) fn save(&self) -> io::Result<()> {
         let made = self.functions.made.lock();
         if made.len() <= self.functions.known.len() / FEW {

@@ -44,7 +44,7 @@ impl Unfinished {
     /// stable storage when this returns; until then the path names the old file or none.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(crate) fn finish(self) -> io::Result<()> {
         let directory = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         fs::rename(&self.temporary, &self.path)?;
@@ -105,7 +105,7 @@ impl Artifact {
     /// Opens and reads a compiled file; `None` when there is no such file.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(crate) fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = match File::open(path) {
             Ok(file) => file,

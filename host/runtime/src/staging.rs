@@ -77,7 +77,7 @@ impl StagedFile {
     /// Creates an empty one in this directory. Blocks on the disk.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(crate) fn create(directory: &Path, total: StagedTotal) -> io::Result<Self> {
         let path = files::temporary(&directory.join("upload"));
         let content = Content {
@@ -125,7 +125,7 @@ impl StagedFile {
     /// Names the file; it is on stable storage then. Blocks on the disk.
     ///
     /// # Errors
-    /// Those of the file system; then there is no such file, or the previous one.
+    /// Errors of the file system; then there is no such file, or the previous one.
     pub(crate) fn keep_as(self, path: &Path) -> io::Result<()> {
         let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         self.content.lock().file.sync_all()?;

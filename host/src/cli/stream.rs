@@ -101,7 +101,7 @@ impl Follower {
     /// Passes each chunk on until the job has ended.
     ///
     /// # Errors
-    /// Those of `on_chunk`; or repeated failures to reach the host.
+    /// Errors of `on_chunk`, and repeated failures to reach the host.
     pub(super) async fn follow_to_end(
         mut self,
         mut on_chunk: impl FnMut(&Chunk<'_>) -> anyhow::Result<()>,

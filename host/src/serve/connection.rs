@@ -41,8 +41,8 @@ const END_WAIT: Duration = Duration::from_secs(5);
 /// A client that has read nothing of its answer for this long is disconnected.
 const TAKE_WAIT: Duration = Duration::from_secs(30);
 
-/// So is a client for which the host has waited longer than [`TAKE_WAIT`] in total, and that reads
-/// slower than this.
+/// A client is also disconnected if the host has waited for it longer than [`TAKE_WAIT`] in total and
+/// it reads slower than this.
 const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 
 /// An answer is passed on in pieces of this size, which shows whether the client reads it.

@@ -92,7 +92,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
 /// The same with a companion, which reports itself that the host is ready.
 ///
 /// # Errors
-/// Those of [`run`], and the companion's own.
+/// Errors of [`run`], and of the companion.
 pub(crate) fn run_with(
     settings: &ServeSettings,
     companion: Option<Companion>,

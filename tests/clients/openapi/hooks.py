@@ -20,12 +20,12 @@ from schemathesis.generation.meta import TestPhase
 with open(os.environ["GRISTMILL_COMPONENT"], "rb") as file:
     COMPONENT = file.read()
 ENDPOINTS = os.environ["GRISTMILL_ENDPOINTS"].split()
-# A key with every scope but `admin`, of an owner who has nothing.
+# A key with every scope except `admin`, of an owner without objects.
 OTHER_KEY = os.environ["GRISTMILL_OTHER_KEY"]
-# Without them the run could not go on.
+# Objects that must not be deleted, since later calls need them.
 PROTECTED = {*ENDPOINTS, os.environ["GRISTMILL_ADMIN_KEY"].split("_")[1]}
 
-# Nobody is ever called: the names do not resolve.
+# No call reaches a receiver: the names do not resolve.
 URLS = ["http://receiver.invalid/a", "HTTPS://receiver.invalid:8443/?q=1", "http://[2001:db8::1]/"]
 HOSTS = ["example.com", "*.example.com:8443", "[::1]:80", "10.0.0.1", "10.0.0.1!private"]
 schemathesis.openapi.format("uri", st.sampled_from(URLS))
@@ -48,7 +48,7 @@ atexit.register(lambda: print("Steps on jobs:", dict(steps.most_common())))
 
 @schemathesis.check
 def another_owner_finds_nothing(context, response, case):
-    """What a call of the operator's finds by its name does not exist for another owner."""
+    """An object that the operator's call finds by its name does not exist for another owner."""
     names_own = case.method == "PUT" and case.path.startswith("/v1/handlers/")
     if response.status_code != 200 or not case.path_parameters or names_own:
         return
@@ -77,7 +77,7 @@ def before_call(context, case, kwargs):
     if case.meta and case.meta.generation.mode.is_positive and isinstance(case.body, dict):
         make_possible(case, case.body)
     if case.meta and case.meta.generation.mode.is_positive and "Idempotency-Key" in case.headers:
-        # A key that came before belongs to another submission.
+        # A key that was used before belongs to another submission.
         case.headers["Idempotency-Key"] = f"{case.headers['Idempotency-Key'][:200]}-{next(numbers)}"
     wait_a_moment(case)
 
@@ -89,7 +89,7 @@ def is_step(case):
 
 def name_what_exists(case, path):
     if "rest" in path:
-        # Such a call waits for its job: on an endpoint whose handler answers.
+        # Such a call waits for its job, so it needs an endpoint whose handler answers.
         path["endpoint"] = ENDPOINTS[0]
         return
     if is_step(case) and path.get("endpoint") in ENDPOINTS:
@@ -102,7 +102,7 @@ def name_what_exists(case, path):
             path["job"] = dice.choice(known)
         return
     if path.get("id") == "":
-        # What a thing names may be nothing; then the path is another one.
+        # With an empty id the path would be that of another operation.
         path["id"] = "unknown"
     kind = case.path.split("/")[2]
     name = "templateId" if kind == "templates" else "id"
@@ -131,7 +131,7 @@ def make_possible(case, body):
     if case.path.startswith("/v1/endpoints") and body.get("templateId"):
         body["templateId"] = ENDPOINTS[0]
     if case.path.startswith("/v1/templates"):
-        # Nobody has such an image, and it is not asked for; credentials have to be there.
+        # Such an image does not exist, and is not fetched; its credentials must exist.
         if isinstance(body.get("imageName"), str):
             body["imageName"] = body["imageName"].replace("/", "-") or "echo"
         if body.get("containerRegistryAuthId"):

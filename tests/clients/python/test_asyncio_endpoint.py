@@ -9,7 +9,7 @@ from runpod import AsyncioEndpoint
 
 
 def asynchronous(test):
-    """Runs a test in an event loop and hands it a maker of the SDK's endpoints."""
+    """Runs a test in an event loop, and passes it a function that creates the SDK's endpoints."""
 
     async def body():
         async with aiohttp.ClientSession() as session:

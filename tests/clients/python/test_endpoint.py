@@ -127,7 +127,7 @@ def test_stream_after_the_end(endpoint):
 
 
 def test_stream_with_long_pauses(endpoint):
-    """Longer than a call to /stream is held: some of the answers are empty."""
+    """The job takes longer than a call to /stream waits, so some of the answers are empty."""
     job = endpoint("token-stream").run({"prompt": "two tokens", "delay_ms": 5000})
     assert list(job.stream()) == ["two", " tokens"]
 

@@ -15,7 +15,7 @@ MESSAGES = [
     {"role": "system", "content": "You are a miller."},
     {"role": "user", "content": [{"type": "text", "text": "How is bread made?"}]},
 ]
-# What a client sends to have the playground emit a chunk each 300 ms for five minutes.
+# A request that makes the playground emit a chunk each 300 ms for five minutes.
 SLOWLY = {"op": "emit", "delay_ms": 300, "values": [{"choices": [], "i": i} for i in range(1000)]}
 
 
@@ -36,7 +36,7 @@ def playground():
 
 
 def call(client, **more):
-    """What both kinds of client answer to the same question."""
+    """The answers of both kinds of client to the same request."""
     return client.chat.completions.create(model=MODEL, messages=MESSAGES, seed=3, **more)
 
 

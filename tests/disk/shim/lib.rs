@@ -1,19 +1,19 @@
-//! A disk that is watched, or that fails: a library for `LD_PRELOAD`, which stands before the C
-//! library's calls that change files.
+//! A disk that is recorded, or that fails. This library is loaded by `LD_PRELOAD` and replaces those
+//! functions of the C library that change files. Environment variables control it:
 //!
-//! * `DISK_DIR`: only files below this directory are meant; absolute, without links.
+//! * `DISK_DIR`: the library acts only on files below this directory; an absolute path without links.
 //! * `DISK_LOG`: each change, and each sync, is appended to this file as a record ([`record`]), in
-//!   the order in which they happened. One lock is held meanwhile, so that the order is one.
-//! * `DISK_FAULT`: `CALL:ERRNO:N[:NAME]`: the Nth call (from 1) and all that follow fail with this
-//!   number, where CALL is `write` or `sync`, and NAME is a part of the file's path. A write that
-//!   fails for want of space has written half.
+//!   the order in which they happened. One lock is held during each change, so that there is one order.
+//! * `DISK_FAULT`: `CALL:ERRNO:N[:NAME]`: the Nth call (from 1) and all later ones fail with this
+//!   error number. CALL is `write` or `sync`, and NAME is a part of the file's path. With
+//!   `ENOSPC` a write of several bytes writes half of them instead of failing.
 //! * `DISK_FAULT_WHILE`: calls fail only while this file exists.
-//! * `CLOCK_FILE`: a file with the seconds by which the wall clock is ahead of the machine's, and with
-//!   a `+` behind them when the kernel says that it is synchronised.
+//! * `CLOCK_FILE`: a file with the number of seconds by which the wall clock is ahead of the machine's
+//!   clock. A `+` after the number means that the kernel reports a synchronised clock.
 //! * `DISK_KILL`: `CALL:N[:NAME]`: the process is killed right after the Nth `write`, or instead of the
 //!   Nth `sync`. The log ends with that write.
 //!
-//! The real calls are made as system calls, so that nothing here calls itself.
+//! The library makes the real calls as system calls, so that its functions do not call themselves.
 
 #![allow(unsafe_code, reason = "it takes the place of functions of the C library")]
 #![allow(clippy::missing_safety_doc, missing_docs, reason = "the C library documents them")]
@@ -29,7 +29,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What a record says, as its first byte.
+/// The kind of a record, which is its first byte.
 mod record {
     pub(super) const WRITE: u8 = 1;
     pub(super) const SET_LEN: u8 = 2;
@@ -53,11 +53,11 @@ struct Fault {
     errno: c_int,
     from: u64,
     name: String,
-    /// With a zero at its end.
+    /// The path, with a zero byte at its end.
     only_while: Option<Vec<u8>>,
 }
 
-/// How many calls there were that a fault may hit, and that the end may come with.
+/// The numbers of calls so far that match `DISK_FAULT`, and that match `DISK_KILL`.
 static CALLS: Mutex<Calls> = Mutex::new(Calls { faults: 0, kills: 0 });
 
 struct Calls {
@@ -99,7 +99,7 @@ fn setup() -> Option<&'static Setup> {
         .as_ref()
 }
 
-/// The path of an open file below the directory, in relation to it.
+/// The path of an open file, relative to the directory; `None` for a file that is not below it.
 fn path_of(setup: &Setup, fd: c_int) -> Option<PathBuf> {
     let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
     below(setup, &path)
@@ -107,7 +107,7 @@ fn path_of(setup: &Setup, fd: c_int) -> Option<PathBuf> {
 
 fn below(setup: &Setup, path: &Path) -> Option<PathBuf> {
     let path = path.strip_prefix(&setup.dir).ok()?;
-    // What has no name any more cannot be found after a crash.
+    // A file without a name cannot be found after a crash.
     (!path.as_os_str().as_bytes().ends_with(b" (deleted)")).then(|| path.to_owned())
 }
 
@@ -115,7 +115,7 @@ fn lock() -> MutexGuard<'static, Calls> {
     CALLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether this call is to fail; counts it.
+/// Counts the call, and returns the error number if it must fail.
 fn fails(setup: &Setup, calls: &mut Calls, call: &str, path: &Path) -> Option<c_int> {
     let fault = setup.fault.as_ref().filter(|fault| fault.call == call)?;
     if !path.to_string_lossy().contains(&fault.name) {
@@ -130,7 +130,7 @@ fn fails(setup: &Setup, calls: &mut Calls, call: &str, path: &Path) -> Option<c_
     (calls.faults >= fault.from && is_on).then_some(fault.errno)
 }
 
-/// Kills the process if its end is to come with this call.
+/// Counts the call, and kills the process if `DISK_KILL` names this call.
 fn perhaps_die(setup: &Setup, calls: &mut Calls, call: &str, path: &Path) {
     let kill = setup.kill.as_ref().filter(|kill| kill.call == call);
     if kill.is_none_or(|kill| !path.to_string_lossy().contains(&kill.name)) {
@@ -278,7 +278,7 @@ pub extern "C" fn fdatasync(fd: c_int) -> c_int {
     sync(fd, libc::SYS_fdatasync)
 }
 
-/// A path that the caller names.
+/// A path that the caller passed.
 unsafe fn named(path: *const c_char) -> Option<(&'static Setup, PathBuf)> {
     let setup = setup()?;
     // SAFETY: the caller's promise: it ends with a zero.
@@ -287,7 +287,8 @@ unsafe fn named(path: *const c_char) -> Option<(&'static Setup, PathBuf)> {
     Some((setup, below(setup, &std::path::absolute(path).ok()?)?))
 }
 
-/// A file may have been made: whether it was there before does not matter to who reads the log.
+/// Opens a file. With `O_CREAT` it logs a creation, even if the file existed: the readers of the log
+/// treat both cases alike.
 unsafe fn open_file(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
     let _calls = (flags & libc::O_CREAT != 0).then(lock);
     // SAFETY: the caller's promise.
@@ -302,7 +303,7 @@ unsafe fn open_file(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_
     fd
 }
 
-// In C the mode is there only with `O_CREAT`; otherwise it is not looked at.
+// In C the argument `mode` exists only with `O_CREAT`; otherwise it is not read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
     // SAFETY: the caller's promise.
@@ -367,11 +368,11 @@ pub unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
     answer
 }
 
-/// The wall clock's lead in seconds, and whether the kernel vouches for it; `None` without a file. Read
-/// without memory: the allocator may ask for the time.
+/// The wall clock's lead in seconds, and whether the kernel reports it as synchronised; `None` without
+/// a file. Reads the file without allocating, since the allocator may read the time.
 fn clock_lead() -> Option<(i64, bool)> {
-    // SAFETY: the name ends with a zero; what is returned lives as long as the environment, which
-    // nobody changes.
+    // SAFETY: the name ends with a zero; the result lives as long as the environment, which
+    // never changes.
     let path = unsafe { libc::getenv(c"CLOCK_FILE".as_ptr()) };
     if path.is_null() {
         return None;

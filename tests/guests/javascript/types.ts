@@ -1,4 +1,4 @@
-// What the declarations of the SDK accept, and what they refuse: only compiled, never run.
+// Uses that the SDK's type declarations must accept or refuse: only compiled, never run.
 
 import { Chunk, type Context, type Job, handler, http, serve, serveRaw } from "gristmill-sdk";
 import { TestContext } from "gristmill-sdk/testing";

@@ -1,4 +1,4 @@
-"""What the workers of RQ run."""
+"""The job function of the workers of RQ."""
 
 
 def echo(value):

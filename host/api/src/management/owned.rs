@@ -39,7 +39,7 @@ pub(super) fn own<'v, T: Owned>(view: &'v View, key: &ApiKey, id: &str) -> Resul
 /// The owner's object with this id, for another object of the same owner.
 ///
 /// # Errors
-/// Those of [`own`].
+/// Errors of [`own`].
 pub(super) fn of_owner<'v, T: Owned>(
     view: &'v View,
     owner: &OwnerId,

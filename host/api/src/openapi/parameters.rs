@@ -62,43 +62,43 @@ macro_rules! parameters {
 }
 
 parameters! {
-    /// Of `runsync` and `status-sync`.
+    /// Parameters of `runsync` and `status-sync`.
     Wait {
         "wait", Query, wait(WAIT_MS), waiting("the job's end", WAIT_MS);
     }
-    /// Of `status`.
+    /// Parameters of `status`.
     ShortenTtl {
         "ttl", Query, at_least_zero(), "Milliseconds: shortens what remains of the job's life; needs the scope `submit`";
     }
-    /// Of `stream`.
+    /// Parameters of `stream`.
     StreamPlace {
         "wait", Query, wait(STREAM_WAIT_MS), waiting("a chunk or the job's end", STREAM_WAIT_MS);
         "from", Query, at_least_zero(), "Reads from this chunk; what counts as delivered stays";
         "Last-Event-ID", Header, event_id(), "Server-sent events only: go on after this chunk";
     }
-    /// Of `requests`.
+    /// Parameters of `requests`.
     RequestFilter {
         "status", Query, schema::Status::schema(), "Only jobs with this status";
         "limit", Query, bounded(LIST_JOBS), "At most so many";
         "cursor", Query, schema::Cursor::schema(), "Go on where a page ended: its `cursor`";
     }
-    /// Of `run` and `runsync`.
+    /// Parameters of `run` and `runsync`.
     IdempotencyKey {
         "Idempotency-Key", Header, schema::IdempotencyKey::schema(),
             "The same key with the same operation and body is the same job, for 24 hours";
     }
-    /// Of the lists of the management API.
+    /// Parameters of the lists of the management API.
     PageOfList {
         "limit", Query, bounded(PAGE), "At most so many";
         "cursor", Query, schema::PageCursor::schema(), "Go on where a page ended: from its `Link` header, whose `rel` is `next`";
     }
-    /// Of an endpoint's logs.
+    /// Parameters of an endpoint's logs.
     LogFilter {
         "job", Query, schema::JobId::schema(), "Only the lines of this job";
         "tail", Query, bounded(LIST_LOGS), "The newest so many";
         "Last-Event-ID", Header, event_id(), "Go on after the line with this number";
     }
-    /// Of billing.
+    /// Parameters of billing.
     BillingQuery {
         "startTime", Query, schema::Time::schema(), "The first hour is that in which it lies; 30 days before `endTime` when it is left out";
         "endTime", Query, schema::Time::schema(), "The last hour is that before it; now when it is left out";
@@ -108,11 +108,11 @@ parameters! {
         "templateId", Query, schema::Id::schema(), "Only what was used with this template";
         "ownerId", Query, schema::Id::schema(), "Only what was used by this owner";
     }
-    /// Of a backup.
+    /// Parameters of a backup.
     WithSecretsKey {
         "secretsKey", Query, flag(), "Include the key that stored secrets are encrypted with";
     }
-    /// Of the lookup and the list of templates.
+    /// Parameters of the lookup and the list of templates.
     TemplateFlags {
         "includeEndpointBoundTemplates", Query, flag(), "Include templates bound to endpoints";
         "includePublicTemplates", Query, flag(), "Include public templates of others";

@@ -177,7 +177,7 @@ impl Uploads {
     /// A complete blob that waits for its manifest, with its size.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(super) fn open(
         &self,
         owner: &OwnerId,

@@ -11,7 +11,7 @@ use super::report::{Outcome, Verdict};
 /// Writes the file. `suite` is the name of the tested handler or endpoint.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub(super) fn write(
     path: &Path,
     suite: &str,

@@ -13,7 +13,7 @@ use crate::cli::output::one_line;
 /// Writes the outputs of cases, given by their indices in the file, into the file.
 ///
 /// # Errors
-/// Those of the file system; then the file is unchanged.
+/// Errors of the file system; then the file is unchanged.
 pub(super) fn record(file: &CaseFile, outputs: &[(usize, Json)]) -> anyhow::Result<()> {
     let text = with_outputs(file, outputs);
     let write = || {

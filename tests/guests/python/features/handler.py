@@ -1,5 +1,5 @@
-"""A handler as it is written for the hosted services, ported by its one import; with what else the
-SDK has, one `op` for each."""
+"""A handler for the hosted services with one changed import, and the other features of the SDK, one
+`op` for each."""
 
 import asyncio
 import datetime

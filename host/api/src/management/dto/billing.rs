@@ -9,11 +9,11 @@ use crate::billing::{Grouping, Record};
 use crate::openapi::schema;
 use crate::wire_time::rfc3339;
 
-/// What one group used in one bucket of time. It has the one field of its `grouping`.
+/// The usage of one group in one period (bucket). Of the three ids it has the one that `grouping` names.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BillingRecord {
-    /// When the bucket begins.
+    /// Start of the period.
     #[schema(value_type = schema::Time)]
     time: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,30 +25,30 @@ pub(crate) struct BillingRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = schema::Id)]
     owner_id: Option<String>,
-    /// Credits, by the prices of now; at most six digits behind the point.
+    /// Credits, by the current prices; at most six digits after the decimal point.
     #[schema(value_type = f64)]
     amount: Amount,
     /// The sum of `executionTime`.
     time_billed_ms: u64,
-    /// Attempts that have ended; a job that was retried counts each time.
+    /// Number of ended attempts; each attempt of a job counts.
     jobs: u64,
-    /// Milliseconds in which handlers held a processor.
+    /// Milliseconds of processor time that handlers used.
     cpu_ms: u64,
     /// Fuel used.
     fuel: u64,
-    /// The greatest memory of one attempt.
+    /// The largest memory of one attempt.
     memory_bytes_peak: u64,
     /// Memory of the attempts, each in whole MiB, times their time in milliseconds.
     memory_mib_ms: u64,
-    /// Of inputs.
+    /// Bytes of inputs.
     bytes_in: u64,
-    /// Of outputs and chunks.
+    /// Bytes of outputs and chunks.
     bytes_out: u64,
-    /// Chunks emitted.
+    /// Number of emitted chunks.
     chunks: u64,
 }
 
-/// Credits as a JSON number, to the digit.
+/// Credits as an exact JSON number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Amount(pub(crate) Credits);
 

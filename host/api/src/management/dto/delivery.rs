@@ -8,11 +8,11 @@ use utoipa::ToSchema;
 use crate::openapi::schema;
 use crate::wire_time::rfc3339;
 
-/// A webhook's delivery as it is shown.
+/// The answer's form of a webhook delivery.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Delivery {
-    /// The `webhook-id` of its calls.
+    /// The header `webhook-id` of its calls.
     id: String,
     #[schema(value_type = schema::JobId)]
     job_id: JobId,
@@ -20,19 +20,19 @@ pub(crate) struct Delivery {
     job_status: &'static str,
     url: String,
     state: State,
-    /// Attempts that were made.
+    /// Number of attempts made so far.
     attempts: u32,
     #[schema(value_type = schema::Time)]
     created_at: String,
-    /// While it is PENDING.
+    /// Present while the delivery is PENDING.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = schema::Time)]
     next_attempt_at: Option<String>,
-    /// Once it is not.
+    /// Present once the delivery is no longer PENDING.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = schema::Time)]
     ended_at: Option<String>,
-    /// The status code that the last attempt was answered with.
+    /// The status code of the answer to the last attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u16)]
     last_status: Option<u16>,
@@ -42,7 +42,7 @@ pub(crate) struct Delivery {
     last_error: Option<String>,
 }
 
-/// How far a delivery is.
+/// The state of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[schema(as = DeliveryState)]

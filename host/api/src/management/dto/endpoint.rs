@@ -19,12 +19,12 @@ use crate::wire_time::rfc3339;
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EndpointInput {
-    /// Only for a new one; a random id when it is left out.
+    /// Allowed only for a new endpoint; a random id by default.
     #[schema(value_type = Option<schema::EndpointId>)]
     pub(crate) id: Option<EndpointId>,
     #[schema(value_type = Option<schema::Name>)]
     pub(crate) name: Option<String>,
-    /// The template that says what it runs.
+    /// The template with its handler.
     #[schema(value_type = Option<schema::Id>)]
     pub(crate) template_id: Option<TemplateId>,
     #[schema(value_type = Option<schema::WorkersMin>)]
@@ -43,7 +43,7 @@ pub(crate) struct EndpointInput {
     #[schema(value_type = Option<schema::WaitingJobs>)]
     #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) max_waiting_jobs: Option<u64>,
-    /// In place of the host's, by operation; the operations that are not named keep the host's.
+    /// By operation. An operation that is not named has the host's limit.
     #[schema(value_type = Option<schema::RateLimits>)]
     pub(crate) rate_limits: Option<BTreeMap<String, RateLimit>>,
     #[schema(value_type = Option<schema::ExecutionTimeout>)]
@@ -57,16 +57,16 @@ pub(crate) struct EndpointInput {
     pub(crate) max_fuel: Option<u64>,
     #[schema(value_type = Option<schema::Metering>)]
     pub(crate) metering: Option<Metering>,
-    /// For handlers that are costly to start.
+    /// Lets an instance handle several jobs, for handlers with a costly start.
     #[serde(default, deserialize_with = "object")]
     pub(crate) reuse: Option<ReuseInput>,
-    /// What its handlers may call.
+    /// The hosts that its handlers may call.
     #[schema(value_type = Option<schema::AllowedHosts>)]
     pub(crate) allowed_hosts: Option<Vec<HostPattern>>,
-    /// Over the template's.
+    /// The handler's environment; replaces variables of the template with the same name.
     #[schema(value_type = Option<schema::Environment>)]
     pub(crate) env: Option<BTreeMap<String, String>>,
-    /// The network volume that its handlers see; empty: none any more.
+    /// The network volume of its handlers; an empty string removes it.
     #[schema(value_type = Option<schema::OptionalId>)]
     pub(crate) network_volume_id: Option<String>,
 }
@@ -76,7 +76,7 @@ requiring! {
     NewEndpoint = EndpointInput, &["templateId"]
 }
 
-/// An endpoint as it is shown.
+/// The answer's form of an endpoint.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Endpoint {
@@ -87,7 +87,7 @@ pub(crate) struct Endpoint {
     name: String,
     #[schema(value_type = schema::Id)]
     template_id: TemplateId,
-    /// Counts the changes; the first version is 1.
+    /// Grows by one with each change; the first version is 1.
     version: u32,
     #[schema(value_type = schema::Time)]
     created_at: String,
@@ -98,7 +98,7 @@ pub(crate) struct Endpoint {
     idle_timeout: u32,
     scaler_type: ScalerType,
     scaler_value: u32,
-    /// Absent: what the host allows.
+    /// Absent: the host's limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u32)]
     max_waiting_jobs: Option<u32>,
@@ -111,7 +111,7 @@ pub(crate) struct Endpoint {
     #[schema(value_type = Vec<schema::HostPattern>)]
     allowed_hosts: AllowedHosts,
     env: BTreeMap<String, String>,
-    /// Absent: none.
+    /// Absent: no network volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = schema::Id)]
     network_volume_id: Option<VolumeId>,
@@ -121,8 +121,8 @@ pub(crate) struct Endpoint {
     max_fuel: Option<u64>,
 }
 
-/// When a further worker is started: when a job has waited for `scalerValue` seconds, or when there are
-/// more than `scalerValue` jobs for each worker.
+/// The condition for starting a further worker: a job has waited for `scalerValue` seconds, or there
+/// are more than `scalerValue` jobs for each worker.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(crate) enum ScalerType {
@@ -130,7 +130,7 @@ pub(crate) enum ScalerType {
     RequestCount,
 }
 
-/// How long an instance lives, as far as it is given.
+/// The bounds of an instance's reuse; a field that is left out keeps its value.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ReuseInput {
@@ -142,7 +142,7 @@ pub(crate) struct ReuseInput {
     pub(crate) max_idle: Option<u64>,
 }
 
-/// How long an instance lives.
+/// The bounds of an instance's reuse.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Reuse {
@@ -158,7 +158,7 @@ impl From<endpoint::Reuse> for Reuse {
     }
 }
 
-/// What one operation may be called for, for each owner of keys.
+/// The rate limit of one operation, for each owner of keys.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RateLimit {
@@ -166,7 +166,7 @@ pub(crate) struct RateLimit {
     #[serde(rename = "callsPer10s", deserialize_with = "whole::required")]
     #[schema(value_type = u64, maximum = 4_294_967_295_u64)]
     calls_per_10s: u32,
-    /// Calls at one time; absent: no bound.
+    /// Concurrent calls; absent: no limit.
     #[serde(
         default,
         deserialize_with = "whole::optional",
@@ -174,7 +174,7 @@ pub(crate) struct RateLimit {
     )]
     #[schema(value_type = Option<u64>, maximum = 4_294_967_295_u64)]
     concurrent: Option<u32>,
-    /// For each running worker this many calls in ten seconds, when that is more.
+    /// Calls in any ten seconds for each running worker; used if that gives more than `callsPer10s`.
     #[serde(default, deserialize_with = "whole::required")]
     #[schema(value_type = u64, maximum = 4_294_967_295_u64)]
     calls_per_worker: u32,
@@ -245,13 +245,14 @@ impl From<&endpoint::Endpoint> for Endpoint {
     }
 }
 
-/// An endpoint with the secret of its webhooks: shown when it is made, and when it is rotated.
+/// An endpoint with the secret of its webhooks: the answer when the endpoint is created, and when the
+/// secret is rotated.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EndpointWithSecret {
     #[serde(flatten)]
     endpoint: Endpoint,
-    /// What its webhooks are signed with.
+    /// The secret that its webhooks are signed with.
     webhook_secret: String,
 }
 

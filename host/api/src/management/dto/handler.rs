@@ -8,24 +8,24 @@ use utoipa::ToSchema;
 use crate::openapi::schema;
 use crate::wire_time::rfc3339;
 
-/// An uploaded handler as it is shown.
+/// The answer's form of an uploaded handler.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Handler {
     name: String,
     tag: String,
-    /// `name:tag`, as templates name it.
+    /// `name:tag`, the form that templates use.
     image: String,
     #[schema(value_type = schema::Digest)]
     sha256: ComponentDigest,
     size_in_bytes: u64,
     imports: Vec<String>,
     exports: Vec<String>,
-    /// The languages that it was written in, as it says itself.
+    /// The languages that it was written in, from the component's own metadata.
     language: Vec<Producer>,
-    /// What it was made with, as it says itself.
+    /// The tools that it was built with, from the component's own metadata.
     toolchain: Vec<Producer>,
-    /// Milliseconds that compiling took.
+    /// Duration of the compilation in milliseconds.
     compile_ms: u64,
     #[schema(value_type = schema::Time)]
     updated_at: String,

@@ -18,10 +18,10 @@ pub(crate) struct KeyInput {
     pub(crate) name: String,
     #[schema(value_type = schema::Scopes)]
     pub(crate) scopes: Vec<Scope>,
-    /// Whose key it is: it reaches what this owner has, and nothing else. The operator's, when it is left out.
+    /// The key's owner; by default the operator. The key reaches only this owner's objects.
     #[schema(value_type = Option<schema::Id>)]
     pub(crate) owner: Option<OwnerId>,
-    /// The endpoints that it is good for; all of its owner's, when it is left out.
+    /// The endpoints that the key is valid for; by default all of its owner's.
     #[schema(value_type = Option<schema::KeyEndpoints>)]
     pub(crate) endpoints: Option<Vec<EndpointId>>,
     #[schema(value_type = Option<schema::KeyLife>)]
@@ -29,25 +29,25 @@ pub(crate) struct KeyInput {
     pub(crate) expires_in_seconds: Option<u64>,
 }
 
-/// A key as it is shown, without its secret.
+/// The answer's form of a key, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Key {
     #[schema(value_type = schema::Id)]
     id: KeyId,
     name: String,
-    /// Whose key it is.
+    /// The key's owner.
     #[schema(value_type = schema::Id)]
     owner: OwnerId,
     #[schema(value_type = Vec<schema::Scope>)]
     scopes: Vec<Scope>,
     #[schema(value_type = schema::Time)]
     created_at: String,
-    /// Absent: good for all.
+    /// Absent: all endpoints of the key's owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<schema::EndpointId>)]
     endpoints: Option<Vec<EndpointId>>,
-    /// Absent: never.
+    /// Absent: the key does not expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = schema::Time)]
     expires_at: Option<String>,
@@ -67,12 +67,12 @@ impl From<&ApiKey> for Key {
     }
 }
 
-/// A key when it is made.
+/// A new key, with its secret.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct KeyWithText {
     #[serde(flatten)]
     key: Key,
-    /// What clients send; shown this once.
+    /// The whole key, which clients send; this is the only answer that contains it.
     #[serde(rename = "key")]
     text: String,
 }

@@ -8,11 +8,11 @@ use utoipa::ToSchema;
 use crate::openapi::schema;
 use crate::wire_time::rfc3339;
 
-/// A line that a handler has logged.
+/// One line of a handler's log.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LogLine<'a> {
-    /// Counts the lines since the host started; what `Last-Event-ID` names.
+    /// The line's number, counted since the host started; `Last-Event-ID` uses it.
     number: u64,
     #[schema(value_type = schema::Time)]
     at: String,

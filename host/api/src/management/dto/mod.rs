@@ -29,7 +29,8 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-/// For `deserialize_with`: an object, or null. Serde alone would take a list of its fields' values, too.
+/// For `deserialize_with`: an object, or null. Serde alone would also accept a list of the
+/// fields' values.
 fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -39,14 +40,14 @@ where
     fields.map(|fields| T::deserialize(fields).map_err(D::Error::custom)).transpose()
 }
 
-/// What workers compute on.
+/// The hardware of workers.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 pub(crate) enum ComputeType {
     #[serde(rename = "CPU")]
     Cpu,
 }
 
-/// Defines the schema of an input to which a new thing must bring some fields.
+/// Defines the schema of an input some of whose fields are required for a new object.
 macro_rules! requiring {
     ($(#[$doc:meta])* $name:ident = $input:ty, $fields:expr) => {
         $(#[$doc])*

@@ -9,35 +9,35 @@ use utoipa::ToSchema;
 use crate::openapi::schema;
 use crate::wire_time::rfc3339;
 
-/// Credentials to keep.
+/// Credentials to store.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = NewContainerRegistryAuth)]
 pub(crate) struct RegistryAuthInput {
-    /// Unique among one's own.
+    /// Unique among the owner's credentials.
     #[schema(value_type = schema::Name)]
     pub(crate) name: String,
-    /// The one registry that they are sent to, as images name it; `docker.io`, when it is left out.
+    /// The only registry that they are sent to, as images name it; `docker.io` by default.
     #[schema(value_type = Option<schema::RegistryHost>)]
     pub(crate) registry: Option<String>,
     /// The user at the registry.
     #[schema(value_type = schema::RegistryUser)]
     pub(crate) username: String,
-    /// The password, or a token in its place. Never shown.
+    /// The password, or a token used as one. No answer contains it.
     #[schema(value_type = schema::RegistryPassword)]
     pub(crate) password: String,
 }
 
-/// Credentials as they are shown, without the password.
+/// The answer's form of credentials, without the password.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ContainerRegistryAuth)]
 pub(crate) struct RegistryAuth {
-    /// What templates name as `containerRegistryAuthId`.
+    /// The id for the field `containerRegistryAuthId` of templates.
     #[schema(value_type = schema::Id)]
     id: RegistryAuthId,
     name: String,
-    /// The one registry that they are sent to. Absent from credentials of earlier versions: they stay with
-    /// the registries of the images whose templates name them.
+    /// The only registry that they are sent to. Absent for credentials of earlier versions, which are
+    /// sent to the registries of the images whose templates name them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = schema::RegistryHost)]
     registry: Option<RegistryHost>,

@@ -17,7 +17,7 @@ pub(crate) struct Release {
     version: u32,
     #[schema(value_type = schema::Time)]
     released_at: String,
-    /// What its template named it.
+    /// The handler's name in the template.
     image: String,
     #[schema(value_type = schema::Digest)]
     sha256: ComponentDigest,
@@ -34,11 +34,11 @@ impl From<&endpoint::Release> for Release {
     }
 }
 
-/// Where to go back to.
+/// The target of a rollback.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[schema(as = Rollback)]
 pub(crate) struct RollbackInput {
-    /// The `version` of a release; the one before the present one, when it is left out.
+    /// The `version` of a release; by default the release before the current one.
     #[schema(value_type = Option<u32>, minimum = 1)]
     #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) version: Option<u64>,

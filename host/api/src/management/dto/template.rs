@@ -13,10 +13,10 @@ use crate::billing::TemplateUsage;
 use crate::openapi::schema;
 use crate::whole;
 
-/// The brand under whose neutral spelling the fields are always there.
+/// The brand in the neutral field names, which always exist.
 pub(crate) const NEUTRAL: &str = "Platform";
 
-/// The field that says under `brand` whether a template is the operator's own.
+/// The field under `brand` that is true for the operator's own templates.
 pub(crate) fn branded_field(brand: &str) -> String {
     format!("is{brand}")
 }
@@ -33,22 +33,22 @@ pub(crate) fn branded_flag(brand: &str) -> String {
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TemplateInput {
-    /// Only for a new one; a random id when it is left out.
+    /// Allowed only for a new template; a random id by default.
     #[schema(value_type = Option<schema::Id>)]
     pub(crate) id: Option<TemplateId>,
-    /// Unique among one's own.
+    /// Unique among the owner's templates.
     #[schema(value_type = Option<schema::Name>)]
     pub(crate) name: Option<String>,
     #[schema(value_type = Option<schema::ImageName>)]
     pub(crate) image_name: Option<String>,
-    /// What its workers compute on: CPUs, as on every host of this kind.
+    /// The hardware of its workers; always `CPU`.
     #[expect(dead_code, reason = "there is one value, and reading it refuses all others")]
     category: Option<ComputeType>,
-    /// Scratch space, of each job's own, at `/tmp`; 0: none.
+    /// Size of each job's scratch space at `/tmp`; 0: none.
     #[schema(value_type = Option<schema::Gigabytes>)]
     #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) container_disk_in_gb: Option<u32>,
-    /// Kept and shown; space that persists is a network volume.
+    /// Stored and shown, without effect; use a network volume for persistent space.
     #[schema(value_type = Option<schema::Gigabytes>)]
     #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) volume_in_gb: Option<u32>,
@@ -69,14 +69,15 @@ pub(crate) struct TemplateInput {
     pub(crate) env: Option<BTreeMap<String, String>>,
     #[schema(value_type = Option<schema::Ports>)]
     pub(crate) ports: Option<Vec<String>>,
-    /// Markdown for people.
+    /// A description in Markdown.
     #[schema(value_type = Option<schema::Readme>)]
     pub(crate) readme: Option<String>,
-    /// Whether other owners may see all of it, `env` included, and use it for their endpoints.
+    /// Whether other owners may see the whole template, including `env`, and use it for endpoints.
     pub(crate) is_public: Option<bool>,
-    /// Whether its instances are serverless workers: only such a template is for endpoints.
+    /// Whether its instances are serverless workers; endpoints can use only such templates.
     pub(crate) is_serverless: Option<bool>,
-    /// Whether it is the platform's own: for the operator's templates, and only an admin key may change it.
+    /// Whether it is a platform template; only a template of the operator can be one, and only an
+    /// admin key may change it.
     pub(crate) is_platform: Option<bool>,
 }
 
@@ -85,8 +86,8 @@ requiring! {
     NewTemplate = TemplateInput, &["name", "imageName"]
 }
 
-/// A template as it is shown: the 18 documented fields, none of them null, and the one that says
-/// whether it is the platform's own a second time under the operator's brand.
+/// The answer's form of a template: the 18 documented fields, none of them null, and `isPlatform` a
+/// second time under the operator's brand.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Template {
@@ -112,7 +113,7 @@ pub(crate) struct Template {
     earned: Amount,
     /// Whole minutes that jobs ran with it, for all owners.
     runtime_in_min: u64,
-    /// One field at most; the document of the API gets it with the brand.
+    /// At most one field, whose name has the brand; the OpenAPI document adds it.
     #[serde(flatten)]
     #[schema(ignore)]
     branded: BTreeMap<String, bool>,

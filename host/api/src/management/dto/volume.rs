@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use crate::openapi::schema;
 use crate::whole;
 
-/// The one place where volumes are: this host.
+/// The only data center of volumes: this host.
 const DATA_CENTER: &str = "local";
 
 /// A network volume to create.
@@ -17,11 +17,11 @@ const DATA_CENTER: &str = "local";
 pub(crate) struct NewNetworkVolume {
     #[schema(value_type = schema::Name)]
     pub(crate) name: String,
-    /// Most that it may hold, in gigabytes.
+    /// The volume's size limit, in gigabytes.
     #[schema(value_type = schema::VolumeSize)]
     #[serde(deserialize_with = "whole::required")]
     pub(crate) size: u64,
-    /// Any short text; there is one place only.
+    /// Any short text, without effect: there is only one data center.
     #[schema(value_type = Option<schema::DataCenter>)]
     pub(crate) data_center_id: Option<String>,
 }
@@ -32,20 +32,20 @@ pub(crate) struct NewNetworkVolume {
 pub(crate) struct NetworkVolumeInput {
     #[schema(value_type = Option<schema::Name>)]
     pub(crate) name: Option<String>,
-    /// At least as much as now, in gigabytes.
+    /// The new size limit in gigabytes, at least the current one.
     #[schema(value_type = Option<schema::VolumeSize>)]
     #[serde(default, deserialize_with = "whole::optional")]
     pub(crate) size: Option<u64>,
 }
 
-/// A network volume as it is shown.
+/// The answer's form of a network volume.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NetworkVolume {
     #[schema(value_type = schema::Id)]
     id: VolumeId,
     name: String,
-    /// In gigabytes.
+    /// The size limit, in gigabytes.
     size: u32,
     data_center_id: &'static str,
 }
