@@ -16,7 +16,7 @@ use crate::limits::{
 use crate::listing::{JobPage, JobQuery};
 use crate::payload::Json;
 use crate::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
-use crate::record::{JobCounts, JobRecord, NewJob, S3Config};
+use crate::record::{JobCounts, JobRecord, NewJob, S3Config, StreamPlace};
 use crate::signals::Signals;
 use crate::store::{JobStore, RetryAnswer, StoreError, SubmitAnswer};
 use crate::stream::{Position, StreamPage, list_of_outputs};
@@ -291,8 +291,9 @@ impl Jobs {
         }
     }
 
-    /// The next page of the job's stream. Waits up to `wait` for something new: a chunk or the
-    /// job's end. Call [`Jobs::mark_delivered`] once the page has been handed over.
+    /// The next page of the job's stream. Waits up to `wait` for something new: a chunk, the job's end, or
+    /// another attempt than that of `position`. Call [`Jobs::mark_delivered`] once the page has been
+    /// handed over.
     ///
     /// # Errors
     /// Those of the store.
@@ -308,30 +309,37 @@ impl Jobs {
         loop {
             let changed = watch.changed();
             let Some(record) = self.store.job(endpoint, id).await? else { return Ok(None) };
-            let from = match position {
-                Position::Undelivered => record.chunks_delivered,
-                Position::From(index) => index,
+            let (from, is_restart) = match position {
+                Position::Undelivered => (record.chunks_delivered, false),
+                Position::From(index) => (index, false),
+                Position::At(place) if place.attempt == record.attempt => (place.index, false),
+                Position::At(_) => (0, true),
             };
             let page =
                 self.store.chunks(id, from, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX).await?;
+            if page.attempt != record.attempt {
+                // Another attempt began between the two reads: `record` and `from` are out of date.
+                continue;
+            }
             let is_last = page.next() >= record.chunk_count;
             let status = match record.status {
                 status if status.is_final() && !is_last => JobStatus::InProgress,
                 status => status,
             };
-            let is_worth_telling = !page.chunks.is_empty() || status.is_final();
+            let is_worth_telling = is_restart || !page.chunks.is_empty() || status.is_final();
             if is_worth_telling || self.waited_long_enough(deadline, changed).await {
                 let error = if status.is_final() { record.error } else { None };
-                return Ok(Some(StreamPage { status, error, page }));
+                return Ok(Some(StreamPage { status, error, is_restart, page }));
             }
         }
     }
 
-    /// Remembers that the chunks before `next` have reached a client.
+    /// Remembers that the chunks before `next` have reached a client; nothing changes when the job has
+    /// another attempt meanwhile.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn mark_delivered(&self, id: JobId, next: u64) -> Result<(), StoreError> {
+    pub async fn mark_delivered(&self, id: JobId, next: StreamPlace) -> Result<(), StoreError> {
         self.store.mark_delivered(id, next).await
     }
 

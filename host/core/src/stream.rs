@@ -7,7 +7,7 @@ use crate::id::JobId;
 use crate::job::JobStatus;
 use crate::limits::{OUTPUT_BYTES_MAX, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX};
 use crate::payload::Json;
-use crate::record::ChunkPage;
+use crate::record::{ChunkPage, StreamPlace};
 use crate::store::{JobStore, StoreError};
 
 /// Where a reader wants to go on.
@@ -15,8 +15,10 @@ use crate::store::{JobStore, StoreError};
 pub enum Position {
     /// After the last chunk that any call delivered.
     Undelivered,
-    /// At this chunk, whether it was delivered or not.
+    /// At this chunk of the current attempt, whether it was delivered or not.
     From(u64),
+    /// At this place. When the job has another attempt meanwhile, at the start of that attempt's stream.
+    At(StreamPlace),
 }
 
 /// One answer to a reader.
@@ -27,6 +29,9 @@ pub struct StreamPage {
     pub status: JobStatus,
     /// Why the job is FAILED or TIMED_OUT.
     pub error: Option<String>,
+    /// The reader asked for a place in the stream of another attempt, whose chunks are deleted: this page
+    /// is at the start of the current attempt's stream.
+    pub is_restart: bool,
     /// The chunks.
     pub page: ChunkPage,
 }

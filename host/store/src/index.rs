@@ -127,7 +127,6 @@ impl Endpoint {
 pub(crate) struct FoundChunks {
     /// The number of the job's rows.
     pub(crate) seq: u64,
-    pub(crate) claim: u32,
     pub(crate) query: Query,
     /// Whether the first of them is in the database, or nowhere.
     pub(crate) begins_in_database: bool,
@@ -396,6 +395,7 @@ impl Index {
         let (_, job) = self.find(ask.id)?;
         let row = job.visible_at(now)?;
         let query = Query {
+            attempt: row.stream_attempt(),
             from: ask.from,
             end: row.chunk_count(),
             bytes_max: ask.bytes_max,
@@ -406,7 +406,6 @@ impl Index {
         let pages = pages.iter().skip(before.saturating_sub(1)).take(PAGES_MAX).copied();
         Some(FoundChunks {
             seq: job.seq,
-            claim: row.last_claim.0,
             query,
             begins_in_database: before == 0,
             pages: pages.collect(),

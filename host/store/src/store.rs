@@ -16,7 +16,7 @@ use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::listing::{JobPage, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
-    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
+    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome, StreamPlace,
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{
@@ -606,10 +606,15 @@ impl JobStore for SqliteStore {
     ) -> Result<ChunkPage, StoreError> {
         let ask = ChunkQuestion { id, from, bytes_max, count_max };
         let found = self.shared.read(|index, now| index.chunk_query(&ask, now))?;
-        let none = ChunkPage { first: from, chunks: Vec::new() };
-        let Some(found) = found.filter(|found| from < found.query.end) else { return Ok(none) };
-        let FoundChunks { seq, claim, query, begins_in_database, pages } = found;
-        if let Some(page) = self.shared.chunks.read(seq, claim, &query) {
+        let mut none = ChunkPage { first: from, ..ChunkPage::default() };
+        let Some(FoundChunks { seq, query, begins_in_database, pages }) = found else {
+            return Ok(none);
+        };
+        none.attempt = query.attempt;
+        if from >= query.end {
+            return Ok(none);
+        }
+        if let Some(page) = self.shared.chunks.read(seq, &query) {
             return Ok(page);
         }
         let read_on = |begun| {
@@ -617,7 +622,7 @@ impl JobStore for SqliteStore {
             read.map_err(|error| self.shared.unreadable(&error))
         };
         if !begins_in_database {
-            let page = read_on(none)?;
+            let page = read_on(none.clone())?;
             if !page.chunks.is_empty() {
                 return Ok(page);
             }
@@ -625,16 +630,23 @@ impl JobStore for SqliteStore {
         let (sender, receiver) = oneshot::channel();
         self.shared.ask(Ask::Chunks { seq, query, answer: sender })?;
         let page = answer(receiver).await?.map_err(damaged)?;
-        if page.chunks.is_empty() { Ok(page) } else { read_on(page) }
+        let page = if page.chunks.is_empty() { page } else { read_on(page)? };
+        // The database numbers the chunks of each attempt alike: it may have read those of the next one.
+        let attempt = self.shared.read(|index, now| {
+            let (_, job) = index.find(id)?;
+            Some(job.visible_at(now)?.stream_attempt())
+        })?;
+        Ok(if attempt == Some(query.attempt) { page } else { none })
     }
 
-    async fn mark_delivered(&self, id: JobId, next: u64) -> Result<(), StoreError> {
+    async fn mark_delivered(&self, id: JobId, next: StreamPlace) -> Result<(), StoreError> {
         self.shared.change_live(|index, _| {
             if let Some(key) = index.key_of(id)
                 && let Some(job) = index.jobs.get_mut(key)
                 && let Some(visible) = job.visible()
+                && visible.stream_attempt() == next.attempt
             {
-                let next = next.min(visible.chunk_count());
+                let next = next.index.min(visible.chunk_count());
                 let live = job.live_mut();
                 live.chunks_delivered = live.chunks_delivered.max(next);
             }

@@ -52,7 +52,7 @@ pub(crate) async fn read(
     let source = LogSource::from(own::<Endpoint>(&state.catalog.view(), &caller.0, &id)?);
     let query = Query(query.as_deref().unwrap_or_default());
     let mut wanted = LogQuery {
-        after: sse::last_event_id(&headers, "the number of a line")?.unwrap_or(0),
+        after: sse::last_event_id(&headers, "the number of a line", sse::number)?.unwrap_or(0),
         job: None,
         count_max: query.bounded("tail", LIST_LOGS)?,
     };

@@ -49,6 +49,11 @@ pub(crate) async fn for_end(
     .await
 }
 
+/// Whether the page says more than that the job goes on.
+pub(crate) fn has_news(page: &StreamPage) -> bool {
+    page.is_restart || !page.page.chunks.is_empty() || page.status.is_final()
+}
+
 /// The next page of the job's stream; see [`Jobs::stream`].
 ///
 /// # Errors
@@ -63,7 +68,6 @@ pub(crate) async fn for_page(
 ) -> Result<Option<StreamPage>, ApiError> {
     key.wait(wait, |part| async move {
         let page = jobs.stream(endpoint, id, position, part).await?;
-        let has_news = |page: &StreamPage| !page.page.chunks.is_empty() || page.status.is_final();
         let is_enough = page.as_ref().is_none_or(has_news);
         Ok((page, is_enough || jobs.is_closing()))
     })

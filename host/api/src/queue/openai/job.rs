@@ -72,14 +72,18 @@ impl OwnedJob {
         self.check_completed(record.status, record.error).await
     }
 
-    /// The chunks from index `from` on. Waits up to `wait` for one of them, or the end.
+    /// The chunks from `position` on. Waits up to `wait` for one of them, or the end.
     ///
     /// # Errors
     /// 404 when the job was removed; 401 once the call's key does not hold any more.
-    pub(super) async fn chunks(&self, from: u64, wait: Duration) -> Result<StreamPage, ApiError> {
+    pub(super) async fn chunks(
+        &self,
+        position: Position,
+        wait: Duration,
+    ) -> Result<StreamPage, ApiError> {
         self.key.check()?;
         let Self { jobs, key, endpoint, id, .. } = self;
-        let page = waiting::for_page(key, jobs, endpoint, *id, Position::From(from), wait).await?;
+        let page = waiting::for_page(key, jobs, endpoint, *id, position, wait).await?;
         page.ok_or_else(|| self.gone())
     }
 
