@@ -11,7 +11,8 @@ use crate::id::{EndpointId, JobId, OwnerId, Submission};
 use crate::idempotency::Idempotency;
 use crate::job::JobStatus;
 use crate::limits::{
-    RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX,
+    OUTPUT_BYTES_MAX, RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN, STREAM_PAGE_BYTES_MAX,
+    STREAM_PAGE_CHUNKS_MAX,
 };
 use crate::listing::{JobPage, JobQuery};
 use crate::payload::Json;
@@ -167,23 +168,32 @@ impl Jobs {
         }
     }
 
-    /// The job, with its output when it has one. `None`: unknown, or gone.
+    /// What is known of the job. `None`: it is unknown, deleted, or another endpoint's.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn document(
+    pub async fn record(
         &self,
         endpoint: &EndpointId,
         id: JobId,
-    ) -> Result<Option<JobDocument>, StoreError> {
-        match self.store.job(endpoint, id).await? {
-            Some(record) => self.complete(record).await.map(Some),
-            None => Ok(None),
-        }
+    ) -> Result<Option<JobRecord>, StoreError> {
+        self.store.job(endpoint, id).await
     }
 
-    /// Adds to a record what else its document has.
-    async fn complete(&self, record: JobRecord) -> Result<JobDocument, StoreError> {
+    /// Most bytes that [`Jobs::document`] of this record holds in memory at one time.
+    pub fn document_bytes(record: &JobRecord) -> usize {
+        let result = usize::try_from(record.result_bytes).unwrap_or(usize::MAX);
+        let result = result.min(OUTPUT_BYTES_MAX);
+        let page = if record.chunk_count > 0 { result.min(STREAM_PAGE_BYTES_MAX) } else { 0 };
+        result + page
+    }
+
+    /// The document of a job: the record, and the output when there is one. A large output is read and
+    /// put together on a thread that may block.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn document(&self, record: JobRecord) -> Result<JobDocument, StoreError> {
         let mut waiting_reason = None;
         let output = match record.status {
             JobStatus::Completed => self.output(&record).await?,
@@ -202,27 +212,9 @@ impl Jobs {
         let returned = self.store.output(record.id).await?;
         match returned {
             Some(value) if value.is_null() && record.chunk_count > 0 => {
-                list_of_outputs(&*self.store, record.id, record.chunk_count).await
+                list_of_outputs(&*self.store, record).await
             }
             other => Ok(other),
-        }
-    }
-
-    /// Waits until the job has ended or `wait` is over, and returns it as [`Jobs::document`] does.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn wait_until_final(
-        &self,
-        endpoint: &EndpointId,
-        id: JobId,
-        wait: Duration,
-    ) -> Result<Option<JobDocument>, StoreError> {
-        match self.wait_for_end(endpoint, id, wait).await? {
-            Some(record) if record.status.is_final() => self.complete(record).await.map(Some),
-            // It may have changed just when the wait was over.
-            Some(_) => self.document(endpoint, id).await,
-            None => Ok(None),
         }
     }
 

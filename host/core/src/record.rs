@@ -234,7 +234,10 @@ pub struct JobRecord {
     pub attempt: Claim,
     /// How many chunks of this attempt a client may read.
     pub chunk_count: u64,
-    /// How many of them `/stream` has delivered.
+    /// Of a COMPLETED job: bytes of its chunks, with their metrics, and of what its handler returned. 0 of
+    /// any other job.
+    pub result_bytes: u64,
+    /// How many chunks `/stream` has delivered.
     pub chunks_delivered: u64,
     /// When it is deleted.
     pub purge_at: Timestamp,

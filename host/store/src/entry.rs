@@ -384,6 +384,7 @@ impl Job {
             progress: progress.filter(|_| status == JobStatus::InProgress),
             attempt: row.stream_attempt(),
             chunk_count: row.chunk_count(),
+            result_bytes: if status == JobStatus::Completed { row.result_bytes() } else { 0 },
             chunks_delivered: self.live.as_ref().map_or(0, |live| live.chunks_delivered),
             purge_at: row.purge_at(self.retention_ms),
         })

@@ -107,6 +107,11 @@ impl Job {
         if self.started_at.is_none() { self.last_claim.next() } else { self.last_claim }
     }
 
+    fn result_bytes(&self) -> u64 {
+        let chunks = self.chunks.iter().map(Chunk::len).sum::<usize>();
+        (chunks + self.output.as_ref().map_or(0, Json::len)) as u64
+    }
+
     fn ready_key(&self) -> (EndpointId, bool, u64) {
         (self.new.endpoint.clone(), self.new.policy.low_priority, self.place)
     }
@@ -126,6 +131,7 @@ impl Job {
             progress: self.progress.clone(),
             attempt: self.attempt(),
             chunk_count: self.chunks.len() as u64,
+            result_bytes: if status == JobStatus::Completed { self.result_bytes() } else { 0 },
             chunks_delivered: self.chunks_delivered,
             purge_at: self.purge_at(),
         }

@@ -27,6 +27,7 @@ use gristmill_core::usage::{Bill, Metered, UsageQuery, UsageRow, UsageStore};
 use tokio::sync::oneshot;
 
 use crate::asks::{Ask, ChunkQuestion, Write};
+use crate::chunks::Query;
 use crate::claim::{Claimed, Progress};
 use crate::database::Database;
 use crate::db::Db;
@@ -39,7 +40,7 @@ use crate::journal::segment::Place;
 use crate::journal::{Appender, Journal};
 use crate::payloads::{Found, InputBytes, Kind, Payload};
 use crate::settings::Settings;
-use crate::shared::{Shared, answer, damaged};
+use crate::shared::{READ_HERE_BYTES_MAX, Shared, answer, damaged};
 use crate::sweep::{Purged, Sweep};
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
@@ -155,6 +156,23 @@ impl SqliteStore {
         }
         let found = self.read_payloads(vec![seq], kind).await?.pop().unwrap_or(Ok(None));
         Ok(found.map_err(damaged)?.map(|payload| payload.body))
+    }
+
+    /// Adds to `begun` what else `query` asks for, as far as `pages` of the journal go.
+    async fn read_pages(
+        &self,
+        pages: Vec<(u64, Place)>,
+        query: Query,
+        begun: ChunkPage,
+    ) -> Result<ChunkPage, StoreError> {
+        let bytes: u64 = pages.iter().map(|(_, place)| u64::from(place.len)).sum();
+        let journal = self.shared.journal.clone();
+        let read = move || chunks::read(&journal, &pages, &query, begun);
+        let read = match bytes <= READ_HERE_BYTES_MAX.into() {
+            true => read(),
+            false => tokio::task::spawn_blocking(read).await.map_err(|_| StoreError::Closed)?,
+        };
+        read.map_err(|error| self.shared.unreadable(&error))
     }
 
     /// Waits until `fenced` is true of the disk too, if it says that something changed, or what
@@ -617,12 +635,8 @@ impl JobStore for SqliteStore {
         if let Some(page) = self.shared.chunks.read(seq, &query) {
             return Ok(page);
         }
-        let read_on = |begun| {
-            let read = chunks::read(&self.shared.journal, &pages, &query, begun);
-            read.map_err(|error| self.shared.unreadable(&error))
-        };
         if !begins_in_database {
-            let page = read_on(none.clone())?;
+            let page = self.read_pages(pages.clone(), query, none.clone()).await?;
             if !page.chunks.is_empty() {
                 return Ok(page);
             }
@@ -630,7 +644,10 @@ impl JobStore for SqliteStore {
         let (sender, receiver) = oneshot::channel();
         self.shared.ask(Ask::Chunks { seq, query, answer: sender })?;
         let page = answer(receiver).await?.map_err(damaged)?;
-        let page = if page.chunks.is_empty() { page } else { read_on(page)? };
+        let page = match page.chunks.is_empty() {
+            true => page,
+            false => self.read_pages(pages, query, page).await?,
+        };
         // The database numbers the chunks of each attempt alike: it may have read those of the next one.
         let attempt = self.shared.read(|index, now| {
             let (_, job) = index.find(id)?;

@@ -55,7 +55,7 @@ pub(crate) async fn roll_back(
     request: Request,
 ) -> Result<Json<dto::Release>, ApiError> {
     caller.require(Scope::Manage)?;
-    let input: RollbackInput = input::json_or_default(&state, request).await?;
+    let input: RollbackInput = input::json_or_default(&state, &caller, request).await?;
     let template = state
         .catalog
         .change(|view| {

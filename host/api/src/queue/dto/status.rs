@@ -90,6 +90,7 @@ mod tests {
             progress: None,
             attempt: Claim(1),
             chunk_count: 0,
+            result_bytes: 0,
             chunks_delivered: 0,
             purge_at: Timestamp::NEVER,
         }
