@@ -68,7 +68,7 @@ async fn events_come_while_the_job_runs() {
     }
     let (first, last) = (first.unwrap(), last.unwrap());
     println!("first event after {first:?}, end after {last:?}");
-    assert!(last - first > std::time::Duration::from_millis(800), "{first:?} {last:?}");
+    assert!(last - first > Duration::from_millis(800), "{first:?} {last:?}");
 }
 
 #[tokio::test]
