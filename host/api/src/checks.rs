@@ -92,7 +92,8 @@ mod tests {
     #[tokio::test]
     async fn a_check_that_fails_is_the_answer() {
         let large = Bytes::from(vec![b' '; HERE_BYTES_MAX + 1]);
-        let refused = Checks::default().run::<()>(&large, |_| Err(ApiError::bad_request("no")));
-        assert_eq!(refused.await.unwrap_err().code(), ErrorCode::BadRequest);
+        let checks = Checks::default();
+        let refused = checks.run::<()>(&large, |_| Err(ApiError::bad_request("no"))).await;
+        assert_eq!(refused.unwrap_err().code(), ErrorCode::BadRequest);
     }
 }
