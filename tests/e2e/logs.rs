@@ -1,5 +1,7 @@
 //! Log lines of handlers, live.
 
+use std::time::Instant;
+
 use gristmill_tests::{PATIENCE, guests, shared_host};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -52,4 +54,30 @@ async fn lines_are_read_and_followed() {
         host.client.get(&format!("{path}?{query}")).await.refused(400);
     }
     host.client.get("/v1/endpoints/logs-none/logs").await.refused(404);
+}
+
+/// Comments come every 15 s, as long as there is nothing else to send.
+#[tokio::test]
+async fn a_follower_of_a_silent_endpoint_hears_nothing_of_a_loud_one() {
+    let host = shared_host();
+    let [silent, loud] = ["logs-silent", "logs-noisy"];
+    for name in [silent, loud] {
+        host.deploy(&guests::playground(), name, json!({ "workersMax": 1 })).await;
+    }
+    let begun = Instant::now();
+    let path = format!("/v1/endpoints/{silent}/logs");
+    let request = host.client.request(Method::GET, &path);
+    let mut events = request.header("accept", "text/event-stream").send().await.unwrap();
+    // Lines of 64 bytes.
+    host.client.finish(loud, json!({ "op": "stdout", "bytes": 64_000 })).await;
+    let noise = host.client.get(&format!("/v1/endpoints/{loud}/logs?tail=10000")).await.ok();
+    assert_eq!(lines(&noise).len(), 1_000);
+    host.client.finish(silent, json!({ "op": "log", "message": "at last" })).await;
+    let mut seen = String::new();
+    while !seen.contains("at last") {
+        let part = timeout(PATIENCE, events.chunk()).await.expect("lines come").unwrap();
+        seen += &String::from_utf8_lossy(&part.expect("the stream goes on"));
+    }
+    let comments = seen.lines().filter(|line| line.starts_with(':')).count() as u64;
+    assert!(comments <= begun.elapsed().as_secs() / 15, "{comments} comments: {seen}");
 }

@@ -1,9 +1,9 @@
 //! `/stream` as server-sent events.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
-use gristmill_tests::{Answer, SseEvent, guests, parse_events, shared_host};
+use gristmill_tests::{Answer, Client, SseEvent, guests, parse_events, shared_host};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ async fn events_come_while_the_job_runs() {
     }
     let (first, last) = (first.unwrap(), last.unwrap());
     println!("first event after {first:?}, end after {last:?}");
-    assert!(last - first > std::time::Duration::from_millis(800), "{first:?} {last:?}");
+    assert!(last - first > Duration::from_millis(800), "{first:?} {last:?}");
 }
 
 #[tokio::test]
@@ -86,4 +86,90 @@ async fn the_end_of_a_failed_job_says_why() {
     let unknown = host.client.path(&endpoint, "stream/0192f3a0-0000-7000-8000-000000000000-0000");
     let request = host.client.request(Method::GET, &unknown).header("accept", "text/event-stream");
     host.client.send(request).await.refused(404);
+}
+
+/// All events of a job's stream for a reader whose last event was `last`.
+async fn resumed(client: &Client, endpoint: &str, job: &str, last: Option<&str>) -> Vec<SseEvent> {
+    let path = client.path(endpoint, &format!("stream/{job}?from=0"));
+    let mut request = client.request(Method::GET, &path).header("accept", "text/event-stream");
+    if let Some(last) = last {
+        request = request.header("last-event-id", last);
+    }
+    let answer = client.send(request).await;
+    chunk_events(&answer, job, "FAILED")
+}
+
+fn ids(events: &[SseEvent]) -> Vec<&str> {
+    events.iter().filter_map(|event| event.id.as_deref()).collect()
+}
+
+/// Submits a job that emits four chunks and fails.
+async fn failed_stream(client: &Client, endpoint: &str) -> String {
+    let input = json!({ "op": "emit", "values": [0, 1, 2, 3], "message": "no flour" });
+    let job = client.submit(endpoint, input).await;
+    client.until(endpoint, &job, "FAILED").await;
+    job
+}
+
+#[tokio::test]
+async fn a_reader_of_an_earlier_attempt_gets_the_next_one_from_its_start() {
+    let host = shared_host();
+    let endpoint = host.deploy(&guests::playground(), "sse-attempts", json!({})).await;
+    let job = failed_stream(&host.client, &endpoint).await;
+    let first = resumed(&host.client, &endpoint, &job, None).await;
+    assert_eq!(ids(&first), ["0", "1", "2", "3"]);
+
+    host.client.retry(&endpoint, &job).await.ok();
+    host.client.until(&endpoint, &job, "FAILED").await;
+    for last in ["1", "3", "1-1", "7-1"] {
+        let events = resumed(&host.client, &endpoint, &job, Some(last)).await;
+        assert_eq!(events[0].event, "restart", "{last}");
+        assert_eq!(data(&events[0]), json!({ "id": job, "attempt": 2 }));
+        assert_eq!(ids(&events), ["2-0", "2-1", "2-2", "2-3"], "{last}");
+        assert_eq!(data(&events[1])["metrics"]["stream_index"], 0);
+    }
+    let events = resumed(&host.client, &endpoint, &job, Some("2-1")).await;
+    assert_eq!((ids(&events), events.len()), (vec!["2-2", "2-3"], 2), "the same attempt");
+    let events = resumed(&host.client, &endpoint, &job, None).await;
+    assert_eq!((ids(&events)[0], events.len()), ("2-0", 4), "a new reader has nothing to discard");
+
+    let path = host.client.path(&endpoint, &format!("stream/{job}"));
+    let request = host.client.request(Method::GET, &path).header("accept", "text/event-stream");
+    let refused = host.client.send(request.header("last-event-id", "2-x")).await.refused(400);
+    assert!(refused.contains("such as `2-30`"), "{refused}");
+}
+
+#[tokio::test]
+async fn an_event_stream_goes_on_with_the_next_attempt_of_a_job_that_waits() {
+    let host = shared_host();
+    let endpoint = host.deploy(&guests::playground(), "sse-waits", json!({})).await;
+    let job = failed_stream(&host.client, &endpoint).await;
+    let settings = format!("/v1/endpoints/{endpoint}");
+    host.client.patch(&settings, &json!({ "workersMax": 0 })).await.ok();
+    host.client.retry(&endpoint, &job).await.ok();
+    let reader = tokio::spawn({
+        let (client, endpoint, job) = (host.client.clone(), endpoint.clone(), job.clone());
+        async move { resumed(&client, &endpoint, &job, Some("2")).await }
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    host.client.patch(&settings, &json!({ "workersMax": 1 })).await.ok();
+    let events = reader.await.unwrap();
+    let restarts = events.iter().filter(|event| event.event == "restart").count();
+    assert_eq!((restarts, ids(&events)), (1, vec!["2-0", "2-1", "2-2", "2-3"]));
+}
+
+#[tokio::test]
+async fn pages_name_their_attempt_and_each_attempt_is_delivered_whole() {
+    let host = shared_host();
+    let endpoint = host.deploy(&guests::playground(), "sse-pages", json!({})).await;
+    let job = failed_stream(&host.client, &endpoint).await;
+    for attempt in ["1", "2", "3"] {
+        let page = host.client.stream(&endpoint, &job).await;
+        assert_eq!(page.header("x-stream-attempt"), Some(attempt), "{page:?}");
+        assert_eq!(page.header("x-stream-next"), Some("4"), "{page:?}");
+        assert_eq!(page.ok().as_array().unwrap().len(), 4);
+        assert_eq!(host.client.stream(&endpoint, &job).await.ok(), json!([]));
+        host.client.retry(&endpoint, &job).await.ok();
+        host.client.until(&endpoint, &job, "FAILED").await;
+    }
 }

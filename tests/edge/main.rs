@@ -14,6 +14,7 @@ mod backup;
 mod connections;
 mod data_dir;
 mod early_answers;
+mod half_close;
 mod heads;
 mod http2;
 mod tls;

@@ -38,7 +38,19 @@ impl ManagementCaller {
         require(&self.0, needed, None)
     }
 
-    /// The same for objects of the host, which other owners' keys cannot reach.
+    /// Refuses a call whose key was revoked or has expired while its body was on its way. A body may take
+    /// minutes.
+    ///
+    /// # Errors
+    /// 401.
+    pub(crate) fn check_again(&self, state: &ApiState) -> Result<(), ApiError> {
+        match state.access.key_of_all() {
+            Some(_) => Ok(()),
+            None => current(&self.0, state).map(drop),
+        }
+    }
+
+    /// Like [`require`](Self::require) for what is the host's, which other owners' keys do not reach.
     pub(crate) fn require_of_operator(&self, needed: Scope) -> Result<(), ApiError> {
         self.require(needed)?;
         match self.0.owner.is_operator() {
@@ -115,11 +127,7 @@ impl KeyInUse {
     /// 401.
     pub(crate) fn check(&self) -> Result<(), ApiError> {
         let Some(Held { state, key, needed, endpoint }) = &self.0 else { return Ok(()) };
-        let key = state.catalog.view().keys.get(&key.id).cloned();
-        match key.filter(|key| !key.is_expired(state.jobs.now())) {
-            Some(key) => require(&key, *needed, endpoint.as_ref()),
-            None => Err(ended_meanwhile()),
-        }
+        require(&*current(key, state)?, *needed, endpoint.as_ref())
     }
 
     /// Calls `look` until it has found enough or `wait` is over. `look` gets a part of the time,
@@ -170,20 +178,16 @@ pub(crate) fn identify(
     }
 }
 
-/// Refuses a call whose key was revoked or has expired while its body arrived, which may take
-/// minutes.
+/// The key of a call that has been under way for some time, as it is now.
 ///
 /// # Errors
-/// 401.
-pub(crate) fn check_again(
-    headers: &HeaderMap,
-    state: &ApiState,
-    form: Form,
-) -> Result<(), ApiError> {
-    valid_key(headers, state, form).map(drop).map_err(|_| ended_meanwhile())
+/// 401 when it was revoked or has expired.
+fn current(key: &ApiKey, state: &ApiState) -> Result<Arc<ApiKey>, ApiError> {
+    let key = state.catalog.view().keys.get(&key.id).cloned();
+    key.filter(|key| !key.is_expired(state.jobs.now())).ok_or_else(ended_meanwhile)
 }
 
-/// What a client reads when its key stopped holding during the call.
+/// The refusal for a key that became invalid during the call.
 pub(crate) fn ended_meanwhile() -> ApiError {
     unauthorized("this API key was revoked or has expired during the call")
 }

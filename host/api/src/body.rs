@@ -21,9 +21,15 @@ const IDLE_WAIT: Duration = Duration::from_secs(30);
 const BYTES_PER_SECOND_MIN: usize = 16 << 10;
 
 /// Reads bodies within one common bound.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct BodyReader {
     in_flight: InFlight,
+}
+
+impl Default for BodyReader {
+    fn default() -> Self {
+        Self { in_flight: InFlight::of_bodies() }
+    }
 }
 
 /// A body that was read; holds its share of the bound until it is dropped.

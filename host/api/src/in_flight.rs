@@ -1,5 +1,5 @@
-//! The memory of request bodies that are being read: one bound for all of them, and a share of it
-//! for each key.
+//! Memory with one bound for all, and a share of it for each key: that of request bodies that are being
+//! read, and that of large results that are being put together.
 //!
 //! A body takes memory when its bytes arrive, not when it is announced. While it arrives quickly,
 //! the rest of its announced length is reserved too, so that a body that has begun can end. A body
@@ -7,9 +7,11 @@
 //! beyond the bound wait; the bodies of the key that holds the least memory are first. A large body
 //! that does not fit yet delays neither smaller bodies nor keys that hold less than its key will.
 //!
-//! **Bounds.** [`BODIES_IN_FLIGHT_BYTES_MAX`] in total. A key holds at most [`KEY_TO_FREE`] times
-//! the free memory: 192 MiB alone, 109 MiB each of two, and there is always some left for the next
-//! key. A wait ends after [`TURN_WAIT`].
+//! A result takes all of its memory at once, and holds it until the answer is complete.
+//!
+//! **Bounds.** [`BODIES_IN_FLIGHT_BYTES_MAX`] of bodies and [`RESULTS_IN_FLIGHT_BYTES_MAX`] of results. A
+//! key holds at most [`KEY_TO_FREE`] times the memory that is left free: of bodies 192 MiB alone, 109 MiB
+//! each of two, and there is always some left for the next key. A wait ends after [`TURN_WAIT`].
 //!
 //! **Cost.** Nothing for a body of at most [`SMALL_BODY_BYTES`]; for a larger one a lock at its
 //! start and at its end, and two for each second in between.
@@ -30,7 +32,11 @@ use crate::error::{ApiError, ErrorCode};
 /// gets 503 after [`TURN_WAIT`].
 pub(crate) const BODIES_IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 
-/// Bodies up to this size do not count against the bound: a connection's read buffer is of the same
+/// Most bytes of large results that are being put together at one time (128 MiB). A list of 20 MiB of
+/// chunks needs 28 MiB, so that one key has three of them under way, and the next key one.
+pub(crate) const RESULTS_IN_FLIGHT_BYTES_MAX: usize = 128 << 20;
+
+/// Bodies and results do not count against the bound up to this size: a connection's read buffer is of the same
 /// order.
 pub(crate) const SMALL_BODY_BYTES: usize = 64 << 10;
 
@@ -49,12 +55,15 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The memory of a slow body grows by this much.
 const STEP_BYTES: usize = 64 << 10;
 
-/// The memory of all bodies.
-#[derive(Debug, Clone, Default)]
+/// The memory of all bodies, or of all results.
+#[derive(Debug, Clone)]
 pub(crate) struct InFlight(Arc<Mutex<Pool>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pool {
+    bytes_max: usize,
+    /// Why a call is refused that found no memory.
+    refusal: &'static str,
     used: usize,
     /// Bytes of each key; a key without any is absent. `None`: the management API.
     held: HashMap<Option<KeyId>, usize>,
@@ -85,7 +94,7 @@ impl Pool {
     }
 
     fn fits(&self, key: &Option<KeyId>, bytes: usize) -> bool {
-        let free = BODIES_IN_FLIGHT_BYTES_MAX.checked_sub(self.used + bytes);
+        let free = self.bytes_max.checked_sub(self.used + bytes);
         free.is_some_and(|free| self.held_by(key) + bytes <= KEY_TO_FREE * free)
     }
 
@@ -179,7 +188,48 @@ impl Pool {
 }
 
 impl InFlight {
-    /// The memory share of a body that may become `wanted` bytes long. It holds none yet.
+    /// The memory of request bodies.
+    pub(crate) fn of_bodies() -> Self {
+        let refusal = "too many large bodies are being read; try again shortly";
+        Self::new(BODIES_IN_FLIGHT_BYTES_MAX, refusal)
+    }
+
+    /// The memory of large results.
+    pub(crate) fn of_results() -> Self {
+        let refusal = "too many large results are being read; try again shortly";
+        Self::new(RESULTS_IN_FLIGHT_BYTES_MAX, refusal)
+    }
+
+    fn new(bytes_max: usize, refusal: &'static str) -> Self {
+        Self(Arc::new(Mutex::new(Pool {
+            bytes_max,
+            refusal,
+            used: 0,
+            held: HashMap::new(),
+            bodies: BTreeMap::new(),
+            waiting: 0,
+            next_body: 0,
+        })))
+    }
+
+    /// Memory for a result of so many bytes. `None`: it is small, and needs none.
+    ///
+    /// # Errors
+    /// 503 when there is none for [`TURN_WAIT`].
+    pub(crate) async fn result(
+        &self,
+        key: &KeyId,
+        bytes: usize,
+    ) -> Result<Option<Share>, ApiError> {
+        if bytes <= SMALL_BODY_BYTES {
+            return Ok(None);
+        }
+        let mut share = self.share(Some(key), bytes);
+        share.cover(bytes).await?;
+        Ok(Some(share))
+    }
+
+    /// The memory of a body that may become `wanted` bytes long. It holds none yet.
     pub(crate) fn share(&self, key: Option<&KeyId>, wanted: usize) -> Share {
         let (pool, key) = (self.clone(), key.cloned());
         Share { pool, key, body: None, wanted, held: 0, quick: None }
@@ -243,10 +293,7 @@ impl Share {
             && self.body.is_some_and(|body| self.pool.0.lock().give_up(body))
         {
             self.held = 0;
-            return Err(ApiError::new(
-                ErrorCode::Unavailable,
-                "too many large bodies are being read; try again shortly",
-            ));
+            return Err(ApiError::new(ErrorCode::Unavailable, self.pool.0.lock().refusal));
         }
         self.held = wanted;
         if is_first || self.quick.is_some() {

@@ -24,7 +24,7 @@ async fn whole(pool: &InFlight, name: &str, bytes: usize) -> Result<Share, ApiEr
 
 #[tokio::test(start_paused = true)]
 async fn an_announced_body_holds_nothing_before_its_bytes_arrive() {
-    let pool = InFlight::default();
+    let pool = InFlight::of_bodies();
     let mut silent: Vec<_> = (0..1_000).map(|_| pool.share(Some(&key("a")), 20 * MIB)).collect();
     for share in &mut silent {
         share.cover(SMALL_BODY_BYTES).await.unwrap();
@@ -38,7 +38,7 @@ async fn an_announced_body_holds_nothing_before_its_bytes_arrive() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_body_holds_only_the_bytes_that_it_has_sent() {
-    let pool = InFlight::default();
+    let pool = InFlight::of_bodies();
     let mut share = pool.share(Some(&key("a")), 20 * MIB);
     share.cover(100 << 10).await.unwrap();
     assert_eq!(used(&pool), 20 * MIB, "the rest of a quick body is set aside");
@@ -65,7 +65,7 @@ async fn a_slow_body_holds_only_the_bytes_that_it_has_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_quick_body_keeps_the_memory_for_its_rest() {
-    let pool = InFlight::default();
+    let pool = InFlight::of_bodies();
     let mut share = pool.share(Some(&key("a")), 20 * MIB);
     for mib in 1..=20 {
         share.cover(mib * MIB).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_quick_body_keeps_the_memory_for_its_rest() {
 
 #[tokio::test(start_paused = true)]
 async fn one_key_leaves_room_for_the_next_and_each_further_one() {
-    let pool = InFlight::default();
+    let pool = InFlight::of_bodies();
     let mut held = vec![];
     for name in ["a", "b", "c", "d"] {
         let before = held.len();
@@ -97,7 +97,7 @@ async fn one_key_leaves_room_for_the_next_and_each_further_one() {
 
 #[tokio::test(start_paused = true)]
 async fn the_key_that_holds_the_least_is_served_first_and_small_bodies_pass_large_ones() {
-    let pool = InFlight::default();
+    let pool = InFlight::of_bodies();
     let mut greedy = vec![];
     for name in ["a", "b", "c"] {
         while let Some(Ok(share)) = whole(&pool, name, 8 * MIB).now_or_never() {
@@ -126,7 +126,7 @@ async fn the_key_that_holds_the_least_is_served_first_and_small_bodies_pass_larg
 
 #[tokio::test(start_paused = true)]
 async fn a_body_without_memory_is_refused_after_ten_seconds_and_leaves_nothing() {
-    let pool = InFlight::default();
+    let pool = InFlight::of_bodies();
     let held: Vec<_> = join_all((0..9).map(|_| whole(&pool, "a", 20 * MIB))).await;
     let started = Instant::now();
     let refused = whole(&pool, "a", 20 * MIB).await.unwrap_err();
@@ -141,8 +141,8 @@ async fn a_body_without_memory_is_refused_after_ten_seconds_and_leaves_nothing()
 
 #[tokio::test(start_paused = true)]
 async fn of_slow_bodies_that_wait_for_each_other_one_gives_way_and_the_others_end() {
-    let pool = InFlight::default();
-    // Ten slow bodies have sent 19 of their 20 MiB. Together they have room for 2 MiB more.
+    let pool = InFlight::of_bodies();
+    // Ten slow bodies have sent 19 of their 20 MiB. All of them have room for 2 MiB more.
     let mut bodies = vec![];
     for _ in 0..10 {
         let mut share = pool.share(Some(&key("a")), 20 * MIB);
@@ -171,7 +171,7 @@ async fn the_bounds_hold_in_any_order_of_events() {
 
     for seed in 0..20 {
         let mut random = rand::rngs::StdRng::seed_from_u64(seed);
-        let pool = InFlight::default();
+        let pool = InFlight::of_bodies();
         let names = ["a", "b", "c", "d"];
         let mut shares: Vec<(Share, usize)> = vec![];
         for _ in 0..2_000 {
@@ -209,4 +209,42 @@ async fn the_bounds_hold_in_any_order_of_events() {
         shares.clear();
         assert_eq!(used(&pool), 0, "seed {seed}");
     }
+}
+
+/// Eight large results of one key are asked for at one time: three are put together, the others wait.
+/// Another key does not wait for them, and small results need no memory.
+#[tokio::test(start_paused = true)]
+async fn large_results_are_put_together_a_few_at_a_time_and_every_key_comes_to_one() {
+    let pool = InFlight::of_results();
+    let of = |name: &str, bytes| {
+        let (pool, key) = (pool.clone(), key(name));
+        Box::pin(async move { pool.result(&key, bytes).await.unwrap() })
+    };
+    let mut asked: Vec<_> = (0..8).map(|_| of("a", 28 * MIB)).collect();
+    let mut begun = vec![];
+    asked.retain_mut(|result| match result.as_mut().now_or_never() {
+        Some(share) => {
+            begun.push(share.unwrap());
+            false
+        }
+        None => true,
+    });
+    assert_eq!((begun.len(), asked.len()), (3, 5));
+    let other = of("b", 28 * MIB).now_or_never();
+    assert!(other.is_some_and(|share| share.is_some()), "another key has room at once");
+    let small = of("a", SMALL_BODY_BYTES).now_or_never();
+    assert!(small.is_some_and(|share| share.is_none()), "a small result needs no room");
+    // Each result that is complete lets the next one begin, until all have been put together.
+    while let Some(done) = begun.pop() {
+        drop(done);
+        let next = asked.iter_mut().position(|result| {
+            result.as_mut().now_or_never().is_some_and(|share| {
+                begun.push(share.unwrap());
+                true
+            })
+        });
+        assert_eq!(next.is_some(), !asked.is_empty());
+        next.map(|next| asked.remove(next));
+    }
+    assert_eq!(used(&pool), 0);
 }

@@ -14,6 +14,7 @@ mod auth;
 mod billing;
 mod body;
 mod change;
+mod checks;
 mod docs_page;
 mod error;
 mod fallback;

@@ -21,6 +21,8 @@ use tokio::sync::Semaphore;
 use crate::access::Access;
 use crate::billing::Totals;
 use crate::body::BodyReader;
+use crate::checks::Checks;
+use crate::in_flight::InFlight;
 use crate::rate_limit::{RateLimiter, RateLimits};
 use crate::registry::uploads::Uploads;
 use crate::strangers::Strangers;
@@ -50,6 +52,9 @@ pub struct Parts {
     /// Held by the one backup that is being sent.
     pub(crate) backup_turn: Arc<Semaphore>,
     pub(crate) bodies: BodyReader,
+    pub(crate) checks: Checks,
+    /// The memory of large results on their way from the store into answers.
+    pub(crate) results: InFlight,
     pub(crate) uploads: Uploads,
     pub(crate) limiter: RateLimiter,
     pub(crate) access: Access,
@@ -122,6 +127,8 @@ impl ApiState {
             backups,
             backup_turn: Arc::new(Semaphore::new(1)),
             bodies: BodyReader::default(),
+            checks: Checks::default(),
+            results: InFlight::of_results(),
             uploads: Uploads::default(),
             access,
             strangers: Strangers::new(limits.unauthenticated),

@@ -80,7 +80,7 @@ pub fn webhook_body(
 mod tests {
     use super::*;
     use crate::id::{EndpointId, NodeId, Submission};
-    use crate::job::JobStatus;
+    use crate::job::{Claim, JobStatus};
 
     #[test]
     fn a_webhook_carries_the_status_the_payloads_and_its_own_address() {
@@ -98,7 +98,9 @@ mod tests {
             retries: 0,
             error: None,
             progress: None,
+            attempt: Claim(1),
             chunk_count: 0,
+            result_bytes: 0,
             chunks_delivered: 0,
             purge_at: Timestamp::NEVER,
         };

@@ -12,12 +12,13 @@ use crate::id::{EndpointId, JobId, OwnerId, Submission};
 use crate::idempotency::Idempotency;
 use crate::job::JobStatus;
 use crate::limits::{
-    RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX,
+    OUTPUT_BYTES_MAX, RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN, STREAM_PAGE_BYTES_MAX,
+    STREAM_PAGE_CHUNKS_MAX,
 };
 use crate::listing::{JobPage, JobQuery};
 use crate::payload::Json;
 use crate::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
-use crate::record::{JobCounts, JobRecord, NewJob, S3Config};
+use crate::record::{JobCounts, JobRecord, NewJob, S3Config, StreamPlace};
 use crate::signals::Signals;
 use crate::store::{JobStore, RetryAnswer, StoreError, SubmitAnswer};
 use crate::stream::{Position, StreamPage, list_of_outputs};
@@ -168,23 +169,32 @@ impl Jobs {
         }
     }
 
-    /// The job, with its output if it has one. `None`: unknown, or deleted.
+    /// What is known of the job. `None`: it is unknown, deleted, or another endpoint's.
     ///
     /// # Errors
-    /// Errors of the store.
-    pub async fn document(
+    /// Those of the store.
+    pub async fn record(
         &self,
         endpoint: &EndpointId,
         id: JobId,
-    ) -> Result<Option<JobDocument>, StoreError> {
-        match self.store.job(endpoint, id).await? {
-            Some(record) => self.complete(record).await.map(Some),
-            None => Ok(None),
-        }
+    ) -> Result<Option<JobRecord>, StoreError> {
+        self.store.job(endpoint, id).await
     }
 
-    /// Adds the other fields of the document to a record.
-    async fn complete(&self, record: JobRecord) -> Result<JobDocument, StoreError> {
+    /// Most bytes that [`Jobs::document`] of this record holds in memory at one time.
+    pub fn document_bytes(record: &JobRecord) -> usize {
+        let result = usize::try_from(record.result_bytes).unwrap_or(usize::MAX);
+        let result = result.min(OUTPUT_BYTES_MAX);
+        let page = if record.chunk_count > 0 { result.min(STREAM_PAGE_BYTES_MAX) } else { 0 };
+        result + page
+    }
+
+    /// The document of a job: the record, and the output when there is one. A large output is read and
+    /// put together on a thread that may block.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn document(&self, record: JobRecord) -> Result<JobDocument, StoreError> {
         let mut waiting_reason = None;
         let output = match record.status {
             JobStatus::Completed => self.output(&record).await?,
@@ -203,31 +213,13 @@ impl Jobs {
         let returned = self.store.output(record.id).await?;
         match returned {
             Some(value) if value.is_null() && record.chunk_count > 0 => {
-                list_of_outputs(&*self.store, record.id, record.chunk_count).await
+                list_of_outputs(&*self.store, record).await
             }
             other => Ok(other),
         }
     }
 
-    /// Waits until the job has ended or `wait` is over, and returns it like [`Jobs::document`].
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub async fn wait_until_final(
-        &self,
-        endpoint: &EndpointId,
-        id: JobId,
-        wait: Duration,
-    ) -> Result<Option<JobDocument>, StoreError> {
-        match self.wait_for_end(endpoint, id, wait).await? {
-            Some(record) if record.status.is_final() => self.complete(record).await.map(Some),
-            // The job may have changed at the very end of the wait.
-            Some(_) => self.document(endpoint, id).await,
-            None => Ok(None),
-        }
-    }
-
-    /// Waits until the job has ended or `wait` is over, and returns its record at that time.
+    /// Waits until the job has ended or `wait` is over, and returns what is known of it then.
     ///
     /// # Errors
     /// Errors of the store.
@@ -292,8 +284,9 @@ impl Jobs {
         }
     }
 
-    /// The next page of the job's stream. Waits up to `wait` for a new chunk or the job's end. Call
-    /// [`Jobs::mark_delivered`] when the client has received the page.
+    /// The next page of the job's stream. Waits up to `wait` for something new: a chunk, the job's end, or
+    /// another attempt than that of `position`. Call [`Jobs::mark_delivered`] once the page has been
+    /// handed over.
     ///
     /// # Errors
     /// Errors of the store.
@@ -309,30 +302,37 @@ impl Jobs {
         loop {
             let changed = watch.changed();
             let Some(record) = self.store.job(endpoint, id).await? else { return Ok(None) };
-            let from = match position {
-                Position::Undelivered => record.chunks_delivered,
-                Position::From(index) => index,
+            let (from, is_restart) = match position {
+                Position::Undelivered => (record.chunks_delivered, false),
+                Position::From(index) => (index, false),
+                Position::At(place) if place.attempt == record.attempt => (place.index, false),
+                Position::At(_) => (0, true),
             };
             let page =
                 self.store.chunks(id, from, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX).await?;
+            if page.attempt != record.attempt {
+                // Another attempt began between the two reads: `record` and `from` are out of date.
+                continue;
+            }
             let is_last = page.next() >= record.chunk_count;
             let status = match record.status {
                 status if status.is_final() && !is_last => JobStatus::InProgress,
                 status => status,
             };
-            let is_worth_telling = !page.chunks.is_empty() || status.is_final();
+            let is_worth_telling = is_restart || !page.chunks.is_empty() || status.is_final();
             if is_worth_telling || self.waited_long_enough(deadline, changed).await {
                 let error = if status.is_final() { record.error } else { None };
-                return Ok(Some(StreamPage { status, error, page }));
+                return Ok(Some(StreamPage { status, error, is_restart, page }));
             }
         }
     }
 
-    /// Records that a client has received the chunks before `next`.
+    /// Remembers that the chunks before `next` have reached a client; nothing changes when the job has
+    /// another attempt meanwhile.
     ///
     /// # Errors
-    /// Errors of the store.
-    pub async fn mark_delivered(&self, id: JobId, next: u64) -> Result<(), StoreError> {
+    /// Those of the store.
+    pub async fn mark_delivered(&self, id: JobId, next: StreamPlace) -> Result<(), StoreError> {
         self.store.mark_delivered(id, next).await
     }
 

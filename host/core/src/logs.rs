@@ -3,7 +3,7 @@
 //!
 //! **Bounds.** [`ENDPOINT_BYTES_MAX`] for each endpoint, of which the oldest lines go first, and
 //! [`ALL_BYTES_MAX`] for all of them: beyond it lines go of the endpoint that has the most. A line costs
-//! its text and about a hundred bytes.
+//! its text and about a hundred bytes. A line wakes the [`Follower`]s of its own endpoint alone.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -62,7 +62,6 @@ pub struct LogQuery {
 #[derive(Debug, Default)]
 pub struct Logs {
     state: Mutex<State>,
-    added: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -70,6 +69,16 @@ struct State {
     last_number: u64,
     bytes: usize,
     sources: HashMap<LogSource, Lines>,
+    /// The sources that have a [`Follower`].
+    followed: HashMap<LogSource, Followed>,
+}
+
+/// The followers of one endpoint.
+#[derive(Debug, Default)]
+struct Followed {
+    /// How many there are; at least one.
+    count: usize,
+    added: Arc<Notify>,
 }
 
 /// Whose lines they are. The owner is part of it because the id of a deleted endpoint can be taken
@@ -125,8 +134,11 @@ impl Logs {
             let freed = most.drop_oldest();
             state.bytes -= freed;
         }
+        let followers = state.followers(source);
         drop(state);
-        self.added.notify_waiters();
+        if let Some(followers) = followers {
+            followers.notify_waiters();
+        }
     }
 
     /// The lines that a query is for, the oldest first.
@@ -140,16 +152,66 @@ impl Logs {
         found
     }
 
-    /// The next line of any endpoint that comes after this call.
-    pub fn added(&self) -> Notified<'_> {
-        self.added.notified()
+    /// Follows the lines of one endpoint.
+    pub fn follow(self: &Arc<Self>, source: &LogSource) -> Follower {
+        let mut state = self.state.lock();
+        let followed = state.followed.entry(source.clone()).or_default();
+        followed.count += 1;
+        Follower { logs: self.clone(), source: source.clone(), added: followed.added.clone() }
     }
 
-    /// Forgets the lines of an endpoint that is deleted.
+    /// Forgets the lines of an endpoint that is deleted, and wakes its followers.
     pub fn forget(&self, source: &LogSource) {
         let mut state = self.state.lock();
         if let Some(lines) = state.sources.remove(source) {
             state.bytes -= lines.bytes;
+        }
+        let followers = state.followers(source);
+        drop(state);
+        if let Some(followers) = followers {
+            followers.notify_waiters();
+        }
+    }
+}
+
+impl State {
+    fn followers(&self, source: &LogSource) -> Option<Arc<Notify>> {
+        self.followed.get(source).map(|followed| followed.added.clone())
+    }
+}
+
+/// A reader who waits for the lines of one endpoint.
+#[derive(Debug)]
+pub struct Follower {
+    logs: Arc<Logs>,
+    source: LogSource,
+    added: Arc<Notify>,
+}
+
+impl Follower {
+    /// The next line of the endpoint that comes after this call, or the endpoint's deletion.
+    pub fn added(&self) -> Notified<'_> {
+        self.added.notified()
+    }
+
+    /// The lines that a query is for, the oldest first.
+    pub fn read(&self, query: LogQuery) -> Vec<Arc<LogLine>> {
+        self.logs.read(&self.source, query)
+    }
+
+    /// Whose lines they are.
+    pub fn source(&self) -> &LogSource {
+        &self.source
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let mut state = self.logs.state.lock();
+        let Some(followed) = state.followed.get_mut(&self.source) else { return };
+        followed.count -= 1;
+        if followed.count == 0 {
+            state.followed.remove(&self.source);
         }
     }
 }
@@ -219,6 +281,35 @@ mod tests {
         }
         assert_eq!(texts(&logs, "loud", ALL).len(), ENDPOINT_BYTES_MAX / 1_100);
         assert_eq!(texts(&logs, "quiet", ALL), ["here"]);
+    }
+
+    #[tokio::test]
+    async fn a_line_wakes_the_followers_of_its_own_endpoint_and_no_other() {
+        let (logs, job) = (Arc::new(Logs::default()), job());
+        let followers = ["quiet", "quiet", "loud"].map(|name| logs.follow(&endpoint(name)));
+        let mut added: Vec<_> = followers.iter().map(|each| Box::pin(each.added())).collect();
+        let mut woken = |index: usize| added[index].as_mut().enable();
+        assert_eq!([0, 1, 2].map(&mut woken), [false; 3]);
+        for _ in 0..1_000 {
+            add(&logs, "loud", job, "x");
+            add(&logs, "unheard", job, "x");
+        }
+        assert_eq!([0, 1, 2].map(&mut woken), [false, false, true]);
+        add(&logs, "quiet", job, "here");
+        assert_eq!([0, 1].map(&mut woken), [true; 2]);
+        assert_eq!(followers[0].read(ALL).len(), 1);
+        drop(added);
+
+        let mut deleted = Box::pin(followers[0].added());
+        assert!(!deleted.as_mut().enable());
+        logs.forget(&endpoint("quiet"));
+        assert!(deleted.as_mut().enable(), "a deleted endpoint has no more lines to wait for");
+        drop(deleted);
+        let [first, second, loud] = followers;
+        drop((first, loud));
+        assert_eq!(logs.state.lock().followed.len(), 1, "the second follower is still there");
+        drop(second);
+        assert!(logs.state.lock().followed.is_empty(), "what nobody follows takes no memory");
     }
 
     #[test]

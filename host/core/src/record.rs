@@ -175,6 +175,8 @@ pub struct Part {
 /// Some consecutive chunks of a job's stream.
 #[derive(Debug, Clone, Default)]
 pub struct ChunkPage {
+    /// The attempt that has emitted them; see [`JobRecord::attempt`].
+    pub attempt: Claim,
     /// Index of the first chunk.
     pub first: u64,
     /// The chunks, in order.
@@ -186,6 +188,21 @@ impl ChunkPage {
     pub fn next(&self) -> u64 {
         self.first + self.chunks.len() as u64
     }
+
+    /// The place after this page.
+    pub fn end(&self) -> StreamPlace {
+        StreamPlace { attempt: self.attempt, index: self.next() }
+    }
+}
+
+/// A place in a job's stream. Each attempt has a stream of its own: an index alone names chunks of
+/// several attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamPlace {
+    /// The attempt that emits the chunk.
+    pub attempt: Claim,
+    /// The chunk's index; the first is 0.
+    pub index: u64,
 }
 
 /// A job without its payloads.
@@ -213,9 +230,15 @@ pub struct JobRecord {
     pub error: Option<String>,
     /// The newest progress value of the running attempt.
     pub progress: Option<Json>,
-    /// How many chunks a client may read.
+    /// The attempt that the stream belongs to: the last one, or the next one while none has begun since
+    /// the job was queued.
+    pub attempt: Claim,
+    /// How many chunks of this attempt a client may read.
     pub chunk_count: u64,
-    /// How many of them `/stream` has delivered.
+    /// Of a COMPLETED job: bytes of its chunks, with their metrics, and of what its handler returned. 0 of
+    /// any other job.
+    pub result_bytes: u64,
+    /// How many chunks `/stream` has delivered.
     pub chunks_delivered: u64,
     /// When it is deleted.
     pub purge_at: Timestamp,

@@ -7,7 +7,7 @@ use crate::job::JobStatus;
 use crate::listing::{JobPage, JobQuery};
 use crate::payload::Json;
 use crate::record::{
-    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
+    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome, StreamPlace,
 };
 use crate::time::Timestamp;
 use crate::usage::{Bill, Metered};
@@ -134,8 +134,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// The output that a COMPLETED job's handler returned.
     async fn output(&self, id: JobId) -> Result<Option<Json>, StoreError>;
 
-    /// Visible chunks from index `from` on: as many as fit in `bytes_max` and `count_max`, but at
-    /// least one if there is one.
+    /// Visible chunks of the [current attempt](JobRecord::attempt) from index `from` on: as many as fit in
+    /// `bytes_max` and `count_max`, but at least one when there is one.
     async fn chunks(
         &self,
         id: JobId,
@@ -144,9 +144,10 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
         count_max: usize,
     ) -> Result<ChunkPage, StoreError>;
 
-    /// Records that the chunks before `next` were delivered. The position never moves backwards,
-    /// and is lost at a restart: a stream is then delivered again from its start.
-    async fn mark_delivered(&self, id: JobId, next: u64) -> Result<(), StoreError>;
+    /// Remembers that the chunks before `next` were delivered. The position never moves backwards, and a
+    /// call for another attempt than the [current](JobRecord::attempt) one changes nothing. A restart
+    /// forgets the position: the stream is then delivered again from its start.
+    async fn mark_delivered(&self, id: JobId, next: StreamPlace) -> Result<(), StoreError>;
 
     /// The endpoint's counts; zeros for an endpoint without jobs.
     async fn counts(&self, endpoint: &EndpointId) -> Result<JobCounts, StoreError>;

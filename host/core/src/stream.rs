@@ -3,11 +3,10 @@
 
 use bytes::{BufMut as _, BytesMut};
 
-use crate::id::JobId;
 use crate::job::JobStatus;
 use crate::limits::{OUTPUT_BYTES_MAX, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX};
 use crate::payload::Json;
-use crate::record::ChunkPage;
+use crate::record::{ChunkPage, JobRecord, StreamPlace};
 use crate::store::{JobStore, StoreError};
 
 /// Where a reader wants to go on.
@@ -15,8 +14,10 @@ use crate::store::{JobStore, StoreError};
 pub enum Position {
     /// After the last chunk that any call delivered.
     Undelivered,
-    /// At this chunk, whether it was delivered or not.
+    /// At this chunk of the current attempt, whether it was delivered or not.
     From(u64),
+    /// At this place. When the job has another attempt meanwhile, at the start of that attempt's stream.
+    At(StreamPlace),
 }
 
 /// One answer to a reader.
@@ -27,25 +28,52 @@ pub struct StreamPage {
     pub status: JobStatus,
     /// Why the job is FAILED or TIMED_OUT.
     pub error: Option<String>,
+    /// The reader asked for a place in the stream of another attempt, whose chunks are deleted: this page
+    /// is at the start of the current attempt's stream.
+    pub is_restart: bool,
     /// The chunks.
     pub page: ChunkPage,
 }
 
-/// The outputs of all chunks as one JSON list, in order. `None` when the list would be larger than
-/// an output may be: the chunks themselves can still be read.
+/// Lists of at most so many bytes are put together by the calling task. More goes to a thread that may
+/// block: 20 MiB take milliseconds.
+const JOIN_HERE_BYTES_MAX: u64 = 256 << 10;
+
+/// The outputs of all chunks of a job as one JSON list, in order. `None` when the list would be larger
+/// than an output may be, while the chunks themselves can still be read, or when the job was deleted
+/// meanwhile.
 ///
 /// # Errors
 /// Those of the store.
 pub async fn list_of_outputs(
     store: &dyn JobStore,
-    id: JobId,
-    chunk_count: u64,
+    job: &JobRecord,
 ) -> Result<Option<Json>, StoreError> {
     let mut list = OutputList::default();
-    while let Some(from) = list.wants(chunk_count) {
-        list.add(store.chunks(id, from, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX).await?);
+    while let Some(from) = list.wants(job.chunk_count) {
+        let page =
+            store.chunks(job.id, from, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX).await?;
+        list = join(list, page, job.result_bytes).await?;
     }
     Ok(list.finish())
+}
+
+/// Adds a page to a list that will have about so many bytes.
+async fn join(
+    mut list: OutputList,
+    page: ChunkPage,
+    list_bytes: u64,
+) -> Result<OutputList, StoreError> {
+    if list_bytes <= JOIN_HERE_BYTES_MAX {
+        list.add(page);
+        return Ok(list);
+    }
+    let joining = tokio::task::spawn_blocking(move || {
+        list.add(page);
+        list
+    });
+    // A runtime that ends leaves no list.
+    joining.await.map_err(|_| StoreError::Closed)
 }
 
 /// The outputs of all chunks as one JSON list, made page by page.
@@ -54,13 +82,14 @@ pub struct OutputList {
     items: BytesMut,
     next: u64,
     is_over: bool,
-    is_too_large: bool,
+    /// A chunk is missing, or there is no room for it.
+    is_cut: bool,
 }
 
 impl Default for OutputList {
     fn default() -> Self {
         let items = BytesMut::from(&b"["[..]);
-        Self { items, next: 0, is_over: false, is_too_large: false }
+        Self { items, next: 0, is_over: false, is_cut: false }
     }
 }
 
@@ -70,28 +99,78 @@ impl OutputList {
         (self.next < chunk_count && !self.is_over).then_some(self.next)
     }
 
-    /// Adds the page that was wanted. An empty one ends the list: the job was deleted meanwhile.
+    /// Adds the page that was wanted. An empty one ends the list without a result: the job was deleted
+    /// meanwhile.
     pub fn add(&mut self, page: ChunkPage) {
-        self.is_over = page.chunks.is_empty();
+        (self.is_over, self.is_cut) = (page.chunks.is_empty(), page.chunks.is_empty());
         self.next = page.next();
+        let bytes = page.chunks.iter().map(|chunk| chunk.output.len() + 1).sum::<usize>();
+        self.items.reserve(bytes.min(OUTPUT_BYTES_MAX) + 1);
         for chunk in page.chunks {
             if self.items.len() > 1 {
                 self.items.put_u8(b',');
             }
             self.items.put_slice(chunk.output.as_bytes());
             if self.items.len() >= OUTPUT_BYTES_MAX {
-                (self.is_over, self.is_too_large) = (true, true);
+                (self.is_over, self.is_cut) = (true, true);
                 return;
             }
         }
     }
 
-    /// The list; `None` when it would be larger than an output may be.
+    /// The list; `None` when it would be larger than an output may be, or when a page was empty.
     pub fn finish(mut self) -> Option<Json> {
-        if self.is_too_large {
+        if self.is_cut {
             return None;
         }
         self.items.put_u8(b']');
         Some(Json::from_stored(self.items.freeze()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::record::Chunk;
+
+    fn page(first: u64, outputs: &[&str]) -> ChunkPage {
+        let chunk = |text: &&str| Chunk {
+            output: Json::parse((*text).to_owned()).unwrap(),
+            metrics: None,
+            part: None,
+        };
+        ChunkPage { first, chunks: outputs.iter().map(chunk).collect(), ..ChunkPage::default() }
+    }
+
+    #[test]
+    fn a_list_is_whole_or_there_is_none() {
+        let list = |pages: &[&[&str]]| {
+            let mut list = OutputList::default();
+            for outputs in pages {
+                list.add(page(list.wants(99)?, outputs));
+            }
+            list.finish().map(|list| list.as_str().to_owned())
+        };
+        assert_eq!(list(&[]).as_deref(), Some("[]"));
+        assert_eq!(list(&[&["1", "{}"], &["null"]]).as_deref(), Some("[1,{},null]"));
+        assert_eq!(list(&[&["1"], &[]]), None, "the job was deleted meanwhile");
+        let large = format!("\"{}\"", "x".repeat(OUTPUT_BYTES_MAX / 2));
+        assert_eq!(list(&[&["1"], &[&large], &[&large]]), None, "more than an output may have");
+    }
+
+    #[tokio::test]
+    async fn a_large_list_is_joined_apart_from_the_calling_task() {
+        for (bytes, is_here) in [(JOIN_HERE_BYTES_MAX, true), (JOIN_HERE_BYTES_MAX + 1, false)] {
+            let mut joined = Box::pin(join(OutputList::default(), page(0, &["1", "2"]), bytes));
+            let first = joined.as_mut().now_or_never();
+            assert_eq!(first.is_some(), is_here, "{bytes}");
+            let list = match first {
+                Some(list) => list,
+                None => joined.await,
+            };
+            assert_eq!(list.unwrap().finish().unwrap().as_str(), "[1,2]");
+        }
     }
 }

@@ -22,7 +22,8 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 ///
 /// Prints the output of each chunk as one line of JSON, from the first chunk that was not
 /// delivered yet to the last, and ends with the job: exits with 0 when it is COMPLETED, else
-/// prints why and exits with 1.
+/// prints why and exits with 1. When the job is started again meanwhile, a note says so, and the
+/// chunks of its new attempt follow from the first on.
 #[derive(Debug, Args)]
 pub(crate) struct StreamArgs {
     /// The endpoint.
@@ -51,6 +52,14 @@ pub(super) struct Chunk<'a> {
     whole: &'a str,
 }
 
+/// An event before the last one.
+pub(super) enum News<'a> {
+    /// A chunk.
+    Chunk(Chunk<'a>),
+    /// The job has another attempt: all chunks so far are void, and its stream begins anew.
+    Restart,
+}
+
 /// The last event.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 pub(super) struct End {
@@ -62,7 +71,14 @@ pub(super) struct End {
 pub(crate) async fn stream(args: StreamArgs) -> anyhow::Result<ExitCode> {
     let client = args.connection.client()?;
     let follower = Follower::new(client, args.endpoint, args.job, args.from);
-    let end = follower.follow_to_end(|chunk| {
+    let end = follower.follow_to_end(|news| {
+        let chunk = match news {
+            News::Chunk(chunk) => chunk,
+            News::Restart => {
+                output::note("the job was started again: its stream begins anew");
+                return Ok(());
+            }
+        };
         let shown = if args.json { chunk.whole } else { chunk.output.get() };
         output::result(output::one_line(shown))
     });
@@ -75,8 +91,10 @@ pub(super) struct Follower {
     client: Client,
     endpoint: EndpointId,
     job: String,
-    /// The next chunk, once it is known.
+    /// The chunk to begin with, if one was named.
     from: Option<u64>,
+    /// The id of the last event that had one.
+    last_event: Option<String>,
 }
 
 /// The end of one connection.
@@ -95,25 +113,25 @@ impl Follower {
         job: String,
         from: Option<u64>,
     ) -> Self {
-        Self { client, endpoint, job, from }
+        Self { client, endpoint, job, from, last_event: None }
     }
 
-    /// Passes each chunk on until the job has ended.
+    /// Hands on all news until the job has ended.
     ///
     /// # Errors
-    /// Errors of `on_chunk`, and repeated failures to reach the host.
+    /// Those of `on_news`; or the host cannot be asked, again and again.
     pub(super) async fn follow_to_end(
         mut self,
-        mut on_chunk: impl FnMut(&Chunk<'_>) -> anyhow::Result<()>,
+        mut on_news: impl FnMut(News<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<End> {
         let mut failed = 0;
         loop {
-            let from = self.from;
-            let cause = match self.follow(&mut on_chunk).await? {
+            let last_event = self.last_event.clone();
+            let cause = match self.follow(&mut on_news).await? {
                 Followed::End(end) => return Ok(end),
                 Followed::Broken(cause) => cause,
             };
-            failed = if self.from == from { failed + 1 } else { 1 };
+            failed = if self.last_event == last_event { failed + 1 } else { 1 };
             if failed > RECONNECTS_MAX {
                 match cause {
                     Some(cause) => return Err(cause.into()),
@@ -127,9 +145,10 @@ impl Follower {
     /// Passes the chunks of one connection on.
     async fn follow(
         &mut self,
-        on_chunk: &mut impl FnMut(&Chunk<'_>) -> anyhow::Result<()>,
+        on_news: &mut impl FnMut(News<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Followed> {
-        let opened = self.client.stream(&self.endpoint, &self.job, self.from).await;
+        let after = self.last_event.as_deref();
+        let opened = self.client.stream(&self.endpoint, &self.job, self.from, after).await;
         let mut events = match opened {
             Ok(events) => events,
             Err(error) if error.is_passing() => return Ok(Followed::Broken(Some(error))),
@@ -144,13 +163,12 @@ impl Follower {
             };
             match event.kind.as_str() {
                 "end" => return Ok(Followed::End(read(&event.data)?)),
-                "" | "message" => on_chunk(&Chunk::read(&event.data)?)?,
+                "" | "message" => on_news(News::Chunk(Chunk::read(&event.data)?))?,
+                "restart" => on_news(News::Restart)?,
                 // Kinds of a later version.
                 _ => continue,
             }
-            if let Some(index) = event.id.and_then(|id| id.parse::<u64>().ok()) {
-                self.from = Some(index.saturating_add(1));
-            }
+            self.last_event = event.id.or_else(|| self.last_event.take());
         }
     }
 }

@@ -39,10 +39,15 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
+    /// Opens the stream that `request` asks for, after the event with the id `after` if there is one.
     pub(super) async fn open(
         client: &Client,
-        request: RequestBuilder,
+        mut request: RequestBuilder,
+        after: Option<&str>,
     ) -> Result<Self, ClientError> {
+        if let Some(after) = after {
+            request = request.header("last-event-id", after);
+        }
         let request = request
             .header(ACCEPT, HeaderValue::from_static("text/event-stream"))
             .timeout(STREAM_TIME_MAX);

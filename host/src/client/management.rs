@@ -479,11 +479,8 @@ impl Client {
         query: &[(&str, String)],
         after: Option<&str>,
     ) -> Result<EventStream, ClientError> {
-        let mut request = self.request(Method::GET, self.logs_url(endpoint, query));
-        if let Some(after) = after {
-            request = request.header("last-event-id", after);
-        }
-        EventStream::open(self, request).await
+        let request = self.request(Method::GET, self.logs_url(endpoint, query));
+        EventStream::open(self, request, after).await
     }
 
     fn logs_url(&self, endpoint: &EndpointId, query: &[(&str, String)]) -> Url {

@@ -190,19 +190,20 @@ impl Client {
         self.send(self.request(Method::GET, url).timeout(wait + CALL_TIME_MAX)).await
     }
 
-    /// Follows the job's stream: from chunk `from` on, or from the first chunk that no call has
-    /// delivered yet.
+    /// Follows the job's stream: after the event with the id `after`, or from chunk `from` on, or from the
+    /// first chunk that no call has delivered yet.
     pub(crate) async fn stream(
         &self,
         endpoint: &EndpointId,
         job: &str,
         from: Option<u64>,
+        after: Option<&str>,
     ) -> Result<EventStream, ClientError> {
         let mut url = self.queue_url(endpoint, &["stream", job]);
         if let Some(from) = from {
             url.query_pairs_mut().append_pair("from", &from.to_string());
         }
-        EventStream::open(self, self.request(Method::GET, url)).await
+        EventStream::open(self, self.request(Method::GET, url), after).await
     }
 
     /// Cancels the job.

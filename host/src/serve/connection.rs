@@ -1,10 +1,11 @@
-//! One connection, from its first byte to its end. Its calls are counted, and the time without a
-//! call is bounded: a client that sends nothing, sends a head byte by byte, or waits between two
-//! calls keeps its connection only for a limited time. During a call its body and its wait have
-//! separate bounds, and its answer is bounded here: a client that does not read it occupies memory,
-//! and is disconnected. All large answers together have [a bound](super::untaken). A body that was
-//! [not read](super::unread) when its answer is ready is read, or ends the connection, which then
-//! [lingers](super::linger).
+//! One connection, from its first byte to its end. The calls on it are counted, and while there is
+//! none its time is bounded: a client that says nothing, sends a head a byte at a time, or sleeps
+//! between two calls keeps its place for a known time only. While a call is under way its body and its
+//! wait have bounds of their own, and its answer has one here: a client that does not take it holds
+//! its memory, and is disconnected. Large answers have [a bound](super::untaken) all together. A
+//! body that was [not read](super::unread) when its answer is ready is read, or ends the connection,
+//! which then [lingers](super::linger). A client that ends its side right after a request
+//! [gets its answer](super::half_close); the call of a client that ends it later is dropped.
 
 use std::convert::Infallible;
 use std::io::{self, IoSlice};
@@ -27,6 +28,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use super::half_close::ClientSide;
 use super::linger::Linger;
 use super::unread::{RequestBody, Unread};
 use super::untaken::{Held, NoRoom, Untaken};
@@ -70,10 +72,11 @@ impl Server {
         let activity = Arc::new(Mutex::new(Activity::new()));
         let given_up = CancellationToken::new();
         let unread = Arc::new(Unread::default());
+        let client = activity.lock().client.clone();
         let service = service_fn(|mut request: Request<_>| {
             let call = Call::begin(&activity, request.version());
             request.extensions_mut().insert(standing.clone());
-            let (request, has_rest) = RequestBody::watch(request, &unread);
+            let (request, has_rest) = RequestBody::watch(request, &unread, &client);
             let answering = self.api.clone().answer(request, peer);
             let (untaken, given_up) = (self.untaken.clone(), given_up.clone());
             let unread = has_rest.then(|| unread.clone());
@@ -99,7 +102,9 @@ impl Server {
                 Ok::<_, Infallible>(answer.map(|body| CountedBody::new(body, call, holding)))
             }
         });
-        let watched = Watched { stream, activity: activity.clone(), linger: None };
+        let client = client.clone();
+        let watched =
+            Watched { stream, activity: activity.clone(), client, has_ended: false, linger: None };
         let stream = TokioIo::new(watched);
         let mut connection = pin!(self.http.serve_connection_with_upgrades(stream, service));
         loop {
@@ -160,6 +165,7 @@ struct Activity {
     is_multiplexed: bool,
     /// An answer has announced that the connection ends with it.
     announced_close: bool,
+    client: Arc<ClientSide>,
 }
 
 impl Activity {
@@ -177,6 +183,7 @@ impl Activity {
             ends_since,
             is_multiplexed,
             announced_close,
+            client: Arc::default(),
         }
     }
 
@@ -229,6 +236,7 @@ impl Call {
         now.calls += 1;
         now.head_since = None;
         now.is_multiplexed = version == Version::HTTP_2;
+        now.client.call_began(now.is_multiplexed);
         let number = now.next_call;
         now.next_call += 1;
         drop(now);
@@ -263,6 +271,7 @@ impl Drop for Call {
         self.taken();
         let mut activity = self.activity.lock();
         activity.calls -= 1;
+        activity.client.call_ended();
         activity.quiet_since = Instant::now();
     }
 }
@@ -367,6 +376,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for CountedBody<B> {
 struct Watched<IO> {
     stream: IO,
     activity: Arc<Mutex<Activity>>,
+    client: Arc<ClientSide>,
+    /// A read has found the end of what the client sends.
+    has_ended: bool,
     linger: Option<Linger>,
 }
 
@@ -377,9 +389,23 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, into);
-        if into.filled().len() > before {
-            self.activity.lock().bytes_came();
+        let read = match self.has_ended {
+            true => Poll::Ready(Ok(())),
+            false => Pin::new(&mut self.stream).poll_read(context, into),
+        };
+        match read {
+            Poll::Ready(Ok(())) if into.filled().len() > before => {
+                self.activity.lock().bytes_came();
+                self.client.bytes_came();
+            }
+            Poll::Ready(Ok(())) if into.remaining() > 0 => {
+                self.has_ended = true;
+                if self.client.keeps_end_back(context.waker()) {
+                    return Poll::Pending;
+                }
+            }
+            Poll::Pending => self.client.is_silent(),
+            Poll::Ready(_) => {}
         }
         read
     }
@@ -411,7 +437,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { stream, activity, linger } = &mut *self;
+        let Self { stream, activity, linger, .. } = &mut *self;
         if linger.is_none() {
             *linger = activity.lock().linger();
         }

@@ -8,6 +8,7 @@ mod clock;
 mod connection;
 mod disk;
 mod guests;
+mod half_close;
 mod linger;
 mod listener;
 mod log_queue;

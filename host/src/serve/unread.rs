@@ -13,7 +13,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,7 +22,10 @@ use hyper::{HeaderMap, Request, Version, header};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-/// Longest rest of a body that is read to keep the connection (256 KiB, as in Go's server).
+use super::half_close::ClientSide;
+
+/// Longest rest of a body that is read so that the connection can go on (256 KiB, as Go's server
+/// reads).
 const REST_BYTES_MAX: u64 = 256 << 10;
 
 /// How long an answer waits for that rest.
@@ -83,8 +86,8 @@ async fn discard(mut body: Incoming) -> bool {
 pub(super) struct RequestBody {
     /// `None` once it was dropped.
     body: Option<Incoming>,
-    /// The connection's slot for it; `None` when there can be no rest.
-    unread: Option<Arc<Unread>>,
+    /// Where it goes; `None` when nothing can be left.
+    connection: Option<(Arc<Unread>, Arc<ClientSide>)>,
     progress: Progress,
 }
 
@@ -98,16 +101,20 @@ enum Progress {
 }
 
 impl RequestBody {
-    /// Replaces the body of a request by a watched one. Returns whether a rest of it may be left
-    /// when the answer is ready.
-    pub(super) fn watch(request: Request<Incoming>, unread: &Arc<Unread>) -> (Request<Self>, bool) {
+    /// Puts the body of a request into one that is watched. Returns whether a rest of it may be
+    /// left when the answer is ready.
+    pub(super) fn watch(
+        request: Request<Incoming>,
+        unread: &Arc<Unread>,
+        client: &Arc<ClientSide>,
+    ) -> (Request<Self>, bool) {
         let can_be_left = request.version() != Version::HTTP_2 && !request.body().is_end_stream();
         let progress = match can_be_left && waits_for_word(request.headers()) {
             true => Progress::Waits,
             false => Progress::Flows,
         };
-        let unread = can_be_left.then(|| unread.clone());
-        (request.map(|body| Self { body: Some(body), unread, progress }), can_be_left)
+        let connection = can_be_left.then(|| (unread.clone(), client.clone()));
+        (request.map(|body| Self { body: Some(body), connection, progress }), can_be_left)
     }
 }
 
@@ -124,11 +131,18 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Self { body: Some(body), progress, .. } = &mut *self else { return Poll::Ready(None) };
+        let Self { body: Some(body), progress, connection } = &mut *self else {
+            return Poll::Ready(None);
+        };
         if *progress == Progress::Waits {
             *progress = Progress::Flows;
         }
-        let frame = ready!(Pin::new(body).poll_frame(context));
+        let Poll::Ready(frame) = Pin::new(body).poll_frame(context) else {
+            if let Some((_, client)) = connection {
+                client.waits_for_body(context.waker());
+            }
+            return Poll::Pending;
+        };
         match &frame {
             None => *progress = Progress::Ended,
             Some(Err(_)) => *progress = Progress::Failed,
@@ -148,7 +162,9 @@ impl Body for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        let (Some(unread), Some(body)) = (self.unread.take(), self.body.take()) else { return };
+        let (Some((unread, _)), Some(body)) = (self.connection.take(), self.body.take()) else {
+            return;
+        };
         let left = match self.progress {
             Progress::Failed => Left::Unreadable,
             Progress::Ended => Left::Nothing,

@@ -304,7 +304,7 @@ impl Index {
         for (mut write, places) in batch.jobs.into_iter().zip(places) {
             published.changed.push(write.fixed.id);
             for page in &write.pages {
-                to.chunks.insert(write.fixed.seq, write.row.last_claim.0, page.clone());
+                to.chunks.insert(write.fixed.seq, write.row.stream_attempt(), page.clone());
             }
             if write.row.status.is_none() {
                 to.payloads.remove(write.fixed.seq);

@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use gristmill_core::job::Claim;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, ChunkPage, Part};
 use quick_cache::Weighter;
@@ -48,7 +49,8 @@ impl Page {
     /// Its chunks from the given index on, which must be in the page.
     pub(crate) fn from(&self, index: u64) -> ChunkPage {
         let skip = usize::try_from(index - self.first).unwrap_or(usize::MAX);
-        ChunkPage { first: index, chunks: self.chunks.iter().skip(skip).cloned().collect() }
+        let chunks = self.chunks.iter().skip(skip).cloned().collect();
+        ChunkPage { first: index, chunks, ..ChunkPage::default() }
     }
 }
 
@@ -76,9 +78,9 @@ pub(crate) fn paginate(mut first: u64, chunks: Vec<Chunk>) -> Vec<Page> {
     pages
 }
 
-/// Identifies a page: job, claim, index of the first chunk. The claim distinguishes pages of an
-/// earlier attempt from those of a later one.
-type PageKey = (u64, u32, u64);
+/// Which page of which attempt: job, attempt, index of the first chunk. The attempt keeps a page of an
+/// earlier one from being taken for a page of a later one.
+type PageKey = (u64, Claim, u64);
 
 /// The pages that were written or read last, up to a number of bytes.
 pub(crate) struct ChunkCache(Cache<PageKey, Page, Size>);
@@ -107,16 +109,16 @@ impl ChunkCache {
         Self(Cache::with_weighter(count, bytes_max, Size))
     }
 
-    pub(crate) fn insert(&self, seq: u64, claim: u32, page: Page) {
-        self.0.insert((seq, claim, page.first), page);
+    pub(crate) fn insert(&self, seq: u64, attempt: Claim, page: Page) {
+        self.0.insert((seq, attempt, page.first), page);
     }
 
-    /// The whole answer to `query`; `None` if a page is missing here. The next query of a reader
-    /// that takes everything begins at the start of a page.
-    pub(crate) fn read(&self, seq: u64, claim: u32, query: &Query) -> Option<ChunkPage> {
+    /// The whole answer to `query`, unless a page of it is missing here. A reader that takes all
+    /// there is asks next for the start of a page.
+    pub(crate) fn read(&self, seq: u64, query: &Query) -> Option<ChunkPage> {
         let mut answer = Answer::new(query);
         while let Some(from) = answer.wants() {
-            let page = self.0.get(&(seq, claim, from))?;
+            let page = self.0.get(&(seq, query.attempt, from))?;
             answer.take(&page);
         }
         Some(answer.page)
@@ -126,6 +128,8 @@ impl ChunkCache {
 /// The chunks that a reader asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Query {
+    /// The job's current attempt, whose chunks these are.
+    pub(crate) attempt: Claim,
     pub(crate) from: u64,
     /// Number of visible chunks: the answer ends before this index.
     pub(crate) end: u64,
@@ -143,7 +147,7 @@ struct Answer<'a> {
 
 impl<'a> Answer<'a> {
     fn new(query: &'a Query) -> Self {
-        let page = ChunkPage { first: query.from, chunks: Vec::new() };
+        let page = ChunkPage { attempt: query.attempt, first: query.from, chunks: Vec::new() };
         Self { query, page, bytes: 0, is_full: false }
     }
 
@@ -309,11 +313,11 @@ mod tests {
         assert_eq!(pages.iter().map(|page| page.first).collect::<Vec<_>>(), [10, 13]);
         let cache = ChunkCache::new(8 << 20);
         for page in pages {
-            cache.insert(1, 1, page);
+            cache.insert(1, Claim(1), page);
         }
         let read = |from, bytes_max, count_max| {
-            let query = Query { from, end: 15, bytes_max, count_max };
-            cache.read(1, 1, &query).map(|page| page.chunks.len())
+            let query = Query { attempt: Claim(1), from, end: 15, bytes_max, count_max };
+            cache.read(1, &query).map(|page| page.chunks.len())
         };
         assert_eq!(read(10, usize::MAX, 9), Some(5));
         assert_eq!(read(10, usize::MAX, 4), Some(4));

@@ -150,6 +150,7 @@ fn chunks_from(
         }
     }
     let query = Query {
+        attempt: call.record.attempt,
         from,
         end: call.record.chunk_count,
         bytes_max: STREAM_PAGE_BYTES_MAX,
@@ -163,7 +164,7 @@ fn chunks_from(
 fn damaged_chunks(first: u64, end: u64, details: &str) -> ChunkPage {
     let chunk = Chunk { output: damaged_part(details), metrics: None, part: None };
     let count = usize::try_from(end.saturating_sub(first)).unwrap_or(1).min(STREAM_PAGE_CHUNKS_MAX);
-    ChunkPage { first, chunks: vec![chunk; count] }
+    ChunkPage { first, chunks: vec![chunk; count], ..ChunkPage::default() }
 }
 
 /// Waits for an answer of the database.

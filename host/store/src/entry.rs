@@ -296,6 +296,13 @@ impl Row {
         self.attempt.as_ref()?.queued_at
     }
 
+    /// The attempt that the stream belongs to: the last one, or the next one while none has begun since
+    /// the job was queued.
+    pub(crate) fn stream_attempt(&self) -> Claim {
+        let has_begun = self.attempt.as_ref().is_some_and(|attempt| attempt.started_at.is_some());
+        if has_begun { self.last_claim } else { self.last_claim.next() }
+    }
+
     pub(crate) fn chunk_count(&self) -> u64 {
         self.attempt.as_ref().map_or(0, |attempt| attempt.chunk_count)
     }
@@ -380,7 +387,9 @@ impl Job {
             retries: row.retries.into(),
             error: attempt.and_then(|attempt| attempt.error.clone()),
             progress: progress.filter(|_| status == JobStatus::InProgress),
+            attempt: row.stream_attempt(),
             chunk_count: row.chunk_count(),
+            result_bytes: if status == JobStatus::Completed { row.result_bytes() } else { 0 },
             chunks_delivered: self.live.as_ref().map_or(0, |live| live.chunks_delivered),
             purge_at: row.purge_at(self.retention_ms),
         })

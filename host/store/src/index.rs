@@ -128,7 +128,6 @@ impl Endpoint {
 pub(crate) struct FoundChunks {
     /// The number of the job's rows.
     pub(crate) seq: u64,
-    pub(crate) claim: u32,
     pub(crate) query: Query,
     /// Whether the first chunk is in the database, or does not exist.
     pub(crate) begins_in_database: bool,
@@ -397,6 +396,7 @@ impl Index {
         let (_, job) = self.find(ask.id)?;
         let row = job.visible_at(now)?;
         let query = Query {
+            attempt: row.stream_attempt(),
             from: ask.from,
             end: row.chunk_count(),
             bytes_max: ask.bytes_max,
@@ -407,7 +407,6 @@ impl Index {
         let pages = pages.iter().skip(before.saturating_sub(1)).take(PAGES_MAX).copied();
         Some(FoundChunks {
             seq: job.seq,
-            claim: row.last_claim.0,
             query,
             begins_in_database: before == 0,
             pages: pages.collect(),

@@ -20,7 +20,7 @@ use gristmill_core::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
-    TIMED_OUT_ERROR,
+    StreamPlace, TIMED_OUT_ERROR,
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{
@@ -104,6 +104,15 @@ impl Job {
         kept_until.map_or(self.ttl_at, |until| until.min(self.ttl_at))
     }
 
+    fn attempt(&self) -> Claim {
+        if self.started_at.is_none() { self.last_claim.next() } else { self.last_claim }
+    }
+
+    fn result_bytes(&self) -> u64 {
+        let chunks = self.chunks.iter().map(Chunk::len).sum::<usize>();
+        (chunks + self.output.as_ref().map_or(0, Json::len)) as u64
+    }
+
     fn ready_key(&self) -> (EndpointId, bool, u64) {
         (self.new.endpoint.clone(), self.new.policy.low_priority, self.place)
     }
@@ -121,7 +130,9 @@ impl Job {
             retries: self.retries,
             error: self.error.clone(),
             progress: self.progress.clone(),
+            attempt: self.attempt(),
             chunk_count: self.chunks.len() as u64,
+            result_bytes: if status == JobStatus::Completed { self.result_bytes() } else { 0 },
             chunks_delivered: self.chunks_delivered,
             purge_at: self.purge_at(),
         }
@@ -402,7 +413,7 @@ fn deliver(
     let output = match &job.output {
         Some(value) if value.is_null() && !job.chunks.is_empty() => {
             let mut list = OutputList::default();
-            list.add(ChunkPage { first: 0, chunks: job.chunks.clone() });
+            list.add(ChunkPage { chunks: job.chunks.clone(), ..ChunkPage::default() });
             list.finish()
         }
         other => other.clone(),
@@ -667,10 +678,11 @@ impl JobStore for MemoryStore {
         count_max: usize,
     ) -> Result<ChunkPage, StoreError> {
         self.read(|state, now| {
-            let chunks = state.live(None, id, now).map_or(&[][..], |job| &job.chunks);
-            let mut page = ChunkPage { first: from, chunks: Vec::new() };
+            let mut page = ChunkPage { first: from, ..ChunkPage::default() };
+            let Some(job) = state.live(None, id, now) else { return page };
+            page.attempt = job.attempt();
             let mut bytes = 0;
-            for chunk in chunks.iter().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+            for chunk in job.chunks.iter().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
                 bytes += chunk.len();
                 let is_full = bytes > bytes_max || page.chunks.len() >= count_max;
                 if is_full && !page.chunks.is_empty() {
@@ -682,11 +694,13 @@ impl JobStore for MemoryStore {
         })
     }
 
-    async fn mark_delivered(&self, id: JobId, next: u64) -> Result<(), StoreError> {
+    async fn mark_delivered(&self, id: JobId, next: StreamPlace) -> Result<(), StoreError> {
         self.change(|state, _, _| {
-            if let Some(job) = state.jobs.get_mut(&id) {
+            if let Some(job) = state.jobs.get_mut(&id)
+                && job.attempt() == next.attempt
+            {
                 let visible = job.chunks.len() as u64;
-                job.chunks_delivered = job.chunks_delivered.max(next.min(visible));
+                job.chunks_delivered = job.chunks_delivered.max(next.index.min(visible));
             }
         })
     }

@@ -26,9 +26,8 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 /// it takes until it is on disk.
 const OPERATION_BYTES: usize = 512;
 
-/// Most bytes of a payload that a caller reads from the journal on its own thread. Larger payloads
-/// are read on a thread that may block.
-const READ_HERE_BYTES_MAX: u32 = 64 << 10;
+/// Bytes that the calling task reads from the journal. More goes to a thread that may block.
+pub(crate) const READ_HERE_BYTES_MAX: u32 = 64 << 10;
 
 /// The store's memory, and the channels to its threads.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::listing::{JobPage, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
-    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
+    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome, StreamPlace,
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{
@@ -27,6 +27,7 @@ use gristmill_core::usage::{Bill, Metered, UsageQuery, UsageRow, UsageStore};
 use tokio::sync::oneshot;
 
 use crate::asks::{Ask, ChunkQuestion, Write};
+use crate::chunks::Query;
 use crate::claim::{Claimed, Progress};
 use crate::database::Database;
 use crate::db::Db;
@@ -39,7 +40,7 @@ use crate::journal::segment::Place;
 use crate::journal::{Appender, Journal};
 use crate::payloads::{Found, InputBytes, Kind, Payload};
 use crate::settings::Settings;
-use crate::shared::{Shared, answer, damaged};
+use crate::shared::{READ_HERE_BYTES_MAX, Shared, answer, damaged};
 use crate::sweep::{Purged, Sweep};
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
@@ -157,8 +158,25 @@ impl SqliteStore {
         Ok(found.map_err(damaged)?.map(|payload| payload.body))
     }
 
-    /// Waits until the change is on disk. If the call changed nothing because another change won
-    /// the race, waits until that other change is on disk.
+    /// Adds to `begun` what else `query` asks for, as far as `pages` of the journal go.
+    async fn read_pages(
+        &self,
+        pages: Vec<(u64, Place)>,
+        query: Query,
+        begun: ChunkPage,
+    ) -> Result<ChunkPage, StoreError> {
+        let bytes: u64 = pages.iter().map(|(_, place)| u64::from(place.len)).sum();
+        let journal = self.shared.journal.clone();
+        let read = move || chunks::read(&journal, &pages, &query, begun);
+        let read = match bytes <= READ_HERE_BYTES_MAX.into() {
+            true => read(),
+            false => tokio::task::spawn_blocking(read).await.map_err(|_| StoreError::Closed)?,
+        };
+        read.map_err(|error| self.shared.unreadable(&error))
+    }
+
+    /// Waits until `fenced` is true of the disk too, if it says that something changed, or what
+    /// outran this caller is.
     async fn settle(&self, is_applied: bool, on_disk: oneshot::Receiver<()>) -> FencedAnswer {
         answer(on_disk).await?;
         Ok(fenced(is_applied))
@@ -611,18 +629,19 @@ impl JobStore for SqliteStore {
     ) -> Result<ChunkPage, StoreError> {
         let ask = ChunkQuestion { id, from, bytes_max, count_max };
         let found = self.shared.read(|index, now| index.chunk_query(&ask, now))?;
-        let none = ChunkPage { first: from, chunks: Vec::new() };
-        let Some(found) = found.filter(|found| from < found.query.end) else { return Ok(none) };
-        let FoundChunks { seq, claim, query, begins_in_database, pages } = found;
-        if let Some(page) = self.shared.chunks.read(seq, claim, &query) {
+        let mut none = ChunkPage { first: from, ..ChunkPage::default() };
+        let Some(FoundChunks { seq, query, begins_in_database, pages }) = found else {
+            return Ok(none);
+        };
+        none.attempt = query.attempt;
+        if from >= query.end {
+            return Ok(none);
+        }
+        if let Some(page) = self.shared.chunks.read(seq, &query) {
             return Ok(page);
         }
-        let read_on = |begun| {
-            let read = chunks::read(&self.shared.journal, &pages, &query, begun);
-            read.map_err(|error| self.shared.unreadable(&error))
-        };
         if !begins_in_database {
-            let page = read_on(none)?;
+            let page = self.read_pages(pages.clone(), query, none.clone()).await?;
             if !page.chunks.is_empty() {
                 return Ok(page);
             }
@@ -630,16 +649,26 @@ impl JobStore for SqliteStore {
         let (sender, receiver) = oneshot::channel();
         self.shared.ask(Ask::Chunks { seq, query, answer: sender })?;
         let page = answer(receiver).await?.map_err(damaged)?;
-        if page.chunks.is_empty() { Ok(page) } else { read_on(page) }
+        let page = match page.chunks.is_empty() {
+            true => page,
+            false => self.read_pages(pages, query, page).await?,
+        };
+        // The database numbers the chunks of each attempt alike: it may have read those of the next one.
+        let attempt = self.shared.read(|index, now| {
+            let (_, job) = index.find(id)?;
+            Some(job.visible_at(now)?.stream_attempt())
+        })?;
+        Ok(if attempt == Some(query.attempt) { page } else { none })
     }
 
-    async fn mark_delivered(&self, id: JobId, next: u64) -> Result<(), StoreError> {
+    async fn mark_delivered(&self, id: JobId, next: StreamPlace) -> Result<(), StoreError> {
         self.shared.change_live(|index, _| {
             if let Some(key) = index.key_of(id)
                 && let Some(job) = index.jobs.get_mut(key)
                 && let Some(visible) = job.visible()
+                && visible.stream_attempt() == next.attempt
             {
-                let next = next.min(visible.chunk_count());
+                let next = next.index.min(visible.chunk_count());
                 let live = job.live_mut();
                 live.chunks_delivered = live.chunks_delivered.max(next);
             }

@@ -1,5 +1,5 @@
-//! The attempts that a job shows: its waiting time since it was last queued, and the results of a
-//! failed attempt; on every store, and after every restart.
+//! What a job shows of its attempts: how long it has waited since it was last queued, what a failed attempt has
+//! left, and how far the stream of each attempt was read; on every store, and after every restart.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use gristmill_core::catalog::CatalogStore as _;
 use gristmill_core::id::JobId;
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::limits::PARTIAL_OUTPUT_BYTES_MAX;
 use gristmill_core::record::{JobRecord, Outcome};
 use gristmill_core::signals::Signals;
@@ -24,7 +24,8 @@ use gristmill_core::time::ManualClock;
 use gristmill_store::{Settings, SqliteStore};
 use support::fixture::{Fixture, contract};
 use support::{
-    START, endpoint, job, json, low_priority, open_with, restless, settings, submit, worker,
+    START, chunk, endpoint, job, json, low_priority, open_with, place, restless, settings, submit,
+    worker,
 };
 use tempfile::TempDir;
 
@@ -32,7 +33,48 @@ contract!(
     a_wait_begins_when_the_job_is_queued_again,
     demand_counts_from_when_its_first_job_was_queued,
     a_failed_attempt_leaves_its_own_output_and_no_other,
+    the_read_position_only_grows,
+    each_attempt_has_a_read_position_of_its_own,
 );
+
+async fn the_read_position_only_grows(t: Fixture) {
+    let id = t.submit("a").await;
+    let lease = t.claim("a").await.lease;
+    let _ = t.store.append_chunks(lease, vec![chunk("1"), chunk("2"), chunk("3")]).await.unwrap();
+    t.flush().await;
+    for (next, expected) in [(2, 2), (1, 2), (3, 3), (0, 3), (99, 3)] {
+        t.store.mark_delivered(id, place(1, next)).await.unwrap();
+        assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, expected);
+    }
+    assert_eq!(t.store.release(lease).await, Ok(Fenced::Applied));
+    assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, 0);
+}
+
+async fn each_attempt_has_a_read_position_of_its_own(t: Fixture) {
+    let a = endpoint("a");
+    let id = t.submit("a").await;
+    let attempt = async || t.record("a", id).await.unwrap().attempt;
+    assert_eq!(attempt().await, Claim(1), "that of the first attempt, before it begins");
+    for number in 1..=3 {
+        let lease = t.claim("a").await.lease;
+        let _ = t.store.append_chunks(lease, vec![chunk("1"), chunk("2")]).await.unwrap();
+        let _ = t.store.finish(lease, Outcome::Failed("x".into())).await.unwrap();
+        let record = t.record("a", id).await.unwrap();
+        assert_eq!((record.attempt, record.chunks_delivered), (Claim(number), 0));
+        assert_eq!(t.store.chunks(id, 0, 99, 99).await.unwrap().end(), place(number, 2));
+        for other in [0, number - 1, number + 1, u32::MAX] {
+            t.store.mark_delivered(id, place(other, 2)).await.unwrap();
+            assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, 0, "{other}");
+        }
+        t.store.mark_delivered(id, place(number, 1)).await.unwrap();
+        assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, 1);
+        assert_eq!(t.store.retry(&a, id).await, Ok(RetryAnswer::Queued));
+        assert_eq!(attempt().await, Claim(number + 1), "that of the next attempt, while it waits");
+        assert_eq!(t.store.chunks(id, 0, 99, 99).await.unwrap().end(), place(number + 1, 0));
+    }
+    assert_eq!(t.store.cancel(&a, id).await, Ok(Some(JobStatus::Cancelled)));
+    assert_eq!(attempt().await, Claim(4), "a cancel does not change it");
+}
 
 async fn a_wait_begins_when_the_job_is_queued_again(t: Fixture) {
     let a = endpoint("a");

@@ -55,7 +55,6 @@ contract!(
     endpoints_do_not_see_each_other,
     a_full_queue_refuses,
     chunks_are_read_in_pages,
-    the_read_position_only_grows,
     progress_lasts_as_long_as_its_attempt,
     a_deleted_endpoint_is_forgotten,
     whoever_watches_is_told,
@@ -287,7 +286,7 @@ async fn a_retry_clears_the_result_and_queues_at_the_end(t: Fixture) {
     let _ = t.store.append_chunks(lease, vec![chunk("1"), chunk("2")]).await.unwrap();
     t.clock.advance(1_000);
     let _ = t.store.finish(lease, Outcome::Failed("x".into())).await.unwrap();
-    t.store.mark_delivered(id, 2).await.unwrap();
+    t.store.mark_delivered(id, support::place(1, 2)).await.unwrap();
     assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, 2);
     let other = t.submit("a").await;
 
@@ -557,19 +556,6 @@ async fn chunks_are_read_in_pages(t: Fixture) {
     assert_eq!(read(0, usize::MAX, usize::MAX).await, 20);
     let unknown = JobId::generate(Submission::Async, NodeId(7));
     assert!(t.store.chunks(unknown, 0, 99, 99).await.unwrap().chunks.is_empty());
-}
-
-async fn the_read_position_only_grows(t: Fixture) {
-    let id = t.submit("a").await;
-    let lease = t.claim("a").await.lease;
-    let _ = t.store.append_chunks(lease, vec![chunk("1"), chunk("2"), chunk("3")]).await.unwrap();
-    t.flush().await;
-    for (next, expected) in [(2, 2), (1, 2), (3, 3), (0, 3), (99, 3)] {
-        t.store.mark_delivered(id, next).await.unwrap();
-        assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, expected);
-    }
-    assert_eq!(t.store.release(lease).await, Ok(Fenced::Applied));
-    assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, 0);
 }
 
 async fn progress_lasts_as_long_as_its_attempt(t: Fixture) {

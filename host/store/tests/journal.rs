@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use gristmill_core::id::JobId;
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
@@ -27,6 +28,30 @@ use parking_lot::Mutex;
 use support::{START, TTL_MS, chunk, endpoint, job, json, restless, settings, submit, worker};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
+
+/// A first poll of a read of small chunks is its last; large ones are read on a thread that may block,
+/// so that the calling task waits meanwhile.
+#[tokio::test]
+async fn large_pages_of_chunks_are_read_apart_from_the_calling_task() {
+    let disk = Disk::new(Settings { chunk_cache_bytes: 0, ..settings() });
+    let store = disk.store();
+    let large = format!("\"{}\"", "x".repeat(900 << 10));
+    for (text, count, is_ready) in [("1", 9, true), (large.as_str(), 9, false)] {
+        let id = submit(&*store, job("a")).await;
+        let claimed = store.claim(&endpoint("a"), &[worker("w")]).await.unwrap();
+        let chunks = vec![chunk(text); count];
+        let _ = store.append_chunks(claimed[0].lease, chunks).await.unwrap();
+        let _ = store.finish(claimed[0].lease, Outcome::Completed(json("null"))).await.unwrap();
+        let mut read = store.chunks(id, 0, 8 << 20, 99);
+        let first = read.as_mut().now_or_never();
+        assert_eq!(first.is_some(), is_ready, "{} bytes", text.len());
+        let page = match first {
+            Some(page) => page,
+            None => read.await,
+        };
+        assert!(page.unwrap().chunks.len() > 7);
+    }
+}
 
 struct Disk {
     dir: TempDir,

@@ -88,6 +88,7 @@ enum Op {
     },
     MarkDelivered {
         job: usize,
+        attempt: u32,
         next: u64,
     },
     Expire,
@@ -135,7 +136,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => endpoint.clone().prop_map(|endpoint| Op::Purge { endpoint }),
         1 => (job.clone(), 0..50_000_u64)
             .prop_map(|(job, ttl_ms)| Op::ShortenTtl { job, ttl_ms }),
-        2 => (job, 0..6_u64).prop_map(|(job, next)| Op::MarkDelivered { job, next }),
+        2 => (job, 1..4_u32, 0..6_u64)
+            .prop_map(|(job, attempt, next)| Op::MarkDelivered { job, attempt, next }),
         2 => Just(Op::Expire),
         3 => prop_oneof![1..5_000_u64, Just(60_000), Just(1_800_000), Just(KEY_LIFE_MS), Just(KEPT_MS / 2)]
             .prop_map(|ms| Op::Advance { ms }),
@@ -327,9 +329,9 @@ impl Pair {
                 let Some((endpoint, id)) = job_at(job) else { return String::new() };
                 format!("{:?}", store.shorten_ttl(&endpoint, id, ttl_ms).await)
             }
-            Op::MarkDelivered { job, next } => {
+            Op::MarkDelivered { job, attempt, next } => {
                 let Some((_, id)) = job_at(job) else { return String::new() };
-                format!("{:?}", store.mark_delivered(id, next).await)
+                format!("{:?}", store.mark_delivered(id, support::place(attempt, next)).await)
             }
             Op::Expire => format!("{:?}", store.expire().await),
             Op::DeleteEndpoint { endpoint } => {

@@ -14,8 +14,9 @@ use super::submission::Submission;
 struct Reading {
     job: String,
     chunks: Vec<Value>,
-    /// Number of chunks that an event stream has delivered.
+    /// How many chunks of one attempt an event stream has delivered, and the id of its last event.
     delivered: usize,
+    last_event: Option<String>,
     has_events: bool,
 }
 
@@ -33,7 +34,7 @@ impl StreamReader {
                 let chunks = submission.chunks();
                 let has_events = random.one_in(2);
                 let Some(job) = session.submit(submission).await else { break };
-                self.open = Some(Reading { job, chunks, delivered: 0, has_events });
+                self.open = Some(Reading::new(job, chunks, has_events));
             }
             let reading = self.open.as_mut().unwrap();
             let read = match reading.has_events {
@@ -50,7 +51,11 @@ impl StreamReader {
 }
 
 impl Reading {
-    /// Page after page. A killed host has lost the read position, and begins again.
+    fn new(job: String, chunks: Vec<Value>, has_events: bool) -> Self {
+        Self { job, chunks, delivered: 0, last_event: None, has_events }
+    }
+
+    /// Page after page. A host that was killed has forgotten how far it was, and begins anew.
     async fn pages(&mut self, session: &Session) -> Option<()> {
         let mut delivered = 0;
         loop {
@@ -74,11 +79,10 @@ impl Reading {
         let path = session.path(&format!("stream/{}", self.job));
         let mut request = session.client.request(Method::GET, &path);
         request = request.header("accept", "text/event-stream");
-        if let Some(last) = self.delivered.checked_sub(1) {
-            request = request.header("last-event-id", last.to_string());
+        if let Some(last) = &self.last_event {
+            request = request.header("last-event-id", last);
         }
         let mut text = String::new();
-        let from = self.delivered;
         let end = async {
             let mut response = request.send().await?.error_for_status()?;
             while let Some(bytes) = response.chunk().await? {
@@ -87,16 +91,23 @@ impl Reading {
             reqwest::Result::Ok(())
         };
         let end = end.await;
-        for (event, index) in parse_events(&text).into_iter().zip(from..) {
+        for event in parse_events(&text) {
             let data: Value = serde_json::from_str(&event.data).unwrap();
+            if event.event == "restart" {
+                self.delivered = 0;
+                continue;
+            }
             if event.event == "end" {
                 session.ledger.count("stream as events");
                 self.check_end(data["status"].as_str().unwrap(), self.delivered);
                 return Some(());
             }
-            assert_eq!(event.id, Some(index.to_string()), "wrong: {}", self.job);
-            self.check(&data, index);
-            self.delivered = index + 1;
+            let id = event.id.unwrap();
+            let index = id.rsplit('-').next().unwrap();
+            assert_eq!(index, self.delivered.to_string(), "wrong: {} {id}", self.job);
+            self.check(&data, self.delivered);
+            self.delivered += 1;
+            self.last_event = Some(id);
         }
         match end {
             // A host that drains ends the events early.

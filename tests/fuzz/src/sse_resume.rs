@@ -60,9 +60,10 @@ struct Run<'a> {
     end: Option<&'static str>,
     /// Over all attempts.
     count: u32,
-    /// Chunks that the reader of events has seen, and whether it has seen the end.
+    /// Chunks of the attempt that the reader of events has seen, and the id of its last event.
     seen: usize,
-    /// The position of delivered chunks.
+    last_event: Option<String>,
+    /// Where those who ask for what is undelivered are.
     delivered: usize,
 }
 
@@ -73,7 +74,8 @@ impl<'a> Run<'a> {
         let _ = host.answer(request.body(body).unwrap()).await;
         let lease = host.claim().await.unwrap().lease;
         let (emitted, job) = (Vec::new(), lease.job);
-        Self { host, job, lease, emitted, end: None, count: 0, seen: 0, delivered: 0 }
+        let (seen, last_event) = (0, None);
+        Self { host, job, lease, emitted, end: None, count: 0, seen, last_event, delivered: 0 }
     }
 
     async fn step(&mut self, step: Step) {
@@ -161,12 +163,23 @@ impl<'a> Run<'a> {
     }
 
     async fn read_events(&mut self, stays_for: u8) {
-        // Before its first event, a reader has no id to send, and reads from the start.
-        let answer = match self.seen.checked_sub(1) {
-            Some(last) => self.get("/v2", "", Some(&last.to_string())).await,
+        // Before it has an event, a reader has no id to send: it reads from the start.
+        let answer = match &self.last_event {
+            Some(last) => self.get("/v2", "", Some(last)).await,
             None => self.get_from_start().await,
         };
         self.seen = self.check_events(self.seen, answer.unwrap(), stays_for).await;
+        if let Some(last) = self.seen.checked_sub(1) {
+            self.last_event = Some(self.event_id(last));
+        }
+    }
+
+    /// The id of a chunk's event.
+    fn event_id(&self, index: usize) -> String {
+        match self.lease.claim.0 {
+            1 => index.to_string(),
+            attempt => format!("{attempt}-{index}"),
+        }
     }
 
     async fn get_from_start(&self) -> Option<Answer> {
@@ -196,6 +209,11 @@ impl<'a> Run<'a> {
             }
             let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
             let data: Value = serde_json::from_str(field("data: ").unwrap()).unwrap();
+            if field("event: ") == Some("restart") {
+                assert_eq!(data["attempt"], self.lease.claim.0);
+                next = 0;
+                continue;
+            }
             if field("event: ") == Some("end") {
                 assert!(next >= self.emitted.len(), "the end comes before chunk {next}");
                 assert_eq!(data["status"], self.end.expect("the job has ended"));
@@ -203,7 +221,7 @@ impl<'a> Run<'a> {
                 assert!(body.frame().await.is_none(), "nothing comes after the end");
                 break;
             }
-            assert_eq!(field("id: ").unwrap(), next.to_string());
+            assert_eq!(field("id: ").unwrap(), self.event_id(next));
             check_chunk(next, &self.emitted[next], &data);
             next += 1;
         }
@@ -212,13 +230,17 @@ impl<'a> Run<'a> {
 
     async fn connect_with(&self, text: &str) {
         let Some(answer) = self.get("/v2", "", Some(text)).await else { return };
-        let text = text.trim();
-        let digits = text.strip_prefix('-').unwrap_or(text);
+        let (attempt, index) = match text.trim().split_once('-') {
+            Some((attempt, index)) if !attempt.is_empty() => (attempt, index),
+            _ => ("1", text.trim()),
+        };
+        let digits = index.strip_prefix('-').unwrap_or(index);
         let is_zero = !digits.is_empty() && digits.bytes().all(|digit| digit == b'0');
-        let is_index = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
-        if !is_index && !is_zero {
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        if !is_number(attempt) || (!is_number(index) && !is_zero) {
             return host::check_refusal(answer).await;
         }
+        // A reader of another attempt gets an event that says so, and then begins at the first chunk.
         let next = digits.parse::<usize>().map_or(usize::MAX, |last| last.saturating_add(1));
         self.check_events(next, answer, u8::MAX).await;
     }

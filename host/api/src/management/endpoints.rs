@@ -71,7 +71,7 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Json<EndpointWithSecret>, ApiError> {
     caller.require(Scope::Manage)?;
-    let input: EndpointInput = input::json(&state, request).await?;
+    let input: EndpointInput = input::json(&state, &caller, request).await?;
     let template = input.template_id.clone().ok_or_else(|| {
         ApiError::bad_request("`templateId` is required; it names the template to run")
     })?;
@@ -110,7 +110,7 @@ pub(crate) async fn update(
     request: Request,
 ) -> Result<Json<dto::Endpoint>, ApiError> {
     caller.require(Scope::Manage)?;
-    let input: EndpointInput = input::json(&state, request).await?;
+    let input: EndpointInput = input::json(&state, &caller, request).await?;
     state
         .change(&caller.0, |view| {
             let endpoint = apply(view, own::<Endpoint>(view, &caller.0, &id)?.clone(), input)?;

@@ -13,7 +13,7 @@ use gristmill_core::limits::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::auth::{self, Form};
+use crate::auth::ManagementCaller;
 use crate::error::ApiError;
 use crate::state::ApiState;
 
@@ -35,15 +35,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 /// Parses the body, an object, as `T`.
 ///
 /// # Errors
-/// 400 that names the invalid field.
+/// 400 that names the field which does not fit; 401 when the caller's key was revoked or has expired while
+/// the body was on its way.
 pub(crate) async fn json<T: DeserializeOwned>(
     state: &ApiState,
+    caller: &ManagementCaller,
     request: Request<Body>,
 ) -> Result<T, ApiError> {
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(None, &parts.headers, body, MANAGEMENT_BODY_BYTES_MAX).await?;
-    auth::check_again(&parts.headers, state, Form::Bearer)?;
-    // Serde alone would accept an array of the fields' values in their order.
+    caller.check_again(state)?;
+    // Serde alone would take an array of the fields' values in their order.
     if body.bytes.trim_ascii_start().starts_with(b"[") {
         return Err(ApiError::bad_request("the body must be a JSON object"));
     }
@@ -62,12 +64,13 @@ pub(crate) async fn json<T: DeserializeOwned>(
 /// The same; a call without a body counts as an empty object.
 pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(
     state: &ApiState,
+    caller: &ManagementCaller,
     request: Request<Body>,
 ) -> Result<T, ApiError> {
     if request.body().size_hint().exact() == Some(0) {
         return Ok(T::default());
     }
-    json(state, request).await
+    json(state, caller, request).await
 }
 
 /// Refuses a text that is longer than `chars_max` characters.

@@ -50,7 +50,7 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Json<KeyWithText>, ApiError> {
     caller.require(Scope::Admin)?;
-    let input: KeyInput = input::json(&state, request).await?;
+    let input: KeyInput = input::json(&state, &caller, request).await?;
     input::check_name(&input.name)?;
     if input.scopes.is_empty() {
         return Err(ApiError::bad_request(

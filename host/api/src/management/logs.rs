@@ -17,7 +17,7 @@ use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::JobId;
 use gristmill_core::key::Scope;
 use gristmill_core::limits::LIST_LOGS;
-use gristmill_core::logs::{LogLine, LogQuery, LogSource};
+use gristmill_core::logs::{Follower, LogLine, LogQuery, LogSource};
 use tokio::time::{Instant, timeout};
 
 use super::dto;
@@ -52,7 +52,7 @@ pub(crate) async fn read(
     let source = LogSource::from(own::<Endpoint>(&state.catalog.view(), &caller.0, &id)?);
     let query = Query(query.as_deref().unwrap_or_default());
     let mut wanted = LogQuery {
-        after: sse::last_event_id(&headers, "the number of a line")?.unwrap_or(0),
+        after: sse::last_event_id(&headers, "the number of a line", sse::number)?.unwrap_or(0),
         job: None,
         count_max: query.bounded("tail", LIST_LOGS)?,
     };
@@ -63,7 +63,8 @@ pub(crate) async fn read(
     }
     if sse::is_accepted(&headers) {
         let key = KeyInUse::new(&state, &caller.0, Scope::Manage, None);
-        return Ok(follow(state, key, source, wanted));
+        let follower = state.logs.follow(&source);
+        return Ok(follow(state, key, follower, wanted));
     }
     let lines = state.logs.read(&source, wanted);
     let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
@@ -90,39 +91,40 @@ fn job(query: Query<'_>) -> Result<Wanted, ApiError> {
     Err(ApiError::bad_request(format!("query `job` must be the id of a job, not `{text}`")))
 }
 
-fn follow(state: ApiState, key: KeyInUse, source: LogSource, query: LogQuery) -> Response {
-    let from = (state, key, source, query);
-    let pages = stream::unfold(from, async |(state, key, source, mut query)| {
-        let lines = next_lines(&state, &key, &source, query).await?;
+fn follow(state: ApiState, key: KeyInUse, follower: Follower, query: LogQuery) -> Response {
+    let from = (state, key, follower, query);
+    let pages = stream::unfold(from, async |(state, key, follower, mut query)| {
+        let lines = next_lines(&state, &key, &follower, query).await?;
         if let Some(last) = lines.last() {
             query.after = last.number;
         }
         // From now on none is left out; there are never more than the host keeps.
         query.count_max = usize::MAX;
         let text = events(&lines);
-        Some((Ok::<_, Infallible>(text), (state, key, source, query)))
+        Some((Ok::<_, Infallible>(text), (state, key, follower, query)))
     });
     sse::response(Body::from_stream(pages))
 }
 
-/// What there is, or comes within some seconds. `None`: the endpoint was deleted, and its id may have
-/// another owner now; the key does not hold any more; or the host closes down.
+/// The lines that there are, or that come within [`COMMENT_INTERVAL`]; none when that is over. `None`: the
+/// endpoint was deleted, and its id may have another owner now; the key does not hold any more; or the
+/// host closes down.
 async fn next_lines(
     state: &ApiState,
     key: &KeyInUse,
-    source: &LogSource,
+    follower: &Follower,
     query: LogQuery,
 ) -> Option<Vec<Arc<LogLine>>> {
     let comment_at = Instant::now() + COMMENT_INTERVAL;
     loop {
         key.check().ok()?;
-        let deployment = state.catalog.deployment(&source.endpoint)?;
-        if deployment.endpoint.owner != source.owner {
+        let deployment = state.catalog.deployment(&follower.source().endpoint)?;
+        if deployment.endpoint.owner != follower.source().owner {
             return None;
         }
-        let mut added = pin!(state.logs.added());
+        let mut added = pin!(follower.added());
         added.as_mut().enable();
-        let lines = state.logs.read(source, query);
+        let lines = follower.read(query);
         if !lines.is_empty() || Instant::now() >= comment_at {
             return Some(lines);
         }

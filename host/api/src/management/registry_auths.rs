@@ -68,7 +68,7 @@ pub(crate) async fn create(
 ) -> Result<Json<RegistryAuth>, ApiError> {
     caller.require(Scope::Manage)?;
     let RegistryAuthInput { name, registry, username, password } =
-        input::json(&state, request).await?;
+        input::json(&state, &caller, request).await?;
     let registry = registry.as_deref().unwrap_or(RegistryHost::DEFAULT).parse();
     let registry: RegistryHost =
         registry.map_err(|error| ApiError::bad_request(format!("`registry`: {error}")))?;

@@ -56,7 +56,7 @@ pub(crate) async fn roll_back(
     request: Request,
 ) -> Result<Json<dto::Release>, ApiError> {
     caller.require(Scope::Manage)?;
-    let input: RollbackInput = input::json_or_default(&state, request).await?;
+    let input: RollbackInput = input::json_or_default(&state, &caller, request).await?;
     let template = state
         .change(&caller.0, |view| {
             let endpoint = own(view, &caller.0, &id)?;

@@ -86,7 +86,7 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Json<dto::Template>, ApiError> {
     caller.require(Scope::Manage)?;
-    let input: TemplateInput = input::json(&state, request).await?;
+    let input: TemplateInput = input::json(&state, &caller, request).await?;
     let id = match &input.id {
         Some(id) => id.clone(),
         None => random_id(),
@@ -122,7 +122,7 @@ pub(crate) async fn update(
 ) -> Result<Json<dto::Template>, ApiError> {
     caller.require(Scope::Manage)?;
     let id: TemplateId = read_id(&id)?;
-    let input: TemplateInput = input::json(&state, request).await?;
+    let input: TemplateInput = input::json(&state, &caller, request).await?;
     let update = |view: &View| {
         let current: &Template = own(view, &caller.0, id.as_str())?;
         apply(view, &caller.0, current.clone(), input.clone())

@@ -65,7 +65,7 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Json<dto::NetworkVolume>, ApiError> {
     caller.require(Scope::Manage)?;
-    let input: NewNetworkVolume = input::json(&state, request).await?;
+    let input: NewNetworkVolume = input::json(&state, &caller, request).await?;
     input::check_name(&input.name)?;
     let place = input.data_center_id.as_deref().unwrap_or_default();
     input::check_text("dataCenterId", place, NAME_CHARS_MAX)?;
@@ -94,7 +94,7 @@ pub(crate) async fn update(
     request: Request,
 ) -> Result<Json<dto::NetworkVolume>, ApiError> {
     caller.require(Scope::Manage)?;
-    let input: NetworkVolumeInput = input::json(&state, request).await?;
+    let input: NetworkVolumeInput = input::json(&state, &caller, request).await?;
     let volume = state
         .change(&caller.0, |view| {
             let volume = apply(own::<Volume>(view, &caller.0, &id)?.clone(), input)?;

@@ -74,7 +74,7 @@ parameters! {
     StreamPlace {
         "wait", Query, wait(STREAM_WAIT_MS), waiting("a chunk or the job's end", STREAM_WAIT_MS);
         "from", Query, at_least_zero(), "Reads from this chunk; what counts as delivered stays";
-        "Last-Event-ID", Header, event_id(), "Server-sent events only: go on after this chunk";
+        "Last-Event-ID", Header, event_id("^([0-9]+-)?[0-9]+$"), "Server-sent events only: go on after the chunk of the event with this id";
     }
     /// Parameters of `requests`.
     RequestFilter {
@@ -96,7 +96,7 @@ parameters! {
     LogFilter {
         "job", Query, schema::JobId::schema(), "Only the lines of this job";
         "tail", Query, bounded(LIST_LOGS), "The newest so many";
-        "Last-Event-ID", Header, event_id(), "Go on after the line with this number";
+        "Last-Event-ID", Header, event_id("^[0-9]+$"), "Go on after the line with this number";
     }
     /// Parameters of billing.
     BillingQuery {
@@ -139,9 +139,9 @@ fn at_least_zero() -> Schema {
     integer().minimum(Some(0)).into()
 }
 
-/// An index; for readers of events an id is a text.
-fn event_id() -> Schema {
-    ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[0-9]+$")).into()
+/// An index; to readers of events an id is a text.
+fn event_id(pattern: &str) -> Schema {
+    ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
 }
 
 fn integer() -> ObjectBuilder {

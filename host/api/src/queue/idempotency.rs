@@ -11,21 +11,34 @@ use crate::error::ApiError;
 /// Longest key, in characters.
 pub(crate) const KEY_CHARS_MAX: usize = 255;
 
-/// What makes the submission recognisable; `None` without the header.
+/// The value of the header; `None` without it.
+#[derive(Debug, Clone)]
+pub(crate) struct Key(Option<HeaderValue>);
+
+impl Key {
+    /// What makes `owner`'s submission of `body` recognisable; `None` without the header. Hashes the
+    /// body.
+    pub(crate) fn mark(
+        &self,
+        owner: &OwnerId,
+        operation: &str,
+        body: &[u8],
+    ) -> Option<Idempotency> {
+        let text = self.0.as_ref()?.to_str().ok()?;
+        Some(Idempotency::new(owner, text, operation, body))
+    }
+}
+
+/// The key of a submission.
 ///
 /// # Errors
 /// 400 when the key is empty, too long, or not printable ASCII.
-pub(crate) fn mark(
-    headers: &HeaderMap,
-    owner: &OwnerId,
-    operation: &str,
-    body: &[u8],
-) -> Result<Option<Idempotency>, ApiError> {
+pub(crate) fn key(headers: &HeaderMap) -> Result<Key, ApiError> {
     let mut keys = headers.get_all("idempotency-key").iter();
-    let Some(key) = keys.next() else { return Ok(None) };
+    let Some(key) = keys.next() else { return Ok(Key(None)) };
     let text = key.to_str().ok().filter(|text| (1..=KEY_CHARS_MAX).contains(&text.len()));
     match (text, keys.next()) {
-        (Some(text), None) => Ok(Some(Idempotency::new(owner, text, operation, body))),
+        (Some(_), None) => Ok(Key(Some(key.clone()))),
         (_, _) => Err(ApiError::bad_request(format!(
             "the header Idempotency-Key must come once, with 1 to {KEY_CHARS_MAX} printable ASCII \
              characters"

@@ -4,6 +4,7 @@ pub(crate) mod dto;
 pub(crate) mod idempotency;
 pub(crate) mod openai;
 mod pieces;
+pub(crate) mod results;
 pub(crate) mod sse;
 mod submission;
 pub(crate) mod waiting;

@@ -1,6 +1,9 @@
-//! `/stream` as server-sent events: one event per chunk with the chunk's index as its id, then
-//! one event `end` with the final status. A reader that comes back with `Last-Event-ID` goes on
-//! after that chunk.
+//! `/stream` as server-sent events: one event for each chunk, then one event `end` with the final status.
+//! A reader that comes back with `Last-Event-ID` goes on after that chunk.
+//!
+//! The id of an event names the attempt and the chunk's index, such as `2-30`; ids of the first attempt
+//! are the index alone. Each attempt has a stream of its own. A reader whose place is in the stream of
+//! an earlier attempt gets an event `restart`, and then the current attempt's chunks from the first on.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,8 +15,9 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures::stream;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::jobs::Jobs;
+use gristmill_core::record::StreamPlace;
 use gristmill_core::stream::{Position, StreamPage};
 
 use crate::auth::KeyInUse;
@@ -33,21 +37,56 @@ pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
         .any(|value| value.to_ascii_lowercase().contains("text/event-stream"))
 }
 
-/// The last event that a reader who comes back has seen.
+/// The id of the last event that a returning reader has seen, as `parse` reads it.
 ///
 /// # Errors
-/// 400 when it is no number; `what` says what it must be.
-pub(crate) fn last_event_id(headers: &HeaderMap, what: &str) -> Result<Option<u64>, ApiError> {
+/// 400 when `parse` returns `None`; `what` says what the header must be.
+pub(crate) fn last_event_id<T>(
+    headers: &HeaderMap,
+    what: &str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, ApiError> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
-    let id = value.to_str().ok().and_then(|text| integer(text.trim())?.try_into().ok());
+    let id = value.to_str().ok().and_then(|text| parse(text.trim()));
     id.map(Some)
         .ok_or_else(|| ApiError::bad_request(format!("the header Last-Event-ID must be {what}")))
 }
 
-/// The position that a reader who comes back asks for.
+/// The place that a returning reader asks for: after the event that `Last-Event-ID` names.
+///
+/// # Errors
+/// 400 when the header is no id of a chunk's event.
 pub(crate) fn resume(headers: &HeaderMap) -> Result<Option<Position>, ApiError> {
-    let index = last_event_id(headers, "the index of a chunk")?;
-    Ok(index.map(|index| Position::From(index.saturating_add(1))))
+    let what = "the id of a chunk's event: its index, or its attempt and its index, such as `2-30`";
+    let last = last_event_id(headers, what, parse_id)?;
+    Ok(last.map(|StreamPlace { attempt, index }| {
+        Position::At(StreamPlace { attempt, index: index.saturating_add(1) })
+    }))
+}
+
+/// The attempt whose event ids are indexes alone.
+const FIRST_ATTEMPT: Claim = Claim(1);
+
+/// The id of a chunk's event.
+fn event_id(StreamPlace { attempt, index }: StreamPlace) -> String {
+    if attempt == FIRST_ATTEMPT { index.to_string() } else { format!("{}-{index}", attempt.0) }
+}
+
+/// The way back. A number with too many digits is as large as a number can be.
+fn parse_id(text: &str) -> Option<StreamPlace> {
+    let (attempt, index) = match text.split_once('-') {
+        Some((attempt, index)) if !attempt.is_empty() => {
+            let attempt = u32::try_from(number(attempt)?).unwrap_or(u32::MAX);
+            (Claim(attempt), index)
+        }
+        _ => (FIRST_ATTEMPT, text),
+    };
+    Some(StreamPlace { attempt, index: number(index)? })
+}
+
+/// A number that is not negative; with too many digits it is as large as a number can be.
+pub(crate) fn number(text: &str) -> Option<u64> {
+    integer(text)?.try_into().ok()
 }
 
 /// Answers with all pages as they come.
@@ -66,18 +105,18 @@ pub(crate) async fn follow(
     let pages = stream::unfold(Next::Show(first, reader), |next| async {
         let (page, reader) = match next {
             Next::Show(page, reader) => (page, reader),
-            Next::Look { from, reader } => (reader.look(from).await?, reader),
-            Next::End { from, reader } => {
-                reader.delivered(from).await;
+            Next::Look { at, reader } => (reader.look(at).await?, reader),
+            Next::End { at, reader } => {
+                reader.delivered(at).await;
                 return None;
             }
         };
         let text = text(reader.id, &page);
-        let from = page.page.next();
+        let at = page.page.end();
         let next = if page.status.is_final() {
-            Next::End { from, reader }
+            Next::End { at, reader }
         } else {
-            Next::Look { from, reader }
+            Next::Look { at, reader }
         };
         Some((Ok::<_, Infallible>(text), next))
     });
@@ -104,8 +143,8 @@ pub(crate) fn one_line(json: &mut [u8]) {
 /// What the connection does next; it asks only once it has taken what came before.
 enum Next {
     Show(StreamPage, Reader),
-    Look { from: u64, reader: Reader },
-    End { from: u64, reader: Reader },
+    Look { at: StreamPlace, reader: Reader },
+    End { at: StreamPlace, reader: Reader },
 }
 
 struct Reader {
@@ -119,17 +158,17 @@ struct Reader {
 impl Reader {
     /// The next page; `None` when the job was deleted, the key does not hold any more, or the host
     /// closes down: the connection then ends without an `end`.
-    async fn look(&self, from: u64) -> Option<StreamPage> {
-        self.delivered(from).await;
+    async fn look(&self, at: StreamPlace) -> Option<StreamPage> {
+        self.delivered(at).await;
         self.key.check().ok()?;
         let Self { jobs, key, endpoint, id, .. } = self;
-        let (position, wait) = (Position::From(from), COMMENT_INTERVAL);
+        let (position, wait) = (Position::At(at), COMMENT_INTERVAL);
         let page = waiting::for_page(key, jobs, endpoint, *id, position, wait).await.ok()??;
-        let is_silent = page.page.chunks.is_empty() && !page.status.is_final();
+        let is_silent = !waiting::has_news(&page);
         (!is_silent || !self.jobs.is_closing()).then_some(page)
     }
 
-    async fn delivered(&self, next: u64) {
+    async fn delivered(&self, next: StreamPlace) {
         if self.moves_cursor {
             // The store is closing: then the position is forgotten anyway.
             let _ = self.jobs.mark_delivered(self.id, next).await;
@@ -141,9 +180,15 @@ impl Reader {
 fn text(id: JobId, page: &StreamPage) -> Bytes {
     const FRAME_BYTES: usize = 96;
     let bytes = page.page.chunks.iter().map(|chunk| chunk.len() + FRAME_BYTES).sum::<usize>();
-    let mut text = Vec::with_capacity(bytes + FRAME_BYTES);
+    let mut text = Vec::with_capacity(bytes + 2 * FRAME_BYTES);
+    let attempt = page.page.attempt;
+    if page.is_restart {
+        let restart = serde_json::json!({ "id": id, "attempt": attempt });
+        text.extend_from_slice(format!("event: restart\ndata: {restart}\n\n").as_bytes());
+    }
     for (index, chunk) in (page.page.first..).zip(&page.page.chunks) {
-        text.extend_from_slice(format!("id: {index}\ndata: ").as_bytes());
+        let event = event_id(StreamPlace { attempt, index });
+        text.extend_from_slice(format!("id: {event}\ndata: ").as_bytes());
         let data = text.len();
         dto::write_chunk(&mut text, index, chunk);
         text.get_mut(data..).map(one_line);
@@ -152,7 +197,7 @@ fn text(id: JobId, page: &StreamPage) -> Bytes {
     if page.status.is_final() {
         let end = end(id, page.status, page.error.as_deref());
         text.extend_from_slice(format!("event: end\ndata: {end}\n\n").as_bytes());
-    } else if page.page.chunks.is_empty() {
+    } else if text.is_empty() {
         text.extend_from_slice(b": wait\n\n");
     }
     text.into()
@@ -162,5 +207,36 @@ fn end(id: JobId, status: JobStatus, error: Option<&str>) -> serde_json::Value {
     match error {
         Some(error) => serde_json::json!({ "id": id, "status": status.as_str(), "error": error }),
         None => serde_json::json!({ "id": id, "status": status.as_str() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_ids_name_the_attempt_unless_it_is_the_first() {
+        let place = |attempt, index| StreamPlace { attempt: Claim(attempt), index };
+        let cases = [
+            ("0", place(1, 0)),
+            ("30", place(1, 30)),
+            ("2-0", place(2, 0)),
+            ("17-5", place(17, 5)),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(event_id(expected), text);
+            assert_eq!(parse_id(text), Some(expected), "{text}");
+        }
+        let lenient = [
+            ("1-30", place(1, 30)),
+            ("-0", place(1, 0)),
+            ("99999999999-99999999999999999999", place(u32::MAX, i64::MAX as u64)),
+        ];
+        for (text, expected) in lenient {
+            assert_eq!(parse_id(text), Some(expected), "{text}");
+        }
+        for text in ["", "-", "-1", "2-", "2--1", "a-1", "1-a", "1-2-3", "1.5", "2- 3"] {
+            assert_eq!(parse_id(text), None, "{text}");
+        }
     }
 }

@@ -4,36 +4,17 @@
 use std::time::Duration;
 
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::jobs::{JobDocument, Jobs};
+use gristmill_core::jobs::Jobs;
 use gristmill_core::record::JobRecord;
 use gristmill_core::stream::{Position, StreamPage};
 
 use crate::auth::KeyInUse;
 use crate::error::ApiError;
 
-/// The job once it has ended, or as it is when `wait` is over; see [`Jobs::wait_until_final`].
+/// The record of the job once it has ended, or as it is when `wait` is over; see [`Jobs::wait_for_end`].
 ///
 /// # Errors
 /// Those of the store; 401 once the key does not hold any more.
-pub(crate) async fn until_final(
-    key: &KeyInUse,
-    jobs: &Jobs,
-    endpoint: &EndpointId,
-    id: JobId,
-    wait: Duration,
-) -> Result<Option<JobDocument>, ApiError> {
-    key.wait(wait, |part| async move {
-        let job = jobs.wait_until_final(endpoint, id, part).await?;
-        let is_enough = job.as_ref().is_none_or(|job| job.record.status.is_final());
-        Ok((job, is_enough || jobs.is_closing()))
-    })
-    .await
-}
-
-/// The record of the job then; see [`Jobs::wait_for_end`].
-///
-/// # Errors
-/// Like those of [`until_final`].
 pub(crate) async fn for_end(
     key: &KeyInUse,
     jobs: &Jobs,
@@ -49,10 +30,15 @@ pub(crate) async fn for_end(
     .await
 }
 
+/// Whether the page says more than that the job goes on.
+pub(crate) fn has_news(page: &StreamPage) -> bool {
+    page.is_restart || !page.page.chunks.is_empty() || page.status.is_final()
+}
+
 /// The next page of the job's stream; see [`Jobs::stream`].
 ///
 /// # Errors
-/// Like those of [`until_final`].
+/// Like those of [`for_end`].
 pub(crate) async fn for_page(
     key: &KeyInUse,
     jobs: &Jobs,
@@ -63,7 +49,6 @@ pub(crate) async fn for_page(
 ) -> Result<Option<StreamPage>, ApiError> {
     key.wait(wait, |part| async move {
         let page = jobs.stream(endpoint, id, position, part).await?;
-        let has_news = |page: &StreamPage| !page.page.chunks.is_empty() || page.status.is_final();
         let is_enough = page.as_ref().is_none_or(has_news);
         Ok((page, is_enough || jobs.is_closing()))
     })

@@ -1,12 +1,15 @@
 //! Uploads in progress: those that are still written, and complete blobs that wait for their
 //! manifest.
 //!
-//! **Bounds.** [`UPLOADS_MAX`] at one time, [`UPLOADS_OF_OWNER_MAX`] of one owner; each has at most
-//! the bytes of a component, and all together those that may be staged. An upload without a call
-//! for [`IDLE_MAX`] is deleted with its file; a task checks once a minute, while there are any. At
-//! the bound, the older copies of a blob that was pushed several times are dropped for any upload,
-//! and a complete blob that has waited for [`GIVES_WAY_AFTER`] for its owner's uploads. No upload
-//! outlives the process.
+//! **Bounds.** [`UPLOADS_MAX`] at one time. An owner has a third of the places that other owners leave, but
+//! at most [`UPLOADS_OF_OWNER_MAX`]; [`UPLOADS_OF_PUSH`] are always allowed. So an owner who comes later
+//! finds places: 16 beside one other owner, 10 beside two, and two beside eight that have all they may.
+//! Each upload has at most the bytes of a component, all together those that may be staged.
+//! An upload that no call has touched for [`IDLE_MAX`] is removed, with its file; a task looks once a
+//! minute, as long as there are any. At the bound the older copies of a blob that was pushed several times
+//! give way to any upload. An upload that no call has touched for [`GIVES_WAY_AFTER`] gives way to its
+//! owner's uploads when it is whole, and to other owners' when all places are taken and its owner has more
+//! than [`UPLOADS_OF_PUSH`]. Nothing of them outlives the process.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -29,14 +32,17 @@ use crate::refusal::Refusal;
 /// Uploads at one time.
 const UPLOADS_MAX: usize = 64;
 
-/// Uploads of one owner at one time. A push has two, the config and the component.
+/// Most uploads of one owner at one time.
 const UPLOADS_OF_OWNER_MAX: usize = 16;
 
-/// How long an upload is kept without a call.
+/// Uploads of one push: the config and the component.
+const UPLOADS_OF_PUSH: usize = 2;
+
+/// How long an upload stays that nobody touches.
 const IDLE_MAX: Duration = Duration::from_secs(600);
 
-/// How long a complete blob is safe from its owner's other uploads. Clients push a manifest within
-/// seconds after its last blob.
+/// How long an untouched upload keeps its place when the place is needed. Clients push the next piece, or
+/// the manifest, within seconds.
 const GIVES_WAY_AFTER: Duration = Duration::from_secs(60);
 
 /// Interval of the task that deletes idle uploads.
@@ -112,10 +118,12 @@ impl Uploads {
         let mut table = self.0.lock();
         table.sweep();
         if let Err(wait) = table.make_room(owner) {
+            let share = table.share_of(owner);
             let sentence = format!(
-                "too many uploads are under way: {UPLOADS_OF_OWNER_MAX} of one owner, {UPLOADS_MAX} in all"
+                "too many uploads are under way: now {share} of one owner, {UPLOADS_MAX} in all"
             );
-            let refusal = Refusal::at_one_time("uploads", UPLOADS_OF_OWNER_MAX as u32).after(wait);
+            let limit = u32::try_from(share).unwrap_or(u32::MAX);
+            let refusal = Refusal::at_one_time("uploads", limit).after(wait);
             let error = ApiError::new(ErrorCode::ConcurrencyLimited, sentence);
             return Err(error.with_refusal(refusal).into());
         }
@@ -240,14 +248,37 @@ impl Table {
         copies.min_by_key(|(id, upload)| age(id, upload)).map(|(id, _)| *id)
     }
 
+    fn count_of(&self, owner: &OwnerId) -> usize {
+        self.uploads.values().filter(|upload| upload.owner == *owner).count()
+    }
+
+    /// How many uploads the owner may have now.
+    fn share_of(&self, owner: &OwnerId) -> usize {
+        let of_others = self.uploads.len() - self.count_of(owner);
+        let third = UPLOADS_MAX.saturating_sub(of_others) / 3;
+        third.clamp(UPLOADS_OF_PUSH, UPLOADS_OF_OWNER_MAX)
+    }
+
+    /// Of the uploads that no call has, those of other owners with more than the least share: the one
+    /// that gives way first, and when.
+    fn gives_way_to(&self, owner: &OwnerId) -> Option<(Duration, UploadId)> {
+        let others = self.uploads.iter().filter(|(_, upload)| {
+            upload.staged.is_some()
+                && upload.owner != *owner
+                && self.count_of(&upload.owner) > UPLOADS_OF_PUSH
+        });
+        let waits = others
+            .map(|(id, upload)| (GIVES_WAY_AFTER.saturating_sub(upload.touched_at.elapsed()), *id));
+        waits.min_by_key(|(wait, id)| (*wait, id.0))
+    }
+
     /// Makes room for one more upload of this owner.
     ///
     /// # Errors
     /// The time after which there is room, if no call uses an upload before.
     fn make_room(&mut self, owner: &OwnerId) -> Result<(), Duration> {
         let of_owner = |upload: &Upload| upload.owner == *owner;
-        let has_most =
-            self.uploads.values().filter(|u| of_owner(u)).count() >= UPLOADS_OF_OWNER_MAX;
+        let has_most = self.count_of(owner) >= self.share_of(owner);
         if self.uploads.len() < UPLOADS_MAX && !has_most {
             return Ok(());
         }
@@ -261,17 +292,16 @@ impl Table {
         let free = self.uploads.iter().filter(|(_, upload)| upload.staged.is_some());
         let own = free.clone().filter(|(_, upload)| of_owner(upload));
         let kept = own.map(|(id, upload)| (upload.keeps_place_for(), *id));
-        match kept.min_by_key(|(wait, _)| *wait) {
+        let own = kept.min_by_key(|(wait, _)| *wait);
+        let others = if has_most { None } else { self.gives_way_to(owner) };
+        match own.into_iter().chain(others).min_by_key(|(wait, _)| *wait) {
             Some((Duration::ZERO, id)) => {
                 self.uploads.remove(&id);
                 Ok(())
             }
             Some((wait, _)) => Err(wait),
-            // The room is used by other owners, for as long as an upload may be kept.
-            None => {
-                let idle = |(_, upload): (_, &Upload)| upload.touched_at.elapsed();
-                Err(IDLE_MAX.saturating_sub(free.map(idle).max().unwrap_or_default()))
-            }
+            // Calls have all uploads that could give way.
+            None => Err(GIVES_WAY_AFTER),
         }
     }
 
@@ -418,24 +448,46 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn uploads_are_bounded_for_each_owner_and_in_all() {
+    async fn an_owner_who_comes_later_finds_places() {
+        let uploads = Uploads::default();
+        let mut counts = vec![];
+        // Each of them takes all it can, and a call has each upload.
+        let mut taken = vec![];
+        for number in 0..10 {
+            let name = owner(&format!("o{number}"));
+            let before = taken.len();
+            while let Ok(id) = uploads.begin(&name, "mill", Box::new(Three)) {
+                taken.push(uploads.take(&name, "mill", &id.to_string()).unwrap());
+            }
+            counts.push(taken.len() - before);
+        }
+        assert_eq!(counts, [16, 16, 10, 7, 5, 3, 2, 2, 2, 1]);
+        assert_eq!(taken.len(), UPLOADS_MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn uploads_that_no_call_touches_give_way_to_other_owners() {
         let uploads = Uploads::default();
         let begin = |name: &str| uploads.begin(&owner(name), "mill", Box::new(Three));
         let retry_after = |refused: RegistryError| {
             let headers = refused.into_response().headers().clone();
             headers[header::RETRY_AFTER].to_str().unwrap().parse::<u64>().unwrap()
         };
-        for number in 0..UPLOADS_MAX / UPLOADS_OF_OWNER_MAX {
-            let name = format!("o{number}");
-            for _ in 0..UPLOADS_OF_OWNER_MAX {
-                begin(&name).unwrap();
-            }
-            assert_eq!(retry_after(begin(&name).unwrap_err()), IDLE_MAX.as_secs());
+        for number in 0..10 {
+            while begin(&format!("o{number}")).is_ok() {}
         }
-        tokio::time::sleep(IDLE_MAX / 2).await;
-        assert_eq!(retry_after(begin("late").unwrap_err()), IDLE_MAX.as_secs() / 2);
-        tokio::time::sleep(IDLE_MAX / 2).await;
-        assert!(begin("late").is_ok());
+        assert_eq!(uploads.0.lock().uploads.len(), UPLOADS_MAX);
+        assert_eq!(retry_after(begin("o0").unwrap_err()), IDLE_MAX.as_secs(), "its own, in time");
+        assert_eq!(retry_after(begin("late").unwrap_err()), GIVES_WAY_AFTER.as_secs());
+        tokio::time::sleep(GIVES_WAY_AFTER).await;
+        for _ in 0..UPLOADS_OF_PUSH {
+            begin("late").unwrap();
+        }
+        let table = uploads.0.lock();
+        assert_eq!(table.uploads.len(), UPLOADS_MAX);
+        for number in 6..9 {
+            assert_eq!(table.count_of(&owner(&format!("o{number}"))), 2, "a push is not disturbed");
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -452,15 +504,12 @@ mod tests {
             push("me", b"abc");
         }
         assert_eq!(uploads.0.lock().uploads.len(), UPLOADS_OF_OWNER_MAX);
-        // Uploads of other owners are dropped too when all room is used.
-        for who in ["a", "b", "c"] {
-            for number in 0..UPLOADS_OF_OWNER_MAX {
-                push(who, &number.to_le_bytes());
-            }
+        // Those of others give way too when all places are taken, until no blob has a copy.
+        for number in 0..UPLOADS_MAX {
+            let who = format!("o{number}");
+            while begin(&who).is_ok() {}
         }
-        for _ in 2..UPLOADS_OF_OWNER_MAX {
-            begin("late").unwrap();
-        }
+        assert_eq!(uploads.0.lock().uploads.len(), UPLOADS_MAX);
         assert!(begin("late").is_err());
         // One copy of each blob is left.
         for blob in [&b"other"[..], b"abc"] {

@@ -10,7 +10,7 @@ use gristmill_core::job::JobStatus;
 use gristmill_core::listing::{JobPage, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
-    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
+    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome, StreamPlace,
 };
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
@@ -176,7 +176,7 @@ impl JobStore for LateStore {
         self.store.chunks(id, from, bytes_max, count_max).await
     }
 
-    async fn mark_delivered(&self, id: JobId, next: u64) -> Result<(), StoreError> {
+    async fn mark_delivered(&self, id: JobId, next: StreamPlace) -> Result<(), StoreError> {
         self.store.mark_delivered(id, next).await
     }
 

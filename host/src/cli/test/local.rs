@@ -64,7 +64,7 @@ impl Kept {
     /// The output of a handler that only streamed.
     fn list(&self) -> Option<Json> {
         let mut list = OutputList::default();
-        list.add(ChunkPage { first: 0, chunks: self.chunks.clone() });
+        list.add(ChunkPage { chunks: self.chunks.clone(), ..ChunkPage::default() });
         list.finish()
     }
 }

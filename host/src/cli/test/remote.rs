@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::cases::Case;
 use super::seen::Seen;
-use crate::cli::stream::Follower;
+use crate::cli::stream::{Follower, News};
 use crate::cli::submit::{Accepted, LOOK_WAIT, Waiting};
 use crate::client::{Client, JobDocument, Submission, SubmissionPolicy};
 
@@ -50,7 +50,14 @@ async fn chunks(client: &Client, endpoint: &EndpointId, id: &str) -> anyhow::Res
     let mut chunks = Vec::new();
     let follower = Follower::new(client.clone(), endpoint.clone(), id.to_owned(), Some(0));
     follower
-        .follow_to_end(|chunk| {
+        .follow_to_end(|news| {
+            let chunk = match news {
+                News::Chunk(chunk) => chunk,
+                News::Restart => {
+                    chunks.clear();
+                    return Ok(());
+                }
+            };
             let output = chunk.output.get().to_owned();
             chunks.push(Json::parse(output).context("a chunk is not JSON")?);
             Ok(())

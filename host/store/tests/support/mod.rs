@@ -16,10 +16,11 @@ use std::sync::Arc;
 use gristmill_core::backup::{BackupFile, JOURNAL};
 use gristmill_core::endpoint::Life;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
+use gristmill_core::job::Claim;
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
-use gristmill_core::record::{Chunk, NewJob};
+use gristmill_core::record::{Chunk, NewJob, StreamPlace};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
@@ -97,6 +98,10 @@ pub(crate) fn json(text: &str) -> Json {
 
 pub(crate) fn chunk(text: &str) -> Chunk {
     Chunk { output: json(text), metrics: None, part: None }
+}
+
+pub(crate) fn place(attempt: u32, index: u64) -> StreamPlace {
+    StreamPlace { attempt: Claim(attempt), index }
 }
 
 pub(crate) fn job(endpoint: &str) -> NewJob {

@@ -66,7 +66,7 @@ pub(crate) fn status_document(document: &JobDocument) -> Response {
 #[cfg(test)]
 mod tests {
     use gristmill_core::id::{EndpointId, JobId, NodeId, Submission, WorkerId};
-    use gristmill_core::job::JobStatus;
+    use gristmill_core::job::{Claim, JobStatus};
     use gristmill_core::payload::Json;
     use gristmill_core::record::JobRecord;
     use gristmill_core::time::Timestamp;
@@ -88,7 +88,9 @@ mod tests {
             retries: u32::from(status == JobStatus::Failed),
             error: (status == JobStatus::Failed).then(|| "no \"grain\"\n".to_owned()),
             progress: None,
+            attempt: Claim(1),
             chunk_count: 0,
+            result_bytes: 0,
             chunks_delivered: 0,
             purge_at: Timestamp::NEVER,
         }

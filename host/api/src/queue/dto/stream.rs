@@ -56,6 +56,7 @@ pub(crate) struct StreamPage {
     headers(
         ("X-Job-Status" = schema::Status, description = "Final only with the last chunk"),
         ("X-Stream-Next" = u64, description = "The index of the next chunk"),
+        ("X-Stream-Attempt" = u32, description = "The attempt that the chunks are of; another one begins again with index 0"),
     ),
 )]
 #[expect(dead_code, reason = "the shape of what is written by hand")]
@@ -122,7 +123,7 @@ fn write_metrics(into: &mut Vec<u8>, index: u64, metrics: Option<&Json>) {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::job::JobStatus;
+    use gristmill_core::job::{Claim, JobStatus};
     use gristmill_core::record::{ChunkPage, Part};
 
     use super::*;
@@ -139,7 +140,8 @@ mod tests {
         let page = stream::StreamPage {
             status: JobStatus::InProgress,
             error: None,
-            page: ChunkPage { first: 7, chunks },
+            is_restart: false,
+            page: ChunkPage { attempt: Claim(1), first: 7, chunks },
         };
         let list = stream_page(StreamShape::Array, &page);
         let list: Vec<StreamChunk> = serde_json::from_slice(&list).unwrap();

@@ -7,6 +7,7 @@ use axum::response::Response;
 use bytes::BytesMut;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::payload::Json;
+use gristmill_core::stream::Position;
 
 use super::error::status_of;
 use super::job::OwnedJob;
@@ -31,7 +32,7 @@ pub(super) fn respond(output: &Json) -> Response {
 
 /// The output of the first emit, put together again when it was too large for one chunk.
 async fn first_chunk(job: &OwnedJob) -> Result<Option<Json>, ApiError> {
-    let mut page = job.chunks(0, Duration::ZERO).await?.page;
+    let mut page = job.chunks(Position::From(0), Duration::ZERO).await?.page;
     let Some(first) = page.chunks.first() else { return Ok(None) };
     let Some(part) = first.part else { return Ok(Some(first.output.clone())) };
     let (mut text, mut next, count) = (BytesMut::new(), 0, u64::from(part.count));
@@ -50,6 +51,6 @@ async fn first_chunk(job: &OwnedJob) -> Result<Option<Json>, ApiError> {
         if page.chunks.is_empty() {
             return Err(job.gone());
         }
-        page = job.chunks(next, Duration::ZERO).await?.page;
+        page = job.chunks(Position::From(next), Duration::ZERO).await?.page;
     }
 }

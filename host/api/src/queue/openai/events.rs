@@ -11,19 +11,20 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
 use futures::stream;
-use gristmill_core::stream::StreamPage;
+use gristmill_core::record::StreamPlace;
+use gristmill_core::stream::{Position, StreamPage};
 
 use super::answer::respond;
 use super::error::{body as error_body, status_of};
 use super::event_writer::EventWriter;
 use super::job::{OwnedJob, WAIT};
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::queue::sse::{COMMENT_INTERVAL, response};
 
 /// Waits for the first chunk and begins with it, or for the end without one: then what the handler
 /// returned is the one event. An error object in this place is the whole answer.
 pub(crate) async fn answer(mut job: OwnedJob) -> Result<Response, ApiError> {
-    let first = job.chunks(0, WAIT).await?;
+    let first = job.chunks(Position::From(0), WAIT).await?;
     if let Some(chunk) = first.page.chunks.first() {
         if status_of(&chunk.output) != StatusCode::OK {
             job.let_go(); // it has said all, and comes to its end by itself
@@ -50,7 +51,8 @@ fn pages(
     first: StreamPage,
 ) -> impl futures::Stream<Item = Result<Bytes, Infallible>> {
     let writer = EventWriter::default();
-    let reader = Reader { job, writer, page: Some(first), next: 0, is_over: false };
+    let next = first.page.end();
+    let reader = Reader { job, writer, page: Some(first), next, is_over: false };
     stream::unfold(reader, |mut reader| async {
         let text = reader.read().await?;
         Some((Ok(text), reader))
@@ -62,8 +64,8 @@ struct Reader {
     writer: EventWriter,
     /// A page that was read and not shown.
     page: Option<StreamPage>,
-    /// Index of the chunk after the pages that were read.
-    next: u64,
+    /// The place after the pages that were read.
+    next: StreamPlace,
     is_over: bool,
 }
 
@@ -85,14 +87,19 @@ impl Reader {
 
     /// Writes the next page, and after the last one the close.
     async fn advance(&mut self) -> Result<(), ApiError> {
-        let StreamPage { status, error, page } = match self.page.take() {
+        let StreamPage { status, error, is_restart, page } = match self.page.take() {
             Some(page) => page,
-            None => self.job.chunks(self.next, COMMENT_INTERVAL).await?,
+            None => self.job.chunks(Position::At(self.next), COMMENT_INTERVAL).await?,
         };
+        if is_restart && !self.job.is_abandoned() {
+            // A client of this interface cannot take back the events that it has.
+            let sentence = "the job was started again after a part of its output had been sent";
+            return Err(ApiError::new(ErrorCode::Unavailable, sentence));
+        }
         for chunk in &page.chunks {
             self.writer.chunk(chunk);
         }
-        self.next = page.next();
+        self.next = page.end();
         let is_silent = page.chunks.is_empty();
         if status.is_final() || (is_silent && self.job.is_abandoned()) {
             self.job.check_completed(status, error).await?;

@@ -14,6 +14,7 @@ use gristmill_core::stream::{Position, StreamPage};
 
 use crate::auth::KeyInUse;
 use crate::error::{ApiError, ErrorCode};
+use crate::queue::results::Memory;
 use crate::queue::waiting;
 
 /// How long a call waits for the end, or for the first chunk.
@@ -23,6 +24,7 @@ pub(super) const WAIT: Duration = Duration::from_millis(WAIT_MS.max);
 pub(crate) struct OwnedJob {
     jobs: Arc<Jobs>,
     key: KeyInUse,
+    memory: Memory,
     endpoint: EndpointId,
     id: JobId,
     is_let_go: bool,
@@ -36,6 +38,7 @@ impl OwnedJob {
     pub(crate) async fn submit(
         jobs: Arc<Jobs>,
         key: KeyInUse,
+        memory: Memory,
         deployment: Arc<Deployment>,
         request: SubmitRequest,
     ) -> Result<Self, ApiError> {
@@ -45,7 +48,7 @@ impl OwnedJob {
         let submitting = tokio::spawn(async move {
             let id = jobs.submit(&deployment, request).await?.id;
             let endpoint = deployment.endpoint.id.clone();
-            Ok(Self { jobs, key, endpoint, id, is_let_go: false })
+            Ok(Self { jobs, key, memory, endpoint, id, is_let_go: false })
         });
         submitting.await.unwrap_or_else(|error| {
             Err(ApiError::new(ErrorCode::Internal, format!("the submission ended early: {error}")))
@@ -72,22 +75,29 @@ impl OwnedJob {
         self.check_completed(record.status, record.error).await
     }
 
-    /// The chunks from index `from` on. Waits up to `wait` for one of them, or the end.
+    /// The chunks from `position` on. Waits up to `wait` for one of them, or the end.
     ///
     /// # Errors
     /// 404 when the job was removed; 401 once the call's key does not hold any more.
-    pub(super) async fn chunks(&self, from: u64, wait: Duration) -> Result<StreamPage, ApiError> {
+    pub(super) async fn chunks(
+        &self,
+        position: Position,
+        wait: Duration,
+    ) -> Result<StreamPage, ApiError> {
         self.key.check()?;
         let Self { jobs, key, endpoint, id, .. } = self;
-        let page = waiting::for_page(key, jobs, endpoint, *id, Position::From(from), wait).await?;
+        let page = waiting::for_page(key, jobs, endpoint, *id, position, wait).await?;
         page.ok_or_else(|| self.gone())
     }
 
-    /// What the handler of the COMPLETED job returned.
+    /// What the handler of the COMPLETED job returned. The memory for it, and for its chunks, is held
+    /// until this value is dropped.
     ///
     /// # Errors
-    /// 404 when the job was removed.
-    pub(super) async fn returned(&self) -> Result<Json, ApiError> {
+    /// 404 when the job was removed; 503 when there is no memory for ten seconds.
+    pub(super) async fn returned(&mut self) -> Result<Json, ApiError> {
+        let record = self.jobs.record(&self.endpoint, self.id).await?;
+        self.memory.take_for(&record.ok_or_else(|| self.gone())?).await?;
         self.jobs.returned(self.id).await?.ok_or_else(|| self.gone())
     }
 

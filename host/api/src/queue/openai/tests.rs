@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use gristmill_core::endpoint::{Deployment, Endpoint, Life};
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, KeyId, NodeId, OwnerId, TemplateId, WorkerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::{Jobs, SubmitMode, SubmitRequest};
 use gristmill_core::limits::WAIT_MS;
@@ -27,6 +27,8 @@ use super::job::OwnedJob;
 use super::{answer, events};
 use crate::auth::KeyInUse;
 use crate::error::{ApiError, ErrorCode};
+use crate::in_flight::InFlight;
+use crate::queue::results::Memory;
 
 #[derive(Debug)]
 struct NoWorkers;
@@ -79,7 +81,9 @@ impl Bench {
             idempotency: None,
             mode: SubmitMode::Sync { kept_ms: 0 },
         };
-        OwnedJob::submit(self.jobs.clone(), KeyInUse::none(), self.deployment.clone(), request)
+        let (jobs, deployment) = (self.jobs.clone(), self.deployment.clone());
+        let memory = Memory::new(&InFlight::of_results(), &KeyId::new("k").unwrap());
+        OwnedJob::submit(jobs, KeyInUse::none(), memory, deployment, request)
     }
 
     async fn claim(&self) -> Lease {

@@ -16,6 +16,7 @@ use crate::front_door::Call;
 use crate::openapi::tag;
 use crate::queue::dto;
 use crate::queue::openai::{answer, events, input, job::OwnedJob};
+use crate::queue::results::Memory;
 use crate::state::ApiState;
 
 /// One call of an OpenAI client, as a job.
@@ -48,7 +49,7 @@ pub(crate) async fn openai(
         .bodies
         .read(Some(&call.key.id), &parts.headers, body, RUN_SYNC_BODY_BYTES_MAX)
         .await?;
-    let wanted = input::parse(&rest, &body.bytes)?;
+    let wanted = state.checks.run(&body.bytes, move |body| input::parse(&rest, body)).await?;
     let submission = SubmitRequest {
         owner: call.key.owner.clone(),
         input: wanted.input,
@@ -60,7 +61,9 @@ pub(crate) async fn openai(
     };
     let endpoint = Some(&call.deployment.endpoint.id);
     let key = KeyInUse::new(&state, &call.key, Scope::Submit, endpoint);
-    let job = OwnedJob::submit(state.jobs.clone(), key, call.deployment, submission).await?;
+    let memory = Memory::new(&state.results, &call.key.id);
+    let job =
+        OwnedJob::submit(state.jobs.clone(), key, memory, call.deployment, submission).await?;
     drop(body); // the job is stored; its body is no longer in flight
     let id = job.id();
     let answer =

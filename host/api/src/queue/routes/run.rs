@@ -40,10 +40,13 @@ pub(crate) async fn run(
         state.bodies.read(Some(&call.key.id), &parts.headers, body, RUN_BODY_BYTES_MAX).await?;
     let endpoint = &call.deployment.endpoint.id;
     KeyInUse::new(&state, &call.key, Scope::Submit, Some(endpoint)).check()?;
-    let submission = submission::parse(&body.bytes)?;
-    let owner = call.key.owner.clone();
-    let mark = idempotency::mark(&parts.headers, &owner, "run", &body.bytes)?;
-    let request = submission.into_request(owner, SubmitMode::Async, mark);
+    let (owner, repeat) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);
+    let check = move |body: &_| {
+        let submission = submission::parse(body)?;
+        let mark = repeat.mark(&owner, "run", body);
+        Ok(submission.into_request(owner, SubmitMode::Async, mark))
+    };
+    let request = state.checks.run(&body.bytes, check).await?;
     let submitted = state.jobs.submit(&call.deployment, request).await?;
     let mut response = Accepted::new(submitted.id, JobStatus::InQueue).into_response();
     idempotency::tell(submitted, &mut response);

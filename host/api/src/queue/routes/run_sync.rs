@@ -16,7 +16,7 @@ use crate::openapi::parameters::{IdempotencyKey, Wait};
 use crate::openapi::refusals::{BodyRefused, KeyReused, QueueRefused};
 use crate::openapi::tag;
 use crate::query::Query;
-use crate::queue::{dto, idempotency, submission, waiting};
+use crate::queue::{dto, idempotency, results, submission, waiting};
 use crate::state::ApiState;
 
 /// Submits a job and waits for its result.
@@ -52,24 +52,29 @@ pub(crate) async fn run_sync(
     let endpoint = &call.deployment.endpoint.id;
     let key = KeyInUse::new(&state, &call.key, Scope::Submit, Some(endpoint));
     key.check()?;
-    let submission = submission::parse(&body.bytes)?;
     let mode = SubmitMode::Sync { kept_ms: u64::try_from(kept.as_millis()).unwrap_or(u64::MAX) };
-    let owner = call.key.owner.clone();
-    let mark = idempotency::mark(&parts.headers, &owner, "runsync", &body.bytes)?;
-    let request = submission.into_request(owner, mode, mark);
+    let (owner, repeat) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);
+    let check = move |body: &_| {
+        let submission = submission::parse(body)?;
+        let mark = repeat.mark(&owner, "runsync", body);
+        Ok(submission.into_request(owner, mode, mark))
+    };
+    let request = state.checks.run(&body.bytes, check).await?;
     let submitted = state.jobs.submit(&call.deployment, request).await?;
     let id = submitted.id;
     drop(body); // the job is stored; its body is no longer in flight
-    let mut response = match waiting::until_final(&key, &state.jobs, endpoint, id, wait).await {
-        Ok(Some(document)) => dto::status_document(&document),
-        // The job goes on without the call, and this is the only place that names it.
-        Err(error) => error.into_response(),
+    let ended = waiting::for_end(&key, &state.jobs, endpoint, id, wait).await;
+    let answer = match ended {
+        Ok(Some(record)) => results::document(&state, &call.key.id, record).await,
+        Err(error) => Err(error),
         Ok(None) => {
             return Err(ApiError::not_found(format!(
                 "job `{id}` was removed by purge-queue, or its ttl or retention is over"
             )));
         }
     };
+    // The job goes on without the call, and this is the only place that names it.
+    let mut response = answer.unwrap_or_else(ApiError::into_response);
     idempotency::tell(submitted, &mut response);
     dto::tell_id(&mut response, id);
     Ok(response)

@@ -13,7 +13,7 @@ use crate::openapi::parameters::{ShortenTtl, Wait};
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::query::Query;
-use crate::queue::{dto, waiting};
+use crate::queue::{dto, results, waiting};
 use crate::state::ApiState;
 
 /// The job as it is now.
@@ -36,11 +36,12 @@ pub(crate) async fn status(
         // A job whose remaining life is 0 is deleted, running or not: that is no reading.
         auth::require(&call.key, Scope::Submit, Some(endpoint))?;
     }
-    let document = state.jobs.document(endpoint, id).await?.ok_or_else(ApiError::job_not_found)?;
+    let record = state.jobs.record(endpoint, id).await?.ok_or_else(ApiError::job_not_found)?;
+    let answer = results::document(&state, &call.key.id, record).await?;
     if let Some(ttl_ms) = ttl_ms {
         state.jobs.shorten_ttl(endpoint, id, ttl_ms).await?;
     }
-    Ok(dto::status_document(&document))
+    Ok(answer)
 }
 
 /// The job once it has ended, or as it is after `?wait=ms`.
@@ -58,6 +59,6 @@ pub(crate) async fn status_sync(
     let wait = Query(query.as_deref().unwrap_or_default()).wait(WAIT_MS)?;
     let endpoint = &call.deployment.endpoint.id;
     let key = KeyInUse::new(&state, &call.key, Scope::Read, Some(endpoint));
-    let document = waiting::until_final(&key, &state.jobs, endpoint, id, wait).await?;
-    Ok(dto::status_document(&document.ok_or_else(ApiError::job_not_found)?))
+    let record = waiting::for_end(&key, &state.jobs, endpoint, id, wait).await?;
+    results::document(&state, &call.key.id, record.ok_or_else(ApiError::job_not_found)?).await
 }

@@ -52,6 +52,7 @@ pub(crate) async fn stream(
     let headers = response.headers_mut();
     headers.insert("x-job-status", HeaderValue::from_static(page.status.as_str()));
     headers.insert("x-stream-next", HeaderValue::from(page.page.next()));
+    headers.insert("x-stream-attempt", HeaderValue::from(page.page.attempt.0));
     Ok(response)
 }
 
@@ -69,7 +70,7 @@ fn page_body(
     }
     // The position moves when the connection has taken the page: a reader that went away before
     // gets it again.
-    let (jobs, next) = (state.jobs.clone(), page.page.next());
+    let (jobs, next) = (state.jobs.clone(), page.page.end());
     body.on_end(move || {
         let mut marking = Box::pin(async move {
             // The store is closing: then the position is forgotten anyway.

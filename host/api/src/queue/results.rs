@@ -1,0 +1,52 @@
+//! Large results on their way from the store into answers.
+//!
+//! **Bounds.** A result of more than 64 KiB waits for its memory, fairly among keys; see
+//! [`in_flight`](crate::in_flight). The store and [`Jobs`] read and join it on threads that may block.
+
+use axum::response::Response;
+use gristmill_core::id::KeyId;
+use gristmill_core::jobs::Jobs;
+use gristmill_core::record::JobRecord;
+
+use super::dto;
+use crate::error::ApiError;
+use crate::in_flight::{InFlight, Share};
+use crate::state::ApiState;
+
+/// The answer with the document of a job.
+///
+/// # Errors
+/// Those of the store; 503 when there is no memory for the output for ten seconds.
+pub(crate) async fn document(
+    state: &ApiState,
+    key: &KeyId,
+    record: JobRecord,
+) -> Result<Response, ApiError> {
+    // Given back with the answer, which is counted among those that wait for their clients from then on.
+    let _memory = state.results.result(key, Jobs::document_bytes(&record)).await?;
+    Ok(dto::status_document(&state.jobs.document(record).await?))
+}
+
+/// The memory of one caller's results.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    all: InFlight,
+    key: KeyId,
+    held: Option<Share>,
+}
+
+impl Memory {
+    pub(crate) fn new(all: &InFlight, key: &KeyId) -> Self {
+        Self { all: all.clone(), key: key.clone(), held: None }
+    }
+
+    /// Takes memory for the result of this job, until the next call or the end of this value.
+    ///
+    /// # Errors
+    /// 503 when there is none for ten seconds.
+    pub(crate) async fn take_for(&mut self, record: &JobRecord) -> Result<(), ApiError> {
+        self.held = None;
+        self.held = self.all.result(&self.key, Jobs::document_bytes(record)).await?;
+        Ok(())
+    }
+}
