@@ -1,9 +1,11 @@
 //! Deliveries of webhooks: the trait of the store that keeps the outbox, and the record of each
 //! delivery.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
-use crate::id::{EndpointId, JobId};
+use crate::id::{EndpointId, JobId, OwnerId};
 use crate::job::JobStatus;
 use crate::payload::Json;
 use crate::record::JobRecord;
@@ -17,8 +19,27 @@ pub const DELIVERY_LOG_MAX: usize = 1_000;
 /// since the endpoint's receivers have failed or been slow for long.
 pub const DELIVERIES_PENDING_MAX: usize = 100_000;
 
-/// Longest stored error of an attempt, in bytes. Longer texts are cut, because the log of
-/// deliveries is in memory.
+/// Bytes of the URLs of an endpoint's deliveries that may be on their way at one time (32 MiB): they
+/// are in memory, and a URL may have 2,048 bytes. One more is given up before its first attempt.
+pub const DELIVERIES_PENDING_URL_BYTES_MAX: usize = 32 << 20;
+
+/// Attempts that are under way at one time.
+pub const ATTEMPTS_MAX: usize = 64;
+
+/// Attempts of one owner's endpoints that are under way at one time: a half of all.
+pub const ATTEMPTS_PER_OWNER_MAX: usize = ATTEMPTS_MAX / 2;
+
+/// Attempts of one endpoint that are under way at one time: a quarter of all.
+pub const ATTEMPTS_PER_ENDPOINT_MAX: usize = ATTEMPTS_MAX / 4;
+
+/// Attempts of one endpoint to one host and port that are under way at one time.
+pub const ATTEMPTS_PER_TARGET_MAX: usize = 4;
+
+/// Wait between two attempts of a delivery, in milliseconds.
+pub const RETRY_INTERVAL_MS: u64 = 10_000;
+
+/// Longest error of an attempt that is kept, in bytes. Longer texts are cut: the log of deliveries is
+/// in memory.
 pub const DELIVERY_ERROR_BYTES_MAX: usize = 512;
 
 /// Keeps webhooks until their receivers have accepted them, or the host gives them up.
@@ -35,13 +56,23 @@ pub const DELIVERY_ERROR_BYTES_MAX: usize = 512;
 /// **Time** is the store's.
 #[async_trait]
 pub trait DeliveryStore: Send + Sync + std::fmt::Debug {
-    /// Deliveries whose next attempt is due: for each target the `per_target` that have been due
-    /// longest, and `count_max` in total. A delivery stays due until
-    /// [`record_attempt`](Self::record_attempt).
-    async fn due_deliveries(
+    /// Starts the attempts that are due, as far as the shares of the owners, endpoints and
+    /// receivers permit ([`ATTEMPTS_MAX`] and its parts). They take turns, those with the fewest
+    /// attempts under way first; a receiver that failed last waits behind the other receivers of
+    /// its endpoint. The caller makes the attempts, and names each in `ended` of a later call once
+    /// it has ended: its share is in use until then, and the delivery is not started again. An
+    /// attempt that ended without [`record_attempt`](Self::record_attempt) has not been made: its
+    /// delivery is due again [`RETRY_INTERVAL_MS`] later. A restart ends all attempts.
+    ///
+    /// The time between two attempts passes by [`Clock::elapsed`](crate::time::Clock::elapsed): a
+    /// wall clock that jumps neither delays nor hastens one. A first attempt is due at once.
+    ///
+    /// Costs O(log n) for each delivery that is returned, has ended, or has come since the last
+    /// call; a call takes in at most [`ARRIVALS_MAX`] of the latter.
+    async fn begin_attempts(
         &self,
-        per_target: usize,
-        count_max: usize,
+        ended: &[DeliveryId],
+        owner_of: OwnerOf<'_>,
     ) -> Result<DueDeliveries, StoreError>;
 
     /// The bytes to send, the same for each attempt; `None` when the delivery has ended.
@@ -63,6 +94,13 @@ pub trait DeliveryStore: Send + Sync + std::fmt::Debug {
         count_max: usize,
     ) -> Result<Vec<Delivery>, StoreError>;
 }
+
+/// Deliveries that one call of [`DeliveryStore::begin_attempts`] takes in: a bound of the time for
+/// which it holds the store's lock. The next call takes in the rest.
+pub const ARRIVALS_MAX: usize = 1_024;
+
+/// Finds the owner of an endpoint; `None` when the catalog does not have the endpoint.
+pub type OwnerOf<'a> = &'a (dyn Fn(&EndpointId) -> Option<OwnerId> + Sync);
 
 /// The number of a delivery in its store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,7 +155,11 @@ impl Delivery {
     /// The same, given up without any attempt: the outbox of its endpoint is full.
     #[must_use]
     pub fn refused(self) -> Self {
-        let error = format!("not sent: {DELIVERIES_PENDING_MAX} webhooks of this endpoint wait");
+        let mib = DELIVERIES_PENDING_URL_BYTES_MAX >> 20;
+        let error = format!(
+            "not sent: {DELIVERIES_PENDING_MAX} webhooks of this endpoint wait, or their URLs have \
+             {mib} MiB, which are the limits"
+        );
         let last = AttemptReport { status: None, error: Some(error) };
         Self { state: DeliveryState::GivenUp { at: self.created_at }, last, ..self }
     }
@@ -194,11 +236,12 @@ pub enum AfterAttempt {
     GiveUp,
 }
 
-/// Deliveries that are due now.
+/// The attempts to make now.
 #[derive(Debug, Clone)]
 pub struct DueDeliveries {
-    /// The due deliveries, those that have been due longest first.
+    /// In the order in which they were started.
     pub due: Vec<Delivery>,
-    /// When the next other delivery is due.
-    pub next: Timestamp,
+    /// When to ask again although nothing was added and no attempt has ended, by
+    /// [`Clock::elapsed`](crate::time::Clock::elapsed); `None`: not before that.
+    pub next_at: Option<Duration>,
 }

@@ -14,6 +14,7 @@ pub mod digest;
 pub mod document;
 pub mod egress;
 pub mod endpoint;
+pub mod fair_permits;
 pub mod id;
 pub mod idempotency;
 pub mod image;

@@ -52,7 +52,17 @@ pub trait Clock: Send + Sync + fmt::Debug {
 
     /// Completes when the clock shows `at` or later.
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()>;
+
+    /// Completes when [`elapsed`](Self::elapsed) is `at` or later, or after a day; callers loop.
+    fn sleep_until_elapsed(&self, at: Duration) -> BoxFuture<'static, ()> {
+        // A day, so that a far deadline cannot overflow the timer.
+        let time = at.saturating_sub(self.elapsed()).min(SLEEP_MAX);
+        Box::pin(tokio::time::sleep(time))
+    }
 }
+
+/// Longest sleep: a day.
+const SLEEP_MAX: Duration = Duration::from_secs(86_400);
 
 /// The machine's wall clock.
 #[derive(Debug, Default, Clone, Copy)]
@@ -72,9 +82,8 @@ impl Clock for SystemClock {
     }
 
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
-        // A day at most, so that a far deadline cannot overflow the timer; callers loop.
-        let ms = at.millis_since(self.now()).min(86_400_000);
-        Box::pin(tokio::time::sleep(Duration::from_millis(ms)))
+        let ms = at.millis_since(self.now());
+        self.sleep_until_elapsed(self.elapsed().saturating_add(Duration::from_millis(ms)))
     }
 }
 
@@ -86,51 +95,84 @@ pub struct ManualClock {
 
 #[derive(Debug)]
 struct ManualState {
-    now: Timestamp,
-    sleepers: BTreeMap<(Timestamp, u64), oneshot::Sender<()>>,
+    /// What [`Clock::elapsed`] shows, in milliseconds: time that passes without jumps.
+    elapsed_ms: u64,
+    /// What the wall clock is ahead of that, in milliseconds.
+    ahead_ms: i64,
+    /// By when they wake, in elapsed time.
+    sleepers: BTreeMap<(u64, u64), oneshot::Sender<()>>,
     sleepers_made: u64,
+}
+
+impl ManualState {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.elapsed_ms.saturating_add_signed(self.ahead_ms))
+    }
+
+    fn sleep_until(&mut self, elapsed_ms: u64) -> BoxFuture<'static, ()> {
+        if elapsed_ms <= self.elapsed_ms {
+            return Box::pin(std::future::ready(()));
+        }
+        let (wake, woken) = oneshot::channel();
+        self.sleepers_made += 1;
+        self.sleepers.insert((elapsed_ms, self.sleepers_made), wake);
+        Box::pin(async move {
+            let _ = woken.await;
+        })
+    }
 }
 
 impl ManualClock {
     /// A clock that shows `now`.
     pub fn new(now: Timestamp) -> Self {
-        Self { state: Mutex::new(ManualState { now, sleepers: BTreeMap::new(), sleepers_made: 0 }) }
+        Self {
+            state: Mutex::new(ManualState {
+                elapsed_ms: now.0,
+                ahead_ms: 0,
+                sleepers: BTreeMap::new(),
+                sleepers_made: 0,
+            }),
+        }
     }
 
-    /// Moves the clock by `ms` milliseconds and wakes the sleepers whose time has come.
+    /// Lets `ms` milliseconds pass, and wakes the sleepers whose time is over.
     pub fn advance(&self, ms: u64) {
         let mut state = self.state.lock();
-        state.now = state.now.plus_millis(ms);
-        let after_now = (state.now.plus_millis(1), 0);
+        state.elapsed_ms = state.elapsed_ms.saturating_add(ms);
+        let after_now = (state.elapsed_ms.saturating_add(1), 0);
         let later = state.sleepers.split_off(&after_now);
         for (_, sleeper) in std::mem::replace(&mut state.sleepers, later) {
             // A sleeper that was dropped needs no wake-up.
             let _ = sleeper.send(());
         }
     }
+
+    /// Sets the wall clock ahead by `ms` milliseconds, or back, while no time passes. Sleepers sleep
+    /// on, as they do with the machine's clock.
+    pub fn jump(&self, ms: i64) {
+        let mut state = self.state.lock();
+        state.ahead_ms = state.ahead_ms.saturating_add(ms);
+    }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        self.state.lock().now
+        self.state.lock().now()
     }
 
     fn elapsed(&self) -> Duration {
-        Duration::from_millis(self.now().as_millis())
+        Duration::from_millis(self.state.lock().elapsed_ms)
     }
 
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
         let mut state = self.state.lock();
-        if at <= state.now {
-            return Box::pin(std::future::ready(()));
-        }
-        let (wake, woken) = oneshot::channel();
-        state.sleepers_made += 1;
-        let key = (at, state.sleepers_made);
-        state.sleepers.insert(key, wake);
-        Box::pin(async move {
-            let _ = woken.await;
-        })
+        let wakes_at = state.elapsed_ms.saturating_add(at.millis_since(state.now()));
+        state.sleep_until(wakes_at)
+    }
+
+    fn sleep_until_elapsed(&self, at: Duration) -> BoxFuture<'static, ()> {
+        let at = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+        self.state.lock().sleep_until(at)
     }
 }
 
@@ -148,5 +190,18 @@ mod tests {
         assert!(futures::poll!(&mut later).is_pending());
         clock.advance(1);
         later.await;
+    }
+    #[tokio::test]
+    async fn a_jump_of_the_wall_clock_wakes_nobody() {
+        let clock = ManualClock::new(Timestamp::from_millis(1_000));
+        let mut sleep = clock.sleep_until(Timestamp::from_millis(1_500));
+        for (ms, shown) in [(10_000, 11_000), (-10_500, 500)] {
+            clock.jump(ms);
+            assert_eq!(clock.now(), Timestamp::from_millis(shown));
+            assert_eq!(clock.elapsed(), Duration::from_secs(1));
+            assert!(futures::poll!(&mut sleep).is_pending());
+        }
+        clock.advance(500);
+        sleep.await;
     }
 }

@@ -3,17 +3,23 @@
 //! There is one task for an endpoint at a time, and none while no job waits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gristmill_core::endpoint::Scaler;
 use gristmill_core::id::EndpointId;
+use gristmill_core::time::Timestamp;
 
 use crate::dispatcher::Starter;
 use crate::worker_set::{Demand, WorkerSet};
 
-/// Examines the queue until no waiting job could take another worker. The caller has marked the
-/// endpoint as watched.
+/// Looks until nothing waits that could take another worker. The caller has said that it watches.
+///
+/// A job has waited for as long as the wall clock says, or as long as this has watched it when that is
+/// more: a clock that is set back keeps no worker from starting.
 pub(crate) async fn watch(starter: Starter, endpoint: EndpointId, set: Arc<WorkerSet>) {
     let shared = &starter.shared;
+    // The oldest waiting job, by when it was queued, and since when this watches it.
+    let mut watched: Option<(Timestamp, Duration)> = None;
     loop {
         // Before the check: a job that arrives after this starts another watcher.
         set.unwatch();
@@ -36,14 +42,22 @@ pub(crate) async fn watch(starter: Starter, endpoint: EndpointId, set: Arc<Worke
         if !set.watch() {
             return;
         }
-        let now = shared.clock.now();
-        let mut look_at = since.plus_millis(patience_ms);
-        if look_at <= now {
+        let elapsed = shared.clock.elapsed();
+        let (_, watched_since) = *match &mut watched {
+            Some(oldest) if oldest.0 == since => oldest,
+            other => other.insert((since, elapsed)),
+        };
+        let watched_ms = elapsed.saturating_sub(watched_since).as_millis();
+        let waited_ms = shared.clock.now().millis_since(since);
+        let waited_ms = waited_ms.max(u64::try_from(watched_ms).unwrap_or(u64::MAX));
+        let mut look_in_ms = patience_ms.saturating_sub(waited_ms);
+        if look_in_ms == 0 {
             if set.grow(scaling) == Demand::StartWorker {
                 starter.start(&endpoint, &set);
             }
-            look_at = now.plus_millis(patience_ms);
+            look_in_ms = patience_ms;
         }
-        shared.clock.sleep_until(look_at).await;
+        let look_at = elapsed + Duration::from_millis(look_in_ms);
+        shared.clock.sleep_until_elapsed(look_at).await;
     }
 }

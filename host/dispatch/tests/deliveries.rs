@@ -4,25 +4,34 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
 use gristmill_core::delivery::{Delivery, DeliveryState, DeliveryStore};
+use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Endpoint, Life};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{NewJob, Outcome};
 use gristmill_core::signals::Signals;
-use gristmill_core::store::{JobStore, StoreError, SubmitAnswer};
+use gristmill_core::store::{JobStore, RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::webhook::WebhookSecrets;
-use gristmill_dispatch::{CallEnd, Deliverer, DeliveryParts, WebhookCall, WebhookSender};
+use gristmill_dispatch::{
+    CallEnd, Deliverer, DeliveryParts, HttpSender, WebhookCall, WebhookSender,
+};
+use gristmill_egress::{AddressPolicy, Clients};
 use gristmill_store::MemoryStore;
 use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 /// `ok` answers 200, `dead` nothing for 10 s, `down` 503, `inner` must not be called.
 #[derive(Debug, Default)]
@@ -66,6 +75,7 @@ impl WebhookSender for Receivers {
 struct Fixture {
     store: Arc<MemoryStore>,
     clock: Arc<ManualClock>,
+    catalog: Arc<Catalog>,
     receivers: Arc<Receivers>,
     secrets: WebhookSecrets,
     deliverer: Deliverer,
@@ -73,27 +83,36 @@ struct Fixture {
 
 impl Fixture {
     async fn start() -> Self {
+        let receivers = Arc::new(Receivers::default());
+        Self::start_with(receivers.clone(), receivers).await
+    }
+
+    /// With the calls made by `sender`.
+    async fn start_with(sender: Arc<dyn WebhookSender>, receivers: Arc<Receivers>) -> Self {
         let (clock, signals) =
             (Arc::new(ManualClock::new(Timestamp::from_millis(5_000))), Arc::default());
         let signals: Arc<Signals> = signals;
         let store = Arc::new(MemoryStore::new(NodeId(0), clock.clone(), signals.clone()));
         let (catalog, secrets) = catalog(store.clone(), clock.clone()).await;
-        let receivers = Arc::new(Receivers::default());
         let deliverer = Deliverer::start(DeliveryParts {
             store: store.clone(),
-            catalog,
+            catalog: catalog.clone(),
             signals,
             clock: clock.clone(),
-            sender: receivers.clone(),
+            sender,
         });
-        Self { store, clock, receivers, secrets, deliverer }
+        Self { store, clock, catalog, receivers, secrets, deliverer }
     }
 
     /// A job that ends at once.
     async fn job(&self, webhook: &str) {
+        self.job_of(&endpoint(), webhook).await;
+    }
+
+    async fn job_of(&self, endpoint: &EndpointId, webhook: &str) -> JobId {
         let job = NewJob {
             id: JobId::generate(Submission::Async, NodeId(0)),
-            endpoint: endpoint(),
+            endpoint: endpoint.clone(),
             owner: OwnerId::new("o").unwrap(),
             input: Json::null(),
             policy: Policy { execution_timeout_ms: 1_000, ttl_ms: 86_400_000, low_priority: false },
@@ -105,20 +124,40 @@ impl Fixture {
             idempotency: None,
             life: Life::default(),
         };
+        let id = job.id;
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
+        self.end_jobs(endpoint).await;
+        id
+    }
+
+    async fn end_jobs(&self, endpoint: &EndpointId) {
         let worker = WorkerId::new("w").unwrap();
-        let claimed = self.store.claim(&endpoint(), &[worker]).await.unwrap();
+        let claimed = self.store.claim(endpoint, &[worker]).await.unwrap();
         for job in claimed {
             let _ = self.store.finish(job.lease, Outcome::TimedOut).await.unwrap();
         }
     }
 
     async fn log(&self) -> Vec<Delivery> {
-        // Runs the deliverer until it waits.
+        self.log_of(&endpoint()).await
+    }
+
+    async fn log_of(&self, endpoint: &EndpointId) -> Vec<Delivery> {
+        // Lets the deliverer do all that it can do now.
         for _ in 0..1_000 {
             tokio::task::yield_now().await;
         }
-        self.store.deliveries(&endpoint(), 1_000).await.unwrap()
+        self.store.deliveries(endpoint, 10_000).await.unwrap()
+    }
+
+    /// Both clocks go on by so many seconds, second by second.
+    async fn pass(&self, seconds: u64) {
+        for _ in 0..seconds {
+            self.log().await;
+            self.clock.advance(1_000);
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        self.log().await;
     }
 
     async fn delivered(&self) -> usize {
@@ -129,6 +168,11 @@ impl Fixture {
 
 fn endpoint() -> EndpointId {
     EndpointId::new("e").unwrap()
+}
+
+/// An endpoint of another owner.
+fn other() -> EndpointId {
+    EndpointId::new("other").unwrap()
 }
 
 async fn catalog(
@@ -148,7 +192,15 @@ async fn catalog(
         )
     };
     let catalog = Arc::new(Catalog::open(store, clock).await.unwrap());
-    let changes = [CatalogEntry::Template(template), CatalogEntry::Endpoint(endpoint)];
+    let stranger = OwnerId::new("stranger").unwrap();
+    let theirs = Template::new(TemplateId::new("theirs").unwrap(), stranger.clone(), "t:latest");
+    let other = Endpoint::new(other(), stranger, theirs.id.clone(), Timestamp::from_millis(0));
+    let changes = [
+        CatalogEntry::Template(template),
+        CatalogEntry::Endpoint(endpoint),
+        CatalogEntry::Template(theirs),
+        CatalogEntry::Endpoint(other),
+    ];
     catalog
         .change(|_| Ok::<_, StoreError>((changes.map(CatalogChange::Put).into(), ())))
         .await
@@ -209,9 +261,144 @@ async fn dead_receivers_hold_up_nobody_else() {
     for i in 0..100 {
         t.job(&format!("http://ok-{}/", i % 3)).await;
     }
+    t.pass(40).await;
     assert_eq!(t.delivered().await, 100);
-    assert_eq!(t.receivers.open_max.lock().get("http://dead-0/"), Some(&4));
-    assert_eq!(t.receivers.open.lock().values().sum::<usize>(), 60);
+    let most = t.receivers.open_max.lock();
+    assert!(most.values().all(|open| *open <= 4), "{most:?}");
+    assert_eq!(t.receivers.open.lock().values().sum::<usize>(), 16, "the endpoint's share");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_dead_receivers_of_an_endpoint_do_not_delay_another_endpoint() {
+    let t = Fixture::start().await;
+    for i in 0..1_000 {
+        t.job(&format!("http://dead-{i}/")).await;
+    }
+    t.pass(35).await;
+    t.job_of(&other(), "http://ok/").await;
+    let delivery = t.log_of(&other()).await.remove(0);
+    assert!(matches!(delivery.state, DeliveryState::Delivered { .. }), "{delivery:?}");
+    assert_eq!(t.receivers.open.lock().values().sum::<usize>(), 16);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_receiver_that_answers_goes_before_those_that_did_not() {
+    let t = Fixture::start().await;
+    for i in 0..100 {
+        t.job(&format!("http://dead-{i}/")).await;
+    }
+    // Each of them has failed once, and some of them twice.
+    t.pass(80).await;
+    t.job("http://ok/").await;
+    t.pass(10).await;
+    assert_eq!(t.delivered().await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_is_deleted_during_a_call_is_called_for_no_more() {
+    let t = Fixture::start().await;
+    for _ in 0..20 {
+        t.job("http://dead/").await;
+    }
+    t.log().await;
+    assert_eq!(t.receivers.calls.lock().len(), 4);
+    // Deleted, and created again under the same name.
+    let view = t.catalog.view();
+    let old = view.deployments.get(&endpoint()).unwrap().endpoint.clone();
+    let new = Endpoint { webhook_secrets: WebhookSecrets::generate(), ..(*old).clone() };
+    let delete = CatalogChange::Delete(CatalogEntry::Endpoint((*old).clone()).key());
+    for change in [delete, CatalogChange::Put(CatalogEntry::Endpoint(new))] {
+        if matches!(change, CatalogChange::Delete(_)) {
+            t.store.delete_endpoint(&endpoint()).await.unwrap();
+        }
+        t.catalog.change(|_| Ok::<_, StoreError>((vec![change], ()))).await.unwrap();
+    }
+    t.pass(40).await;
+    assert_eq!(t.receivers.calls.lock().len(), 4, "no attempt for what was deleted");
+    assert!(t.log().await.is_empty());
+    // The shares of the calls that were under way are back.
+    for _ in 0..20 {
+        t.job("http://dead/").await;
+    }
+    t.log().await;
+    assert_eq!(t.receivers.open.lock().values().sum::<usize>(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_retried_during_its_call_is_told_twice() {
+    let t = Fixture::start().await;
+    let job = t.job_of(&endpoint(), "http://dead/").await;
+    t.log().await;
+    assert_eq!(t.store.retry(&endpoint(), job).await, Ok(RetryAnswer::Queued));
+    t.end_jobs(&endpoint()).await;
+    t.pass(70).await;
+    let log = t.log().await;
+    assert!(log.len() == 2 && log.iter().all(|delivery| delivery.attempts == 3), "{log:?}");
+    let mut ids: Vec<_> = t.receivers.calls.lock().iter().map(|call| call.id.clone()).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids, [format!("msg_{job}_0"), format!("msg_{job}_1")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wall_clock_that_jumps_neither_delays_nor_hastens_an_attempt() {
+    for jump_ms in [-3_600_000, 3_600_000] {
+        let t = Fixture::start().await;
+        t.clock.advance(10_000_000);
+        t.job("http://down/").await;
+        assert_eq!(t.log().await.first().unwrap().attempts, 1);
+        t.clock.jump(jump_ms);
+        for (ms, attempts) in [(9_999, 1), (1, 2), (9_999, 2), (1, 3)] {
+            t.clock.advance(ms);
+            assert_eq!(t.log().await.first().unwrap().attempts, attempts, "{jump_ms}");
+        }
+    }
+}
+
+/// Set by the test: from then on lookups of names that hang end.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+
+fn ask(host: &str) -> io::Result<Vec<SocketAddr>> {
+    while host.starts_with("hangs") && !IS_OVER.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(vec![SocketAddr::from(([127, 0, 0, 1], 0))])
+}
+
+/// In real time: lookups take threads.
+#[tokio::test]
+async fn names_that_hang_take_no_attempt_from_a_receiver_that_answers() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let _ = socket.read(&mut [0; 4_096]).await;
+            let _ = socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        }
+    });
+    let allowed = AllowedHosts::new(vec![format!("answers.test:{port}").parse().unwrap()]);
+    let clients = Clients::with_names(AddressPolicy::default(), ask);
+    let sender = HttpSender::with_clients(allowed, clients);
+    let t = Fixture::start_with(Arc::new(sender), Arc::default()).await;
+    for n in 0..100 {
+        t.job(&format!("http://hangs-{n}.test/")).await;
+    }
+    t.log().await;
+    for _ in 0..10 {
+        t.job_of(&other(), &format!("http://answers.test:{port}/")).await;
+    }
+    // Half of the time that an attempt may take.
+    let delivered = async {
+        let is_delivered = |d: &Delivery| matches!(d.state, DeliveryState::Delivered { .. });
+        while !t.log_of(&other()).await.iter().all(is_delivered) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(5), delivered).await;
+    IS_OVER.store(true, Ordering::Relaxed);
+    in_time.unwrap();
+    let log = t.log_of(&other()).await;
+    assert!(log.len() == 10 && log.iter().all(|delivery| delivery.attempts == 1), "{log:?}");
 }
 
 #[tokio::test(start_paused = true)]

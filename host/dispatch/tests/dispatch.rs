@@ -305,8 +305,26 @@ async fn a_job_that_has_waited_for_too_long_gets_another_worker() {
     assert_eq!(bench.status(second).await, Some(JobStatus::InProgress));
 }
 
-/// In an old fault, a wake-up reached the worker that ran the long job and had registered before
-/// its claim; the new job waited for that worker although another one slept.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_keeps_no_worker_from_starting() {
+    let bench = Bench::new(0, 3).await;
+    let scaler = Scaler::QueueDelay(4);
+    deploy(&bench.catalog, Scaling { workers_max: 3, scaler, ..Scaling::default() }).await;
+    for _ in 0..5 {
+        bench.submit("wait", false).await;
+    }
+    bench.pass(1_000).await;
+    bench.clock.jump(-600_000);
+    let mut running = vec![];
+    for _ in 0..6 {
+        bench.pass(2_000).await;
+        running.push(bench.dispatcher.counts(&bench.endpoint).running);
+    }
+    assert_eq!(running, [1, 2, 2, 3, 3, 3], "one more for each 4 s");
+}
+
+/// A wake-up used to go to the worker that ran the long job, which had registered for one before
+/// it claimed; the new job waited for that worker though another slept.
 #[tokio::test(start_paused = true)]
 async fn a_sleeping_worker_is_woken_while_another_runs_a_long_job() {
     let bench = Bench::new(0, 2).await;

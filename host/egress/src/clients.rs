@@ -4,11 +4,12 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use gristmill_core::id::{EndpointId, OwnerId};
 use reqwest::redirect::Policy;
 use reqwest::{Client, retry};
 
 use crate::destination::Destination;
-use crate::resolver::{Lookups, Resolver};
+use crate::resolver::{Ask, Found, LookupError, Lookups, Resolver, ask_system};
 use crate::{AddressPolicy, AddressRefused, Reach};
 
 /// How long making a connection may take.
@@ -26,8 +27,33 @@ pub struct Clients {
 impl Clients {
     /// Clients of which the one for [`Reach::PublicAddresses`] connects where `addresses` permits.
     pub fn new(addresses: AddressPolicy) -> Self {
+        Self::with_names(addresses, ask_system)
+    }
+
+    /// The same, with names that `ask` answers for.
+    pub fn with_names(addresses: AddressPolicy, ask: Ask) -> Self {
         let (public, any) = (OnceLock::new(), OnceLock::new());
-        Self { addresses, lookups: Lookups::default(), public, any }
+        Self { addresses, lookups: Lookups::new(ask), public, any }
+    }
+
+    /// Finds the addresses of a destination for a request of an endpoint, once the endpoint has its
+    /// turn: a quarter of the lookups at one time are one endpoint's, a half one owner's. The
+    /// request is then sent inside of [`Found::with`]. Whether the addresses are permitted is
+    /// checked when it connects.
+    ///
+    /// # Errors
+    /// [`LookupError`] when there are none, or the lookup hangs. The time until it begins has no
+    /// bound.
+    pub async fn look_up(
+        &self,
+        destination: &Destination,
+        owner: &OwnerId,
+        endpoint: &EndpointId,
+    ) -> Result<Found, LookupError> {
+        match destination.address {
+            Some(_) => Ok(Found::ADDRESS),
+            None => self.lookups.look_up(&destination.host, owner, endpoint).await,
+        }
     }
 
     /// Refuses a destination that is an address, as a request for [`Reach::PublicAddresses`] would

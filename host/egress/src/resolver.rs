@@ -1,37 +1,133 @@
-//! Name resolution. What is returned here is what is connected to, so an answer cannot change
-//! between the check and the connection.
+//! Name resolution. The addresses that are checked here are those that are connected to, so an
+//! answer cannot change between the check and the connection.
+//!
+//! A caller looks a name up before it sends its request ([`Clients::look_up`](crate::Clients::look_up)):
+//! so the time that a lookup takes, or waits for its turn, is not taken from the receiver. The
+//! addresses travel to the connection in a variable of the task ([`Found::with`]). A request without
+//! them is one of the host's own, such as the fetch of an image: it looks its name up while it
+//! connects, and takes no turn, since its caller bounds how many there are.
+//!
+//! **Bounds.** [`LOOKUPS_MAX`] lookups at one time, a quarter of them for one endpoint, a half for one
+//! owner: names that hang leave turns to other owners. A caller waits [`LOOKUP_TIMEOUT`] for a lookup
+//! that runs.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::time::Duration;
 
+use gristmill_core::fair_permits::{FairPermit, FairPermits};
+use gristmill_core::id::{EndpointId, OwnerId};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use tokio::sync::Semaphore;
+use tokio::sync::oneshot;
 
 use crate::{AddressPolicy, AddressRefused};
 
 /// Lookups that run at one time; each holds a thread. More wait.
 const LOOKUPS_MAX: usize = 32;
 
-/// Who answers for a name.
-type Ask = fn(&str) -> io::Result<Vec<SocketAddr>>;
+/// How long a caller waits for a lookup that runs. The lookup itself cannot be interrupted.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Answers for a name: looks up its addresses, and may take long.
+pub type Ask = fn(&str) -> io::Result<Vec<SocketAddr>>;
+
+/// Asks the system.
+pub(crate) fn ask_system(host: &str) -> io::Result<Vec<SocketAddr>> {
+    Ok((host, 0).to_socket_addrs()?.collect())
+}
 
 /// The turns for looking names up. A clone shares them.
 #[derive(Debug, Clone)]
 pub(crate) struct Lookups {
-    turns: Arc<Semaphore>,
+    turns: Arc<FairPermits>,
     ask: Ask,
 }
 
-impl Lookups {
-    fn new(ask: Ask) -> Self {
-        Self { turns: Arc::new(Semaphore::new(LOOKUPS_MAX)), ask }
+/// A name that has no addresses, as far as is known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LookupError {
+    /// The lookup says so.
+    #[error("{0}")]
+    Failed(String),
+    /// The lookup goes on for too long.
+    #[error("the name `{host}` was not resolved within {} s", LOOKUP_TIMEOUT.as_secs())]
+    TimedOut {
+        /// The name.
+        host: String,
+    },
+}
+
+/// The addresses of a request's host.
+#[derive(Debug, Clone)]
+pub struct Found(Option<(String, Arc<[SocketAddr]>)>);
+
+tokio::task_local! {
+    /// The addresses of the host that this task is about to connect to.
+    static FOUND: Found;
+}
+
+impl Found {
+    /// The host is an address already.
+    pub(crate) const ADDRESS: Self = Self(None);
+
+    /// Runs a request of the host whose addresses these are. It must connect in the task that polls
+    /// it, as clients without a pool do; otherwise it looks the name up itself.
+    pub async fn with<F: Future>(self, request: F) -> F::Output {
+        FOUND.scope(self, request).await
+    }
+
+    /// The addresses that the running task has found for this host.
+    fn of(host: &str) -> Option<Arc<[SocketAddr]>> {
+        FOUND
+            .try_with(|found| {
+                let (name, addresses) = found.0.as_ref()?;
+                (name == host).then(|| addresses.clone())
+            })
+            .ok()?
     }
 }
 
-impl Default for Lookups {
-    fn default() -> Self {
-        Self::new(|host| Ok((host, 0).to_socket_addrs()?.collect()))
+impl Lookups {
+    pub(crate) fn new(ask: Ask) -> Self {
+        Self { turns: Arc::new(FairPermits::new(LOOKUPS_MAX)), ask }
+    }
+
+    /// Looks a name up when it is the endpoint's turn.
+    ///
+    /// # Errors
+    /// [`LookupError`]; the time for which the endpoint waits for its turn has no bound.
+    pub(crate) async fn look_up(
+        &self,
+        host: &str,
+        owner: &OwnerId,
+        endpoint: &EndpointId,
+    ) -> Result<Found, LookupError> {
+        let turn = self.turns.share(owner, endpoint).acquire().await;
+        let addresses = self.ask(host, Some(turn)).await?;
+        Ok(Found(Some((host.to_owned(), addresses))))
+    }
+
+    async fn ask(
+        &self,
+        host: &str,
+        turn: Option<FairPermit>,
+    ) -> Result<Arc<[SocketAddr]>, LookupError> {
+        let (ask, name) = (self.ask, host.to_owned());
+        let (answer, found) = oneshot::channel();
+        // A lookup cannot be interrupted, so its turn lasts until it really ends.
+        tokio::task::spawn_blocking(move || {
+            let addresses = ask(&name);
+            drop(turn);
+            // A caller that has given up needs no answer.
+            let _ = answer.send(addresses);
+        });
+        match tokio::time::timeout(LOOKUP_TIMEOUT, found).await {
+            Ok(Ok(Ok(addresses))) => Ok(addresses.into()),
+            Ok(Ok(Err(error))) => Err(LookupError::Failed(error.to_string())),
+            Ok(Err(_)) => Err(LookupError::Failed("the host is ending".to_owned())),
+            Err(_) => Err(LookupError::TimedOut { host: host.to_owned() }),
+        }
     }
 }
 
@@ -51,64 +147,23 @@ pub fn refused_address(error: &reqwest::Error) -> Option<&AddressRefused> {
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let policy = self.addresses.clone();
-        let Lookups { turns, ask } = self.lookups.clone();
+        let (policy, lookups) = (self.addresses.clone(), self.lookups.clone());
+        let found = Found::of(name.as_str());
         Box::pin(async move {
-            let host = name.as_str().to_owned();
-            let turn = turns.acquire_owned().await?;
-            // A lookup cannot be interrupted, so its turn lasts until it really ends.
-            let addresses = tokio::task::spawn_blocking(move || {
-                let _turn = turn;
-                ask(&host).map(|found| (found, host))
-            });
-            let (addresses, host) = addresses.await??;
+            let host = name.as_str();
+            let addresses = match found {
+                Some(addresses) => addresses,
+                None => lookups.ask(host, None).await?,
+            };
             if let Some(policy) = policy
                 && let Some(reason) = addresses.iter().find_map(|a| policy.check(a.ip()).err())
             {
-                return Err(AddressRefused { host, reason }.into());
+                return Err(AddressRefused { host: host.to_owned(), reason }.into());
             }
-            Ok(Box::new(addresses.into_iter()) as Addrs)
+            Ok(Box::new(addresses.to_vec().into_iter()) as Addrs)
         })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-
-    const PUBLIC: &str = "1.1.1.1:0";
-    const PRIVATE: &str = "127.0.0.1:0";
-
-    async fn resolve(resolver: &Resolver) -> Result<Vec<SocketAddr>, String> {
-        let found = resolver.resolve("rebound.example".parse().unwrap()).await;
-        found.map(Iterator::collect).map_err(|error| error.to_string())
-    }
-
-    /// The answer that was checked is the one that is connected to, and the next request asks and
-    /// checks again: a name that turns to the host's own network meanwhile leads nowhere.
-    #[tokio::test]
-    async fn a_name_that_is_bound_again_is_checked_again() {
-        static ASKED: AtomicUsize = AtomicUsize::new(0);
-        let lookups = Lookups::new(|_| {
-            let answers = [PUBLIC, PRIVATE];
-            let answer = answers[ASKED.fetch_add(1, Ordering::Relaxed)];
-            Ok(vec![answer.parse().unwrap()])
-        });
-        let resolver = Resolver { addresses: Some(AddressPolicy::default()), lookups };
-        assert_eq!(resolve(&resolver).await, Ok(vec![PUBLIC.parse().unwrap()]));
-        let refused = "`rebound.example` has an address that is not public";
-        assert_eq!(resolve(&resolver).await, Err(refused.to_owned()));
-    }
-
-    #[tokio::test]
-    async fn one_address_that_is_not_public_is_enough() {
-        let lookups = Lookups::new(|_| Ok([PUBLIC, PRIVATE].map(|a| a.parse().unwrap()).into()));
-        let resolver =
-            Resolver { addresses: Some(AddressPolicy::default()), lookups: lookups.clone() };
-        assert!(resolve(&resolver).await.is_err());
-        let resolver = Resolver { addresses: None, lookups };
-        assert_eq!(resolve(&resolver).await.unwrap().len(), 2);
-    }
-}
+mod tests;

@@ -116,9 +116,8 @@ impl Clock for HostClock {
     }
 
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
-        // A day at most, as for the machine's clock; callers loop.
-        let ms = at.millis_since(self.now()).min(86_400_000);
-        Box::pin(tokio::time::sleep(Duration::from_millis(ms)))
+        let ms = at.millis_since(self.now());
+        self.sleep_until_elapsed(self.elapsed().saturating_add(Duration::from_millis(ms)))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::payloads::{Found, Kind, Payload};
 use crate::shared::{Shared, Waited};
 use crate::sync::MutexGuard;
 use crate::sync::thread::{Builder, JoinHandle};
+use crate::usage_rows::Expiry;
 use crate::{catalog, chunks, delivery, payloads};
 
 /// After this time without work, unused space of the file is released step by step.
@@ -45,6 +46,7 @@ pub(crate) struct Database {
     noted: SegmentId,
     /// Set while a write waits for space.
     stall: Option<Stalled>,
+    pub(crate) bill_expiry: Expiry,
 }
 
 /// A write that waits for space.
@@ -69,7 +71,8 @@ enum Work {
 impl Database {
     pub(crate) fn new(shared: Arc<Shared>, db: Db) -> Self {
         let noted = shared.journal.end().segment;
-        Self { shared, db, compacted: None, noted, stall: None }
+        let bill_expiry = Expiry::default();
+        Self { shared, db, compacted: None, noted, stall: None, bill_expiry }
     }
 
     /// Starts the thread. It ends when the index is closed, or drained.

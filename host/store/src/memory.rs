@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
 use gristmill_core::delivery::{
-    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries,
+    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries, OwnerOf,
 };
 use gristmill_core::document::webhook_body;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, WorkerId};
@@ -33,7 +33,7 @@ use gristmill_core::usage::{
 };
 use parking_lot::Mutex;
 
-use crate::outbox::Outbox;
+use crate::outbox::{Moment, Outbox};
 use crate::repeats::{First, Repeats};
 
 /// Most jobs that one call of `expire` deletes.
@@ -313,6 +313,7 @@ impl MemoryStore {
         let mut news = News::default();
         let mut state = self.state.lock();
         state.is_closed = false;
+        state.outbox.restart();
         let now = self.clock.now();
         let ids: Vec<_> = state.jobs.keys().copied().collect();
         for id in ids {
@@ -814,12 +815,13 @@ impl UsageStore for MemoryStore {
 
 #[async_trait]
 impl DeliveryStore for MemoryStore {
-    async fn due_deliveries(
+    async fn begin_attempts(
         &self,
-        per_target: usize,
-        count_max: usize,
+        ended: &[DeliveryId],
+        owner_of: OwnerOf<'_>,
     ) -> Result<DueDeliveries, StoreError> {
-        self.read(|state, now| state.outbox.due(now, per_target, count_max))
+        let now = Moment::of(&*self.clock);
+        self.change(|state, _, _| state.outbox.begin(ended, owner_of, now))
     }
 
     async fn delivery_body(&self, id: DeliveryId) -> Result<Option<Json>, StoreError> {

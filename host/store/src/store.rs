@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
 use gristmill_core::delivery::{
-    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries,
+    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries, OwnerOf,
 };
 use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
 use gristmill_core::job::{JobEvent, JobStatus};
@@ -38,6 +38,7 @@ use crate::failure;
 use crate::index::{Decided, FoundChunks, Phase, Submitted};
 use crate::journal::segment::Place;
 use crate::journal::{Appender, Journal};
+use crate::outbox::Moment;
 use crate::payloads::{Found, InputBytes, Kind, Payload};
 use crate::settings::Settings;
 use crate::shared::{READ_HERE_BYTES_MAX, Shared, answer, damaged};
@@ -759,12 +760,13 @@ impl UsageStore for SqliteStore {
 
 #[async_trait]
 impl DeliveryStore for SqliteStore {
-    async fn due_deliveries(
+    async fn begin_attempts(
         &self,
-        per_target: usize,
-        count_max: usize,
+        ended: &[DeliveryId],
+        owner_of: OwnerOf<'_>,
     ) -> Result<DueDeliveries, StoreError> {
-        self.shared.read(|index, now| index.outbox.due(now, per_target, count_max))
+        let now = Moment::of(&*self.shared.clock);
+        self.shared.change_live(|index, _| index.outbox.begin(ended, owner_of, now))
     }
 
     async fn delivery_body(&self, id: DeliveryId) -> Result<Option<Json>, StoreError> {

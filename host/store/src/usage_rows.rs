@@ -3,6 +3,13 @@
 //! Rows are absolute and only grow, and the row with more jobs is the newer one. So it does not
 //! matter in which order a row comes here: from memory, or later once more, and older, with the
 //! segment of the journal in which it was written first.
+//!
+//! **A wrong clock deletes no bill.** Rows expire by the wall clock, but for each hour that really
+//! passes at most [`EXPIRED_EACH_HOUR`] hours of the bill do. A clock that is years ahead hides the old
+//! rows, and they are shown again once it is right.
+
+use std::cell::Cell;
+use std::time::Duration;
 
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::usage::{Hour, UsageKey, UsageQuery, UsageRow, UsageSum};
@@ -14,6 +21,27 @@ use crate::db::Sync;
 use crate::error::Failure;
 use crate::journal::image::UsageImage;
 use crate::row::{integer, invalid};
+
+/// Hours of the bill that may be deleted at one time: one that has become too old, and one that
+/// became so while the host was down.
+const EXPIRED_EACH_HOUR: u32 = 2;
+
+/// When a part of the bill was deleted last, by the clock that never jumps.
+#[derive(Debug, Default)]
+pub(crate) struct Expiry {
+    last: Cell<Option<Duration>>,
+}
+
+impl Expiry {
+    /// The first hour that is kept, when rows begin with `oldest` and those before `first_kept` are
+    /// too old.
+    fn first_kept(&self, oldest: Hour, first_kept: Hour, elapsed: Duration) -> Hour {
+        let hour = Duration::from_secs(3_600);
+        let is_early = self.last.get().is_some_and(|last| elapsed.saturating_sub(last) < hour);
+        let allowed = if is_early { 0 } else { EXPIRED_EACH_HOUR };
+        first_kept.min(Hour(oldest.0.saturating_add(allowed)))
+    }
+}
 
 const PUT: &str = "INSERT INTO usage (hour, endpoint, template, owner, run, jobs, wall_ms, cpu_us, \
      fuel, memory_bytes_peak, memory_mib_ms, bytes_in, bytes_out, chunks) \
@@ -116,12 +144,22 @@ impl Database {
         if rows.is_empty() {
             return Ok(());
         }
-        let first_kept = Hour::of(self.shared.clock.now()).first_kept();
+        let too_old = Hour::of(self.shared.clock.now()).first_kept();
+        let (expiry, elapsed) = (&self.bill_expiry, self.shared.clock.elapsed());
         // The journal has it, so a crash may take it back.
-        self.db.transaction(Sync::Later, |db| {
+        let has_expired = self.db.transaction(Sync::Later, |db| {
             rows.iter().try_for_each(|row| put(db, &UsageImage::of(row)))?;
-            db.prepare_cached("DELETE FROM usage WHERE hour < ?1")?.execute([first_kept.0])
+            let oldest = db
+                .prepare_cached("SELECT min(hour) FROM usage")?
+                .query_row((), |row| row.get(0))
+                .map(Hour)?;
+            let first_kept = expiry.first_kept(oldest, too_old, elapsed);
+            db.prepare_cached("DELETE FROM usage WHERE hour < ?1")?.execute([first_kept.0])?;
+            Ok(first_kept > oldest)
         })?;
+        if has_expired {
+            expiry.last.set(Some(elapsed));
+        }
         self.shared.index().meters.stored(rows);
         Ok(())
     }
@@ -131,5 +169,28 @@ impl Database {
         self.store_usage()?;
         let first_kept = Hour::of(self.shared.clock.now()).first_kept();
         Ok(read(self.db.connection(), query, first_kept)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_of_the_bill_expire_only_while_hours_pass() {
+        let expiry = Expiry::default();
+        let first_kept = |oldest, too_old, passed_s| {
+            expiry.first_kept(Hour(oldest), Hour(too_old), Duration::from_secs(passed_s)).0
+        };
+        assert_eq!(first_kept(1_000, 900, 0), 900, "nothing is too old");
+        assert_eq!(first_kept(1_000, 1_001, 0), 1_001);
+        // The clock has jumped, after a year and at the start.
+        for passed_s in [365 * 86_400, 0] {
+            assert_eq!(first_kept(1_000, 90_000, passed_s), 1_002);
+        }
+        expiry.last.set(Some(Duration::from_secs(7)));
+        assert_eq!(first_kept(1_002, 90_000, 3_606), 1_002);
+        assert_eq!(first_kept(1_002, 90_000, 3_607), 1_004);
+        assert_eq!(first_kept(u32::MAX, u32::MAX, 9_999), u32::MAX);
     }
 }

@@ -20,6 +20,7 @@ use gristmill_core::room::DiskRoom;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, StoreError};
 use gristmill_core::time::ManualClock;
+use gristmill_core::usage::UsageStore;
 use gristmill_store::{Settings, SqliteStore};
 use support::fixture::{Fixture, contract};
 use support::{START, chunk, endpoint, job, json, open_with, submit, worker};
@@ -314,4 +315,38 @@ async fn without_room_there_is_no_new_work_and_all_else_goes_on() {
     assert!(room.may_start_again());
     assert_eq!(t.store().claim(&endpoint("a"), &workers).await.unwrap().len(), 1);
     submit(t.store(), job("a")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_years_ahead_for_a_while_deletes_no_bill() {
+    const HOUR_MS: u64 = 3_600_000;
+    let dir = tempfile::tempdir().unwrap();
+    const YEARS_MS: i64 = 500 * 24 * HOUR_MS as i64;
+    let clock = Arc::new(ManualClock::new(START));
+    let open = || SqliteStore::open(dir.path(), clock.clone(), Arc::default(), Settings::default());
+    let mut store = open().unwrap().0;
+    let bill = async |store: &SqliteStore| {
+        let id = submit(store, job("a")).await;
+        let lease = store.claim(&endpoint("a"), &[worker("w")]).await.unwrap().remove(0).lease;
+        assert_eq!(lease.job, id);
+        let metered = support::metered("t");
+        let finished = store.finish_soon(lease, Outcome::Completed(json("1")), metered).await;
+        assert_eq!(finished, Ok(Fenced::Applied));
+        store.flush().await.unwrap();
+        store.usage(&support::all_usage()).await.unwrap().len()
+    };
+    for hours in 1..=10 {
+        assert_eq!(bill(&store).await, hours);
+        clock.advance(HOUR_MS);
+    }
+    clock.jump(YEARS_MS);
+    assert_eq!(bill(&store).await, 1, "the rest is too old to be shown");
+    store.close().await;
+    drop(store);
+    store = open().unwrap().0;
+    assert_eq!(bill(&store).await, 1);
+    clock.jump(-YEARS_MS);
+    let rows = store.usage(&support::all_usage()).await.unwrap();
+    // Each run of the store may delete two hours. One row is of the time that the clock was ahead.
+    assert!(rows.len() > 10 - 4, "{rows:?}");
 }

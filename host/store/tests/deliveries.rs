@@ -11,9 +11,10 @@
 mod support;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gristmill_core::delivery::{
-    AfterAttempt, AttemptReport, Delivery, DeliveryState, DeliveryStore,
+    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryState, DeliveryStore, DueDeliveries,
 };
 use gristmill_core::id::{JobId, NodeId};
 use gristmill_core::job::JobStatus;
@@ -21,7 +22,7 @@ use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::record::{Lease, NewJob, Outcome};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, RetryAnswer};
-use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::time::{Clock, ManualClock};
 use gristmill_store::{MemoryStore, Settings, SqliteStore};
 use serde_json::{Value, json};
 use support::{START, TTL_MS, chunk, endpoint, job, open_with, with_ttl, worker};
@@ -105,8 +106,13 @@ impl Fixture {
         self.store().deliveries(&endpoint("a"), 100).await.unwrap()
     }
 
+    /// The attempts that start now.
     async fn due(&self) -> Vec<Delivery> {
-        self.store().due_deliveries(4, 100).await.unwrap().due
+        self.begin(&[]).await.due
+    }
+
+    async fn begin(&self, ended: &[DeliveryId]) -> DueDeliveries {
+        self.store().begin_attempts(ended, &|_| None).await.unwrap()
     }
 
     async fn body(&self, delivery: &Delivery) -> Value {
@@ -238,13 +244,15 @@ async fn attempts_are_counted_and_delivered_later(mut t: Fixture) {
     let report = AttemptReport { status: Some(500), error: Some("answered 500".to_owned()) };
     let again = AfterAttempt::TryAgain { after_ms: 10_000 };
     t.store().record_attempt(first.id, report.clone(), again).await.unwrap();
-    for _ in 0..2 {
-        assert!(t.due().await.is_empty());
-        let next = t.store().due_deliveries(4, 100).await.unwrap().next;
-        assert_eq!(next, START.plus_millis(10_000));
+    for wait_ms in [10_000, 9_000, 8_000] {
+        let begun = t.begin(&[first.id]).await;
+        assert!(begun.due.is_empty());
+        let wait = begun.next_at.map(|at| at.saturating_sub(t.clock.elapsed()));
+        assert_eq!(wait, Some(Duration::from_millis(wait_ms)));
+        t.clock.advance(1_000);
         t.crash();
     }
-    t.clock.advance(10_000);
+    t.clock.advance(7_000);
     let second = t.due().await.remove(0);
     assert_eq!((second.attempts, &second.last), (1, &report));
     assert_eq!(second.webhook_id(), first.webhook_id());
@@ -253,7 +261,7 @@ async fn attempts_are_counted_and_delivered_later(mut t: Fixture) {
     t.store().record_attempt(first.id, report.clone(), AfterAttempt::Delivered).await.unwrap();
     t.crash();
     assert!(t.due().await.is_empty());
-    assert_eq!(t.store().due_deliveries(4, 100).await.unwrap().next, Timestamp::NEVER);
+    assert_eq!(t.begin(&[]).await.next_at, None);
     let ended = t.log().await.remove(0);
     assert_eq!((ended.attempts, ended.last), (2, report));
     assert_eq!(ended.state, DeliveryState::Delivered { at: START.plus_millis(10_000) });

@@ -2,22 +2,19 @@
 
 use std::sync::Arc;
 
-use gristmill_core::delivery::{AfterAttempt, AttemptReport, Delivery};
+use gristmill_core::delivery::{AfterAttempt, AttemptReport, Delivery, RETRY_INTERVAL_MS};
+use gristmill_core::fair_permits::FairPermits;
 use gristmill_core::store::StoreError;
-use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
 
+use super::DeliveryParts;
 use super::sender::{CallEnd, WebhookCall};
-use super::{BODY_KIB_MAX, DeliveryParts};
 
 /// Attempts for one delivery: the first, and two more.
 const ATTEMPTS: u32 = 3;
 
-/// Wait between two attempts, in milliseconds.
-const RETRY_INTERVAL_MS: u64 = 10_000;
-
 /// Makes an attempt. When it is dropped on its way it has not been made: the delivery stays due.
-pub(super) async fn run(parts: Arc<DeliveryParts>, delivery: Delivery, bodies: Arc<Semaphore>) {
+pub(super) async fn run(parts: Arc<DeliveryParts>, delivery: Delivery, bodies: Arc<FairPermits>) {
     let id = delivery.id;
     let result = match attempt(&parts, &delivery, &bodies).await {
         Ok(Some(end)) => {
@@ -34,24 +31,36 @@ pub(super) async fn run(parts: Arc<DeliveryParts>, delivery: Delivery, bodies: A
     }
 }
 
-/// `None` when the delivery has ended meanwhile.
+/// `None` when the delivery, or its endpoint, was deleted meanwhile.
 async fn attempt(
     parts: &DeliveryParts,
     delivery: &Delivery,
-    bodies: &Semaphore,
+    bodies: &FairPermits,
 ) -> Result<Option<CallEnd>, StoreError> {
-    let kib = usize::try_from(delivery.body_bytes.div_ceil(1 << 10)).unwrap_or(BODY_KIB_MAX);
-    let kib = u32::try_from(kib.clamp(1, BODY_KIB_MAX)).unwrap_or(u32::MAX);
-    let _room = bodies.acquire_many(kib).await.map_err(|_| StoreError::Closed)?;
-    let Some(body) = parts.store.delivery_body(delivery.id).await? else { return Ok(None) };
     let Some(deployment) = parts.catalog.deployment(&delivery.endpoint) else {
         return Ok(Some(CallEnd::Refused("the endpoint was deleted".to_owned())));
     };
+    let endpoint = &deployment.endpoint;
+    let kib = usize::try_from(delivery.body_bytes.div_ceil(1 << 10)).unwrap_or(usize::MAX);
+    let _room = bodies.share(&endpoint.owner, &endpoint.id).acquire_many(kib.max(1)).await;
+    let body = match parts.store.delivery_body(delivery.id).await {
+        Ok(Some(body)) => body,
+        Ok(None) => return Ok(None),
+        // Another attempt would find the same.
+        Err(StoreError::Damaged(reason)) => return Ok(Some(CallEnd::Refused(reason))),
+        Err(error) => return Err(error),
+    };
+    // No call is made for a deleted endpoint, and a new endpoint of that name has other secrets.
+    if deployment.life.has_ended() {
+        return Ok(None);
+    }
     let (now, id) = (parts.clock.now(), delivery.webhook_id());
     let call = WebhookCall {
+        owner: endpoint.owner.clone(),
+        endpoint: endpoint.id.clone(),
         url: delivery.url.clone(),
         timestamp_s: now.as_millis() / 1_000,
-        signature: deployment.endpoint.webhook_secrets.sign(&id, now, body.as_bytes()),
+        signature: endpoint.webhook_secrets.sign(&id, now, body.as_bytes()),
         body: body.as_bytes().clone(),
         id,
     };

@@ -14,7 +14,8 @@ use url::Url;
 
 use super::sender::{CallEnd, WebhookCall, WebhookSender};
 
-/// Time for one call, from the name's lookup to the answer's last byte.
+/// Time for one call, from the moment when the receiver's addresses are known to the answer's last
+/// byte. The lookup of its name has a time of its own: it may have to wait for its turn.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes of an answer that are read; the rest is not waited for.
@@ -31,11 +32,16 @@ impl HttpSender {
     /// A sender for receivers with addresses that the policy permits, and for those on the list with
     /// any.
     pub fn new(allowed: AllowedHosts, addresses: AddressPolicy) -> Self {
-        Self { clients: Clients::new(addresses), allowed }
+        Self::with_clients(allowed, Clients::new(addresses))
+    }
+
+    /// The same, with these clients.
+    pub fn with_clients(allowed: AllowedHosts, clients: Clients) -> Self {
+        Self { clients, allowed }
     }
 
     /// The URL, and what a call of it may reach.
-    fn check(&self, url: &str) -> Result<(Url, Reach), String> {
+    fn check(&self, url: &str) -> Result<(Url, Destination, Reach), String> {
         let url = Url::parse(url).map_err(|error| error.to_string())?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err("the URL has a user name or a password".to_owned());
@@ -49,14 +55,14 @@ impl HttpSender {
                 Reach::PublicAddresses
             }
         };
-        Ok((url, reach))
+        Ok((url, destination, reach))
     }
 }
 
 #[async_trait]
 impl WebhookSender for HttpSender {
     async fn send(&self, call: WebhookCall) -> CallEnd {
-        let (url, reach) = match self.check(&call.url) {
+        let (url, destination, reach) = match self.check(&call.url) {
             Ok(checked) => checked,
             Err(reason) => return CallEnd::Refused(reason),
         };
@@ -64,7 +70,11 @@ impl WebhookSender for HttpSender {
             Ok(client) => client,
             Err(error) => return CallEnd::Failed(error),
         };
-        let answer = client
+        let found = match self.clients.look_up(&destination, &call.owner, &call.endpoint).await {
+            Ok(found) => found,
+            Err(error) => return CallEnd::Failed(format!("cannot connect: {error}")),
+        };
+        let request = client
             .post(url)
             .timeout(CALL_TIMEOUT)
             .header(CONTENT_TYPE, "application/json")
@@ -73,9 +83,8 @@ impl WebhookSender for HttpSender {
             .header("webhook-timestamp", call.timestamp_s)
             .header("webhook-signature", call.signature)
             .body(call.body)
-            .send()
-            .await;
-        match answer {
+            .send();
+        match found.with(request).await {
             Ok(answer) => {
                 let status = answer.status().as_u16();
                 read(answer).await;
@@ -114,7 +123,7 @@ mod tests {
     fn only_what_the_operator_names_may_be_inside() {
         let allowed = ["127.0.0.1:9000", "hooks.lan"].map(|host| host.parse().unwrap());
         let sender = HttpSender::new(AllowedHosts::new(allowed.into()), AddressPolicy::default());
-        let reach = |url: &str| sender.check(url).map(|(_, reach)| reach);
+        let reach = |url: &str| sender.check(url).map(|(_, _, reach)| reach);
         assert_eq!(reach("http://127.0.0.1:9000/x"), Ok(Reach::AnyAddress));
         assert_eq!(reach("https://hooks.lan/"), Ok(Reach::AnyAddress));
         assert_eq!(reach("https://example.com/"), Ok(Reach::PublicAddresses));

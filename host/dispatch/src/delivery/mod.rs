@@ -1,10 +1,11 @@
 //! Calls webhooks: takes what is due from the outbox, sends it, and records what came of it.
 //!
-//! One loop starts the attempts, each in a task of its own, so that a receiver that is slow or
-//! dead holds up nobody but itself. Jobs are never affected: a delivery has a life of its own.
+//! One loop starts the attempts, each in a task of its own. The store chooses them: owners, endpoints
+//! and receivers have shares of the attempts and take turns, so that receivers that are slow or dead
+//! delay their own endpoint only. Jobs are never affected: a delivery has a life of its own.
 //!
-//! **Bounds.** [`PER_TARGET_MAX`] attempts at one time to one host and port, [`ATTEMPTS_MAX`] in
-//! all, and [`BODY_KIB_MAX`] of bodies in memory.
+//! **Bounds.** Those of [`DeliveryStore::begin_attempts`], and [`BODY_KIB_MAX`] of bodies in memory,
+//! in shares too.
 
 mod attempt;
 mod http;
@@ -15,12 +16,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::catalog::Catalog;
-use gristmill_core::delivery::{Delivery, DeliveryId, DeliveryStore};
+use gristmill_core::delivery::{DeliveryId, DeliveryStore};
+use gristmill_core::fair_permits::FairPermits;
+use gristmill_core::id::EndpointId;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::Clock;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio::task::{self, JoinHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -29,24 +31,15 @@ use tracing::warn;
 pub use http::HttpSender;
 pub use sender::{CallEnd, WebhookCall, WebhookSender};
 
-/// Attempts at one time to one target.
-const PER_TARGET_MAX: usize = 4;
-
-/// Attempts at one time in all.
-const ATTEMPTS_MAX: usize = 64;
-
-/// Due deliveries that one look at the outbox brings. More than attempts: those of busy targets
-/// are passed over.
-const LOOK_MAX: usize = 1_024;
-
-/// KiB of bodies that are in memory at one time. The four largest that can be are far below it.
+/// KiB of bodies that are in memory at one time (256 MiB): an endpoint's quarter has room for the
+/// largest body that can be.
 const BODY_KIB_MAX: usize = 256 << 10;
 
 /// How long attempts that are on their way may go on in a drain.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// Wait after an error of the store, in milliseconds.
-const STORE_ERROR_PAUSE_MS: u64 = 250;
+/// Wait after an error of the store.
+const STORE_ERROR_PAUSE: Duration = Duration::from_millis(250);
 
 /// What a deliverer is made of.
 #[derive(Debug)]
@@ -90,63 +83,40 @@ impl Deliverer {
     }
 }
 
-/// The attempts on their way, by the task that makes each.
-#[derive(Debug, Default)]
-struct InFlight(HashMap<task::Id, (DeliveryId, String)>);
-
-impl InFlight {
-    fn has(&self, id: DeliveryId) -> bool {
-        self.0.values().any(|(current, _)| *current == id)
-    }
-
-    /// Which of the due deliveries to begin with: those of the targets with the least under way.
-    fn choose(&self, due: Vec<Delivery>) -> Vec<(Delivery, String)> {
-        let mut per_target = HashMap::<String, usize>::new();
-        for (_, target) in self.0.values() {
-            *per_target.entry(target.clone()).or_default() += 1;
-        }
-        let mut ranked = Vec::new();
-        for delivery in due.into_iter().filter(|delivery| !self.has(delivery.id)) {
-            let target = delivery.target();
-            let rank = per_target.entry(target.clone()).or_default();
-            if *rank < PER_TARGET_MAX {
-                ranked.push((*rank, delivery, target));
-                *rank += 1;
-            }
-        }
-        ranked.sort_by_key(|(rank, ..)| *rank);
-        let free = ATTEMPTS_MAX.saturating_sub(self.0.len());
-        ranked.into_iter().take(free).map(|(_, delivery, target)| (delivery, target)).collect()
-    }
-}
-
 async fn run(parts: Arc<DeliveryParts>, stop: CancellationToken) {
-    let bodies = Arc::new(Semaphore::new(BODY_KIB_MAX));
-    let mut in_flight = InFlight::default();
+    let bodies = Arc::new(FairPermits::new(BODY_KIB_MAX));
     let mut attempts = JoinSet::new();
+    let mut under_way = HashMap::<task::Id, DeliveryId>::new();
+    // Attempts whose end the store does not know yet.
+    let mut ended = Vec::new();
     loop {
-        let next = match parts.store.due_deliveries(PER_TARGET_MAX, LOOK_MAX).await {
-            Ok(found) => {
-                for (delivery, target) in in_flight.choose(found.due) {
+        let view = parts.catalog.view();
+        let owner_of = |endpoint: &EndpointId| {
+            view.deployments.get(endpoint).map(|deployment| deployment.endpoint.owner.clone())
+        };
+        let next_at = match parts.store.begin_attempts(&ended, &owner_of).await {
+            Ok(begun) => {
+                ended.clear();
+                for delivery in begun.due {
                     let id = delivery.id;
                     let attempt = attempt::run(parts.clone(), delivery, bodies.clone());
-                    in_flight.0.insert(attempts.spawn(attempt).id(), (id, target));
+                    under_way.insert(attempts.spawn(attempt).id(), id);
                 }
-                found.next
+                begun.next_at.unwrap_or(Duration::MAX)
             }
             Err(StoreError::Closed) => return,
             Err(error) => {
                 warn!(%error, "the outbox of webhooks cannot be read: {error}");
-                parts.clock.now().plus_millis(STORE_ERROR_PAUSE_MS)
+                parts.clock.elapsed() + STORE_ERROR_PAUSE
             }
         };
         tokio::select! {
-            Some(ended) = attempts.join_next_with_id() => {
-                let task = ended.map_or_else(|error| error.id(), |(task, ())| task);
-                in_flight.0.remove(&task);
+            Some(task) = attempts.join_next_with_id() => {
+                let task = task.map_or_else(|error| error.id(), |(task, ())| task);
+                ended.extend(under_way.remove(&task));
             }
             () = parts.signals.delivery_to_send() => {}
-            () = parts.clock.sleep_until(next) => {}
+            () = parts.clock.sleep_until_elapsed(next_at) => {}
             () = stop.cancelled() => break,
         }
     }

@@ -2,17 +2,23 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use gristmill_core::id::{EndpointId, OwnerId};
 
 /// Makes calls to receivers.
 #[async_trait]
 pub trait WebhookSender: Send + Sync + std::fmt::Debug {
-    /// Makes one call, once. Ends in bounded time, whatever the receiver does.
+    /// Makes one call, once. Ends in bounded time, whatever the receiver does, once the lookup of the
+    /// receiver's name has had its turn.
     async fn send(&self, call: WebhookCall) -> CallEnd;
 }
 
 /// One call, signed.
 #[derive(Debug, Clone)]
 pub struct WebhookCall {
+    /// The owner of the endpoint.
+    pub owner: OwnerId,
+    /// The endpoint whose job has ended.
+    pub endpoint: EndpointId,
     /// Where to.
     pub url: String,
     /// `webhook-id`: the same for each attempt.

@@ -1,0 +1,110 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use super::*;
+
+const PUBLIC: &str = "1.1.1.1:0";
+const PRIVATE: &str = "127.0.0.1:0";
+
+async fn resolve(resolver: &Resolver) -> Result<Vec<SocketAddr>, String> {
+    let found = resolver.resolve("rebound.example".parse().unwrap()).await;
+    found.map(Iterator::collect).map_err(|error| error.to_string())
+}
+
+fn ids(owner: &str, endpoint: &str) -> (OwnerId, EndpointId) {
+    (OwnerId::new(owner).unwrap(), EndpointId::new(endpoint).unwrap())
+}
+
+/// The answer that was checked is connected to, and the next request asks and checks again: a name
+/// that turns to the host's own network meanwhile leads nowhere.
+#[tokio::test]
+async fn a_name_that_is_bound_again_is_checked_again() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    let lookups = Lookups::new(|_| {
+        let answers = [PUBLIC, PRIVATE];
+        let answer = answers[ASKED.fetch_add(1, Ordering::Relaxed)];
+        Ok(vec![answer.parse().unwrap()])
+    });
+    let resolver = Resolver { addresses: Some(AddressPolicy::default()), lookups };
+    assert_eq!(resolve(&resolver).await, Ok(vec![PUBLIC.parse().unwrap()]));
+    let refused = "`rebound.example` has an address that is not public";
+    assert_eq!(resolve(&resolver).await, Err(refused.to_owned()));
+}
+
+#[tokio::test]
+async fn one_address_that_is_not_public_is_enough() {
+    let lookups = Lookups::new(|_| Ok([PUBLIC, PRIVATE].map(|a| a.parse().unwrap()).into()));
+    let resolver = Resolver { addresses: Some(AddressPolicy::default()), lookups: lookups.clone() };
+    assert!(resolve(&resolver).await.is_err());
+    let resolver = Resolver { addresses: None, lookups };
+    assert_eq!(resolve(&resolver).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn addresses_that_were_found_before_are_used_once_and_checked() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    let lookups = Lookups::new(|host| {
+        ASKED.fetch_add(1, Ordering::Relaxed);
+        let answer = if host == "rebound.example" { PRIVATE } else { PUBLIC };
+        Ok(vec![answer.parse().unwrap()])
+    });
+    let (owner, endpoint) = ids("o", "e");
+    let found = lookups.look_up("rebound.example", &owner, &endpoint).await.unwrap();
+    let any = Resolver { addresses: None, lookups: lookups.clone() };
+    let addresses = found.clone().with(resolve(&any)).await.unwrap();
+    assert_eq!(addresses, [PRIVATE.parse().unwrap()]);
+    assert_eq!(ASKED.load(Ordering::Relaxed), 1, "not asked again");
+    let public = Resolver { addresses: Some(AddressPolicy::default()), lookups: lookups.clone() };
+    assert!(found.with(resolve(&public)).await.is_err(), "checked nevertheless");
+    // The addresses of one name are never taken for those of another.
+    let other = lookups.look_up("other.example", &owner, &endpoint).await.unwrap();
+    let addresses = other.with(resolve(&any)).await.unwrap();
+    assert_eq!(addresses, [PRIVATE.parse().unwrap()]);
+}
+
+/// Names whose lookup hangs use up the turns of their endpoint, and a half of all turns with those
+/// of their owner's other endpoints.
+#[tokio::test]
+async fn names_that_hang_delay_nobody_else() {
+    let lookups = Lookups::new(|host| {
+        if host == "hangs.example" {
+            std::thread::sleep(Duration::from_secs(2));
+        }
+        Ok(vec![PUBLIC.parse().unwrap()])
+    });
+    let mut hanging = Vec::new();
+    for n in 0..400 {
+        let lookups = lookups.clone();
+        let (owner, endpoint) = ids("hostile", &format!("e{}", n % 10));
+        hanging.push(tokio::spawn(async move {
+            lookups.look_up("hangs.example", &owner, &endpoint).await.map(drop)
+        }));
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let begun = Instant::now();
+    for n in 0..40 {
+        let (owner, endpoint) = ids("other", &format!("f{n}"));
+        lookups.look_up("ok.example", &owner, &endpoint).await.unwrap();
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    hanging.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lookup_that_runs_is_not_waited_for_without_end() {
+    let lookups = Lookups::new(|_| {
+        std::thread::sleep(Duration::from_millis(300));
+        Ok(vec![])
+    });
+    let waiting = tokio::spawn(async move {
+        let (owner, endpoint) = ids("o", "e");
+        lookups.look_up("hangs.example", &owner, &endpoint).await
+    });
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    // The lookup takes real time.
+    tokio::time::advance(LOOKUP_TIMEOUT).await;
+    let error = waiting.await.unwrap().unwrap_err().to_string();
+    assert_eq!(error, "the name `hangs.example` was not resolved within 10 s");
+}

@@ -1,0 +1,339 @@
+//! Webhooks on their way, in memory: which are attempted next, and the log of each endpoint. Holds
+//! what is on disk, without the bodies.
+//!
+//! **Bounds.** [`DELIVERIES_PENDING_MAX`] and [`DELIVERIES_PENDING_URL_BYTES_MAX`] for each endpoint.
+//! **Cost.** Some 500 bytes and the URL for each delivery, and some 300 bytes for each receiver that
+//! deliveries wait for. Nothing here looks at all deliveries, but the end of an endpoint.
+
+mod schedule;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gristmill_core::delivery::{
+    ARRIVALS_MAX, DELIVERIES_PENDING_MAX, DELIVERIES_PENDING_URL_BYTES_MAX, DELIVERY_LOG_MAX,
+    Delivery, DeliveryId, DeliveryState, DueDeliveries, OwnerOf, RETRY_INTERVAL_MS,
+};
+use gristmill_core::id::OwnerId;
+use gristmill_core::time::{Clock, Timestamp};
+
+use self::schedule::{Path, Schedule};
+use crate::journal::segment::Place;
+
+/// The time by both measures.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    wall: Timestamp,
+    elapsed: Duration,
+}
+
+impl Moment {
+    pub(crate) fn of(clock: &dyn Clock) -> Self {
+        Self { wall: clock.now(), elapsed: clock.elapsed() }
+    }
+}
+
+/// The deliveries of all endpoints; `K` is what tells endpoints apart.
+#[derive(Debug)]
+pub(crate) struct Outbox<K> {
+    rows: BTreeMap<DeliveryId, Row<K>>,
+    /// Pending deliveries that [`Outbox::begin`] has not seen yet.
+    arrived: VecDeque<DeliveryId>,
+    /// Pending deliveries that wait until a time, by [`Clock::elapsed`].
+    asleep: BTreeSet<(Duration, DeliveryId)>,
+    schedule: Schedule<K>,
+    /// The owners of the endpoints in the schedule.
+    owners: BTreeMap<K, Option<OwnerId>>,
+    /// The attempts that have begun and whose end was not reported, whatever became of the rows.
+    under_way: BTreeMap<DeliveryId, Path<K>>,
+    logs: BTreeMap<K, Log>,
+    last_id: u64,
+    /// For each endpoint.
+    pub(crate) pending_max: usize,
+}
+
+#[derive(Debug)]
+struct Row<K> {
+    endpoint: K,
+    delivery: Delivery,
+    target: Arc<str>,
+    stage: Stage,
+    /// Where the body is, while it is in the journal.
+    body: Option<Place>,
+}
+
+/// Where a delivery stands in this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// In `arrived`.
+    Arrived,
+    /// In `arrived`, after an attempt that was not made.
+    PutBack,
+    /// In `asleep`, under this time.
+    Asleep(Duration),
+    /// In the schedule.
+    Ready,
+    UnderWay,
+    Ended,
+}
+
+/// The deliveries of one endpoint.
+#[derive(Debug, Default)]
+struct Log {
+    all: BTreeSet<DeliveryId>,
+    /// Those that have ended, in that order.
+    ended: VecDeque<DeliveryId>,
+    /// Bytes of the URLs of the others.
+    pending_url_bytes: usize,
+}
+
+impl<K> Default for Outbox<K> {
+    fn default() -> Self {
+        Self {
+            rows: BTreeMap::new(),
+            arrived: VecDeque::new(),
+            asleep: BTreeSet::new(),
+            schedule: Schedule::default(),
+            owners: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            last_id: 0,
+            pending_max: DELIVERIES_PENDING_MAX,
+        }
+    }
+}
+
+impl<K: Ord + Clone> Outbox<K> {
+    /// A number that no delivery has had.
+    pub(crate) fn next_id(&mut self) -> DeliveryId {
+        self.last_id += 1;
+        DeliveryId(self.last_id)
+    }
+
+    /// Whether no more deliveries of the endpoint may be on their way.
+    pub(crate) fn is_full(&self, endpoint: &K) -> bool {
+        let Some(log) = self.logs.get(endpoint) else { return false };
+        log.all.len() - log.ended.len() >= self.pending_max
+            || log.pending_url_bytes >= DELIVERIES_PENDING_URL_BYTES_MAX
+    }
+
+    pub(crate) fn get(&self, id: DeliveryId) -> Option<&Delivery> {
+        self.rows.get(&id).map(|row| &row.delivery)
+    }
+
+    /// Takes in a delivery. Returns the ones that fall out of the endpoint's log.
+    pub(crate) fn add(&mut self, endpoint: K, delivery: Delivery) -> Vec<DeliveryId> {
+        let id = delivery.id;
+        self.last_id = self.last_id.max(id.0);
+        let log = self.logs.entry(endpoint.clone()).or_default();
+        log.all.insert(id);
+        let mut dropped = Vec::new();
+        let stage = match delivery.state {
+            DeliveryState::Pending { .. } => {
+                log.pending_url_bytes += delivery.url.len();
+                self.arrived.push_back(id);
+                Stage::Arrived
+            }
+            DeliveryState::Delivered { .. } | DeliveryState::GivenUp { .. } => {
+                log.ended.push_back(id);
+                while log.ended.len() > DELIVERY_LOG_MAX {
+                    dropped.extend(log.ended.pop_front());
+                }
+                Stage::Ended
+            }
+        };
+        for id in &dropped {
+            log.all.remove(id);
+            self.rows.remove(id);
+        }
+        let target = delivery.target().into();
+        self.rows.insert(id, Row { endpoint, delivery, target, stage, body: None });
+        dropped
+    }
+
+    /// Notes where the delivery's body is; `None`: in the database.
+    pub(crate) fn set_body(&mut self, id: DeliveryId, place: Option<Place>) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.body = place;
+        }
+    }
+
+    /// Where the body of a delivery is that is on its way; the inner `None`: in the database.
+    pub(crate) fn body(&self, id: DeliveryId) -> Option<Option<Place>> {
+        let row = self.rows.get(&id)?;
+        matches!(row.delivery.state, DeliveryState::Pending { .. }).then_some(row.body)
+    }
+
+    /// Whose delivery it is.
+    pub(crate) fn endpoint_of(&self, id: DeliveryId) -> Option<K> {
+        self.rows.get(&id).map(|row| row.endpoint.clone())
+    }
+
+    /// Puts the delivery in the place of the pending one with its number, if there is one. Returns
+    /// the ones that fall out of the endpoint's log.
+    pub(crate) fn replace(&mut self, delivery: Delivery) -> Vec<DeliveryId> {
+        let Some(row) = self.rows.remove(&delivery.id) else { return Vec::new() };
+        self.unschedule(&row);
+        if let Some(log) = self.logs.get_mut(&row.endpoint) {
+            log.pending_url_bytes = log.pending_url_bytes.saturating_sub(row.delivery.url.len());
+        }
+        let (id, body) = (delivery.id, row.body);
+        let dropped = self.add(row.endpoint, delivery);
+        self.set_body(id, body);
+        dropped
+    }
+
+    /// Forgets what belongs to an endpoint. Returns what there was.
+    pub(crate) fn forget(&mut self, endpoint: &K) -> Vec<DeliveryId> {
+        let log = self.logs.remove(endpoint).unwrap_or_default();
+        for id in &log.all {
+            if let Some(row) = self.rows.remove(id) {
+                self.unschedule(&row);
+            }
+        }
+        log.all.into_iter().collect()
+    }
+
+    /// Takes a row out of what waits. An attempt that is under way keeps its share until it ends.
+    fn unschedule(&mut self, row: &Row<K>) {
+        match row.stage {
+            Stage::Asleep(until) => {
+                self.asleep.remove(&(until, row.delivery.id));
+            }
+            Stage::Ready => {
+                if let Some(path) = self.path(row) {
+                    self.schedule.remove(&path, row.delivery.id);
+                    self.forget_owner_if_idle(&path);
+                }
+            }
+            // `begin` passes over arrivals without a row.
+            Stage::Arrived | Stage::PutBack | Stage::UnderWay | Stage::Ended => {}
+        }
+    }
+
+    /// Where a row of the schedule is in it.
+    fn path(&self, row: &Row<K>) -> Option<Path<K>> {
+        let owner = self.owners.get(&row.endpoint)?.clone();
+        Some(Path { owner, endpoint: row.endpoint.clone(), target: row.target.clone() })
+    }
+
+    fn forget_owner_if_idle(&mut self, path: &Path<K>) {
+        if !self.schedule.has(path.owner.as_ref(), &path.endpoint) {
+            self.owners.remove(&path.endpoint);
+        }
+    }
+
+    /// Starts the attempts that are next, after those in `ended` have ended; see
+    /// [`begin_attempts`](gristmill_core::delivery::DeliveryStore::begin_attempts).
+    pub(crate) fn begin(
+        &mut self,
+        ended: &[DeliveryId],
+        owner_of: OwnerOf<'_>,
+        now: Moment,
+    ) -> DueDeliveries {
+        for id in ended {
+            self.end(*id);
+        }
+        self.take_in(owner_of, now);
+        let mut due = Vec::new();
+        while let Some(id) = self.schedule.begin() {
+            let Some(row) = self.rows.get_mut(&id) else { continue };
+            row.stage = Stage::UnderWay;
+            due.push(row.delivery.clone());
+            if let Some(path) = self.rows.get(&id).and_then(|row| self.path(row)) {
+                self.under_way.insert(id, path);
+            }
+        }
+        let wakes_at = self.asleep.first().map(|(until, _)| *until);
+        let next_at = if self.arrived.is_empty() { wakes_at } else { Some(now.elapsed) };
+        DueDeliveries { due, next_at }
+    }
+
+    /// Forgets all attempts and times, as a start of the host does.
+    pub(crate) fn restart(&mut self) {
+        (self.schedule, self.owners) = Default::default();
+        self.asleep.clear();
+        self.under_way.clear();
+        self.arrived.clear();
+        for (id, row) in &mut self.rows {
+            if row.stage != Stage::Ended {
+                row.stage = Stage::Arrived;
+                self.arrived.push_back(*id);
+            }
+        }
+    }
+
+    /// Gives back the share of an attempt. Without a record of it, the attempt has not been made.
+    fn end(&mut self, id: DeliveryId) {
+        let Some(path) = self.under_way.remove(&id) else { return };
+        let was_received = match self.rows.get_mut(&id) {
+            Some(row) if row.stage == Stage::UnderWay => {
+                row.stage = Stage::PutBack;
+                self.arrived.push_back(id);
+                None
+            }
+            Some(row) => Some(matches!(row.delivery.state, DeliveryState::Delivered { .. })),
+            None => None,
+        };
+        self.schedule.end(&path, was_received);
+        self.forget_owner_if_idle(&path);
+    }
+
+    /// Takes in what has arrived and what wakes, up to a bound.
+    fn take_in(&mut self, owner_of: OwnerOf<'_>, now: Moment) {
+        for _ in 0..ARRIVALS_MAX {
+            if let Some((until, id)) = self.asleep.first().copied()
+                && until <= now.elapsed
+            {
+                self.asleep.remove(&(until, id));
+                self.make_ready(id, owner_of);
+            } else if let Some(id) = self.arrived.pop_front() {
+                self.arrive(id, owner_of, now);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn arrive(&mut self, id: DeliveryId, owner_of: OwnerOf<'_>, now: Moment) {
+        let Some(row) = self.rows.get_mut(&id) else { return };
+        let wait_ms = match (row.stage, row.delivery.state) {
+            (Stage::PutBack, _) => RETRY_INTERVAL_MS,
+            (Stage::Arrived, _) if row.delivery.attempts == 0 => 0,
+            (Stage::Arrived, DeliveryState::Pending { due_at }) => {
+                due_at.millis_since(now.wall).min(RETRY_INTERVAL_MS)
+            }
+            _ => return, // it arrived twice, and was taken in the first time
+        };
+        if wait_ms == 0 {
+            self.make_ready(id, owner_of);
+        } else {
+            let until = now.elapsed + Duration::from_millis(wait_ms);
+            row.stage = Stage::Asleep(until);
+            self.asleep.insert((until, id));
+        }
+    }
+
+    fn make_ready(&mut self, id: DeliveryId, owner_of: OwnerOf<'_>) {
+        let Some(row) = self.rows.get_mut(&id) else { return };
+        row.stage = Stage::Ready;
+        let has_failed = row.delivery.attempts > 0;
+        if !self.owners.contains_key(&row.endpoint) {
+            let owner = owner_of(&row.delivery.endpoint);
+            self.owners.insert(row.endpoint.clone(), owner);
+        }
+        if let Some(path) = self.rows.get(&id).and_then(|row| self.path(row)) {
+            self.schedule.add(&path, id, has_failed);
+        }
+    }
+
+    /// The newest deliveries of an endpoint.
+    pub(crate) fn list(&self, endpoint: &K, count_max: usize) -> Vec<Delivery> {
+        let Some(log) = self.logs.get(endpoint) else { return Vec::new() };
+        log.all.iter().rev().take(count_max).filter_map(|id| self.get(*id).cloned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! Which pending webhook is attempted next, as pure logic: every owner, every endpoint and every
+//! receiver has a share of the attempts, and they take turns.
+//!
+//! **Promise.** The next attempt belongs to the owner with the fewest attempts under way; among equals
+//! to the owner whose last turn is the longest ago. The same holds for the endpoints of that owner
+//! and for the receivers of that endpoint. Receivers whose last attempt failed wait behind the
+//! other receivers of their endpoint. A receiver's deliveries go out in the order in which their
+//! jobs ended.
+//! **Bounds.** [`ATTEMPTS_MAX`] and its parts for an owner, an endpoint and a receiver.
+//! **Cost.** O(log n) for each delivery that comes, starts or ends. A waiting delivery takes some
+//! 60 bytes, and a receiver some 300 bytes while deliveries wait for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use gristmill_core::delivery::{
+    ATTEMPTS_MAX, ATTEMPTS_PER_ENDPOINT_MAX, ATTEMPTS_PER_OWNER_MAX, ATTEMPTS_PER_TARGET_MAX,
+    DeliveryId,
+};
+use gristmill_core::id::OwnerId;
+
+/// Where a delivery belongs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Path<K> {
+    /// `None`: the endpoint is not in the catalog any more.
+    pub(super) owner: Option<OwnerId>,
+    pub(super) endpoint: K,
+    /// The receiver: host and port.
+    pub(super) target: Arc<str>,
+}
+
+/// The deliveries that may be attempted now, and how many attempts are under way.
+#[derive(Debug)]
+pub(super) struct Schedule<K> {
+    all: Shares<Option<OwnerId>, OfOwner<K>, ATTEMPTS_MAX>,
+}
+
+type OfOwner<K> = Shares<K, OfEndpoint, ATTEMPTS_PER_OWNER_MAX>;
+type OfEndpoint = Shares<Arc<str>, Target, ATTEMPTS_PER_ENDPOINT_MAX>;
+
+impl<K> Default for Schedule<K> {
+    fn default() -> Self {
+        Self { all: Shares::default() }
+    }
+}
+
+impl<K: Ord + Clone> Schedule<K> {
+    /// The delivery may be attempted. `has_failed`: its last attempt failed.
+    pub(super) fn add(&mut self, path: &Path<K>, id: DeliveryId, has_failed: bool) {
+        self.change(path, |target| {
+            target.ready.insert(id);
+            target.is_failing |= has_failed;
+        });
+    }
+
+    /// The delivery may not be attempted any more.
+    pub(super) fn remove(&mut self, path: &Path<K>, id: DeliveryId) {
+        self.change(path, |target| target.ready.remove(&id));
+    }
+
+    /// Starts the attempt whose turn it is; `None` when all shares are used, or nothing is ready.
+    pub(super) fn begin(&mut self) -> Option<DeliveryId> {
+        self.all.begin()
+    }
+
+    /// An attempt has ended. `was_received`: the receiver took it; `None` when that is unknown.
+    pub(super) fn end(&mut self, path: &Path<K>, was_received: Option<bool>) {
+        self.change(path, |target| {
+            target.under_way = target.under_way.saturating_sub(1);
+            target.is_failing = was_received.map_or(target.is_failing, |received| !received);
+        });
+    }
+
+    /// Whether the endpoint has something here, ready or under way.
+    pub(super) fn has(&self, owner: Option<&OwnerId>, endpoint: &K) -> bool {
+        let of_owner = self.all.members.get(&owner.cloned());
+        of_owner.is_some_and(|of_owner| of_owner.part.members.contains_key(endpoint))
+    }
+
+    fn change<T>(&mut self, path: &Path<K>, change: impl FnOnce(&mut Target) -> T) -> T {
+        self.all.change(&path.owner, |owner| {
+            owner.part.change(&path.endpoint, |endpoint| {
+                endpoint.part.change(&path.target, |target| change(&mut target.part))
+            })
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.members.is_empty()
+    }
+}
+
+/// A part of [`Schedule`] that takes turns with its like.
+trait Part: Default {
+    fn under_way(&self) -> usize;
+    /// Nothing is ready and nothing under way: the part is dropped.
+    fn is_idle(&self) -> bool;
+    /// Whether the part waits behind those of its like that do not fail, and the delivery that
+    /// would start; `None` when none may.
+    fn first(&self) -> Option<(bool, DeliveryId)>;
+    fn begin(&mut self) -> Option<DeliveryId>;
+}
+
+/// The deliveries of one endpoint to one receiver.
+#[derive(Debug, Default)]
+struct Target {
+    ready: BTreeSet<DeliveryId>,
+    under_way: usize,
+    is_failing: bool,
+}
+
+impl Part for Target {
+    fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    fn is_idle(&self) -> bool {
+        self.ready.is_empty() && self.under_way == 0
+    }
+
+    fn first(&self) -> Option<(bool, DeliveryId)> {
+        let id = self.ready.first().filter(|_| self.under_way < ATTEMPTS_PER_TARGET_MAX)?;
+        Some((self.is_failing, *id))
+    }
+
+    fn begin(&mut self) -> Option<DeliveryId> {
+        let id = self.ready.pop_first()?;
+        self.under_way += 1;
+        Some(id)
+    }
+}
+
+/// Parts that take turns, with at most `MAX` attempts under way together.
+#[derive(Debug)]
+struct Shares<K, P, const MAX: usize> {
+    members: BTreeMap<K, Member<P>>,
+    /// The members that may start an attempt, the next one first.
+    ranked: BTreeSet<(Rank, K)>,
+    under_way: usize,
+    turns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Member<P> {
+    part: P,
+    /// The turn that it had last; 0: none yet.
+    turn: u64,
+    /// Its place in the ranks.
+    rank: Option<Rank>,
+}
+
+/// The smallest is next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    is_failing: bool,
+    under_way: usize,
+    turn: u64,
+    first: DeliveryId,
+}
+
+impl<K, P, const MAX: usize> Default for Shares<K, P, MAX> {
+    fn default() -> Self {
+        Self { members: BTreeMap::new(), ranked: BTreeSet::new(), under_way: 0, turns: 0 }
+    }
+}
+
+impl<K: Ord + Clone, P: Part, const MAX: usize> Shares<K, P, MAX> {
+    /// Changes a member, which begins with this when it was not there, and ranks it anew.
+    fn change<T>(&mut self, key: &K, change: impl FnOnce(&mut Member<P>) -> T) -> T {
+        let mut member = self.members.remove(key).unwrap_or_default();
+        if let Some(rank) = member.rank.take() {
+            self.ranked.remove(&(rank, key.clone()));
+        }
+        let before = member.part.under_way();
+        let answer = change(&mut member);
+        self.under_way = (self.under_way + member.part.under_way()).saturating_sub(before);
+        if !member.part.is_idle() {
+            member.rank = member.part.first().map(|(is_failing, first)| Rank {
+                is_failing,
+                under_way: member.part.under_way(),
+                turn: member.turn,
+                first,
+            });
+            self.ranked.extend(member.rank.map(|rank| (rank, key.clone())));
+            self.members.insert(key.clone(), member);
+        }
+        answer
+    }
+}
+
+impl<K: Ord + Clone, P: Part, const MAX: usize> Part for Shares<K, P, MAX> {
+    fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    fn is_idle(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    fn first(&self) -> Option<(bool, DeliveryId)> {
+        let (rank, _) = self.ranked.first().filter(|_| self.under_way < MAX)?;
+        // Only receivers fail: their endpoint, and its owner, are as good as others.
+        Some((false, rank.first))
+    }
+
+    fn begin(&mut self) -> Option<DeliveryId> {
+        let (_, key) = self.ranked.first().filter(|_| self.under_way < MAX)?.clone();
+        self.turns += 1;
+        let turn = self.turns;
+        self.change(&key, |member| {
+            member.turn = turn;
+            member.part.begin()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
