@@ -103,8 +103,17 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     ) -> Result<Option<JobStatus>, StoreError>;
 
     /// Queues a FAILED or TIMED_OUT job again, with its input and without its result. The ttl
-    /// goes on from the submission.
-    async fn retry(&self, endpoint: &EndpointId, id: JobId) -> Result<RetryAnswer, StoreError>;
+    /// goes on from the submission. `waiting_jobs_max` is the endpoint's own bound of jobs that wait.
+    ///
+    /// # Errors
+    /// At the bounds of the endpoint's queue and payloads, those of [`submit`](Self::submit); the job
+    /// stays as it was.
+    async fn retry(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+        waiting_jobs_max: Option<u32>,
+    ) -> Result<RetryAnswer, StoreError>;
 
     /// Removes all jobs that wait on the endpoint and returns their number.
     async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError>;

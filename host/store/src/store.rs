@@ -459,21 +459,19 @@ impl JobStore for SqliteStore {
         Ok(status)
     }
 
-    async fn retry(&self, endpoint: &EndpointId, id: JobId) -> Result<RetryAnswer, StoreError> {
+    async fn retry(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+        waiting_jobs_max: Option<u32>,
+    ) -> Result<RetryAnswer, StoreError> {
         let (ack, on_disk) = oneshot::channel();
+        let max = self.shared.settings.endpoint_max().of(waiting_jobs_max);
         let (retried, notice) = self.shared.change(|index, now| {
-            let found = index.find_of(endpoint, id, now);
-            let found = found.and_then(|(key, job)| Some((key, job.row.status?)));
-            let retried = match found {
-                None => (RetryAnswer::NotFound, None),
-                Some((key, status)) => match index.decide(key, JobEvent::RetryRequested, now) {
-                    Ok(notice) => (RetryAnswer::Queued, notice),
-                    Err(_) => (RetryAnswer::WrongStatus(status), None),
-                },
-            };
+            let retried = index.retry(endpoint, id, max, now)?;
             index.ack_id(id, ack);
-            retried
-        })?;
+            Ok(retried)
+        })??;
         self.shared.tell_ready(notice);
         answer(on_disk).await?;
         Ok(retried)
