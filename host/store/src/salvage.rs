@@ -28,7 +28,7 @@ use crate::journal::sum;
 use crate::owners::Owners;
 use crate::payloads::{self, Kind};
 use crate::row::integer;
-use crate::{catalog, checkpoint, chunks, row, schema};
+use crate::{catalog, checkpoint, chunks, row, schema, stand_in};
 
 /// The tables, each with the first column of its key, by which it is read. `meta` comes by itself.
 const TABLES: [(&str, &str); 11] = [
@@ -89,6 +89,7 @@ pub fn repair(
     salvage.play_journal()?;
     salvage.move_kept()?;
     salvage.name_endpoints()?;
+    salvage.replace_templates()?;
     salvage.leave_out_unusable()?;
     let jobs = to.query_row("SELECT count(*) FROM job", (), |row| row.get::<_, i64>(0))?;
     let losses = salvage.losses;
@@ -353,6 +354,16 @@ impl Salvage<'_> {
             let sql = "INSERT INTO endpoint (seq, name, completed, failed, retried) \
                        VALUES (?1, ?2, 0, 0, 0)";
             self.to.execute(sql, params![number, name])?;
+        }
+        Ok(())
+    }
+
+    /// Puts stand-ins where the templates of endpoints are lost.
+    fn replace_templates(&mut self) -> rusqlite::Result<()> {
+        if let Some(seal) = &self.inspected.seal {
+            for sentence in stand_in::add(self.to, seal)? {
+                self.lose_of_tables(sentence);
+            }
         }
         Ok(())
     }
