@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::endpoint::Endpoint;
-use crate::id::{EndpointId, JobId, OwnerId};
+use crate::endpoint::Life;
+use crate::id::JobId;
 use crate::runtime::LogLevel;
 use crate::time::Timestamp;
 
@@ -69,23 +69,9 @@ pub struct Logs {
 struct State {
     last_number: u64,
     bytes: usize,
-    sources: HashMap<LogSource, Lines>,
-}
-
-/// Whose lines they are. The owner is part of it because the id of a deleted endpoint can be taken
-/// by another owner, while jobs of the deleted one still log.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct LogSource {
-    /// The endpoint whose handlers log.
-    pub endpoint: EndpointId,
-    /// Its owner.
-    pub owner: OwnerId,
-}
-
-impl From<&Endpoint> for LogSource {
-    fn from(endpoint: &Endpoint) -> Self {
-        Self { endpoint: endpoint.id.clone(), owner: endpoint.owner.clone() }
-    }
+    /// By the lives of endpoints: another endpoint may take the id of a deleted one, whose jobs still
+    /// log.
+    endpoints: HashMap<Life, Lines>,
 }
 
 #[derive(Debug, Default)]
@@ -103,14 +89,17 @@ impl Lines {
 }
 
 impl Logs {
-    /// Keeps a line. Never waits.
-    pub fn add(&self, source: &LogSource, at: Timestamp, job: JobId, level: LogLevel, text: &str) {
+    /// Keeps a line of an endpoint, unless the endpoint was deleted. Never waits.
+    pub fn add(&self, endpoint: &Life, at: Timestamp, job: JobId, level: LogLevel, text: &str) {
         let mut state = self.state.lock();
+        // Under the lock of `forget`, which comes after the end of the life.
+        if endpoint.has_ended() {
+            return;
+        }
         state.last_number += 1;
         let line = LogLine { number: state.last_number, at, job, level, text: text.into() };
         let bytes = line.bytes();
-        // The key is shared text: a clone costs no allocation.
-        let lines = state.sources.entry(source.clone()).or_default();
+        let lines = state.endpoints.entry(endpoint.clone()).or_default();
         lines.bytes += bytes;
         lines.lines.push_back(Arc::new(line));
         let mut freed = 0;
@@ -119,7 +108,7 @@ impl Logs {
         }
         state.bytes = state.bytes + bytes - freed;
         while state.bytes > ALL_BYTES_MAX {
-            let Some(most) = state.sources.values_mut().max_by_key(|lines| lines.bytes) else {
+            let Some(most) = state.endpoints.values_mut().max_by_key(|lines| lines.bytes) else {
                 break;
             };
             let freed = most.drop_oldest();
@@ -130,9 +119,9 @@ impl Logs {
     }
 
     /// The lines that a query is for, the oldest first.
-    pub fn read(&self, source: &LogSource, query: LogQuery) -> Vec<Arc<LogLine>> {
+    pub fn read(&self, endpoint: &Life, query: LogQuery) -> Vec<Arc<LogLine>> {
         let state = self.state.lock();
-        let Some(Lines { lines, .. }) = state.sources.get(source) else { return vec![] };
+        let Some(Lines { lines, .. }) = state.endpoints.get(endpoint) else { return vec![] };
         let newest = lines.iter().rev().take_while(|line| line.number > query.after);
         let of_job = newest.filter(|line| query.job.is_none_or(|job| line.job == job));
         let mut found: Vec<_> = of_job.take(query.count_max).cloned().collect();
@@ -145,10 +134,10 @@ impl Logs {
         self.added.notified()
     }
 
-    /// Forgets the lines of an endpoint that is deleted.
-    pub fn forget(&self, source: &LogSource) {
+    /// Forgets the lines of an endpoint that was deleted.
+    pub fn forget(&self, endpoint: &Life) {
         let mut state = self.state.lock();
-        if let Some(lines) = state.sources.remove(source) {
+        if let Some(lines) = state.endpoints.remove(endpoint) {
             state.bytes -= lines.bytes;
         }
     }
@@ -159,25 +148,16 @@ mod tests {
     use super::*;
     use crate::id::{NodeId, Submission};
 
-    fn endpoint(name: &str) -> LogSource {
-        endpoint_of(name, "me")
-    }
-
-    fn endpoint_of(name: &str, owner: &str) -> LogSource {
-        let endpoint = EndpointId::new(name).unwrap();
-        LogSource { endpoint, owner: OwnerId::new(owner).unwrap() }
-    }
-
     fn job() -> JobId {
         JobId::generate(Submission::Async, NodeId(1))
     }
 
-    fn add(logs: &Logs, name: &str, job: JobId, text: &str) {
-        logs.add(&endpoint(name), Timestamp::from_millis(0), job, LogLevel::Info, text);
+    fn add(logs: &Logs, endpoint: &Life, job: JobId, text: &str) {
+        logs.add(endpoint, Timestamp::from_millis(0), job, LogLevel::Info, text);
     }
 
-    fn texts(logs: &Logs, name: &str, query: LogQuery) -> Vec<String> {
-        logs.read(&endpoint(name), query).iter().map(|line| line.text.to_string()).collect()
+    fn texts(logs: &Logs, endpoint: &Life, query: LogQuery) -> Vec<String> {
+        logs.read(endpoint, query).iter().map(|line| line.text.to_string()).collect()
     }
 
     const ALL: LogQuery = LogQuery { after: 0, job: None, count_max: usize::MAX };
@@ -185,54 +165,63 @@ mod tests {
     #[test]
     fn lines_are_found_by_endpoint_job_and_number() {
         let (logs, mine, other) = (Logs::default(), job(), job());
-        for (name, job, text) in
-            [("a", mine, "1"), ("b", mine, "2"), ("a", other, "3"), ("a", mine, "4")]
+        let [a, b, c] = [(); 3].map(|()| Life::default());
+        for (endpoint, job, text) in
+            [(&a, mine, "1"), (&b, mine, "2"), (&a, other, "3"), (&a, mine, "4")]
         {
-            add(&logs, name, job, text);
+            add(&logs, endpoint, job, text);
         }
-        assert_eq!(texts(&logs, "a", ALL), ["1", "3", "4"]);
-        assert_eq!(texts(&logs, "a", LogQuery { job: Some(mine), ..ALL }), ["1", "4"]);
-        assert_eq!(texts(&logs, "a", LogQuery { after: 1, ..ALL }), ["3", "4"]);
-        assert_eq!(texts(&logs, "a", LogQuery { count_max: 1, ..ALL }), ["4"], "the newest");
-        assert_eq!(texts(&logs, "c", ALL), [""; 0]);
-        logs.forget(&endpoint("a"));
-        assert_eq!((texts(&logs, "a", ALL).len(), texts(&logs, "b", ALL).len()), (0, 1));
+        assert_eq!(texts(&logs, &a, ALL), ["1", "3", "4"]);
+        assert_eq!(texts(&logs, &a, LogQuery { job: Some(mine), ..ALL }), ["1", "4"]);
+        assert_eq!(texts(&logs, &a, LogQuery { after: 1, ..ALL }), ["3", "4"]);
+        assert_eq!(texts(&logs, &a, LogQuery { count_max: 1, ..ALL }), ["4"], "the newest");
+        assert_eq!(texts(&logs, &c, ALL), [""; 0]);
+        logs.forget(&a);
+        assert_eq!((texts(&logs, &a, ALL).len(), texts(&logs, &b, ALL).len()), (0, 1));
     }
 
     #[test]
-    fn the_next_owner_of_an_id_never_reads_lines_of_the_one_before() {
+    fn late_lines_of_a_deleted_endpoint_are_kept_nowhere() {
         let (logs, job) = (Logs::default(), job());
-        add(&logs, "a", job, "before");
-        logs.forget(&endpoint("a"));
-        add(&logs, "a", job, "late");
-        assert_eq!(logs.read(&endpoint_of("a", "other"), ALL), []);
-        assert_eq!(texts(&logs, "a", ALL), ["late"]);
+        let (deleted, next) = (Life::default(), Life::default());
+        add(&logs, &deleted, job, "before");
+        deleted.end();
+        add(&logs, &deleted, job, "late");
+        logs.forget(&deleted);
+        add(&logs, &deleted, job, "later");
+        add(&logs, &next, job, "next");
+        assert_eq!(texts(&logs, &deleted, ALL), [""; 0]);
+        assert_eq!(texts(&logs, &next, ALL), ["next"]);
+        let state = logs.state.lock();
+        assert_eq!((state.endpoints.len(), state.bytes), (1, "next".len() + LINE_BYTES));
     }
 
     #[test]
     fn an_endpoint_keeps_its_newest_lines_and_nobody_elses_go_for_them() {
         let (logs, job) = (Logs::default(), job());
-        add(&logs, "quiet", job, "here");
+        let (quiet, loud) = (Life::default(), Life::default());
+        add(&logs, &quiet, job, "here");
         let text = "x".repeat(1_000);
         for _ in 0..1_000 {
-            add(&logs, "loud", job, &text);
+            add(&logs, &loud, job, &text);
         }
-        assert_eq!(texts(&logs, "loud", ALL).len(), ENDPOINT_BYTES_MAX / 1_100);
-        assert_eq!(texts(&logs, "quiet", ALL), ["here"]);
+        assert_eq!(texts(&logs, &loud, ALL).len(), ENDPOINT_BYTES_MAX / 1_100);
+        assert_eq!(texts(&logs, &quiet, ALL), ["here"]);
     }
 
     #[test]
     fn all_lines_together_have_a_bound_that_the_largest_pay() {
         let (logs, job) = (Logs::default(), job());
-        add(&logs, "quiet", job, "here");
+        let quiet = Life::default();
+        add(&logs, &quiet, job, "here");
         let text = "x".repeat(100_000);
-        for number in 0..500 {
-            add(&logs, &format!("loud{number}"), job, &text);
+        for _ in 0..500 {
+            add(&logs, &Life::default(), job, &text);
         }
         let state = logs.state.lock();
         assert!(state.bytes <= ALL_BYTES_MAX, "{}", state.bytes);
-        assert_eq!(state.bytes, state.sources.values().map(|lines| lines.bytes).sum::<usize>());
+        assert_eq!(state.bytes, state.endpoints.values().map(|lines| lines.bytes).sum::<usize>());
         drop(state);
-        assert_eq!(texts(&logs, "quiet", ALL), ["here"]);
+        assert_eq!(texts(&logs, &quiet, ALL), ["here"]);
     }
 }

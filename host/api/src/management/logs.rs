@@ -13,11 +13,11 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures::stream;
-use gristmill_core::endpoint::Endpoint;
+use gristmill_core::endpoint::{Endpoint, Life};
 use gristmill_core::id::JobId;
 use gristmill_core::key::Scope;
 use gristmill_core::limits::LIST_LOGS;
-use gristmill_core::logs::{LogLine, LogQuery, LogSource};
+use gristmill_core::logs::{LogLine, LogQuery};
 use tokio::time::{Instant, timeout};
 
 use super::dto;
@@ -49,7 +49,10 @@ pub(crate) async fn read(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     caller.require(Scope::Manage)?;
-    let source = LogSource::from(own::<Endpoint>(&state.catalog.view(), &caller.0, &id)?);
+    let view = state.catalog.view();
+    let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
+    let life = view.deployments.get(&endpoint.id).map(|deployment| deployment.life.clone());
+    let life = life.unwrap_or_default();
     let query = Query(query.as_deref().unwrap_or_default());
     let mut wanted = LogQuery {
         after: sse::last_event_id(&headers, "the number of a line")?.unwrap_or(0),
@@ -63,9 +66,9 @@ pub(crate) async fn read(
     }
     if sse::is_accepted(&headers) {
         let key = KeyInUse::new(&state, &caller.0, Scope::Manage, None);
-        return Ok(follow(state, key, source, wanted));
+        return Ok(follow(state, key, life, wanted));
     }
-    let lines = state.logs.read(&source, wanted);
+    let lines = state.logs.read(&life, wanted);
     let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
     Ok(Json(documents).into_response())
 }
@@ -90,17 +93,17 @@ fn job(query: Query<'_>) -> Result<Wanted, ApiError> {
     Err(ApiError::bad_request(format!("query `job` must be the id of a job, not `{text}`")))
 }
 
-fn follow(state: ApiState, key: KeyInUse, source: LogSource, query: LogQuery) -> Response {
-    let from = (state, key, source, query);
-    let pages = stream::unfold(from, async |(state, key, source, mut query)| {
-        let lines = next_lines(&state, &key, &source, query).await?;
+fn follow(state: ApiState, key: KeyInUse, endpoint: Life, query: LogQuery) -> Response {
+    let from = (state, key, endpoint, query);
+    let pages = stream::unfold(from, async |(state, key, endpoint, mut query)| {
+        let lines = next_lines(&state, &key, &endpoint, query).await?;
         if let Some(last) = lines.last() {
             query.after = last.number;
         }
         // From now on none is left out; there are never more than the host keeps.
         query.count_max = usize::MAX;
         let text = events(&lines);
-        Some((Ok::<_, Infallible>(text), (state, key, source, query)))
+        Some((Ok::<_, Infallible>(text), (state, key, endpoint, query)))
     });
     sse::response(Body::from_stream(pages))
 }
@@ -110,19 +113,18 @@ fn follow(state: ApiState, key: KeyInUse, source: LogSource, query: LogQuery) ->
 async fn next_lines(
     state: &ApiState,
     key: &KeyInUse,
-    source: &LogSource,
+    endpoint: &Life,
     query: LogQuery,
 ) -> Option<Vec<Arc<LogLine>>> {
     let comment_at = Instant::now() + COMMENT_INTERVAL;
     loop {
         key.check().ok()?;
-        let deployment = state.catalog.deployment(&source.endpoint)?;
-        if deployment.endpoint.owner != source.owner {
+        if endpoint.has_ended() {
             return None;
         }
         let mut added = pin!(state.logs.added());
         added.as_mut().enable();
-        let lines = state.logs.read(source, query);
+        let lines = state.logs.read(endpoint, query);
         if !lines.is_empty() || Instant::now() >= comment_at {
             return Some(lines);
         }
