@@ -28,6 +28,7 @@ mod hostile_uploads;
 mod isolation;
 mod lifecycle;
 mod logs;
+mod lost_admin_key;
 mod openapi;
 mod own_network;
 mod owners;
