@@ -172,7 +172,14 @@ impl FromStr for RemoteImage {
         {
             return Err(invalid());
         }
-        let [registry, repository, tag] = [registry, repository, tag].map(str::to_owned);
+        // Docker Hub's own images, which have one name, are in `library` there.
+        let is_of_library =
+            registry.eq_ignore_ascii_case(RegistryHost::DEFAULT) && !repository.contains('/');
+        let repository = match is_of_library {
+            true => format!("library/{repository}"),
+            false => repository.to_owned(),
+        };
+        let [registry, tag] = [registry, tag].map(str::to_owned);
         Ok(Self { registry, repository, tag, digest })
     }
 }
@@ -460,6 +467,21 @@ mod tests {
             "[x]:5000/mill",
         ] {
             assert!(text.parse::<RemoteImage>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_one_part_are_in_the_library_of_docker_hub() {
+        for (text, expected) in [
+            ("docker.io/mill", "library/mill"),
+            ("Docker.io/mill:1", "library/mill"),
+            ("docker.io/team/mill", "team/mill"),
+            ("docker.io/library/mill", "library/mill"),
+            ("registry.example/mill", "mill"),
+            ("docker.io:443/mill", "mill"),
+        ] {
+            let image: RemoteImage = text.parse().unwrap();
+            assert_eq!(image.repository(), expected, "{text}");
         }
     }
 
