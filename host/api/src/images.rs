@@ -167,7 +167,7 @@ async fn remove_files(state: &ApiState, unused: Vec<ComponentDigest>) {
 pub(crate) fn refused(error: AddComponentError) -> ApiError {
     match error {
         AddComponentError::Rejected(reason) => ApiError::bad_request(reason),
-        AddComponentError::NoSpace => ApiError::new(ErrorCode::DiskFull, error.to_string()),
+        AddComponentError::NoSpace(_) => ApiError::new(ErrorCode::DiskFull, error.to_string()),
         AddComponentError::Failed(reason) => {
             error!("an uploaded component could not be taken in: {reason}");
             ApiError::new(

@@ -15,6 +15,7 @@ use crate::limits::{
     COMPONENT_BYTES_MAX, HOST_PATTERN_BYTES_MAX, IMAGE_CONFIG_BYTES_MAX, NAME_BYTES_MAX,
 };
 use crate::registry_auth::RegistryAuth;
+use crate::room::Shortage;
 use crate::runtime::Added;
 
 /// Media type of a manifest.
@@ -248,8 +249,8 @@ pub enum FetchError {
     #[error("too many uploads are on their way; try again shortly")]
     Full,
     /// The host's disk has no room.
-    #[error("the host's disk is nearly full; it takes no images until there is room")]
-    NoSpace,
+    #[error("{0}; it takes no images until there is room")]
+    NoSpace(Shortage),
     /// The host's fault.
     #[error("{0}")]
     Host(String),

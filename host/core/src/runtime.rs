@@ -17,6 +17,7 @@ use crate::endpoint::Deployment;
 use crate::id::{EndpointId, JobId, VolumeId};
 use crate::payload::Json;
 use crate::record::{Chunk, S3Config};
+use crate::room::Shortage;
 
 /// Runs handlers, each attempt in a sandbox of its own.
 #[async_trait]
@@ -309,8 +310,8 @@ pub enum StageError {
     #[error("too many uploads are on their way; try again shortly")]
     Full,
     /// The disk has no room.
-    #[error("the host's disk is nearly full; it takes no uploads until there is room")]
-    NoSpace,
+    #[error("{0}; it takes no uploads until there is room")]
+    NoSpace(Shortage),
     /// The disk.
     #[error("cannot store the upload: {0}")]
     Io(io::Error),
@@ -318,7 +319,7 @@ pub enum StageError {
 
 impl From<io::Error> for StageError {
     fn from(error: io::Error) -> Self {
-        if is_no_space(&error) { Self::NoSpace } else { Self::Io(error) }
+        if is_no_space(&error) { Self::NoSpace(Shortage::Bytes) } else { Self::Io(error) }
     }
 }
 
@@ -345,8 +346,8 @@ pub enum AddComponentError {
     #[error("{0}")]
     Rejected(String),
     /// The disk has no room for it.
-    #[error("the host's disk is nearly full; it takes no uploads until there is room")]
-    NoSpace,
+    #[error("{0}; it takes no uploads until there is room")]
+    NoSpace(Shortage),
     /// The host failed to check, compile or keep it.
     #[error("{0}")]
     Failed(String),

@@ -9,6 +9,7 @@ use crate::payload::Json;
 use crate::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
 };
+use crate::room::Shortage;
 use crate::time::Timestamp;
 use crate::usage::{Bill, Metered};
 
@@ -252,8 +253,8 @@ pub enum StoreError {
         limit_mib: u64,
     },
     /// The disk has no room for new work.
-    #[error("the host's disk is nearly full; it takes no new work until there is room")]
-    DiskFull,
+    #[error("{0}; it takes no new work until there is room")]
+    DiskFull(Shortage),
     /// The store is closing down.
     #[error("the store is closed")]
     Closed,

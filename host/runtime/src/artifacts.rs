@@ -13,6 +13,7 @@ use gristmill_core::catalog::{ArtifactDigest, Component};
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::Metering;
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
+use gristmill_core::room::Shortage;
 use gristmill_core::runtime::{AddComponentError, Added, is_no_space};
 use gristmill_core::time::Timestamp;
 use parking_lot::Mutex;
@@ -411,7 +412,7 @@ impl From<AddError> for AddComponentError {
     fn from(error: AddError) -> Self {
         match error {
             AddError::Rejected(_) | AddError::TooLarge { .. } => Self::Rejected(error.to_string()),
-            AddError::Storage(error) if is_no_space(&error) => Self::NoSpace,
+            AddError::Storage(error) if is_no_space(&error) => Self::NoSpace(Shortage::Bytes),
             AddError::Compile(_) | AddError::Storage(_) => Self::Failed(error.to_string()),
         }
     }

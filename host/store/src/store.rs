@@ -294,8 +294,9 @@ impl JobStore for SqliteStore {
 
     async fn submit(&self, mut job: NewJob) -> Result<SubmitAnswer, StoreError> {
         let shared = &self.shared;
-        if !shared.settings.room.admits_work() {
-            return Err(StoreError::DiskFull);
+        let room = &shared.settings.room;
+        if !room.admits_work() {
+            return Err(StoreError::DiskFull(room.shortage()));
         }
         let body = std::mem::replace(&mut job.input, Json::null());
         let input = Payload { body, s3_config: job.s3_config.take().map(Arc::new) };

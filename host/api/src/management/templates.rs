@@ -229,7 +229,7 @@ async fn fetch(
             ApiError::bad_request(format!("`imageName`: cannot fetch `{image}`: {reason}"))
         }
         FetchError::Full => ApiError::new(ErrorCode::Unavailable, error.to_string()),
-        FetchError::NoSpace => ApiError::new(ErrorCode::DiskFull, error.to_string()),
+        FetchError::NoSpace(_) => ApiError::new(ErrorCode::DiskFull, error.to_string()),
         FetchError::Host(reason) => {
             tracing::error!("the image `{image}` could not be taken in: {reason}");
             let sentence = "the image could not be taken in; the host's log has the details";
