@@ -11,6 +11,7 @@
 )]
 
 mod abandoned_calls;
+mod abandoned_uploads;
 mod auth;
 mod big_streams;
 mod billing;

@@ -56,7 +56,7 @@ pub(crate) enum Named {
 }
 
 /// Lets the owner's `name` name a component. Endpoints that run this image run the new component from
-/// their next job on.
+/// their next job on. To be run as a whole, by [`complete`](crate::complete::complete).
 ///
 /// # Errors
 /// When a known component is not stored any more.
@@ -67,7 +67,7 @@ pub(crate) async fn name(
     named: Named,
     manifest: Option<PushedManifest>,
 ) -> Result<(Image, Component), ApiError> {
-    // Held until the record is in the catalog.
+    // Kept until the record is in the catalog, or is refused: then the files are removed.
     let (digest, added) = match named {
         Named::Added(added) => (added.component.digest, Some(added)),
         Named::Known(digest) => (digest, None),
@@ -90,20 +90,13 @@ pub(crate) async fn name(
             Ok::<_, ApiError>((entries.map(CatalogChange::Put).into(), (image, component)))
         })
         .await;
-    let_go(state, added).await;
+    drop(added);
     let (image, component) = named?;
     for endpoint in state.catalog.view().users_of(&image) {
         state.workers.refresh(&endpoint.id);
     }
     forget_unused(state).await;
     Ok((image, component))
-}
-
-/// Lets go of a component that was taken in. Its files go, unless its record is in the catalog now.
-pub(crate) async fn let_go(state: &ApiState, added: Option<Added>) {
-    let Some(Added { component, hold }) = added else { return };
-    drop(hold);
-    remove_files(state, vec![component.digest]).await;
 }
 
 /// Takes a name away.
@@ -154,10 +147,6 @@ pub(crate) async fn forget_unused(state: &ApiState) {
         // The change before was written; this one can wait.
         Err(error) => return warn!("components that are not used stay for now: {error}"),
     };
-    remove_files(state, unused).await;
-}
-
-async fn remove_files(state: &ApiState, unused: Vec<ComponentDigest>) {
     if let Err(error) = state.components.remove_components(unused).await {
         error!("cannot remove the files of components that are not used: {error}");
     }

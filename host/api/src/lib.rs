@@ -13,6 +13,7 @@ mod access;
 mod auth;
 mod billing;
 mod body;
+mod complete;
 mod docs_page;
 mod error;
 mod fallback;

@@ -296,7 +296,8 @@ pub trait Staged: Send + Sync + std::fmt::Debug {
 pub struct Added {
     /// Its record, which is not in the catalog yet.
     pub component: Component,
-    /// Keeps its files until the record is in the catalog; drop it then.
+    /// Keeps its files until the record is in the catalog; drop it then. Files without a record are
+    /// removed when it is dropped.
     pub hold: Hold,
 }
 

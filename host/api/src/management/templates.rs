@@ -100,9 +100,7 @@ pub(crate) async fn create(
     };
     let fetched = fetch(&state, create(&state.catalog.view())?, &input).await?;
     let put_new = |view: &View| create(view).map(|new| put(view, new, fetched.as_ref()));
-    let created = state.catalog.change(put_new).await;
-    images::let_go(&state, fetched).await;
-    let template = created?;
+    let template = state.catalog.change(put_new).await?;
     Ok(Json(document(&state, &template).await?))
 }
 
@@ -130,9 +128,8 @@ pub(crate) async fn update(
     };
     let fetched = fetch(&state, update(&state.catalog.view())?, &input).await?;
     let put_new = |view: &View| update(view).map(|new| put(view, new, fetched.as_ref()));
-    let updated = state.catalog.change(put_new).await;
-    images::let_go(&state, fetched).await;
-    let template = updated?;
+    let template = state.catalog.change(put_new).await?;
+    drop(fetched);
     refresh_bound(&state, &id);
     images::forget_unused(&state).await;
     Ok(Json(document(&state, &template).await?))

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::error::{OciCode, RegistryError};
 use super::{Caller, answer, images_of, name, referrers};
+use crate::complete::complete;
 use crate::images::{self, ImageName, Named};
 use crate::query::Query;
 use crate::state::ApiState;
@@ -124,12 +125,16 @@ async fn take(
     };
     let pushed = PushedManifest::new(text, config_text);
     let digest = pushed.digest();
-    images::name(state, owner, image, named, Some(pushed)).await?;
-    // The image has them now, for the next manifest that names them.
-    for blob in [config, component] {
-        while state.uploads.release(owner, &name, blob.digest) {}
-    }
-    Ok(digest)
+    let (state, owner) = (state.clone(), owner.clone());
+    complete(async move {
+        images::name(&state, &owner, image, named, Some(pushed)).await?;
+        // The image has the blobs now, for the next manifest that names them.
+        for blob in [config, component] {
+            while state.uploads.release(&owner, &name, blob.digest) {}
+        }
+        Ok(digest)
+    })
+    .await?
 }
 
 /// The blobs that a text names as a manifest does, be it one or not.
@@ -161,10 +166,13 @@ pub(super) async fn delete(
     }
     // A tag that is in use comes first, and is refused before any other is deleted.
     tags.sort_unstable();
-    for (_, tag) in tags {
-        images::forget(&state, &key.owner, &ImageName { name: name.clone(), tag }).await?;
-    }
-    Ok(StatusCode::ACCEPTED.into_response())
+    complete(async move {
+        for (_, tag) in tags {
+            images::forget(&state, &key.owner, &ImageName { name: name.clone(), tag }).await?;
+        }
+        Ok(StatusCode::ACCEPTED.into_response())
+    })
+    .await?
 }
 
 /// The tags of a name, in order; `?n=` and `?last=` page through them.
