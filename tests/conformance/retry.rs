@@ -58,6 +58,26 @@ async fn keeps_the_id_and_input() {
     assert_eq!(endpoint.until(&job, "FAILED").await["error"], "no rye");
 }
 
+/// On an endpoint whose queue is full it is refused like a submission, and the job stays as it is.
+#[tokio::test]
+async fn a_full_queue_takes_no_retry() {
+    let endpoint = shared("retry-full", json!({ "maxWaitingJobs": 2 })).await;
+    let mut failed = vec![];
+    for _ in 0..3 {
+        failed.push(id(&endpoint.finish(failing()).await));
+    }
+    endpoint.set_workers_max(0).await;
+    for job in &failed[..2] {
+        endpoint.retry(job).await.ok();
+    }
+    let refused = endpoint.retry(&failed[2]).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (429, &json!("queue_full")));
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(endpoint.status(&failed[2]).await.ok()["status"], "FAILED");
+    endpoint.cancel(&failed[0]).await.ok();
+    endpoint.retry(&failed[2]).await.ok();
+}
+
 /// The answer is an object with the id and the status IN_QUEUE.
 #[tokio::test]
 async fn response() {

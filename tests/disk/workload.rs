@@ -306,7 +306,7 @@ impl Caller {
         let job = self.failed.swap_remove(self.rng.random_range(0..self.failed.len()));
         let deed = Deed::Retry { job: job.to_string() };
         self.note(false, &deed);
-        assert_eq!(self.store.retry(&self.endpoint(), job).await, Ok(RetryAnswer::Queued));
+        assert_eq!(self.store.retry(&self.endpoint(), job, None).await, Ok(RetryAnswer::Queued));
         self.note(true, &deed);
         self.open.push(job);
     }

@@ -11,6 +11,7 @@
 )]
 
 mod abandoned_calls;
+mod abandoned_uploads;
 mod auth;
 mod big_streams;
 mod billing;
@@ -28,6 +29,7 @@ mod hostile_uploads;
 mod isolation;
 mod lifecycle;
 mod logs;
+mod lost_admin_key;
 mod openapi;
 mod own_network;
 mod owners;

@@ -48,7 +48,8 @@ impl Bench {
         let records = MemoryRecords::new();
         let sandbox = Sandbox::open(settings, records.clone()).unwrap();
         let bytes = std::fs::read(guest).unwrap();
-        let component = sandbox.add_component(bytes.into()).await.unwrap().component;
+        let added = sandbox.add_component(bytes.into()).await.unwrap();
+        let component = added.component.clone();
         records.put(component.clone());
         Self { sandbox, component, directory }
     }

@@ -15,8 +15,11 @@ use super::bench::{Bench, Report, Run};
 
 const GIB: u64 = 1 << 30;
 
-/// The size that each file and directory counts in addition.
-const NODE_BYTES: u64 = 4 << 10;
+/// What each file and directory counts.
+const NODE_BYTES: u64 = 16 << 10;
+
+/// What the size of a file is rounded up to.
+const BLOCK_BYTES: u64 = 4 << 10;
 
 /// The handler's error, or the host's for a handler that cannot know it.
 const FULL: &str = "o space left on device";
@@ -206,7 +209,7 @@ async fn what_is_counted_is_true_after_any_order_of_changes() {
     let volume = bench.data_dir().join("volumes/v");
     let left = fs::read_dir(volume).unwrap().map(|entry| {
         let bytes = entry.unwrap().metadata().unwrap().len();
-        NODE_BYTES + bytes.next_multiple_of(NODE_BYTES)
+        NODE_BYTES + bytes.next_multiple_of(BLOCK_BYTES)
     });
     let free = GIB - left.sum::<u64>();
     let expected = free / (PIECE + NODE_BYTES) * PIECE;
@@ -274,8 +277,11 @@ async fn a_flood_of_file_operations_is_stopped_and_holds_nobody_up() {
     assert_eq!(bench.running(), 0);
 }
 
+/// How many instances have scratch space on disk, of all processes.
 fn scratch_dirs(data_dir: &Path) -> usize {
-    fs::read_dir(data_dir.join("scratch")).map_or(0, Iterator::count)
+    let processes = fs::read_dir(data_dir.join("scratch")).into_iter().flatten();
+    let dirs = processes.map(|process| fs::read_dir(process.unwrap().path()).unwrap().count());
+    dirs.sum()
 }
 
 #[tokio::test]
@@ -296,12 +302,36 @@ async fn scratch_is_each_jobs_own_and_gone_with_it() {
         (scratch_dirs(bench.data_dir()) == 0).then_some(())
     })
     .await;
+}
 
-    // The next start deletes the remains of a crash.
-    let left = bench.data_dir().join("scratch/1-0/deep");
-    fs::create_dir_all(&left).unwrap();
-    let bench = bench.again(&guests::playground()).await;
-    assert_eq!(scratch_dirs(bench.data_dir()), 0);
+#[tokio::test]
+async fn what_several_crashes_left_is_wiped_after_the_start() {
+    let mut bench = Bench::open(&guests::playground()).await;
+    let write = json!({ "do": "write", "path": "/tmp/a", "text": "rye" });
+    let write = json!({ "op": "file", "file": write }).to_string();
+    let left = ["scratch/1/0/deep", "scratch/2/0", "scratch/2/1", "volumes/v.removed/deep"];
+    // Processes that end during the wipe, or before it, leave all of it to the next.
+    for _ in 0..2 {
+        for path in left {
+            fs::create_dir_all(bench.data_dir().join(path)).unwrap();
+        }
+        bench = bench.again(&guests::playground()).await;
+        assert!(left.iter().all(|path| bench.data_dir().join(path).exists()), "before the wipe");
+        // The first job has a directory of its own beside them.
+        let mut run = bench.run(&write);
+        run.template.container_disk_gb = 1;
+        run.perform().await.output();
+    }
+    let _wiping = bench.sandbox().wipe_leftovers().unwrap();
+    eventually("what was left is wiped", async || {
+        let scratch = bench.data_dir().join("scratch");
+        let is_wiped = left.iter().all(|path| !bench.data_dir().join(path).exists());
+        (is_wiped && fs::read_dir(scratch).unwrap().count() == 1).then_some(())
+    })
+    .await;
+    let mut run = bench.run(&write);
+    run.template.container_disk_gb = 1;
+    run.perform().await.output();
 }
 
 #[tokio::test]
@@ -320,9 +350,4 @@ async fn a_removed_volume_is_gone_once_no_job_sees_it() {
     let error = file(&bench, "write", "a", &json!({})).await.error();
     assert!(error.starts_with("network volume `v` cannot be used"), "{error}");
     assert_eq!(fs::read_dir(&volumes).unwrap().count(), 0);
-
-    let left = volumes.join("v.removed");
-    fs::create_dir_all(left.join("a")).unwrap();
-    let bench = bench.again(&guests::playground()).await;
-    assert!(!bench.data_dir().join("volumes/v.removed").exists());
 }

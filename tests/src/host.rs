@@ -114,8 +114,14 @@ impl TestHost {
         self.process = HostProcess::start(environment, &data, &log, &self.arguments);
     }
 
-    /// Starts another process on the same data beside this one, which replaces it. Returns how this
-    /// one ended, or how the other one did if it could not start.
+    /// Like [`start_again`](Self::start_again), with these arguments of `serve` in place of those before.
+    pub fn start_again_with<S: AsRef<str>>(&mut self, arguments: &[S]) {
+        self.arguments = arguments.iter().map(|text| text.as_ref().to_owned()).collect();
+        self.start_again();
+    }
+
+    /// Starts another process on the same data beside this one, which it takes the place of.
+    /// Returns how this one ended, or how the other one did when it could not start.
     ///
     /// # Errors
     /// When the other one could not start: the reason is in the log.

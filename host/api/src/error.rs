@@ -255,7 +255,7 @@ impl From<StoreError> for ApiError {
                 Self::new(ErrorCode::QueueFull, error.to_string())
             }
             StoreError::OwnerFull { .. } => Self::new(ErrorCode::QuotaExceeded, error.to_string()),
-            StoreError::DiskFull => Self::new(ErrorCode::DiskFull, error.to_string()),
+            StoreError::DiskFull(_) => Self::new(ErrorCode::DiskFull, error.to_string()),
             StoreError::Closed => {
                 Self::new(ErrorCode::Unavailable, "the host is shutting down; try again shortly")
             }
@@ -268,7 +268,7 @@ impl From<StageError> for ApiError {
     fn from(error: StageError) -> Self {
         match error {
             StageError::Full => Self::new(ErrorCode::Unavailable, error.to_string()),
-            StageError::NoSpace => Self::new(ErrorCode::DiskFull, error.to_string()),
+            StageError::NoSpace(_) => Self::new(ErrorCode::DiskFull, error.to_string()),
             StageError::Io(_) => {
                 tracing::error!("{error}");
                 Self::new(ErrorCode::Internal, "the upload could not be stored; see the host's log")

@@ -55,8 +55,8 @@ pub(crate) enum Named {
     Known(ComponentDigest),
 }
 
-/// Makes the caller's `name` refer to a component. Endpoints that run this image run the new
-/// component from their next job on.
+/// Lets the owner's `name` name a component. Endpoints that run this image run the new component from
+/// their next job on. To be run as a whole, by [`complete`](crate::complete::complete).
 ///
 /// # Errors
 /// When a known component is not stored any more.
@@ -67,7 +67,7 @@ pub(crate) async fn name(
     named: Named,
     manifest: Option<PushedManifest>,
 ) -> Result<(Image, Component), ApiError> {
-    // Held until the record is in the catalog.
+    // Kept until the record is in the catalog, or is refused: then the files are removed.
     let (digest, added) = match named {
         Named::Added(added) => (added.component.digest, Some(added)),
         Named::Known(digest) => (digest, None),
@@ -90,7 +90,7 @@ pub(crate) async fn name(
             Ok::<_, ApiError>((entries.map(CatalogChange::Put).into(), (image, component)))
         })
         .await;
-    let_go(state, added).await;
+    drop(added);
     let (image, component) = named?;
     for endpoint in state.catalog.view().users_of(&image) {
         state.workers.refresh(&endpoint.id);
@@ -99,14 +99,7 @@ pub(crate) async fn name(
     Ok((image, component))
 }
 
-/// Releases an uploaded component. Its files are deleted, unless its record is in the catalog now.
-pub(crate) async fn let_go(state: &ApiState, added: Option<Added>) {
-    let Some(Added { component, hold }) = added else { return };
-    drop(hold);
-    remove_files(state, vec![component.digest]).await;
-}
-
-/// Removes a name.
+/// Takes a name away.
 ///
 /// # Errors
 /// 404 when the owner has no such name; 400 when endpoints run its component.
@@ -154,10 +147,6 @@ pub(crate) async fn forget_unused(state: &ApiState) {
         // The preceding change was written; the deletion can wait.
         Err(error) => return warn!("components that are not used stay for now: {error}"),
     };
-    remove_files(state, unused).await;
-}
-
-async fn remove_files(state: &ApiState, unused: Vec<ComponentDigest>) {
     if let Err(error) = state.components.remove_components(unused).await {
         error!("cannot remove the files of components that are not used: {error}");
     }
@@ -167,7 +156,7 @@ async fn remove_files(state: &ApiState, unused: Vec<ComponentDigest>) {
 pub(crate) fn refused(error: AddComponentError) -> ApiError {
     match error {
         AddComponentError::Rejected(reason) => ApiError::bad_request(reason),
-        AddComponentError::NoSpace => ApiError::new(ErrorCode::DiskFull, error.to_string()),
+        AddComponentError::NoSpace(_) => ApiError::new(ErrorCode::DiskFull, error.to_string()),
         AddComponentError::Failed(reason) => {
             error!("an uploaded component could not be taken in: {reason}");
             ApiError::new(

@@ -15,6 +15,7 @@ mod billing;
 mod body;
 mod change;
 mod checks;
+mod complete;
 mod docs_page;
 mod error;
 mod fallback;

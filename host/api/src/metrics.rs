@@ -52,6 +52,18 @@ pub(crate) async fn metrics(
             "Free space below which new work is refused",
             state.room.reserve_bytes(),
         ),
+        (
+            "gristmill_disk_free_inodes",
+            "gauge",
+            "Free inodes of the data directory's file system; 0 where there is no fixed number",
+            state.room.free_inodes(),
+        ),
+        (
+            "gristmill_disk_reserve_inodes",
+            "gauge",
+            "Free inodes below which new work is refused",
+            state.room.reserve_inodes(),
+        ),
         ("gristmill_endpoints", "gauge", "Endpoints that exist", endpoints),
         ("gristmill_sandboxes_running", "gauge", "Sandboxes that run a job", load.running),
         ("gristmill_sandboxes_idle", "gauge", "Sandboxes that wait for their next job", load.idle),

@@ -1,7 +1,7 @@
 //! Every route on one screen, and the steps before them.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 
 use axum::body::Body;
@@ -19,6 +19,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterE
 use utoipa_axum::routes;
 
 use crate::access::Access;
+use crate::complete::complete;
 use crate::error::{ApiError, ErrorCode};
 use crate::front_door::FrontDoor;
 use crate::queue::{StreamShape, dto};
@@ -194,20 +195,15 @@ fn management_api() -> OpenApiRouter<ApiState> {
     behind_bearer(router)
 }
 
-/// Completes a management call with a change even if its client closes the connection. Deleting an
-/// endpoint changes the catalog and then the store, and no client may stop it between the two. An
-/// incomplete upload is not a change, so it ends with its connection.
+/// Completes a management call that changes something even when its client closes the connection:
+/// deleting an endpoint is a change of the catalog and then of the store, and no client may stop it
+/// between the two. An upload is not a change before its component is compiled, so it ends with its
+/// connection until then.
 async fn complete_changes(request: Request<Body>, next: Next) -> Response<Body> {
     if matches!(*request.method(), Method::GET | Method::HEAD | Method::PUT) {
         return next.run(request).await;
     }
-    match tokio::spawn(next.run(request).in_current_span()).await {
-        Ok(response) => response,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => resume_unwind(panic),
-            Err(_) => ApiError::new(ErrorCode::Unavailable, "the host stops").into_response(),
-        },
-    }
+    complete(next.run(request)).await.unwrap_or_else(ApiError::into_response)
 }
 
 /// Documents that all of these routes need the key as `Bearer KEY`.

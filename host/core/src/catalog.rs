@@ -7,7 +7,7 @@
 //! All of it is small and stays in memory as one immutable [`View`]; a change makes a new view
 //! once it is on disk. A lookup takes a read lock for the time of one reference count.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
@@ -501,16 +501,74 @@ struct Shown {
     retired: Mutex<Vec<Weak<Deployment>>>,
 }
 
+/// An endpoint whose template is not in the catalog. The API never lets that happen: a row was lost.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("endpoint `{endpoint}` uses template `{template}`, which is not in the catalog")]
+pub struct MissingTemplate {
+    /// The endpoint.
+    pub endpoint: EndpointId,
+    /// The template that it names.
+    pub template: TemplateId,
+}
+
+/// The endpoints whose templates are missing, in the order of the entries.
+pub fn missing_templates(entries: &[CatalogEntry]) -> Vec<MissingTemplate> {
+    let templates: HashSet<_> = entries
+        .iter()
+        .filter_map(|entry| match entry {
+            CatalogEntry::Template(template) => Some(&template.id),
+            _ => None,
+        })
+        .collect();
+    let missing = entries.iter().filter_map(|entry| match entry {
+        CatalogEntry::Endpoint(Endpoint { id, template, .. }) if !templates.contains(template) => {
+            Some(MissingTemplate { endpoint: id.clone(), template: template.clone() })
+        }
+        _ => None,
+    });
+    missing.collect()
+}
+
+/// Why a catalog cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenCatalogError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Endpoints without a template cannot run their jobs. They are not left out: the jobs of an
+    /// endpoint that is not in the catalog are deleted.
+    #[error(
+        "the catalog is damaged: {first}{}; restore a backup, or save the rest with `gristmill repair`, \
+         which keeps the endpoint, paused, with its jobs",
+        more(*.others)
+    )]
+    MissingTemplates {
+        /// The first of them.
+        first: MissingTemplate,
+        /// How many more there are.
+        others: usize,
+    },
+}
+
+fn more(others: usize) -> String {
+    if others == 0 { String::new() } else { format!(", and {others} more like it") }
+}
+
 impl Catalog {
     /// Reads the catalog from the store.
     ///
     /// # Errors
-    /// Those of the store.
+    /// [`OpenCatalogError`]; nothing has changed then.
     pub async fn open(
         store: Arc<dyn CatalogStore>,
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self, OpenCatalogError> {
         let mut entries = store.load_catalog().await?;
+        let missing = missing_templates(&entries);
+        if let [first, others @ ..] = &missing[..] {
+            let (first, others) = (first.clone(), others.len());
+            return Err(OpenCatalogError::MissingTemplates { first, others });
+        }
         // Endpoints last: they are joined with what the others bring.
         entries.sort_by_key(|entry| matches!(entry, CatalogEntry::Endpoint(_)));
         let mut view = View::default();

@@ -323,3 +323,26 @@ async fn components_count_for_each_of_their_owners() {
     write(700_000, b"x", &["a"]).await.unwrap();
     write(700_000, b"y", &["b", "c"]).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_catalog_without_the_template_of_an_endpoint_is_not_opened() {
+    let Fixture { rows, catalog } = Fixture::new().await;
+    let templates = ["kept", "lost"].map(|id| CatalogEntry::Template(template("me", id, "mill")));
+    let changes = templates.into_iter().chain([
+        endpoint("me", "whole", "kept"),
+        endpoint("me", "broken", "lost"),
+        endpoint("me", "other", "lost"),
+    ]);
+    let changes = changes.map(CatalogChange::Put).collect();
+    catalog.change(|_| Ok::<_, StoreError>((changes, ()))).await.unwrap();
+    let open = async || Catalog::open(rows.clone(), Arc::new(ManualClock::new(NOW))).await;
+    assert!(open().await.is_ok());
+    // A row that is lost on the disk.
+    let lost = CatalogKey::Template(TemplateId::new("lost").unwrap());
+    rows.write_catalog(vec![CatalogChange::Delete(lost)]).await.unwrap();
+    let refused = open().await.unwrap_err().to_string();
+    let named = "endpoint `broken` uses template `lost`, which is not in the catalog, and 1 more";
+    assert!(refused.contains(named) && refused.contains("gristmill repair"), "{refused}");
+    let kept = CatalogKey::Endpoint(EndpointId::new("broken").unwrap());
+    assert!(rows.0.lock().iter().any(|(_, entry)| entry.key() == kept), "nothing is deleted");
+}

@@ -1,6 +1,7 @@
 //! Endpoints: a deployed handler with its workers, limits and permissions.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -287,8 +288,14 @@ impl PartialEq for Life {
 
 impl Eq for Life {}
 
-/// An endpoint joined with its template and the component of the template's image: everything that
-/// is needed to run a job. Immutable; a change of any part makes a new one.
+impl Hash for Life {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}
+
+/// An endpoint joined with its template and the component that the template's image names: all
+/// that running one of its jobs takes. Immutable; a change of any part makes a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deployment {
     /// The endpoint.

@@ -15,6 +15,7 @@ use crate::limits::{
     COMPONENT_BYTES_MAX, HOST_PATTERN_BYTES_MAX, IMAGE_CONFIG_BYTES_MAX, NAME_BYTES_MAX,
 };
 use crate::registry_auth::RegistryAuth;
+use crate::room::Shortage;
 use crate::runtime::Added;
 
 /// Media type of a manifest.
@@ -173,7 +174,14 @@ impl FromStr for RemoteImage {
         {
             return Err(invalid());
         }
-        let [registry, repository, tag] = [registry, repository, tag].map(str::to_owned);
+        // Docker Hub's own images, which have one name, are in `library` there.
+        let is_of_library =
+            registry.eq_ignore_ascii_case(RegistryHost::DEFAULT) && !repository.contains('/');
+        let repository = match is_of_library {
+            true => format!("library/{repository}"),
+            false => repository.to_owned(),
+        };
+        let [registry, tag] = [registry, tag].map(str::to_owned);
         Ok(Self { registry, repository, tag, digest })
     }
 }
@@ -243,9 +251,9 @@ pub enum FetchError {
     #[error("too many uploads are on their way; try again shortly")]
     Full,
     /// The host's disk has no room.
-    #[error("the host's disk is nearly full; it takes no images until there is room")]
-    NoSpace,
-    /// A fault of the host.
+    #[error("{0}; it takes no images until there is room")]
+    NoSpace(Shortage),
+    /// The host's fault.
     #[error("{0}")]
     Host(String),
 }
@@ -462,6 +470,21 @@ mod tests {
             "[x]:5000/mill",
         ] {
             assert!(text.parse::<RemoteImage>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_one_part_are_in_the_library_of_docker_hub() {
+        for (text, expected) in [
+            ("docker.io/mill", "library/mill"),
+            ("Docker.io/mill:1", "library/mill"),
+            ("docker.io/team/mill", "team/mill"),
+            ("docker.io/library/mill", "library/mill"),
+            ("registry.example/mill", "mill"),
+            ("docker.io:443/mill", "mill"),
+        ] {
+            let image: RemoteImage = text.parse().unwrap();
+            assert_eq!(image.repository(), expected, "{text}");
         }
     }
 

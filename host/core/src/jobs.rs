@@ -348,12 +348,17 @@ impl Jobs {
         self.store.cancel(endpoint, id).await
     }
 
-    /// Queues a FAILED or TIMED_OUT job again.
+    /// Queues a FAILED or TIMED_OUT job again, unless as many jobs wait as may.
     ///
     /// # Errors
-    /// Errors of the store.
-    pub async fn retry(&self, endpoint: &EndpointId, id: JobId) -> Result<RetryAnswer, StoreError> {
-        self.store.retry(endpoint, id).await
+    /// Those of the store, among them its refusals of submissions at the endpoint's bounds.
+    pub async fn retry(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+        waiting_jobs_max: Option<u32>,
+    ) -> Result<RetryAnswer, StoreError> {
+        self.store.retry(endpoint, id, waiting_jobs_max).await
     }
 
     /// Removes all waiting jobs of the endpoint and returns their number.

@@ -1,9 +1,9 @@
-//! The newest lines that handlers have logged, to look at while they work. In memory alone: what is to be
-//! kept for long is in the host's own log, which has the same lines.
+//! The newest log lines of handlers. They are only in memory; the host's own log has the same lines.
 //!
-//! **Bounds.** [`ENDPOINT_BYTES_MAX`] for each endpoint, of which the oldest lines go first, and
-//! [`ALL_BYTES_MAX`] for all of them: beyond it lines go of the endpoint that has the most. A line costs
-//! its text and about a hundred bytes. A line wakes the [`Follower`]s of its own endpoint alone.
+//! **Bounds.** [`ENDPOINT_BYTES_MAX`] for each endpoint, whose oldest lines are dropped first, and
+//! [`ALL_BYTES_MAX`] for all endpoints: beyond it, lines of the endpoint with the most bytes are
+//! dropped. A line costs its text and about a hundred bytes. A line wakes the [`Follower`]s of its own
+//! endpoint only.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::endpoint::Endpoint;
-use crate::id::{EndpointId, JobId, OwnerId};
+use crate::endpoint::Life;
+use crate::id::JobId;
 use crate::runtime::LogLevel;
 use crate::time::Timestamp;
 
@@ -68,9 +68,11 @@ pub struct Logs {
 struct State {
     last_number: u64,
     bytes: usize,
-    sources: HashMap<LogSource, Lines>,
-    /// The sources that have a [`Follower`].
-    followed: HashMap<LogSource, Followed>,
+    /// By the lives of endpoints: another endpoint may take the id of a deleted one, whose jobs still
+    /// log.
+    endpoints: HashMap<Life, Lines>,
+    /// The endpoints that have a [`Follower`].
+    followed: HashMap<Life, Followed>,
 }
 
 /// The followers of one endpoint.
@@ -79,22 +81,6 @@ struct Followed {
     /// How many there are; at least one.
     count: usize,
     added: Arc<Notify>,
-}
-
-/// Whose lines they are. The owner is part of it because the id of a deleted endpoint can be taken
-/// by another owner, while jobs of the deleted one still log.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct LogSource {
-    /// The endpoint whose handlers log.
-    pub endpoint: EndpointId,
-    /// Its owner.
-    pub owner: OwnerId,
-}
-
-impl From<&Endpoint> for LogSource {
-    fn from(endpoint: &Endpoint) -> Self {
-        Self { endpoint: endpoint.id.clone(), owner: endpoint.owner.clone() }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -112,14 +98,17 @@ impl Lines {
 }
 
 impl Logs {
-    /// Keeps a line. Never waits.
-    pub fn add(&self, source: &LogSource, at: Timestamp, job: JobId, level: LogLevel, text: &str) {
+    /// Keeps a line of an endpoint, unless the endpoint was deleted. Never waits.
+    pub fn add(&self, endpoint: &Life, at: Timestamp, job: JobId, level: LogLevel, text: &str) {
         let mut state = self.state.lock();
+        // Under the lock of `forget`, which comes after the end of the life.
+        if endpoint.has_ended() {
+            return;
+        }
         state.last_number += 1;
         let line = LogLine { number: state.last_number, at, job, level, text: text.into() };
         let bytes = line.bytes();
-        // The key is shared text: a clone costs no allocation.
-        let lines = state.sources.entry(source.clone()).or_default();
+        let lines = state.endpoints.entry(endpoint.clone()).or_default();
         lines.bytes += bytes;
         lines.lines.push_back(Arc::new(line));
         let mut freed = 0;
@@ -128,13 +117,13 @@ impl Logs {
         }
         state.bytes = state.bytes + bytes - freed;
         while state.bytes > ALL_BYTES_MAX {
-            let Some(most) = state.sources.values_mut().max_by_key(|lines| lines.bytes) else {
+            let Some(most) = state.endpoints.values_mut().max_by_key(|lines| lines.bytes) else {
                 break;
             };
             let freed = most.drop_oldest();
             state.bytes -= freed;
         }
-        let followers = state.followers(source);
+        let followers = state.followers(endpoint);
         drop(state);
         if let Some(followers) = followers {
             followers.notify_waiters();
@@ -142,9 +131,9 @@ impl Logs {
     }
 
     /// The lines that a query is for, the oldest first.
-    pub fn read(&self, source: &LogSource, query: LogQuery) -> Vec<Arc<LogLine>> {
+    pub fn read(&self, endpoint: &Life, query: LogQuery) -> Vec<Arc<LogLine>> {
         let state = self.state.lock();
-        let Some(Lines { lines, .. }) = state.sources.get(source) else { return vec![] };
+        let Some(Lines { lines, .. }) = state.endpoints.get(endpoint) else { return vec![] };
         let newest = lines.iter().rev().take_while(|line| line.number > query.after);
         let of_job = newest.filter(|line| query.job.is_none_or(|job| line.job == job));
         let mut found: Vec<_> = of_job.take(query.count_max).cloned().collect();
@@ -153,20 +142,20 @@ impl Logs {
     }
 
     /// Follows the lines of one endpoint.
-    pub fn follow(self: &Arc<Self>, source: &LogSource) -> Follower {
+    pub fn follow(self: &Arc<Self>, endpoint: &Life) -> Follower {
         let mut state = self.state.lock();
-        let followed = state.followed.entry(source.clone()).or_default();
+        let followed = state.followed.entry(endpoint.clone()).or_default();
         followed.count += 1;
-        Follower { logs: self.clone(), source: source.clone(), added: followed.added.clone() }
+        Follower { logs: self.clone(), endpoint: endpoint.clone(), added: followed.added.clone() }
     }
 
-    /// Forgets the lines of an endpoint that is deleted, and wakes its followers.
-    pub fn forget(&self, source: &LogSource) {
+    /// Deletes the lines of a deleted endpoint, and wakes its followers.
+    pub fn forget(&self, endpoint: &Life) {
         let mut state = self.state.lock();
-        if let Some(lines) = state.sources.remove(source) {
+        if let Some(lines) = state.endpoints.remove(endpoint) {
             state.bytes -= lines.bytes;
         }
-        let followers = state.followers(source);
+        let followers = state.followers(endpoint);
         drop(state);
         if let Some(followers) = followers {
             followers.notify_waiters();
@@ -175,8 +164,8 @@ impl Logs {
 }
 
 impl State {
-    fn followers(&self, source: &LogSource) -> Option<Arc<Notify>> {
-        self.followed.get(source).map(|followed| followed.added.clone())
+    fn followers(&self, endpoint: &Life) -> Option<Arc<Notify>> {
+        self.followed.get(endpoint).map(|followed| followed.added.clone())
     }
 }
 
@@ -184,7 +173,7 @@ impl State {
 #[derive(Debug)]
 pub struct Follower {
     logs: Arc<Logs>,
-    source: LogSource,
+    endpoint: Life,
     added: Arc<Notify>,
 }
 
@@ -194,24 +183,19 @@ impl Follower {
         self.added.notified()
     }
 
-    /// The lines that a query is for, the oldest first.
-    pub fn read(&self, query: LogQuery) -> Vec<Arc<LogLine>> {
-        self.logs.read(&self.source, query)
-    }
-
-    /// Whose lines they are.
-    pub fn source(&self) -> &LogSource {
-        &self.source
+    /// The lines that a query is for, the oldest first. `None`: the endpoint was deleted.
+    pub fn read(&self, query: LogQuery) -> Option<Vec<Arc<LogLine>>> {
+        (!self.endpoint.has_ended()).then(|| self.logs.read(&self.endpoint, query))
     }
 }
 
 impl Drop for Follower {
     fn drop(&mut self) {
         let mut state = self.logs.state.lock();
-        let Some(followed) = state.followed.get_mut(&self.source) else { return };
+        let Some(followed) = state.followed.get_mut(&self.endpoint) else { return };
         followed.count -= 1;
         if followed.count == 0 {
-            state.followed.remove(&self.source);
+            state.followed.remove(&self.endpoint);
         }
     }
 }
@@ -221,25 +205,16 @@ mod tests {
     use super::*;
     use crate::id::{NodeId, Submission};
 
-    fn endpoint(name: &str) -> LogSource {
-        endpoint_of(name, "me")
-    }
-
-    fn endpoint_of(name: &str, owner: &str) -> LogSource {
-        let endpoint = EndpointId::new(name).unwrap();
-        LogSource { endpoint, owner: OwnerId::new(owner).unwrap() }
-    }
-
     fn job() -> JobId {
         JobId::generate(Submission::Async, NodeId(1))
     }
 
-    fn add(logs: &Logs, name: &str, job: JobId, text: &str) {
-        logs.add(&endpoint(name), Timestamp::from_millis(0), job, LogLevel::Info, text);
+    fn add(logs: &Logs, endpoint: &Life, job: JobId, text: &str) {
+        logs.add(endpoint, Timestamp::from_millis(0), job, LogLevel::Info, text);
     }
 
-    fn texts(logs: &Logs, name: &str, query: LogQuery) -> Vec<String> {
-        logs.read(&endpoint(name), query).iter().map(|line| line.text.to_string()).collect()
+    fn texts(logs: &Logs, endpoint: &Life, query: LogQuery) -> Vec<String> {
+        logs.read(endpoint, query).iter().map(|line| line.text.to_string()).collect()
     }
 
     const ALL: LogQuery = LogQuery { after: 0, job: None, count_max: usize::MAX };
@@ -247,66 +222,77 @@ mod tests {
     #[test]
     fn lines_are_found_by_endpoint_job_and_number() {
         let (logs, mine, other) = (Logs::default(), job(), job());
-        for (name, job, text) in
-            [("a", mine, "1"), ("b", mine, "2"), ("a", other, "3"), ("a", mine, "4")]
+        let [a, b, c] = [(); 3].map(|()| Life::default());
+        for (endpoint, job, text) in
+            [(&a, mine, "1"), (&b, mine, "2"), (&a, other, "3"), (&a, mine, "4")]
         {
-            add(&logs, name, job, text);
+            add(&logs, endpoint, job, text);
         }
-        assert_eq!(texts(&logs, "a", ALL), ["1", "3", "4"]);
-        assert_eq!(texts(&logs, "a", LogQuery { job: Some(mine), ..ALL }), ["1", "4"]);
-        assert_eq!(texts(&logs, "a", LogQuery { after: 1, ..ALL }), ["3", "4"]);
-        assert_eq!(texts(&logs, "a", LogQuery { count_max: 1, ..ALL }), ["4"], "the newest");
-        assert_eq!(texts(&logs, "c", ALL), [""; 0]);
-        logs.forget(&endpoint("a"));
-        assert_eq!((texts(&logs, "a", ALL).len(), texts(&logs, "b", ALL).len()), (0, 1));
+        assert_eq!(texts(&logs, &a, ALL), ["1", "3", "4"]);
+        assert_eq!(texts(&logs, &a, LogQuery { job: Some(mine), ..ALL }), ["1", "4"]);
+        assert_eq!(texts(&logs, &a, LogQuery { after: 1, ..ALL }), ["3", "4"]);
+        assert_eq!(texts(&logs, &a, LogQuery { count_max: 1, ..ALL }), ["4"], "the newest");
+        assert_eq!(texts(&logs, &c, ALL), [""; 0]);
+        logs.forget(&a);
+        assert_eq!((texts(&logs, &a, ALL).len(), texts(&logs, &b, ALL).len()), (0, 1));
     }
 
     #[test]
-    fn the_next_owner_of_an_id_never_reads_lines_of_the_one_before() {
+    fn late_lines_of_a_deleted_endpoint_are_kept_nowhere() {
         let (logs, job) = (Logs::default(), job());
-        add(&logs, "a", job, "before");
-        logs.forget(&endpoint("a"));
-        add(&logs, "a", job, "late");
-        assert_eq!(logs.read(&endpoint_of("a", "other"), ALL), []);
-        assert_eq!(texts(&logs, "a", ALL), ["late"]);
+        let (deleted, next) = (Life::default(), Life::default());
+        add(&logs, &deleted, job, "before");
+        deleted.end();
+        add(&logs, &deleted, job, "late");
+        logs.forget(&deleted);
+        add(&logs, &deleted, job, "later");
+        add(&logs, &next, job, "next");
+        assert_eq!(texts(&logs, &deleted, ALL), [""; 0]);
+        assert_eq!(texts(&logs, &next, ALL), ["next"]);
+        let state = logs.state.lock();
+        assert_eq!((state.endpoints.len(), state.bytes), (1, "next".len() + LINE_BYTES));
     }
 
     #[test]
     fn an_endpoint_keeps_its_newest_lines_and_nobody_elses_go_for_them() {
         let (logs, job) = (Logs::default(), job());
-        add(&logs, "quiet", job, "here");
+        let (quiet, loud) = (Life::default(), Life::default());
+        add(&logs, &quiet, job, "here");
         let text = "x".repeat(1_000);
         for _ in 0..1_000 {
-            add(&logs, "loud", job, &text);
+            add(&logs, &loud, job, &text);
         }
-        assert_eq!(texts(&logs, "loud", ALL).len(), ENDPOINT_BYTES_MAX / 1_100);
-        assert_eq!(texts(&logs, "quiet", ALL), ["here"]);
+        assert_eq!(texts(&logs, &loud, ALL).len(), ENDPOINT_BYTES_MAX / 1_100);
+        assert_eq!(texts(&logs, &quiet, ALL), ["here"]);
     }
 
     #[tokio::test]
     async fn a_line_wakes_the_followers_of_its_own_endpoint_and_no_other() {
         let (logs, job) = (Arc::new(Logs::default()), job());
-        let followers = ["quiet", "quiet", "loud"].map(|name| logs.follow(&endpoint(name)));
+        let [quiet, loud, unheard] = [(); 3].map(|()| Life::default());
+        let followers = [&quiet, &quiet, &loud].map(|endpoint| logs.follow(endpoint));
         let mut added: Vec<_> = followers.iter().map(|each| Box::pin(each.added())).collect();
         let mut woken = |index: usize| added[index].as_mut().enable();
         assert_eq!([0, 1, 2].map(&mut woken), [false; 3]);
         for _ in 0..1_000 {
-            add(&logs, "loud", job, "x");
-            add(&logs, "unheard", job, "x");
+            add(&logs, &loud, job, "x");
+            add(&logs, &unheard, job, "x");
         }
         assert_eq!([0, 1, 2].map(&mut woken), [false, false, true]);
-        add(&logs, "quiet", job, "here");
+        add(&logs, &quiet, job, "here");
         assert_eq!([0, 1].map(&mut woken), [true; 2]);
-        assert_eq!(followers[0].read(ALL).len(), 1);
+        assert_eq!(followers[0].read(ALL).unwrap().len(), 1);
         drop(added);
 
         let mut deleted = Box::pin(followers[0].added());
         assert!(!deleted.as_mut().enable());
-        logs.forget(&endpoint("quiet"));
+        quiet.end();
+        logs.forget(&quiet);
         assert!(deleted.as_mut().enable(), "a deleted endpoint has no more lines to wait for");
+        assert_eq!(followers[0].read(ALL), None);
         drop(deleted);
-        let [first, second, loud] = followers;
-        drop((first, loud));
+        let [first, second, third] = followers;
+        drop((first, third));
         assert_eq!(logs.state.lock().followed.len(), 1, "the second follower is still there");
         drop(second);
         assert!(logs.state.lock().followed.is_empty(), "what nobody follows takes no memory");
@@ -315,15 +301,16 @@ mod tests {
     #[test]
     fn all_lines_together_have_a_bound_that_the_largest_pay() {
         let (logs, job) = (Logs::default(), job());
-        add(&logs, "quiet", job, "here");
+        let quiet = Life::default();
+        add(&logs, &quiet, job, "here");
         let text = "x".repeat(100_000);
-        for number in 0..500 {
-            add(&logs, &format!("loud{number}"), job, &text);
+        for _ in 0..500 {
+            add(&logs, &Life::default(), job, &text);
         }
         let state = logs.state.lock();
         assert!(state.bytes <= ALL_BYTES_MAX, "{}", state.bytes);
-        assert_eq!(state.bytes, state.sources.values().map(|lines| lines.bytes).sum::<usize>());
+        assert_eq!(state.bytes, state.endpoints.values().map(|lines| lines.bytes).sum::<usize>());
         drop(state);
-        assert_eq!(texts(&logs, "quiet", ALL), ["here"]);
+        assert_eq!(texts(&logs, &quiet, ALL), ["here"]);
     }
 }

@@ -45,12 +45,18 @@ pub struct NewJob {
 impl NewJob {
     /// Most waiting jobs of its endpoint, in a store with the bound `store_max`.
     pub fn queue_limit(&self, store_max: usize) -> usize {
-        let own = self.waiting_jobs_max.and_then(|jobs| usize::try_from(jobs).ok());
-        own.map_or(store_max, |own| own.min(store_max))
+        queue_limit(self.waiting_jobs_max, store_max)
     }
 }
 
-/// Object-storage settings, passed to the handler unchanged. Secret: never logged.
+/// How many jobs may wait on an endpoint with this bound of its own, in a store that lets `store_max`
+/// wait on each.
+pub fn queue_limit(waiting_jobs_max: Option<u32>, store_max: usize) -> usize {
+    let own = waiting_jobs_max.and_then(|jobs| usize::try_from(jobs).ok());
+    own.map_or(store_max, |own| own.min(store_max))
+}
+
+/// Object-storage settings, handed to the handler as given. Secret: never logged.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct S3Config {
     /// Bucket access key id; empty when the submission has none, like the other fields.

@@ -1,7 +1,8 @@
-//! Whether the host's disk has room for new work. The gauge does no I/O: the host measures the disk
-//! and sets it, and all code that adds data to the disk reads it.
+//! Whether the host's disk has room for new work: bytes, and inodes, which each file needs. The
+//! gauge does no I/O: the host looks at the disk and sets it, and everything that adds to the disk
+//! reads it.
 //!
-//! **Costs.** Reading it is one load of an atomic number.
+//! **Costs.** Reading it is two loads of atomic numbers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -17,14 +18,49 @@ const RETURN_PART: u64 = 8;
 /// The gauge. A new one reports that there is room.
 #[derive(Debug, Default)]
 pub struct DiskRoom {
+    /// Whether bytes or inodes are below their reserve.
     is_low: AtomicBool,
     is_short: AtomicBool,
     /// Whether jobs did not start for lack of room.
     is_start_awaited: AtomicBool,
     /// Writers that wait for space.
     stalls: AtomicU32,
-    free_bytes: AtomicU64,
-    reserve_bytes: AtomicU64,
+    bytes: Gauge,
+    inodes: Gauge,
+}
+
+/// How much of one resource of the disk is free.
+#[derive(Debug, Default)]
+struct Gauge {
+    is_low: AtomicBool,
+    is_short: AtomicBool,
+    free: AtomicU64,
+    reserve: AtomicU64,
+}
+
+impl Gauge {
+    fn set(&self, free: u64, reserve: u64) {
+        self.free.store(free, Ordering::Relaxed);
+        self.reserve.store(reserve, Ordering::Relaxed);
+        let bound = |was_below: bool, bound: u64| {
+            bound.saturating_add(if was_below { reserve / RETURN_PART } else { 0 })
+        };
+        let was_low = self.is_low.load(Ordering::Relaxed);
+        self.is_low.store(free < bound(was_low, reserve), Ordering::Relaxed);
+        let was_short = self.is_short.load(Ordering::Relaxed);
+        self.is_short.store(free < bound(was_short, reserve / START_PART), Ordering::Relaxed);
+    }
+}
+
+/// The resource of a disk that is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Shortage {
+    /// Bytes. A write that finds no space may mean either.
+    #[error("the host's disk is nearly full")]
+    Bytes,
+    /// Inodes: there are very many files, however small.
+    #[error("the file system of the host's disk has nearly no free inodes: it has too many files")]
+    Inodes,
 }
 
 /// A writer that waits for space. While there is one, there is no room.
@@ -77,26 +113,52 @@ impl DiskRoom {
 
     /// Sets the number of free bytes of the disk, and the reserve.
     pub fn set(&self, free_bytes: u64, reserve_bytes: u64) {
-        self.free_bytes.store(free_bytes, Ordering::Relaxed);
-        self.reserve_bytes.store(reserve_bytes, Ordering::Relaxed);
-        let bound = |was_below: bool, bytes: u64| {
-            bytes.saturating_add(if was_below { reserve_bytes / RETURN_PART } else { 0 })
+        self.bytes.set(free_bytes, reserve_bytes);
+        self.combine();
+    }
+
+    /// The same for inodes. A file system without a fixed number of them has no reserve of them.
+    pub fn set_inodes(&self, free: u64, reserve: u64) {
+        self.inodes.set(free, reserve);
+        self.combine();
+    }
+
+    fn combine(&self) {
+        let either = |flag: fn(&Gauge) -> &AtomicBool| {
+            [&self.bytes, &self.inodes].iter().any(|gauge| flag(gauge).load(Ordering::Relaxed))
         };
-        let was_low = self.is_low.load(Ordering::Relaxed);
-        self.is_low.store(free_bytes < bound(was_low, reserve_bytes), Ordering::Relaxed);
-        let was_short = self.is_short.load(Ordering::Relaxed);
-        let short = reserve_bytes / START_PART;
-        self.is_short.store(free_bytes < bound(was_short, short), Ordering::Relaxed);
+        self.is_low.store(either(|gauge| &gauge.is_low), Ordering::Relaxed);
+        self.is_short.store(either(|gauge| &gauge.is_short), Ordering::Relaxed);
+    }
+
+    /// The resource that is below its reserve. Bytes when that is true of both, and when it is true
+    /// of none: a writer has found no space then.
+    pub fn shortage(&self) -> Shortage {
+        let is_low = |gauge: &Gauge| gauge.is_low.load(Ordering::Relaxed);
+        match is_low(&self.inodes) && !is_low(&self.bytes) {
+            true => Shortage::Inodes,
+            false => Shortage::Bytes,
+        }
     }
 
     /// Free bytes at the last measurement.
     pub fn free_bytes(&self) -> u64 {
-        self.free_bytes.load(Ordering::Relaxed)
+        self.bytes.free.load(Ordering::Relaxed)
     }
 
     /// Bytes that should stay free.
     pub fn reserve_bytes(&self) -> u64 {
-        self.reserve_bytes.load(Ordering::Relaxed)
+        self.bytes.reserve.load(Ordering::Relaxed)
+    }
+
+    /// Inodes that were free at the last look.
+    pub fn free_inodes(&self) -> u64 {
+        self.inodes.free.load(Ordering::Relaxed)
+    }
+
+    /// Inodes that are to stay free.
+    pub fn reserve_inodes(&self) -> u64 {
+        self.inodes.reserve.load(Ordering::Relaxed)
     }
 }
 
@@ -130,6 +192,29 @@ mod tests {
         }
         room.set(0, 0);
         assert!(room.admits_work() && room.may_start_jobs(), "without a reserve");
+    }
+
+    #[test]
+    fn inodes_have_a_reserve_of_their_own() {
+        let room = DiskRoom::default();
+        // (free bytes, free inodes, admits work, may start jobs, what is short)
+        let looks = [
+            (8_000, 800, true, true, Shortage::Bytes),
+            (8_000, 79, false, true, Shortage::Inodes),
+            (8_000, 19, false, false, Shortage::Inodes),
+            (799, 19, false, false, Shortage::Bytes),
+            (8_000, 89, false, true, Shortage::Inodes),
+            (8_000, 90, true, true, Shortage::Bytes),
+        ];
+        for (bytes, inodes, admits, starts, short) in looks {
+            room.set(bytes, 800);
+            room.set_inodes(inodes, 80);
+            assert_eq!((room.admits_work(), room.may_start_jobs()), (admits, starts), "{inodes}");
+            assert_eq!((room.free_inodes(), room.reserve_inodes()), (inodes, 80));
+            assert_eq!(room.shortage(), short, "{bytes}, {inodes}");
+        }
+        room.set_inodes(0, 0);
+        assert!(room.admits_work(), "a file system without a fixed number of inodes");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::endpoint::Deployment;
 use crate::id::{EndpointId, JobId, VolumeId};
 use crate::payload::Json;
 use crate::record::{Chunk, S3Config};
+use crate::room::Shortage;
 
 /// Runs handlers, each attempt in its own sandbox.
 #[async_trait]
@@ -295,7 +296,8 @@ pub trait Staged: Send + Sync + std::fmt::Debug {
 pub struct Added {
     /// Its record, which is not in the catalog yet.
     pub component: Component,
-    /// Keeps its files until the record is in the catalog; drop it then.
+    /// Keeps its files until the record is in the catalog; drop it then. Files without a record are
+    /// removed when it is dropped.
     pub hold: Hold,
 }
 
@@ -309,16 +311,16 @@ pub enum StageError {
     #[error("too many uploads are on their way; try again shortly")]
     Full,
     /// The disk has no room.
-    #[error("the host's disk is nearly full; it takes no uploads until there is room")]
-    NoSpace,
-    /// An error of the disk.
+    #[error("{0}; it takes no uploads until there is room")]
+    NoSpace(Shortage),
+    /// The disk.
     #[error("cannot store the upload: {0}")]
     Io(io::Error),
 }
 
 impl From<io::Error> for StageError {
     fn from(error: io::Error) -> Self {
-        if is_no_space(&error) { Self::NoSpace } else { Self::Io(error) }
+        if is_no_space(&error) { Self::NoSpace(Shortage::Bytes) } else { Self::Io(error) }
     }
 }
 
@@ -345,9 +347,9 @@ pub enum AddComponentError {
     #[error("{0}")]
     Rejected(String),
     /// The disk has no room for it.
-    #[error("the host's disk is nearly full; it takes no uploads until there is room")]
-    NoSpace,
-    /// The host failed to check, compile or store it.
+    #[error("{0}; it takes no uploads until there is room")]
+    NoSpace(Shortage),
+    /// The host failed to check, compile or keep it.
     #[error("{0}")]
     Failed(String),
 }

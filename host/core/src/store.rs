@@ -9,6 +9,7 @@ use crate::payload::Json;
 use crate::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome, StreamPlace,
 };
+use crate::room::Shortage;
 use crate::time::Timestamp;
 use crate::usage::{Bill, Metered};
 
@@ -102,9 +103,18 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
         id: JobId,
     ) -> Result<Option<JobStatus>, StoreError>;
 
-    /// Queues a FAILED or TIMED_OUT job again, with its input and without its result. The ttl still
-    /// counts from the submission.
-    async fn retry(&self, endpoint: &EndpointId, id: JobId) -> Result<RetryAnswer, StoreError>;
+    /// Queues a FAILED or TIMED_OUT job again, with its input and without its result. The ttl
+    /// goes on from the submission. `waiting_jobs_max` is the endpoint's own bound of jobs that wait.
+    ///
+    /// # Errors
+    /// At the bounds of the endpoint's queue and payloads, those of [`submit`](Self::submit); the job
+    /// stays as it was.
+    async fn retry(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+        waiting_jobs_max: Option<u32>,
+    ) -> Result<RetryAnswer, StoreError>;
 
     /// Removes all waiting jobs of the endpoint and returns their number.
     async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError>;
@@ -260,8 +270,8 @@ pub enum StoreError {
         option: &'static str,
     },
     /// The disk has no room for new work.
-    #[error("the host's disk is nearly full; it takes no new work until there is room")]
-    DiskFull,
+    #[error("{0}; it takes no new work until there is room")]
+    DiskFull(Shortage),
     /// The store is closing down.
     #[error("the store is closed")]
     Closed,

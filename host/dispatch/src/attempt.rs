@@ -6,11 +6,10 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use gristmill_core::endpoint::Deployment;
+use gristmill_core::endpoint::{Deployment, Life};
 use gristmill_core::id::EndpointId;
 use gristmill_core::job_news::JobNews;
 use gristmill_core::limits::ERROR_BYTES_MAX;
-use gristmill_core::logs::LogSource;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, ClaimedJob, Lease, Outcome};
 use gristmill_core::runtime::{
@@ -45,7 +44,7 @@ pub(crate) async fn run(
         shared: shared.clone(),
         lease,
         endpoint: endpoint.clone(),
-        log_source: LogSource::from(&*deployment.endpoint),
+        life: deployment.life.clone(),
         progress: Mutex::default(),
         has_progress: Notify::new(),
         chunk_bytes: AtomicU64::new(0),
@@ -217,7 +216,7 @@ struct Sink {
     shared: Arc<Shared>,
     lease: Lease,
     endpoint: EndpointId,
-    log_source: LogSource,
+    life: Life,
     progress: Mutex<Progress>,
     has_progress: Notify,
     /// Bytes of the chunks that the store has accepted.
@@ -272,7 +271,7 @@ impl AttemptSink for Sink {
 
     fn log(&self, level: LogLevel, line: &str) {
         let Shared { logs, clock, signals, .. } = &*self.shared;
-        logs.add(&self.log_source, clock.now(), self.lease.job, level, line);
+        logs.add(&self.life, clock.now(), self.lease.job, level, line);
         signals.happened(&self.endpoint, self.lease.job, JobNews::Logged { level, line });
         macro_rules! write {
             ($level:ident) => {

@@ -4,11 +4,15 @@
 use std::str::FromStr;
 
 use gristmill_core::egress::{AllowedHosts, HostPattern, Permission};
+use gristmill_core::image::RegistryHost;
 use gristmill_egress::{Clients, Destination, Reach};
 use serde::Deserialize;
 use url::Url;
 
-/// The end of a refusal.
+/// Where Docker Hub, which images name as [`RegistryHost::DEFAULT`], answers.
+const DOCKER_HUB: &str = "registry-1.docker.io";
+
+/// What a refusal ends with.
 pub(crate) const HOW_TO_ALLOW: &str =
     "only the operator can allow it, with `serve --registry-allow`";
 
@@ -65,11 +69,14 @@ impl RegistryHosts {
         }
     }
 
-    /// The base URL of a registry's images.
+    /// The URL below which a registry has its images. Docker Hub has them at another host than the one
+    /// that names it; an entry of `--registry-allow` names that other host.
     ///
     /// # Errors
     /// When the host is invalid.
     pub(crate) fn base(&self, registry: &str) -> Result<Url, String> {
+        let is_docker_hub = registry.eq_ignore_ascii_case(RegistryHost::DEFAULT);
+        let registry = if is_docker_hub { DOCKER_HUB } else { registry };
         let url = |scheme| {
             let text = format!("{scheme}://{registry}/v2/");
             Url::parse(&text).map_err(|error| format!("`{registry}` is no host: {error}"))
@@ -128,6 +135,9 @@ mod tests {
         assert_eq!(base("hub.lan:5000"), "https://hub.lan:5000/v2/");
         assert_eq!(base("10.0.0.1:5000"), "https://10.0.0.1:5000/v2/");
         assert_eq!(base("registry.example"), "https://registry.example/v2/");
+        for hub in ["docker.io", "Docker.io", "registry-1.docker.io"] {
+            assert_eq!(base(hub), "https://registry-1.docker.io/v2/");
+        }
 
         let clients = Clients::new(AddressPolicy::default());
         let reach = |url: &str| hosts.reach(&Url::parse(url).unwrap(), &clients);

@@ -194,7 +194,7 @@ impl Registries for Fetcher {
         })?;
         staged.add().await.map_err(|error| match error {
             AddComponentError::Rejected(reason) => FetchError::Refused(reason),
-            AddComponentError::NoSpace => FetchError::NoSpace,
+            AddComponentError::NoSpace(short) => FetchError::NoSpace(short),
             AddComponentError::Failed(reason) => FetchError::Host(reason),
         })
     }
@@ -273,7 +273,7 @@ fn broken(error: &reqwest::Error) -> FetchError {
 fn stage_error(error: &StageError) -> FetchError {
     match error {
         StageError::Full => FetchError::Full,
-        StageError::NoSpace => FetchError::NoSpace,
+        StageError::NoSpace(short) => FetchError::NoSpace(*short),
         StageError::Io(_) => host(error),
     }
 }

@@ -100,7 +100,8 @@ impl Mill {
             .unwrap();
         let built = "../../handlers/target/wasm32-wasip2/release/echo.wasm";
         let bytes = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(built)).unwrap();
-        let component = runtime.block_on(sandbox.add_component(bytes.into())).unwrap().component;
+        let added = runtime.block_on(sandbox.add_component(bytes.into())).unwrap();
+        let component = added.component.clone();
         let deployment = Arc::new(deployment(component.digest, metering));
         records.put(component);
         Self { _directory: directory, runtime, threads: threads.into(), sandbox, deployment }

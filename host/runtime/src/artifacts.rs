@@ -13,17 +13,19 @@ use gristmill_core::catalog::{ArtifactDigest, Component};
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::Metering;
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
+use gristmill_core::room::Shortage;
 use gristmill_core::runtime::{AddComponentError, Added, is_no_space};
 use gristmill_core::time::Timestamp;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
+use tokio::runtime::Handle;
 use tracing::{info, warn};
 use wasmtime::component::Component as CompiledComponent;
 
-use crate::compile::{CompileError, CompileTask, Compiled, Compiler};
+use crate::compile::{CompileError, CompileTask, Compiled, Compiler, Finished};
 use crate::component::{Prepared, RejectedComponent, causes, check_preamble, names, prepare};
 use crate::engine::{Engines, RunEngine, compile_engine, engine_key};
-use crate::files::{self, Artifact};
+use crate::files::{self, Artifact, Unfinished};
 use crate::records::ArtifactRecords;
 use crate::staging::{StagedFile, StagedTotal};
 
@@ -83,36 +85,32 @@ pub(crate) struct Artifacts {
     records: Arc<dyn ArtifactRecords>,
     loaded: Cache<(ComponentDigest, Metering), Arc<Loaded>>,
     staged: StagedTotal,
-    held: Held,
+    /// How often the files of a component are held.
+    held: Mutex<HashMap<ComponentDigest, u32>>,
 }
 
-/// How often the files of a component are held, because its record is not there yet.
-#[derive(Debug, Clone, Default)]
-struct Held(Arc<Mutex<HashMap<ComponentDigest, u32>>>);
-
-/// Keeps the files of a component.
+/// Keeps the files of a component that has no record yet. When the last hold is dropped and there
+/// still is no record, the files are removed: their upload was refused or abandoned.
 #[derive(Debug)]
 struct Hold {
-    held: Held,
+    artifacts: Arc<Artifacts>,
     digest: ComponentDigest,
-}
-
-impl Held {
-    fn hold(&self, digest: ComponentDigest) -> Hold {
-        *self.0.lock().entry(digest).or_default() += 1;
-        Hold { held: self.clone(), digest }
-    }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let mut held = self.held.0.lock();
-        if let Some(count) = held.get_mut(&self.digest) {
-            *count -= 1;
-            if *count == 0 {
-                held.remove(&self.digest);
-            }
+        let Self { artifacts, digest } = self;
+        if !artifacts.let_go(*digest) || artifacts.records.find(*digest).is_some() {
+            return;
         }
+        // Without a runtime the host is ending: its next start removes files without a record.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let (artifacts, digest) = (artifacts.clone(), *digest);
+        runtime.spawn_blocking(move || {
+            if let Err(error) = artifacts.remove_unneeded(digest) {
+                warn!(%error, "the files of component `{digest}` stay until the next start: {error}");
+            }
+        });
     }
 }
 
@@ -163,7 +161,7 @@ impl Artifacts {
             records,
             loaded: Cache::new(LOADED_MAX),
             staged: StagedTotal::default(),
-            held: Held::default(),
+            held: Mutex::default(),
         })
     }
 
@@ -182,12 +180,13 @@ impl Artifacts {
 
     /// Checks, stores and compiles what was uploaded, for the metered engine. Bytes that are known
     /// already cost no second compile. Large components take seconds, and components are compiled
-    /// one at a time. What is returned keeps the files until there is a record.
+    /// one at a time. What is returned keeps the files until there is a record. Files without a record
+    /// are removed when it is dropped, and when this future is dropped before its end.
     ///
     /// # Errors
     /// [`AddError`]; nothing is stored then.
     pub(crate) async fn add(
-        &self,
+        self: &Arc<Self>,
         upload: StagedFile,
         uploaded_at: Timestamp,
     ) -> Result<Added, AddError> {
@@ -197,25 +196,45 @@ impl Artifacts {
         }
         check_preamble(&upload.preamble())?;
         let digest = upload.digest();
-        let hold = self.held.hold(digest);
+        let hold = self.hold(digest);
         let path = self.component_path(digest);
-        blocking(move || upload.keep_as(&path)).await?;
-        match self.add_stored(digest, size, uploaded_at).await {
-            Ok(component) => Ok(Added { component, hold: Box::new(hold) }),
-            Err(error) => {
-                drop(hold);
-                self.remove(digest).await?;
-                Err(error)
-            }
+        // The file may get its name after the caller has left, so the hold lasts as long. The upload
+        // counts as staged until it is compiled: uploads that wait for their turn are bounded, too.
+        let upload = Arc::new(upload);
+        let (keeping, named) = (hold.clone(), upload.clone());
+        blocking(move || {
+            let _keeping = keeping;
+            named.keep_as(&path)
+        })
+        .await?;
+        let component = self.add_stored(&hold, size, uploaded_at).await?;
+        Ok(Added { component, hold: Box::new(hold) })
+    }
+
+    fn hold(self: &Arc<Self>, digest: ComponentDigest) -> Arc<Hold> {
+        *self.held.lock().entry(digest).or_default() += 1;
+        Arc::new(Hold { artifacts: self.clone(), digest })
+    }
+
+    /// Ends one hold. Whether it was the last one.
+    fn let_go(&self, digest: ComponentDigest) -> bool {
+        let mut held = self.held.lock();
+        let Some(count) = held.get_mut(&digest) else { return true };
+        *count -= 1;
+        if *count > 0 {
+            return false;
         }
+        held.remove(&digest);
+        true
     }
 
     async fn add_stored(
         &self,
-        digest: ComponentDigest,
+        hold: &Arc<Hold>,
         size: u64,
         uploaded_at: Timestamp,
     ) -> Result<Component, AddError> {
+        let digest = hold.digest;
         let known = self.records.find(digest);
         let engine = self.engine(Metering::Fuel).map_err(AddError::Compile)?;
         if let Some(known) = &known
@@ -224,7 +243,7 @@ impl Artifacts {
             return Ok(Component::clone(known));
         }
         let task = self.task(digest, Metering::Fuel, &engine.key);
-        let (compiled, artifact) = self.compile_and_try(task, engine.clone()).await?;
+        let (compiled, artifact) = self.compile_and_try(hold, task, engine.clone()).await?;
         let mut artifacts =
             known.as_ref().map_or_else(Default::default, |known| known.artifacts.clone());
         artifacts.insert(engine.key.clone(), artifact);
@@ -245,12 +264,12 @@ impl Artifacts {
     /// its instances and functions. Otherwise each of its jobs would fail instead of the upload.
     async fn compile_and_try(
         &self,
+        hold: &Arc<Hold>,
         task: CompileTask,
         engine: Arc<RunEngine>,
     ) -> Result<(Compiled, ArtifactDigest), AddError> {
-        let path = task.artifact.clone();
-        let compiled = self.compiler.compile(task).await?;
-        let artifact = blocking(move || open_artifact(&path)).await?;
+        let Finished { compiled, artifact } = self.compiler.compile(task).await?;
+        let artifact = finish(artifact, hold.clone()).await?;
         let digest = artifact.digest.clone();
         let loading = tokio::task::spawn_blocking(move || load_file(&artifact, engine));
         match loading.await.map_err(io::Error::other)? {
@@ -263,7 +282,7 @@ impl Artifacts {
     /// The component, ready to be instantiated: from memory, else from its compiled file, else
     /// compiled again. Callers for one component wait for one of them.
     pub(crate) async fn load(
-        &self,
+        self: &Arc<Self>,
         digest: ComponentDigest,
         metering: Metering,
     ) -> Result<Arc<Loaded>, LoadError> {
@@ -285,31 +304,33 @@ impl Artifacts {
 
     /// Forgets a component that has no record, and removes its files, unless it is being added.
     /// Jobs that run it go on.
-    pub(crate) async fn remove(&self, digest: ComponentDigest) -> io::Result<()> {
-        let (held, records) = (self.held.clone(), self.records.clone());
-        let (component, artifacts_dir) = (self.component_path(digest), self.artifacts_dir.clone());
-        let is_removed = blocking(move || {
-            // Nobody begins to add it meanwhile. Who adds it drops his hold only once the record is
-            // there, so one of the two is seen.
-            let held = held.0.lock();
-            if held.contains_key(&digest) || records.find(digest).is_some() {
-                return Ok(false);
+    pub(crate) async fn remove(self: &Arc<Self>, digest: ComponentDigest) -> io::Result<()> {
+        let artifacts = self.clone();
+        blocking(move || artifacts.remove_unneeded(digest)).await
+    }
+
+    /// Does so. Blocks on the disk.
+    fn remove_unneeded(&self, digest: ComponentDigest) -> io::Result<()> {
+        {
+            // No upload begins to add it meanwhile. An upload lets go of its hold only once the
+            // record is there, so one of the two is seen.
+            let held = self.held.lock();
+            if held.contains_key(&digest) || self.records.find(digest).is_some() {
+                return Ok(());
             }
-            for entry in fs::read_dir(&artifacts_dir)? {
+            for entry in fs::read_dir(&self.artifacts_dir)? {
                 files::remove(&entry?.path().join(format!("{digest}.cwasm")))?;
             }
-            files::remove(&component).map(|()| true)
-        });
-        if is_removed.await? {
-            for metering in Metering::ALL {
-                self.loaded.remove(&(digest, metering));
-            }
+            files::remove(&self.component_path(digest))?;
+        }
+        for metering in Metering::ALL {
+            self.loaded.remove(&(digest, metering));
         }
         Ok(())
     }
 
     async fn read(
-        &self,
+        self: &Arc<Self>,
         digest: ComponentDigest,
         metering: Metering,
     ) -> Result<Arc<Loaded>, LoadError> {
@@ -335,18 +356,21 @@ impl Artifacts {
 
     /// Compiles a stored component for an engine, and records the compiled file's digest.
     async fn compile_again(
-        &self,
+        self: &Arc<Self>,
         digest: ComponentDigest,
         metering: Metering,
         key: &str,
     ) -> Result<Artifact, LoadError> {
+        // The record may be deleted during the compile: then the new file goes with the hold.
+        let hold = self.hold(digest);
         let task = self.task(digest, metering, key);
-        let (component, path) = (task.component.clone(), task.artifact.clone());
+        let component = task.component.clone();
         let stored = blocking(move || files::digest(&component)).await.map_err(host_error)?;
         if stored != Some(digest) {
             return Err(LoadError::Damaged(digest));
         }
-        let compiled = self.compiler.compile(task).await.map_err(|error| match error {
+        let compiling = self.compiler.compile(task).await;
+        let Finished { compiled, artifact } = compiling.map_err(|error| match error {
             CompileError::Rejected(reason) => reason.into(),
             CompileError::Io(_) | CompileError::NoReport(_) => host_error(error),
         })?;
@@ -354,7 +378,7 @@ impl Artifacts {
             compile_ms = compiled.took.as_millis(),
             "compiled component `{digest}` for engine `{key}`"
         );
-        let artifact = blocking(move || open_artifact(&path)).await.map_err(host_error)?;
+        let artifact = finish(artifact, hold).await.map_err(host_error)?;
         if let Err(error) = self.records.record(digest, key, artifact.digest.clone()).await {
             warn!("component `{digest}` will be compiled again after a restart: {error}");
         }
@@ -391,9 +415,15 @@ fn load_file(artifact: &Artifact, engine: Arc<RunEngine>) -> Result<Loaded, Load
     Ok(Loaded { component, engine })
 }
 
-/// A compiled file that must be there.
-fn open_artifact(path: &Path) -> io::Result<Artifact> {
-    Artifact::open(path)?.ok_or_else(|| io::ErrorKind::NotFound.into())
+/// Gives a compiled file its name, and opens it. The file may get its name after the caller has left,
+/// so the hold lasts as long.
+async fn finish(compiled: Unfinished, hold: Arc<Hold>) -> io::Result<Artifact> {
+    blocking(move || {
+        let _keeping = hold;
+        let path = compiled.finish()?;
+        Artifact::open(&path)?.ok_or_else(|| io::ErrorKind::NotFound.into())
+    })
+    .await
 }
 
 /// Runs file work where it may block.
@@ -411,7 +441,7 @@ impl From<AddError> for AddComponentError {
     fn from(error: AddError) -> Self {
         match error {
             AddError::Rejected(_) | AddError::TooLarge { .. } => Self::Rejected(error.to_string()),
-            AddError::Storage(error) if is_no_space(&error) => Self::NoSpace,
+            AddError::Storage(error) if is_no_space(&error) => Self::NoSpace(Shortage::Bytes),
             AddError::Compile(_) | AddError::Storage(_) => Self::Failed(error.to_string()),
         }
     }

@@ -121,6 +121,13 @@ pub(crate) struct Compiled {
     pub(crate) took: Duration,
 }
 
+/// A compile that has ended: the artifact is on stable storage, and has still to get its name.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) compiled: Compiled,
+    pub(crate) artifact: Unfinished,
+}
+
 /// The one line that the compiling process prints.
 #[derive(Debug, Serialize, Deserialize)]
 struct Answer {
@@ -163,8 +170,8 @@ impl Compiler {
     /// Compiles one component, after the earlier ones.
     ///
     /// # Errors
-    /// [`CompileError`]; the artifact exists only on success.
-    pub(crate) async fn compile(&self, task: CompileTask) -> Result<Compiled, CompileError> {
+    /// [`CompileError`]; there is no artifact then.
+    pub(crate) async fn compile(&self, task: CompileTask) -> Result<Finished, CompileError> {
         let _turn = self.turn.acquire().await.map_err(std::io::Error::other)?;
         let started = Instant::now();
         let artifact = Unfinished::at(&task.artifact);
@@ -179,8 +186,8 @@ impl Compiler {
         };
         match report {
             Report::Compiled(info) => {
-                blocking(move || artifact.finish()).await?;
-                Ok(Compiled { info, took: started.elapsed() })
+                let compiled = Compiled { info, took: started.elapsed() };
+                Ok(Finished { compiled, artifact })
             }
             Report::Rejected(reason) => Err(reason.into()),
             Report::Failed(error) => Err(std::io::Error::other(error).into()),
@@ -401,9 +408,9 @@ mod tests {
         std::fs::write(&component, bytes).unwrap();
         let kind = Kind { metering: Metering::Fuel, explains_traps: false };
         let task = CompileTask { kind, component, artifact: artifact.clone() };
-        let compiled = compiler.compile(task).await;
-        assert_eq!(compiled.is_ok(), artifact.exists());
-        compiled.map(|_| std::fs::read(artifact).unwrap()).map_err(|error| error.to_string())
+        let compiled = compiler.compile(task).await.map_err(|error| error.to_string())?;
+        compiled.artifact.finish().unwrap();
+        Ok(std::fs::read(artifact).unwrap())
     }
 
     #[tokio::test]

@@ -40,15 +40,16 @@ impl Unfinished {
         &self.temporary
     }
 
-    /// Moves the file, which must be on stable storage, to its final path. The new name is on
-    /// stable storage when this returns; until then the path names the old file or none.
+    /// Moves the file, which is on stable storage, to its final path, and returns that. The name is on
+    /// stable storage then; until then the path names the old file or none.
     ///
     /// # Errors
-    /// Errors of the file system.
-    pub(crate) fn finish(self) -> io::Result<()> {
+    /// Those of the file system.
+    pub(crate) fn finish(self) -> io::Result<PathBuf> {
         let directory = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         fs::rename(&self.temporary, &self.path)?;
-        File::open(directory)?.sync_all()
+        File::open(directory)?.sync_all()?;
+        Ok(self.path.clone())
     }
 }
 

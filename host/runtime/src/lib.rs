@@ -49,6 +49,7 @@ mod swap;
 mod turn;
 
 pub use compile::Compiler;
+pub use disk::Wiping;
 pub use engine::Pool;
 pub use records::{ArtifactRecords, MemoryRecords, RecordError};
 pub use sandbox::{OpenSandboxError, Sandbox, SandboxSettings};

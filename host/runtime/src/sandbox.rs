@@ -28,7 +28,7 @@ use crate::attempt;
 use crate::compile::Compiler;
 use crate::component::causes;
 use crate::deadline::{Halt, Watch};
-use crate::disk::{Disks, Files};
+use crate::disk::{Disks, Files, Wiping};
 use crate::egress::Egress;
 use crate::end::ReportExt as _;
 use crate::engine::{Engines, Pool};
@@ -161,7 +161,7 @@ impl Sandbox {
     /// [`AddComponentError`]; then nothing is kept.
     pub async fn add_component(&self, bytes: Bytes) -> Result<Added, AddComponentError> {
         let failed = |error: StageError| match error {
-            StageError::NoSpace => AddComponentError::NoSpace,
+            StageError::NoSpace(short) => AddComponentError::NoSpace(short),
             error => AddComponentError::Failed(error.to_string()),
         };
         let staged = self.stage().await.map_err(failed)?;
@@ -178,7 +178,16 @@ impl Sandbox {
         self.disks.place_volume(volume, directory)
     }
 
-    /// The allocation of memory for instances on this machine.
+    /// Removes the files of handlers that earlier processes left behind, on a thread of low priority,
+    /// until the guard is dropped: scratch space and deleted volumes. Takes no time itself.
+    ///
+    /// # Errors
+    /// When there can be no further thread; the next start removes them then.
+    pub fn wipe_leftovers(&self) -> io::Result<Wiping> {
+        self.disks.wipe_leftovers()
+    }
+
+    /// How memory for instances is allocated on this machine.
     pub fn pool(&self) -> Pool {
         self.artifacts.engines().pool()
     }
@@ -379,7 +388,7 @@ impl Runtime for Sandbox {
 impl Components for Sandbox {
     async fn stage(&self) -> Result<Box<dyn Staged>, StageError> {
         if !self.room.admits_work() {
-            return Err(StageError::NoSpace);
+            return Err(StageError::NoSpace(self.room.shortage()));
         }
         let artifacts = self.artifacts.clone();
         let file = {

@@ -1,8 +1,8 @@
 //! Uploads in progress: unnamed files beside the components.
 //!
-//! **Bounds.** All of them together have at most [`STAGED_BYTES_MAX`] bytes; the reader of an
-//! upload bounds its size. A file is deleted with its [`StagedFile`], and the next start deletes
-//! files of an ended process.
+//! **Bounds.** All of them together have [`STAGED_BYTES_MAX`] bytes, those that wait for their compile
+//! among them; how many one may have is for whoever reads the upload. A file goes with its
+//! [`StagedFile`], and what a process left behind when it ended goes with the next start.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
@@ -122,11 +122,12 @@ impl StagedFile {
         self.content.lock().preamble.clone()
     }
 
-    /// Names the file; it is on stable storage then. Blocks on the disk.
+    /// Gives the file its name; it is on stable storage then. Its bytes count as staged for as long as
+    /// this exists. Blocks on the disk.
     ///
     /// # Errors
-    /// Errors of the file system; then there is no such file, or the previous one.
-    pub(crate) fn keep_as(self, path: &Path) -> io::Result<()> {
+    /// Those of the file system; there is no such file then, or it is the one from before.
+    pub(crate) fn keep_as(&self, path: &Path) -> io::Result<()> {
         let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         self.content.lock().file.sync_all()?;
         fs::rename(&self.path, path)?;
@@ -206,6 +207,9 @@ mod tests {
         let path = directory.path().join("name");
         staged.keep_as(&path).unwrap();
         assert_eq!((fs::read(&path).unwrap(), entries()), (b"kept".to_vec(), 1));
+        assert_eq!(total.0.load(Ordering::Relaxed), 4, "until it is compiled");
+        drop(staged);
+        assert_eq!(entries(), 1);
         assert_eq!(total.0.load(Ordering::Relaxed), 0);
     }
 

@@ -181,7 +181,39 @@ impl TestSandbox {
         )
     }
 
-    /// A sandbox on a machine where this watch sees swap.
+    /// One that compiles in this way.
+    pub(crate) fn with_compiler(compiler: Compiler) -> Self {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        let swap = SwapWatch::of_this_machine();
+        Self::open_as(directory, MemoryRecords::new(), swap, |settings| {
+            settings.compiler = compiler;
+        })
+    }
+
+    /// The files of components, compiled ones too.
+    pub(crate) fn files(&self) -> usize {
+        fn count(directory: &Path) -> usize {
+            let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+            entries.map(|path| if path.is_dir() { count(&path) } else { 1 }).sum()
+        }
+        ["components", "artifacts"]
+            .map(|below| count(&self.directory.path().join(below)))
+            .iter()
+            .sum()
+    }
+
+    /// Waits until there are this many of them.
+    pub(crate) async fn until_files(&self, expected: usize) {
+        let wait = async {
+            while self.files() != expected {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(30), wait).await;
+        assert!(waited.is_ok(), "{} files, and not {expected}", self.files());
+    }
+
+    /// One on a machine where this watch sees swap.
     pub(crate) fn with_swap(swap: SwapWatch) -> Self {
         let directory = Arc::new(tempfile::tempdir().unwrap());
         Self::open_as(directory, MemoryRecords::new(), swap, |_| {})

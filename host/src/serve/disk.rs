@@ -1,4 +1,4 @@
-//! Measures the free space of the data directory's file system, and keeps a ballast file there.
+//! Looks at the free bytes and inodes of the data directory's file system, and keeps a ballast there.
 //!
 //! **Promises.** New work is refused before the disk is full ([`DiskRoom`]). The ballast is a
 //! placeholder file of up to 16 MiB. It is removed when the disk is full, so that a start has room
@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use gristmill_core::room::DiskRoom;
+use gristmill_core::room::{DiskRoom, Shortage};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use tracing::{error, info, warn};
 
@@ -50,6 +50,9 @@ pub(crate) struct Disk {
 struct Space {
     free: u64,
     all: u64,
+    inodes_free: u64,
+    /// 0 when the file system makes inodes as they are needed.
+    inodes: u64,
 }
 
 impl Disk {
@@ -105,6 +108,7 @@ impl Disk {
         let Ok(space) = Space::of(&self.dir) else { return };
         let reserve = self.reserve_bytes.unwrap_or_else(|| usual_reserve(space.all));
         self.room.set(space.free, reserve);
+        self.room.set_inodes(space.inodes_free, inode_reserve(reserve, space));
         let ballast = self.dir.join(BALLAST);
         let bytes = BALLAST_BYTES_MAX.min(reserve / 2);
         let is_full = self.room.is_stalled() || space.free < bytes / 2;
@@ -128,7 +132,12 @@ impl Space {
     fn of(dir: &Path) -> io::Result<Self> {
         let stat = statvfs(dir)?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
-        Ok(Self { free: bytes(stat.f_bavail), all: bytes(stat.f_blocks) })
+        Ok(Self {
+            free: bytes(stat.f_bavail),
+            all: bytes(stat.f_blocks),
+            inodes_free: stat.f_favail,
+            inodes: stat.f_files,
+        })
     }
 }
 
@@ -151,15 +160,23 @@ impl Seen {
     }
 
     fn report(self, before: Self, room: &DiskRoom) {
-        let (free, reserve) = (room.free_bytes() >> 20, room.reserve_bytes() >> 20);
+        let free = room.free_bytes() >> 20;
+        let (is_left, of_reserve) = match room.shortage() {
+            Shortage::Bytes => {
+                (format!("{free} MiB left"), format!("{} MiB", room.reserve_bytes() >> 20))
+            }
+            Shortage::Inodes => {
+                (format!("{} inodes left", room.free_inodes()), room.reserve_inodes().to_string())
+            }
+        };
         if before.admits && !self.admits {
             error!(
                 free_mib = free,
-                "the disk has {free} MiB left, and {reserve} MiB are its reserve: new work is refused"
+                "the disk has {is_left}, and {of_reserve} are its reserve: new work is refused"
             );
         }
         if before.may_start && !self.may_start {
-            error!(free_mib = free, "the disk has {free} MiB left: no waiting job is started");
+            error!(free_mib = free, "the disk has {is_left}: no waiting job is started");
         }
         if !before.admits && self.admits {
             info!(free_mib = free, "the disk has {free} MiB again: new work is taken");
@@ -170,6 +187,12 @@ impl Seen {
 /// The default reserve of a disk of this size.
 fn usual_reserve(all: u64) -> u64 {
     (all / USUAL_PARTS).max(1 << 30).min(all / LARGEST_PARTS)
+}
+
+/// The inodes that stay free: the same share of them as the reserve has of the bytes.
+fn inode_reserve(reserve: u64, space: Space) -> u64 {
+    let share = u128::from(space.inodes) * u128::from(reserve) / u128::from(space.all.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX)
 }
 
 fn make_ballast(path: &Path, bytes: u64) -> io::Result<()> {
@@ -195,6 +218,18 @@ mod tests {
         ] {
             assert_eq!(usual_reserve(all), expected, "of {all}");
         }
+    }
+
+    #[test]
+    fn inodes_have_the_share_of_bytes_as_their_reserve() {
+        let reserve = |reserve, inodes| {
+            inode_reserve(reserve, Space { free: 0, all: 1_000, inodes_free: 0, inodes })
+        };
+        assert_eq!((reserve(20, 65_536), reserve(0, 65_536)), (1_310, 0));
+        assert_eq!(reserve(20, 0), 0, "made as they are needed");
+        assert_eq!(reserve(u64::MAX, u64::MAX), u64::MAX);
+        let empty = Space { free: 0, all: 0, inodes_free: 0, inodes: 7 };
+        assert_eq!(inode_reserve(0, empty), 0);
     }
 
     #[test]

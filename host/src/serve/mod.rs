@@ -271,12 +271,16 @@ async fn serve(
     let stop = CancellationToken::new();
     let (api, limits) = (Api::new(state), settings.connections.within(open_files_max));
     let serving = tokio::spawn(listener::serve(listener, tls, api, limits, stop.clone()));
+    let wiping = sandbox.wipe_leftovers().inspect_err(|error| {
+        warn!(%error, "files of earlier processes stay until the next start: {error}");
+    });
     let outcome = tokio::select! {
         () = stop_signals.next() => Ok(()),
         outcome = work => outcome,
         Some(error) = failure.recv() => return Err(error),
     };
     stop.cancel();
+    drop(wiping);
     tokio::select! {
         Some(error) = failure.recv() => Err(error),
         () = leave(settings, &dispatcher, &deliverer, &jobs, &*store, serving) => outcome,

@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use gristmill_core::catalog::missing_templates;
 use rusqlite::Connection;
 
 use crate::damage::Damage;
@@ -112,10 +113,17 @@ impl Report {
             }
         }
         if let Some(seal) = seal {
+            let mut entries = Vec::new();
             for body in catalog::read(db, seal)? {
-                if let Err(error) = catalog::parse(&body) {
-                    self.add(file, None, format!("an entry of the catalog: {error}"));
+                match catalog::parse(&body) {
+                    Ok(entry) => entries.push(entry),
+                    Err(error) => {
+                        self.add(file, None, format!("an entry of the catalog: {error}"));
+                    }
                 }
+            }
+            for missing in missing_templates(&entries) {
+                self.add(file, None, missing.to_string());
             }
         }
         Ok(())

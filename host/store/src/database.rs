@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_core::room::Stall;
+use gristmill_core::room::{Shortage, Stall};
 use gristmill_core::store::StoreError;
 use tracing::{error, info};
 
@@ -243,7 +243,7 @@ impl Database {
                 match self.db.write_catalog(&rows).map_err(Failure::from) {
                     Ok(()) => drop(answer.send(Ok(()))),
                     Err(error) if error.is_no_space() => {
-                        drop(answer.send(Err(StoreError::DiskFull)))
+                        drop(answer.send(Err(StoreError::DiskFull(Shortage::Bytes))))
                     }
                     Err(error) => return Err(error),
                 }

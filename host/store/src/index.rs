@@ -14,10 +14,10 @@ use std::sync::Arc;
 use gristmill_core::delivery::DeliveryId;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::idempotency::Idempotency;
-use gristmill_core::job::{Claim, JobStatus};
+use gristmill_core::job::{Claim, JobEvent, JobStatus};
 use gristmill_core::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::record::{JobCounts, NewJob};
-use gristmill_core::store::{StoreError, SubmitAnswer};
+use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 
 use crate::asks::{Ask, ChunkQuestion, Write};
@@ -220,8 +220,41 @@ impl Index {
         key
     }
 
-    /// Adds a job to its queue, unless the submission is a duplicate. `ack` resolves when the job,
-    /// or the first submission's job, is on disk.
+    /// Queues a FAILED or TIMED_OUT job again.
+    ///
+    /// # Errors
+    /// Those of a submission, at the bounds of its endpoint; nothing has changed then.
+    pub(crate) fn retry(
+        &mut self,
+        endpoint: &EndpointId,
+        id: JobId,
+        max: EndpointMax,
+        now: Timestamp,
+    ) -> Result<(RetryAnswer, Option<ReadyNotice>), StoreError> {
+        let found = self.find_of(endpoint, id, now);
+        let Some((key, job, status)) =
+            found.and_then(|(key, job)| Some((key, job, job.row.status?)))
+        else {
+            return Ok((RetryAnswer::NotFound, None));
+        };
+        if job.row.state().apply(JobEvent::RetryRequested).is_err() {
+            return Ok((RetryAnswer::WrongStatus(status), None));
+        }
+        let (own, input_bytes) = (Weight::of(job), job.input_bytes);
+        if let Some(Endpoint { ready, weight, .. }) = self.endpoints.get(&job.endpoint) {
+            // Its result is removed, and its input waits instead of being kept.
+            let mut others = *weight;
+            others.remove(own);
+            max.check(ready.len(), others, input_bytes)?;
+        }
+        match self.decide(key, JobEvent::RetryRequested, now) {
+            Ok(notice) => Ok((RetryAnswer::Queued, notice)),
+            Err(_) => Ok((RetryAnswer::WrongStatus(status), None)),
+        }
+    }
+
+    /// Adds a job to its queue, unless it came before. `ack` resolves when it, or the one that came
+    /// before, is on disk.
     pub(crate) fn submit(
         &mut self,
         new: Submitted,
@@ -245,18 +278,8 @@ impl Index {
         }
         let Endpoint { ready, history, weight, .. } =
             self.endpoints.get_mut(&endpoint).expect("it has just been made");
-        let limit = job.queue_limit(max.jobs);
-        if ready.len() >= limit {
-            return Err(StoreError::QueueFull { limit });
-        }
         let input_bytes = u32::try_from(input.len()).unwrap_or(u32::MAX);
-        if weight.waiting + u64::from(input_bytes) > max.weight.waiting {
-            let limit_mib = max.weight.waiting >> 20;
-            return Err(StoreError::WaitingBytesFull { limit_mib });
-        }
-        if weight.kept >= max.weight.kept {
-            return Err(StoreError::ResultBytesFull { limit_mib: max.weight.kept >> 20 });
-        }
+        max.of(job.waiting_jobs_max).check(ready.len(), *weight, input_bytes)?;
         let may_linger = job.may_linger;
         let owner = self.owners.key(&job.owner);
         self.last_seq += 1;

@@ -86,6 +86,7 @@ mod shared;
 #[cfg(feature = "shuttle")]
 mod shuttle_tests;
 mod slab;
+mod stand_in;
 mod store;
 mod sweep;
 mod sync;

@@ -4,6 +4,7 @@
 //! One lock, ordered maps, simple code. All changes are visible at once and lost at the end.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -20,7 +21,7 @@ use gristmill_core::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
-    StreamPlace, TIMED_OUT_ERROR,
+    StreamPlace, TIMED_OUT_ERROR, queue_limit,
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{
@@ -147,8 +148,18 @@ struct News {
     has_deliveries: bool,
 }
 
+/// The places of an endpoint's jobs that wait.
+fn all_of(endpoint: &EndpointId) -> RangeInclusive<(EndpointId, bool, u64)> {
+    (endpoint.clone(), false, 0)..=(endpoint.clone(), true, u64::MAX)
+}
+
 impl State {
-    /// The job, unless it is deleted, due for deletion, or another endpoint's.
+    /// How many jobs wait on an endpoint.
+    fn waiting(&self, endpoint: &EndpointId) -> usize {
+        self.ready.range(all_of(endpoint)).count()
+    }
+
+    /// The job, unless it is gone, due, or another endpoint's.
     fn live(&self, endpoint: Option<&EndpointId>, id: JobId, now: Timestamp) -> Option<&Job> {
         let job = self.jobs.get(&id)?;
         let is_asked_for = endpoint.is_none_or(|endpoint| *endpoint == job.new.endpoint);
@@ -454,9 +465,7 @@ impl JobStore for MemoryStore {
             if let Some(repeat) = repeat {
                 return Ok(repeat);
             }
-            let from = (new.endpoint.clone(), false, 0);
-            let to = (new.endpoint.clone(), true, u64::MAX);
-            if state.ready.range(from..=to).count() >= limit {
+            if state.waiting(&new.endpoint) >= limit {
                 return Err(StoreError::QueueFull { limit });
             }
             state.last_place += 1;
@@ -573,22 +582,32 @@ impl JobStore for MemoryStore {
         })
     }
 
-    async fn retry(&self, endpoint: &EndpointId, id: JobId) -> Result<RetryAnswer, StoreError> {
+    async fn retry(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+        waiting_jobs_max: Option<u32>,
+    ) -> Result<RetryAnswer, StoreError> {
+        let limit = queue_limit(waiting_jobs_max, self.queue_jobs_max);
         self.change(|state, now, news| {
-            let status = state.live(Some(endpoint), id, now).and_then(|job| job.state.status());
-            let Some(status) = status else { return RetryAnswer::NotFound };
-            if state.apply(id, JobEvent::RetryRequested, now, news) {
-                RetryAnswer::Queued
-            } else {
-                RetryAnswer::WrongStatus(status)
+            let job = state.live(Some(endpoint), id, now);
+            let Some((job, status)) = job.and_then(|job| Some((job, job.state.status()?))) else {
+                return Ok(RetryAnswer::NotFound);
+            };
+            if job.state.apply(JobEvent::RetryRequested).is_err() {
+                return Ok(RetryAnswer::WrongStatus(status));
             }
-        })
+            if state.waiting(endpoint) >= limit {
+                return Err(StoreError::QueueFull { limit });
+            }
+            state.apply(id, JobEvent::RetryRequested, now, news);
+            Ok(RetryAnswer::Queued)
+        })?
     }
 
     async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
         self.change(|state, now, news| {
-            let range = (endpoint.clone(), false, 0)..=(endpoint.clone(), true, u64::MAX);
-            let waiting: Vec<_> = state.ready.range(range).map(|(_, id)| *id).collect();
+            let waiting: Vec<_> = state.ready.range(all_of(endpoint)).map(|(_, id)| *id).collect();
             let removed =
                 waiting.iter().filter(|&&id| state.apply(id, JobEvent::Purged, now, news)).count();
             removed as u64

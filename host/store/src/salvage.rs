@@ -28,7 +28,7 @@ use crate::journal::sum;
 use crate::owners::Owners;
 use crate::payloads::{self, Kind};
 use crate::row::integer;
-use crate::{catalog, checkpoint, chunks, row, schema};
+use crate::{catalog, checkpoint, chunks, row, schema, stand_in};
 
 /// The tables, each with the first column of its key, which is also the order of reading. `meta` is
 /// copied separately.
@@ -90,6 +90,7 @@ pub fn repair(
     salvage.play_journal()?;
     salvage.move_kept()?;
     salvage.name_endpoints()?;
+    salvage.replace_templates()?;
     salvage.leave_out_unusable()?;
     let jobs = to.query_row("SELECT count(*) FROM job", (), |row| row.get::<_, i64>(0))?;
     let losses = salvage.losses;
@@ -358,7 +359,17 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Removes jobs that are useless without their lost parts.
+    /// Puts stand-ins where the templates of endpoints are lost.
+    fn replace_templates(&mut self) -> rusqlite::Result<()> {
+        if let Some(seal) = &self.inspected.seal {
+            for sentence in stand_in::add(self.to, seal)? {
+                self.lose_of_tables(sentence);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what cannot be used without the parts that are lost.
     fn leave_out_unusable(&mut self) -> rusqlite::Result<()> {
         self.leave_out_damaged_payloads()?;
         let mut owners = Owners::default();

@@ -318,8 +318,9 @@ impl JobStore for SqliteStore {
 
     async fn submit(&self, mut job: NewJob) -> Result<SubmitAnswer, StoreError> {
         let shared = &self.shared;
-        if !shared.settings.room.admits_work() {
-            return Err(StoreError::DiskFull);
+        let room = &shared.settings.room;
+        if !room.admits_work() {
+            return Err(StoreError::DiskFull(room.shortage()));
         }
         let body = std::mem::replace(&mut job.input, Json::null());
         let input = Payload { body, s3_config: job.s3_config.take().map(Arc::new) };
@@ -483,21 +484,19 @@ impl JobStore for SqliteStore {
         Ok(status)
     }
 
-    async fn retry(&self, endpoint: &EndpointId, id: JobId) -> Result<RetryAnswer, StoreError> {
+    async fn retry(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+        waiting_jobs_max: Option<u32>,
+    ) -> Result<RetryAnswer, StoreError> {
         let (ack, on_disk) = oneshot::channel();
+        let max = self.shared.settings.endpoint_max().of(waiting_jobs_max);
         let (retried, notice) = self.shared.change(|index, now| {
-            let found = index.find_of(endpoint, id, now);
-            let found = found.and_then(|(key, job)| Some((key, job.row.status?)));
-            let retried = match found {
-                None => (RetryAnswer::NotFound, None),
-                Some((key, status)) => match index.decide(key, JobEvent::RetryRequested, now) {
-                    Ok(notice) => (RetryAnswer::Queued, notice),
-                    Err(_) => (RetryAnswer::WrongStatus(status), None),
-                },
-            };
+            let retried = index.retry(endpoint, id, max, now)?;
             index.ack_id(id, ack);
-            retried
-        })?;
+            Ok(retried)
+        })??;
         self.shared.tell_ready(notice);
         answer(on_disk).await?;
         Ok(retried)

@@ -5,6 +5,8 @@
 //! **Costs.** Two additions for each decision.
 
 use gristmill_core::job::JobStatus;
+use gristmill_core::record::queue_limit;
+use gristmill_core::store::StoreError;
 
 use crate::entry::Job;
 
@@ -23,6 +25,37 @@ pub(crate) struct EndpointMax {
     /// Most waiting jobs.
     pub(crate) jobs: usize,
     pub(crate) weight: Weight,
+}
+
+impl EndpointMax {
+    /// The same for an endpoint with this bound of jobs of its own.
+    pub(crate) fn of(self, waiting_jobs_max: Option<u32>) -> Self {
+        Self { jobs: queue_limit(waiting_jobs_max, self.jobs), ..self }
+    }
+
+    /// Whether one more job may wait on an endpoint where `waiting` jobs wait already, and whose
+    /// other jobs have this weight.
+    ///
+    /// # Errors
+    /// The refusal that names the bound.
+    pub(crate) fn check(
+        self,
+        waiting: usize,
+        others: Weight,
+        input_bytes: u32,
+    ) -> Result<(), StoreError> {
+        if waiting >= self.jobs {
+            return Err(StoreError::QueueFull { limit: self.jobs });
+        }
+        let Weight { waiting: waiting_max, kept: kept_max } = self.weight;
+        if others.waiting + u64::from(input_bytes) > waiting_max {
+            return Err(StoreError::WaitingBytesFull { limit_mib: waiting_max >> 20 });
+        }
+        if others.kept >= kept_max {
+            return Err(StoreError::ResultBytesFull { limit_mib: kept_max >> 20 });
+        }
+        Ok(())
+    }
 }
 
 impl Weight {

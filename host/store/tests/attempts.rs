@@ -92,7 +92,7 @@ async fn a_wait_begins_when_the_job_is_queued_again(t: Fixture) {
     assert_eq!(t.store.finish(lease, Outcome::Failed("no".into())).await, Ok(Fenced::Applied));
     t.clock.advance(5_000);
     assert_eq!(delay(id).await, 100, "of the attempt that has ended");
-    assert_eq!(t.store.retry(&a, id).await, Ok(RetryAnswer::Queued));
+    assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
     assert_eq!(delay(id).await, 0);
     t.clock.advance(70);
     assert_eq!(delay(id).await, 70);
@@ -141,7 +141,7 @@ async fn a_failed_attempt_leaves_its_own_output_and_no_other(t: Fixture) {
         t.store.output(id).await.unwrap()
     };
     let retry = async || {
-        assert_eq!(t.store.retry(&a, id).await, Ok(RetryAnswer::Queued));
+        assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
         assert_eq!(t.store.output(id).await, Ok(None), "of a job that waits");
     };
     let part = r#"{"z":9007199254740993}"#;
@@ -209,7 +209,7 @@ impl Disk {
     }
 
     async fn retry(&self, id: JobId) {
-        assert_eq!(self.store().retry(&endpoint("a"), id).await, Ok(RetryAnswer::Queued));
+        assert_eq!(self.store().retry(&endpoint("a"), id, None).await, Ok(RetryAnswer::Queued));
     }
 }
 

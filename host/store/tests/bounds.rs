@@ -16,7 +16,7 @@ use gristmill_core::id::JobId;
 use gristmill_core::job::JobStatus;
 use gristmill_core::limits::{CRASHES_MAX, ERROR_BYTES_MAX, ERROR_IN_MEMORY_BYTES_MAX};
 use gristmill_core::record::{Chunk, Lease, NewJob, Outcome};
-use gristmill_core::room::DiskRoom;
+use gristmill_core::room::{DiskRoom, Shortage};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, StoreError};
 use gristmill_core::time::ManualClock;
@@ -58,7 +58,7 @@ async fn a_retry_forgets_a_long_error(t: Fixture) {
             let lease = t.claim("a").await.lease;
             let outcome = Outcome::Failed(error.clone());
             assert_eq!(t.store.finish(lease, outcome).await, Ok(Fenced::Applied));
-            assert_eq!(t.store.retry(&endpoint("a"), id).await, Ok(RetryAnswer::Queued));
+            assert_eq!(t.store.retry(&endpoint("a"), id, None).await, Ok(RetryAnswer::Queued));
             assert_eq!(t.record("a", id).await.unwrap().error, None);
         }
         let lease = t.claim("a").await.lease;
@@ -126,7 +126,7 @@ async fn long_errors_outlive_a_start() {
             }
         }
         let (id, _) = failed.pop().unwrap();
-        assert_eq!(t.store().retry(&endpoint("a"), id).await, Ok(RetryAnswer::Queued));
+        assert_eq!(t.store().retry(&endpoint("a"), id, None).await, Ok(RetryAnswer::Queued));
         t.restart();
         assert_eq!(t.error(id).await, None);
         for (id, error) in &failed {
@@ -221,6 +221,35 @@ async fn the_inputs_that_wait_on_an_endpoint_are_bounded() {
     submit(t.store(), heavy(10 << 20)).await;
 }
 
+/// Submits a job with an input of this many bytes, and lets its attempt fail.
+async fn failed(t: &OnDisk, bytes: usize) -> JobId {
+    let id = submit(t.store(), heavy(bytes)).await;
+    let lease = t.claim().await;
+    let outcome = Outcome::Failed("no".to_owned());
+    assert_eq!(t.store().finish(lease, outcome).await, Ok(Fenced::Applied));
+    id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_passes_no_bound_of_bytes() {
+    let t = bounded(2 << 20, u64::MAX);
+    let ended = failed(&t, 1 << 20).await;
+    let waiting = submit(t.store(), heavy((1 << 20) + 1)).await;
+    let retry = async || t.store().retry(&endpoint("a"), ended, None).await;
+    assert_eq!(retry().await, Err(StoreError::WaitingBytesFull { limit_mib: 2 }));
+    assert_eq!(t.error(ended).await.as_deref(), Some("no"), "the job stays as it was");
+    t.store().cancel(&endpoint("a"), waiting).await.unwrap();
+    assert_eq!(retry().await, Ok(RetryAnswer::Queued));
+
+    // Inputs of failed jobs are kept. A retry frees its own, so what the others have counts.
+    let t = bounded(u64::MAX, 1 << 20);
+    let ended = [failed(&t, 600_000).await, failed(&t, 600_000).await];
+    let full = Err(StoreError::ResultBytesFull { limit_mib: 1 });
+    assert_eq!(t.store().submit(job("a")).await, full);
+    assert_eq!(t.store().retry(&endpoint("a"), ended[0], None).await, Ok(RetryAnswer::Queued));
+    submit(t.store(), job("a")).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_results_that_an_endpoint_keeps_are_bounded() {
     let mut t = bounded(u64::MAX, 4 << 20);
@@ -299,7 +328,8 @@ async fn without_room_there_is_no_new_work_and_all_else_goes_on() {
     let waiting = submit(t.store(), job("a")).await;
     let workers = [worker("w")];
     room.set(900, 1_000);
-    assert_eq!(t.store().submit(job("a")).await, Err(StoreError::DiskFull));
+    let refused = t.store().submit(job("a")).await;
+    assert_eq!(refused, Err(StoreError::DiskFull(Shortage::Bytes)));
     let started = t.store().claim(&endpoint("a"), &workers).await.unwrap();
     assert_eq!(started[0].lease.job, waiting);
     assert_eq!(t.store().release(started[0].lease).await, Ok(Fenced::Applied));
@@ -308,10 +338,15 @@ async fn without_room_there_is_no_new_work_and_all_else_goes_on() {
     let finished = t.store().finish(lease, Outcome::Failed("no".to_owned())).await;
     assert_eq!(finished, Ok(Fenced::Applied));
     assert_eq!(t.error(running).await.as_deref(), Some("no"));
-    assert_eq!(t.store().retry(&endpoint("a"), running).await, Ok(RetryAnswer::Queued));
+    assert_eq!(t.store().retry(&endpoint("a"), running, None).await, Ok(RetryAnswer::Queued));
     let cancelled = t.store().cancel(&endpoint("a"), running).await;
     assert_eq!(cancelled, Ok(Some(JobStatus::Cancelled)));
     room.set(5_000, 1_000);
+    room.set_inodes(9, 10);
+    let refused = t.store().submit(job("a")).await.unwrap_err();
+    assert_eq!(refused, StoreError::DiskFull(Shortage::Inodes));
+    assert!(refused.to_string().contains("no free inodes"), "{refused}");
+    room.set_inodes(20, 10);
     assert!(room.may_start_again());
     assert_eq!(t.store().claim(&endpoint("a"), &workers).await.unwrap().len(), 1);
     submit(t.store(), job("a")).await;

@@ -199,8 +199,8 @@ async fn a_stale_lease_changes_nothing(t: Fixture) {
     let failed = t.store.finish(second.lease, Outcome::Failed("x".into())).await;
     assert_eq!(failed, Ok(Fenced::Applied));
     assert_stale(&t, second.lease).await;
-    // Retried: claim numbers continue.
-    assert_eq!(t.store.retry(&endpoint("a"), id).await, Ok(RetryAnswer::Queued));
+    // Retried: the fence goes on where it was.
+    assert_eq!(t.store.retry(&endpoint("a"), id, None).await, Ok(RetryAnswer::Queued));
     let third = t.claim("a").await;
     assert_eq!(third.lease.claim, Claim(3));
     assert_stale(&t, second.lease).await;
@@ -290,7 +290,7 @@ async fn a_retry_clears_the_result_and_queues_at_the_end(t: Fixture) {
     assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, 2);
     let other = t.submit("a").await;
 
-    assert_eq!(t.store.retry(&a, id).await, Ok(RetryAnswer::Queued));
+    assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
     let record = t.store.job(&a, id).await.unwrap().unwrap();
     assert_eq!((record.status, record.retries), (JobStatus::InQueue, 1));
     assert_eq!((record.error, record.started_at, record.finished_at), (None, None, None));
@@ -313,26 +313,30 @@ async fn only_failed_and_timed_out_jobs_can_be_retried(t: Fixture) {
     let a = endpoint("a");
     let id = t.submit("a").await;
     let wrong = |status| Ok(RetryAnswer::WrongStatus(status));
-    assert_eq!(t.store.retry(&a, id).await, wrong(JobStatus::InQueue));
+    assert_eq!(t.store.retry(&a, id, None).await, wrong(JobStatus::InQueue));
     let lease = t.claim("a").await.lease;
-    assert_eq!(t.store.retry(&a, id).await, wrong(JobStatus::InProgress));
+    assert_eq!(t.store.retry(&a, id, None).await, wrong(JobStatus::InProgress));
     let _ = t.store.finish(lease, Outcome::TimedOut).await.unwrap();
-    assert_eq!(t.store.retry(&endpoint("b"), id).await, Ok(RetryAnswer::NotFound));
-    assert_eq!(t.store.retry(&a, id).await, Ok(RetryAnswer::Queued));
+    assert_eq!(t.store.retry(&endpoint("b"), id, None).await, Ok(RetryAnswer::NotFound));
+    assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
     let lease = t.claim("a").await.lease;
     let _ = t.store.finish(lease, Outcome::Completed(json("1"))).await.unwrap();
-    assert_eq!(t.store.retry(&a, id).await, wrong(JobStatus::Completed));
+    assert_eq!(t.store.retry(&a, id, None).await, wrong(JobStatus::Completed));
     let cancelled = t.submit("a").await;
     t.store.cancel(&a, cancelled).await.unwrap();
-    assert_eq!(t.store.retry(&a, cancelled).await, wrong(JobStatus::Cancelled));
+    assert_eq!(t.store.retry(&a, cancelled, None).await, wrong(JobStatus::Cancelled));
     let unknown = JobId::generate(Submission::Async, NodeId(7));
-    assert_eq!(t.store.retry(&a, unknown).await, Ok(RetryAnswer::NotFound));
+    assert_eq!(t.store.retry(&a, unknown, None).await, Ok(RetryAnswer::NotFound));
 
     let failed = t.submit("a").await;
     let lease = t.claim("a").await.lease;
     let _ = t.store.finish(lease, Outcome::Failed("x".into())).await.unwrap();
     t.clock.advance(RETENTION_ASYNC_MS);
-    assert_eq!(t.store.retry(&a, failed).await, Ok(RetryAnswer::NotFound), "its time is over");
+    assert_eq!(
+        t.store.retry(&a, failed, None).await,
+        Ok(RetryAnswer::NotFound),
+        "its time is over"
+    );
 }
 
 async fn the_ttl_covers_waiting_and_running(t: Fixture) {
@@ -486,7 +490,7 @@ async fn counts_follow_the_jobs(t: Fixture) {
     assert_eq!(counts(&t).await, [1, 1, 1, 2, 0], "timed out counts as failed");
     t.store.cancel(&a, ids[3]).await.unwrap();
     assert_eq!(counts(&t).await, [1, 0, 1, 2, 0]);
-    t.store.retry(&a, ids[1]).await.unwrap();
+    t.store.retry(&a, ids[1], None).await.unwrap();
     assert_eq!(counts(&t).await, [2, 0, 1, 2, 1]);
     t.store.purge(&a).await.unwrap();
     assert_eq!(counts(&t).await, [0, 0, 1, 2, 1]);
@@ -617,7 +621,7 @@ async fn whoever_watches_is_told(t: Fixture) {
     let _ = t.store.finish(lease, Outcome::Failed("x".into())).await.unwrap();
     changed.await;
     let changed = watch.changed();
-    t.store.retry(&a, id).await.unwrap();
+    t.store.retry(&a, id, None).await.unwrap();
     changed.await;
     let changed = watch.changed();
     t.claim("a").await;
@@ -656,7 +660,7 @@ async fn the_dispatcher_is_told_at_once(t: Fixture) {
     let lease = t.claim("a").await.lease;
     let _ = t.store.finish(lease, Outcome::TimedOut).await.unwrap();
     assert_eq!(told(), []);
-    t.store.retry(&endpoint("a"), id).await.unwrap();
+    t.store.retry(&endpoint("a"), id, None).await.unwrap();
     assert_eq!(told(), [(endpoint("a"), true)]);
     t.submit_job(low_priority(job("b"))).await;
     assert_eq!(told(), [(endpoint("b"), false)]);
@@ -777,7 +781,7 @@ async fn a_closed_store_refuses(t: Fixture) {
     assert_eq!(t.store.finish(lease, Outcome::TimedOut).await, Err(StoreError::Closed));
     assert_eq!(t.store.release(lease).await, Err(StoreError::Closed));
     assert_eq!(t.store.cancel(&a, id).await, Err(StoreError::Closed));
-    assert_eq!(t.store.retry(&a, id).await, Err(StoreError::Closed));
+    assert_eq!(t.store.retry(&a, id, None).await, Err(StoreError::Closed));
     assert_eq!(t.store.purge(&a).await, Err(StoreError::Closed));
     assert_eq!(t.store.expire().await, Err(StoreError::Closed));
     assert_eq!(t.store.job(&a, id).await.err(), Some(StoreError::Closed));

@@ -17,12 +17,16 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gristmill_core::id::JobId;
+use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, Image};
+use gristmill_core::digest::ComponentDigest;
+use gristmill_core::endpoint::Endpoint;
+use gristmill_core::id::{JobId, OwnerId, TemplateId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{NewJob, Outcome};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError};
+use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::{OpenError, Settings, SqliteStore, check, repair};
 use serde_json::Value;
@@ -451,4 +455,73 @@ async fn a_directory_of_schema_version_6_is_opened_and_upgraded() {
             }
         }
     }
+}
+
+/// A catalog with the endpoint `e`, which runs `mill:latest` on the template `t`.
+async fn catalog_of(store: Arc<SqliteStore>) {
+    let clock = Arc::new(ManualClock::new(START));
+    let catalog = Catalog::open(store, clock).await.unwrap();
+    let owner = OwnerId::operator();
+    let digest = ComponentDigest::of(b"mill");
+    let component = serde_json::json!({
+        "digest": digest, "bytes": 4, "imports": [], "exports": [], "uploaded_at": START,
+        "compile_ms": 1, "artifacts": {},
+    });
+    let image = Image {
+        name: "mill".to_owned(),
+        tag: "latest".to_owned(),
+        digest,
+        owner: owner.clone(),
+        updated_at: START,
+        manifest: None,
+    };
+    let template = TemplateId::new("t").unwrap();
+    let entries = [
+        CatalogEntry::Component(serde_json::from_value(component).unwrap()),
+        CatalogEntry::Image(image),
+        CatalogEntry::Template(Template::new(template.clone(), owner.clone(), "mill")),
+        CatalogEntry::Endpoint(Endpoint::new(endpoint("e"), owner, template, START)),
+    ];
+    let changes = entries.map(CatalogChange::Put).into();
+    catalog.change(|_| Ok::<_, StoreError>((changes, ()))).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_template_is_damage_that_deletes_nothing_and_a_repair_puts_a_stand_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(dir.path()).unwrap());
+    catalog_of(store.clone()).await;
+    let waiting = submit(&*store, job("e")).await;
+    store.close().await;
+    drop(store);
+    assert_eq!(check(dir.path(), None).unwrap().damage, []);
+    let tables = rusqlite::Connection::open(dir.path().join("store.db")).unwrap();
+    tables.execute("DELETE FROM catalog WHERE kind = 'template'", ()).unwrap();
+    drop(tables);
+
+    let expected = "endpoint `e` uses template `t`, which is not in the catalog";
+    let damage = check(dir.path(), None).unwrap().damage;
+    assert_eq!(damage.len(), 1, "{damage:?}");
+    assert!(damage[0].to_string().contains(expected), "{damage:?}");
+    let clock = Arc::new(ManualClock::new(START));
+    {
+        let store = Arc::new(open(dir.path()).unwrap());
+        let refused = Catalog::open(store.clone(), clock.clone()).await.unwrap_err().to_string();
+        assert!(refused.contains(expected) && refused.contains("gristmill repair"), "{refused}");
+        store.close().await;
+    }
+
+    let new = tempfile::tempdir().unwrap();
+    let repaired = repair(dir.path(), new.path(), None).unwrap();
+    let losses: Vec<_> = repaired.losses.iter().map(ToString::to_string).collect();
+    assert_eq!((losses.len(), repaired.jobs), (1, 1), "{losses:?}");
+    assert!(losses[0].contains(expected) && losses[0].contains("`mill`"), "{losses:?}");
+    assert_eq!(check(new.path(), None).unwrap().damage, []);
+    let store = Arc::new(open(new.path()).unwrap());
+    let catalog = Catalog::open(store.clone(), clock).await.unwrap();
+    let deployment = catalog.deployment(&endpoint("e")).unwrap();
+    assert_eq!(deployment.endpoint.scaling.workers_max, 0, "its jobs wait for the operator");
+    assert_eq!(deployment.component, Some(ComponentDigest::of(b"mill")));
+    let left = store.job(&endpoint("e"), waiting).await.unwrap().unwrap();
+    assert_eq!(left.status, JobStatus::InQueue);
 }

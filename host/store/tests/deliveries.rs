@@ -226,7 +226,7 @@ async fn a_retry_has_another_delivery_at_its_end(t: Fixture) {
     let id = t.submit(Some(URL)).await;
     t.finish(Outcome::Failed("no".to_owned())).await;
     let first = t.log().await.remove(0);
-    assert_eq!(t.store().retry(&endpoint("a"), id).await.unwrap(), RetryAnswer::Queued);
+    assert_eq!(t.store().retry(&endpoint("a"), id, None).await.unwrap(), RetryAnswer::Queued);
     assert_eq!(t.log().await.len(), 1, "not before its new end");
     t.finish(Outcome::Completed(support::json("1"))).await;
     let log = t.log().await;

@@ -172,7 +172,7 @@ async fn jobs_that_ran_wait_again_and_are_given_up_in_the_end() {
 
     // Everything is on disk already, and a retry starts from the beginning.
     assert_eq!(disk.reopen(), Recovery { waiting: 1, ..Recovery::default() });
-    assert_eq!(disk.store().retry(&a, id).await, Ok(RetryAnswer::Queued));
+    assert_eq!(disk.store().retry(&a, id, None).await, Ok(RetryAnswer::Queued));
     assert_eq!(disk.claim().await.job, later, "a retry goes to the end of the queue");
     let lease = disk.claim().await;
     assert_eq!(lease, Lease { job: id, claim: Claim(4) });

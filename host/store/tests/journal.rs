@@ -307,7 +307,7 @@ async fn what_was_acknowledged_survives_a_restless_journal() {
                     let Ok(_) = store.append_chunks(lease, chunks).await else { return };
                     if turn % 3 == 0 {
                         let _ = store.finish(lease, Outcome::Failed("no".into())).await;
-                        let _ = store.retry(&endpoint("a"), lease.job).await;
+                        let _ = store.retry(&endpoint("a"), lease.job, None).await;
                         continue;
                     }
                     let finished = store.finish(lease, Outcome::Completed(output.clone())).await;

@@ -320,7 +320,7 @@ impl Pair {
             }
             Op::Retry { job } => {
                 let Some((endpoint, id)) = job_at(job) else { return String::new() };
-                format!("{:?}", store.retry(&endpoint, id).await)
+                format!("{:?}", store.retry(&endpoint, id, None).await)
             }
             Op::Purge { endpoint } => {
                 format!("{:?}", store.purge(&support::endpoint(ENDPOINTS[endpoint])).await)

@@ -13,7 +13,7 @@ use gristmill_core::idempotency::{Idempotency, KEY_LIFE_MS};
 use gristmill_core::job::JobStatus;
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::{NewJob, Outcome};
-use gristmill_core::store::{StoreError, SubmitAnswer};
+use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
 use support::fixture::{Fixture, contract};
 use support::{QUEUE_JOBS_MAX, TTL_MS, endpoint, job};
 
@@ -24,6 +24,7 @@ contract!(
     a_key_is_forgotten_after_its_time_and_with_its_endpoint,
     a_full_queue_answers_what_came_before,
     submissions_at_one_time_make_one_job,
+    a_retry_waits_within_the_bounds_of_submissions,
     jobs_are_listed_newest_first_in_pages,
     a_list_shows_one_status_of_one_endpoint,
 );
@@ -118,6 +119,34 @@ async fn submissions_at_one_time_make_one_job(t: Fixture) {
     }
 }
 
+async fn a_retry_waits_within_the_bounds_of_submissions(t: Fixture) {
+    let mut failed = Vec::new();
+    for _ in 0..4 {
+        failed.push(t.submit("a").await);
+        let lease = t.claim("a").await.lease;
+        let _ = t.store.finish(lease, Outcome::Failed("no".into())).await.unwrap();
+    }
+    let retry = async |n: usize, max| t.store.retry(&endpoint("a"), failed[n], max).await;
+    // The endpoint's own bound.
+    assert_eq!(retry(0, Some(2)).await, Ok(RetryAnswer::Queued));
+    assert_eq!(retry(1, Some(2)).await, Ok(RetryAnswer::Queued));
+    assert_eq!(retry(2, Some(2)).await, Err(StoreError::QueueFull { limit: 2 }));
+    let job = t.record("a", failed[2]).await.unwrap();
+    assert_eq!((job.status, job.error.as_deref()), (JobStatus::Failed, Some("no")), "as it was");
+    let waits = Ok(RetryAnswer::WrongStatus(JobStatus::InQueue));
+    assert_eq!(retry(0, Some(2)).await, waits, "the status comes before the bound");
+    // The store's bound, which holds without the endpoint's and beyond it.
+    for _ in 2..QUEUE_JOBS_MAX {
+        t.submit("a").await;
+    }
+    for max in [None, Some(u32::MAX)] {
+        let full = Err(StoreError::QueueFull { limit: QUEUE_JOBS_MAX });
+        assert_eq!(retry(2, max).await, full);
+    }
+    t.claim("a").await;
+    assert_eq!(retry(2, None).await, Ok(RetryAnswer::Queued));
+}
+
 async fn jobs_are_listed_newest_first_in_pages(t: Fixture) {
     let query = JobQuery { count_max: 2, ..JobQuery::default() };
     assert_eq!(list(&t, query).await, (vec![], None));
@@ -148,6 +177,6 @@ async fn a_list_shows_one_status_of_one_endpoint(t: Fixture) {
     assert_eq!(of(Some(JobStatus::TimedOut)).await, [done]);
     assert_eq!(of(Some(JobStatus::InQueue)).await, [waiting]);
     assert_eq!(of(Some(JobStatus::Completed)).await, []);
-    t.store.retry(&endpoint("a"), done).await.unwrap();
+    t.store.retry(&endpoint("a"), done, None).await.unwrap();
     assert_eq!(of(None).await, [waiting, done], "the order is that of the submissions");
 }

@@ -126,7 +126,7 @@ impl<'a> Run<'a> {
     }
 
     async fn retry(&mut self) {
-        self.host.store.retry(&self.host.endpoint, self.job).await.unwrap();
+        self.host.store.retry(&self.host.endpoint, self.job, None).await.unwrap();
         self.lease = self.host.claim().await.unwrap().lease;
         self.emitted.clear();
         (self.end, self.seen, self.delivered) = (None, 0, 0);

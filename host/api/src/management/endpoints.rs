@@ -9,7 +9,6 @@ use gristmill_core::endpoint::{Endpoint, Reuse, SandboxLimits, Scaler, Scaling};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::key::Scope;
 use gristmill_core::limits::{ALLOWED_HOSTS_MAX, Bounds, EXECUTION_TIMEOUT_MS};
-use gristmill_core::logs::LogSource;
 
 use super::dto::{self, EndpointInput, EndpointWithSecret, NewEndpoint, ReuseInput, ScalerType};
 use super::input::Named;
@@ -136,17 +135,18 @@ pub(crate) async fn delete(
     Named(id): Named,
 ) -> Result<StatusCode, ApiError> {
     caller.require(Scope::Manage)?;
-    let source = state
+    let (id, life) = state
         .change(&caller.0, |view| {
-            let endpoint: &Endpoint = own(view, &caller.0, &id)?;
-            let change = CatalogChange::Delete(CatalogKey::Endpoint(endpoint.id.clone()));
-            Ok::<_, ApiError>((vec![change], LogSource::from(endpoint)))
+            let Endpoint { id, .. } = own(view, &caller.0, &id)?;
+            let life = view.deployments.get(id).map(|deployment| deployment.life.clone());
+            let change = CatalogChange::Delete(CatalogKey::Endpoint(id.clone()));
+            Ok::<_, ApiError>((vec![change], (id.clone(), life.unwrap_or_default())))
         })
         .await?;
-    state.workers.refresh(&source.endpoint);
-    state.store.delete_endpoint(&source.endpoint).await?;
-    state.logs.forget(&source);
-    // The components of its releases.
+    state.workers.refresh(&id);
+    state.store.delete_endpoint(&id).await?;
+    state.logs.forget(&life);
+    // Those of its releases.
     images::forget_unused(&state).await;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -14,6 +14,7 @@ use super::input::Named;
 use super::page::{Page, Paged};
 use crate::auth::{KeyInUse, ManagementCaller};
 use crate::body;
+use crate::complete::complete;
 use crate::error::ApiError;
 use crate::images::{self, ImageName};
 use crate::openapi::parameters::PageOfList;
@@ -85,7 +86,8 @@ pub(crate) async fn upload(
     }
     KeyInUse::new(&state, &caller.0, Scope::Manage, None).check()?;
     let added = images::Named::Added(staged.add().await.map_err(images::refused)?);
-    let (image, component) = images::name(&state, &caller.0, name, added, None).await?;
+    let named = async move { images::name(&state, &caller.0, name, added, None).await };
+    let (image, component) = complete(named).await??;
     Ok(Json(Handler::new(&image, &component)))
 }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey};
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{KeyId, OwnerId};
 use gristmill_core::key::{ApiKey, NewKey, Scope};
 use gristmill_core::limits::{KEY_ENDPOINTS_MAX, KEY_LIFE_S};
+use gristmill_core::time::Timestamp;
 
 use super::dto::{Key, KeyInput, KeyWithText};
 use super::input::{self, Named};
@@ -92,10 +93,12 @@ pub(crate) async fn create(
     Ok(Json(document))
 }
 
-/// Revokes a key: it is refused from now on.
+/// Revokes a key: from now on it is refused.
+///
+/// The last admin key that does not expire is kept: without one nobody could make keys.
 #[utoipa::path(
     delete, path = "/keys/{id}", operation_id = "RevokeKey", tag = tag::KEYS,
-    responses((status = 204, description = "It is refused from now on"), Missing),
+    responses((status = 204, description = "It is refused from now on"), Mistaken, Missing),
 )]
 pub(crate) async fn revoke(
     State(state): State<ApiState>,
@@ -107,9 +110,79 @@ pub(crate) async fn revoke(
         .change(&caller.0, |view| {
             let key = KeyId::new(&id).ok().and_then(|id| view.keys.get(&id));
             let key = key.ok_or_else(|| ApiError::not_found(format!("key `{id}` not found")))?;
+            check_replaced(view, key, state.jobs.now())?;
             Ok((vec![CatalogChange::Delete(CatalogKey::Key(key.id.clone()))], ()))
         })
         .await
         .map_err(|error: ApiError| error)?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Refuses to revoke an admin key unless another one is left: one that does not expire either, if this
+/// one does not.
+fn check_replaced(view: &View, key: &ApiKey, now: Timestamp) -> Result<(), ApiError> {
+    let makes_keys = |key: &ApiKey| key.allows(Scope::Admin, None) && !key.is_expired(now);
+    let lasts = |other: &ApiKey| other.expires_at.is_none() || key.expires_at.is_some();
+    let mut others = view.keys.values().filter(|other| other.id != key.id);
+    if !makes_keys(key) || others.any(|other| makes_keys(other) && lasts(other)) {
+        return Ok(());
+    }
+    let missing = match key.expires_at {
+        None => "no other admin key without an expiry",
+        Some(_) => "no other admin key",
+    };
+    Err(ApiError::conflict(format!(
+        "key `{}` cannot be revoked: there is {missing}, so nobody could make keys; make one first, \
+         with `gristmill keys create --scope admin` or `POST /v1/keys`",
+        key.id
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::id::EndpointId;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+    fn key(scope: Scope, endpoints: Option<&str>, expires_at: Option<u64>) -> ApiKey {
+        let endpoints = endpoints.map(|id| vec![EndpointId::new(id).unwrap()]);
+        let expires_at = expires_at.map(Timestamp::from_millis);
+        let owner = OwnerId::operator();
+        let new = NewKey { name: String::new(), owner, scopes: vec![scope], endpoints, expires_at };
+        ApiKey::generate(new, NOW).0
+    }
+
+    fn is_revoked(key: &ApiKey, others: &[ApiKey]) -> bool {
+        let all = others.iter().chain([key]).cloned().map(|key| (key.id.clone(), Arc::new(key)));
+        let view = View { keys: all.collect(), ..View::default() };
+        check_replaced(&view, key, NOW).is_ok()
+    }
+
+    #[test]
+    fn the_last_admin_key_is_not_revoked() {
+        let lasting = || key(Scope::Admin, None, None);
+        let expiring = || key(Scope::Admin, None, Some(2_000));
+        let expired = || key(Scope::Admin, None, Some(1_000));
+        let bound = || key(Scope::Admin, Some("e"), None);
+        let other = || key(Scope::Manage, None, None);
+        // (the key, the others, whether it is revoked)
+        let cases = [
+            (lasting(), vec![], false),
+            (lasting(), vec![other(), expired(), bound()], false),
+            (lasting(), vec![expiring()], false),
+            (lasting(), vec![lasting()], true),
+            (expiring(), vec![], false),
+            (expiring(), vec![expired()], false),
+            (expiring(), vec![expiring()], true),
+            (expiring(), vec![lasting()], true),
+            (expired(), vec![], true),
+            (bound(), vec![], true),
+            (other(), vec![], true),
+        ];
+        for (number, (key, others, expected)) in cases.into_iter().enumerate() {
+            assert_eq!(is_revoked(&key, &others), expected, "case {number}");
+        }
+    }
 }

@@ -17,7 +17,7 @@ use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::JobId;
 use gristmill_core::key::Scope;
 use gristmill_core::limits::LIST_LOGS;
-use gristmill_core::logs::{Follower, LogLine, LogQuery, LogSource};
+use gristmill_core::logs::{Follower, LogLine, LogQuery};
 use tokio::time::{Instant, timeout};
 
 use super::dto;
@@ -49,7 +49,10 @@ pub(crate) async fn read(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     caller.require(Scope::Manage)?;
-    let source = LogSource::from(own::<Endpoint>(&state.catalog.view(), &caller.0, &id)?);
+    let view = state.catalog.view();
+    let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
+    let life = view.deployments.get(&endpoint.id).map(|deployment| deployment.life.clone());
+    let life = life.unwrap_or_default();
     let query = Query(query.as_deref().unwrap_or_default());
     let mut wanted = LogQuery {
         after: sse::last_event_id(&headers, "the number of a line", sse::number)?.unwrap_or(0),
@@ -63,10 +66,10 @@ pub(crate) async fn read(
     }
     if sse::is_accepted(&headers) {
         let key = KeyInUse::new(&state, &caller.0, Scope::Manage, None);
-        let follower = state.logs.follow(&source);
+        let follower = state.logs.follow(&life);
         return Ok(follow(state, key, follower, wanted));
     }
-    let lines = state.logs.read(&source, wanted);
+    let lines = state.logs.read(&life, wanted);
     let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
     Ok(Json(documents).into_response())
 }
@@ -118,13 +121,9 @@ async fn next_lines(
     let comment_at = Instant::now() + COMMENT_INTERVAL;
     loop {
         key.check().ok()?;
-        let deployment = state.catalog.deployment(&follower.source().endpoint)?;
-        if deployment.endpoint.owner != follower.source().owner {
-            return None;
-        }
         let mut added = pin!(follower.added());
         added.as_mut().enable();
-        let lines = follower.read(query);
+        let lines = follower.read(query)?;
         if !lines.is_empty() || Instant::now() >= comment_at {
             return Some(lines);
         }

@@ -100,9 +100,7 @@ pub(crate) async fn create(
     };
     let fetched = fetch(&state, create(&state.catalog.view())?, &input).await?;
     let put_new = |view: &View| create(view).map(|new| put(view, new, fetched.as_ref()));
-    let created = state.change(&caller.0, put_new).await;
-    images::let_go(&state, fetched).await;
-    let template = created?;
+    let template = state.change(&caller.0, put_new).await?;
     Ok(Json(document(&state, &template).await?))
 }
 
@@ -129,9 +127,8 @@ pub(crate) async fn update(
     };
     let fetched = fetch(&state, update(&state.catalog.view())?, &input).await?;
     let put_new = |view: &View| update(view).map(|new| put(view, new, fetched.as_ref()));
-    let updated = state.change(&caller.0, put_new).await;
-    images::let_go(&state, fetched).await;
-    let template = updated?;
+    let template = state.change(&caller.0, put_new).await?;
+    drop(fetched);
     refresh_bound(&state, &id);
     images::forget_unused(&state).await;
     Ok(Json(document(&state, &template).await?))
@@ -228,7 +225,7 @@ async fn fetch(
             ApiError::bad_request(format!("`imageName`: cannot fetch `{image}`: {reason}"))
         }
         FetchError::Full => ApiError::new(ErrorCode::Unavailable, error.to_string()),
-        FetchError::NoSpace => ApiError::new(ErrorCode::DiskFull, error.to_string()),
+        FetchError::NoSpace(_) => ApiError::new(ErrorCode::DiskFull, error.to_string()),
         FetchError::Host(reason) => {
             tracing::error!("the image `{image}` could not be taken in: {reason}");
             let sentence = "the image could not be taken in; the host's log has the details";

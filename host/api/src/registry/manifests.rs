@@ -1,5 +1,7 @@
 //! `/v2/{name}/manifests` and `/v2/{name}/tags/list`: the components of images.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -18,6 +20,7 @@ use serde_json::{Value, json};
 use super::error::{OciCode, RegistryError};
 use super::{Caller, answer, images_of, name, referrers};
 use crate::auth::KeyInUse;
+use crate::complete::complete;
 use crate::images::{self, ImageName, Named};
 use crate::query::Query;
 use crate::state::ApiState;
@@ -97,7 +100,7 @@ fn check(tag: &str, text: &str) -> Result<ComponentManifest, RegistryError> {
 /// they are used up, even if the manifest is refused.
 async fn take(
     state: &ApiState,
-    caller: &ApiKey,
+    caller: &Arc<ApiKey>,
     image: ImageName,
     text: String,
     manifest: ComponentManifest,
@@ -128,12 +131,16 @@ async fn take(
     };
     let pushed = PushedManifest::new(text, config_text);
     let digest = pushed.digest();
-    images::name(state, caller, image, named, Some(pushed)).await?;
-    // Now the image has them, for the next manifest that names them.
-    for blob in [config, component] {
-        while state.uploads.release(owner, &name, blob.digest) {}
-    }
-    Ok(digest)
+    let (state, caller) = (state.clone(), Arc::clone(caller));
+    complete(async move {
+        images::name(&state, &caller, image, named, Some(pushed)).await?;
+        // The image has the blobs now, for the next manifest that names them.
+        for blob in [config, component] {
+            while state.uploads.release(&caller.owner, &name, blob.digest) {}
+        }
+        Ok(digest)
+    })
+    .await?
 }
 
 /// The blobs that a text names like a manifest, even if it is not a valid one.
@@ -165,10 +172,13 @@ pub(super) async fn delete(
     }
     // A tag in use is first, so that it is refused before any other is deleted.
     tags.sort_unstable();
-    for (_, tag) in tags {
-        images::forget(&state, &key, &ImageName { name: name.clone(), tag }).await?;
-    }
-    Ok(StatusCode::ACCEPTED.into_response())
+    complete(async move {
+        for (_, tag) in tags {
+            images::forget(&state, &key, &ImageName { name: name.clone(), tag }).await?;
+        }
+        Ok(StatusCode::ACCEPTED.into_response())
+    })
+    .await?
 }
 
 /// The tags of a name, in order; `?n=` and `?last=` page through them.

@@ -126,8 +126,13 @@ impl JobStore for LateStore {
         self.late(answer).await
     }
 
-    async fn retry(&self, endpoint: &EndpointId, id: JobId) -> Result<RetryAnswer, StoreError> {
-        let answer = self.store.retry(endpoint, id).await;
+    async fn retry(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+        waiting_jobs_max: Option<u32>,
+    ) -> Result<RetryAnswer, StoreError> {
+        let answer = self.store.retry(endpoint, id, waiting_jobs_max).await;
         self.late(answer).await
     }
 

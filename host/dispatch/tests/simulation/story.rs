@@ -349,7 +349,7 @@ impl Story {
 
     async fn retry(&mut self, life: &Life) {
         let Some(job) = self.jobs.choose(&mut self.rng) else { return };
-        let answer = life.jobs.retry(&endpoint(), job.id).await.unwrap();
+        let answer = life.jobs.retry(&endpoint(), job.id, None).await.unwrap();
         self.trace.say(format!("{} is retried: {answer:?}", Trace::name(job.id)));
         assert!(answer != RetryAnswer::NotFound || job.may_be_gone);
     }

@@ -4,9 +4,11 @@
 //!
 //! [`Disks`] knows all mounts of the host; a [`mount`] is one directory with its [`space`]; a
 //! [`node`] is what a handler has open of it, by way of a [`path`]; [`gate`] says when an operation
-//! may run. `host_fns::filesystem` is the way in.
+//! may run; [`leftovers`] are the directories that earlier processes left behind.
+//! `host_fns::filesystem` is the way in.
 
 mod gate;
+mod leftovers;
 mod listing;
 mod mount;
 mod node;
@@ -20,19 +22,26 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use gristmill_core::endpoint::Deployment;
 use gristmill_core::id::VolumeId;
 use gristmill_core::room::DiskRoom;
+use gristmill_core::time::{Clock as _, SystemClock};
 use gristmill_core::volume::{MountPath, SCRATCH_PATH, Volume, gigabytes};
 use parking_lot::Mutex;
+use rustix::fs::Mode;
+use rustix::io::Errno;
 use tokio::sync::OnceCell;
 use tracing::error;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
+use crate::artifacts::blocking;
 use crate::files::create_private_dir;
 
 use self::gate::{Gate, Gates};
+use self::leftovers::Leftovers;
+pub use self::leftovers::Wiping;
 pub(crate) use self::listing::Listing;
 use self::mount::{Mount, wipe};
 pub(crate) use self::node::{How, Node};
@@ -41,7 +50,8 @@ pub(crate) use self::streams::{PIECE_BYTES, ReadStream, To, WriteStream};
 /// Below the data directory: one directory for each network volume.
 const VOLUMES: &str = "volumes";
 
-/// Below the data directory: one directory for each instance that has scratch space.
+/// Below the data directory: a directory of each process, with one directory for each instance that
+/// has scratch space.
 const SCRATCH: &str = "scratch";
 
 /// How the directory of a volume ends that was deleted.
@@ -51,7 +61,11 @@ const REMOVED: &str = ".removed";
 #[derive(Debug)]
 pub(crate) struct Disks {
     volumes_dir: PathBuf,
+    /// The directories of all processes, of which each has one below.
     scratch_dir: PathBuf,
+    /// The directory of this process: made for its first scratch space, so that no leftover is in it.
+    own_scratch_dir: OnceCell<PathBuf>,
+    leftovers: Mutex<Leftovers>,
     /// Volumes that were used since the start, so that each is counted once: one open directory
     /// for each. `None` for one that was removed: a job that began before must not make it again.
     volumes: Mutex<HashMap<VolumeId, Option<Counted>>>,
@@ -71,23 +85,35 @@ pub(crate) struct Files {
 }
 
 impl Disks {
-    /// Wipes what the last process left behind: scratch space, and volumes that were deleted.
-    /// Blocks on the disk.
+    /// Notes what earlier processes left behind, by name alone: scratch space, and volumes that were
+    /// deleted. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system.
     pub(crate) fn open(data_dir: &Path, room: Arc<DiskRoom>) -> io::Result<Self> {
         let (volumes_dir, scratch_dir) = (data_dir.join(VOLUMES), data_dir.join(SCRATCH));
-        wipe_all(&scratch_dir, |_| true)?;
-        wipe_all(&volumes_dir, |name| name.ends_with(REMOVED.as_bytes()))?;
+        let mut leftovers = Leftovers::default();
+        leftovers.find(&scratch_dir, |_| true)?;
+        leftovers.find(&volumes_dir, |name| name.ends_with(REMOVED.as_bytes()))?;
         Ok(Self {
             volumes_dir,
             scratch_dir,
+            own_scratch_dir: OnceCell::new(),
+            leftovers: Mutex::new(leftovers),
             volumes: Mutex::default(),
             scratches: AtomicU64::new(0),
             gates: Gates::new(),
             room,
         })
+    }
+
+    /// Removes what earlier processes left behind, on a thread of its own, until the guard is
+    /// dropped. A second call finds nothing left.
+    ///
+    /// # Errors
+    /// When there can be no further thread; the next start removes it then.
+    pub(crate) fn wipe_leftovers(&self) -> io::Result<Wiping> {
+        std::mem::take(&mut *self.leftovers.lock()).wipe(self.room.clone())
     }
 
     /// What an attempt of this deployment sees; `None` when that is nothing.
@@ -135,7 +161,8 @@ impl Disks {
                 let path = self.volumes_dir.join(volume.id.as_str());
                 let room = self.room.clone();
                 let counting = tokio::spawn(async move {
-                    let open = || blocking(move || Mount::volume(&path, bytes_max, room));
+                    let open =
+                        || blocking(move || Mount::volume(&path, bytes_max, room).map(Arc::new));
                     cell.get_or_try_init(open).await.cloned()
                 });
                 counting.await.map_err(io::Error::other)??
@@ -156,10 +183,13 @@ impl Disks {
 
     async fn scratch(&self, bytes_max: u64) -> io::Result<Arc<Mount>> {
         let number = self.scratches.fetch_add(1, Ordering::Relaxed);
-        // A process that takes the place of another may meet the last of its directories.
-        let path = self.scratch_dir.join(format!("{}-{number}", std::process::id()));
-        let room = self.room.clone();
-        blocking(move || Mount::scratch(path, bytes_max, room)).await
+        let make = || {
+            let scratch_dir = self.scratch_dir.clone();
+            blocking(move || new_directory(&scratch_dir))
+        };
+        let own = self.own_scratch_dir.get_or_try_init(make).await?;
+        let (path, room) = (own.join(number.to_string()), self.room.clone());
+        blocking(move || Mount::scratch(path, bytes_max, room)).await.map(Arc::new)
     }
 
     /// Removes a volume's directory: by name at once, with its content when no job sees it any
@@ -184,30 +214,24 @@ impl Disks {
                 Ok(())
             }
         };
-        tokio::task::spawn_blocking(rename).await.map_err(io::Error::other)?
+        blocking(rename).await
     }
 }
 
-/// Removes what lies in a directory, if there is one, under these names. The directory itself stays:
-/// it may be another file system's.
-fn wipe_all(directory: &Path, is_wiped: impl Fn(&[u8]) -> bool) -> io::Result<()> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let entry = entry?;
-        if is_wiped(entry.file_name().as_encoded_bytes()) {
-            wipe(&entry.path());
+/// Makes a directory in `parent`, under a name that no other process has or had: the process whose
+/// place this one takes may still remove its own directories, by name.
+fn new_directory(parent: &Path) -> io::Result<PathBuf> {
+    create_private_dir(parent)?;
+    loop {
+        // In containers all processes may have the same id.
+        let name = format!("{}-{}", std::process::id(), SystemClock.now().as_millis());
+        let path = parent.join(name);
+        match rustix::fs::mkdir(&path, Mode::RWXU) {
+            Ok(()) => return Ok(path),
+            Err(Errno::EXIST) => std::thread::sleep(Duration::from_millis(1)),
+            Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
-}
-
-async fn blocking(
-    open: impl FnOnce() -> io::Result<Mount> + Send + 'static,
-) -> io::Result<Arc<Mount>> {
-    tokio::task::spawn_blocking(open).await.map_err(io::Error::other)?.map(Arc::new)
 }
 
 impl Files {

@@ -46,14 +46,11 @@ impl Mount {
         Ok(Self::new(root, Space::new(used, bytes_max, room)))
     }
 
-    /// Makes an empty directory that is wiped with this. Blocks on the disk.
+    /// Makes an empty directory, in one that exists, that is wiped with this. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system; one is that the directory exists.
     pub(crate) fn scratch(path: PathBuf, bytes_max: u64, room: Arc<DiskRoom>) -> io::Result<Self> {
-        if let Some(parent) = path.parent() {
-            create_private_dir(parent)?;
-        }
         rustix::fs::mkdir(&path, Mode::RWXU)?;
         let mount = Self::new(File::open(&path)?, Space::new(0, bytes_max, room));
         mount.wipe_at_end(path);
@@ -81,7 +78,7 @@ impl Drop for Mount {
     }
 }
 
-/// Removes a directory with all that is in it. What cannot be removed now is when the host starts.
+/// Removes a directory with all that is in it. What cannot be removed now is removed by the next start.
 pub(crate) fn wipe(path: &Path) {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -154,7 +151,7 @@ mod tests {
     #[tokio::test]
     async fn scratch_is_wiped_once_nobody_uses_it() {
         let host = tempfile::tempdir().unwrap();
-        let path = host.path().join("scratch/s");
+        let path = host.path().join("s");
         let scratch = Arc::new(Mount::scratch(path.clone(), 1 << 30, Arc::default()).unwrap());
         fs::create_dir_all(path.join("a/b")).unwrap();
         fs::write(path.join("a/b/file"), "grain").unwrap();

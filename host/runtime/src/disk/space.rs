@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-/// What a file or a directory counts besides its content: about what its inode and its name take
-/// on disk.
-pub(crate) const NODE_BYTES: u64 = 4 << 10;
+/// What a file or a directory counts besides its content. An ext4 disk has one inode for each 16 KiB,
+/// so files that count as much do not use up the inodes of a disk before its bytes.
+pub(crate) const NODE_BYTES: u64 = 16 << 10;
 
 /// What the size of a file is rounded up to.
 const BLOCK_BYTES: u64 = 4 << 10;
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn files_count_by_blocks_and_one_by_one() {
-        let cases = [(0, 4_096), (1, 8_192), (4_096, 8_192), (4_097, 12_288)];
+        let cases = [(0, 16_384), (1, 20_480), (4_096, 20_480), (4_097, 24_576)];
         for (bytes, expected) in cases {
             assert_eq!(file_charge(bytes), expected);
         }

@@ -354,8 +354,35 @@ async fn a_component_that_cannot_run_here_is_refused() {
         assert!(reason.starts_with(expected), "{reason}");
         assert!(!reason.contains('\n'), "{reason}");
     }
-    let components = sandbox.directory.path().join("components");
-    assert_eq!(std::fs::read_dir(components).unwrap().count(), 0, "nothing is left");
+    sandbox.until_files(0).await;
+}
+
+#[tokio::test]
+async fn an_upload_that_is_abandoned_during_its_compile_leaves_no_file() {
+    let endless = Compiler::child("/bin/sh".into(), vec!["-c".into(), "exec sleep 600".into()]);
+    let sandbox = TestSandbox::with_compiler(endless);
+    let component = Bytes::from(guest(ECHO));
+    // Two uploads of the same bytes, of which the first is abandoned before the second.
+    for patience in [50, 500].map(Duration::from_millis) {
+        let [first, second] = [patience, 2 * patience].map(|patience| {
+            tokio::time::timeout(patience, sandbox.sandbox.add_component(component.clone()))
+        });
+        let (first, second) = tokio::join!(first, second);
+        assert!(first.is_err() && second.is_err(), "no compile ends");
+        sandbox.until_files(0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_component_whose_record_is_never_written_leaves_no_file() {
+    let sandbox = TestSandbox::open();
+    let added = sandbox.sandbox.add_component(guest(ECHO).into()).await.unwrap();
+    let again = sandbox.sandbox.add_component(guest(ECHO).into()).await.unwrap();
+    drop(added);
+    sandbox.sandbox.remove_components(vec![again.component.digest]).await.unwrap();
+    assert_eq!(sandbox.files(), 2, "another upload of the same bytes keeps them");
+    drop(again);
+    sandbox.until_files(0).await;
 }
 
 #[tokio::test]
@@ -405,43 +432,35 @@ async fn files_are_private_and_go_with_the_component() {
     assert!(component.imports.contains(&"gristmill:handler/output@0.1.0".to_owned()));
     let known = sandbox.sandbox.add_component(guest(ECHO).into()).await.unwrap();
     assert_eq!(known.component, component, "the same bytes are the same component");
-    let files = |below: &str| walk(&sandbox.directory.path().join(below));
-    // Files stay as long as there is a record, or a record is about to be written.
+    // Files stay as long as there is a record, or somebody is about to write one.
     let remove = || sandbox.sandbox.remove_components(vec![component.digest]);
     remove().await.unwrap();
-    assert_eq!((files("components"), files("artifacts")), (1, 1));
+    assert_eq!(sandbox.files(), 2);
     sandbox.records.remove(component.digest);
     remove().await.unwrap();
-    assert_eq!((files("components"), files("artifacts")), (1, 1));
+    assert_eq!(sandbox.files(), 2);
     drop(known);
-    remove().await.unwrap();
-    for below in ["components", "artifacts"] {
-        assert_eq!(files(below), 0, "{below}");
-    }
+    sandbox.until_files(0).await;
 }
 
 #[tokio::test]
 async fn a_start_removes_what_has_no_record() {
     let TestSandbox { sandbox, records, directory } = TestSandbox::open();
     let forgotten = sandbox.add_component(guest(ECHO).into()).await.unwrap();
-    drop((forgotten, sandbox));
+    // A crash, before the record is written.
+    std::mem::forget(forgotten);
+    drop(sandbox);
     let other = guest("(call $ok (i32.const 0) (i32.const 0))");
     let sandbox = TestSandbox::open_in(directory.clone(), records.clone());
-    let files = |below: &str| walk(&directory.path().join(below));
-    assert_eq!((files("components"), files("artifacts")), (0, 0));
+    assert_eq!(sandbox.files(), 0);
     sandbox.add(other).await;
     // Another upload is half complete.
     let staged = sandbox.sandbox.stage().await.unwrap();
     staged.write("half".into()).await.unwrap();
     std::mem::forget(staged);
     drop(sandbox);
-    let _sandbox = TestSandbox::open_in(directory.clone(), records);
-    assert_eq!((files("components"), files("artifacts")), (1, 1));
-}
-
-fn walk(directory: &Path) -> usize {
-    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    entries.map(|path| if path.is_dir() { walk(&path) } else { 1 }).sum()
+    let sandbox = TestSandbox::open_in(directory.clone(), records);
+    assert_eq!(sandbox.files(), 2);
 }
 
 #[tokio::test]

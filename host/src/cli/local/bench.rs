@@ -68,9 +68,10 @@ impl Bench {
         let timeout_ms = settings.timeout_ms();
         let spinner = progress::spinner("compiling");
         let compiled = async {
-            let record = sandbox.add_component(component).await?.component;
-            let deployment = Arc::new(deployment::local(settings, record.digest));
-            records.put(record);
+            let added = sandbox.add_component(component).await?;
+            let deployment = Arc::new(deployment::local(settings, added.component.digest));
+            records.put(added.component.clone());
+            drop(added);
             sandbox.prepare(&deployment).await.map_err(|error| anyhow!(error))?;
             anyhow::Ok(deployment)
         };

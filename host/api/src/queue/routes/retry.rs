@@ -15,7 +15,8 @@ use crate::state::ApiState;
 
 /// Queues a FAILED or TIMED_OUT job again.
 ///
-/// Keeps the job's id and input; what the last attempt left is removed.
+/// Keeps the job's id and input; what the last attempt left is removed. Refused while as many jobs
+/// wait as may, like a submission.
 #[utoipa::path(
     post, path = "/{endpoint}/retry/{job}", operation_id = "Retry", tag = tag::JOBS,
     responses((status = 200, description = "It waits again", body = Accepted), Mistaken),
@@ -25,7 +26,8 @@ pub(crate) async fn retry(
     Extension(call): Extension<Call>,
 ) -> Result<Json<Accepted>, ApiError> {
     let id = call.job()?;
-    match state.jobs.retry(&call.deployment.endpoint.id, id).await? {
+    let endpoint = &call.deployment.endpoint;
+    match state.jobs.retry(&endpoint.id, id, endpoint.waiting_jobs_max).await? {
         RetryAnswer::Queued => Ok(Accepted::new(id, JobStatus::InQueue)),
         RetryAnswer::WrongStatus(status) => Err(ApiError::bad_request(format!(
             "only FAILED or TIMED_OUT jobs can be retried; job is {status}"

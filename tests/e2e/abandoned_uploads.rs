@@ -1,0 +1,93 @@
+//! Uploads and pushes whose client closes the connection before the answer: each of them is made as a
+//! whole, or leaves nothing.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+use gristmill_tests::{TestHost, eventually};
+use serde_json::Value;
+
+use crate::handlers::echo;
+use crate::registry::{manifest, push_blob};
+
+const CONFIG: &[u8] = b"{\"architecture\":\"wasm\"}";
+
+/// Components that differ.
+fn component(number: u32) -> Vec<u8> {
+    echo(&format!("abandoned {number}"))
+}
+
+/// Sends a whole `PUT`, and closes the connection so much later.
+fn abandon_put(host: &TestHost, path: &str, body: &[u8], later: Duration) {
+    let mut stream = TcpStream::connect(host.address()).unwrap();
+    stream.set_nodelay(true).unwrap();
+    let head = format!(
+        "PUT {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n",
+        host.admin_key(),
+        body.len()
+    );
+    stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+    std::thread::sleep(later);
+}
+
+/// The files below a directory with this ending: `wasm`, `cwasm`.
+fn files(directory: &Path, ending: &str) -> usize {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let is_wanted = |path: &Path| path.extension().is_some_and(|found| found == ending);
+    let counts = entries.map(|path| match path.is_dir() {
+        true => files(&path, ending),
+        false => usize::from(is_wanted(&path)),
+    });
+    counts.sum()
+}
+
+/// Waits until there are the files of this many components, and answers with the handlers' names.
+async fn names_with_files(host: &TestHost) -> Vec<String> {
+    let client = host.client();
+    eventually("files of handlers, and no others", async || {
+        let listed = client.get("/v1/handlers").await.ok();
+        let names: Vec<_> = listed.as_array().unwrap().iter().map(image).collect();
+        let counts = [("components", "wasm"), ("artifacts", "cwasm")]
+            .map(|(below, ending)| files(&host.data_dir().join(below), ending));
+        (counts == [names.len(); 2]).then_some(names)
+    })
+    .await
+}
+
+fn image(handler: &Value) -> String {
+    handler["image"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_its_client_abandons_leaves_no_file_without_a_name() {
+    let host = TestHost::start();
+    for number in 0..12 {
+        let later = Duration::from_millis(15) * number;
+        abandon_put(&host, &format!("/v1/handlers/a{number}"), &component(number), later);
+    }
+    let names = names_with_files(&host).await;
+    println!("{} of 12 uploads were taken before their client left", names.len());
+    // Bytes whose upload was abandoned can be uploaded again, and run.
+    let client = host.client();
+    client.upload("again", component(0)).await.ok();
+    assert!(names_with_files(&host).await.contains(&"again:latest".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_that_its_client_abandons_is_completed_or_leaves_nothing() {
+    let host = TestHost::start();
+    for number in 0..12 {
+        let bytes = component(number);
+        let config = push_blob(&host, "pushed", CONFIG).await;
+        let layer = push_blob(&host, "pushed", &bytes).await;
+        let manifest = manifest((&config, CONFIG.len()), (&layer, bytes.len())).to_string();
+        let path = format!("/v2/pushed/manifests/t{number}");
+        let later = Duration::from_millis(15) * number;
+        abandon_put(&host, &path, manifest.as_bytes(), later);
+    }
+    let names = names_with_files(&host).await;
+    println!("{} of 12 pushes were taken before their client left", names.len());
+}
