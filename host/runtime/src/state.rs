@@ -107,6 +107,7 @@ impl State {
 
     /// Lets go of what belongs to the attempt that has ended, while the instance waits.
     pub(crate) fn end(&mut self) {
+        self.egress.end();
         let nobody: Arc<dyn AttemptSink> = Arc::new(Nobody);
         self.log.begin(nobody.clone());
         self.sink = nobody;

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::EndpointId;
-use gristmill_egress::{AddressPolicy, AddressRefused, Clients, Destination, Reach};
+use gristmill_egress::{AddressPolicy, AddressRefused, Clients, Destination, Found, Reach};
 use http::header::{self, HeaderMap, HeaderName};
 use parking_lot::Mutex;
 use reqwest::Client;
@@ -72,6 +73,15 @@ impl Egress {
     /// Refuses a destination that is an address which the public may not reach from here.
     pub(super) fn check(&self, destination: &Destination) -> Result<(), AddressRefused> {
         self.clients.check(destination)
+    }
+
+    /// Finds the addresses of a destination for a request of an endpoint's job.
+    pub(super) async fn look_up(
+        &self,
+        destination: &Destination,
+        endpoint: &Endpoint,
+    ) -> Result<Found, EgressError> {
+        Ok(self.clients.look_up(destination, &endpoint.owner, &endpoint.id).await?)
     }
 
     /// The client for a reach.
