@@ -107,6 +107,7 @@ impl State {
 
     /// Drops the state of the ended attempt, while the instance is idle.
     pub(crate) fn end(&mut self) {
+        self.egress.end();
         let nobody: Arc<dyn AttemptSink> = Arc::new(Nobody);
         self.log.begin(nobody.clone());
         self.sink = nobody;

@@ -1,8 +1,10 @@
 //! How file operations take turns. They block, so they run on threads for that, and handlers wait
 //! for them like for a timer: their deadlines hold, and nobody else waits with them.
 //!
-//! **Bounds.** A job has one operation at a time; all jobs together have [`OPERATIONS_MAX`]; those
-//! that change something in a mount come one after the other. A job may have [`SLOTS_MAX`]
+//! **Bounds.** A job has one operation at a time; all jobs together have [`OPERATIONS_MAX`], a quarter
+//! of them for the jobs of one endpoint and a half for those of one owner: an endpoint that makes the
+//! disk write gigabytes delays its own files. Operations that change something in a mount come one
+//! after the other. A job may have [`SLOTS_MAX`]
 //! descriptors, streams and listings, all jobs together a quarter of the files that the process may
 //! open. An operation that has begun goes on when its attempt is ended: it holds its place, and
 //! its mount, until it is done.
@@ -10,6 +12,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use gristmill_core::fair_permits::{FairPermits, FairShare};
+use gristmill_core::id::{EndpointId, OwnerId};
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
@@ -28,7 +32,7 @@ const OPEN_FILES_MAX: u64 = 1 << 16;
 /// What all jobs share.
 #[derive(Debug)]
 pub(crate) struct Gates {
-    operations: Arc<Semaphore>,
+    operations: FairPermits,
     open_files: Arc<Semaphore>,
 }
 
@@ -37,17 +41,17 @@ impl Gates {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
         let files = usize::try_from(files.min(OPEN_FILES_MAX)).unwrap_or(usize::MAX);
         Self {
-            operations: Arc::new(Semaphore::new(OPERATIONS_MAX)),
+            operations: FairPermits::new(OPERATIONS_MAX),
             open_files: Arc::new(Semaphore::new(files)),
         }
     }
 
-    /// The gate of one job.
-    pub(crate) fn job(&self) -> Arc<Gate> {
+    /// The gate of one job of an endpoint.
+    pub(crate) fn job(&self, owner: &OwnerId, endpoint: &EndpointId) -> Arc<Gate> {
         Arc::new(Gate {
             turn: Arc::default(),
             slots: Arc::new(Semaphore::new(SLOTS_MAX)),
-            operations: self.operations.clone(),
+            operations: self.operations.share(owner, endpoint),
             open_files: self.open_files.clone(),
             was_full: AtomicBool::new(false),
         })
@@ -59,7 +63,7 @@ impl Gates {
 pub(crate) struct Gate {
     turn: Arc<Mutex<()>>,
     slots: Arc<Semaphore>,
-    operations: Arc<Semaphore>,
+    operations: FairShare,
     open_files: Arc<Semaphore>,
     was_full: AtomicBool,
 }
@@ -123,7 +127,7 @@ impl Gate {
         guards: impl Send + 'static,
         operation: impl FnOnce() -> Result<T, ErrorCode> + Send + 'static,
     ) -> Result<T, ErrorCode> {
-        let place = self.operations.clone().acquire_owned().await;
+        let place = self.operations.acquire().await;
         let done = tokio::task::spawn_blocking(move || {
             let done = operation();
             drop((place, guards));
@@ -140,4 +144,53 @@ impl Gate {
 
 fn one_of(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ErrorCode> {
     places.clone().try_acquire_owned().map_err(|_| ErrorCode::Quota)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Operations that do not end, as a sync of gigabytes for a while, of one endpoint's jobs.
+    #[tokio::test]
+    async fn slow_operations_of_an_endpoint_do_not_delay_another() {
+        let gates = Gates::new();
+        let owner = |name| OwnerId::new(name).unwrap();
+        let endpoint = |name| EndpointId::new(name).unwrap();
+        let (begun, has_begun) = mpsc::channel();
+        let mut ends = Vec::new();
+        let mut slow = Vec::new();
+        for _ in 0..2 * OPERATIONS_MAX {
+            let gate = gates.job(&owner("greedy"), &endpoint("greedy"));
+            let begun = begun.clone();
+            let (end, is_over) = mpsc::channel::<()>();
+            ends.push(end);
+            slow.push(tokio::spawn(async move {
+                gate.look(move || {
+                    begun.send(()).unwrap();
+                    let _ = is_over.recv();
+                    Ok(())
+                })
+                .await
+            }));
+        }
+        for _ in 0..OPERATIONS_MAX / 4 {
+            let wait = async {
+                while has_begun.try_recv().is_err() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap();
+        }
+        let other = gates.job(&owner("other"), &endpoint("other"));
+        let answer = tokio::time::timeout(Duration::from_secs(10), other.look(|| Ok(7))).await;
+        assert_eq!(answer.unwrap().unwrap(), 7);
+        assert!(has_begun.try_recv().is_err(), "the endpoint has no more than its quarter");
+        drop(ends);
+        for operation in slow {
+            operation.await.unwrap().unwrap();
+        }
+    }
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gristmill_core::endpoint::Deployment;
+use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::VolumeId;
 use gristmill_core::room::DiskRoom;
 use gristmill_core::time::{Clock as _, SystemClock};
@@ -141,7 +141,8 @@ impl Disks {
             })?;
             mounts.push((mount, SCRATCH_PATH.to_owned()));
         }
-        Ok((!mounts.is_empty()).then(|| Files { mounts, gate: self.gates.job() }))
+        let Endpoint { owner, id, .. } = &*deployment.endpoint;
+        Ok((!mounts.is_empty()).then(|| Files { mounts, gate: self.gates.job(owner, id) }))
     }
 
     /// The mount of a volume, the same for all its jobs. The first call counts what is in it, and

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use gristmill_core::egress::{AllowedHosts, Permission};
 use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::EndpointId;
-use gristmill_egress::{AddressPolicy, AddressRefused, Clients, Destination, Reach};
+use gristmill_egress::{AddressPolicy, AddressRefused, Clients, Destination, Found, Reach};
 use http::header::{self, HeaderMap, HeaderName};
 use parking_lot::Mutex;
 use reqwest::Client;
@@ -94,7 +94,16 @@ impl Egress {
         self.clients.check(destination)
     }
 
-    /// The client for a set of permitted addresses.
+    /// Finds the addresses of a destination for a request of an endpoint's job.
+    pub(super) async fn look_up(
+        &self,
+        destination: &Destination,
+        endpoint: &Endpoint,
+    ) -> Result<Found, EgressError> {
+        Ok(self.clients.look_up(destination, &endpoint.owner, &endpoint.id).await?)
+    }
+
+    /// The client for a reach.
     pub(super) fn client(&self, reach: Reach) -> Result<&Client, EgressError> {
         self.clients.get(reach).map_err(EgressError::Other)
     }

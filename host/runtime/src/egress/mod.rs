@@ -3,6 +3,7 @@
 //! followed, so that each hop is checked. There are no proxies, no cookies, and no connections
 //! shared between jobs.
 
+mod calls;
 mod client;
 mod wasi_http;
 
@@ -11,13 +12,16 @@ use std::time::{Duration, Instant};
 
 use gristmill_core::egress::Permission;
 use gristmill_core::endpoint::Deployment;
-use gristmill_egress::{AddressRefused, Destination, Reach, innermost_cause, refused_address};
+use gristmill_egress::{
+    AddressRefused, Destination, LookupError, Reach, innermost_cause, refused_address,
+};
 use http::{HeaderMap, Method};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::field::Empty;
 use tracing::{Instrument as _, trace_span};
 use url::Url;
 
+use calls::Calls;
 pub(crate) use client::Egress;
 use client::without_hop_headers;
 pub(crate) use wasi_http::bound_heads;
@@ -84,18 +88,31 @@ pub(crate) struct JobEgress {
     deployment: Arc<Deployment>,
     deadline: Instant,
     in_flight: Arc<Semaphore>,
+    calls: Arc<Calls>,
 }
 
 impl JobEgress {
     pub(crate) fn new(egress: Arc<Egress>, deployment: Arc<Deployment>, deadline: Instant) -> Self {
         let in_flight = Arc::new(Semaphore::new(REQUESTS_PER_JOB_MAX));
-        Self { egress, deployment, deadline, in_flight }
+        Self { egress, deployment, deadline, in_flight, calls: Arc::default() }
     }
 
-    /// Continues until this time, for the next job of the same instance. Requests that are still
-    /// open count further.
+    /// Goes on until this time, for the next job of the same instance.
     pub(crate) fn begin(&mut self, deadline: Instant) {
+        self.end();
+        self.calls = Arc::default();
         self.deadline = deadline;
+    }
+
+    /// Ends the requests that the job has left open, and gives their slots back.
+    pub(crate) fn end(&self) {
+        self.calls.end();
+    }
+
+    /// How many requests of the job hold a slot.
+    #[cfg(test)]
+    fn open_requests(&self) -> usize {
+        REQUESTS_PER_JOB_MAX - self.in_flight.available_permits()
     }
 
     /// Time until the attempt is stopped.
@@ -112,10 +129,12 @@ impl JobEgress {
         &self,
         request: OutgoingRequest,
     ) -> Result<(reqwest::Response, Slot), EgressError> {
-        let reach = self.reach(&request.method, &request.url)?;
+        let (destination, reach) = self.reach(&request.method, &request.url)?;
         let of_job =
             self.in_flight.clone().try_acquire_owned().map_err(|_| EgressError::TooMany)?;
-        let slot = self.egress.slot(&self.deployment.endpoint.id, of_job).await;
+        let endpoint = &self.deployment.endpoint;
+        let slot = self.egress.slot(&endpoint.id, of_job).await;
+        let found = self.egress.look_up(&destination, endpoint).await?;
         let sent = {
             let (method, url) = (&request.method, &request.url);
             trace_span!(
@@ -132,15 +151,15 @@ impl JobEgress {
         if let Some(body) = request.body {
             sending = sending.body(body);
         }
-        let mut response = sending.send().instrument(sent.clone()).await?;
+        let mut response = found.with(sending.send()).instrument(sent.clone()).await?;
         sent.record("status", response.status().as_u16());
         let headers = std::mem::take(response.headers_mut());
         *response.headers_mut() = without_hop_headers(headers);
         Ok((response, slot))
     }
 
-    /// The permitted addresses for a request to this URL.
-    fn reach(&self, method: &Method, url: &Url) -> Result<Reach, EgressError> {
+    /// Where a request to this URL goes, and what it may reach.
+    fn reach(&self, method: &Method, url: &Url) -> Result<(Destination, Reach), EgressError> {
         let destination =
             Destination::of(url).map_err(|error| EgressError::Invalid(error.to_string()))?;
         if *method == Method::CONNECT {
@@ -148,16 +167,22 @@ impl JobEgress {
         }
         let endpoint = &self.deployment.endpoint;
         match self.egress.permission(endpoint, &destination) {
-            Permission::AnyAddress => Ok(Reach::AnyAddress),
+            Permission::AnyAddress => Ok((destination, Reach::AnyAddress)),
             Permission::Public => {
                 self.egress.check(&destination)?;
-                Ok(Reach::PublicAddresses)
+                Ok((destination, Reach::PublicAddresses))
             }
             Permission::Denied => {
                 let Destination { host, port, .. } = destination;
                 Err(EgressError::NotAllowed { endpoint: endpoint.id.to_string(), host, port })
             }
         }
+    }
+}
+
+impl From<LookupError> for EgressError {
+    fn from(error: LookupError) -> Self {
+        Self::Connect(format!("cannot connect: {error}"))
     }
 }
 

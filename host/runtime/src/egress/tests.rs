@@ -347,3 +347,67 @@ async fn an_endpoint_has_a_share_of_all_open_requests() {
     open.pop();
     assert!(slot(&greedy).await.is_ok());
 }
+
+/// What `wasi:http` answers, with the body unread.
+async fn open_call(
+    state: &mut State,
+    url: String,
+) -> Result<http::Response<calls::WasiBody>, Error> {
+    let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+    let request = http::Request::get(url).body(body).unwrap();
+    let done = Box::new(std::future::ready(Ok(())));
+    let (response, _) = Box::into_pin(state.egress.send_request(request, None, done)).await?;
+    Ok(response)
+}
+
+/// The handles stay in the table of an instance that is used again, and nobody polls them.
+#[tokio::test]
+async fn calls_that_a_job_leaves_open_end_with_it() {
+    let port = server().await;
+    let url = |path: &str| format!("http://127.0.0.1:{port}{path}");
+    let mut state = job(&[format!("127.0.0.1:{port}")]).await;
+    let mut left = Vec::new();
+    for _ in 0..REQUESTS_PER_JOB_MAX - 1 {
+        left.push(open_call(&mut state, url("/")).await.unwrap());
+    }
+    // Its answer never comes; wasmtime has it in a task of its own.
+    let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+    let request = http::Request::get(url("/silent")).body(body).unwrap();
+    let done = Box::new(std::future::ready(Ok(())));
+    let waiting = tokio::spawn(Box::into_pin(state.egress.send_request(request, None, done)));
+    while state.egress.open_requests() < REQUESTS_PER_JOB_MAX {
+        tokio::task::yield_now().await;
+    }
+    state.end();
+    let ended = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
+    assert!(matches!(ended, Err(Error::ConnectionTerminated)));
+    assert_eq!(state.egress.open_requests(), 0, "all slots are back");
+    let mut first = left.remove(0).into_body();
+    let read = first.frame().await;
+    assert!(matches!(read, Some(Err(Error::ConnectionTerminated))), "{read:?}");
+    // The next job of the instance has all of its requests.
+    let attempt = state.attempt.clone();
+    state.begin(attempt, state.sink.clone(), state.watch.clone());
+    let answer = open_call(&mut state, url("/")).await.unwrap();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert!(body.starts_with(b"GET / HTTP/1.1"), "{body:?}");
+}
+
+/// A request whose body the handler has not finished holds a connection, also after its answer.
+#[tokio::test]
+async fn a_body_that_a_job_has_not_finished_ends_with_it() {
+    let port = server().await;
+    let mut state = job(&[format!("127.0.0.1:{port}")]).await;
+    let endless = futures::stream::pending::<Result<http_body::Frame<bytes::Bytes>, Error>>();
+    let body = http_body_util::StreamBody::new(endless).boxed_unsync();
+    let request = http::Request::post(format!("http://127.0.0.1:{port}/")).body(body).unwrap();
+    let done = Box::new(std::future::ready(Ok(())));
+    let waiting = tokio::spawn(Box::into_pin(state.egress.send_request(request, None, done)));
+    while state.egress.open_requests() == 0 {
+        tokio::task::yield_now().await;
+    }
+    state.end();
+    let ended = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
+    assert!(ended.is_err());
+    assert_eq!(state.egress.open_requests(), 0);
+}

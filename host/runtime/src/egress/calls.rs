@@ -1,0 +1,152 @@
+//! The outgoing calls of one job, which end with it: on an endpoint that reuses instances the
+//! handler's handles live on, and nobody polls them while the instance waits.
+//!
+//! **Promise.** After [`Calls::end`] no request of the job is sent, no body of one is read or written,
+//! and what they held (sockets, buffers, slots) is given back. A handler that goes on to use such a
+//! handle in its next job gets an error.
+//! **Cost.** A lock for each piece of a body, which nobody else waits for, and one for each request.
+
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
+use parking_lot::Mutex;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::CancellationToken;
+use wasmtime_wasi_http::Error;
+
+use super::{HTTP_BODY_BYTES_MAX, REQUESTS_PER_JOB_MAX, Slot};
+
+/// A body as `wasi:http` has it.
+pub(super) type WasiBody = UnsyncBoxBody<Bytes, Error>;
+
+/// The calls of one job.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    ended: CancellationToken,
+    /// The bodies, as far as they are still there.
+    open: Mutex<Vec<Weak<Mutex<Open>>>>,
+}
+
+/// A body on its way.
+struct Open {
+    /// `None`: the job has ended.
+    body: Option<WasiBody>,
+    /// Held by the body of a response until the handler is done with it.
+    slot: Option<Slot>,
+    /// The task that waits for the next piece.
+    waker: Option<Waker>,
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Open").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
+
+impl Calls {
+    /// Completes when the job has ended.
+    pub(super) async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// Ends all calls.
+    pub(super) fn end(&self) {
+        self.ended.cancel();
+        for open in std::mem::take(&mut *self.open.lock()) {
+            let Some(open) = open.upgrade() else { continue };
+            let mut open = open.lock();
+            let (body, slot, waker) = (open.body.take(), open.slot.take(), open.waker.take());
+            drop(open);
+            drop((body, slot));
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+
+    /// A body that fails beyond [`HTTP_BODY_BYTES_MAX`], when nothing comes for too long, or when the
+    /// job has ended.
+    pub(super) fn capped(
+        &self,
+        body: WasiBody,
+        pause_max: Duration,
+        slot: Option<Slot>,
+    ) -> WasiBody {
+        let is_response = slot.is_some();
+        let open = Arc::new(Mutex::new(Open { body: Some(body), slot, waker: None }));
+        {
+            let mut all = self.open.lock();
+            // At most two bodies of each open request are alive.
+            if all.len() >= 4 * REQUESTS_PER_JOB_MAX {
+                all.retain(|open| open.strong_count() > 0);
+            }
+            all.push(Arc::downgrade(&open));
+        }
+        if self.ended.is_cancelled() {
+            self.end();
+        }
+        let pause = Box::pin(tokio::time::sleep(pause_max));
+        let room = HTTP_BODY_BYTES_MAX;
+        Capped { open, is_response, room, pause_max, pause }.boxed_unsync()
+    }
+}
+
+struct Capped {
+    open: Arc<Mutex<Open>>,
+    is_response: bool,
+    room: usize,
+    pause_max: Duration,
+    pause: Pin<Box<Sleep>>,
+}
+
+impl Body for Capped {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let polled = {
+            let mut open = self.open.lock();
+            let Some(body) = &mut open.body else {
+                return Poll::Ready(Some(Err(Error::ConnectionTerminated)));
+            };
+            let polled = Pin::new(body).poll_frame(context);
+            open.waker = polled.is_pending().then(|| context.waker().clone());
+            polled
+        };
+        let Poll::Ready(frame) = polled else {
+            let is_over = self.pause.as_mut().poll(context).is_ready();
+            let timeout = || Poll::Ready(Some(Err(Error::ConnectionReadTimeout)));
+            return if is_over { timeout() } else { Poll::Pending };
+        };
+        let Some(Ok(frame)) = frame else { return Poll::Ready(frame) };
+        let bytes = frame.data_ref().map_or(0, Bytes::len);
+        let Some(room) = self.room.checked_sub(bytes) else {
+            let max = Some(HTTP_BODY_BYTES_MAX as u64);
+            return Poll::Ready(Some(Err(match self.is_response {
+                false => Error::HttpRequestBodySize(max),
+                true => Error::HttpResponseBodySize(max),
+            })));
+        };
+        self.room = room;
+        let next = Instant::now() + self.pause_max;
+        self.pause.as_mut().reset(next);
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.open.lock().body.as_ref().is_some_and(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.open.lock().body.as_ref().map(Body::size_hint).unwrap_or_default()
+    }
+}
