@@ -30,6 +30,7 @@ mod lifecycle;
 mod logs;
 mod openapi;
 mod own_network;
+mod owner_shares;
 mod owners;
 mod owners_apart;
 mod pages;

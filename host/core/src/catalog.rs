@@ -22,6 +22,7 @@ use crate::key::ApiKey;
 use crate::registry_auth::RegistryAuth;
 use crate::store::StoreError;
 use crate::template::Template;
+use crate::tenancy::Tenancy;
 use crate::time::{Clock, Timestamp};
 use crate::volume::Volume;
 
@@ -339,6 +340,12 @@ impl View {
         users.find(|e| e.network_volume.as_ref() == Some(volume)).map(|endpoint| &endpoint.id)
     }
 
+    fn has_several_owners(&self) -> bool {
+        let mut owners = self.deployments.values().map(|deployment| &deployment.endpoint.owner);
+        let first = owners.next();
+        owners.any(|owner| Some(owner) != first)
+    }
+
     fn apply(&mut self, change: CatalogChange) {
         match change {
             CatalogChange::Put(CatalogEntry::Template(template)) => {
@@ -460,6 +467,7 @@ struct Shown {
     view: RwLock<Arc<View>>,
     /// Deployments that are not in the view any more. A job that took one earlier may still run it.
     retired: Mutex<Vec<Weak<Deployment>>>,
+    tenancy: Tenancy,
 }
 
 impl Catalog {
@@ -478,14 +486,21 @@ impl Catalog {
         for entry in entries {
             view.apply(CatalogChange::Put(entry));
         }
+        let tenancy = Tenancy::default();
+        tenancy.set_several_owners(view.has_several_owners());
         let view = RwLock::new(Arc::new(view));
-        let shown = Shown { store, view, retired: Mutex::default() };
+        let shown = Shown { store, view, retired: Mutex::default(), tenancy };
         Ok(Self { clock, change: Arc::default(), shown: Arc::new(shown) })
     }
 
     /// The newest view.
     pub fn view(&self) -> Arc<View> {
         self.shown.view.read().clone()
+    }
+
+    /// Whether endpoints of several owners are deployed, now and after later changes.
+    pub fn tenancy(&self) -> Tenancy {
+        self.shown.tenancy.clone()
     }
 
     /// The endpoint with what it runs.
@@ -593,6 +608,7 @@ impl Shown {
     async fn write(&self, changes: Vec<CatalogChange>, view: View) -> Result<(), StoreError> {
         self.store.write_catalog(changes).await?;
         self.retire(&view);
+        self.tenancy.set_several_owners(view.has_several_owners());
         *self.view.write() = Arc::new(view);
         Ok(())
     }

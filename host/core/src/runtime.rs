@@ -31,12 +31,17 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
     /// Takes room for one attempt, if there is some now and no worker waits for it. Quick.
     fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation>;
 
-    /// Waits for room for one attempt. Endpoints that wait take turns. Dropping the future ends the wait.
+    /// Waits for room for one attempt. Owners that wait take turns, then their endpoints. Dropping the future ends the wait.
     async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation;
 
     /// Ends what is kept for further jobs of an endpoint, unless it belongs to its `current` deployment, by identity.
     /// `None`: the endpoint was deleted.
     fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>);
+
+    /// Why a worker of this deployment waits for room.
+    fn shortage(&self, _deployment: &Deployment) -> Shortage {
+        Shortage::OfHost
+    }
 
     /// Sandboxes that run now, and workers that wait for one.
     fn load(&self) -> RuntimeLoad;
@@ -76,6 +81,15 @@ impl std::fmt::Debug for Reservation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reservation").finish_non_exhaustive()
     }
+}
+
+/// Why there is no room for an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shortage {
+    /// The host has none.
+    OfHost,
+    /// The endpoint's owner has its share, and the rest is kept free for other owners.
+    OfOwner,
 }
 
 /// How busy a runtime is.

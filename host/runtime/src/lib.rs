@@ -45,6 +45,7 @@ mod state;
 mod stdio;
 mod swap;
 mod turn;
+mod turns;
 
 pub use compile::Compiler;
 pub use engine::Pool;

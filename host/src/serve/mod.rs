@@ -327,6 +327,7 @@ fn sandbox(
         addresses,
         explains_traps: is_watched,
         room,
+        tenancy: catalog.tenancy(),
         ..SandboxSettings::new(settings.data_dir.clone(), compiler)
     };
     Ok(Sandbox::open(settings, catalog)?)
