@@ -32,6 +32,7 @@ mod logs;
 mod lost_admin_key;
 mod openapi;
 mod own_network;
+mod owner_shares;
 mod owners;
 mod owners_apart;
 mod pages;

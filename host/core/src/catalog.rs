@@ -23,6 +23,7 @@ use crate::owner_share::{OwnerBounds, OwnerShares};
 use crate::registry_auth::RegistryAuth;
 use crate::store::StoreError;
 use crate::template::Template;
+use crate::tenancy::Tenancy;
 use crate::time::{Clock, Timestamp};
 use crate::volume::Volume;
 
@@ -364,6 +365,12 @@ impl View {
         })
     }
 
+    fn has_several_owners(&self) -> bool {
+        let mut owners = self.deployments.values().map(|deployment| &deployment.endpoint.owner);
+        let first = owners.next();
+        owners.any(|owner| Some(owner) != first)
+    }
+
     fn apply(&mut self, change: CatalogChange) {
         let key = match &change {
             CatalogChange::Put(entry) => &entry.key(),
@@ -499,6 +506,7 @@ struct Shown {
     view: RwLock<Arc<View>>,
     /// Deployments that are not in the view any more. A job that took one earlier may still run it.
     retired: Mutex<Vec<Weak<Deployment>>>,
+    tenancy: Tenancy,
 }
 
 /// An endpoint whose template is not in the catalog. The API never lets that happen: a row was lost.
@@ -575,8 +583,10 @@ impl Catalog {
         for entry in entries {
             view.apply(CatalogChange::Put(entry));
         }
+        let tenancy = Tenancy::default();
+        tenancy.set_several_owners(view.has_several_owners());
         let view = RwLock::new(Arc::new(view));
-        let shown = Shown { store, view, retired: Mutex::default() };
+        let shown = Shown { store, view, retired: Mutex::default(), tenancy };
         let bounds = OwnerBounds::default();
         Ok(Self { clock, bounds, change: Arc::default(), shown: Arc::new(shown) })
     }
@@ -590,6 +600,11 @@ impl Catalog {
     /// The newest view.
     pub fn view(&self) -> Arc<View> {
         self.shown.view.read().clone()
+    }
+
+    /// Whether endpoints of several owners are deployed, now and after later changes.
+    pub fn tenancy(&self) -> Tenancy {
+        self.shown.tenancy.clone()
     }
 
     /// The endpoint with what it runs.
@@ -698,6 +713,7 @@ impl Shown {
     async fn write(&self, changes: Vec<CatalogChange>, view: View) -> Result<(), StoreError> {
         self.store.write_catalog(changes).await?;
         self.retire(&view);
+        self.tenancy.set_several_owners(view.has_several_owners());
         *self.view.write() = Arc::new(view);
         Ok(())
     }

@@ -40,6 +40,7 @@ pub mod signals;
 pub mod store;
 pub mod stream;
 pub mod template;
+pub mod tenancy;
 pub mod time;
 pub mod usage;
 pub mod volume;

@@ -32,13 +32,17 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
     /// Reserves a sandbox for one attempt, if there is room now and no worker waits for it. Quick.
     fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation>;
 
-    /// Waits for room for one attempt. Waiting endpoints take turns. Dropping the future ends the
-    /// wait.
+    /// Waits for room for one attempt. Owners that wait take turns, then their endpoints. Dropping the future ends the wait.
     async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation;
 
     /// Ends the idle instances of an endpoint, unless they belong to its `current` deployment, by
     /// identity. `None`: the endpoint was deleted.
     fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>);
+
+    /// Why a worker of this deployment waits for room.
+    fn shortage(&self, _deployment: &Deployment) -> SandboxShortage {
+        SandboxShortage::OfHost
+    }
 
     /// Sandboxes that run now, and workers that wait for one.
     fn load(&self) -> RuntimeLoad;
@@ -77,6 +81,15 @@ impl std::fmt::Debug for Reservation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reservation").finish_non_exhaustive()
     }
+}
+
+/// Why there is no room for an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SandboxShortage {
+    /// The host has none.
+    OfHost,
+    /// The endpoint's owner has its share, and the rest is kept free for other owners.
+    OfOwner,
 }
 
 /// How busy a runtime is.

@@ -8,7 +8,7 @@ use gristmill_core::catalog::Catalog;
 use gristmill_core::endpoint::Scaler;
 use gristmill_core::id::EndpointId;
 use gristmill_core::logs::Logs;
-use gristmill_core::runtime::Runtime;
+use gristmill_core::runtime::{Runtime, SandboxShortage};
 use gristmill_core::signals::{ReadyListener, Signals};
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
@@ -196,10 +196,16 @@ impl Workers for Dispatcher {
             return Some("a worker is preparing the handler".into());
         }
         if counts.throttled > 0 {
-            return Some(
-                "every sandbox of the host is taken (--max-running-jobs, --max-sandbox-memory-mib)"
+            return Some(match shared.runtime.shortage(&deployment) {
+                SandboxShortage::OfHost => {
+                    "every sandbox of the host is taken (--max-running-jobs, --max-sandbox-memory-mib)"
+                        .into()
+                }
+                SandboxShortage::OfOwner => "the endpoint's owner has its share of the host's sandboxes; the rest is \
+                                      kept free for other owners (--max-running-jobs, \
+                                      --max-sandbox-memory-mib)"
                     .into(),
-            );
+            });
         }
         if counts.running >= u64::from(workers_max) {
             return Some(format!("all {workers_max} workers are busy (workersMax)"));

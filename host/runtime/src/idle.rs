@@ -5,11 +5,11 @@
 //! deletion and creation, an endpoint has another deployment, even with the same names and
 //! versions; its idle instances end at once.
 //!
-//! An idle instance keeps its permit, so the pool is never exhausted; a worker that finds no permit
-//! ends the instance that has been idle longest. The cost is the instance's memory, until its idle
-//! time is over. A search examines all idle instances; there are at most as many as jobs may run.
+//! An instance that waits keeps its permit, so that the pool is never exhausted; a worker that finds no permit
+//! ends the instance that has waited longest, and of its own owner's instances only while that owner has its share. The cost is the instance's memory, until its time is over. A search goes
+//! through all idle instances; there are at most as many as jobs may run.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::instance::Instance;
-use crate::permits::{Permit, Permits};
+use crate::permits::{Amount, Permit, Permits, Wanted};
 
 /// Interval at which instances whose idle time is over are ended.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -50,6 +50,24 @@ struct State {
     /// The longest idle first.
     waiting: VecDeque<Waiting>,
     is_swept: bool,
+}
+
+impl State {
+    /// Takes the instance that is to make room for a worker that waits.
+    fn take_for(&mut self, permits: &Permits) -> Option<Waiting> {
+        let mut held = HashMap::<_, Amount>::new();
+        for Waiting { permit, .. } in &self.waiting {
+            let held = held.entry(permit.owner().clone()).or_default();
+            *held = held.plus(permit.amount());
+        }
+        let is_wanted = |waiting: &Waiting, wanted: &Wanted| match wanted {
+            Wanted::OfAny => true,
+            Wanted::Of(owner) => waiting.permit.owner() == owner,
+        };
+        let wanted = permits.wanted(&held)?;
+        let oldest = self.waiting.iter().position(|waiting| is_wanted(waiting, &wanted))?;
+        self.waiting.remove(oldest)
+    }
 }
 
 impl Idle {
@@ -85,12 +103,12 @@ impl Idle {
         self.make_room();
     }
 
-    /// Ends instances, the longest idle first, while a worker waits for a permit.
+    /// Ends instances, the one that has waited longest first, for as long as a worker waits for a permit that this gives it.
     pub(crate) fn make_room(&self) {
         while self.permits.waiting() > 0 {
-            // Dropped after the lock is released, since this takes up to 100 µs.
-            let oldest = self.state.lock().waiting.pop_front();
-            if oldest.is_none() {
+            // Dropped after the lock: it takes up to 100 µs.
+            let ended = self.state.lock().take_for(&self.permits);
+            if ended.is_none() {
                 return;
             }
         }

@@ -47,6 +47,7 @@ mod state;
 mod stdio;
 mod swap;
 mod turn;
+mod turns;
 
 pub use compile::Compiler;
 pub use disk::Wiping;

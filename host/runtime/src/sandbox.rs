@@ -16,8 +16,9 @@ use gristmill_core::id::{EndpointId, JobId, VolumeId};
 use gristmill_core::room::DiskRoom;
 use gristmill_core::runtime::{
     AddComponentError, Added, Attempt, AttemptReport, AttemptSink, Components, Reservation,
-    Runtime, RuntimeLoad, StageError, Staged, Volumes,
+    Runtime, RuntimeLoad, SandboxShortage, StageError, Staged, Volumes,
 };
+use gristmill_core::tenancy::Tenancy;
 use gristmill_egress::AddressPolicy;
 use tokio::io::AsyncRead;
 use tokio::runtime::Handle;
@@ -71,6 +72,8 @@ pub struct SandboxSettings {
     /// Whether the disk has room: without it uploads are refused, and the files of handlers cannot
     /// grow.
     pub room: Arc<DiskRoom>,
+    /// Whether several owners have endpoints: then each holds a share of the sandboxes only.
+    pub tenancy: Tenancy,
 }
 
 impl SandboxSettings {
@@ -89,6 +92,7 @@ impl SandboxSettings {
             private_hosts: AllowedHosts::default(),
             explains_traps: false,
             room: Arc::default(),
+            tenancy: Tenancy::default(),
         }
     }
 }
@@ -135,7 +139,8 @@ impl Sandbox {
         swap: SwapWatch,
     ) -> Result<Self, OpenSandboxError> {
         let sandboxes_max = settings.running_jobs_max.max(1);
-        let permits = Permits::new(sandboxes_max as usize, settings.memory_bytes_max);
+        let (bytes_max, tenancy) = (settings.memory_bytes_max, settings.tenancy.clone());
+        let permits = Permits::new(sandboxes_max as usize, bytes_max, tenancy);
         let engine_error = |error: wasmtime::Error| match error.downcast::<io::Error>() {
             Ok(error) => OpenSandboxError::Io(error),
             Err(error) => OpenSandboxError::Engine(causes(&error)),
@@ -246,15 +251,21 @@ impl Sandbox {
     /// Refuses a deployment whose jobs could never get their memory.
     fn check_memory(&self, deployment: &Deployment) -> Result<(), String> {
         let wanted = deployment.endpoint.limits.memory_bytes_max;
-        let budget = self.permits.memory_bytes_max();
-        if wanted <= budget {
+        if wanted <= self.permits.bytes_of_owner_max() {
             return Ok(());
         }
+        let (all, share) =
+            (self.permits.bytes_max() >> 20, self.permits.bytes_of_owner_max() >> 20);
+        let wanted_mib = wanted >> 20;
+        if wanted > self.permits.bytes_max() {
+            return Err(format!(
+                "its memoryMib of {wanted_mib} is more than all sandboxes of this host may have together: \
+                 {all} MiB (--max-sandbox-memory-mib)"
+            ));
+        }
         Err(format!(
-            "its memoryMib of {} is more than all sandboxes of this host may have together: {} MiB \
-             (--max-sandbox-memory-mib)",
-            wanted >> 20,
-            budget >> 20
+            "its memoryMib of {wanted_mib} is more than the sandboxes of one owner may have together while several \
+             owners have endpoints: {share} MiB, three quarters of {all} MiB (--max-sandbox-memory-mib)"
         ))
     }
 }
@@ -303,8 +314,8 @@ impl Runtime for Sandbox {
         let room = match self.idle.take(deployment) {
             Some(waiting) => Room::Instance(Box::new(waiting)),
             None => {
-                let bytes = deployment.endpoint.limits.memory_bytes_max;
-                Room::Permit(self.permits.try_take(bytes)?)
+                let Endpoint { owner, limits, .. } = &*deployment.endpoint;
+                Room::Permit(self.permits.try_take(owner, limits.memory_bytes_max)?)
             }
         };
         Some(self.reserved(room))
@@ -314,14 +325,24 @@ impl Runtime for Sandbox {
         if let Some(reservation) = self.try_reserve(deployment) {
             return reservation;
         }
-        let Endpoint { id, limits, .. } = &*deployment.endpoint;
-        let permit = self.permits.queue(id, limits.memory_bytes_max);
+        let Endpoint { id, owner, limits, .. } = &*deployment.endpoint;
+        let permit = self.permits.queue(owner, id, limits.memory_bytes_max);
         self.idle.make_room();
         self.reserved(Room::Permit(permit.await))
     }
 
     fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>) {
         self.idle.retire(endpoint, current);
+        // The host may have fewer owners than before.
+        self.permits.serve();
+    }
+
+    fn shortage(&self, deployment: &Deployment) -> SandboxShortage {
+        let Endpoint { owner, limits, .. } = &*deployment.endpoint;
+        match self.permits.is_at_share(owner, limits.memory_bytes_max) {
+            true => SandboxShortage::OfOwner,
+            false => SandboxShortage::OfHost,
+        }
     }
 
     fn load(&self) -> RuntimeLoad {

@@ -335,6 +335,7 @@ fn sandbox(
         private_hosts: settings.handler_allow.clone(),
         explains_traps: is_watched,
         room,
+        tenancy: catalog.tenancy(),
         ..SandboxSettings::new(settings.data_dir.clone(), compiler)
     };
     Ok(Sandbox::open(settings, catalog)?)

@@ -107,12 +107,13 @@ impl Database {
         let id = segment.header.id;
         let end = segment.end.ok_or_else(|| damaged("a segment without an end"))?;
         let mut frames = Frames::of_checked(&segment.file, segment.header, end)?;
-        let mut written = HashSet::new();
+        let (mut written, mut last_seq) = (HashSet::new(), 0);
         while let Some(frame) = frames.next()? {
             let (image, places) = BatchImage::read(&frame)?;
             let write = |db: &Connection| write_rest(db, &image, &places, &frame);
             self.db.transaction(Sync::Later, write)?;
             self.bodies_have_moved(&image, &places);
+            last_seq = image.jobs.iter().map(|job| job.seq).fold(last_seq, u64::max);
             let jobs: Vec<_> = image.jobs.iter().zip(&places).collect();
             for slice in jobs.chunks(SLICE) {
                 let works = self.plan(slice, &mut written)?;
@@ -124,13 +125,33 @@ impl Database {
         if frames.at() != end {
             return Err(damaged("a segment cannot be read to its end any more").into());
         }
+        self.drop_repeats(last_seq)?;
         self.db.set_settled(id)?;
         self.shared.journal.set_settled(id);
         Ok(())
     }
 
-    /// Plans the writes for some jobs. Waits for a job whose removal is being written to the
-    /// journal, because that removal does not know yet that the database has the job.
+    /// Removes the rows of marks that were dropped before older ones. A mark after `last_seq` may have no row yet: its turn is
+    /// the next checkpoint.
+    fn drop_repeats(&mut self, last_seq: u64) -> Result<(), Failure> {
+        let dropped = {
+            let mut index = self.shared.index();
+            let (dropped, later) = std::mem::take(&mut index.dropped_repeats)
+                .into_iter()
+                .partition::<Vec<_>, _>(|seq| *seq <= last_seq);
+            index.dropped_repeats = later;
+            dropped
+        };
+        for slice in dropped.chunks(SLICE) {
+            self.db.transaction(Sync::Later, |db| repeat_rows::delete(db, slice))?;
+            self.db.checkpoint_wal()?;
+            self.serve_asks()?;
+        }
+        Ok(())
+    }
+
+    /// What is to be done for some jobs. A job whose removal is on its way to the journal is waited
+    /// for: what says that it is gone does not know yet that the database has it.
     fn plan<'a>(
         &mut self,
         jobs: &[(&'a JobImage<'a>, &'a JobPlaces)],

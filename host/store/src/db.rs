@@ -122,12 +122,11 @@ impl Db {
         if !was_clean {
             quick_check(&connection, &file)?;
         }
-        let is_upgraded = found == Found::Store { version: schema::VERSION_MIN };
-        if is_upgraded {
-            upgrade(&mut connection)?;
-        }
-        let (journal, seen_at) = read_known(&connection, is_upgraded)?;
-        // From here on the journal is synced instead; see `transaction`.
+        let (journal, seen_at) = match found {
+            Found::Store { version: schema::VERSION_MIN } => (read_known_of_6(&connection)?, None),
+            _ => read_known(&connection)?,
+        };
+        // From here on the journal is what is synced; see `transaction`.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         let seal = Arc::new(seal);
         Ok(Self {
@@ -145,7 +144,19 @@ impl Db {
         })
     }
 
-    /// The connection, for reading.
+    /// Brings a file of version 6 to this version, durably. To be called once the journal is open: until then a start that
+    /// fails must leave a directory of version 6, in which segments without a header are no damage.
+    pub(crate) fn upgrade(&self) -> rusqlite::Result<()> {
+        if !self.journal.is_upgraded {
+            return Ok(());
+        }
+        self.transaction(Sync::Now, |db| {
+            db.execute_batch(schema::UPGRADE_FROM_6)?;
+            db.pragma_update(None, "user_version", schema::VERSION)
+        })
+    }
+
+    /// The connection, to read.
     pub(crate) fn connection(&self) -> &Connection {
         &self.connection
     }
@@ -406,27 +417,22 @@ pub(crate) fn configure(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Upgrades a file of version 6 to this version.
-fn upgrade(db: &mut Connection) -> rusqlite::Result<()> {
-    let transaction = db.transaction()?;
-    transaction.execute_batch(schema::UPGRADE_FROM_6)?;
-    transaction.pragma_update(None, "user_version", schema::VERSION)?;
-    transaction.commit()
-}
-
-/// The tables' knowledge of the journal, and the newest time that they have recorded.
-pub(crate) fn read_known(
-    db: &Connection,
-    is_upgraded: bool,
-) -> rusqlite::Result<(Known, Option<Timestamp>)> {
+/// What the tables know of the journal, and the newest time that they have seen.
+pub(crate) fn read_known(db: &Connection) -> rusqlite::Result<(Known, Option<Timestamp>)> {
     let sql = "SELECT settled, journal_last, journal_end, seen_at FROM meta";
     db.query_row(sql, (), |row| {
         let settled = SegmentId(row.get(0)?);
         let last = row.get::<_, Option<u32>>(1)?.map_or(settled, SegmentId);
         let seen_at = row.get::<_, Option<i64>>(3)?.map(i64::unsigned_abs);
-        let known = Known { settled, last, end: row.get(2)?, is_upgraded };
+        let known = Known { settled, last, end: row.get(2)?, is_upgraded: false };
         Ok((known, seen_at.map(Timestamp::from_millis)))
     })
+}
+
+/// What the tables of version 6 know of the journal.
+pub(crate) fn read_known_of_6(db: &Connection) -> rusqlite::Result<Known> {
+    let settled = db.query_row("SELECT settled FROM meta", (), |row| row.get(0).map(SegmentId))?;
+    Ok(Known { settled, last: settled, end: None, is_upgraded: true })
 }
 
 fn create(db: &mut Connection, seal: &Seal) -> rusqlite::Result<()> {

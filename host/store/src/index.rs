@@ -35,7 +35,7 @@ use crate::outbox::Outbox;
 use crate::owners::Owners;
 use crate::payloads::Payload;
 use crate::ready::Ready;
-use crate::repeats::{First, Repeats};
+use crate::repeats::{First, Forgotten, Repeats};
 use crate::slab::{JobKey, Slab};
 use crate::sweep::Sweep;
 use crate::weight::{EndpointMax, Weight};
@@ -90,7 +90,10 @@ pub(crate) struct Index {
     pub(crate) repeats: Repeats<EndpointKey>,
     /// The next batch removes the rows of `repeats` up to this number. No caller waits for that.
     pub(crate) forgotten_repeats: Option<u64>,
-    /// Dropped when the store has ended; callers that wait for the end see their channel close.
+    /// Marks of submissions that went before older ones; their rows go with the next checkpoint. After a crash the next start
+    /// drops them again.
+    pub(crate) dropped_repeats: Vec<u64>,
+    /// Dropped when the store has ended, which tells those who wait for that.
     pub(crate) closers: Vec<Ack>,
     pub(crate) last_seq: u64,
     pub(crate) last_place: u64,
@@ -172,6 +175,7 @@ impl Index {
             dropped_deliveries: Vec::new(),
             repeats: Repeats::default(),
             forgotten_repeats: None,
+            dropped_repeats: Vec::new(),
             closers: Vec::new(),
             last_seq: 0,
             last_place: 0,
@@ -286,8 +290,11 @@ impl Index {
         self.last_place += 1;
         if let Some(Idempotency { key, content }) = job.idempotency {
             let first = First { seq: self.last_seq, job: job.id, content, at: now };
-            let forgotten = self.repeats.remember(endpoint, key, first);
-            self.forgotten_repeats = forgotten.or(self.forgotten_repeats);
+            match self.repeats.remember(endpoint, key, first) {
+                Some(Forgotten::UpTo(last)) => self.forgotten_repeats = Some(last),
+                Some(Forgotten::Only(seq)) => self.dropped_repeats.push(seq),
+                None => {}
+            }
         }
         let webhook: Option<Url> = job.webhook.map(|url| Arc::new(url.into()));
         let insert = NewRow {

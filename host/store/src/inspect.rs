@@ -12,11 +12,10 @@ use gristmill_core::backup::{DATABASE, JOURNAL, SECRETS_KEY};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::db::{Found, LOCK, identify, read_known};
+use crate::db::{Found, LOCK, identify, read_known, read_known_of_6};
 use crate::error::OpenError;
 use crate::journal::Known;
 use crate::journal::scan::Scan;
-use crate::journal::segment::SegmentId;
 use crate::schema;
 use crate::seal::Seal;
 
@@ -49,12 +48,8 @@ impl Inspected {
             return Err(OpenError::NotAStore { file });
         };
         let known = match version {
-            schema::VERSION => read_known(&db, false)?.0,
-            _ => {
-                let settled = db.query_row("SELECT settled FROM meta", (), |row| row.get(0))?;
-                let settled = SegmentId(settled);
-                Known { settled, last: settled, end: None, is_upgraded: true }
-            }
+            schema::VERSION => read_known(&db)?.0,
+            _ => read_known_of_6(&db)?,
         };
         let journal_dir = dir.join(JOURNAL);
         let journal = Scan::open(&journal_dir, known).map_err(in_dir)?;

@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 use crate::entry::EndpointKey;
 use crate::index::Index;
 use crate::journal::image::{IdBytes, RepeatImage};
-use crate::repeats::First;
+use crate::repeats::{First, Forgotten};
 use crate::row::{integer, invalid};
 
 /// Adds the row of a job.
@@ -40,7 +40,13 @@ pub(crate) fn forget(db: &Connection, last: u64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Reads the rows into the index, except those of deleted endpoints.
+/// Removes single rows.
+pub(crate) fn delete(db: &Connection, seqs: &[u64]) -> rusqlite::Result<()> {
+    let mut delete = db.prepare_cached("DELETE FROM repeat WHERE seq = ?1")?;
+    seqs.iter().try_for_each(|seq| delete.execute([integer(*seq)]).map(drop))
+}
+
+/// Brings the rows into the index, but for those of endpoints that are gone.
 pub(crate) fn load(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     let sql = "SELECT seq, endpoint, key, content, job, at FROM repeat ORDER BY seq";
     let mut statement = db.prepare(sql)?;
@@ -59,7 +65,10 @@ pub(crate) fn load(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
             at: Timestamp::from_millis(number(5)?),
         };
         if index.endpoints.contains_key(&endpoint) {
-            index.repeats.remember(endpoint, row.get(2)?, first);
+            let forgotten = index.repeats.remember(endpoint, row.get(2)?, first);
+            if let Some(Forgotten::Only(seq)) = forgotten {
+                index.dropped_repeats.push(seq);
+            }
         }
     }
     index.forgotten_repeats = Some(index.repeats.nothing_up_to(index.last_seq));

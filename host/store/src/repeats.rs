@@ -1,9 +1,10 @@
 //! Idempotency records: the submissions by which duplicates are recognised.
 //!
-//! **Bounds.** [`KEYS_MAX`] records of about 110 bytes; at the bound, and after [`KEY_LIFE_MS`],
-//! the oldest is removed. A lookup is one access to a hash map.
+//! **Bounds.** [`KEYS_MAX`] of about 110 bytes. At the bound the endpoint that has the most loses its oldest: an endpoint with
+//! at most an equal part of them loses none, however many others send. After [`KEY_LIFE_MS`] each is forgotten.
+//! **Cost.** A lookup is one in a hash map; remembering and forgetting also change one entry of an ordered set.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 
 use gristmill_core::id::JobId;
@@ -15,8 +16,12 @@ use gristmill_core::time::Timestamp;
 #[derive(Debug)]
 pub(crate) struct Repeats<E> {
     by_key: HashMap<(E, [u8; 16]), First>,
-    /// Oldest first: all have the same lifetime.
-    order: VecDeque<(u64, E, [u8; 16])>,
+    /// Of each endpoint, with their numbers, oldest first: all live equally long. Never empty.
+    by_endpoint: HashMap<E, VecDeque<(u64, [u8; 16])>>,
+    /// The number of each endpoint's oldest.
+    oldest: BTreeSet<(u64, E)>,
+    /// How many each endpoint has.
+    counts: BTreeSet<(usize, E)>,
     keys_max: usize,
 }
 
@@ -30,14 +35,29 @@ pub(crate) struct First {
     pub(crate) at: Timestamp,
 }
 
+/// The submissions that are not remembered any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Forgotten {
+    /// Everything up to this number.
+    UpTo(u64),
+    /// This number, and not all that are lower.
+    Only(u64),
+}
+
 impl<E> Default for Repeats<E> {
     fn default() -> Self {
-        Self { by_key: HashMap::new(), order: VecDeque::new(), keys_max: KEYS_MAX }
+        Self {
+            by_key: HashMap::new(),
+            by_endpoint: HashMap::new(),
+            oldest: BTreeSet::new(),
+            counts: BTreeSet::new(),
+            keys_max: KEYS_MAX,
+        }
     }
 }
 
-impl<E: Clone + Eq + Hash> Repeats<E> {
-    /// The answer to a duplicate submission; `None` when the submission is new.
+impl<E: Clone + Hash + Ord> Repeats<E> {
+    /// What to answer to a submission that came before; `None` when it is new.
     pub(crate) fn find(&self, endpoint: &E, mark: Idempotency) -> Option<SubmitAnswer> {
         let first = self.by_key.get(&(endpoint.clone(), mark.key))?;
         Some(if first.content == mark.content {
@@ -47,47 +67,88 @@ impl<E: Clone + Eq + Hash> Repeats<E> {
         })
     }
 
-    /// Adds a record that [`find`](Self::find) did not find. Numbers grow from call to call.
-    /// Returns the number up to which all records are removed, if that has changed.
-    pub(crate) fn remember(&mut self, endpoint: E, key: [u8; 16], first: First) -> Option<u64> {
+    /// Remembers what [`find`](Self::find) did not know. Numbers grow from call to call. Returns what is forgotten for it.
+    pub(crate) fn remember(
+        &mut self,
+        endpoint: E,
+        key: [u8; 16],
+        first: First,
+    ) -> Option<Forgotten> {
         self.by_key.insert((endpoint.clone(), key), first);
-        self.order.push_back((first.seq, endpoint, key));
-        if self.order.len() > self.keys_max { self.forget_oldest() } else { None }
+        let queue = self.by_endpoint.entry(endpoint.clone()).or_default();
+        queue.push_back((first.seq, key));
+        let count = queue.len();
+        if count == 1 {
+            self.oldest.insert((first.seq, endpoint.clone()));
+        }
+        self.counts.remove(&(count - 1, endpoint.clone()));
+        self.counts.insert((count, endpoint));
+        if self.by_key.len() <= self.keys_max {
+            return None;
+        }
+        let (_, largest) = self.counts.last()?.clone();
+        let seq = self.forget_oldest_of(&largest)?;
+        let is_oldest = self.oldest.first().is_none_or(|(oldest, _)| seq < *oldest);
+        Some(if is_oldest { Forgotten::UpTo(seq) } else { Forgotten::Only(seq) })
     }
 
-    /// Removes records at the end of their lifetime; returns the same as
-    /// [`remember`](Self::remember).
+    /// Forgets what has been remembered for long enough, and returns the number up to which everything is forgotten, if that has
+    /// changed.
     pub(crate) fn forget(&mut self, now: Timestamp) -> Option<u64> {
         let mut last = None;
         while self.next() <= now {
-            last = self.forget_oldest();
+            let Some((_, endpoint)) = self.oldest.first().cloned() else { break };
+            last = self.forget_oldest_of(&endpoint);
         }
         last
     }
 
     /// The time of the next removal; [`Timestamp::NEVER`] when there are no records.
     pub(crate) fn next(&self) -> Timestamp {
-        let oldest = self.order.front();
-        let oldest = oldest.and_then(|(_, e, key)| self.by_key.get(&(e.clone(), *key)));
+        let oldest = self.oldest.first().and_then(|(_, endpoint)| {
+            let (_, key) = self.by_endpoint.get(endpoint)?.front()?;
+            self.by_key.get(&(endpoint.clone(), *key))
+        });
         oldest.map_or(Timestamp::NEVER, |first| first.at.plus_millis(KEY_LIFE_MS))
     }
 
-    /// Removes all records of a deleted endpoint, and returns the number up to which no records are
-    /// left; `last` is the highest existing number. Examines all records: 20 ms at the bound.
+    /// Forgets all of an endpoint that is deleted, and answers with the number up to which nothing
+    /// is remembered any more; `last` is the highest that there is. Costs about 100 ns for each.
     pub(crate) fn forget_endpoint(&mut self, endpoint: &E, last: u64) -> u64 {
-        self.by_key.retain(|(of, _), _| of != endpoint);
-        self.order.retain(|(_, of, _)| of != endpoint);
+        let queue = self.by_endpoint.remove(endpoint).unwrap_or_default();
+        self.counts.remove(&(queue.len(), endpoint.clone()));
+        if let Some((seq, _)) = queue.front() {
+            self.oldest.remove(&(*seq, endpoint.clone()));
+        }
+        for (_, key) in queue {
+            self.by_key.remove(&(endpoint.clone(), key));
+        }
         self.nothing_up_to(last)
     }
 
     /// The number up to which no records are left; `last` is the highest existing number.
     pub(crate) fn nothing_up_to(&self, last: u64) -> u64 {
-        self.order.front().map_or(last, |(seq, ..)| seq - 1)
+        self.oldest.first().map_or(last, |(seq, _)| seq - 1)
     }
 
-    fn forget_oldest(&mut self) -> Option<u64> {
-        let (seq, endpoint, key) = self.order.pop_front()?;
-        self.by_key.remove(&(endpoint, key));
+    /// Forgets the oldest of an endpoint, and returns its number.
+    fn forget_oldest_of(&mut self, endpoint: &E) -> Option<u64> {
+        let queue = self.by_endpoint.get_mut(endpoint)?;
+        let count = queue.len();
+        let (seq, key) = queue.pop_front()?;
+        let next = queue.front().map(|(seq, _)| *seq);
+        self.by_key.remove(&(endpoint.clone(), key));
+        self.oldest.remove(&(seq, endpoint.clone()));
+        self.counts.remove(&(count, endpoint.clone()));
+        match next {
+            Some(next) => {
+                self.oldest.insert((next, endpoint.clone()));
+                self.counts.insert((count - 1, endpoint.clone()));
+            }
+            None => {
+                self.by_endpoint.remove(endpoint);
+            }
+        }
         Some(seq)
     }
 }
@@ -110,7 +171,7 @@ mod tests {
         assert_eq!(repeats.next(), Timestamp::NEVER);
         assert_eq!(repeats.remember('e', [1; 16], first(1, 0)), None);
         assert_eq!(repeats.remember('e', [2; 16], first(2, 5)), None);
-        assert_eq!(repeats.remember('f', [2; 16], first(3, 9)), Some(1));
+        assert_eq!(repeats.remember('f', [2; 16], first(3, 9)), Some(Forgotten::UpTo(1)));
         assert_eq!(repeats.find(&'e', mark(1)), None);
         assert!(matches!(repeats.find(&'e', mark(2)), Some(SubmitAnswer::Repeated(_))));
         let other = Idempotency { content: [7; 16], ..mark(2) };
@@ -118,5 +179,44 @@ mod tests {
         assert_eq!(repeats.forget(Timestamp::from_millis(KEY_LIFE_MS + 4)), None);
         assert_eq!(repeats.forget(Timestamp::from_millis(KEY_LIFE_MS + 5)), Some(2));
         assert_eq!(repeats.next(), Timestamp::from_millis(KEY_LIFE_MS + 9));
+    }
+
+    #[test]
+    fn an_endpoint_that_sends_many_loses_its_own() {
+        let mut repeats = Repeats { keys_max: 100, ..Repeats::default() };
+        let mark = |n: u64| {
+            let mut key = [0; 16];
+            key[..8].copy_from_slice(&n.to_be_bytes());
+            Idempotency { key, content: [0; 16] }
+        };
+        let mut last = 0;
+        let mut send = |repeats: &mut Repeats<char>, endpoint, count: u64| {
+            let mut forgotten = vec![];
+            for _ in 0..count {
+                last += 1;
+                forgotten.extend(repeats.remember(endpoint, mark(last).key, first(last, last)));
+            }
+            forgotten
+        };
+        assert_eq!(send(&mut repeats, 'a', 30), []);
+        assert_eq!(send(&mut repeats, 'b', 70), [], "one endpoint may use what others do not");
+        let forgotten = send(&mut repeats, 'b', 1_000);
+        assert_eq!(forgotten[0], Forgotten::Only(31));
+        assert!((1..=30).all(|n| repeats.find(&'a', mark(n)).is_some()));
+        assert_eq!(repeats.by_key.len(), 100);
+        // With as many endpoints as there are, each keeps an equal part.
+        for endpoint in ['c', 'd', 'e'] {
+            send(&mut repeats, endpoint, 1_000);
+        }
+        let counts: Vec<_> = repeats.counts.iter().map(|(count, _)| *count).collect();
+        assert_eq!(counts, [20; 5]);
+        assert!((11..=30).all(|n| repeats.find(&'a', mark(n)).is_some()), "its newest");
+        // The oldest of all is the oldest of the first endpoint: what is lower is forgotten.
+        assert_eq!(repeats.nothing_up_to(9_999), 10);
+        assert_eq!(repeats.next(), Timestamp::from_millis(KEY_LIFE_MS + 11));
+        assert!(repeats.forget_endpoint(&'a', last) > 1_000);
+        assert_eq!(repeats.forget(Timestamp::NEVER), Some(last));
+        assert!(repeats.by_endpoint.is_empty() && repeats.by_key.is_empty());
+        assert!(repeats.oldest.is_empty() && repeats.counts.is_empty());
     }
 }

@@ -81,6 +81,7 @@ impl SqliteStore {
         let db = Db::open(dir, settings.secrets_key.as_deref())?;
         let (journal, unsettled) =
             Journal::open(&dir.join("journal"), db.journal, settings.journal_bounds())?;
+        db.upgrade()?;
         let (mut index, end) = recover::load(&db, &journal, &unsettled)?;
         drop(unsettled);
         let mut recovery = Recovery { was_clean: db.was_clean, ..Recovery::default() };

@@ -412,16 +412,56 @@ async fn tables_with_a_page_that_cannot_be_read_are_saved_around_it() {
     assert!(saved > 0);
 }
 
-/// Written by the last program with schema version 6, which was killed: some jobs are in its
-/// tables, and some only in its journal.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_of_schema_version_6_is_opened_and_upgraded() {
+/// A directory of schema version 6.
+fn version_6() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/version-6.tar.gz");
     let mut unpack = std::process::Command::new("tar");
     unpack.arg("xzf").arg(archive).arg("-C").arg(folder.path());
     assert!(unpack.status().unwrap().success());
     let dir = folder.path().join("version-6");
+    (folder, dir)
+}
+
+/// Adds segments whose frames are on the disk and whose first block is not, as a loss of power could leave them under
+/// version 6.
+fn lose_headers(dir: &Path) {
+    let mut bytes = fs::read(newest(dir)).unwrap();
+    bytes[..4_096].fill(0);
+    for slot in 101..105 {
+        fs::write(dir.join(format!("journal/{slot:06}.seg")), &bytes).unwrap();
+    }
+}
+
+/// Version 6 did not sync the headers of segments.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn segments_of_version_6_without_a_header_are_emptied_before_the_upgrade_counts() {
+    let (_folder, dir) = version_6();
+    lose_headers(&dir);
+    // A start that fails after it has read the version, and before it uses the directory.
+    let broken = dir.join("journal/000200.seg");
+    fs::write(&broken, "no header").unwrap();
+    let refused = open(&dir).unwrap_err();
+    assert!(refused.to_string().contains("000200.seg"), "{refused}");
+    fs::remove_file(&broken).unwrap();
+    for start in 0..3 {
+        let store = open(&dir).unwrap_or_else(|error| panic!("start {start}: {error}"));
+        submit_text(&store, start, 100).await;
+        assert_eq!(check(copy_of(&dir).path(), None).unwrap().damage, []);
+        if start == 1 {
+            store.close().await;
+        }
+    }
+    // The same file under this version is damage.
+    lose_headers(&dir);
+    assert!(open(&dir).unwrap_err().to_string().contains("header"));
+}
+
+/// Made by the last program with schema version 6, which was killed: some jobs are in its tables, and
+/// some in its journal only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_of_schema_version_6_is_opened_and_upgraded() {
+    let (_folder, dir) = version_6();
     let made: Value = serde_json::from_slice(&fs::read(dir.join("jobs.json")).unwrap()).unwrap();
     let clock = Timestamp::from_millis(made["madeAt"].as_u64().unwrap());
     let copy = copy_of(&dir);

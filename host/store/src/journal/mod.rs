@@ -111,8 +111,8 @@ pub(crate) struct Known {
     pub(crate) last: SegmentId,
     /// The end of the newest segment, if the last process closed it in order.
     pub(crate) end: Option<u32>,
-    /// Whether the directory was of schema version 6 until now. That version wrote to segments
-    /// whose header was not synced.
+    /// Whether schema version 6 was in use until now. It wrote to segments whose header was not
+    /// synced: [`Journal::open`] empties those that are left without a header.
     pub(crate) is_upgraded: bool,
 }
 
@@ -146,6 +146,7 @@ impl Journal {
             open_end: 0,
             is_closed: false,
         };
+        let mut headless = Vec::new();
         make_private_dir(dir)?;
         for dir in dir.parent().into_iter().chain([dir]) {
             File::open(dir)?.sync_all()?;
@@ -162,7 +163,8 @@ impl Journal {
                         .used
                         .insert(header.id, Segment { file, header, end: None, held_bytes: 0 });
                 }
-                None if file.is_blank(!known.is_upgraded)? => segments.free.push(file),
+                None if file.is_blank(true)? => segments.free.push(file),
+                None if known.is_upgraded && file.is_blank(false)? => headless.push(file),
                 None => {
                     let details = "the header of this segment of the journal is damaged";
                     return Err(damage(dir, &file, 0, details).into());
@@ -184,6 +186,11 @@ impl Journal {
         }
         for segment in &unsettled {
             segment.file.sync()?;
+        }
+        // The journal is whole without them. Later starts would take them for damage.
+        for file in headless {
+            file.empty()?;
+            segments.free.push(file);
         }
         if let Some(newest) = unsettled.last_mut() {
             let end = end_of_newest(dir, newest, known)?;

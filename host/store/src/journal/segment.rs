@@ -172,7 +172,13 @@ impl SegmentFile {
         Ok(true)
     }
 
-    /// Writes the first bytes again, and syncs the file.
+    /// Drops all bytes, durably.
+    pub(crate) fn empty(&self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.sync_all()
+    }
+
+    /// Writes the first bytes again, and syncs all.
     pub(crate) fn rewrite(&self, end: u32) -> io::Result<()> {
         durable::rewrite(&self.file, end.into())
     }

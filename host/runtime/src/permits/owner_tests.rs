@@ -1,0 +1,343 @@
+//! Permits of several owners: shares, turns and idle permits.
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use proptest::prelude::*;
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+fn owner(name: &str) -> OwnerId {
+    OwnerId::new(name).unwrap()
+}
+
+fn id(name: &str) -> EndpointId {
+    EndpointId::new(name).unwrap()
+}
+
+fn several() -> Tenancy {
+    let tenancy = Tenancy::default();
+    tenancy.set_several_owners(true);
+    tenancy
+}
+
+/// Takes permits until none is granted.
+fn take_all(permits: &Permits, who: &str, bytes: u64) -> Vec<Permit> {
+    std::iter::from_fn(|| permits.try_take(&owner(who), bytes)).collect()
+}
+
+fn join(permits: &Permits, who: &str, endpoint: &str, bytes: u64) -> BoxFuture<'static, Permit> {
+    permits.queue(&owner(who), &id(endpoint), bytes).boxed()
+}
+
+/// The permits that were granted; the waiters of the others stay.
+fn served(waits: &mut Vec<BoxFuture<'static, Permit>>) -> Vec<Permit> {
+    let mut served = vec![];
+    waits.retain_mut(|wait| match wait.now_or_never() {
+        Some(permit) => {
+            served.push(permit);
+            false
+        }
+        None => true,
+    });
+    served
+}
+
+#[test]
+fn an_owner_alone_leaves_a_quarter_for_the_others() {
+    let permits = Permits::new(256, u64::MAX, several());
+    let first = take_all(&permits, "first", MIB);
+    assert_eq!(first.len(), 192);
+    assert!(
+        permits.is_at_share(&owner("first"), MIB) && !permits.is_at_share(&owner("second"), MIB)
+    );
+    let memory = Permits::new(256, 256 * MIB, several());
+    assert_eq!(memory.bytes_of_owner_max(), 192 * MIB);
+    assert!(memory.try_take(&owner("first"), 193 * MIB).is_none());
+    assert_eq!(take_all(&memory, "first", 16 * MIB).len(), 12);
+}
+
+#[test]
+fn two_owners_come_to_equal_shares() {
+    let permits = Permits::new(256, u64::MAX, several());
+    let mut held = ["first", "second"].map(|who| (who, take_all(&permits, who, 1)));
+    for _ in 0..256 {
+        for (who, permits_of) in &mut held {
+            permits_of.pop();
+            permits_of.extend(take_all(&permits, who, 1));
+        }
+    }
+    let counts = held.map(|(_, permits_of)| permits_of.len());
+    assert!(counts.iter().all(|count| (108..=111).contains(count)), "{counts:?}");
+}
+
+#[test]
+fn small_hosts_serve_several_owners() {
+    for (places, of_first) in [(1, 1), (2, 1), (3, 2), (4, 3), (8, 6)] {
+        let permits = Permits::new(places, u64::MAX, several());
+        let first = take_all(&permits, "first", 1);
+        assert_eq!(first.len(), of_first, "{places}");
+        let second = take_all(&permits, "second", 1);
+        assert_eq!(second.is_empty(), places == 1, "{places}");
+    }
+}
+
+#[test]
+fn an_owner_that_held_everything_lets_the_other_one_go_first() {
+    let tenancy = Tenancy::default();
+    let permits = Permits::new(8, u64::MAX, tenancy.clone());
+    let mut first = take_all(&permits, "first", 1);
+    assert_eq!(first.len(), 8, "while it is the only owner");
+    tenancy.set_several_owners(true);
+    let mut waits: Vec<_> = (0..20).map(|_| join(&permits, "first", "many", 1)).collect();
+    let mut others: Vec<_> = (0..3).map(|_| join(&permits, "second", "few", 1)).collect();
+    let mut granted = vec![];
+    for count in 1..=3 {
+        drop(first.pop());
+        granted.extend(served(&mut others));
+        assert_eq!((granted.len(), served(&mut waits).len()), (count, 0));
+    }
+    // The first owner holds 5 of 8, and 3 are free: one more leaves 2, of which it may hold three times as much.
+    drop(granted);
+    first.extend(served(&mut waits));
+    assert_eq!(first.len(), 6);
+    // The second owner leaves the host.
+    tenancy.set_several_owners(false);
+    permits.serve();
+    first.extend(served(&mut waits));
+    assert_eq!(first.len(), 8);
+}
+
+#[test]
+fn owners_take_turns_before_endpoints_do() {
+    let permits = Permits::new(1, u64::MAX, several());
+    let mut last = permits.try_take(&owner("first"), 1);
+    let names = [("first", "a"), ("first", "b"), ("first", "c"), ("second", "d"), ("second", "d")];
+    let mut waits: Vec<_> =
+        names.map(|(who, endpoint)| (endpoint, join(&permits, who, endpoint, 1))).into();
+    let mut order = vec![];
+    while !waits.is_empty() {
+        drop(last.take());
+        waits.retain_mut(|(endpoint, wait)| match wait.now_or_never() {
+            Some(permit) => {
+                order.push(*endpoint);
+                last = Some(permit);
+                false
+            }
+            None => true,
+        });
+        assert!(last.is_some(), "a free permit goes to a waiter");
+    }
+    assert_eq!(order, ["a", "d", "b", "d", "c"]);
+}
+
+#[test]
+fn waiters_of_an_owner_at_its_share_hold_up_nobody_else() {
+    let permits = Permits::new(8, 800 * MIB, several());
+    let _first = take_all(&permits, "first", MIB);
+    let mut waits = join(&permits, "first", "parked", MIB);
+    assert!(waits.as_mut().now_or_never().is_none());
+    assert!(permits.is_at_share(&owner("first"), MIB));
+    for _ in 0..3 {
+        drop(permits.try_take(&owner("second"), 100 * MIB).expect("without a queue"));
+    }
+    // A second sandbox of the second owner: fewer places than the first one has, and more memory.
+    let second = permits.try_take(&owner("second"), 100 * MIB).unwrap();
+    drop((second, permits.try_take(&owner("second"), 100 * MIB)));
+    assert!(waits.now_or_never().is_none());
+}
+
+#[test]
+fn a_large_sandbox_holds_up_owners_that_hold_more_and_no_others() {
+    let permits = Permits::new(100, 100 * MIB, several());
+    let mut first = take_all(&permits, "first", 5 * MIB);
+    assert_eq!(first.len(), 15);
+    let mut large = join(&permits, "second", "large", 40 * MIB);
+    assert!(permits.try_take(&owner("third"), 5 * MIB).is_some(), "it holds less");
+    for left in [14, 13, 12] {
+        assert!((&mut large).now_or_never().is_none(), "{left}");
+        first.pop();
+        assert!(permits.try_take(&owner("first"), MIB).is_none(), "{left}: it holds more");
+    }
+    let large = large.now_or_never().expect("40 MiB are free");
+    assert_eq!(large.amount().bytes, 40 * MIB);
+}
+
+#[test]
+fn idle_permits_are_wanted_where_they_help() {
+    let permits = Permits::new(8, u64::MAX, several());
+    let idle = |parts: &[(&str, u64)]| {
+        let amount = |places| Amount { places, bytes: places };
+        parts.iter().map(|(who, places)| (owner(who), amount(*places))).collect::<HashMap<_, _>>()
+    };
+    let _first = take_all(&permits, "first", 1);
+    let _second = permits.try_take(&owner("second"), 1).unwrap();
+    assert_eq!(permits.wanted(&idle(&[("first", 6)])), None, "nobody waits");
+    let _waits = join(&permits, "first", "e", 1);
+    assert_eq!(permits.wanted(&idle(&[])), None);
+    assert_eq!(permits.wanted(&idle(&[("second", 1)])), None, "it would not help the first one");
+    assert_eq!(
+        permits.wanted(&idle(&[("first", 3), ("second", 1)])),
+        Some(Wanted::Of(owner("first")))
+    );
+    let _last = permits.try_take(&owner("third"), 1).unwrap();
+    let _other = join(&permits, "fourth", "f", 1);
+    assert_eq!(permits.wanted(&idle(&[("second", 1)])), Some(Wanted::OfAny));
+}
+
+/// What happens to permits.
+#[derive(Debug, Clone)]
+enum Event {
+    Comes { owner: usize, endpoint: usize, bytes: u64 },
+    Tries { owner: usize, bytes: u64 },
+    Ends(prop::sample::Index),
+    GivesUp(prop::sample::Index),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let owner = 0..OWNERS.len();
+    prop_oneof![
+        4 => (owner.clone(), 0..2_usize, 1..40_u64)
+            .prop_map(|(owner, endpoint, bytes)| Event::Comes { owner, endpoint, bytes }),
+        3 => (owner, 1..40_u64).prop_map(|(owner, bytes)| Event::Tries { owner, bytes }),
+        5 => any::<prop::sample::Index>().prop_map(Event::Ends),
+        2 => any::<prop::sample::Index>().prop_map(Event::GivesUp),
+    ]
+}
+
+const OWNERS: [&str; 4] = ["a", "b", "c", "d"];
+
+struct Waits {
+    owner: usize,
+    endpoint: usize,
+    bytes: u64,
+    wait: BoxFuture<'static, Permit>,
+}
+
+/// Permits with all who hold or await one, oldest first.
+struct Model {
+    permits: Permits,
+    all: Amount,
+    is_shared: bool,
+    held: Vec<(usize, Permit)>,
+    waiting: Vec<Waits>,
+}
+
+impl Model {
+    fn sum(&self, owner: Option<usize>) -> Amount {
+        let of = self.held.iter().filter(|(holder, _)| owner.is_none_or(|owner| owner == *holder));
+        of.map(|(_, permit)| permit.amount()).fold(Amount::default(), Amount::plus)
+    }
+
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Comes { owner: who, endpoint, bytes } => {
+                let name = format!("{who}-{endpoint}");
+                let wait = join(&self.permits, OWNERS[who], &name, bytes);
+                self.waiting.push(Waits { owner: who, endpoint, bytes, wait });
+            }
+            Event::Tries { owner: who, bytes } => {
+                let permit = self.permits.try_take(&owner(OWNERS[who]), bytes);
+                self.held.extend(permit.map(|permit| (who, permit)));
+            }
+            Event::Ends(at) if !self.held.is_empty() => {
+                drop(self.held.remove(at.index(self.held.len())));
+            }
+            Event::GivesUp(at) if !self.waiting.is_empty() => {
+                drop(self.waiting.remove(at.index(self.waiting.len())));
+            }
+            Event::Ends(_) | Event::GivesUp(_) => {}
+        }
+        let held = &mut self.held;
+        self.waiting.retain_mut(|waits| match (&mut waits.wait).now_or_never() {
+            Some(permit) => {
+                held.push((waits.owner, permit));
+                false
+            }
+            None => true,
+        });
+    }
+
+    fn bytes_of_owner_max(&self) -> u64 {
+        self.all.bytes - self.all.bytes / 4
+    }
+
+    /// Whether the rules let the owner hold one place more with so many bytes.
+    fn may_have(&self, who: usize, bytes: u64) -> bool {
+        let (held, all) = (self.sum(Some(who)), self.sum(None));
+        let free =
+            Amount { places: self.all.places - all.places, bytes: self.all.bytes - all.bytes };
+        if free.places == 0 || free.bytes < bytes {
+            return false;
+        }
+        let is_first = held.places == 0 && bytes <= self.bytes_of_owner_max();
+        let is_share =
+            held.places < 3 * (free.places - 1) && held.bytes + bytes <= 3 * (free.bytes - bytes);
+        !self.is_shared || is_first || is_share
+    }
+
+    fn check(&self) {
+        let sum = self.sum(None);
+        assert!(sum.places <= self.all.places && sum.bytes <= self.all.bytes, "{sum:?}");
+        assert_eq!(self.permits.taken() as u64, sum.places);
+        assert_eq!(self.permits.waiting(), self.waiting.len());
+        for who in 0..OWNERS.len() {
+            let held = self.sum(Some(who));
+            if self.is_shared {
+                let is_bounded = held.places <= (self.all.places * 3 / 4).max(1);
+                assert!(is_bounded && held.bytes <= self.bytes_of_owner_max(), "{held:?}");
+            }
+            // An owner's first waiter of some endpoint has its turn.
+            let own: Vec<_> = self.waiting.iter().filter(|waits| waits.owner == who).collect();
+            let heads = own.iter().enumerate().filter(|(at, waits)| {
+                own.iter().position(|other| other.endpoint == waits.endpoint) == Some(*at)
+            });
+            let ready = heads.filter(|(_, head)| self.may_have(who, head.bytes));
+            let all_ready = !own.is_empty() && ready.count() == own_endpoints(&own);
+            let is_first = held.places == 0;
+            assert!(
+                !all_ready || self.is_held_up(who, held.bytes),
+                "an owner waits, though there is room for it"
+            );
+            assert!(!(is_first && all_ready), "an owner without a permit waits beside a free one");
+        }
+    }
+
+    /// Whether another owner waits for bytes, and would hold fewer than this one.
+    fn is_held_up(&self, who: usize, held: u64) -> bool {
+        let others = self.waiting.iter().filter(|waits| waits.owner != who);
+        others
+            .filter(|waits| !self.may_have(waits.owner, waits.bytes))
+            .any(|waits| self.sum(Some(waits.owner)).bytes + waits.bytes < held + 40)
+    }
+}
+
+fn own_endpoints(own: &[&Waits]) -> usize {
+    own.iter().map(|waits| waits.endpoint).collect::<std::collections::HashSet<_>>().len()
+}
+
+proptest! {
+    /// Whatever comes and goes: no bound is passed, no owner without a permit waits beside room for it, and an owner waits
+    /// beside room only for an owner that would hold less memory.
+    #[test]
+    fn bounds_hold_and_no_owner_waits_beside_room_for_it(
+        places in 1..12_usize,
+        bytes in 40..200_u64,
+        is_shared: bool,
+        events in prop::collection::vec(event(), 1..120),
+    ) {
+        let tenancy = Tenancy::default();
+        tenancy.set_several_owners(is_shared);
+        let permits = Permits::new(places, bytes, tenancy);
+        let all = Amount { places: places as u64, bytes };
+        let mut model = Model { permits, all, is_shared, held: vec![], waiting: vec![] };
+        for event in events {
+            model.apply(event);
+            model.check();
+        }
+        model.waiting.clear();
+        model.held.clear();
+        prop_assert_eq!((model.permits.taken(), model.permits.waiting()), (0, 0));
+    }
+}

@@ -1,0 +1,162 @@
+//! The room that permits are for, and the share of it that an owner may hold.
+//!
+//! **Bounds.** While several owners have endpoints, an owner holds at most [`SHARE_TO_FREE`] times as much as is left free,
+//! of places and of bytes: 192 of 256 places alone, 109 of each of two. The first place of an owner is exempt, so that an owner
+//! gets one as soon as any place is free; its bytes are at most three quarters of all. While one owner has endpoints, that
+//! owner may hold everything.
+
+use std::collections::HashMap;
+
+use gristmill_core::id::OwnerId;
+use gristmill_core::tenancy::Tenancy;
+
+/// An owner holds at most this many times the room that is left free.
+const SHARE_TO_FREE: u64 = 3;
+
+/// An amount of room.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    pub(crate) places: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Amount {
+    /// One place with so many bytes.
+    pub(crate) fn one(bytes: u64) -> Self {
+        Self { places: 1, bytes }
+    }
+
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            places: self.places.saturating_add(other.places),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self {
+            places: self.places.saturating_sub(other.places),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+}
+
+/// Whether there is room for one place more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// There is.
+    Fits,
+    /// Every place is taken.
+    NoPlace,
+    /// Too few bytes are free.
+    NoBytes,
+    /// The owner has its share of the places.
+    PlacesOfOwner,
+    /// The owner has its share of the bytes.
+    BytesOfOwner,
+}
+
+impl Fit {
+    /// Whether only the owner's share is in the way.
+    pub(crate) fn is_share(self) -> bool {
+        matches!(self, Self::PlacesOfOwner | Self::BytesOfOwner)
+    }
+
+    /// Whether places are there, and bytes are in the way.
+    pub(crate) fn is_bytes(self) -> bool {
+        matches!(self, Self::NoBytes | Self::BytesOfOwner)
+    }
+}
+
+/// Places and bytes, and the part of them that each owner holds.
+#[derive(Debug)]
+pub(super) struct Room {
+    all: Amount,
+    free: Amount,
+    /// Owners that hold something.
+    held: HashMap<OwnerId, Amount>,
+    tenancy: Tenancy,
+}
+
+impl Room {
+    pub(super) fn new(all: Amount, tenancy: Tenancy) -> Self {
+        Self { all, free: all, held: HashMap::new(), tenancy }
+    }
+
+    pub(super) fn free(&self) -> Amount {
+        self.free
+    }
+
+    pub(super) fn held(&self, owner: &OwnerId) -> Amount {
+        self.held.get(owner).copied().unwrap_or_default()
+    }
+
+    /// Most bytes that one owner may hold now, when nobody else holds any.
+    pub(super) fn bytes_of_owner_max(&self) -> u64 {
+        if self.tenancy.has_several_owners() {
+            three_quarters(self.all.bytes)
+        } else {
+            self.all.bytes
+        }
+    }
+
+    /// Whether a place with so many bytes is there for the owner.
+    pub(super) fn fit(&self, owner: &OwnerId, bytes: u64) -> Fit {
+        self.fit_of(self.held(owner), self.free, bytes)
+    }
+
+    /// The same, once others give back `freed`, and the owner `freed_of_owner` of it.
+    pub(super) fn fit_after(
+        &self,
+        owner: &OwnerId,
+        bytes: u64,
+        freed: Amount,
+        freed_of_owner: Amount,
+    ) -> Fit {
+        self.fit_of(self.held(owner).minus(freed_of_owner), self.free.plus(freed), bytes)
+    }
+
+    fn fit_of(&self, held: Amount, free: Amount, bytes: u64) -> Fit {
+        if free.places == 0 {
+            return Fit::NoPlace;
+        }
+        let is_shared = self.tenancy.has_several_owners();
+        let (then, left) = (held.plus(Amount::one(bytes)), free.minus(Amount::one(bytes)));
+        let is_first = held.places == 0;
+        if is_shared && !is_first && then.places > left.places.saturating_mul(SHARE_TO_FREE) {
+            return Fit::PlacesOfOwner;
+        }
+        if free.bytes < bytes {
+            return Fit::NoBytes;
+        }
+        let is_share = then.bytes <= left.bytes.saturating_mul(SHARE_TO_FREE)
+            || is_first && then.bytes <= three_quarters(self.all.bytes);
+        if is_shared && !is_share { Fit::BytesOfOwner } else { Fit::Fits }
+    }
+
+    /// Takes a place that [`fit`](Self::fit) has found.
+    pub(super) fn take(&mut self, owner: &OwnerId, bytes: u64) {
+        self.free = self.free.minus(Amount::one(bytes));
+        match self.held.get_mut(owner) {
+            Some(held) => *held = held.plus(Amount::one(bytes)),
+            None => {
+                self.held.insert(owner.clone(), Amount::one(bytes));
+            }
+        }
+    }
+
+    pub(super) fn give_back(&mut self, owner: &OwnerId, bytes: u64) {
+        self.free = self.free.plus(Amount::one(bytes));
+        if let Some(held) = self.held.get_mut(owner) {
+            *held = held.minus(Amount::one(bytes));
+            if held.places == 0 {
+                self.held.remove(owner);
+            }
+        }
+    }
+}
+
+/// Computed without overflow: hosts may have `u64::MAX` bytes.
+fn three_quarters(bytes: u64) -> u64 {
+    bytes - bytes / 4
+}

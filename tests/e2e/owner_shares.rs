@@ -1,0 +1,71 @@
+//! Two owners on one host: sandboxes of long jobs.
+
+use gristmill_tests::{Client, TestHost, eventually, guests};
+use serde_json::{Value, json};
+
+/// Gives the owner an endpoint of this name on the playground.
+async fn deploy(client: &Client, name: &str, settings: Value) {
+    let playground = std::fs::read(guests::playground()).unwrap();
+    client.upload("playground:latest", playground).await.ok();
+    let template = json!({ "id": name, "name": name, "imageName": "playground:latest" });
+    client.post("/v1/templates", &template).await.ok();
+    let mut endpoint = json!({ "id": name, "templateId": name });
+    endpoint.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+    client.post("/v1/endpoints", &endpoint).await.ok();
+}
+
+/// Submits a job that runs for seven days.
+async fn park(client: &Client, endpoint: &str) -> String {
+    let policy = json!({ "executionTimeout": 604_800_000 });
+    client.submit_with(endpoint, json!({ "op": "sleep_forever" }), policy).await
+}
+
+async fn until_workers(client: &Client, endpoint: &str, running: u64, throttled: u64) {
+    let wanted = (json!(running), json!(throttled));
+    eventually(&format!("{running} running and {throttled} throttled workers"), async || {
+        let workers = client.health(endpoint).await["workers"].clone();
+        ((&workers["running"], &workers["throttled"]) == (&wanted.0, &wanted.1)).then_some(())
+    })
+    .await;
+}
+
+async fn reason(client: &Client, endpoint: &str, job: &str) -> String {
+    let status = client.status(endpoint, job).await.ok();
+    assert_eq!(status["status"], "IN_QUEUE", "{status}");
+    status["reason"].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn jobs_that_run_for_a_week_leave_sandboxes_for_other_owners() {
+    let host = TestHost::start_with(&["--max-running-jobs", "4"]);
+    let [first, second] = [host.client_of("first").await, host.client_of("second").await];
+    deploy(&first, "parks", json!({ "workersMax": 6, "memoryMib": 16 })).await;
+    let mut parked = vec![];
+    for _ in 0..4 {
+        let job = park(&first, "parks").await;
+        first.until("parks", &job, "IN_PROGRESS").await;
+        parked.push(job);
+    }
+    let waits = park(&first, "parks").await;
+    until_workers(&first, "parks", 4, 1).await;
+    assert!(reason(&first, "parks", &waits).await.contains("every sandbox of the host is taken"));
+
+    // A second owner comes while the first one holds everything: the next free sandbox is the second owner's.
+    deploy(&second, "works", json!({ "workersMax": 1, "memoryMib": 16 })).await;
+    let job = second.submit("works", json!({ "op": "echo" })).await;
+    until_workers(&second, "works", 0, 1).await;
+    assert!(reason(&second, "works", &job).await.contains("every sandbox of the host is taken"));
+    first.cancel("parks", &parked.remove(0)).await.ok();
+    second.until("works", &job, "COMPLETED").await;
+    until_workers(&first, "parks", 3, 1).await;
+    let sentence = reason(&first, "parks", &waits).await;
+    assert!(sentence.contains("the endpoint's owner has its share"), "{sentence}");
+    for _ in 0..3 {
+        assert_eq!(second.finish("works", json!({ "op": "echo" })).await["status"], "COMPLETED");
+    }
+
+    // Alone again, the first owner may use the whole host.
+    second.delete("/v1/endpoints/works").await.ok();
+    first.until("parks", &waits, "IN_PROGRESS").await;
+    until_workers(&first, "parks", 4, 0).await;
+}
