@@ -49,8 +49,9 @@ impl Bench {
         let sandbox = Sandbox::open(settings, records.clone()).unwrap();
         let bytes = std::fs::read(guest).unwrap();
         let added = sandbox.add_component(bytes.into()).await.unwrap();
-        let component = added.component.clone();
-        records.put(component.clone());
+        // The files are removed with `added` unless there is a record.
+        records.put(added.component.clone());
+        let component = added.component;
         Self { sandbox, component, directory }
     }
 

@@ -329,7 +329,7 @@ async fn a_job_that_is_retried_during_its_call_is_told_twice() {
     let t = Fixture::start().await;
     let job = t.job_of(&endpoint(), "http://dead/").await;
     t.log().await;
-    assert_eq!(t.store.retry(&endpoint(), job).await, Ok(RetryAnswer::Queued));
+    assert_eq!(t.store.retry(&endpoint(), job, None).await, Ok(RetryAnswer::Queued));
     t.end_jobs(&endpoint()).await;
     t.pass(70).await;
     let log = t.log().await;

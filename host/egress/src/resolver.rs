@@ -160,7 +160,8 @@ impl Resolve for Resolver {
             {
                 return Err(AddressRefused { host: host.to_owned(), reason }.into());
             }
-            Ok(Box::new(addresses.to_vec().into_iter()) as Addrs)
+            let addresses: Vec<_> = addresses.iter().copied().collect();
+            Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
 }

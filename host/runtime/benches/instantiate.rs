@@ -101,9 +101,10 @@ impl Mill {
         let built = "../../handlers/target/wasm32-wasip2/release/echo.wasm";
         let bytes = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(built)).unwrap();
         let added = runtime.block_on(sandbox.add_component(bytes.into())).unwrap();
-        let component = added.component.clone();
-        let deployment = Arc::new(deployment(component.digest, metering));
-        records.put(component);
+        let deployment = Arc::new(deployment(added.component.digest, metering));
+        // The files are removed with `added` unless there is a record.
+        records.put(added.component.clone());
+        drop(added);
         Self { _directory: directory, runtime, threads: threads.into(), sandbox, deployment }
     }
 

@@ -68,7 +68,7 @@ async fn each_attempt_has_a_read_position_of_its_own(t: Fixture) {
         }
         t.store.mark_delivered(id, place(number, 1)).await.unwrap();
         assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, 1);
-        assert_eq!(t.store.retry(&a, id).await, Ok(RetryAnswer::Queued));
+        assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
         assert_eq!(attempt().await, Claim(number + 1), "that of the next attempt, while it waits");
         assert_eq!(t.store.chunks(id, 0, 99, 99).await.unwrap().end(), place(number + 1, 0));
     }

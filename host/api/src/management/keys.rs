@@ -156,7 +156,8 @@ mod tests {
 
     fn is_revoked(key: &ApiKey, others: &[ApiKey]) -> bool {
         let all = others.iter().chain([key]).cloned().map(|key| (key.id.clone(), Arc::new(key)));
-        let view = View { keys: all.collect(), ..View::default() };
+        let mut view = View::default();
+        view.keys = all.collect();
         check_replaced(&view, key, NOW).is_ok()
     }
 

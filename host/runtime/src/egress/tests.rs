@@ -84,7 +84,7 @@ async fn job_of(owner: &OwnerId, allowed: &[String], private: &[String]) -> Stat
         attempt,
         run.sink,
         watch,
-        Egress::new(AddressPolicy::default(), AllowedHosts::default()),
+        Egress::new(AddressPolicy::default(), hosts(private)),
         None,
     )
 }
@@ -145,12 +145,12 @@ async fn private_addresses_are_the_operators_to_permit() {
         let listed = [entry];
         let refused = job_of(&tenant, &listed, &[]).await.send(get(url.clone())).await;
         assert_eq!(denied(refused), format!("`{host}` has an address that is not public"));
-        let elsewhere = job_of(&tenant, &listed, &[format!("{host}:1")]).await;
+        let mut elsewhere = job_of(&tenant, &listed, &[format!("{host}:1")]).await;
         denied(elsewhere.send(get(url.clone())).await);
         let mut permitted = job_of(&tenant, &listed, &[format!("{host}:{port}")]).await;
         assert_eq!(permitted.send(get(url.clone())).await.unwrap().status, 200, "{host}");
         // The operator's word does not stand for the endpoint's own list.
-        let unlisted = job_of(&tenant, &[], &[format!("{host}:{port}")]).await;
+        let mut unlisted = job_of(&tenant, &[], &[format!("{host}:{port}")]).await;
         denied(unlisted.send(get(url)).await);
     }
 }
