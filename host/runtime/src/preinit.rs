@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::Metering;
 use gristmill_core::runtime::{Attempt, AttemptSink};
+use gristmill_core::tenancy::Tenancy;
 use gristmill_egress::AddressPolicy;
 use tokio_util::sync::CancellationToken;
 use wasmtime::Store;
@@ -87,7 +88,7 @@ pub async fn preinit(
         attempt,
         sink,
         watch.clone(),
-        Egress::new(AddressPolicy::default(), AllowedHosts::default()),
+        Egress::new(AddressPolicy::default(), AllowedHosts::default(), Tenancy::default()),
         None,
     );
     let mut store = store(&engine.engine, state).map_err(failed)?;

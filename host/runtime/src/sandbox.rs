@@ -151,8 +151,12 @@ impl Sandbox {
             artifacts: Artifacts::open(&settings.data_dir, engines, settings.compiler, records)
                 .map_err(engine_error)?
                 .into(),
-            disks: Disks::open(&settings.data_dir, settings.room.clone())?,
-            egress: Egress::new(settings.addresses, settings.private_hosts),
+            disks: Disks::open(
+                &settings.data_dir,
+                settings.room.clone(),
+                settings.tenancy.clone(),
+            )?,
+            egress: Egress::new(settings.addresses, settings.private_hosts, settings.tenancy),
             idle: Idle::new(permits.clone()),
             permits,
             lengthy: settings.lengthy,

@@ -426,7 +426,8 @@ fn version_6() -> (TempDir, PathBuf) {
 /// Adds segments whose frames are on the disk and whose first block is not, as a loss of power could leave them under
 /// version 6.
 fn lose_headers(dir: &Path) {
-    let mut bytes = fs::read(newest(dir)).unwrap();
+    let longest = segments(dir).into_iter().max_by_key(|path| fs::metadata(path).unwrap().len());
+    let mut bytes = fs::read(longest.unwrap()).unwrap();
     bytes[..4_096].fill(0);
     for slot in 101..105 {
         fs::write(dir.join(format!("journal/{slot:06}.seg")), &bytes).unwrap();

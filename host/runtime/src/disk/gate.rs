@@ -6,7 +6,7 @@
 //! disk write gigabytes delays its own files. Operations that change something in a mount come one
 //! after the other. A job may have [`SLOTS_MAX`]
 //! descriptors, streams and listings, all jobs together a quarter of the files that the process may
-//! open. An operation that has begun goes on when its attempt is ended: it holds its place, and
+//! open, with a share for each owner while several owners have endpoints. An operation that has begun goes on when its attempt is ended: it holds its place, and
 //! its mount, until it is done.
 
 use std::sync::Arc;
@@ -14,11 +14,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gristmill_core::fair_permits::{FairPermits, FairShare};
 use gristmill_core::id::{EndpointId, OwnerId};
+use gristmill_core::tenancy::Tenancy;
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use super::mount::Mount;
+use crate::permits::{Permit, Permits};
 
 /// Most file operations at one time.
 const OPERATIONS_MAX: usize = 32;
@@ -33,16 +35,16 @@ const OPEN_FILES_MAX: u64 = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct Gates {
     operations: FairPermits,
-    open_files: Arc<Semaphore>,
+    open_files: Permits,
 }
 
 impl Gates {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(tenancy: Tenancy) -> Self {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
         let files = usize::try_from(files.min(OPEN_FILES_MAX)).unwrap_or(usize::MAX);
         Self {
             operations: FairPermits::new(OPERATIONS_MAX),
-            open_files: Arc::new(Semaphore::new(files)),
+            open_files: Permits::new(files, 0, tenancy),
         }
     }
 
@@ -53,6 +55,7 @@ impl Gates {
             slots: Arc::new(Semaphore::new(SLOTS_MAX)),
             operations: self.operations.share(owner, endpoint),
             open_files: self.open_files.clone(),
+            owner: owner.clone(),
             was_full: AtomicBool::new(false),
         })
     }
@@ -64,7 +67,8 @@ pub(crate) struct Gate {
     turn: Arc<Mutex<()>>,
     slots: Arc<Semaphore>,
     operations: FairShare,
-    open_files: Arc<Semaphore>,
+    open_files: Permits,
+    owner: OwnerId,
     was_full: AtomicBool,
 }
 
@@ -72,7 +76,7 @@ pub(crate) struct Gate {
 #[derive(Debug)]
 pub(crate) struct Slot {
     _slot: OwnedSemaphorePermit,
-    _open_file: Option<OwnedSemaphorePermit>,
+    _open_file: Option<Permit>,
 }
 
 impl Gate {
@@ -87,9 +91,11 @@ impl Gate {
     /// The right to have one more file of the host open.
     ///
     /// # Errors
-    /// [`ErrorCode::Quota`] when the job has as much as it may, or all jobs together have.
+    /// [`ErrorCode::Quota`] when the job has as much as it may, or the jobs of its owner or all jobs together have.
     pub(crate) fn open_file(&self) -> Result<Slot, ErrorCode> {
-        Ok(Slot { _slot: one_of(&self.slots)?, _open_file: Some(one_of(&self.open_files)?) })
+        let slot = one_of(&self.slots)?;
+        let open_file = self.open_files.try_take(&self.owner, 0).ok_or(ErrorCode::Quota)?;
+        Ok(Slot { _slot: slot, _open_file: Some(open_file) })
     }
 
     /// Whether an operation of the job found no space.
@@ -156,7 +162,7 @@ mod tests {
     /// Operations that do not end, as a sync of gigabytes for a while, of one endpoint's jobs.
     #[tokio::test]
     async fn slow_operations_of_an_endpoint_do_not_delay_another() {
-        let gates = Gates::new();
+        let gates = Gates::new(Tenancy::default());
         let owner = |name| OwnerId::new(name).unwrap();
         let endpoint = |name| EndpointId::new(name).unwrap();
         let (begun, has_begun) = mpsc::channel();
@@ -192,5 +198,27 @@ mod tests {
         for operation in slow {
             operation.await.unwrap().unwrap();
         }
+    }
+
+    /// Opens files in as many jobs as it takes, until none can be opened.
+    fn open_all(gates: &Gates, owner: &str) -> Vec<Slot> {
+        let (owner, endpoint) = (OwnerId::new(owner).unwrap(), EndpointId::new(owner).unwrap());
+        let of_job = || {
+            let gate = gates.job(&owner, &endpoint);
+            let open: Vec<_> = std::iter::from_fn(|| gate.open_file().ok()).collect();
+            (!open.is_empty()).then_some(open)
+        };
+        std::iter::from_fn(of_job).flatten().collect()
+    }
+
+    #[test]
+    fn an_owner_leaves_open_files_for_others() {
+        let tenancy = Tenancy::default();
+        let gates = Gates::new(tenancy.clone());
+        let all = open_all(&gates, "greedy").len();
+        tenancy.set_several_owners(true);
+        let of_greedy = open_all(&gates, "greedy");
+        assert_eq!(of_greedy.len(), all * 3 / 4, "of {all}");
+        assert!(!open_all(&gates, "other").is_empty());
     }
 }

@@ -27,6 +27,7 @@ use std::time::Duration;
 use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::VolumeId;
 use gristmill_core::room::DiskRoom;
+use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::{Clock as _, SystemClock};
 use gristmill_core::volume::{MountPath, SCRATCH_PATH, Volume, gigabytes};
 use parking_lot::Mutex;
@@ -90,7 +91,7 @@ impl Disks {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(crate) fn open(data_dir: &Path, room: Arc<DiskRoom>) -> io::Result<Self> {
+    pub(crate) fn open(data_dir: &Path, room: Arc<DiskRoom>, tenancy: Tenancy) -> io::Result<Self> {
         let (volumes_dir, scratch_dir) = (data_dir.join(VOLUMES), data_dir.join(SCRATCH));
         let mut leftovers = Leftovers::default();
         leftovers.find(&scratch_dir, |_| true)?;
@@ -102,7 +103,7 @@ impl Disks {
             leftovers: Mutex::new(leftovers),
             volumes: Mutex::default(),
             scratches: AtomicU64::new(0),
-            gates: Gates::new(),
+            gates: Gates::new(tenancy),
             room,
         })
     }

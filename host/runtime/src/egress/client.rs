@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use gristmill_core::egress::{AllowedHosts, Permission};
 use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::EndpointId;
+use gristmill_core::tenancy::Tenancy;
 use gristmill_egress::{AddressPolicy, AddressRefused, Clients, Destination, Found, Reach};
 use http::header::{self, HeaderMap, HeaderName};
 use parking_lot::Mutex;
@@ -13,8 +14,10 @@ use reqwest::Client;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{EgressError, Slot};
+use crate::permits::Permits;
 
-/// Requests of all jobs that are open at one time; each holds a socket. More wait.
+/// Requests of all jobs that are open at one time; each holds a socket. More wait, and while several owners have
+/// endpoints each owner has a share.
 const REQUESTS_MAX: usize = 1_024;
 
 /// Open requests of one endpoint's jobs; more wait. A quarter of all, so that an endpoint whose
@@ -38,7 +41,7 @@ const HOP_HEADERS: [HeaderName; 10] = [
 /// All outgoing HTTP of the process.
 #[derive(Debug)]
 pub(crate) struct Egress {
-    in_flight: Arc<Semaphore>,
+    in_flight: Permits,
     /// The share of each endpoint that has open requests.
     shares: Mutex<HashMap<EndpointId, Weak<Semaphore>>>,
     clients: Clients,
@@ -48,9 +51,13 @@ pub(crate) struct Egress {
 impl Egress {
     /// Requests for the public connect where `addresses` permits. `private_hosts` are the hosts with
     /// private addresses that handlers of every owner may reach.
-    pub(crate) fn new(addresses: AddressPolicy, private_hosts: AllowedHosts) -> Arc<Self> {
+    pub(crate) fn new(
+        addresses: AddressPolicy,
+        private_hosts: AllowedHosts,
+        tenancy: Tenancy,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            in_flight: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            in_flight: Permits::new(REQUESTS_MAX, 0, tenancy),
             shares: Mutex::default(),
             clients: Clients::new(addresses),
             private_hosts,
@@ -70,10 +77,13 @@ impl Egress {
     }
 
     /// Waits for the right of an endpoint's job to open one more request.
-    pub(super) async fn slot(&self, endpoint: &EndpointId, of_job: OwnedSemaphorePermit) -> Slot {
-        // First the endpoint's share, so that a waiting request holds nothing that others need.
-        let of_endpoint = acquire(self.share(endpoint)).await;
-        let of_all = acquire(self.in_flight.clone()).await;
+    pub(super) async fn slot(&self, endpoint: &Endpoint, of_job: OwnedSemaphorePermit) -> Slot {
+        // First the endpoint's share: a request that waits for it holds nothing that others need.
+        let of_endpoint = acquire(self.share(&endpoint.id)).await;
+        let of_all = match self.in_flight.try_take(&endpoint.owner, 0) {
+            Some(permit) => permit,
+            None => self.in_flight.queue(&endpoint.owner, &endpoint.id, 0).await,
+        };
         Slot { _of_job: of_job, _of_endpoint: of_endpoint, _of_all: of_all }
     }
 

@@ -26,6 +26,8 @@ pub(crate) use client::Egress;
 use client::without_hop_headers;
 pub(crate) use wasi_http::bound_heads;
 
+use crate::permits::Permit;
+
 /// Largest body of a request or a response, in bytes (16 MiB). A larger one fails the request.
 pub(crate) const HTTP_BODY_BYTES_MAX: usize = 16 << 20;
 
@@ -78,7 +80,7 @@ pub(crate) struct OutgoingRequest {
 pub(crate) struct Slot {
     _of_job: OwnedSemaphorePermit,
     _of_endpoint: OwnedSemaphorePermit,
-    _of_all: OwnedSemaphorePermit,
+    _of_all: Permit,
 }
 
 /// The permitted requests of one job, and their deadline.
@@ -133,7 +135,7 @@ impl JobEgress {
         let of_job =
             self.in_flight.clone().try_acquire_owned().map_err(|_| EgressError::TooMany)?;
         let endpoint = &self.deployment.endpoint;
-        let slot = self.egress.slot(&endpoint.id, of_job).await;
+        let slot = self.egress.slot(endpoint, of_job).await;
         let found = self.egress.look_up(&destination, endpoint).await?;
         let sent = {
             let (method, url) = (&request.method, &request.url);

@@ -1,5 +1,8 @@
+use futures::FutureExt as _;
 use gristmill_core::egress::AllowedHosts;
+use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, OwnerId};
+use gristmill_core::tenancy::Tenancy;
 use gristmill_egress::AddressPolicy;
 use http_body_util::{BodyExt as _, Empty, Full};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -84,7 +87,7 @@ async fn job_of(owner: &OwnerId, allowed: &[String], private: &[String]) -> Stat
         attempt,
         run.sink,
         watch,
-        Egress::new(AddressPolicy::default(), hosts(private)),
+        Egress::new(AddressPolicy::default(), hosts(private), Tenancy::default()),
         None,
     )
 }
@@ -329,11 +332,32 @@ async fn a_request_has_a_bounded_head() {
     }
 }
 
+fn endpoint_of(owner: &str, id: &str) -> Endpoint {
+    let (owner, id) = (OwnerId::new(owner).unwrap(), EndpointId::new(id).unwrap());
+    Endpoint { owner, id, ..crate::testing::endpoint() }
+}
+
+#[test]
+fn an_owner_has_a_share_of_all_open_requests() {
+    let tenancy = Tenancy::default();
+    tenancy.set_several_owners(true);
+    let egress = Egress::new(AddressPolicy::default(), AllowedHosts::default(), tenancy);
+    let open = |owner: &str, endpoint: usize| {
+        let of_job = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        egress.slot(&endpoint_of(owner, &format!("{owner}-{endpoint}")), of_job).now_or_never()
+    };
+    let open: Vec<_> = (0..5 * REQUESTS_PER_ENDPOINT_MAX).map(|n| open("greedy", n % 5)).collect();
+    let held: Vec<_> = open.into_iter().flatten().collect();
+    assert_eq!(held.len(), 768, "three quarters of 1,024");
+    let other = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    assert!(egress.slot(&endpoint_of("other", "e"), other).now_or_never().is_some());
+}
+
 #[tokio::test]
 async fn an_endpoint_has_a_share_of_all_open_requests() {
-    let egress = Egress::new(AddressPolicy::default(), AllowedHosts::default());
-    let [greedy, other] = ["greedy", "other"].map(|id| EndpointId::new(id).unwrap());
-    let slot = async |endpoint: &EndpointId| {
+    let egress = Egress::new(AddressPolicy::default(), AllowedHosts::default(), Tenancy::default());
+    let [greedy, other] = ["greedy", "other"].map(|id| endpoint_of("owner", id));
+    let slot = async |endpoint: &Endpoint| {
         let of_job = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
         let limit = Duration::from_millis(50);
         tokio::time::timeout(limit, egress.slot(endpoint, of_job)).await

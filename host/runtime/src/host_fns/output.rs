@@ -67,6 +67,7 @@ mod tests {
     use std::sync::Arc;
 
     use gristmill_core::egress::AllowedHosts;
+    use gristmill_core::tenancy::Tenancy;
     use gristmill_egress::AddressPolicy;
 
     use super::*;
@@ -84,7 +85,7 @@ mod tests {
             attempt,
             run.sink,
             watch,
-            Egress::new(AddressPolicy::default(), AllowedHosts::default()),
+            Egress::new(AddressPolicy::default(), AllowedHosts::default(), Tenancy::default()),
             None,
         );
         state.emitted_bytes = EMIT_TOTAL_BYTES_MAX - 3 * (1 + EMIT_OVERHEAD_BYTES);

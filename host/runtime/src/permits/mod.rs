@@ -47,6 +47,7 @@ struct Waiter {
 
 /// The right to one place with so many bytes. Dropped, it is given back.
 #[must_use]
+#[derive(Debug)]
 pub(crate) struct Permit {
     permits: Permits,
     owner: OwnerId,

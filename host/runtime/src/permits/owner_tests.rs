@@ -91,9 +91,10 @@ fn an_owner_that_held_everything_lets_the_other_one_go_first() {
     assert_eq!(first.len(), 8, "while it is the only owner");
     tenancy.set_several_owners(true);
     let mut waits: Vec<_> = (0..20).map(|_| join(&permits, "first", "many", 1)).collect();
-    let mut others: Vec<_> = (0..3).map(|_| join(&permits, "second", "few", 1)).collect();
+    let mut others: Vec<_> = (0..2).map(|_| join(&permits, "second", "few", 1)).collect();
     let mut granted = vec![];
-    for count in 1..=3 {
+    // The first place of the second owner is exempt. With its second one it leaves one free.
+    for count in [1, 1, 2] {
         drop(first.pop());
         granted.extend(served(&mut others));
         assert_eq!((granted.len(), served(&mut waits).len()), (count, 0));
@@ -230,6 +231,7 @@ impl Model {
         of.map(|(_, permit)| permit.amount()).fold(Amount::default(), Amount::plus)
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "an event happens once")]
     fn apply(&mut self, event: Event) {
         match event {
             Event::Comes { owner: who, endpoint, bytes } => {
