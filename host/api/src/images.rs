@@ -1,15 +1,18 @@
 //! Names of components: adding, moving and removing a name, for the management API and for pushes.
 //! A component without any name is deleted, with its record and files.
 
+use std::time::Duration;
+
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, Component, Image};
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::image::PushedManifest;
 use gristmill_core::key::ApiKey;
-use gristmill_core::limits::NAME_BYTES_MAX;
+use gristmill_core::limits::{NAME_BYTES_MAX, UPLOADS_WAITING_MAX};
 use gristmill_core::runtime::{AddComponentError, Added};
 use tracing::{error, warn};
 
 use crate::error::{ApiError, ErrorCode};
+use crate::refusal::Refusal;
 use crate::state::ApiState;
 
 /// `name:tag`.
@@ -152,10 +155,18 @@ pub(crate) async fn forget_unused(state: &ApiState) {
     }
 }
 
-/// The client's answer for a refused upload.
+/// The refusal of a component while too many of its owner wait to be compiled. A compile takes seconds, and minutes at most.
+pub(crate) fn too_many_waiting(sentence: impl Into<String>) -> ApiError {
+    let refusal =
+        Refusal::at_one_time("upload", UPLOADS_WAITING_MAX).after(Duration::from_secs(10));
+    ApiError::new(ErrorCode::ConcurrencyLimited, sentence).with_refusal(refusal)
+}
+
+/// Why an upload was not taken, as its client reads it.
 pub(crate) fn refused(error: AddComponentError) -> ApiError {
     match error {
         AddComponentError::Rejected(reason) => ApiError::bad_request(reason),
+        AddComponentError::TooManyWaiting => too_many_waiting(error.to_string()),
         AddComponentError::NoSpace(_) => ApiError::new(ErrorCode::DiskFull, error.to_string()),
         AddComponentError::Failed(reason) => {
             error!("an uploaded component could not be taken in: {reason}");

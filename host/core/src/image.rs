@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::ComponentDigest;
+use crate::id::OwnerId;
 use crate::limits::{
     COMPONENT_BYTES_MAX, HOST_PATTERN_BYTES_MAX, IMAGE_CONFIG_BYTES_MAX, NAME_BYTES_MAX,
 };
@@ -230,7 +231,7 @@ fn is_repository(text: &str) -> bool {
 /// Fetches images from registries.
 #[async_trait]
 pub trait Registries: Send + Sync + fmt::Debug {
-    /// Fetches, checks, compiles and stores the image's component. Takes minutes at most.
+    /// The image's component, checked, compiled and kept for the owner. Takes minutes at most.
     ///
     /// # Errors
     /// [`FetchError`]; then nothing is stored.
@@ -238,6 +239,7 @@ pub trait Registries: Send + Sync + fmt::Debug {
         &self,
         image: &RemoteImage,
         auth: Option<&RegistryAuth>,
+        owner: &OwnerId,
     ) -> Result<Added, FetchError>;
 }
 
@@ -250,6 +252,9 @@ pub enum FetchError {
     /// Too many uploads are in progress.
     #[error("too many uploads are on their way; try again shortly")]
     Full,
+    /// Too many components of the owner wait to be compiled; one sentence.
+    #[error("{0}")]
+    TooManyWaiting(String),
     /// The host's disk has no room.
     #[error("{0}; it takes no images until there is room")]
     NoSpace(Shortage),

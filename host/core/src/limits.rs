@@ -118,7 +118,11 @@ pub const LOG_LINE_BYTES_MAX: usize = 4 * KIB;
 /// Largest uploaded component, in bytes (64 MiB): 413.
 pub const COMPONENT_BYTES_MAX: usize = 64 * MIB;
 
-/// Most bytes of all uploads in progress, on disk (1 GiB). Beyond it an upload gets 503.
+/// Most uploads of one owner that wait to be compiled: 429.
+pub const UPLOADS_WAITING_MAX: u32 = 4;
+
+/// Most bytes of uploads that are on their way in at one time, on disk (1 GiB). Beyond it an upload
+/// is answered with 503.
 pub const STAGED_BYTES_MAX: u64 = 1 << 30;
 
 /// Largest manifest of an image, in bytes: 413, or the image is not fetched.

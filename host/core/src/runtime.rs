@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 use crate::catalog::Component;
 use crate::digest::ComponentDigest;
 use crate::endpoint::Deployment;
-use crate::id::{EndpointId, JobId, VolumeId};
+use crate::id::{EndpointId, JobId, OwnerId, VolumeId};
+use crate::limits::UPLOADS_WAITING_MAX;
 use crate::payload::Json;
 use crate::record::{Chunk, S3Config};
 use crate::room::Shortage;
@@ -296,12 +297,12 @@ pub trait Staged: Send + Sync + std::fmt::Debug {
     /// Errors of the file system.
     fn open(&self) -> io::Result<File>;
 
-    /// Checks, compiles and keeps the bytes as a component, in another process. The same bytes are
-    /// compiled only once.
+    /// Checks, compiles and keeps them as a component of this owner, apart from this process. The same bytes
+    /// twice cost one compilation. Owners take turns, and few uploads of one owner may wait.
     ///
     /// # Errors
-    /// [`AddComponentError`]; then nothing is kept.
-    async fn add(self: Box<Self>) -> Result<Added, AddComponentError>;
+    /// [`AddComponentError`]; nothing is kept.
+    async fn add(self: Box<Self>, owner: &OwnerId) -> Result<Added, AddComponentError>;
 }
 
 /// An accepted component.
@@ -359,6 +360,12 @@ pub enum AddComponentError {
     /// It is not a component that this host can run; one sentence says why.
     #[error("{0}")]
     Rejected(String),
+    /// As many uploads of its owner wait to be compiled as may.
+    #[error(
+        "{UPLOADS_WAITING_MAX} uploads of this owner wait to be compiled, which is the limit; try again when one of them \
+         has ended"
+    )]
+    TooManyWaiting,
     /// The disk has no room for it.
     #[error("{0}; it takes no uploads until there is room")]
     NoSpace(Shortage),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gristmill_core::id::OwnerId;
 use gristmill_core::image::{
     BlobDigest, ComponentManifest, FetchError, MANIFEST_TYPE, Registries, RemoteImage,
 };
@@ -183,6 +184,7 @@ impl Registries for Fetcher {
         &self,
         image: &RemoteImage,
         auth: Option<&RegistryAuth>,
+        owner: &OwnerId,
     ) -> Result<Added, FetchError> {
         let download = async {
             let _turn = self.turns.acquire().await.map_err(|error| host(&error))?;
@@ -192,8 +194,9 @@ impl Registries for Fetcher {
             let seconds = FETCH_TIME_MAX.as_secs();
             Err(FetchError::Refused(format!("it did not come within {seconds} s")))
         })?;
-        staged.add().await.map_err(|error| match error {
+        staged.add(owner).await.map_err(|error| match error {
             AddComponentError::Rejected(reason) => FetchError::Refused(reason),
+            AddComponentError::TooManyWaiting => FetchError::TooManyWaiting(error.to_string()),
             AddComponentError::NoSpace(short) => FetchError::NoSpace(short),
             AddComponentError::Failed(reason) => FetchError::Host(reason),
         })

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use gristmill_core::catalog::{ArtifactDigest, Component};
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::Metering;
-use gristmill_core::limits::COMPONENT_BYTES_MAX;
+use gristmill_core::id::OwnerId;
+use gristmill_core::limits::{COMPONENT_BYTES_MAX, UPLOADS_WAITING_MAX};
 use gristmill_core::room::Shortage;
 use gristmill_core::runtime::{AddComponentError, Added, is_no_space};
 use gristmill_core::time::Timestamp;
@@ -23,6 +24,7 @@ use tracing::{info, warn};
 use wasmtime::component::Component as CompiledComponent;
 
 use crate::compile::{CompileError, CompileTask, Compiled, Compiler, Finished};
+use crate::compile_turns::{Purpose, TooManyUploads, Turn};
 use crate::component::{Prepared, RejectedComponent, causes, check_preamble, names, prepare};
 use crate::engine::{Engines, RunEngine, compile_engine, engine_key};
 use crate::files::{self, Artifact, Unfinished};
@@ -44,6 +46,9 @@ pub(crate) enum AddError {
         /// Its size.
         bytes: u64,
     },
+    /// As many uploads of its owner wait to be compiled as may.
+    #[error("{UPLOADS_WAITING_MAX} uploads of this owner wait to be compiled, which is the limit")]
+    TooManyWaiting,
     /// The host could not check or compile it.
     #[error("cannot compile the component: {0}")]
     Compile(String),
@@ -180,14 +185,14 @@ impl Artifacts {
 
     /// Checks, stores and compiles what was uploaded, for the metered engine. Bytes that are known
     /// already cost no second compile. Large components take seconds, and components are compiled
-    /// one at a time. What is returned keeps the files until there is a record. Files without a record
-    /// are removed when it is dropped, and when this future is dropped before its end.
+    /// one at a time, in turns of their owners. What is returned keeps the files until there is a record.
     ///
     /// # Errors
     /// [`AddError`]; nothing is stored then.
     pub(crate) async fn add(
         self: &Arc<Self>,
         upload: StagedFile,
+        owner: &OwnerId,
         uploaded_at: Timestamp,
     ) -> Result<Added, AddError> {
         let size = upload.len();
@@ -198,6 +203,7 @@ impl Artifacts {
         let digest = upload.digest();
         let hold = self.hold(digest);
         let path = self.component_path(digest);
+        let turn = self.turn_of_upload(digest, owner).await?;
         // The file may get its name after the caller has left, so the hold lasts as long. The upload
         // counts as staged until it is compiled: uploads that wait for their turn are bounded, too.
         let upload = Arc::new(upload);
@@ -207,7 +213,7 @@ impl Artifacts {
             named.keep_as(&path)
         })
         .await?;
-        let component = self.add_stored(&hold, size, uploaded_at).await?;
+        let component = self.add_stored(&hold, size, uploaded_at, (owner, turn)).await?;
         Ok(Added { component, hold: Box::new(hold) })
     }
 
@@ -228,11 +234,31 @@ impl Artifacts {
         true
     }
 
+    /// A turn to compile an upload; none if the component is compiled already.
+    async fn turn_of_upload(
+        &self,
+        digest: ComponentDigest,
+        owner: &OwnerId,
+    ) -> Result<Option<Turn>, AddError> {
+        let engine = self.engine(Metering::Fuel).map_err(AddError::Compile)?;
+        let known = self.records.find(digest);
+        if known.is_some_and(|known| known.artifacts.contains_key(&engine.key)) {
+            return Ok(None);
+        }
+        Ok(Some(self.upload_turn(owner).await?))
+    }
+
+    async fn upload_turn(&self, owner: &OwnerId) -> Result<Turn, AddError> {
+        let turn = self.compiler.turns().join(owner, Purpose::Upload);
+        Ok(turn.map_err(|TooManyUploads| AddError::TooManyWaiting)?.await)
+    }
+
     async fn add_stored(
         &self,
         hold: &Arc<Hold>,
         size: u64,
         uploaded_at: Timestamp,
+        (owner, turn): (&OwnerId, Option<Turn>),
     ) -> Result<Component, AddError> {
         let digest = hold.digest;
         let known = self.records.find(digest);
@@ -243,7 +269,12 @@ impl Artifacts {
             return Ok(Component::clone(known));
         }
         let task = self.task(digest, Metering::Fuel, &engine.key);
-        let (compiled, artifact) = self.compile_and_try(hold, task, engine.clone()).await?;
+        let turn = match turn {
+            Some(turn) => turn,
+            // Its record was deleted meanwhile.
+            None => self.upload_turn(owner).await?,
+        };
+        let (compiled, artifact) = self.compile_and_try(hold, task, engine.clone(), turn).await?;
         let mut artifacts =
             known.as_ref().map_or_else(Default::default, |known| known.artifacts.clone());
         artifacts.insert(engine.key.clone(), artifact);
@@ -267,8 +298,10 @@ impl Artifacts {
         hold: &Arc<Hold>,
         task: CompileTask,
         engine: Arc<RunEngine>,
+        turn: Turn,
     ) -> Result<(Compiled, ArtifactDigest), AddError> {
-        let Finished { compiled, artifact } = self.compiler.compile(task).await?;
+        let Finished { compiled, artifact } = self.compiler.compile(task, &turn).await?;
+        drop(turn);
         let artifact = finish(artifact, hold.clone()).await?;
         let digest = artifact.digest.clone();
         let loading = tokio::task::spawn_blocking(move || load_file(&artifact, engine));
@@ -285,13 +318,14 @@ impl Artifacts {
         self: &Arc<Self>,
         digest: ComponentDigest,
         metering: Metering,
+        owner: &OwnerId,
     ) -> Result<Arc<Loaded>, LoadError> {
         let key = (digest, metering);
         loop {
             let loaded = match self.loaded.get(&key) {
                 Some(loaded) => loaded,
                 None => {
-                    let reading = Box::pin(self.read(digest, metering));
+                    let reading = Box::pin(self.read(digest, metering, owner));
                     self.loaded.get_or_insert_async(&key, reading).await?
                 }
             };
@@ -333,6 +367,7 @@ impl Artifacts {
         self: &Arc<Self>,
         digest: ComponentDigest,
         metering: Metering,
+        owner: &OwnerId,
     ) -> Result<Arc<Loaded>, LoadError> {
         let record = self.records.find(digest).ok_or(LoadError::Unknown(digest))?;
         let engine = self.engine(metering).map_err(LoadError::Host)?;
@@ -347,7 +382,7 @@ impl Artifacts {
                         "compiled file of component `{digest}` is not the recorded one; recompiling"
                     );
                 }
-                self.compile_again(digest, metering, &engine.key).await?
+                self.compile_again(digest, metering, &engine.key, owner).await?
             }
         };
         let loaded = tokio::task::spawn_blocking(move || load_file(&artifact, engine));
@@ -360,6 +395,7 @@ impl Artifacts {
         digest: ComponentDigest,
         metering: Metering,
         key: &str,
+        owner: &OwnerId,
     ) -> Result<Artifact, LoadError> {
         // The record may be deleted during the compile: then the new file goes with the hold.
         let hold = self.hold(digest);
@@ -369,7 +405,9 @@ impl Artifacts {
         if stored != Some(digest) {
             return Err(LoadError::Damaged(digest));
         }
-        let compiling = self.compiler.compile(task).await;
+        let turn = self.compiler.turns().join(owner, Purpose::Job);
+        let turn = turn.map_err(|TooManyUploads| host_error("too many components wait"))?.await;
+        let compiling = self.compiler.compile(task, &turn).await;
         let Finished { compiled, artifact } = compiling.map_err(|error| match error {
             CompileError::Rejected(reason) => reason.into(),
             CompileError::Io(_) | CompileError::NoReport(_) => host_error(error),
@@ -441,6 +479,7 @@ impl From<AddError> for AddComponentError {
     fn from(error: AddError) -> Self {
         match error {
             AddError::Rejected(_) | AddError::TooLarge { .. } => Self::Rejected(error.to_string()),
+            AddError::TooManyWaiting => Self::TooManyWaiting,
             AddError::Storage(error) if is_no_space(&error) => Self::NoSpace(Shortage::Bytes),
             AddError::Compile(_) | AddError::Storage(_) => Self::Failed(error.to_string()),
         }

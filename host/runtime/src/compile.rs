@@ -20,11 +20,11 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
-use tokio::sync::Semaphore;
 use tracing::warn;
 
 use crate::artifacts::blocking;
 use crate::compile_cache::CompileCache;
+use crate::compile_turns::{CompileTurns, Turn};
 use crate::component::{ComponentInfo, RejectedComponent, inspect};
 use crate::confine::{Confinement, confine};
 use crate::engine::{Kind, caching_engine, compile_engine};
@@ -63,12 +63,12 @@ const REPORT_BYTES_MAX: u64 = 1 << 20;
 /// A kernel that cannot confine the compiling process is logged once.
 static UNCONFINED: Once = Once::new();
 
-/// Compiles components, one at a time.
+/// Compiles components, one at a time, in turns of their owners.
 #[derive(Debug)]
 pub struct Compiler {
     program: Option<(PathBuf, Vec<OsString>)>,
     cache: Option<PathBuf>,
-    turn: Semaphore,
+    turns: CompileTurns,
 }
 
 /// Why nothing was compiled, although the component is not known to be faulty.
@@ -152,7 +152,7 @@ impl Compiler {
     /// `explain` if traps will be explained, and `cache <directory>` if there is one. The program
     /// must call [`child_main`] with the arguments after `args`.
     pub fn child(program: PathBuf, args: Vec<OsString>) -> Self {
-        Self { program: Some((program, args)), cache: None, turn: Semaphore::new(1) }
+        Self { program: Some((program, args)), cache: None, turns: CompileTurns::default() }
     }
 
     /// The same for a developer who waits for it: on up to four cores, and with the results of
@@ -164,15 +164,23 @@ impl Compiler {
 
     /// Compiles in this process, without limits: for tests, and for trusted components.
     pub fn in_process() -> Self {
-        Self { program: None, cache: None, turn: Semaphore::new(1) }
+        Self { program: None, cache: None, turns: CompileTurns::default() }
     }
 
-    /// Compiles one component, after the earlier ones.
+    /// The order in which components wait to be compiled.
+    pub(crate) fn turns(&self) -> &CompileTurns {
+        &self.turns
+    }
+
+    /// Compiles one component, in the caller's turn.
     ///
     /// # Errors
     /// [`CompileError`]; there is no artifact then.
-    pub(crate) async fn compile(&self, task: CompileTask) -> Result<Finished, CompileError> {
-        let _turn = self.turn.acquire().await.map_err(std::io::Error::other)?;
+    pub(crate) async fn compile(
+        &self,
+        task: CompileTask,
+        _turn: &Turn,
+    ) -> Result<Finished, CompileError> {
         let started = Instant::now();
         let artifact = Unfinished::at(&task.artifact);
         let task = CompileTask { artifact: artifact.temporary().to_owned(), ..task };
@@ -379,7 +387,10 @@ fn compile(files: OpenFiles, cache: Option<&Path>) -> Report {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::id::OwnerId;
+
     use super::*;
+    use crate::compile_turns::Purpose;
     use crate::testing::{core_module, guest};
 
     const LAST_OF_OURS: &str = "--nocapture";
@@ -408,7 +419,8 @@ mod tests {
         std::fs::write(&component, bytes).unwrap();
         let kind = Kind { metering: Metering::Fuel, explains_traps: false };
         let task = CompileTask { kind, component, artifact: artifact.clone() };
-        let compiled = compiler.compile(task).await.map_err(|error| error.to_string())?;
+        let turn = compiler.turns().join(&OwnerId::operator(), Purpose::Upload).unwrap().await;
+        let compiled = compiler.compile(task, &turn).await.map_err(|error| error.to_string())?;
         compiled.artifact.finish().unwrap();
         Ok(std::fs::read(artifact).unwrap())
     }

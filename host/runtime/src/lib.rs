@@ -18,6 +18,7 @@ mod attempt;
 mod bindings;
 pub mod compile;
 mod compile_cache;
+mod compile_turns;
 mod component;
 mod confine;
 mod deadline;

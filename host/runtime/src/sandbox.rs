@@ -12,7 +12,7 @@ use futures::FutureExt as _;
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Deployment, Endpoint};
-use gristmill_core::id::{EndpointId, JobId, VolumeId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, VolumeId};
 use gristmill_core::room::DiskRoom;
 use gristmill_core::runtime::{
     AddComponentError, Added, Attempt, AttemptReport, AttemptSink, Components, Reservation,
@@ -164,7 +164,7 @@ impl Sandbox {
         })
     }
 
-    /// Adds a component that is in memory.
+    /// Takes in a component of the operator that is in memory.
     ///
     /// # Errors
     /// [`AddComponentError`]; then nothing is kept.
@@ -175,7 +175,7 @@ impl Sandbox {
         };
         let staged = self.stage().await.map_err(failed)?;
         staged.write(bytes).await.map_err(failed)?;
-        staged.add().await
+        staged.add(&OwnerId::operator()).await
     }
 
     /// Uses an existing directory for a network volume, instead of one in the data directory. Must
@@ -248,8 +248,8 @@ impl Sandbox {
         let Some(digest) = deployment.component else {
             return Err(deployment.missing_component());
         };
-        let metering = deployment.endpoint.limits.metering;
-        self.artifacts.load(digest, metering).await.map_err(|error| error.to_string())
+        let Endpoint { limits, owner, .. } = &*deployment.endpoint;
+        self.artifacts.load(digest, limits.metering, owner).await.map_err(|error| error.to_string())
     }
 
     /// Refuses a deployment whose jobs could never get their memory.

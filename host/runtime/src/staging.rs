@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use gristmill_core::digest::ComponentDigest;
+use gristmill_core::id::OwnerId;
 use gristmill_core::limits::STAGED_BYTES_MAX;
 use gristmill_core::runtime::{AddComponentError, Added, StageError, Staged};
 use gristmill_core::time::{Clock as _, SystemClock};
@@ -122,8 +123,7 @@ impl StagedFile {
         self.content.lock().preamble.clone()
     }
 
-    /// Gives the file its name; it is on stable storage then. Its bytes count as staged for as long as
-    /// this exists. Blocks on the disk.
+    /// Gives the file its name; it is on stable storage then. Its bytes count as staged until this is dropped. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system; there is no such file then, or it is the one from before.
@@ -174,10 +174,10 @@ impl Staged for StagedComponent {
         File::open(&self.file.path)
     }
 
-    async fn add(self: Box<Self>) -> Result<Added, AddComponentError> {
+    async fn add(self: Box<Self>, owner: &OwnerId) -> Result<Added, AddComponentError> {
         let Self { file, artifacts } = *self;
-        // Boxed, because the future contains a compile and its files.
-        let added = Box::pin(artifacts.add(file, SystemClock.now())).await;
+        // Boxed: the future holds a compile and its files.
+        let added = Box::pin(artifacts.add(file, owner, SystemClock.now())).await;
         added.map_err(AddError::into)
     }
 }
@@ -206,6 +206,8 @@ mod tests {
         staged.write("kept".into()).await.unwrap();
         let path = directory.path().join("name");
         staged.keep_as(&path).unwrap();
+        assert_eq!(total.0.load(Ordering::Relaxed), 4, "as long as the upload lasts");
+        drop(staged);
         assert_eq!((fs::read(&path).unwrap(), entries()), (b"kept".to_vec(), 1));
         assert_eq!(total.0.load(Ordering::Relaxed), 4, "until it is compiled");
         drop(staged);

@@ -84,7 +84,12 @@ impl Components for Nothing {
 
 #[async_trait]
 impl Registries for Nothing {
-    async fn fetch(&self, _: &RemoteImage, _: Option<&RegistryAuth>) -> Result<Added, FetchError> {
+    async fn fetch(
+        &self,
+        _: &RemoteImage,
+        _: Option<&RegistryAuth>,
+        _: &OwnerId,
+    ) -> Result<Added, FetchError> {
         Err(FetchError::Full)
     }
 }

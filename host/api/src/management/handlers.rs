@@ -18,7 +18,7 @@ use crate::complete::complete;
 use crate::error::ApiError;
 use crate::images::{self, ImageName};
 use crate::openapi::parameters::PageOfList;
-use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
+use crate::openapi::refusals::{BodyRefused, CompileRefused, Missing, Mistaken};
 use crate::openapi::schema::ComponentBytes;
 use crate::openapi::tag;
 use crate::state::ApiState;
@@ -68,7 +68,7 @@ pub(crate) async fn get(
 #[utoipa::path(
     put, path = "/handlers/{reference}", operation_id = "UploadHandler", tag = tag::HANDLERS,
     request_body(content = ComponentBytes, content_type = "application/wasm", description = "The component"),
-    responses((status = 200, description = "What the name now names", body = Handler), BodyRefused),
+    responses((status = 200, description = "What the name now names", body = Handler), BodyRefused, CompileRefused),
 )]
 pub(crate) async fn upload(
     State(state): State<ApiState>,
@@ -85,7 +85,7 @@ pub(crate) async fn upload(
         return Err(ApiError::bad_request("the body is empty; send the component's bytes"));
     }
     KeyInUse::new(&state, &caller.0, Scope::Manage, None).check()?;
-    let added = images::Named::Added(staged.add().await.map_err(images::refused)?);
+    let added = images::Named::Added(staged.add(&caller.0.owner).await.map_err(images::refused)?);
     let named = async move { images::name(&state, &caller.0, name, added, None).await };
     let (image, component) = complete(named).await??;
     Ok(Json(Handler::new(&image, &component)))

@@ -28,7 +28,7 @@ use crate::billing::TemplateUsage;
 use crate::error::{ApiError, ErrorCode};
 use crate::images;
 use crate::openapi::parameters::{PageOfList, TemplateFlags};
-use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
+use crate::openapi::refusals::{BodyRefused, CompileRefused, Missing, Mistaken};
 use crate::openapi::tag;
 use crate::state::ApiState;
 
@@ -78,7 +78,7 @@ pub(crate) async fn list(
 #[utoipa::path(
     post, path = "/templates", operation_id = "CreateTemplate", tag = tag::TEMPLATES,
     request_body = NewTemplate,
-    responses((status = 200, description = "The new template", body = dto::Template), BodyRefused),
+    responses((status = 200, description = "The new template", body = dto::Template), BodyRefused, CompileRefused),
 )]
 pub(crate) async fn create(
     State(state): State<ApiState>,
@@ -110,7 +110,7 @@ pub(crate) async fn create(
 #[utoipa::path(
     patch, path = "/templates/{templateId}", operation_id = "UpdateTemplate", tag = tag::TEMPLATES,
     request_body = TemplateInput,
-    responses((status = 200, description = "The changed template", body = dto::Template), BodyRefused, Missing),
+    responses((status = 200, description = "The changed template", body = dto::Template), BodyRefused, CompileRefused, Missing),
 )]
 pub(crate) async fn update(
     State(state): State<ApiState>,
@@ -219,12 +219,13 @@ async fn fetch(
         "" => None,
         id => Some(registry_auths::named_by_template(&view, &template.owner, id)?),
     };
-    let fetched = state.registries.fetch(&image, auth).await;
+    let fetched = state.registries.fetch(&image, auth, &template.owner).await;
     fetched.map(Some).map_err(|error| match error {
         FetchError::Refused(reason) => {
             ApiError::bad_request(format!("`imageName`: cannot fetch `{image}`: {reason}"))
         }
         FetchError::Full => ApiError::new(ErrorCode::Unavailable, error.to_string()),
+        FetchError::TooManyWaiting(sentence) => images::too_many_waiting(sentence),
         FetchError::NoSpace(_) => ApiError::new(ErrorCode::DiskFull, error.to_string()),
         FetchError::Host(reason) => {
             tracing::error!("the image `{image}` could not be taken in: {reason}");

@@ -33,6 +33,8 @@ sets! {
     Missing: NotFound;
     /// The object to delete is in use. A body can be invalid, too large, or incomplete.
     BodyRefused: BadRequest PayloadTooLarge UnsupportedMediaType RequestTimeout Unavailable;
+    /// Too many uploads of the owner wait to be compiled.
+    CompileRefused: ConcurrencyLimited;
     /// Another backup is being made, or the host ends.
     BackupRefused: BadRequest Unavailable;
     /// The submission's key was used with another operation or body.

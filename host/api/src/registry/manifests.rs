@@ -125,7 +125,7 @@ async fn take(
         }
     };
     let named = match staged_component {
-        Some(staged) => Named::Added(staged.add().await?),
+        Some(staged) => Named::Added(staged.add(owner).await?),
         None if is_known(state, owner, &name, component) => Named::Known(component.digest),
         None => return Err(missing("component", component)),
     };

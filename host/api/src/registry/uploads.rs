@@ -392,7 +392,7 @@ mod tests {
             File::open("/dev/null")
         }
 
-        async fn add(self: Box<Self>) -> Result<Added, AddComponentError> {
+        async fn add(self: Box<Self>, _: &OwnerId) -> Result<Added, AddComponentError> {
             Err(AddComponentError::Failed("not here".to_owned()))
         }
     }

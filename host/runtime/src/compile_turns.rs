@@ -1,0 +1,253 @@
+//! The turn to compile: one component at a time, and the order in which others wait.
+//!
+//! Owners take turns, so that nobody waits behind all uploads of another owner. Components that jobs wait for come
+//! before uploads, at most [`JOBS_IN_A_ROW`] of them while an upload waits.
+//!
+//! **Bounds.** [`UPLOADS_WAITING_MAX`] uploads of an owner wait; a further one is refused. Workers that need the same component
+//! share one compile, so the components of deployed endpoints bound the other line. **Cost:** a lock and a channel for each
+//! compile.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gristmill_core::id::OwnerId;
+use gristmill_core::limits::UPLOADS_WAITING_MAX;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::turns::{Queue as _, Turns};
+
+/// Most components that are compiled for jobs, one after the other, while an upload waits.
+const JOBS_IN_A_ROW: u32 = 4;
+
+/// What a component is compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Jobs wait for it.
+    Job,
+    /// A caller uploads it.
+    Upload,
+}
+
+/// The owner has [`UPLOADS_WAITING_MAX`] uploads that wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooManyUploads;
+
+type Line = Turns<OwnerId, VecDeque<Waiter>>;
+
+/// Who compiles, and who waits. A clone shares them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CompileTurns(Arc<Mutex<Lines>>);
+
+#[derive(Debug, Default)]
+struct Lines {
+    is_taken: bool,
+    jobs: Line,
+    uploads: Line,
+    /// Components that were compiled for jobs since an upload had its turn.
+    jobs_in_a_row: u32,
+    next_waiter: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    grant: oneshot::Sender<Turn>,
+}
+
+/// The right to compile now. Dropped, it goes to the next in line.
+#[derive(Debug)]
+pub(crate) struct Turn(CompileTurns);
+
+impl CompileTurns {
+    /// Joins the line. The future resolves to the turn; dropping the future leaves the line.
+    ///
+    /// # Errors
+    /// [`TooManyUploads`].
+    pub(crate) fn join(
+        &self,
+        owner: &OwnerId,
+        purpose: Purpose,
+    ) -> Result<impl Future<Output = Turn> + Send + use<>, TooManyUploads> {
+        let (grant, granted) = oneshot::channel();
+        let number = self.0.lock().push(owner, purpose, grant)?;
+        let place = Place { turns: self.clone(), owner: owner.clone(), purpose, number };
+        self.pass_on();
+        Ok(async move {
+            let turn = granted.await.expect("only its own future removes a waiter");
+            drop(place);
+            turn
+        })
+    }
+
+    /// Gives the turn to the next in line, if nobody has it.
+    fn pass_on(&self) {
+        let Some(waiter) = self.0.lock().next() else { return };
+        // Outside the lock: a waiter that has just left passes its turn on at once.
+        drop(waiter.grant.send(Turn(self.clone())));
+    }
+}
+
+impl Lines {
+    fn line(&mut self, purpose: Purpose) -> &mut Line {
+        match purpose {
+            Purpose::Job => &mut self.jobs,
+            Purpose::Upload => &mut self.uploads,
+        }
+    }
+
+    fn push(
+        &mut self,
+        owner: &OwnerId,
+        purpose: Purpose,
+        grant: oneshot::Sender<Turn>,
+    ) -> Result<u64, TooManyUploads> {
+        let waiting = self.uploads.get(owner).map_or(0, VecDeque::len);
+        if purpose == Purpose::Upload && waiting >= UPLOADS_WAITING_MAX as usize {
+            return Err(TooManyUploads);
+        }
+        let number = self.next_waiter;
+        self.next_waiter += 1;
+        self.line(purpose).join(owner, |queue| queue.push_back(Waiter { number, grant }));
+        Ok(number)
+    }
+
+    fn next(&mut self) -> Option<Waiter> {
+        if self.is_taken {
+            return None;
+        }
+        let uploads_turn = self.jobs_in_a_row >= JOBS_IN_A_ROW && !self.uploads.is_empty();
+        let purpose = match self.jobs.is_empty() || uploads_turn {
+            true => Purpose::Upload,
+            false => Purpose::Job,
+        };
+        let line = self.line(purpose);
+        let owner = line.iter().next()?.0.clone();
+        let waiter = line.serve(&owner, VecDeque::pop_front)?;
+        self.is_taken = true;
+        self.jobs_in_a_row = match purpose {
+            Purpose::Job => self.jobs_in_a_row.saturating_add(1),
+            Purpose::Upload => 0,
+        };
+        Some(waiter)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.0.lock().is_taken = false;
+        self.0.pass_on();
+    }
+}
+
+/// A waiter's place in the line. Dropped, it is left.
+struct Place {
+    turns: CompileTurns,
+    owner: OwnerId,
+    purpose: Purpose,
+    number: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut lines = self.turns.0.lock();
+        lines.line(self.purpose).change(&self.owner, |queue| {
+            queue.retain(|waiter| waiter.number != self.number);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use futures::future::BoxFuture;
+
+    use super::*;
+
+    fn owner(name: &str) -> OwnerId {
+        OwnerId::new(name).unwrap()
+    }
+
+    /// Those who wait, by name.
+    #[derive(Default)]
+    struct Waits {
+        turns: CompileTurns,
+        waiting: Vec<(&'static str, BoxFuture<'static, Turn>)>,
+    }
+
+    impl Waits {
+        fn join(
+            &mut self,
+            name: &'static str,
+            who: &str,
+            purpose: Purpose,
+        ) -> Result<(), TooManyUploads> {
+            self.waiting.push((name, self.turns.join(&owner(who), purpose)?.boxed()));
+            Ok(())
+        }
+
+        /// Each compiles as soon as it has its turn.
+        fn order(&mut self) -> Vec<&'static str> {
+            let mut order = vec![];
+            loop {
+                let ready = self
+                    .waiting
+                    .iter_mut()
+                    .enumerate()
+                    .find_map(|(at, (_, wait))| wait.now_or_never().map(|turn| (at, turn)));
+                let Some((at, turn)) = ready else { return order };
+                order.push(self.waiting.remove(at).0);
+                let others = self.waiting.iter_mut().filter_map(|(_, wait)| wait.now_or_never());
+                assert_eq!(others.count(), 0, "one at a time");
+                drop(turn);
+            }
+        }
+    }
+
+    #[test]
+    fn owners_take_turns_and_jobs_come_first() {
+        let mut waits = Waits::default();
+        let first = waits.turns.join(&owner("evil"), Purpose::Upload).unwrap().now_or_never();
+        for name in ["evil 1", "evil 2", "evil 3", "evil 4"] {
+            waits.join(name, "evil", Purpose::Upload).unwrap();
+        }
+        assert_eq!(waits.join("evil 5", "evil", Purpose::Upload), Err(TooManyUploads));
+        waits.join("good 1", "good", Purpose::Upload).unwrap();
+        waits.join("good 2", "good", Purpose::Upload).unwrap();
+        waits.join("evil job", "evil", Purpose::Job).unwrap();
+        waits.join("good job", "good", Purpose::Job).unwrap();
+        assert!(waits.order().is_empty(), "the first one compiles");
+        drop(first);
+        let order =
+            ["evil job", "good job", "evil 1", "good 1", "evil 2", "good 2", "evil 3", "evil 4"];
+        assert_eq!(waits.order(), order);
+    }
+
+    #[test]
+    fn an_upload_does_not_wait_for_jobs_without_end() {
+        let mut waits = Waits::default();
+        let first = waits.turns.join(&owner("o"), Purpose::Upload).unwrap().now_or_never();
+        waits.join("upload", "o", Purpose::Upload).unwrap();
+        for name in ["1", "2", "3", "4", "5", "6"] {
+            waits.join(name, "o", Purpose::Job).unwrap();
+        }
+        drop(first);
+        assert_eq!(waits.order(), ["1", "2", "3", "4", "upload", "5", "6"]);
+    }
+
+    #[test]
+    fn who_leaves_the_line_makes_room_and_loses_no_turn() {
+        let mut waits = Waits::default();
+        let first = waits.turns.join(&owner("o"), Purpose::Upload).unwrap().now_or_never();
+        for name in ["1", "2", "3", "4"] {
+            waits.join(name, "o", Purpose::Upload).unwrap();
+        }
+        drop(waits.waiting.remove(0));
+        waits.join("5", "o", Purpose::Upload).unwrap();
+        drop(first);
+        // The turn was granted to the second one, which leaves before it looks.
+        drop(waits.waiting.remove(0));
+        assert_eq!(waits.order(), ["3", "4", "5"]);
+        assert!(waits.turns.join(&owner("o"), Purpose::Upload).unwrap().now_or_never().is_some());
+    }
+}
