@@ -59,6 +59,17 @@ pub(crate) enum Leave {
     No,
 }
 
+/// The fate of a worker that slept for its idle timeout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Idle {
+    /// It ends, and is no longer counted.
+    Ends,
+    /// It has been woken meanwhile, and is awake.
+    Woken,
+    /// The endpoint needs it for `workers_min`: it sleeps on.
+    Stays,
+}
+
 /// The count of unheard jobs when a worker checked the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unheard(u64);
@@ -181,19 +192,18 @@ impl WorkerSet {
         Sleep::Yes
     }
 
-    /// A worker slept for its idle timeout. It stays if it has been woken meanwhile, or if the
-    /// endpoint needs it for `workers_min`; then it counts as awake.
-    pub(crate) fn may_leave(&self, scaling: Scaling) -> Leave {
+    /// A worker slept for its idle timeout.
+    pub(crate) fn after_idle_timeout(&self, scaling: Scaling) -> Idle {
         let mut state = self.state.lock();
         if state.idle == 0 {
-            return Leave::No; // all sleepers were woken, this one too
+            return Idle::Woken; // like all sleepers
         }
-        state.idle -= 1;
         if state.alive > scaling.workers_min {
+            state.idle -= 1;
             state.alive -= 1;
-            return Leave::Yes;
+            return Idle::Ends;
         }
-        Leave::No
+        Idle::Stays
     }
 
     /// An awake worker asks whether there are too many workers. It may have been woken for a job;
@@ -348,7 +358,7 @@ mod tests {
         assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
         assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
         assert_eq!(set.job_ready(SCALING, false), Demand::Nothing);
-        assert_eq!(set.may_leave(SCALING), Leave::No, "the sleeper was woken");
+        assert_eq!(set.after_idle_timeout(SCALING), Idle::Woken);
     }
 
     #[test]
@@ -379,9 +389,10 @@ mod tests {
         }
         assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
         assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
-        assert_eq!(set.may_leave(SCALING), Leave::Yes);
-        assert_eq!(set.may_leave(SCALING), Leave::No);
+        assert_eq!(set.after_idle_timeout(SCALING), Idle::Ends);
+        assert_eq!(set.after_idle_timeout(SCALING), Idle::Stays);
         assert_eq!(set.alive(), 1);
+        assert_eq!(set.job_ready(SCALING, true), Demand::Nothing, "the sleeper is woken");
     }
 
     #[test]

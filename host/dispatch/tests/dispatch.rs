@@ -37,6 +37,8 @@ use tokio::sync::Semaphore;
 #[derive(Debug)]
 struct ScriptedRuntime {
     sandboxes: Arc<Semaphore>,
+    /// Calls of `prepare`: one in each round of a worker.
+    rounds: AtomicU64,
     /// The version and the identity of the deployment that ran last.
     ran: Mutex<Option<Arc<Deployment>>>,
     /// Calls of `retire`: the endpoint, and the version that stays.
@@ -49,6 +51,7 @@ struct ScriptedRuntime {
 #[async_trait]
 impl Runtime for ScriptedRuntime {
     async fn prepare(&self, _: &Deployment) -> Result<(), String> {
+        self.rounds.fetch_add(1, Ordering::SeqCst);
         if self.is_broken.load(Ordering::SeqCst) { Err("it is broken".into()) } else { Ok(()) }
     }
 
@@ -130,6 +133,7 @@ impl Bench {
         deploy(&catalog, scaling).await;
         let runtime = Arc::new(ScriptedRuntime {
             sandboxes: Arc::new(Semaphore::new(sandboxes)),
+            rounds: AtomicU64::new(0),
             ran: Mutex::default(),
             retired: Mutex::default(),
             running: AtomicU64::default(),
@@ -432,6 +436,42 @@ async fn a_job_that_waits_for_a_sandbox_is_still_in_the_queue() {
     let counts = bench.dispatcher.counts(&bench.endpoint);
     assert_eq!((counts.running, counts.throttled), (0, 0));
     assert_eq!(bench.runtime.sandboxes.available_permits(), 1, "nobody keeps one for no job");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_whose_job_is_gone_stops_waiting_for_a_sandbox() {
+    let bench = Bench::with_sandboxes(0, 4, 0).await;
+    bench.pass(1).await;
+    let job = bench.submit("return", false).await;
+    bench.pass(100).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).throttled, 1);
+    bench.store.cancel(&bench.endpoint, job).await.unwrap();
+    bench.pass(2_000).await;
+    let counts = bench.dispatcher.counts(&bench.endpoint);
+    assert_eq!((counts.throttled, counts.idle), (0, 1));
+    // The next job is not forgotten.
+    bench.runtime.sandboxes.add_permits(1);
+    let next = bench.submit("return", false).await;
+    bench.until(next, COMPLETED).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_that_workers_min_keeps_sleep_until_there_is_work() {
+    let bench = Bench::new(3, 4).await;
+    bench.pass(10_000).await;
+    let rounds = || bench.runtime.rounds.load(Ordering::SeqCst);
+    let before = rounds();
+    bench.pass(100_000).await;
+    assert_eq!(rounds(), before, "no worker does anything");
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).idle, 3);
+    for _ in 0..5 {
+        let job = bench.submit("return", false).await;
+        bench.until(job, COMPLETED).await;
+    }
+    deploy(&bench.catalog, Scaling::default()).await;
+    bench.dispatcher.refresh(&bench.endpoint);
+    bench.pass(10_000).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).idle, 0, "workersMin is 0 now");
 }
 
 #[tokio::test(start_paused = true)]
