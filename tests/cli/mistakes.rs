@@ -1,6 +1,9 @@
 //! Invalid input: a clear message, and never a result.
 
-use gristmill_tests::{command, guests, shared_host};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gristmill_tests::{Reply, ScriptedServer, command, guests, shared_host};
 use serde_json::json;
 
 use crate::command::{on, run, run_args};
@@ -56,4 +59,33 @@ fn a_wrong_command_line_is_a_2_and_help_a_0() {
         assert!(help.stdout.contains(name), "{name}: {help:?}");
     }
     assert!(run(command(), "--version").succeeded().stdout.starts_with("gristmill "), "a version");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_always_has_another_page_is_not_followed_for_ever() {
+    let pages = Arc::new(AtomicUsize::new(0));
+    let (seen, page) = (pages.clone(), format!("[{}]", " ".repeat(1 << 20)));
+    let endless = ScriptedServer::start(move |_, _| {
+        let next = seen.fetch_add(1, Ordering::SeqCst);
+        let link = format!("Link: </v1/keys?cursor={next}>; rel=\"next\"");
+        Reply { headers: vec![link], ..Reply::ok(page.clone()) }
+    })
+    .await;
+    let mut hostile = command();
+    hostile.env("GRISTMILL_URL", format!("http://{}", endless.host()));
+    hostile.env("GRISTMILL_API_KEY", "gm_x");
+    run(hostile, "keys list").failed(1, &["larger than 64 MiB"]);
+    assert!(pages.load(Ordering::SeqCst) <= 65);
+
+    // The same page again and again ends at once.
+    let circle = ScriptedServer::start(|_, _| {
+        let link = "Link: </v1/keys?cursor=same>; rel=\"next\"".to_owned();
+        Reply { headers: vec![link], ..Reply::ok("[]") }
+    })
+    .await;
+    let mut hostile = command();
+    hostile.env("GRISTMILL_URL", format!("http://{}", circle.host()));
+    hostile.env("GRISTMILL_API_KEY", "gm_x");
+    run(hostile, "keys list --json").succeeded();
+    assert_eq!(circle.heads().len(), 2);
 }

@@ -3,7 +3,7 @@
 //! Documents are kept as the text that the host sent ([`Answer`]), so that `--json` shows exactly
 //! that, and parsed into types where a command needs a field.
 //!
-//! **Bounds.** An answer is read up to [`ANSWER_BYTES_MAX`], a server-sent event up to
+//! **Bounds.** An answer, or all pages of a list, is read up to [`ANSWER_BYTES_MAX`], a server-sent event up to
 //! [`EVENT_BYTES_MAX`](events::EVENT_BYTES_MAX); every call has a time limit. Redirects are not
 //! followed, since they would send the key elsewhere.
 
@@ -37,6 +37,10 @@ pub(crate) use management::{
 pub(crate) use queue::{
     HealthReport, JobDocument, RequestList, RequestSummary, Submission, SubmissionPolicy, status,
 };
+
+/// Bytes that each page of a list counts besides its text. All pages together may have
+/// [`ANSWER_BYTES_MAX`].
+const PAGE_OVERHEAD_BYTES: usize = 1 << 10;
 
 /// Largest answer that is read, in bytes (64 MiB): three times the largest output.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -155,11 +159,18 @@ impl Client {
         let list = self.url(segments);
         let mut url = with_query(list.clone(), query);
         let mut things: Vec<Box<RawValue>> = vec![];
+        let mut bytes = 0;
         loop {
-            let response = self.open(self.request(Method::GET, url)).await?;
+            let response = self.open(self.request(Method::GET, url.clone())).await?;
             let next = response.headers().get(LINK).and_then(|link| next_page(&list, link));
-            things.extend(Answer(self.read(response).await?).read::<Vec<_>>()?);
-            let Some(next) = next else { break };
+            let page = self.read(response).await?;
+            // An empty page counts, too: a server may send pages for ever.
+            bytes += page.len() + PAGE_OVERHEAD_BYTES;
+            if bytes > ANSWER_BYTES_MAX {
+                return Err(ClientError::Garbled("the list is larger than 64 MiB".to_owned()));
+            }
+            things.extend(Answer(page).read::<Vec<_>>()?);
+            let Some(next) = next.filter(|next| *next != url) else { break };
             url = next;
         }
         let text = serde_json::to_vec(&things);
