@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use gristmill_core::backup::DATABASE;
+use gristmill_core::backup::{DATABASE, UNFINISHED};
 
 use super::connection::ConnectionArgs;
 use super::output;
@@ -102,13 +102,21 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     if fs::read_dir(data_dir).with_context(cannot_make)?.next().is_some() {
         bail!("{} is not empty", data_dir.display());
     }
+    let unfinished = data_dir.join(UNFINISHED);
+    File::create(&unfinished).and_then(|file| file.sync_all()).with_context(cannot_make)?;
     // In a separate directory until it is complete, since a host must not find half of it. Inside
     // `dir`, because the caller may be able to write only there.
     let unpacked = tempfile::Builder::new().prefix(".restore-").tempdir_in(data_dir);
     let unpacked = unpacked.with_context(cannot_make)?;
-    let summary = archive::read(BufReader::new(file), Some(unpacked.path()))?;
+    let summary = archive::read(BufReader::new(file), Some(unpacked.path())).or_else(|error| {
+        // The directory stays empty.
+        fs::remove_file(&unfinished).with_context(cannot_make)?;
+        Err(error)
+    })?;
     take_over(unpacked.path(), data_dir).with_context(cannot_make)?;
     unpacked.close().with_context(cannot_make)?;
+    let sync = || File::open(data_dir)?.sync_all();
+    fs::remove_file(&unfinished).and_then(|()| sync()).with_context(cannot_make)?;
     tell(&summary, &format!("restored to {}", data_dir.display()));
     if !summary.has_secrets_key {
         output::note(

@@ -30,16 +30,41 @@ fn place(kind: &str, name: &str) -> String {
 }
 
 /// The bodies of all rows.
+///
+/// # Errors
+/// Those of the tables, and the first row whose body cannot be decrypted.
 pub(crate) fn read(db: &Connection, seal: &Seal) -> rusqlite::Result<Vec<String>> {
+    let mut bodies = Vec::new();
+    each(db, seal, |kind, name, body| {
+        let body = body.ok_or_else(|| {
+            let reason = format!("the {kind} `{name}` of the catalog cannot be decrypted");
+            invalid(2, Type::Blob, reason)
+        })?;
+        bodies.push(body);
+        Ok(())
+    })?;
+    Ok(bodies)
+}
+
+/// Calls `look` with the kind, the name and the body of each row. `None`: the body cannot be
+/// decrypted, because it is damaged or was encrypted with another key.
+///
+/// # Errors
+/// Those of the tables and of `look`.
+pub(crate) fn each(
+    db: &Connection,
+    seal: &Seal,
+    mut look: impl FnMut(&str, &str, Option<String>) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
     let mut statement =
         db.prepare_cached("SELECT kind, name, body FROM catalog ORDER BY kind, name")?;
-    let bodies = statement.query_map((), |row| {
-        let place = place(row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
-        let body = seal.open_text(row.get_ref(2)?.as_blob()?, &place);
-        let body = body.and_then(|body| String::from_utf8(body).ok());
-        body.ok_or_else(|| invalid(2, Type::Blob, "the seal is broken"))
-    })?;
-    bodies.collect()
+    let mut rows = statement.query(())?;
+    while let Some(row) = rows.next()? {
+        let (kind, name) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+        let body = seal.open_text(row.get_ref(2)?.as_blob()?, &place(kind, name));
+        look(kind, name, body.and_then(|body| String::from_utf8(body).ok()))?;
+    }
+    Ok(())
 }
 
 /// Parses the entry of a body.

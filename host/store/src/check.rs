@@ -114,14 +114,24 @@ impl Report {
         }
         if let Some(seal) = seal {
             let mut entries = Vec::new();
-            for body in catalog::read(db, seal)? {
-                match catalog::parse(&body) {
-                    Ok(entry) => entries.push(entry),
-                    Err(error) => {
-                        self.add(file, None, format!("an entry of the catalog: {error}"));
+            catalog::each(db, seal, |kind, name, body| {
+                match body.map(|body| catalog::parse(&body)) {
+                    Some(Ok(entry)) => entries.push(entry),
+                    Some(Err(error)) => {
+                        self.add(
+                            file,
+                            None,
+                            format!("the {kind} `{name}` of the catalog: {error}"),
+                        );
+                    }
+                    None => {
+                        let details =
+                            format!("the {kind} `{name}` of the catalog cannot be decrypted");
+                        self.add(file, None, details);
                     }
                 }
-            }
+                Ok(())
+            })?;
             for missing in missing_templates(&entries) {
                 self.add(file, None, missing.to_string());
             }

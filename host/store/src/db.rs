@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gristmill_core::backup::UNFINISHED;
 use gristmill_core::id::NodeId;
 use gristmill_core::time::Timestamp;
 use rusqlite::config::DbConfig;
@@ -87,6 +88,9 @@ impl Db {
         let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
         make_private_dir(dir).map_err(in_dir)?;
         let lock = lock(dir)?;
+        if dir.join(UNFINISHED).exists() {
+            return Err(OpenError::Unfinished { dir: dir.to_owned() });
+        }
         let file = dir.join("store.db");
         let open_file = OpenFile::new(private_file(&file).map_err(in_dir)?, lock);
         open_file.sync().map_err(in_dir)?;

@@ -21,6 +21,16 @@ pub enum OpenError {
         /// The system's error.
         source: io::Error,
     },
+    /// A restore or a repair into it was interrupted.
+    #[error(
+        "data directory `{}` is incomplete: a restore or a repair into it was interrupted. Run it \
+         again, into an empty directory",
+        dir.display()
+    )]
+    Unfinished {
+        /// The data directory.
+        dir: PathBuf,
+    },
     /// Another process, or this one, has it open.
     #[error("data directory `{}` is in use by another process", dir.display())]
     InUse {

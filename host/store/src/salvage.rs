@@ -78,6 +78,7 @@ pub fn repair(
         inspected: &inspected,
         losses: inspected.journal.damage.clone(),
         orphans: BTreeMap::new(),
+        lost_endpoints: Vec::new(),
     };
     let transaction = to.unchecked_transaction()?;
     to.execute_batch(schema::TABLES)?;
@@ -89,8 +90,9 @@ pub fn repair(
     }
     salvage.play_journal()?;
     salvage.move_kept()?;
+    salvage.leave_out_damaged_records()?;
     salvage.name_endpoints()?;
-    salvage.replace_templates()?;
+    salvage.replace_records()?;
     salvage.leave_out_unusable()?;
     let jobs = to.query_row("SELECT count(*) FROM job", (), |row| row.get::<_, i64>(0))?;
     let losses = salvage.losses;
@@ -118,6 +120,8 @@ struct Salvage<'a> {
     losses: Vec<Damage>,
     /// Changed jobs whose submission was not found, by their numbers.
     orphans: BTreeMap<u64, Option<JobId>>,
+    /// Names of the endpoints whose records were left out.
+    lost_endpoints: Vec<String>,
 }
 
 impl Salvage<'_> {
@@ -359,13 +363,48 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Puts stand-ins where the templates of endpoints are lost.
-    fn replace_templates(&mut self) -> rusqlite::Result<()> {
-        if let Some(seal) = &self.inspected.seal {
-            for sentence in stand_in::add(self.to, seal)? {
-                self.lose_of_tables(sentence);
+    /// Removes the records of the catalog that cannot be decrypted or parsed. Without the key of the
+    /// secrets all records stay as they are.
+    fn leave_out_damaged_records(&mut self) -> rusqlite::Result<()> {
+        let Some(seal) = &self.inspected.seal else { return Ok(()) };
+        let (mut records, mut damaged) = (0, Vec::new());
+        catalog::each(self.to, seal, |kind, name, body| {
+            records += 1;
+            if body.is_none_or(|body| catalog::parse(&body).is_err()) {
+                damaged.push((kind.to_owned(), name.to_owned()));
+            }
+            Ok(())
+        })?;
+        if records > 0 && damaged.len() == records {
+            // Damage has no such aim: the key is another one.
+            let sentence = "no record of the catalog can be decrypted with this key; they are copied \
+                            as they are";
+            self.lose_of_tables(sentence.to_owned());
+            return Ok(());
+        }
+        for (kind, name) in damaged {
+            self.to.execute(
+                "DELETE FROM catalog WHERE kind = ?1 AND name = ?2",
+                params![kind, name],
+            )?;
+            self.lose_of_tables(format!(
+                "the {kind} `{name}` of the catalog is lost: it is damaged"
+            ));
+            if kind == "endpoint" {
+                self.lost_endpoints.push(name);
             }
         }
+        Ok(())
+    }
+
+    /// Adds placeholders for lost endpoints, whose jobs a start would delete, and for the lost
+    /// templates of endpoints.
+    fn replace_records(&mut self) -> rusqlite::Result<()> {
+        let Some(seal) = &self.inspected.seal else { return Ok(()) };
+        let lost = std::mem::take(&mut self.lost_endpoints);
+        let mut sentences = stand_in::add_endpoints(self.to, seal, &lost)?;
+        sentences.extend(stand_in::add(self.to, seal)?);
+        sentences.into_iter().for_each(|sentence| self.lose_of_tables(sentence));
         Ok(())
     }
 

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, missing_templates};
 use gristmill_core::endpoint::Endpoint;
-use gristmill_core::id::TemplateId;
+use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::template::Template;
+use gristmill_core::time::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::catalog;
@@ -47,6 +48,40 @@ pub(crate) fn add(to: &Connection, seal: &Seal) -> rusqlite::Result<Vec<String>>
     templates
         .into_values()
         .try_for_each(|template| put(to, seal, CatalogEntry::Template(template)))?;
+    Ok(sentences)
+}
+
+/// Adds endpoints with these names to the catalog, so that their jobs are kept: paused, of the operator,
+/// and on a placeholder template of the same id. Returns a sentence for each endpoint.
+///
+/// # Errors
+/// Those of the tables.
+pub(crate) fn add_endpoints(
+    to: &Connection,
+    seal: &Seal,
+    names: &[String],
+) -> rusqlite::Result<Vec<String>> {
+    let mut sentences = Vec::new();
+    for name in names {
+        // A name that is none was never an endpoint's.
+        let (Ok(id), Ok(template)) =
+            (EndpointId::new(name), TemplateId::new(&format!("lost-{name}")))
+        else {
+            continue;
+        };
+        let owner = OwnerId::operator();
+        let mut endpoint =
+            Endpoint::new(id, owner.clone(), template.clone(), Timestamp::from_millis(0));
+        endpoint.scaling.workers_min = 0;
+        endpoint.scaling.workers_max = 0;
+        sentences.push(format!(
+            "endpoint `{name}` has a placeholder: its owner, template, environment and settings are \
+             lost. It is paused, belongs to the operator, and keeps its jobs: set its template and \
+             workersMax, or delete it with its jobs"
+        ));
+        put(to, seal, CatalogEntry::Template(Template::new(template, owner, "lost:latest")))?;
+        put(to, seal, CatalogEntry::Endpoint(endpoint))?;
+    }
     Ok(sentences)
 }
 

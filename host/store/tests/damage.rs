@@ -566,3 +566,58 @@ async fn a_lost_template_is_damage_that_deletes_nothing_and_a_repair_puts_a_stan
     let left = store.job(&endpoint("e"), waiting).await.unwrap().unwrap();
     assert_eq!(left.status, JobStatus::InQueue);
 }
+
+/// Flips a bit of the encrypted body of a record.
+fn damage_record(dir: &Path, kind: &str) {
+    let tables = rusqlite::Connection::open(dir.join("store.db")).unwrap();
+    let sql = "SELECT body FROM catalog WHERE kind = ?1";
+    let mut body: Vec<u8> = tables.query_row(sql, [kind], |row| row.get(0)).unwrap();
+    let middle = body.len() / 2;
+    body[middle] ^= 1;
+    let sql = "UPDATE catalog SET body = ?1 WHERE kind = ?2";
+    assert_eq!(tables.execute(sql, rusqlite::params![body, kind]).unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_damaged_record_of_the_catalog_is_named_and_a_repair_keeps_the_jobs() {
+    for (kind, name) in [("endpoint", "e"), ("template", "t")] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(open(dir.path()).unwrap());
+        catalog_of(store.clone()).await;
+        let waiting = submit(&*store, job("e")).await;
+        store.close().await;
+        drop(store);
+        damage_record(dir.path(), kind);
+
+        let expected = format!("the {kind} `{name}` of the catalog");
+        let refused = open(dir.path()).unwrap_err().to_string();
+        assert!(refused.contains(&expected), "{refused}");
+        let damage = check(dir.path(), None).unwrap().damage;
+        assert!(damage[0].to_string().contains(&expected), "{damage:?}");
+
+        let new = tempfile::tempdir().unwrap();
+        let repaired = repair(dir.path(), new.path(), None).unwrap();
+        let losses: Vec<_> = repaired.losses.iter().map(ToString::to_string).collect();
+        assert_eq!((losses.len(), repaired.jobs), (2, 1), "{losses:?}");
+        assert!(losses[0].contains(&expected), "{losses:?}");
+        assert_eq!(check(new.path(), None).unwrap().damage, []);
+        let store = Arc::new(open(new.path()).unwrap());
+        let clock = Arc::new(ManualClock::new(START));
+        let catalog = Catalog::open(store.clone(), clock).await.unwrap();
+        let deployment = catalog.deployment(&endpoint("e")).unwrap();
+        assert_eq!(deployment.endpoint.scaling.workers_max, 0, "its jobs wait for the operator");
+        let left = store.job(&endpoint("e"), waiting).await.unwrap().unwrap();
+        assert_eq!(left.status, JobStatus::InQueue);
+    }
+}
+
+#[tokio::test]
+async fn a_directory_of_an_interrupted_repair_is_not_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join(".unfinished"), "").unwrap();
+    let refused = open(dir.path()).unwrap_err().to_string();
+    assert!(refused.contains("incomplete") && refused.contains("interrupted"), "{refused}");
+    assert!(!dir.path().join("store.db").exists(), "no empty store is created in it");
+    fs::remove_file(dir.path().join(".unfinished")).unwrap();
+    open(dir.path()).unwrap().close().await;
+}
