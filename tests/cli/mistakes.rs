@@ -74,7 +74,7 @@ async fn a_server_that_always_has_another_page_is_not_followed_for_ever() {
     let mut hostile = command();
     hostile.env("GRISTMILL_URL", format!("http://{}", endless.host()));
     hostile.env("GRISTMILL_API_KEY", "gm_x");
-    run(hostile, "keys list").failed(1, &["larger than 64 MiB"]);
+    run(hostile, "keys list").failed(1, &["larger than 64 mib"]);
     assert!(pages.load(Ordering::SeqCst) <= 65);
 
     // The same page again and again ends at once.

@@ -23,7 +23,8 @@ pub(super) fn volume_id() -> VolumeId {
 
 /// A deployment of `component` with these settings.
 pub(crate) fn local(settings: LocalSettings, component: ComponentDigest) -> Deployment {
-    let owner = OwnerId::new(NAME).expect("the name is an id");
+    // The user of the command, who permits private addresses.
+    let owner = OwnerId::operator();
     let template = TemplateId::new(NAME).expect("the name is an id");
     let now = SystemClock.now();
     let volume = settings.volume.is_some().then(|| Volume {
