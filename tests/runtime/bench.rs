@@ -207,7 +207,7 @@ fn endpoint() -> Endpoint {
         execution_timeout_ms: 60_000,
         ..Endpoint::new(
             EndpointId::new("bench").unwrap(),
-            OwnerId::new("owner").unwrap(),
+            OwnerId::operator(),
             TemplateId::new("bench").unwrap(),
             Timestamp::from_millis(0),
         )

@@ -119,7 +119,7 @@ pub const LOG_LINE_BYTES_MAX: usize = 4 * KIB;
 pub const COMPONENT_BYTES_MAX: usize = 64 * MIB;
 
 /// Most uploads of one owner that wait to be compiled: 429.
-pub const UPLOADS_WAITING_MAX: u32 = 4;
+pub const UPLOADS_WAITING_MAX: u32 = 16;
 
 /// Most bytes of uploads that are on their way in at one time, on disk (1 GiB). Beyond it an upload
 /// is answered with 503.

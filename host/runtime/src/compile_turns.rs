@@ -211,7 +211,6 @@ mod tests {
         for name in ["evil 1", "evil 2", "evil 3", "evil 4"] {
             waits.join(name, "evil", Purpose::Upload).unwrap();
         }
-        assert_eq!(waits.join("evil 5", "evil", Purpose::Upload), Err(TooManyUploads));
         waits.join("good 1", "good", Purpose::Upload).unwrap();
         waits.join("good 2", "good", Purpose::Upload).unwrap();
         waits.join("evil job", "evil", Purpose::Job).unwrap();
@@ -233,6 +232,21 @@ mod tests {
         }
         drop(first);
         assert_eq!(waits.order(), ["1", "2", "3", "4", "upload", "5", "6"]);
+    }
+
+    #[test]
+    fn a_bounded_number_of_an_owners_uploads_wait() {
+        let mut waits = Waits::default();
+        let compiling = waits.turns.join(&owner("o"), Purpose::Upload).unwrap().now_or_never();
+        for _ in 0..UPLOADS_WAITING_MAX {
+            waits.join("upload", "o", Purpose::Upload).unwrap();
+        }
+        assert_eq!(waits.join("one more", "o", Purpose::Upload), Err(TooManyUploads));
+        waits.join("upload", "other", Purpose::Upload).unwrap();
+        waits.join("job", "o", Purpose::Job).unwrap();
+        drop(waits.waiting.remove(0));
+        waits.join("upload", "o", Purpose::Upload).unwrap();
+        drop(compiling);
     }
 
     #[test]

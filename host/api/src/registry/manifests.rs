@@ -62,6 +62,7 @@ pub(super) async fn push(
     name::check(&name)?;
     let (parts, body) = request.into_parts();
     let text = state.bodies.read(None, &parts.headers, body, IMAGE_MANIFEST_BYTES_MAX).await?.bytes;
+    KeyInUse::new(&state, &key, Scope::Manage, None).check()?;
     let text = String::from_utf8(text.into()).map_err(|_| {
         RegistryError::invalid(OciCode::ManifestInvalid, "the manifest is not UTF-8")
     })?;
@@ -74,7 +75,6 @@ pub(super) async fn push(
     })?;
     let location = format!("/v2/{}/manifests/", image.name);
     let subject = referrers::subject(text.as_bytes());
-    KeyInUse::new(&state, &key, Scope::Manage, None).check()?;
     let digest = take(&state, &key, image, text, manifest).await?;
     let created = answer::created(&format!("{location}{}", digest.oci()), digest);
     Ok(match subject {

@@ -90,11 +90,15 @@ async fn run(parts: Arc<DeliveryParts>, stop: CancellationToken) {
     // Attempts whose end the store does not know yet.
     let mut ended = Vec::new();
     loop {
-        let view = parts.catalog.view();
-        let owner_of = |endpoint: &EndpointId| {
-            view.deployments.get(endpoint).map(|deployment| deployment.endpoint.owner.clone())
+        let begun = {
+            // Dropped before the loop waits: a view keeps the components of all its deployments.
+            let view = parts.catalog.view();
+            let owner_of = |endpoint: &EndpointId| {
+                view.deployments.get(endpoint).map(|deployment| deployment.endpoint.owner.clone())
+            };
+            parts.store.begin_attempts(&ended, &owner_of).await
         };
-        let next_at = match parts.store.begin_attempts(&ended, &owner_of).await {
+        let next_at = match begun {
             Ok(begun) => {
                 ended.clear();
                 for delivery in begun.due {
