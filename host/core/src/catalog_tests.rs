@@ -341,7 +341,8 @@ async fn a_catalog_without_the_template_of_an_endpoint_is_not_opened() {
     let lost = CatalogKey::Template(TemplateId::new("lost").unwrap());
     rows.write_catalog(vec![CatalogChange::Delete(lost)]).await.unwrap();
     let refused = open().await.unwrap_err().to_string();
-    let named = "endpoint `broken` uses template `lost`, which is not in the catalog, and 1 more";
+    // Either of the two endpoints may be named.
+    let named = "uses template `lost`, which is not in the catalog, and 1 more";
     assert!(refused.contains(named) && refused.contains("gristmill repair"), "{refused}");
     let kept = CatalogKey::Endpoint(EndpointId::new("broken").unwrap());
     assert!(rows.0.lock().iter().any(|(_, entry)| entry.key() == kept), "nothing is deleted");
