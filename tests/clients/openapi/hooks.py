@@ -23,7 +23,10 @@ ENDPOINTS = os.environ["GRISTMILL_ENDPOINTS"].split()
 # A key with every scope except `admin`, of an owner without objects.
 OTHER_KEY = os.environ["GRISTMILL_OTHER_KEY"]
 # Objects that must not be deleted, since later calls need them.
-PROTECTED = {*ENDPOINTS, os.environ["GRISTMILL_ADMIN_KEY"].split("_")[1]}
+PROTECTED = {
+    *ENDPOINTS,
+    *(key.split("_")[1] for key in (os.environ["GRISTMILL_ADMIN_KEY"], OTHER_KEY)),
+}
 
 # No call reaches a receiver: the names do not resolve.
 URLS = ["http://receiver.invalid/a", "HTTPS://receiver.invalid:8443/?q=1", "http://[2001:db8::1]/"]
