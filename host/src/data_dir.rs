@@ -8,15 +8,50 @@
 //! volume like this for a pod with an `fsGroup` at every mount, so the host could otherwise not
 //! start a second time.
 
-use std::fs::{DirBuilder, Metadata};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use gristmill_core::backup::UNFINISHED;
 use tempfile::TempDir;
 
 const SET_GROUP_ID: u32 = 0o2000;
+
+/// A data directory that a restore or a repair fills. No host starts on it before
+/// [`complete`](Self::complete), not even after a crash.
+pub(crate) struct Unfinished<'a>(&'a Path);
+
+impl<'a> Unfinished<'a> {
+    /// Marks the directory, durably.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub(crate) fn mark(dir: &'a Path) -> io::Result<Self> {
+        File::create(dir.join(UNFINISHED))?.sync_all()?;
+        sync(dir)?;
+        Ok(Self(dir))
+    }
+
+    /// Removes the mark, after all names in the directory are on stable storage.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub(crate) fn complete(self) -> io::Result<()> {
+        sync(self.0)?;
+        fs::remove_file(self.0.join(UNFINISHED))?;
+        sync(self.0)
+    }
+}
+
+/// Puts the names in a directory on stable storage.
+///
+/// # Errors
+/// Errors of the file system.
+pub(crate) fn sync(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
 
 /// Owner, group and mode of a directory.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +87,7 @@ enum Verdict {
 /// # Errors
 /// A sentence with the mode or the owner, and the command that fixes it.
 pub(crate) fn check(dir: &Path) -> anyhow::Result<Option<String>> {
-    let found = match std::fs::metadata(dir) {
+    let found = match fs::metadata(dir) {
         Ok(metadata) => Found::from(&metadata),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
@@ -78,7 +113,7 @@ pub(crate) fn make(dir: &Path) -> io::Result<()> {
 
 /// A temporary directory that only its owner can access.
 pub(crate) fn temporary(prefix: &str) -> io::Result<TempDir> {
-    let private = std::fs::Permissions::from_mode(0o700);
+    let private = fs::Permissions::from_mode(0o700);
     tempfile::Builder::new().prefix(prefix).permissions(private).tempdir()
 }
 
@@ -194,7 +229,7 @@ mod tests {
         assert_eq!(check(&dir).unwrap(), None, "the host makes it");
         make(&dir).unwrap();
         assert_eq!(check(&dir).unwrap(), None);
-        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
         let refused = check(&dir).unwrap_err().to_string();
         for part in ["has mode 0755", &format!("run `chmod 0700 {}`", dir.display())] {
             assert!(refused.contains(part), "{refused}");

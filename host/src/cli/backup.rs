@@ -9,13 +9,13 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use gristmill_core::backup::{DATABASE, UNFINISHED};
+use gristmill_core::backup::DATABASE;
 
 use super::connection::ConnectionArgs;
 use super::output;
 use crate::archive::{self, Summary};
 use crate::client::BackupStream;
-use crate::data_dir;
+use crate::data_dir::{self, Unfinished};
 
 /// Write all that a running host has to a file: jobs, payloads, endpoints, keys and handlers.
 ///
@@ -102,21 +102,22 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     if fs::read_dir(data_dir).with_context(cannot_make)?.next().is_some() {
         bail!("{} is not empty", data_dir.display());
     }
-    let unfinished = data_dir.join(UNFINISHED);
-    File::create(&unfinished).and_then(|file| file.sync_all()).with_context(cannot_make)?;
+    let unfinished = Unfinished::mark(data_dir).with_context(cannot_make)?;
     // In a separate directory until it is complete, since a host must not find half of it. Inside
     // `dir`, because the caller may be able to write only there.
     let unpacked = tempfile::Builder::new().prefix(".restore-").tempdir_in(data_dir);
     let unpacked = unpacked.with_context(cannot_make)?;
-    let summary = archive::read(BufReader::new(file), Some(unpacked.path())).or_else(|error| {
-        // The directory stays empty.
-        fs::remove_file(&unfinished).with_context(cannot_make)?;
-        Err(error)
-    })?;
+    let summary = match archive::read(BufReader::new(file), Some(unpacked.path())) {
+        Ok(summary) => summary,
+        Err(error) => {
+            // The directory stays empty.
+            unfinished.complete().with_context(cannot_make)?;
+            return Err(error);
+        }
+    };
     take_over(unpacked.path(), data_dir).with_context(cannot_make)?;
     unpacked.close().with_context(cannot_make)?;
-    let sync = || File::open(data_dir)?.sync_all();
-    fs::remove_file(&unfinished).and_then(|()| sync()).with_context(cannot_make)?;
+    unfinished.complete().with_context(cannot_make)?;
     tell(&summary, &format!("restored to {}", data_dir.display()));
     if !summary.has_secrets_key {
         output::note(
@@ -129,16 +130,15 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
 /// Moves the unpacked files to their place, the database last: a host that finds it finds all
 /// files.
 fn take_over(unpacked: &Path, data_dir: &Path) -> io::Result<()> {
-    let sync = || File::open(data_dir)?.sync_all();
     for entry in fs::read_dir(unpacked)? {
         let name = entry?.file_name();
         if name != DATABASE {
             fs::rename(unpacked.join(&name), data_dir.join(&name))?;
         }
     }
-    sync()?;
+    data_dir::sync(data_dir)?;
     fs::rename(unpacked.join(DATABASE), data_dir.join(DATABASE))?;
-    sync()
+    data_dir::sync(data_dir)
 }
 
 fn tell(summary: &Summary, place: &str) {

@@ -8,10 +8,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use gristmill_core::backup::{COMPONENTS, UNFINISHED};
+use gristmill_core::backup::COMPONENTS;
 use gristmill_store::Damage;
 
 use super::output;
+use crate::data_dir::{self, Unfinished};
 use crate::{ADMIN_KEY_FILE, archive};
 
 /// The directory of network volumes in a data directory.
@@ -86,9 +87,7 @@ pub(crate) fn repair(args: &RepairArgs) -> anyhow::Result<ExitCode> {
         bail!("{} is not empty", new.display());
     }
     // A host must not start on half of it.
-    let unfinished = new.join(UNFINISHED);
-    File::create(&unfinished).and_then(|file| file.sync_all()).with_context(cannot_make)?;
-    File::open(new).and_then(|dir| dir.sync_all()).with_context(cannot_make)?;
+    let unfinished = Unfinished::mark(new).with_context(cannot_make)?;
     let salvaged = gristmill_store::repair(data_dir, new, secrets_key.as_deref())?;
     let mut losses = salvaged.losses;
     builder.create(new.join(COMPONENTS)).with_context(cannot_make)?;
@@ -103,9 +102,8 @@ pub(crate) fn repair(args: &RepairArgs) -> anyhow::Result<ExitCode> {
     if admin_key.exists() {
         copy(&admin_key, new)?;
     }
-    let sync = |dir: &Path| File::open(dir).and_then(|dir| dir.sync_all());
-    sync(&new.join(COMPONENTS)).and_then(|()| sync(new)).with_context(cannot_make)?;
-    fs::remove_file(&unfinished).and_then(|()| sync(new)).with_context(cannot_make)?;
+    data_dir::sync(&new.join(COMPONENTS)).with_context(cannot_make)?;
+    unfinished.complete().with_context(cannot_make)?;
     list(&losses)?;
     let (jobs, lost) = (salvaged.jobs, places(losses.len()));
     output::note(format_args!("{jobs} jobs saved to {}; {lost} lost", new.display()));
