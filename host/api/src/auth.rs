@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, Request, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gristmill_core::catalog::View;
 use gristmill_core::id::EndpointId;
 use gristmill_core::key::{ApiKey, Scope};
 use tokio::time::Instant;
@@ -44,10 +45,7 @@ impl ManagementCaller {
     /// # Errors
     /// 401.
     pub(crate) fn check_again(&self, state: &ApiState) -> Result<(), ApiError> {
-        match state.access.key_of_all() {
-            Some(_) => Ok(()),
-            None => current(&self.0, state).map(drop),
-        }
+        current(&self.0, &state.catalog.view(), state).map(drop)
     }
 
     /// Like [`require`](Self::require) for what is the host's, which other owners' keys do not reach.
@@ -127,7 +125,7 @@ impl KeyInUse {
     /// 401.
     pub(crate) fn check(&self) -> Result<(), ApiError> {
         let Some(Held { state, key, needed, endpoint }) = &self.0 else { return Ok(()) };
-        require(&*current(key, state)?, *needed, endpoint.as_ref())
+        require(&*current(key, &state.catalog.view(), state)?, *needed, endpoint.as_ref())
     }
 
     /// Calls `look` until it has found enough or `wait` is over. `look` gets a part of the time,
@@ -178,18 +176,22 @@ pub(crate) fn identify(
     }
 }
 
-/// The key of a call that has been under way for some time, as it is now.
+/// The key of a call that has been under way for some time, as this view of the catalog has it.
 ///
 /// # Errors
 /// 401 when it was revoked or has expired.
-fn current(key: &ApiKey, state: &ApiState) -> Result<Arc<ApiKey>, ApiError> {
-    let key = state.catalog.view().keys.get(&key.id).cloned();
-    key.filter(|key| !key.is_expired(state.jobs.now())).ok_or_else(ended_meanwhile)
-}
-
-/// The refusal for a key that became invalid during the call.
-pub(crate) fn ended_meanwhile() -> ApiError {
-    unauthorized("this API key was revoked or has expired during the call")
+pub(crate) fn current(
+    key: &ApiKey,
+    view: &View,
+    state: &ApiState,
+) -> Result<Arc<ApiKey>, ApiError> {
+    // A host without keys made one for all callers, which is not in the catalog.
+    if let Some(key) = state.access.key_of_all() {
+        return Ok(key.clone());
+    }
+    let key = view.keys.get(&key.id).filter(|now| ***now == *key).cloned();
+    key.filter(|key| !key.is_expired(state.jobs.now()))
+        .ok_or_else(|| unauthorized("this API key was revoked or has expired during the call"))
 }
 
 /// Counts a call of a route that needs no key, unless it has a valid one.

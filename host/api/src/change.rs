@@ -8,7 +8,7 @@
 use gristmill_core::catalog::{CatalogChange, View};
 use gristmill_core::key::ApiKey;
 
-use crate::auth::ended_meanwhile;
+use crate::auth::current;
 use crate::error::ApiError;
 use crate::state::ApiState;
 
@@ -23,14 +23,10 @@ impl ApiState {
         caller: &ApiKey,
         decide: impl FnOnce(&View) -> Result<(Vec<CatalogChange>, T), ApiError>,
     ) -> Result<T, ApiError> {
-        let holds = |view: &View| {
-            // A host without keys made one for all callers, which is not in the catalog.
-            self.access.key_of_all().is_some()
-                || view.keys.get(&caller.id).is_some_and(|key| **key == *caller)
-                    && !caller.is_expired(self.jobs.now())
+        let decide_if_held = |view: &View| {
+            current(caller, view, self)?;
+            decide(view)
         };
-        let decide_if_held =
-            |view: &View| if holds(view) { decide(view) } else { Err(ended_meanwhile()) };
         self.catalog.change(decide_if_held).await
     }
 }
