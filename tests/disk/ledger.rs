@@ -19,6 +19,8 @@ pub(crate) enum Deed {
         job: String,
         bytes: usize,
     },
+    /// The oldest waiting job is claimed: its caller learns from the answer which job that is.
+    ClaimOldest,
     Claim {
         job: String,
     },
@@ -141,6 +143,14 @@ impl Ledger {
                 let known = Known { endpoint, input_bytes: *bytes, state, crashes: 0 };
                 self.jobs.insert(job(id), known);
             }
+            // Any waiting job of the endpoint may be the claimed job.
+            Deed::ClaimOldest => {
+                for known in self.jobs.values_mut().filter(|known| known.endpoint == endpoint) {
+                    if let State::Open { is_claimed, .. } = &mut known.state {
+                        *is_claimed = true;
+                    }
+                }
+            }
             Deed::Claim { job } => *self.state(job) = State::Open { is_claimed: true, chunks: 0 },
             Deed::Append { job, chunks: more } => {
                 if let State::Open { chunks, .. } = self.state(job) {
@@ -165,9 +175,9 @@ impl Ledger {
     }
 
     fn restart(&mut self) {
-        for deed in std::mem::take(&mut self.begun).into_values() {
-            if let Deed::Claim { job } = deed {
-                self.jobs.get_mut(&job).unwrap().crashes += 1;
+        for (endpoint, deed) in std::mem::take(&mut self.begun) {
+            if matches!(deed, Deed::ClaimOldest | Deed::Claim { .. }) {
+                self.apply(&endpoint, &deed);
             }
         }
         for known in self.jobs.values_mut() {

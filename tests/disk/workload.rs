@@ -240,7 +240,12 @@ impl Caller {
 
     async fn claim(&mut self) {
         let worker = [WorkerId::new("w").unwrap()];
-        for claimed in self.store.claim(&self.endpoint(), &worker).await.unwrap() {
+        self.note(false, &Deed::ClaimOldest);
+        let claimed = self.store.claim(&self.endpoint(), &worker).await.unwrap();
+        if claimed.is_empty() {
+            self.note(true, &Deed::ClaimOldest);
+        }
+        for claimed in claimed {
             let deed = Deed::Claim { job: claimed.lease.job.to_string() };
             self.note(false, &deed);
             self.note(true, &deed);
