@@ -143,13 +143,14 @@ impl KeyInUse {
     {
         let part = if self.0.is_some() { KEY_CHECK_INTERVAL } else { wait };
         let deadline = Instant::now() + wait;
+        let mut left = wait;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
             let (found, is_enough) = look(left.min(part)).await?;
             if is_enough || left <= part {
                 return Ok(found);
             }
             self.check()?;
+            left = deadline.saturating_duration_since(Instant::now());
         }
     }
 }

@@ -2,6 +2,7 @@
 //! of an endpoint and for statistics.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -110,7 +111,10 @@ pub struct Jobs {
     workers: Arc<dyn Workers>,
     strictness: Strictness,
     draining: CancellationToken,
+    /// For calls that wait for other things than a job.
     closing: CancellationToken,
+    /// The same, in a form that costs a waiting call one load.
+    is_closing: AtomicBool,
 }
 
 impl Jobs {
@@ -122,7 +126,8 @@ impl Jobs {
         strictness: Strictness,
     ) -> Self {
         let (draining, closing) = (CancellationToken::new(), CancellationToken::new());
-        Self { store, signals, workers, strictness, draining, closing }
+        let is_closing = AtomicBool::new(false);
+        Self { store, signals, workers, strictness, draining, closing, is_closing }
     }
 
     /// Stores a job and returns its id; then the job is on stable storage, and may already run. A
@@ -256,12 +261,14 @@ impl Jobs {
 
     /// Ends all waiting calls with their present answer, now and in future, because the host stops.
     pub fn stop_waiting(&self) {
+        self.is_closing.store(true, Ordering::SeqCst);
+        self.signals.wake_all();
         self.closing.cancel();
     }
 
     /// Whether calls do not wait any more.
     pub fn is_closing(&self) -> bool {
-        self.closing.is_cancelled()
+        self.is_closing.load(Ordering::SeqCst)
     }
 
     /// Resolves when calls do not wait any more.
@@ -275,12 +282,15 @@ impl Jobs {
         deadline: Instant,
         changed: impl Future<Output = ()>,
     ) -> bool {
+        // `changed` listens already, so that a close between this check and the wait is not missed.
+        if self.is_closing() {
+            return true;
+        }
         tokio::select! {
             // A change at the time of the deadline still counts.
             biased;
             () = changed => false,
             () = tokio::time::sleep_until(deadline) => true,
-            () = self.closing.cancelled() => true,
         }
     }
 

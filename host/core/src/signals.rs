@@ -79,6 +79,14 @@ impl Signals {
         }
     }
 
+    /// Wakes all listeners to jobs, though no job has changed: they look at their other reasons to
+    /// stop waiting.
+    pub fn wake_all(&self) {
+        for shard in &self.watchers {
+            shard.lock().values().for_each(|watchers| watchers.notify.notify_waiters());
+        }
+    }
+
     /// Called by the store after a webhook was added to its outbox.
     pub fn delivery_added(&self) {
         self.deliveries.notify_one();

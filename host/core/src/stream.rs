@@ -160,17 +160,26 @@ mod tests {
         assert_eq!(list(&[&["1"], &[&large], &[&large]]), None, "more than an output may have");
     }
 
-    #[tokio::test]
-    async fn a_large_list_is_joined_apart_from_the_calling_task() {
-        for (bytes, is_here) in [(JOIN_HERE_BYTES_MAX, true), (JOIN_HERE_BYTES_MAX + 1, false)] {
-            let mut joined = Box::pin(join(OutputList::default(), page(0, &["1", "2"]), bytes));
-            let first = joined.as_mut().now_or_never();
-            assert_eq!(first.is_some(), is_here, "{bytes}");
-            let list = match first {
-                Some(list) => list,
-                None => joined.await,
-            };
-            assert_eq!(list.unwrap().finish().unwrap().as_str(), "[1,2]");
-        }
+    #[test]
+    fn a_large_list_is_joined_apart_from_the_calling_task() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
+        runtime.unwrap().block_on(async {
+            for (bytes, is_here) in [(JOIN_HERE_BYTES_MAX, true), (JOIN_HERE_BYTES_MAX + 1, false)]
+            {
+                // The only thread that may block is busy until the first poll is over.
+                let (go_on, waits) = std::sync::mpsc::channel::<()>();
+                let busy = tokio::task::spawn_blocking(move || waits.recv());
+                let mut joined = Box::pin(join(OutputList::default(), page(0, &["1", "2"]), bytes));
+                let first = joined.as_mut().now_or_never();
+                assert_eq!(first.is_some(), is_here, "{bytes}");
+                go_on.send(()).unwrap();
+                let list = match first {
+                    Some(list) => list,
+                    None => joined.await,
+                };
+                assert_eq!(list.unwrap().finish().unwrap().as_str(), "[1,2]");
+                busy.await.unwrap().unwrap();
+            }
+        });
     }
 }

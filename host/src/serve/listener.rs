@@ -112,26 +112,19 @@ pub(crate) async fn serve(
         let peer = PeerAddress(peer.ip());
         let admitted = addresses.admit(peer);
         connections.tasks.spawn(async move {
-            let standing = admitted.standing.clone();
-            let serving = async {
-                match tls {
-                    None => server.serve(stream, peer, standing).await,
-                    Some(tls) => {
-                        let accepted = tokio::select! {
-                            accepted = tls.accept(stream) => accepted,
-                            () = server.end.cancelled() => return,
-                        };
-                        match accepted {
-                            Ok(stream) => server.serve(stream, peer, standing).await,
-                            Err(error) => debug!(%error, "a TLS handshake failed: {error}"),
-                        }
+            let (standing, closing) = (admitted.standing.clone(), admitted.closing.clone());
+            match tls {
+                None => server.serve(stream, peer, standing, closing).await,
+                Some(tls) => {
+                    let accepted = tokio::select! {
+                        accepted = tls.accept(stream) => accepted,
+                        () = server.end.cancelled() => return,
+                        () = closing.cancelled() => return,
+                    };
+                    match accepted {
+                        Ok(stream) => server.serve(stream, peer, standing, closing).await,
+                        Err(error) => debug!(%error, "a TLS handshake failed: {error}"),
                     }
-                }
-            };
-            tokio::select! {
-                () = serving => {}
-                () = admitted.closing.cancelled() => {
-                    debug!("a connection without a valid key was closed: its address has too many");
                 }
             }
             drop((slot, admitted));
