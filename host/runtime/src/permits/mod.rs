@@ -2,12 +2,15 @@
 //!
 //! A job takes a permit before it is claimed, for one sandbox and for all the memory that its endpoint allows. **Fairness:** owners
 //! that wait take turns, then the endpoints of an owner, and the workers of an endpoint are served in the order in which they
-//! came. A permit that finds too few free bytes holds up the later endpoints of its owner, and each owner that would hold more bytes than
-//! its own owner would: a stream of small sandboxes starves no large one that is within an equal part of the memory.
+//! came. A worker that finds too few free bytes holds up the later endpoints of its owner, and each owner that would hold more bytes than
+//! its own owner would, so that a stream of small sandboxes does not starve a large one. It does so for a [quarter](holds) of the
+//! time only: the memory that it waits for may be in use for days.
 //! **Bounds:** the sum of all permits never exceeds the limits, and no owner holds more than its share ([`room`]). **Cost:** a
 //! permit that is free takes one uncontended lock and one look at a hash map, and the same when it is given back; a worker that waits
-//! also takes a channel, and then each permit that is taken or given back looks at each owner that waits.
+//! also takes a channel, and then each permit that is taken or given back looks at each owner that waits, and at up to
+//! [`ENDPOINTS_LOOKED_AT_MAX`] of its endpoints.
 
+mod holds;
 mod room;
 
 use std::collections::{HashMap, VecDeque};
@@ -16,11 +19,16 @@ use std::sync::Arc;
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::tenancy::Tenancy;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use self::holds::Holds;
 pub(crate) use self::room::Amount;
 use self::room::{Fit, Room};
 use crate::turns::Turns;
+
+/// Most endpoints of an owner that are looked at for a permit. Later ones wait until one of these has been served.
+const ENDPOINTS_LOOKED_AT_MAX: usize = 32;
 
 /// The permits of a sandbox host. A clone shares them.
 #[derive(Clone)]
@@ -37,6 +45,9 @@ struct State {
     next_waiter: u64,
     /// How many wait, of all endpoints.
     waiting: usize,
+    holds: Holds,
+    /// Whether a task looks again at those who wait when a hold ends.
+    is_watched: bool,
 }
 
 struct Waiter {
@@ -63,9 +74,9 @@ pub(crate) enum Wanted {
     Of(OwnerId),
 }
 
-/// The first owner whose waiter there is room for.
+/// The first endpoint whose waiter there is room for.
 enum Next {
-    Owner(OwnerId),
+    Endpoint(OwnerId, EndpointId),
     /// No waiter can be served. A newcomer may hold at most so many bytes, or a place if its owner holds none.
     Nobody {
         bytes_max: u64,
@@ -77,7 +88,14 @@ impl Permits {
     pub(crate) fn new(places_max: usize, bytes_max: u64, tenancy: Tenancy) -> Self {
         let all = Amount { places: places_max as u64, bytes: bytes_max };
         let room = Room::new(all, tenancy);
-        let state = State { room, turns: Turns::default(), next_waiter: 0, waiting: 0 };
+        let state = State {
+            room,
+            turns: Turns::default(),
+            next_waiter: 0,
+            waiting: 0,
+            holds: Holds::default(),
+            is_watched: false,
+        };
         Self(Arc::new(Shared { all, state: Mutex::new(state) }))
     }
 
@@ -135,6 +153,7 @@ impl Permits {
         };
         // There may be room by now, and the queue may have been empty.
         self.serve();
+        self.watch();
         async move {
             let permit = granted.await.expect("only its own future removes a waiter");
             drop(place);
@@ -153,11 +172,34 @@ impl Permits {
         }
     }
 
+    /// Serves again whenever a hold has ended, for as long as workers wait.
+    fn watch(&self) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let mut state = self.0.state.lock();
+        if state.waiting == 0 || std::mem::replace(&mut state.is_watched, true) {
+            return;
+        }
+        let permits = self.clone();
+        drop(runtime.spawn(async move {
+            loop {
+                tokio::time::sleep(holds::STEP).await;
+                permits.serve();
+                let mut state = permits.0.state.lock();
+                state.is_watched = state.waiting > 0;
+                if !state.is_watched {
+                    return;
+                }
+            }
+        }));
+    }
+
     /// The permits among the idle ones that a waiter could use. `idle`: how much each owner holds idle.
     pub(crate) fn wanted(&self, idle: &HashMap<OwnerId, Amount>) -> Option<Wanted> {
         let state = self.0.state.lock();
         let all_idle = idle.values().copied().fold(Amount::default(), Amount::plus);
-        state.heads().find_map(|(owner, bytes)| {
+        let heads =
+            state.heads().flat_map(|(owner, heads)| heads.map(move |(_, bytes)| (owner, bytes)));
+        heads.into_iter().find_map(|(owner, bytes)| {
             let own = idle.get(owner).copied();
             let then = state.room.fit_after(owner, bytes, all_idle, own.unwrap_or_default());
             let is_own = own.is_some() && state.room.fit(owner, bytes).is_share();
@@ -187,30 +229,42 @@ impl Permit {
 }
 
 impl State {
-    /// The waiter of each owner that comes next, by the owners' turns, with the bytes that it wants.
-    fn heads(&self) -> impl Iterator<Item = (&OwnerId, u64)> {
-        self.turns.iter().filter_map(|(owner, endpoints)| {
-            let (_, waiters) = endpoints.iter().next()?;
-            Some((owner, waiters.front()?.bytes))
+    /// The owners that wait, by their turns, each with the first waiters of its endpoints and the bytes that these want.
+    fn heads(&self) -> impl Iterator<Item = (&OwnerId, impl Iterator<Item = (&EndpointId, u64)>)> {
+        self.turns.iter().map(|(owner, endpoints)| {
+            let heads = endpoints.iter().take(ENDPOINTS_LOOKED_AT_MAX);
+            let heads =
+                heads.filter_map(|(endpoint, waiters)| Some((endpoint, waiters.front()?.bytes)));
+            (owner, heads)
         })
     }
 
-    /// Finds the first owner whose waiter fits, and passes no waiter with a better right.
-    fn look(&self) -> Next {
+    /// Finds the first endpoint whose waiter fits, and passes no waiter with a better right.
+    fn look(&mut self) -> Next {
         let mut bytes_max = u64::MAX;
-        if self.room.free().places > 0 {
-            for (owner, bytes) in self.heads() {
+        // Decided when the first waiter without enough bytes is met.
+        let mut may_hold = None;
+        if self.room.free().places == 0 {
+            return Next::Nobody { bytes_max };
+        }
+        let mut holds = std::mem::take(&mut self.holds);
+        let mut next = None;
+        'owners: for (owner, endpoints) in self.heads() {
+            for (endpoint, bytes) in endpoints {
                 let fit = self.room.fit(owner, bytes);
                 if fit == Fit::Fits && self.may_pass(owner, bytes, bytes_max) {
-                    return Next::Owner(owner.clone());
+                    next = Some(Next::Endpoint(owner.clone(), endpoint.clone()));
+                    break 'owners;
                 }
-                if fit.is_bytes() {
+                if fit.is_bytes() && *may_hold.get_or_insert_with(|| holds.may_hold()) {
                     let then = self.room.held(owner).bytes.saturating_add(bytes);
                     bytes_max = bytes_max.min(then);
+                    break;
                 }
             }
         }
-        Next::Nobody { bytes_max }
+        self.holds = holds;
+        next.unwrap_or(Next::Nobody { bytes_max })
     }
 
     /// Whether the owner may go before waiters that would hold `bytes_max` bytes.
@@ -220,7 +274,7 @@ impl State {
     }
 
     /// Whether a newcomer may take a place at once.
-    fn admits(&self, owner: &OwnerId, bytes: u64) -> bool {
+    fn admits(&mut self, owner: &OwnerId, bytes: u64) -> bool {
         if self.room.fit(owner, bytes) != Fit::Fits {
             return false;
         }
@@ -253,11 +307,10 @@ impl State {
         if self.waiting == 0 {
             return None;
         }
-        let Next::Owner(owner) = self.look() else { return None };
-        let waiter = self.turns.serve(&owner, |endpoints| {
-            let endpoint = endpoints.iter().next()?.0.clone();
-            endpoints.serve(&endpoint, VecDeque::pop_front)
-        })?;
+        let Next::Endpoint(owner, endpoint) = self.look() else { return None };
+        let waiter = self
+            .turns
+            .serve(&owner, |endpoints| endpoints.serve(&endpoint, VecDeque::pop_front))?;
         self.waiting -= 1;
         self.room.take(&owner, waiter.bytes);
         Some((owner, waiter))

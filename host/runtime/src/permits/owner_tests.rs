@@ -1,5 +1,7 @@
 //! Permits of several owners: shares, turns and idle permits.
 
+use std::time::Duration;
+
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use proptest::prelude::*;
@@ -163,6 +165,52 @@ fn a_large_sandbox_holds_up_owners_that_hold_more_and_no_others() {
     }
     let large = large.now_or_never().expect("40 MiB are free");
     assert_eq!(large.amount().bytes, 40 * MIB);
+}
+
+/// A large sandbox that cannot start for a long time stops nobody: neither its own owner's other endpoints, nor another owner.
+#[tokio::test(start_paused = true)]
+async fn a_large_sandbox_that_waits_for_days_holds_up_others_for_a_part_of_the_time() {
+    for (is_shared, holder, waiter) in [(false, "first", "first"), (true, "first", "second")] {
+        let tenancy = Tenancy::default();
+        tenancy.set_several_owners(is_shared);
+        let permits = Permits::new(100, 12 * MIB, tenancy);
+        let _long = [4, 4].map(|mib| permits.try_take(&owner(holder), mib * MIB).unwrap());
+        let _small = permits.try_take(&owner(waiter), 1).unwrap();
+        let mut large = join(&permits, waiter, "large", 4 * MIB);
+        let mut ran = 0;
+        for second in 0..120 {
+            let mut other = join(&permits, holder, "other", MIB / 4);
+            tokio::time::advance(Duration::from_secs(1)).await;
+            tokio::task::yield_now().await;
+            let is_served = (&mut other).now_or_never().is_some();
+            ran += usize::from(is_served);
+            assert!((&mut large).now_or_never().is_none(), "{second}");
+        }
+        assert!((80..100).contains(&ran), "{is_shared}: {ran} of 120");
+    }
+}
+
+/// A stream of small jobs that take less time than a hold does not starve a large sandbox.
+#[tokio::test(start_paused = true)]
+async fn a_large_sandbox_starts_in_the_next_hold() {
+    let permits = Permits::new(100, 12 * MIB, Tenancy::default());
+    let mut small: Vec<Vec<Permit>> = vec![take_all(&permits, "first", MIB)];
+    let mut large = join(&permits, "first", "large", 8 * MIB);
+    let mut waits = vec![];
+    for _ in 0..60 {
+        // Each second two small jobs come, and the jobs of six seconds ago end.
+        waits.extend([(); 2].map(|()| join(&permits, "first", "small", MIB)));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::task::yield_now().await;
+        small.push(served(&mut waits));
+        if small.len() > 6 {
+            drop(small.remove(0));
+        }
+        if (&mut large).now_or_never().is_some() {
+            return;
+        }
+    }
+    panic!("it did not start within a minute");
 }
 
 #[test]

@@ -1,0 +1,57 @@
+//! When a worker that waits for memory may hold up others.
+//!
+//! Without holds, a stream of small sandboxes would always take the memory before a large one. With holds alone, one large sandbox
+//! that waits for a job of seven days would stop the host for seven days, with most of its memory free. So holds last for [`HOLD`],
+//! and then everybody passes for [`PASS`], whoever waits and however many. In a hold, all permits that are given back come to those who
+//! wait for memory: jobs that take less time than [`HOLD`] starve no large sandbox.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long others are held up.
+pub(super) const HOLD: Duration = Duration::from_secs(10);
+
+/// How long nobody is held up after that.
+pub(super) const PASS: Duration = Duration::from_secs(30);
+
+/// How late the end of a hold may be noticed.
+pub(super) const STEP: Duration = Duration::from_secs(1);
+
+/// The holds of all permits, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Holds {
+    /// The begin of the newest hold.
+    begun: Option<Instant>,
+}
+
+impl Holds {
+    /// Whether a worker that waits for memory holds up others now. The next hold begins with the first question after the pass.
+    pub(super) fn may_hold(&mut self) -> bool {
+        let now = Instant::now();
+        let is_over = |begun: Instant| now.duration_since(begun) >= HOLD + PASS;
+        if self.begun.is_none_or(is_over) {
+            self.begun = Some(now);
+        }
+        self.begun.is_some_and(|begun| now.duration_since(begun) < HOLD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn others_are_held_up_for_a_quarter_of_the_time_at_most() {
+        let mut holds = Holds::default();
+        let mut answers = vec![];
+        for _ in 0..120 {
+            answers.push(holds.may_hold());
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        let expected: Vec<_> = (0..120).map(|second| second % 40 < 10).collect();
+        assert_eq!(answers, expected);
+        tokio::time::advance(PASS).await;
+        assert!(holds.may_hold(), "the next hold begins when it is needed");
+    }
+}
