@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Version, header};
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
 use gristmill_core::id::KeyId;
@@ -41,24 +42,24 @@ pub(crate) struct ReadBody {
 }
 
 impl BodyReader {
-    /// Reads the whole body, in the memory share of the caller's key; `None` is the common share of
-    /// all management calls.
+    /// Reads the whole body of the request with this head, in the memory share of the caller's key.
     ///
     /// # Errors
     /// 413 when it is longer than `bytes_max`, from Content-Length before a byte is read, or while
     /// reading; 408 when it pauses too long; 400 when it ends early; 503 under overload.
     pub(crate) async fn read(
         &self,
-        key: Option<&KeyId>,
-        headers: &HeaderMap,
+        key: &KeyId,
+        head: &Parts,
         mut body: Body,
         bytes_max: usize,
     ) -> Result<ReadBody, ApiError> {
-        let announced = announced(headers, bytes_max)?;
+        let announced = announced(&head.headers, bytes_max)?;
+        let uncounted = if head.version == Version::HTTP_2 { 0 } else { SMALL_BODY_BYTES };
         // Without Content-Length a body may be as large as the limit.
         let mut share = match announced.unwrap_or(bytes_max) {
-            0..=SMALL_BODY_BYTES => None,
-            bytes => Some(self.in_flight.share(key, bytes)),
+            bytes if bytes <= uncounted => None,
+            bytes => Some(self.in_flight.share(key, bytes, uncounted)),
         };
         // Most bodies are one frame, which is kept unchanged; several frames are copied together.
         let mut bytes = Bytes::new();
@@ -188,4 +189,25 @@ pub(crate) fn too_large(bytes_max: usize) -> ApiError {
         ErrorCode::PayloadTooLarge,
         format!("the body is too large, limit: {bytes_max} bytes"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+    use gristmill_core::id::KeyId;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_body_of_http_2_takes_memory_from_the_pool() {
+        let reader = BodyReader::default();
+        let key = KeyId::new("k").unwrap();
+        for (version, takes) in [(Version::HTTP_11, false), (Version::HTTP_2, true)] {
+            let (head, ()) = Request::builder().version(version).body(()).unwrap().into_parts();
+            let mut head = head;
+            head.headers.insert(header::CONTENT_LENGTH, "2".parse().unwrap());
+            let read = reader.read(&key, &head, Body::from("{}"), 1 << 20).await.unwrap();
+            assert_eq!(read._share.is_some(), takes, "{version:?}");
+        }
+    }
 }

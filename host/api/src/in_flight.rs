@@ -13,7 +13,7 @@
 //! key holds at most [`KEY_TO_FREE`] times the memory that is left free: of bodies 192 MiB alone, 109 MiB
 //! each of two, and there is always some left for the next key. A wait ends after [`TURN_WAIT`].
 //!
-//! **Cost.** Nothing for a body of at most [`SMALL_BODY_BYTES`]; for a larger one a lock at its
+//! **Cost.** Nothing for a body of at most [`SMALL_BODY_BYTES`] on HTTP/1.1; for another one a lock at its
 //! start and at its end, and two for each second in between.
 
 use std::collections::{BTreeMap, HashMap};
@@ -36,8 +36,8 @@ pub(crate) const BODIES_IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 /// chunks needs 28 MiB, so that one key has three of them under way, and the next key one.
 pub(crate) const RESULTS_IN_FLIGHT_BYTES_MAX: usize = 128 << 20;
 
-/// Bodies and results do not count against the bound up to this size: a connection's read buffer is of the same
-/// order.
+/// Results, and the bodies of HTTP/1.1, do not count against the bound up to this size: a connection's read buffer is of
+/// the same order. On HTTP/2 a connection carries up to 256 bodies at one time, and each of them counts.
 pub(crate) const SMALL_BODY_BYTES: usize = 64 << 10;
 
 /// How long a body waits for memory.
@@ -65,8 +65,8 @@ struct Pool {
     /// Why a call is refused that found no memory.
     refusal: &'static str,
     used: usize,
-    /// Bytes of each key; a key without any is absent. `None`: the management API.
-    held: HashMap<Option<KeyId>, usize>,
+    /// Bytes of each key; a key without any is absent.
+    held: HashMap<KeyId, usize>,
     bodies: BTreeMap<u64, Holder>,
     /// Number of waiting bodies.
     waiting: usize,
@@ -76,7 +76,7 @@ struct Pool {
 /// A body that holds memory, or waits for some.
 #[derive(Debug)]
 struct Holder {
-    key: Option<KeyId>,
+    key: KeyId,
     bytes: usize,
     wish: Option<Wish>,
 }
@@ -89,11 +89,11 @@ struct Wish {
 }
 
 impl Pool {
-    fn held_by(&self, key: &Option<KeyId>) -> usize {
+    fn held_by(&self, key: &KeyId) -> usize {
         self.held.get(key).copied().unwrap_or(0)
     }
 
-    fn fits(&self, key: &Option<KeyId>, bytes: usize) -> bool {
+    fn fits(&self, key: &KeyId, bytes: usize) -> bool {
         let free = self.bytes_max.checked_sub(self.used + bytes);
         free.is_some_and(|free| self.held_by(key) + bytes <= KEY_TO_FREE * free)
     }
@@ -102,7 +102,7 @@ impl Pool {
     fn ask(
         &mut self,
         body: &mut Option<u64>,
-        key: &Option<KeyId>,
+        key: &KeyId,
         bytes: usize,
     ) -> Option<oneshot::Receiver<()>> {
         let id = *body.get_or_insert_with(|| {
@@ -224,15 +224,16 @@ impl InFlight {
         if bytes <= SMALL_BODY_BYTES {
             return Ok(None);
         }
-        let mut share = self.share(Some(key), bytes);
+        let mut share = self.share(key, bytes, SMALL_BODY_BYTES);
         share.cover(bytes).await?;
         Ok(Some(share))
     }
 
-    /// The memory of a body that may become `wanted` bytes long. It holds none yet.
-    pub(crate) fn share(&self, key: Option<&KeyId>, wanted: usize) -> Share {
-        let (pool, key) = (self.clone(), key.cloned());
-        Share { pool, key, body: None, wanted, held: 0, quick: None }
+    /// The memory of a body that may become `wanted` bytes long. It holds none yet, and needs none for
+    /// its first `uncounted` bytes.
+    pub(crate) fn share(&self, key: &KeyId, wanted: usize, uncounted: usize) -> Share {
+        let (pool, key) = (self.clone(), key.clone());
+        Share { pool, key, body: None, wanted, uncounted, held: 0, quick: None }
     }
 }
 
@@ -240,10 +241,12 @@ impl InFlight {
 #[derive(Debug)]
 pub(crate) struct Share {
     pool: InFlight,
-    key: Option<KeyId>,
+    key: KeyId,
     /// Its number in the pool, once it holds or waits for memory.
     body: Option<u64>,
     wanted: usize,
+    /// A body of at most this many bytes needs no memory from the pool.
+    uncounted: usize,
     held: usize,
     /// `None`: the body is slow, or has no memory yet.
     quick: Option<Quick>,
@@ -277,7 +280,7 @@ impl Share {
     /// 503 when there is none for [`TURN_WAIT`].
     pub(crate) async fn cover(&mut self, bytes: usize) -> Result<Duration, ApiError> {
         self.look(bytes);
-        if bytes <= SMALL_BODY_BYTES || bytes <= self.held {
+        if bytes <= self.uncounted || bytes <= self.held {
             return Ok(Duration::ZERO);
         }
         let is_first = self.body.is_none();

@@ -18,14 +18,15 @@ fn used(pool: &InFlight) -> usize {
 
 /// A body that brings all of its `bytes` at once.
 async fn whole(pool: &InFlight, name: &str, bytes: usize) -> Result<Share, ApiError> {
-    let mut share = pool.share(Some(&key(name)), bytes);
+    let mut share = pool.share(&key(name), bytes, SMALL_BODY_BYTES);
     share.cover(bytes).await.map(|_| share)
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_announced_body_holds_nothing_before_its_bytes_arrive() {
     let pool = InFlight::of_bodies();
-    let mut silent: Vec<_> = (0..1_000).map(|_| pool.share(Some(&key("a")), 20 * MIB)).collect();
+    let mut silent: Vec<_> =
+        (0..1_000).map(|_| pool.share(&key("a"), 20 * MIB, SMALL_BODY_BYTES)).collect();
     for share in &mut silent {
         share.cover(SMALL_BODY_BYTES).await.unwrap();
     }
@@ -39,7 +40,7 @@ async fn an_announced_body_holds_nothing_before_its_bytes_arrive() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_body_holds_only_the_bytes_that_it_has_sent() {
     let pool = InFlight::of_bodies();
-    let mut share = pool.share(Some(&key("a")), 20 * MIB);
+    let mut share = pool.share(&key("a"), 20 * MIB, SMALL_BODY_BYTES);
     share.cover(100 << 10).await.unwrap();
     assert_eq!(used(&pool), 20 * MIB, "the rest of a quick body is set aside");
     share.meanwhile(100 << 10, sleep(Duration::from_millis(900))).await;
@@ -49,7 +50,7 @@ async fn a_slow_body_holds_only_the_bytes_that_it_has_sent() {
     // Many small parts are slow as well, however short the pauses are.
     share.cover(3 * MIB).await.unwrap();
     assert_eq!(used(&pool), 3 * MIB);
-    let mut dripping = pool.share(Some(&key("a")), 20 * MIB);
+    let mut dripping = pool.share(&key("a"), 20 * MIB, SMALL_BODY_BYTES);
     for second in 1..=10_usize {
         for tenth in 0..10 {
             let bytes = SMALL_BODY_BYTES + second * 10_000 + tenth * 1_000;
@@ -66,7 +67,7 @@ async fn a_slow_body_holds_only_the_bytes_that_it_has_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_quick_body_keeps_the_memory_for_its_rest() {
     let pool = InFlight::of_bodies();
-    let mut share = pool.share(Some(&key("a")), 20 * MIB);
+    let mut share = pool.share(&key("a"), 20 * MIB, SMALL_BODY_BYTES);
     for mib in 1..=20 {
         share.cover(mib * MIB).await.unwrap();
         assert_eq!(used(&pool), 20 * MIB);
@@ -145,7 +146,7 @@ async fn of_slow_bodies_that_wait_for_each_other_one_gives_way_and_the_others_en
     // Ten slow bodies have sent 19 of their 20 MiB. All of them have room for 2 MiB more.
     let mut bodies = vec![];
     for _ in 0..10 {
-        let mut share = pool.share(Some(&key("a")), 20 * MIB);
+        let mut share = pool.share(&key("a"), 20 * MIB, SMALL_BODY_BYTES);
         share.cover(19 * MIB).await.unwrap();
         share.meanwhile(19 * MIB, sleep(SECOND * 2)).await;
         bodies.push(share);
@@ -179,7 +180,7 @@ async fn the_bounds_hold_in_any_order_of_events() {
                 0 => {
                     let name = names[random.random_range(0..4_usize)];
                     let bytes = random.random_range(1..=20 * MIB);
-                    shares.push((pool.share(Some(&key(name)), bytes), 0));
+                    shares.push((pool.share(&key(name), bytes, SMALL_BODY_BYTES), 0));
                 }
                 1 if !shares.is_empty() => {
                     let at = random.random_range(0..shares.len());
@@ -247,4 +248,19 @@ async fn large_results_are_put_together_a_few_at_a_time_and_every_key_comes_to_o
         next.map(|next| asked.remove(next));
     }
     assert_eq!(used(&pool), 0);
+}
+
+#[tokio::test]
+async fn small_bodies_of_a_connection_that_carries_many_are_counted() {
+    let pool = InFlight::new(8 * SMALL_BODY_BYTES, "too many");
+    let mut held = vec![];
+    for _ in 0..100 {
+        let mut share = pool.share(&key("a"), SMALL_BODY_BYTES, 0);
+        if share.cover(60_000).now_or_never().is_some() {
+            held.push(share);
+        }
+    }
+    assert_eq!(held.len(), 6, "three quarters of the memory");
+    let mut other = pool.share(&key("b"), SMALL_BODY_BYTES, 0);
+    assert!(other.cover(60_000).now_or_never().is_some(), "the next key has its share");
 }

@@ -43,7 +43,7 @@ pub(crate) async fn json<T: DeserializeOwned>(
     request: Request<Body>,
 ) -> Result<T, ApiError> {
     let (parts, body) = request.into_parts();
-    let body = state.bodies.read(None, &parts.headers, body, MANAGEMENT_BODY_BYTES_MAX).await?;
+    let body = state.bodies.read(&caller.0.id, &parts, body, MANAGEMENT_BODY_BYTES_MAX).await?;
     caller.check_again(state)?;
     // Serde alone would take an array of the fields' values in their order.
     if body.bytes.trim_ascii_start().starts_with(b"[") {

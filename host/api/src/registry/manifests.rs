@@ -61,7 +61,7 @@ pub(super) async fn push(
 ) -> Result<Response, RegistryError> {
     name::check(&name)?;
     let (parts, body) = request.into_parts();
-    let text = state.bodies.read(None, &parts.headers, body, IMAGE_MANIFEST_BYTES_MAX).await?.bytes;
+    let text = state.bodies.read(&key.id, &parts, body, IMAGE_MANIFEST_BYTES_MAX).await?.bytes;
     KeyInUse::new(&state, &key, Scope::Manage, None).check()?;
     let text = String::from_utf8(text.into()).map_err(|_| {
         RegistryError::invalid(OciCode::ManifestInvalid, "the manifest is not UTF-8")

@@ -36,8 +36,7 @@ pub(crate) async fn run(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let body =
-        state.bodies.read(Some(&call.key.id), &parts.headers, body, RUN_BODY_BYTES_MAX).await?;
+    let body = state.bodies.read(&call.key.id, &parts, body, RUN_BODY_BYTES_MAX).await?;
     let endpoint = &call.deployment.endpoint.id;
     KeyInUse::new(&state, &call.key, Scope::Submit, Some(endpoint)).check()?;
     let (owner, repeat) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);

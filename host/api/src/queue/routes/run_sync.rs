@@ -45,10 +45,7 @@ pub(crate) async fn run_sync(
     // The default wait is no wish to keep the result longer.
     let kept = if query.has("wait") { wait } else { Duration::ZERO };
     let (parts, body) = request.into_parts();
-    let body = state
-        .bodies
-        .read(Some(&call.key.id), &parts.headers, body, RUN_SYNC_BODY_BYTES_MAX)
-        .await?;
+    let body = state.bodies.read(&call.key.id, &parts, body, RUN_SYNC_BODY_BYTES_MAX).await?;
     let endpoint = &call.deployment.endpoint.id;
     let key = KeyInUse::new(&state, &call.key, Scope::Submit, Some(endpoint));
     key.check()?;
