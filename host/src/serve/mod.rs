@@ -22,6 +22,7 @@ mod untaken;
 
 use std::cmp::Reverse;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,14 +37,14 @@ use gristmill_core::logs::Logs;
 use gristmill_core::room::DiskRoom;
 use gristmill_core::runtime::Runtime as _;
 use gristmill_core::signals::Signals;
-use gristmill_core::store::{JobStore, StoreError};
+use gristmill_core::store::JobStore;
 use gristmill_core::time::{Clock, SystemClock};
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
 use gristmill_egress::AddressPolicy;
 use gristmill_registry::Fetcher;
 use gristmill_runtime::{Sandbox, SandboxSettings};
-use gristmill_store::SqliteStore;
+use gristmill_store::{Damage, OpenError, SqliteStore};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -189,7 +190,7 @@ async fn serve(
     let catalog = Arc::new(
         Catalog::open(store.clone(), clock.clone()).await?.with_bounds(settings.owner_bounds),
     );
-    finish_deletions(&store, &catalog).await?;
+    check_endpoints(&store, &catalog, &settings.data_dir).await?;
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     // Components without any reference, which could not be deleted while they were running.
     catalog.forget_unused().await?;
@@ -291,14 +292,30 @@ async fn serve(
     }
 }
 
-/// Deletes the jobs of deleted endpoints, after a crash between the two steps of a deletion;
-/// otherwise a new endpoint of the same name would run them.
-async fn finish_deletions(store: &SqliteStore, catalog: &Catalog) -> Result<(), StoreError> {
-    for endpoint in store.endpoints()? {
-        if catalog.deployment(&endpoint).is_none() {
-            info!("forgetting what a crash has left of endpoint `{endpoint}`");
-            store.delete_endpoint(&endpoint).await?;
+/// Checks that the catalog has a record of each endpoint with jobs. The store itself goes on with the deletions that a crash
+/// interrupted, so an endpoint without a record has lost it, and its jobs must not be deleted for that.
+///
+/// # Errors
+/// Names the first such endpoint, and the remedy.
+async fn check_endpoints(
+    store: &SqliteStore,
+    catalog: &Catalog,
+    data_dir: &Path,
+) -> anyhow::Result<()> {
+    for (endpoint, jobs) in store.endpoints()? {
+        if catalog.deployment(&endpoint).is_some() {
+            continue;
         }
+        if jobs > 0 {
+            let details = format!(
+                "endpoint `{endpoint}` has {jobs} jobs, and no record in the catalog; a repair adds a \
+                 placeholder that keeps them"
+            );
+            let file = data_dir.join("store.db");
+            return Err(OpenError::from(Damage { file, offset: None, details }).into());
+        }
+        // Only its counts are left.
+        store.delete_endpoint(&endpoint).await?;
     }
     Ok(())
 }

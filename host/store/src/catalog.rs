@@ -8,6 +8,10 @@ use crate::asks::CatalogRow;
 use crate::row::invalid;
 use crate::seal::Seal;
 
+/// The finding of a check or a repair without the key.
+pub(crate) const NOT_READ: &str = "the catalog cannot be read without the key of the stored secrets: \
+    name the key's file with --secrets-key";
+
 /// The change as a row to write.
 pub(crate) fn row(change: CatalogChange) -> CatalogRow {
     match change {

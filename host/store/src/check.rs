@@ -9,6 +9,7 @@ use gristmill_core::catalog::missing_templates;
 use rusqlite::Connection;
 
 use crate::damage::Damage;
+use crate::deleting::Endpoints;
 use crate::entry::Row;
 use crate::error::OpenError;
 use crate::inspect::Inspected;
@@ -37,7 +38,7 @@ pub struct Report {
 }
 
 /// Checks the directory `dir`. `secrets_key` is the file with the key of the secrets, unless it is
-/// in the directory; without the key secrets are not checked.
+/// in the directory; without the key the catalog cannot be checked, which counts as damage.
 ///
 /// # Errors
 /// [`OpenError`] when the directory cannot be checked at all, for example while a host uses it.
@@ -45,8 +46,9 @@ pub fn check(dir: &Path, secrets_key: Option<&Path>) -> Result<Report, OpenError
     let mut inspected = Inspected::open(dir, secrets_key)?;
     let damage = std::mem::take(&mut inspected.journal.damage);
     let mut report = Report { damage, ..Report::default() };
-    let overruled = report.check_frames(&inspected)?;
-    let of_tables = report.check_tables(&inspected);
+    let mut endpoints = Endpoints::default();
+    let overruled = report.check_frames(&inspected, &mut endpoints)?;
+    let of_tables = report.check_tables(&inspected, endpoints);
     report.note(&inspected.file, of_tables);
     let kept = report.check_kept(&inspected, &overruled);
     report.note(&inspected.file, kept);
@@ -66,7 +68,11 @@ impl Report {
     }
 
     /// Returns the payloads that the tables name but the journal has replaced or removed.
-    fn check_frames(&mut self, inspected: &Inspected) -> Result<Overruled, OpenError> {
+    fn check_frames(
+        &mut self,
+        inspected: &Inspected,
+        endpoints: &mut Endpoints,
+    ) -> Result<Overruled, OpenError> {
         let mut overruled = Overruled::new();
         for segment in inspected.journal.unsettled() {
             let path = inspected.journal_dir.join(segment.file.name());
@@ -76,6 +82,7 @@ impl Report {
                 |at, frame| match BatchImage::read(frame) {
                     Ok((image, places)) => {
                         frames += 1;
+                        endpoints.add(&image);
                         image.jobs.iter().zip(&places).for_each(|(job, places)| {
                             overrule(&mut overruled, job, places);
                         });
@@ -97,7 +104,11 @@ impl Report {
         Ok(overruled)
     }
 
-    fn check_tables(&mut self, inspected: &Inspected) -> rusqlite::Result<()> {
+    fn check_tables(
+        &mut self,
+        inspected: &Inspected,
+        endpoints: Endpoints,
+    ) -> rusqlite::Result<()> {
         let Inspected { db, file, version, seal, .. } = inspected;
         let complaints = complaints(db)?;
         let page_bytes: u32 = db.pragma_query_value(None, "page_size", |row| row.get(0))?;
@@ -135,6 +146,14 @@ impl Report {
             for missing in missing_templates(&entries) {
                 self.add(file, None, missing.to_string());
             }
+        }
+        if seal.is_none() && db.prepare("SELECT 1 FROM catalog")?.exists(())? {
+            self.add(file, None, catalog::NOT_READ.to_owned());
+        }
+        for (name, jobs) in endpoints.without_record(db)? {
+            let details =
+                format!("endpoint `{name}` has {jobs} jobs, and no record in the catalog");
+            self.add(file, None, details);
         }
         Ok(())
     }

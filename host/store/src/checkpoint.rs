@@ -29,7 +29,7 @@ use crate::journal::{Segment, damaged};
 use crate::payloads::Kind;
 use crate::row::integer;
 use crate::slab::JobKey;
-use crate::{chunks, delivery, payloads, repeat_rows, row, usage_rows};
+use crate::{chunks, deleting, delivery, payloads, repeat_rows, row, usage_rows};
 
 /// Jobs in one transaction.
 const SLICE: usize = 256;
@@ -94,6 +94,7 @@ pub(crate) fn write_rest(
     }
     for key in &image.forgotten {
         db.prepare_cached("DELETE FROM endpoint WHERE seq = ?1")?.execute([key])?;
+        deleting::unmark(db, *key)?;
     }
     if let Some(last) = image.forgotten_repeats {
         repeat_rows::forget(db, last)?;

@@ -21,7 +21,7 @@ use crate::shared::{Shared, Waited};
 use crate::sync::MutexGuard;
 use crate::sync::thread::{Builder, JoinHandle};
 use crate::usage_rows::Expiry;
-use crate::{catalog, chunks, delivery, payloads};
+use crate::{catalog, chunks, deleting, delivery, payloads};
 
 /// After this time without work, unused space of the file is released step by step.
 const IDLE: Duration = Duration::from_secs(1);
@@ -240,7 +240,8 @@ impl Database {
                 let _ = answer.send(catalog::read(db, &self.db.seal)?);
             }
             Ask::WriteCatalog(rows, answer) => {
-                match self.db.write_catalog(&rows).map_err(Failure::from) {
+                let deleted = deleting::numbers(&mut self.shared.index(), &rows);
+                match self.db.write_catalog(&rows, &deleted).map_err(Failure::from) {
                     Ok(()) => drop(answer.send(Ok(()))),
                     Err(error) if error.is_no_space() => {
                         drop(answer.send(Err(StoreError::DiskFull(Shortage::Bytes))))

@@ -19,12 +19,13 @@ use uuid::Uuid;
 
 use crate::asks::CatalogRow;
 use crate::damage::Damage;
+use crate::entry::EndpointKey;
 use crate::error::OpenError;
 use crate::frozen::{FrozenFile, OpenFile, Thaw};
 use crate::journal::segment::SegmentId;
 use crate::journal::{JournalEnd, Known};
 use crate::seal::Seal;
-use crate::{catalog, durable, row, schema};
+use crate::{catalog, deleting, durable, row, schema};
 
 /// Pages of 8 KiB in the write-ahead log after which they are moved into the database (32 MiB).
 /// More makes the move rarer, and a start after a crash longer.
@@ -151,12 +152,12 @@ impl Db {
     /// Brings a file of version 6 to this version, durably. To be called once the journal is open: until then a start that
     /// fails must leave a directory of version 6, in which segments without a header are no damage.
     pub(crate) fn upgrade(&self) -> rusqlite::Result<()> {
-        if !self.journal.is_upgraded {
-            return Ok(());
-        }
         self.transaction(Sync::Now, |db| {
-            db.execute_batch(schema::UPGRADE_FROM_6)?;
-            db.pragma_update(None, "user_version", schema::VERSION)
+            if self.journal.is_upgraded {
+                db.execute_batch(schema::UPGRADE_FROM_6)?;
+                db.pragma_update(None, "user_version", schema::VERSION)?;
+            }
+            db.execute_batch(deleting::TABLE)
         })
     }
 
@@ -217,9 +218,14 @@ impl Db {
         Ok(())
     }
 
-    /// Writes changes of the catalog.
-    pub(crate) fn write_catalog(&self, rows: &[CatalogRow]) -> rusqlite::Result<()> {
+    /// Writes changes of the catalog, and marks the endpoints that they delete.
+    pub(crate) fn write_catalog(
+        &self,
+        rows: &[CatalogRow],
+        deleted: &[EndpointKey],
+    ) -> rusqlite::Result<()> {
         self.transaction(Sync::Now, |db| {
+            deleting::mark(db, deleted)?;
             for entry in rows {
                 match &entry.body {
                     Some(body) => db
@@ -444,6 +450,7 @@ fn create(db: &mut Connection, seal: &Seal) -> rusqlite::Result<()> {
     let [.., high, low] = *Uuid::now_v7().as_bytes();
     let transaction = db.transaction()?;
     transaction.execute_batch(schema::TABLES)?;
+    transaction.execute_batch(deleting::TABLE)?;
     transaction.execute(
         "INSERT INTO meta (id, node, is_clean, sealed, settled) VALUES (1, ?1, 1, ?2, 0)",
         params![u16::from_be_bytes([high, low]), seal.seal(b"gristmill", SEALED_WORD_PLACE)],

@@ -185,6 +185,7 @@ fn decode(says: &[u8], payload_bytes: u32) -> Result<(BatchImage<'_>, Vec<JobPla
 fn tables() -> rusqlite::Result<Connection> {
     let db = Connection::open_in_memory()?;
     db.execute_batch(schema::TABLES)?;
+    db.execute_batch(crate::deleting::TABLE)?;
     Ok(db)
 }
 

@@ -212,7 +212,7 @@ impl Index {
         Some((key, self.endpoints.get(&key)?))
     }
 
-    fn endpoint_or_new(&mut self, name: &EndpointId) -> EndpointKey {
+    pub(crate) fn endpoint_or_new(&mut self, name: &EndpointId) -> EndpointKey {
         if let Some(key) = self.names.get(name) {
             return *key;
         }

@@ -32,7 +32,7 @@
 //!
 //! **Invariants.** The state is that of the tables plus all segments of the journal that are not
 //! checkpointed. Only these files use SQL: `schema.rs`, `db.rs`, `row.rs`, `payloads.rs`,
-//! `chunks.rs`, `delivery.rs`, `repeat_rows.rs`, `usage_rows.rs`, `catalog.rs`, `checkpoint.rs`,
+//! `chunks.rs`, `deleting.rs`, `delivery.rs`, `repeat_rows.rs`, `usage_rows.rs`, `catalog.rs`, `checkpoint.rs`,
 //! `recover.rs`, `inspect.rs`, `check.rs` and `salvage.rs`. Only `decide.rs` changes a job's state.
 //! The store starts a tokio task only to read a large payload. After a failed commit, nothing in
 //! memory is trusted any more.
@@ -52,6 +52,7 @@ mod damage;
 mod database;
 mod db;
 mod decide;
+mod deleting;
 mod delivery;
 mod durable;
 mod entry;

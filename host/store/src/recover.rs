@@ -29,7 +29,7 @@ use crate::journal::image::{BatchImage, JobImage, JobPlaces, StateImage};
 use crate::journal::{self, Journal, Segment};
 use crate::payloads::Kind;
 use crate::sweep::Sweep;
-use crate::{catalog, checkpoint, delivery, payloads, repeat_rows, row, usage_rows};
+use crate::{catalog, checkpoint, deleting, delivery, payloads, repeat_rows, row, usage_rows};
 
 /// Reads everything except the payloads: the tables, and then the journal that is not checkpointed.
 /// Also returns the journal's end. Cost: about a microsecond for each job.
@@ -67,6 +67,7 @@ pub(crate) fn load(
         })?
         .map_err(of_journal)?;
     load_endpoints(db.connection(), &mut index).map_err(of_tables)?;
+    load_deleting(db.connection(), &mut index).map_err(of_tables)?;
     load_jobs(db.connection(), &mut index).map_err(of_tables)?;
     load_kept(db.connection(), &mut index).map_err(of_tables)?;
     repeat_rows::load(db.connection(), &mut index).map_err(of_tables)?;
@@ -161,14 +162,37 @@ fn load_endpoints(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
         };
         // If two endpoints have one name, the older was being deleted, and the newer one counts.
         if let Some(older) = index.names.insert(name, key) {
-            let (ack, _) = oneshot::channel();
-            index.leaving.push(older);
-            index.sweeps.push_back(Sweep::Forget { endpoint: older, from: 0, ack });
+            leave(index, older);
         }
         index.last_endpoint = key.0;
         index.endpoints.insert(key, endpoint);
     }
     Ok(())
+}
+
+/// Goes on with the deletions that a crash interrupted.
+fn load_deleting(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
+    for key in deleting::load(db)? {
+        index.last_endpoint = index.last_endpoint.max(key.0);
+        let Some(endpoint) = index.endpoints.get(&key) else {
+            // It had no job, or all of them are removed.
+            deleting::unmark(db, key.0)?;
+            continue;
+        };
+        // A newer endpoint of the name may have replaced it.
+        let name = endpoint.name.clone();
+        if index.names.get(&name) == Some(&key) {
+            index.names.remove(&name);
+            leave(index, key);
+        }
+    }
+    Ok(())
+}
+
+fn leave(index: &mut Index, key: EndpointKey) {
+    let (ack, _) = oneshot::channel();
+    index.leaving.push(key);
+    index.sweeps.push_back(Sweep::Forget { endpoint: key, from: 0, ack });
 }
 
 fn load_jobs(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {

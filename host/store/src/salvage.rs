@@ -28,7 +28,7 @@ use crate::journal::sum;
 use crate::owners::Owners;
 use crate::payloads::{self, Kind};
 use crate::row::integer;
-use crate::{catalog, checkpoint, chunks, row, schema, stand_in};
+use crate::{catalog, checkpoint, chunks, deleting, row, schema, stand_in};
 
 /// The tables, each with the first column of its key, which is also the order of reading. `meta` is
 /// copied separately.
@@ -82,11 +82,15 @@ pub fn repair(
     };
     let transaction = to.unchecked_transaction()?;
     to.execute_batch(schema::TABLES)?;
+    to.execute_batch(deleting::TABLE)?;
     to.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
     to.pragma_update(None, "user_version", schema::VERSION)?;
     salvage.copy_meta()?;
     for (table, key) in TABLES {
         salvage.copy_table(table, key)?;
+    }
+    if inspected.db.table_exists(None, "deleting")? {
+        salvage.copy_table("deleting", "endpoint")?;
     }
     salvage.play_journal()?;
     salvage.move_kept()?;
@@ -176,7 +180,14 @@ impl Salvage<'_> {
                         "the table `{table}` cannot be read after {since}, up to {until}: {error}"
                     );
                     self.lose_of_tables(details);
-                    let Some(found) = found else { return Ok(()) };
+                    let Some(found) = found else {
+                        // Rows behind the damage are reached from the other end.
+                        let backwards =
+                            format!("SELECT * FROM {table} WHERE ?1 IS NULL ORDER BY {key} DESC");
+                        let mut last = Value::Null;
+                        let _ = self.copy_rows(&backwards, table, key, &Value::Null, &mut last);
+                        return Ok(());
+                    };
                     next = Value::Integer(found);
                 }
             }
@@ -366,7 +377,12 @@ impl Salvage<'_> {
     /// Removes the records of the catalog that cannot be decrypted or parsed. Without the key of the
     /// secrets all records stay as they are.
     fn leave_out_damaged_records(&mut self) -> rusqlite::Result<()> {
-        let Some(seal) = &self.inspected.seal else { return Ok(()) };
+        let Some(seal) = &self.inspected.seal else {
+            if self.to.prepare("SELECT 1 FROM catalog")?.exists(())? {
+                self.lose_of_tables(catalog::NOT_READ.to_owned());
+            }
+            return Ok(());
+        };
         let (mut records, mut damaged) = (0, Vec::new());
         catalog::each(self.to, seal, |kind, name, body| {
             records += 1;
@@ -401,7 +417,16 @@ impl Salvage<'_> {
     /// templates of endpoints.
     fn replace_records(&mut self) -> rusqlite::Result<()> {
         let Some(seal) = &self.inspected.seal else { return Ok(()) };
-        let lost = std::mem::take(&mut self.lost_endpoints);
+        let mut lost = std::mem::take(&mut self.lost_endpoints);
+        // Records in damaged pages have left no trace but their jobs.
+        lost.extend(
+            deleting::Endpoints::default()
+                .without_record(self.to)?
+                .into_iter()
+                .map(|(name, _)| name),
+        );
+        lost.sort_unstable();
+        lost.dedup();
         let mut sentences = stand_in::add_endpoints(self.to, seal, &lost)?;
         sentences.extend(stand_in::add(self.to, seal)?);
         sentences.into_iter().for_each(|sentence| self.lose_of_tables(sentence));

@@ -51,6 +51,7 @@ ALTER TABLE delivery_body ADD COLUMN sum INTEGER;
 /// * `usage`: usage by hours since the Unix epoch, with names instead of numbers, since a row
 ///   outlives the named objects. `run` is explained in `meters.rs`.
 /// * `catalog`: templates, endpoints, components, images and keys, as encrypted JSON.
+/// * `deleting`: see `deleting.rs`.
 /// * `delivery`: pending webhooks, and the newest that have ended. State codes are in
 ///   `delivery.rs`; `at` is the time of the next attempt, or of the end.
 /// * `delivery_body`: the bytes that a pending webhook sends; separate from, and independent of,

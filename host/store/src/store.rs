@@ -219,12 +219,16 @@ impl Drop for Unclaimed<'_> {
 }
 
 impl SqliteStore {
-    /// The endpoints that the store has any data of, except usage.
+    /// The endpoints that the store has any data of, except usage, with the number of their jobs.
+    /// Endpoints that are being deleted are not among them.
     ///
     /// # Errors
     /// When the store is closed.
-    pub fn endpoints(&self) -> Result<Vec<EndpointId>, StoreError> {
-        self.shared.read(|index, _| index.names.keys().cloned().collect())
+    pub fn endpoints(&self) -> Result<Vec<(EndpointId, u64)>, StoreError> {
+        self.shared.read(|index, _| {
+            let jobs = |key| index.endpoints.get(key).map_or(0, |endpoint| endpoint.history.len());
+            index.names.iter().map(|(name, key)| (name.clone(), jobs(key) as u64)).collect()
+        })
     }
 
     /// Decides the end of an attempt; `ack` resolves when it, or the change that won the race, is

@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, Image};
+use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _, Image};
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::{JobId, OwnerId, TemplateId};
@@ -25,7 +25,7 @@ use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{NewJob, Outcome};
 use gristmill_core::signals::Signals;
-use gristmill_core::store::{JobStore, StoreError};
+use gristmill_core::store::{Fenced, JobStore, StoreError};
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::{OpenError, Settings, SqliteStore, check, repair};
@@ -608,6 +608,76 @@ async fn a_damaged_record_of_the_catalog_is_named_and_a_repair_keeps_the_jobs() 
         assert_eq!(deployment.endpoint.scaling.workers_max, 0, "its jobs wait for the operator");
         let left = store.job(&endpoint("e"), waiting).await.unwrap().unwrap();
         assert_eq!(left.status, JobStatus::InQueue);
+    }
+}
+
+/// The record of an endpoint is lost without a trace, as in a damaged page, and so is that of a template.
+#[tokio::test]
+async fn an_endpoint_without_a_record_is_damage_and_a_repair_keeps_its_jobs() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(dir.path()).unwrap());
+    catalog_of(store.clone()).await;
+    let waiting = submit(&*store, job("e")).await;
+    store.close().await;
+    drop(store);
+    let tables = rusqlite::Connection::open(dir.path().join("store.db")).unwrap();
+    tables.execute("DELETE FROM catalog WHERE kind IN ('endpoint', 'template')", ()).unwrap();
+    drop(tables);
+
+    let damage = check(dir.path(), None).unwrap().damage;
+    let expected = "endpoint `e` has 1 jobs, and no record in the catalog";
+    assert!(damage[0].to_string().contains(expected), "{damage:?}");
+    let new = tempfile::tempdir().unwrap();
+    let repaired = repair(dir.path(), new.path(), None).unwrap();
+    assert_eq!((repaired.losses.len(), repaired.jobs), (1, 1), "{:?}", repaired.losses);
+    assert_eq!(check(new.path(), None).unwrap().damage, []);
+    let store = Arc::new(open(new.path()).unwrap());
+    let catalog = Catalog::open(store.clone(), Arc::new(ManualClock::new(START))).await.unwrap();
+    assert!(catalog.deployment(&endpoint("e")).is_some());
+    let left = store.job(&endpoint("e"), waiting).await.unwrap().unwrap();
+    assert_eq!(left.status, JobStatus::InQueue);
+}
+
+/// A crash comes between the deletion of the record and that of the jobs; the name may have been used again by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_a_crash_interrupts_leaves_no_job_to_the_next_endpoint_of_its_name() {
+    let e = endpoint("e");
+    for (with_jobs, is_used_again) in [(true, false), (true, true), (false, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(open(dir.path()).unwrap());
+        catalog_of(store.clone()).await;
+        let mut old = vec![];
+        for _ in 0..if with_jobs { 3 } else { 0 } {
+            old.push(submit(&*store, job("e")).await);
+        }
+        let record = CatalogEntry::Endpoint(Endpoint::new(
+            e.clone(),
+            OwnerId::new("another").unwrap(),
+            TemplateId::new("t").unwrap(),
+            START,
+        ));
+        store.write_catalog(vec![CatalogChange::Delete(record.key())]).await.unwrap();
+        if !with_jobs {
+            // Its call came before the deletion.
+            old.push(submit(&*store, job("e")).await);
+        }
+        if is_used_again {
+            store.write_catalog(vec![CatalogChange::Put(record.clone())]).await.unwrap();
+        }
+        drop(store);
+        for life in 0..2 {
+            let store = open(dir.path()).unwrap();
+            let names: Vec<_> = store.endpoints().unwrap();
+            assert_eq!(names.len(), life, "{names:?}");
+            for id in &old {
+                assert!(store.job(&e, *id).await.unwrap().is_none(), "life {life}");
+            }
+            let new = submit(&store, job("e")).await;
+            let claimed = store.claim(&e, &[worker("w")]).await.unwrap();
+            assert_eq!(claimed[0].lease.job, new);
+            let ended = store.finish(claimed[0].lease, Outcome::Failed("x".into())).await;
+            assert_eq!(ended, Ok(Fenced::Applied));
+        }
     }
 }
 
