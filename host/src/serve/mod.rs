@@ -285,7 +285,7 @@ async fn serve(
         Some(error) = failure.recv() => Err(error),
         () = leave(settings, &dispatcher, &deliverer, &jobs, &*store, serving) => outcome,
         () = stop_signals.next() => {
-            warn!("stopped at once; what was running is run again by the next start");
+            warn!("stopped at once; the next start runs interrupted jobs again");
             outcome
         }
     }
@@ -296,7 +296,7 @@ async fn serve(
 async fn finish_deletions(store: &SqliteStore, catalog: &Catalog) -> Result<(), StoreError> {
     for endpoint in store.endpoints()? {
         if catalog.deployment(&endpoint).is_none() {
-            info!("forgetting what a crash has left of endpoint `{endpoint}`");
+            info!("removing what a crash has left of the deleted endpoint `{endpoint}`");
             store.delete_endpoint(&endpoint).await?;
         }
     }

@@ -157,7 +157,7 @@ impl OutputStream for WriteStream {
             Writing::Closed => return Err(StreamError::Closed),
             Writing::Busy(_) | Writing::Failed(_) => {
                 return Err(StreamError::trap(
-                    "bytes were written that the stream did not ask for",
+                    "more bytes were written than the stream permitted",
                 ));
             }
         }
