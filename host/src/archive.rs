@@ -64,7 +64,10 @@ pub(crate) fn read(archive: impl Read, dir: Option<&Path>) -> anyhow::Result<Sum
         // A component is named by its own checksum; if they differ, it was damaged before the
         // backup.
         let digest = name.strip_prefix(COMPONENTS).and_then(|file| file.get(1..65));
-        ensure!(digest.is_none_or(|digest| digest == sum), "{name} does not match the digest in its name");
+        ensure!(
+            digest.is_none_or(|digest| digest == sum),
+            "{name} does not match the digest in its name"
+        );
     }
     let missing = expected.keys().find(|name| !found.contains_key(*name));
     if let Some(missing) = missing {

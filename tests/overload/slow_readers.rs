@@ -86,7 +86,10 @@ async fn answers_that_are_read_slowly() {
         held = held.max(host.resident_memory());
     }
     let (taken, all) = (readers.len(), 3 * each);
-    println!("of {all} slow readers {taken} were answered, and all disconnected after {:.1?}", began.elapsed());
+    println!(
+        "of {all} slow readers {taken} were answered, and all disconnected after {:.1?}",
+        began.elapsed()
+    );
     println!("resident at most: {} MiB", held / MIB);
     pulse.finish().await;
     let whole = client.status(&endpoint, &outputs[0]).await.ok();

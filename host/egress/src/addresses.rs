@@ -211,7 +211,11 @@ mod tests {
             });
         let address = "93.184.216.34".parse().unwrap();
         let unknown = Reason::Unknown("permission denied".to_owned());
-        assert_eq!(policy.check(address), Err(unknown), "without any list every address is refused");
+        assert_eq!(
+            policy.check(address),
+            Err(unknown),
+            "without any list every address is refused"
+        );
         let start = Instant::now();
         let is_own = |seconds| {
             let own = policy.own.get(start + Duration::from_secs(seconds)).unwrap();
