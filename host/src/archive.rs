@@ -41,9 +41,9 @@ pub(crate) fn read(archive: impl Read, dir: Option<&Path>) -> anyhow::Result<Sum
     let mut summary = Summary::default();
     let expected = loop {
         let Some(entry) = entries.next() else {
-            bail!("the backup is not whole: it ends before its {CHECKSUMS}");
+            bail!("the backup is incomplete: it ends before its {CHECKSUMS}");
         };
-        let mut entry = entry.context("the backup is not whole, or no backup")?;
+        let mut entry = entry.context("the file is no backup, or an incomplete one")?;
         let name = name(&entry)?;
         if name == CHECKSUMS {
             break checksums(&mut entry)?;
@@ -57,14 +57,17 @@ pub(crate) fn read(archive: impl Read, dir: Option<&Path>) -> anyhow::Result<Sum
         summary.has_secrets_key |= name == SECRETS_KEY;
         ensure!(found.insert(name.clone(), sum).is_none(), "the backup has {name} twice");
     };
-    ensure!(entries.next().is_none(), "the backup goes on after its {CHECKSUMS}");
+    ensure!(entries.next().is_none(), "the backup continues after its {CHECKSUMS}");
     for (name, sum) in &found {
         let is_right = expected.get(name) == Some(sum);
-        ensure!(is_right, "{name} in the backup is not what its checksum says");
+        ensure!(is_right, "{name} in the backup does not match its checksum");
         // A component is named by its own checksum; if they differ, it was damaged before the
         // backup.
         let digest = name.strip_prefix(COMPONENTS).and_then(|file| file.get(1..65));
-        ensure!(digest.is_none_or(|digest| digest == sum), "{name} is not what its name says");
+        ensure!(
+            digest.is_none_or(|digest| digest == sum),
+            "{name} does not match the digest in its name"
+        );
     }
     let missing = expected.keys().find(|name| !found.contains_key(*name));
     if let Some(missing) = missing {
@@ -188,14 +191,14 @@ mod tests {
         let at = whole.windows(6).position(|bytes| bytes == b"tables").unwrap();
         let mut flipped = whole;
         flipped[at] ^= 1;
-        assert_eq!(refusal(&flipped), "store.db in the backup is not what its checksum says");
+        assert_eq!(refusal(&flipped), "store.db in the backup does not match its checksum");
         let component = format!("components/{}.wasm", "0f".repeat(32));
         let cases = [
             (archive(&[("../store.db", "x")], &[]), "nothing that a backup has"),
             (archive(&[("store.db", "x"), ("store.db", "x")], &[]), "twice"),
             (archive(&[("journal/000001.seg", "x")], &[]), "has no store.db"),
-            (archive(&[("store.db", "x"), (&component, "x")], &[]), "what its name says"),
-            (archive(&[("store.db", "x")], &[("secrets.key", "x")]), "goes on after"),
+            (archive(&[("store.db", "x"), (&component, "x")], &[]), "digest in its name"),
+            (archive(&[("store.db", "x")], &[("secrets.key", "x")]), "continues after"),
         ];
         for (bytes, words) in cases {
             let said = refusal(&bytes);

@@ -91,7 +91,8 @@ pub(crate) fn check(dir: &Path) -> anyhow::Result<Option<String>> {
         Ok(metadata) => Found::from(&metadata),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
-            return Err(error).with_context(|| format!("cannot look at {}", dir.display()));
+            return Err(error)
+                .with_context(|| format!("cannot read the metadata of {}", dir.display()));
         }
     };
     let dir = dir.display();

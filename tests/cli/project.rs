@@ -77,7 +77,7 @@ fn what_is_wrong_with_a_project_is_said() {
     run_inside(empty.path(), &[".", "--input", "{}"]).failed(1, &["no gristmill.toml in ."]);
     write(empty.path(), "");
     let unbuilt = run_inside(empty.path(), &["--input", "{}"]);
-    unbuilt.failed(1, &["build/player.wasm", "is not there", "build it with `gristmill build`"]);
+    unbuilt.failed(1, &["build/player.wasm", "does not exist", "build it with `gristmill build`"]);
     for (more, words) in [
         ("[limit]\n", ["unknown field `limit`", "`limits`"]),
         ("[limits]\nmemory-mib = 5000\n", ["`memory-mib` must be 1 to 4096", "not 5000"]),

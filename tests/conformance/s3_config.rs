@@ -51,7 +51,7 @@ async fn reaches_the_handler_and_nobody_else() {
     host.kill9();
     seen.push(("the log", host.log()));
     for (what, text) in &seen {
-        assert!(!text.contains("only-for-the-handler"), "{what} tells the secret: {text}");
+        assert!(!text.contains("only-for-the-handler"), "{what} reveals the secret: {text}");
     }
     for entry in fs::read_dir(host.data_dir()).unwrap() {
         let path = entry.unwrap().path();

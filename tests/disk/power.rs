@@ -94,7 +94,7 @@ async fn live_and_lose_power(seed: u64, found: &mut Found) {
     let (mut disk, mut ledger) = (Disk::default(), Ledger::default());
     for (n, event) in events.iter().enumerate() {
         if moments.contains(&n) {
-            println!("seed {seed}: the power goes after {n} of {} events", events.len());
+            println!("seed {seed}: the power fails after {n} of {} events", events.len());
             let left = folder.path().join(format!("left-{n}"));
             disk.lose_power(&left, &mut rng);
             check(&left, seed, &ledger, found).await;

@@ -314,7 +314,7 @@ async fn wrong_questions_are_refused_and_named() {
     let made = host.client.post("/v1/keys", &manage).await.ok();
     let manager = host.client.with_key(made["key"].as_str().unwrap());
     records(&manager, "").await;
-    let other = manager.get("/v1/billing/endpoints?ownerId=somebody").await.refused(400);
+    let other = manager.get("/v1/billing/endpoints?ownerId=other").await.refused(400);
     assert!(other.contains("query `ownerId` must be"), "{other}");
     let read = json!({ "name": "r", "scopes": ["read"] });
     let made = host.client.post("/v1/keys", &read).await.ok();

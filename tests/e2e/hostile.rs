@@ -139,7 +139,7 @@ async fn an_innocent_endpoint_stays_quick_beside_each_attack() {
     // Warm-up, so that no component is compiled during the attacks.
     client.finish(unmetered, json!({ "op": "echo" })).await;
     println!("| Attack | p50 ms | p99 ms | peak MiB |\n|---|---|---|---|");
-    // Different components, each of which takes seconds to compile.
+    // Different components; each takes seconds to compile.
     let is_over = AtomicBool::new(false);
     let uploads = async {
         let mut number = 0;

@@ -39,7 +39,7 @@ impl Secrets {
     /// Secrets that no answer may contain: an environment is shown to keys that may change it.
     fn are_not_told(&self, answer: &Answer) {
         for (what, text) in self.0.iter().filter(|(what, _)| !what.contains("environment")) {
-            assert!(!answer.text.contains(text), "the {what} is told: {answer:?}");
+            assert!(!answer.text.contains(text), "the {what} is in an answer: {answer:?}");
         }
     }
 }

@@ -232,7 +232,7 @@ async fn what_is_not_whole_is_not_restored() {
     flipped[bytes.len() / 2] ^= 1;
     fails(&flipped, "checksum").await;
     fails(b"this is no backup at all", "backup").await;
-    fails(b"", "not whole").await;
+    fails(b"", "incomplete").await;
 
     let running = restore(&host, &backup, &host.data_dir()).await;
     assert_eq!(running.status.code(), Some(1));

@@ -31,7 +31,7 @@ async fn a_client_that_ends_its_side_after_its_call_is_answered() {
     assert!(answer.body.contains("COMPLETED") && answer.body.contains("\"echo\":5"), "{answer:?}");
     assert_eq!(wire.answer(PATIENCE).await, None, "the connection ends after it");
 
-    // Two calls at once, the second of which is looked at long after the end has come.
+    // Two calls at once; the host reads the second one long after the client's end.
     let body = json!({ "op": "sleep", "ms": 300 }).to_string();
     let path = format!("/v2/{endpoint}/{OPENAI}");
     let mut wire = send(&host, &path, &body).await;

@@ -248,5 +248,5 @@ async fn commands_trust_the_authority_that_they_are_told() {
     assert!(said.contains("UnknownIssuer; name its authority with --ca-cert"), "{said}");
     let other = Authority::new().pem_file();
     let (code, _, said) = run(other.to_str());
-    assert!(code == 1 && said.contains("cannot read"), "its directory is gone: {said}");
+    assert!(code == 1 && said.contains("cannot read"), "its directory is removed: {said}");
 }

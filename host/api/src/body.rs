@@ -169,7 +169,7 @@ async fn next_data(
                 let (seconds, kib) = (IDLE_WAIT.as_secs(), BYTES_PER_SECOND_MIN >> 10);
                 ApiError::new(
                     ErrorCode::RequestTimeout,
-                    format!("the body stopped for {seconds} s, or came slower than {kib} KiB/s"),
+                    format!("the body stopped for {seconds} s, or arrived slower than {kib} KiB/s"),
                 )
             })?,
         };

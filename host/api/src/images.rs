@@ -85,7 +85,7 @@ pub(crate) async fn name(
             let known = || stored.filter(|stored| stored.owners.contains(owner)).cloned();
             let added = added.as_ref().map(|added| added.component.clone());
             let component = added.or_else(known).ok_or_else(|| {
-                ApiError::not_found("the component is not there any more; push it again")
+                ApiError::not_found("the component was deleted meanwhile; push it again")
             })?;
             let component = component.owned_by(owner, stored);
             let entries =
@@ -148,7 +148,7 @@ pub(crate) async fn forget_unused(state: &ApiState) {
     let unused = match state.catalog.forget_unused().await {
         Ok(unused) => unused,
         // The preceding change was written; the deletion can wait.
-        Err(error) => return warn!("components that are not used stay for now: {error}"),
+        Err(error) => return warn!("unused components are not removed yet: {error}"),
     };
     if let Err(error) = state.components.remove_components(unused).await {
         error!("cannot remove the files of components that are not used: {error}");
@@ -169,7 +169,7 @@ pub(crate) fn refused(error: AddComponentError) -> ApiError {
         AddComponentError::TooManyWaiting => too_many_waiting(error.to_string()),
         AddComponentError::NoSpace(_) => ApiError::new(ErrorCode::DiskFull, error.to_string()),
         AddComponentError::Failed(reason) => {
-            error!("an uploaded component could not be taken in: {reason}");
+            error!("an uploaded component could not be stored: {reason}");
             ApiError::new(
                 ErrorCode::Internal,
                 "the component could not be compiled or kept; the host's log has the details",

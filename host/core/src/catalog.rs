@@ -39,7 +39,7 @@ pub trait CatalogStore: Send + Sync + std::fmt::Debug {
 
 /// One change of the catalog.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "changes are rare, and a box would help nobody")]
+#[expect(clippy::large_enum_variant, reason = "changes are rare, and a box would save nothing")]
 pub enum CatalogChange {
     /// Adds the entry, or replaces the one with the same key.
     Put(CatalogEntry),

@@ -295,7 +295,10 @@ mod tests {
         drop((first, third));
         assert_eq!(logs.state.lock().followed.len(), 1, "the second follower is still there");
         drop(second);
-        assert!(logs.state.lock().followed.is_empty(), "what nobody follows takes no memory");
+        assert!(
+            logs.state.lock().followed.is_empty(),
+            "endpoints without followers take no memory"
+        );
     }
 
     #[test]

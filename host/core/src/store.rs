@@ -256,7 +256,7 @@ pub enum StoreError {
     },
     /// The change would give its owner more of the catalog than one owner may have.
     #[error(
-        "the owner would have {asked} {unit}, and may have {max} (`serve --{option}`); delete what is \
+        "the owner would have {asked} {unit}, and may have {max} (`serve --{option}`); delete objects that are \
          not needed any more"
     )]
     OwnerFull {

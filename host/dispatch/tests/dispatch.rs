@@ -435,7 +435,11 @@ async fn a_job_that_waits_for_a_sandbox_is_still_in_the_queue() {
     bench.pass(10_000).await;
     let counts = bench.dispatcher.counts(&bench.endpoint);
     assert_eq!((counts.running, counts.throttled), (0, 0));
-    assert_eq!(bench.runtime.sandboxes.available_permits(), 1, "nobody keeps one for no job");
+    assert_eq!(
+        bench.runtime.sandboxes.available_permits(),
+        1,
+        "no worker keeps a permit without a job"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,7 +64,7 @@ pub enum Reason {
 pub struct AddressRefused {
     /// The name, or the address itself.
     pub host: String,
-    /// What is wrong with the address.
+    /// Why the address is refused.
     pub reason: Reason,
 }
 
@@ -211,7 +211,11 @@ mod tests {
             });
         let address = "93.184.216.34".parse().unwrap();
         let unknown = Reason::Unknown("permission denied".to_owned());
-        assert_eq!(policy.check(address), Err(unknown), "without any list nothing is let through");
+        assert_eq!(
+            policy.check(address),
+            Err(unknown),
+            "without any list every address is refused"
+        );
         let start = Instant::now();
         let is_own = |seconds| {
             let own = policy.own.get(start + Duration::from_secs(seconds)).unwrap();

@@ -25,7 +25,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Clients of which the one for [`Reach::PublicAddresses`] connects where `addresses` permits.
+    /// Creates the clients. The one for [`Reach::PublicAddresses`] connects where `addresses` permits.
     pub fn new(addresses: AddressPolicy) -> Self {
         Self::with_names(addresses, ask_system)
     }

@@ -192,7 +192,7 @@ impl Registries for Fetcher {
         };
         let staged = timeout(FETCH_TIME_MAX, download).await.unwrap_or_else(|_| {
             let seconds = FETCH_TIME_MAX.as_secs();
-            Err(FetchError::Refused(format!("it did not come within {seconds} s")))
+            Err(FetchError::Refused(format!("it was not received within {seconds} s")))
         })?;
         staged.add(owner).await.map_err(|error| match error {
             AddComponentError::Rejected(reason) => FetchError::Refused(reason),
@@ -252,7 +252,7 @@ fn check_digest(what: &str, found: BlobDigest, wanted: BlobDigest) -> Result<(),
     if found == wanted {
         return Ok(());
     }
-    Err(FetchError::Refused(format!("the registry sends another {what} than {}", wanted.oci())))
+    Err(FetchError::Refused(format!("the registry sent another {what} than {}", wanted.oci())))
 }
 
 /// A header value that is hidden in logs.

@@ -5,7 +5,7 @@
 //! jobs, and each thread runs four jobs concurrently. `attempt` compares meterings, `pool` the
 //! allocation of memory.
 
-#![expect(clippy::unwrap_used, reason = "a benchmark has nobody to report an error to")]
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at an error")]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -63,7 +63,7 @@ pub(crate) enum LoadError {
     /// There is no record of it.
     #[error("component `{0}` is not stored")]
     Unknown(ComponentDigest),
-    /// The file with the uploaded bytes is gone, or is another.
+    /// The file with the uploaded bytes is missing or has other content.
     #[error("the stored file of component `{0}` is missing or damaged")]
     Damaged(ComponentDigest),
     /// It was accepted by an earlier version of the host and is not by this one.
@@ -185,7 +185,7 @@ impl Artifacts {
 
     /// Checks, stores and compiles what was uploaded, for the metered engine. Bytes that are known
     /// already cost no second compile. Large components take seconds, and components are compiled
-    /// one at a time, in turns of their owners. What is returned keeps the files until there is a record.
+    /// one at a time, in turns of their owners. The returned guard keeps the files until there is a record.
     ///
     /// # Errors
     /// [`AddError`]; nothing is stored then.
@@ -397,7 +397,7 @@ impl Artifacts {
         key: &str,
         owner: &OwnerId,
     ) -> Result<Artifact, LoadError> {
-        // The record may be deleted during the compile: then the new file goes with the hold.
+        // The record may be deleted during the compile: then the new file is removed with the hold.
         let hold = self.hold(digest);
         let task = self.task(digest, metering, key);
         let component = task.component.clone();

@@ -1,6 +1,6 @@
 //! The turn to compile: one component at a time, and the order in which others wait.
 //!
-//! Owners take turns, so that nobody waits behind all uploads of another owner. Components that jobs wait for come
+//! Owners take turns, so that no owner waits behind all uploads of another. Components that jobs wait for come
 //! before uploads, at most [`JOBS_IN_A_ROW`] of them while an upload waits.
 //!
 //! **Bounds.** [`UPLOADS_WAITING_MAX`] uploads of an owner wait; a further one is refused. Workers that need the same component
@@ -80,7 +80,7 @@ impl CompileTurns {
         })
     }
 
-    /// Gives the turn to the next in line, if nobody has it.
+    /// Gives the turn to the next waiter, if it is free.
     fn pass_on(&self) {
         let Some(waiter) = self.0.lock().next() else { return };
         // Outside the lock: a waiter that has just left passes its turn on at once.

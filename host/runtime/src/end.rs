@@ -72,7 +72,7 @@ fn handler_error(error: Error, state: &State) -> String {
             None => sentence(failure),
         },
         Error::Cancelled => {
-            "handler says that it was cancelled, but nobody cancelled it".to_owned()
+            "the handler reported a cancellation, but the job was not cancelled".to_owned()
         }
     }
 }

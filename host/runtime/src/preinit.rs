@@ -48,7 +48,7 @@ pub enum PreinitError {
     /// The snapshot would refer to a handle that does not exist later.
     #[error(
         "the handler's `init` keeps something of the host open, such as standard output, a file or a \
-         request; a snapshot cannot hold it: log with the SDK, and close what was opened"
+         request; a snapshot cannot hold it: log with the SDK, and close everything that was opened"
     )]
     KeepsHandles,
     /// The component has a structure that cannot be rewritten.

@@ -1,8 +1,8 @@
 //! Uploads in progress: unnamed files beside the components.
 //!
 //! **Bounds.** All of them together have [`STAGED_BYTES_MAX`] bytes, those that wait for their compile
-//! among them; how many one may have is for whoever reads the upload. A file goes with its
-//! [`StagedFile`], and what a process left behind when it ended goes with the next start.
+//! among them; the reader of an upload bounds its size. A file is deleted with its [`StagedFile`],
+//! and the next start deletes the files that a process left behind.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};

@@ -181,7 +181,7 @@ impl TestSandbox {
         )
     }
 
-    /// One that compiles in this way.
+    /// A sandbox with this compiler.
     pub(crate) fn with_compiler(compiler: Compiler) -> Self {
         let directory = Arc::new(tempfile::tempdir().unwrap());
         let swap = SwapWatch::of_this_machine();

@@ -10,7 +10,7 @@ use std::hash::Hash;
 
 /// Waiters of one key.
 pub(crate) trait Queue: Default {
-    /// Whether nobody waits.
+    /// Whether there is no waiter.
     fn is_empty(&self) -> bool;
 }
 

@@ -19,16 +19,16 @@ use crate::data_dir::{self, Unfinished};
 
 /// Write all that a running host has to a file: jobs, payloads, endpoints, keys and handlers.
 ///
-/// The host goes on meanwhile. What it had acknowledged before is in the backup. The file is there
-/// when it is whole and has been checked.
+/// The host keeps running meanwhile. The backup has every change that was acknowledged before it
+/// began. The file appears when it is complete and has been checked.
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
-    /// The file to write, a tar archive; one that is there is replaced.
+    /// The file to write, a tar archive; an existing file is replaced.
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
 
     /// Include the key that stored secrets are encrypted with. Without it a restored host needs
-    /// that key from elsewhere, and the backup tells nobody the secrets.
+    /// that key from elsewhere, and the backup reveals no secrets.
     #[arg(long)]
     with_secrets_key: bool,
 
@@ -38,8 +38,8 @@ pub(crate) struct BackupArgs {
 
 /// Make a data directory from a backup.
 ///
-/// A host that is started on it goes on from the moment of the backup: it runs the jobs that waited
-/// or ran then, and delivers their webhooks. Nothing is written unless the backup is whole.
+/// A host that is started on it continues from the moment of the backup: it runs the jobs that waited
+/// or ran then, and delivers their webhooks. Nothing is written unless the backup is complete.
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
     /// The backup.

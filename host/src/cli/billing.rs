@@ -11,20 +11,20 @@ use super::output;
 use super::resource::print;
 use crate::client::BillingRecord;
 
-/// List what was used, and what it costs, by time and by endpoint, template or owner.
+/// List usage and its cost by time and by endpoint, template or owner.
 #[derive(Debug, Args)]
 pub(crate) struct BillingArgs {
     /// The first hour that counts is that of this time: a date, or RFC 3339 [default: 30 days before
     /// `--to`].
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// What comes after this time does not count [default: now].
+    /// Usage after this time does not count [default: now].
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
-    /// What one line sums up, in UTC [default: day].
+    /// The period of one line, in UTC [default: day].
     #[arg(long, value_name = "SIZE", value_parser = ["hour", "day", "week", "month", "year"])]
     bucket: Option<String>,
-    /// What the jobs of one line have in common.
+    /// The object whose usage one line sums up.
     #[arg(
         long,
         value_name = "GROUP",
@@ -32,13 +32,13 @@ pub(crate) struct BillingArgs {
         value_parser = PossibleValuesParser::new(["endpoint", "template", "owner"])
     )]
     group: String,
-    /// Only what was used on this endpoint.
+    /// Only usage of this endpoint.
     #[arg(long)]
     endpoint: Option<EndpointId>,
-    /// Only what was used with this template.
+    /// Only usage of this template.
     #[arg(long)]
     template: Option<TemplateId>,
-    /// Only what was used by this owner.
+    /// Only usage of this owner.
     #[arg(long)]
     owner: Option<OwnerId>,
     /// Print the records as the host sends them, in one array.

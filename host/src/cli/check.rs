@@ -35,9 +35,9 @@ pub(crate) struct CheckArgs {
     secrets_key: Option<PathBuf>,
 }
 
-/// Save what can be read of a damaged data directory into a new one.
+/// Save the readable data of a damaged data directory into a new one.
 ///
-/// Lists what is lost. The damaged directory stays as it is. Restore a backup instead when one is
+/// Lists the losses. The damaged directory does not change. Restore a backup instead when one is
 /// new enough: it has no gaps. Exits with status 1 when anything is lost.
 #[derive(Debug, Args)]
 pub(crate) struct RepairArgs {
@@ -128,7 +128,7 @@ fn list(damage: &[Damage]) -> anyhow::Result<()> {
 }
 
 fn of_component(path: &Path) -> Damage {
-    let details = "this handler is not what its name says".to_owned();
+    let details = "this handler does not match the digest in its name".to_owned();
     Damage { file: path.to_owned(), offset: None, details }
 }
 

@@ -54,10 +54,10 @@ pub(crate) struct DeployArgs {
     /// The tag of the uploaded handler.
     #[arg(long, default_value = DEFAULT_TAG)]
     tag: String,
-    /// An environment variable of the handler; may be repeated. Those of an earlier deploy go.
+    /// An environment variable of the handler; may be repeated. They replace those of an earlier deploy.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse::env_var)]
     env: Vec<parse::EnvVar>,
-    /// An argument of the handler; may be repeated. Those of an earlier deploy go.
+    /// An argument of the handler; may be repeated. They replace those of an earlier deploy.
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     args: Vec<String>,
     /// Where the handler finds its network volume [default: /workspace].
@@ -91,10 +91,10 @@ pub(crate) struct EndpointOptions {
     /// request-count:JOBS, when there are more for each worker [default: request-count:1].
     #[arg(long, value_name = "TYPE:N", value_parser = parse::scaler)]
     scaler: Option<Scaler>,
-    /// Most jobs that may wait; 0 takes it back [default: what the host allows].
+    /// Most jobs that may wait; 0 restores the host's bound [default: the host's bound].
     #[arg(long, value_name = "N")]
     max_waiting_jobs: Option<u32>,
-    /// How long a job may run unless it says otherwise, in milliseconds [default: 600000].
+    /// How long a job may run unless its submission sets another time, in milliseconds [default: 600000].
     #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(EXECUTION_TIMEOUT_MS))]
     execution_timeout: Option<u64>,
     /// Memory of one job, in MiB [default: 256].
@@ -114,7 +114,7 @@ pub(crate) struct EndpointOptions {
     #[arg(long, value_name = "S", value_parser = parse::bounded::<u32>(Reuse::IDLE_S))]
     reuse_idle: Option<u32>,
     /// A host that the handler may call, such as example.com or *.example.com:8443; may be
-    /// repeated. Those of an earlier deploy go.
+    /// repeated. They replace those of an earlier deploy.
     #[arg(long = "allow-host", value_name = "HOST")]
     allowed_hosts: Vec<HostPattern>,
     /// The network volume that the handler sees, by its id; an empty one takes it away again.
@@ -245,7 +245,7 @@ pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
     let chosen = Chosen::new(args.handler.as_deref())?;
     let as_json = args.json;
     let Some((deployable, connection)) = args.deployable(&chosen)? else {
-        output::error("a component has no name of its own: say which endpoint with --name NAME");
+        output::error("a component has no name of its own: name the endpoint with --name NAME");
         return Ok(ExitCode::from(WRONG_COMMAND_LINE));
     };
     let client = connection.client()?;

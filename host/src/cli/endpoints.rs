@@ -13,7 +13,7 @@ use super::output;
 use super::resource::{ListArgs, OneArgs, print, show};
 use crate::client::{EndpointDocument, Kind};
 
-/// Make, list, change and delete endpoints; go back to an earlier handler.
+/// Make, list, change and delete endpoints; roll back to an earlier handler.
 #[derive(Debug, Args)]
 pub(crate) struct EndpointsArgs {
     #[command(subcommand)]

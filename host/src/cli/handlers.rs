@@ -10,7 +10,7 @@ use super::resource::{ListArgs, print};
 use super::{component_file, deploy, output};
 use crate::client::{HandlerDocument, Kind, ProducerDocument};
 
-/// List, look at, upload and delete handlers.
+/// List, show, upload and delete handlers.
 #[derive(Debug, Args)]
 pub(crate) struct HandlersArgs {
     #[command(subcommand)]
@@ -26,7 +26,7 @@ enum HandlersCommand {
     Delete(DeleteArgs),
 }
 
-/// Show what a name names.
+/// Show the handler with this name.
 #[derive(Debug, Args)]
 struct GetArgs {
     /// `NAME:TAG`, or `NAME` for `NAME:latest`.
@@ -52,7 +52,7 @@ struct PushArgs {
     connection: ConnectionArgs,
 }
 
-/// Delete a name; refused while an endpoint runs what it names.
+/// Delete a name; refused while an endpoint runs its handler.
 #[derive(Debug, Args)]
 struct DeleteArgs {
     /// `NAME:TAG`, or `NAME` for `NAME:latest`.

@@ -19,7 +19,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// Most attempts in a row.
 const RECONNECTS_MAX: u32 = 10;
 
-/// Show what an endpoint's handlers have logged.
+/// Show the log of an endpoint's handlers.
 ///
 /// The host keeps the newest lines of each endpoint in memory, until it is started again.
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub(crate) struct LogsArgs {
         value_parser = parse::bounded::<u64>(LIST_LOGS)
     )]
     tail: u64,
-    /// Go on with the lines as they come, until this is interrupted.
+    /// Keep printing new lines, until this is interrupted.
     #[arg(long, short)]
     follow: bool,
     /// Print each line as one JSON object.

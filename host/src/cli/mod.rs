@@ -79,7 +79,7 @@ enum Command {
     Cancel(job::JobArgs),
     /// Queue a job that is FAILED or TIMED_OUT again, with its id and its input.
     Retry(job::JobArgs),
-    /// Remove all jobs that wait on an endpoint; those that run go on.
+    /// Remove all waiting jobs of an endpoint; running jobs continue.
     Purge(health::EndpointArgs),
     /// Count an endpoint's jobs and workers.
     Health(health::EndpointArgs),

@@ -264,9 +264,9 @@ pub struct ServeArgs {
     )]
     pub disk_reserve_mib: Option<u64>,
 
-    /// How much of the journal waits to be taken over by the database, in MiB; up to twice as much
-    /// when the database is slow. A larger one takes more disk, and spares work: what comes and goes
-    /// within it never reaches the database [default: 1024].
+    /// How much of the journal may wait for a checkpoint into the database, in MiB; up to twice as
+    /// much when the database is slow. A larger journal takes more disk and saves work: jobs that are
+    /// deleted before their checkpoint never reach the database [default: 1024].
     #[arg(
         long,
         value_name = "MIB",
@@ -508,7 +508,7 @@ impl ServeArgs {
         ensure!(
             !needs_no_key || listen.ip().is_loopback(),
             "no-key needs a loopback address to listen on, such as 127.0.0.1:8080, not {listen}: \
-             everybody who reaches it may do everything"
+             every caller that reaches it may do everything"
         );
         Ok(ServeSettings {
             prices,
@@ -625,7 +625,7 @@ impl ConfigFile {
         }
         ensure!(
             self.tls_cert.is_some() == self.tls_key.is_some(),
-            "tls-cert and tls-key go together"
+            "tls-cert and tls-key must be given together"
         );
         if let Some(filter) = &self.log {
             log_filter(filter).map_err(|error| anyhow::anyhow!("log: {error}"))?;
@@ -783,7 +783,7 @@ mod tests {
         assert_eq!(complaint("journal-mib = 1"), "journal-mib must be 16 to 65536");
         assert_eq!(complaint("drain-timeout = 3601"), "drain-timeout must be 0 to 3600");
         assert_eq!(complaint("idle-timeout = 0"), "idle-timeout must be 1 to 3600");
-        assert_eq!(complaint("tls-cert = \"a\""), "tls-cert and tls-key go together");
+        assert_eq!(complaint("tls-cert = \"a\""), "tls-cert and tls-key must be given together");
         assert!(complaint("lissten = \"x\"").contains("unknown field `lissten`"));
         assert!(complaint("log = \"a=loud\"").starts_with("log: "));
         let args = ServeArgs { config: Some("/no/such/file".into()), ..ServeArgs::default() };

@@ -40,7 +40,7 @@ pub(crate) struct SubmitArgs {
     /// Wait for the result.
     #[arg(long)]
     wait: bool,
-    /// Wait no longer than this, in milliseconds; the job goes on.
+    /// Wait no longer than this, in milliseconds; the job continues.
     #[arg(long, value_name = "MS", requires = "wait")]
     timeout_ms: Option<u64>,
     /// The URL to call when the job ends.
@@ -52,7 +52,7 @@ pub(crate) struct SubmitArgs {
     /// How long the job may live, waiting included, in milliseconds [default: 86400000].
     #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(TTL_MS))]
     ttl: Option<u64>,
-    /// Start no worker for this job, and let others go first.
+    /// Start no worker for this job, and run other jobs first.
     #[arg(long)]
     low_priority: bool,
     /// Print the host's answer as it is.
@@ -103,7 +103,7 @@ pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
     }
     if !document.status.is_final() {
         output::error(format_args!(
-            "the job is still {}; ask again with `gristmill status {} {id}`",
+            "the job is still {}; check it again with `gristmill status {} {id}`",
             document.status, args.endpoint
         ));
     }

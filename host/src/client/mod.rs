@@ -243,7 +243,7 @@ impl Answer {
     /// Parses the document into a type.
     pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.0).map_err(|error| {
-            ClientError::Garbled(format!("the answer is not what this command expects: {error}"))
+            ClientError::Garbled(format!("this command cannot read the answer: {error}"))
         })
     }
 }

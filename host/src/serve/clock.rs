@@ -89,7 +89,7 @@ impl HostClock {
         if !self.is_held.swap(true, Ordering::Relaxed) {
             error!(
                 "the machine's clock jumped {s} s {way}, and is not synchronised: the host's time \
-                 goes on from where it was, so that no job is deleted before its time; when the \
+                 continues without the jump, so that no job is deleted before its time; when the \
                  clock is right, restart the host with --accept-clock"
             );
         }

@@ -98,7 +98,7 @@ impl Disk {
             }
         };
         let thread = thread::Builder::new().name("disk-watch".to_owned());
-        thread.spawn(run).context("cannot start the thread that looks at the disk")?;
+        thread.spawn(run).context("cannot start the thread that watches the disk")?;
         Ok(())
     }
 

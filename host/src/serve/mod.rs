@@ -286,7 +286,7 @@ async fn serve(
         Some(error) = failure.recv() => Err(error),
         () = leave(settings, &dispatcher, &deliverer, &jobs, &*store, serving) => outcome,
         () = stop_signals.next() => {
-            warn!("stopped at once; what was running is run again by the next start");
+            warn!("stopped at once; the next start runs interrupted jobs again");
             outcome
         }
     }

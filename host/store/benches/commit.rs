@@ -6,7 +6,7 @@
 //! process, including its submitters. Each row has its own fresh store in the temporary directory
 //! (`TMPDIR`).
 
-#![allow(clippy::unwrap_used, reason = "a benchmark has nobody to report an error to")]
+#![allow(clippy::unwrap_used, reason = "a benchmark stops at an error")]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -124,7 +124,7 @@ impl Database {
             }
         }
         if frames.at() != end {
-            return Err(damaged("a segment cannot be read to its end any more").into());
+            return Err(damaged("a segment can no longer be read to its end").into());
         }
         self.drop_repeats(last_seq)?;
         self.db.set_settled(id)?;

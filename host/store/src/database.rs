@@ -149,7 +149,7 @@ impl Database {
     /// Records a success. An answer that only reads does not show that there is space again.
     fn goes_on(&mut self, is_answer: bool) {
         if self.stall.take_if(|stalled| stalled.is_answer || !is_answer).is_some() {
-            info!("the database goes on: the disk has space again");
+            info!("the database continues: the disk has space again");
         }
     }
 

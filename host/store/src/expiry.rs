@@ -12,12 +12,12 @@ pub(crate) struct Expiry(Order);
 impl Expiry {
     pub(crate) fn insert(&mut self, at: Timestamp, key: JobKey) {
         let is_new = self.0.insert(at.as_millis(), key);
-        debug_assert!(is_new, "a job goes once");
+        debug_assert!(is_new, "a job is added once");
     }
 
     pub(crate) fn remove(&mut self, at: Timestamp, key: JobKey) {
         let was_there = self.0.remove(at.as_millis(), key);
-        debug_assert!(was_there, "a job that exists goes some time");
+        debug_assert!(was_there, "an existing job has an expiry");
     }
 
     /// Up to `count_max` jobs that are to be deleted at `now` or before.

@@ -218,7 +218,7 @@ impl Salvage<'_> {
                 self.losses.push(Damage {
                     file: self.inspected.file.clone(),
                     offset: None,
-                    details: format!("a row of the table `{table}` makes no sense: {error}"),
+                    details: format!("a row of the table `{table}` is invalid: {error}"),
                 });
             }
             *last = found;

@@ -165,7 +165,7 @@ fn callers_and_threads(closes: bool, segment_bytes: u32) {
     }
     for (id, status) in ended {
         let record = block_on(store.job(&endpoint(), id)).unwrap().unwrap();
-        assert_eq!(record.status, status, "what was told of {id} is not so");
+        assert_eq!(record.status, status, "{id} has another status than reported");
     }
     block_on(store.close());
 }

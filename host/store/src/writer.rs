@@ -73,7 +73,7 @@ fn append(
             }
             appended => {
                 if stall.is_some() {
-                    info!("the journal goes on");
+                    info!("the journal continues: the disk has space again");
                 }
                 return Ok(appended?);
             }

@@ -150,7 +150,7 @@ async fn a_life_within_one_commit_is_one_frame_and_no_row() {
     let after = (t.store.stats(), t.rows_written().await);
     assert_eq!(after.0.commits - before.0.commits, 1);
     assert_eq!(after.0.operations - before.0.operations, 3);
-    assert_eq!(after.1, before.1, "the database takes over what outlives the journal");
+    assert_eq!(after.1, before.1, "a checkpoint copies what outlives the journal");
 }
 
 #[tokio::test]

@@ -283,6 +283,6 @@ async fn a_partial_output_survives_a_kill_and_goes_with_its_job() {
         let rows = "SELECT count(*) FROM (SELECT seq FROM output UNION SELECT seq FROM kept) \
              WHERE seq NOT IN (SELECT seq FROM job)";
         let orphans: i64 = db.query_row(rows, (), |row| row.get(0)).unwrap();
-        assert_eq!(orphans, 0, "an output goes with its job");
+        assert_eq!(orphans, 0, "an output is deleted with its job");
     }
 }

@@ -1,6 +1,6 @@
 //! The `runpod-sdk` crate. `run.sh` starts the host and sets the environment.
 #![cfg(test)]
-#![allow(clippy::disallowed_methods, reason = "run.sh tells by environment variables")]
+#![allow(clippy::disallowed_methods, reason = "run.sh passes its settings as environment variables")]
 
 use std::env;
 use std::future::{Future, poll_fn};

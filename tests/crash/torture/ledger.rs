@@ -281,7 +281,7 @@ impl Ledger {
     /// A job of the host whose answer was lost. There are at most as many as lost answers.
     pub(crate) fn adopt(&self, job: &str) {
         let mut state = self.0.lock().unwrap();
-        assert!(state.nobodys > 0, "wrong: nobody submitted {job}");
+        assert!(state.nobodys > 0, "wrong: no call submitted {job}");
         state.nobodys -= 1;
         let round = state.round;
         state.jobs.insert(job.to_owned(), Entry::new(None, round));

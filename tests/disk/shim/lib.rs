@@ -199,7 +199,7 @@ unsafe fn write_at(fd: c_int, bytes: *const c_void, count: usize, at: Option<i64
         // SAFETY: asks where the file's position is.
         let position = || unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) };
         let at = at.unwrap_or_else(|| position() - written);
-        // SAFETY: the caller's promise, of which `written` bytes were read just now.
+        // SAFETY: the caller promises the buffer; the system has just read `written` bytes of it.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast(), written as usize) };
         log(setup, record::WRITE, &path, at as u64, bytes);
         perhaps_die(setup, &mut calls, "write", &path);

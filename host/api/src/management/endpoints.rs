@@ -127,7 +127,7 @@ pub(crate) async fn update(
 /// Waiting jobs are removed, and running jobs are stopped.
 #[utoipa::path(
     delete, path = "/endpoints/{id}", operation_id = "DeleteEndpoint", tag = tag::ENDPOINTS,
-    responses((status = 204, description = "It is gone"), Mistaken, Missing),
+    responses((status = 204, description = "Deleted"), Mistaken, Missing),
 )]
 pub(crate) async fn delete(
     State(state): State<ApiState>,

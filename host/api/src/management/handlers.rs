@@ -96,7 +96,7 @@ pub(crate) async fn upload(
 /// The component is deleted once no image name and no template refers to it. Running jobs continue.
 #[utoipa::path(
     delete, path = "/handlers/{reference}", operation_id = "DeleteHandler", tag = tag::HANDLERS,
-    responses((status = 204, description = "It is gone"), Mistaken, Missing),
+    responses((status = 204, description = "Deleted"), Mistaken, Missing),
 )]
 pub(crate) async fn delete(
     State(state): State<ApiState>,

@@ -108,7 +108,7 @@ pub(crate) async fn create(
 #[utoipa::path(
     delete, path = "/containerregistryauth/{id}", operation_id = "DeleteContainerRegistryAuth",
     tag = tag::REGISTRY_AUTHS,
-    responses((status = 204, description = "They are gone"), Mistaken, Missing),
+    responses((status = 204, description = "Deleted"), Mistaken, Missing),
 )]
 pub(crate) async fn delete(
     State(state): State<ApiState>,

@@ -137,7 +137,7 @@ pub(crate) async fn update(
 /// Deletes a template that no endpoint uses.
 #[utoipa::path(
     delete, path = "/templates/{templateId}", operation_id = "DeleteTemplate", tag = tag::TEMPLATES,
-    responses((status = 204, description = "It is gone"), Mistaken, Missing),
+    responses((status = 204, description = "Deleted"), Mistaken, Missing),
 )]
 pub(crate) async fn delete(
     State(state): State<ApiState>,
@@ -228,8 +228,8 @@ async fn fetch(
         FetchError::TooManyWaiting(sentence) => images::too_many_waiting(sentence),
         FetchError::NoSpace(_) => ApiError::new(ErrorCode::DiskFull, error.to_string()),
         FetchError::Host(reason) => {
-            tracing::error!("the image `{image}` could not be taken in: {reason}");
-            let sentence = "the image could not be taken in; the host's log has the details";
+            tracing::error!("the image `{image}` could not be stored: {reason}");
+            let sentence = "the image could not be stored; the host's log has the details";
             ApiError::new(ErrorCode::Internal, sentence)
         }
     })

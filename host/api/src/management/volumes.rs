@@ -107,7 +107,7 @@ pub(crate) async fn update(
 /// Deletes a network volume that no endpoint uses, with all its files.
 #[utoipa::path(
     delete, path = "/networkvolumes/{id}", operation_id = "DeleteNetworkVolume", tag = tag::VOLUMES,
-    responses((status = 204, description = "It is gone"), Mistaken, Missing),
+    responses((status = 204, description = "Deleted"), Mistaken, Missing),
 )]
 pub(crate) async fn delete(
     State(state): State<ApiState>,

@@ -68,13 +68,13 @@ parameters! {
     }
     /// Parameters of `status`.
     ShortenTtl {
-        "ttl", Query, at_least_zero(), "Milliseconds: shortens what remains of the job's life; needs the scope `submit`";
+        "ttl", Query, at_least_zero(), "Milliseconds: shortens the job's remaining life; needs the scope `submit`";
     }
     /// Parameters of `stream`.
     StreamPlace {
         "wait", Query, wait(STREAM_WAIT_MS), waiting("a chunk or the job's end", STREAM_WAIT_MS);
-        "from", Query, at_least_zero(), "Reads from this chunk; what counts as delivered stays";
-        "Last-Event-ID", Header, event_id("^([0-9]+-)?[0-9]+$"), "Server-sent events only: go on after the chunk of the event with this id";
+        "from", Query, at_least_zero(), "Reads from this chunk; the delivered position does not change";
+        "Last-Event-ID", Header, event_id("^([0-9]+-)?[0-9]+$"), "Server-sent events only: continue after the chunk of the event with this id";
     }
     /// Parameters of `requests`.
     RequestFilter {
@@ -90,7 +90,7 @@ parameters! {
     /// Parameters of the lists of the management API.
     PageOfList {
         "limit", Query, bounded(PAGE), "At most so many";
-        "cursor", Query, schema::PageCursor::schema(), "Go on where a page ended: from its `Link` header, whose `rel` is `next`";
+        "cursor", Query, schema::PageCursor::schema(), "Continues after a page: the value from its `Link` header, whose `rel` is `next`";
     }
     /// Parameters of an endpoint's logs.
     LogFilter {
@@ -104,9 +104,9 @@ parameters! {
         "endTime", Query, schema::Time::schema(), "The last hour is that before it; now when it is left out";
         "bucketSize", Query, schema::BucketSize::schema(), "What each record sums up: a part of the calendar, in UTC; a week begins on Monday";
         "grouping", Query, schema::BillingGrouping::schema(), "What the jobs of a record have in common";
-        "endpointId", Query, schema::Id::schema(), "Only what was used on this endpoint";
-        "templateId", Query, schema::Id::schema(), "Only what was used with this template";
-        "ownerId", Query, schema::Id::schema(), "Only what was used by this owner";
+        "endpointId", Query, schema::Id::schema(), "Only usage of this endpoint";
+        "templateId", Query, schema::Id::schema(), "Only usage of this template";
+        "ownerId", Query, schema::Id::schema(), "Only usage of this owner";
     }
     /// Parameters of a backup.
     WithSecretsKey {

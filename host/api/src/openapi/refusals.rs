@@ -112,7 +112,7 @@ fn headers(status: StatusCode) -> Vec<(&'static str, Header)> {
                 "RateLimit",
                 header(
                     Type::String,
-                    "With `rate_limited` and `concurrency_limited`: what is left of the limit",
+                    "With `rate_limited` and `concurrency_limited`: the rest of the limit",
                 ),
             ),
             (

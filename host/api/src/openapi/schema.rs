@@ -124,7 +124,7 @@ schemas! {
         integer(Scaling::WORKERS_MAX);
     ScalerValue: "Seconds with `QUEUE_DELAY`, jobs for each worker with `REQUEST_COUNT`" =>
         integer(Scaler::VALUE);
-    WaitingJobs: "Most jobs that may wait; 0 takes it back: what the host allows" =>
+    WaitingJobs: "Most jobs that may wait; 0 restores the host's bound" =>
         integer(Bounds { min: 0, ..Endpoint::WAITING_JOBS_MAX });
     IdleTimeout: "Seconds for which a worker beyond `workersMin` waits for work" =>
         integer(Scaling::IDLE_TIMEOUT_S);

@@ -167,7 +167,7 @@ impl Uploads {
     ) -> Result<Taken, RegistryError> {
         let unknown = || {
             let sentence =
-                format!("upload `{id}` not found: it has ended, or nobody went on with it");
+                format!("upload `{id}` not found: it has ended, or was not continued in time");
             RegistryError::unknown(OciCode::BlobUploadUnknown, sentence)
         };
         let key = UploadId::parse(id).ok_or_else(unknown)?;
@@ -338,7 +338,7 @@ impl Deref for Taken {
     type Target = dyn Staged;
 
     fn deref(&self) -> &(dyn Staged + 'static) {
-        &**self.staged.as_ref().expect("only `end` takes it, and nobody has this after that")
+        &**self.staged.as_ref().expect("only `end` takes it, and this value is not used after that")
     }
 }
 

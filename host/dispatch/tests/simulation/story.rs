@@ -367,7 +367,7 @@ impl Story {
         while let Some(answered) = life.waiters.try_join_next() {
             answered.unwrap();
         }
-        assert!(life.waiters.is_empty(), "somebody still waits");
+        assert!(life.waiters.is_empty(), "a caller still waits");
         for job in &self.jobs {
             let record = self.store.job(&endpoint(), job.id).await.unwrap();
             let status = record.map(|record| record.status);
@@ -395,7 +395,7 @@ impl Story {
         assert!(life.runtime.running.lock().is_empty());
         assert!(!life.watch.is_finished());
         life.watch.abort();
-        assert_eq!(self.signals.watched_jobs(), 0, "somebody is still registered");
+        assert_eq!(self.signals.watched_jobs(), 0, "a watcher is still registered");
     }
 }
 
@@ -462,7 +462,7 @@ async fn watch(store: Arc<MemoryStore>, mill: Arc<Mill>) {
                 unwanted.remove(job);
             } else {
                 let since: &mut Instant = unwanted.entry(*job).or_insert_with(Instant::now);
-                assert!(since.elapsed() < SOON, "{job} runs though nobody wants it");
+                assert!(since.elapsed() < SOON, "{job} runs though it is not wanted");
             }
         }
         unwanted.retain(|job, _| running.contains(job));

@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(space.used(), 40);
         assert!(!space.closed(KEY));
         assert!(space.closed(KEY), "the last one");
-        assert_eq!(space.used(), 40, "whoever closes it gives it back");
+        assert_eq!(space.used(), 40, "closing it releases its space");
         space.removed(KEY, 30);
         assert_eq!(space.used(), 10);
         space.opened(KEY);

@@ -156,9 +156,7 @@ impl OutputStream for WriteStream {
             Writing::Idle => {}
             Writing::Closed => return Err(StreamError::Closed),
             Writing::Busy(_) | Writing::Failed(_) => {
-                return Err(StreamError::trap(
-                    "bytes were written that the stream did not ask for",
-                ));
+                return Err(StreamError::trap("more bytes were written than the stream permitted"));
             }
         }
         let (node, to) = (self.node.clone(), self.to);

@@ -1,10 +1,10 @@
 //! The outgoing calls of one job, which end with it: on an endpoint that reuses instances the
-//! handler's handles live on, and nobody polls them while the instance waits.
+//! handler's handles live on, and no task polls them while the instance waits.
 //!
 //! **Promise.** After [`Calls::end`] no request of the job is sent, no body of one is read or written,
 //! and what they held (sockets, buffers, slots) is given back. A handler that goes on to use such a
 //! handle in its next job gets an error.
-//! **Cost.** A lock for each piece of a body, which nobody else waits for, and one for each request.
+//! **Cost.** An uncontended lock for each piece of a body, and one for each request.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};

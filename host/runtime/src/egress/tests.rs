@@ -383,7 +383,7 @@ async fn open_call(
     Ok(response)
 }
 
-/// The handles stay in the table of an instance that is used again, and nobody polls them.
+/// The handles stay in the table of an instance that is used again, and no task polls them.
 #[tokio::test]
 async fn calls_that_a_job_leaves_open_end_with_it() {
     let port = server().await;

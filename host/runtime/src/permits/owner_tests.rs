@@ -101,7 +101,7 @@ fn an_owner_that_held_everything_lets_the_other_one_go_first() {
         granted.extend(served(&mut others));
         assert_eq!((granted.len(), served(&mut waits).len()), (count, 0));
     }
-    // The first owner holds 5 of 8, and 3 are free: one more leaves 2, of which it may hold three times as much.
+    // The first owner holds 5 of 8, and 3 are free. One more leaves 2, and the owner may hold three times the free ones.
     drop(granted);
     first.extend(served(&mut waits));
     assert_eq!(first.len(), 6);

@@ -91,7 +91,7 @@ impl Room {
         self.held.get(owner).copied().unwrap_or_default()
     }
 
-    /// Most bytes that one owner may hold now, when nobody else holds any.
+    /// Most bytes that one owner may hold now, when no other owner holds any.
     pub(super) fn bytes_of_owner_max(&self) -> u64 {
         if self.tenancy.has_several_owners() {
             three_quarters(self.all.bytes)

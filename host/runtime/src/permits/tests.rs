@@ -91,7 +91,7 @@ fn a_large_sandbox_is_not_starved_by_small_ones() {
     for _ in 0..50 {
         queue.join("small", MIB);
     }
-    assert!(permits.try_take(&owner(), 0).is_none(), "nobody passes those who wait");
+    assert!(permits.try_take(&owner(), 0).is_none(), "new requests do not pass waiting ones");
     for _ in 0..8 {
         running.pop_front();
         assert!(queue.granted().is_empty(), "the large one has the turn");
@@ -112,7 +112,7 @@ fn a_waiter_that_gives_up_lets_the_others_pass() {
     assert!(queue.granted().is_empty());
     drop(queue.waiting.remove(0));
     assert_eq!(queue.granted(), ["small"]);
-    // One that gives up after it was served, and before it knew.
+    // A waiter gives up after it was served, and before it was polled.
     queue.join("large", 10 * MIB);
     drop((first, std::mem::take(&mut queue.held)));
     assert_eq!(permits.taken(), 1);

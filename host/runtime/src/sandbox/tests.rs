@@ -362,7 +362,7 @@ async fn an_upload_that_is_abandoned_during_its_compile_leaves_no_file() {
     let endless = Compiler::child("/bin/sh".into(), vec!["-c".into(), "exec sleep 600".into()]);
     let sandbox = TestSandbox::with_compiler(endless);
     let component = Bytes::from(guest(ECHO));
-    // Two uploads of the same bytes, of which the first is abandoned before the second.
+    // Two uploads of the same bytes; the first is abandoned before the second.
     for patience in [50, 500].map(Duration::from_millis) {
         let [first, second] = [patience, 2 * patience].map(|patience| {
             tokio::time::timeout(patience, sandbox.sandbox.add_component(component.clone()))
@@ -391,7 +391,7 @@ async fn a_changed_or_missing_artifact_is_compiled_again() {
     let run = sandbox.run(ECHO).await;
     let file = sandbox.only_file("artifacts");
     let good = std::fs::read(&file).unwrap();
-    for damage in [Some(b"native code of somebody else".as_slice()), None] {
+    for damage in [Some(b"native code from elsewhere".as_slice()), None] {
         match damage {
             Some(bytes) => std::fs::write(&file, bytes).unwrap(),
             None => std::fs::remove_file(&file).unwrap(),
@@ -432,7 +432,7 @@ async fn files_are_private_and_go_with_the_component() {
     assert!(component.imports.contains(&"gristmill:handler/output@0.1.0".to_owned()));
     let known = sandbox.sandbox.add_component(guest(ECHO).into()).await.unwrap();
     assert_eq!(known.component, component, "the same bytes are the same component");
-    // Files stay as long as there is a record, or somebody is about to write one.
+    // Files stay as long as there is a record, or a task is about to write one.
     let remove = || sandbox.sandbox.remove_components(vec![component.digest]);
     remove().await.unwrap();
     assert_eq!(sandbox.files(), 2);

@@ -26,7 +26,7 @@ use super::{component_file, output};
 /// Build a project's component.
 ///
 /// Runs the toolchain of its language: cargo for Rust, the SDK's own build for Python and
-/// JavaScript. The component goes to build/NAME.wasm, or where gristmill.toml says.
+/// JavaScript. The component is written to build/NAME.wasm, or to the path in gristmill.toml.
 #[derive(Debug, Args)]
 pub(crate) struct BuildArgs {
     /// The project [default: the current directory].
@@ -43,7 +43,7 @@ pub(crate) struct BuildOptions {
     /// The profile of cargo to build with, for Rust [default: release].
     #[arg(long)]
     profile: Option<String>,
-    /// Call the handler's `init` now, and keep what it makes in the component, for Rust; the
+    /// Call the handler's `init` now, and keep the resulting state in the component, for Rust; the
     /// toolchains of Python and JavaScript do so with the whole module.
     #[arg(long)]
     preinit: bool,

@@ -41,7 +41,7 @@ pub(super) async fn build(dir: &Path, profile: &str) -> anyhow::Result<PathBuf> 
     let messages = child.stdout.take().context("cargo has a standard output")?;
     let mut lines = BufReader::new(messages).lines();
     let mut found = None;
-    while let Some(line) = lines.next_line().await.context("cannot read what cargo says")? {
+    while let Some(line) = lines.next_line().await.context("cannot read the output of cargo")? {
         // Other lines come from a build script or a macro.
         let Ok(message) = serde_json::from_str::<Message>(&line) else { continue };
         if message.reason == "compiler-artifact"

@@ -38,8 +38,8 @@ const DRAIN_TIMEOUT_S: u64 = 5;
 
 /// Build a project, serve it, and do so again after each change.
 ///
-/// Serves the APIs of `gristmill serve` on this machine alone, with no key needed. Shows what
-/// becomes of each job and what its handler logs. Ends on SIGINT or SIGTERM.
+/// Serves the APIs of `gristmill serve` on this machine alone, with no key needed. Shows the
+/// progress of each job and the log of its handler. Ends on SIGINT or SIGTERM.
 #[derive(Debug, Args)]
 pub(crate) struct DevArgs {
     /// The project [default: the current directory].
@@ -48,7 +48,7 @@ pub(crate) struct DevArgs {
     /// Loopback address and port to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = LISTEN)]
     listen: SocketAddr,
-    /// Where jobs and handlers are kept [default: a directory that goes away at the end].
+    /// The directory for jobs and handlers [default: a temporary directory, removed at the end].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     #[command(flatten)]

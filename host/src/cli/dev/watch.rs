@@ -58,7 +58,7 @@ impl Changes {
     /// # Errors
     /// When the system stops watching.
     pub(super) async fn next(&mut self) -> anyhow::Result<PathBuf> {
-        let gone = || anyhow!("files are not watched any more");
+        let gone = || anyhow!("files are no longer watched");
         let mut changed = Vec::new();
         while changed.is_empty() {
             let event = self.events.recv().await.ok_or_else(gone)?;

@@ -59,7 +59,7 @@ impl Chosen {
     pub(crate) fn read(&self) -> anyhow::Result<Bytes> {
         if self.project.is_some() && !self.component.exists() {
             let path = self.component.display();
-            bail!("the project's component {path} is not there: build it with `gristmill build`");
+            bail!("the project's component {path} does not exist: build it with `gristmill build`");
         }
         component_file::read(&self.component)
     }

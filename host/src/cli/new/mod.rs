@@ -32,7 +32,7 @@ pub(crate) struct NewArgs {
     /// What it is written in: rust, python, or js for JavaScript and TypeScript.
     #[arg(long, value_enum)]
     lang: NewLanguage,
-    /// Where it goes; a directory that is empty or not there yet [default: ./NAME].
+    /// The directory to create; it must be empty or not exist [default: ./NAME].
     #[arg(long, value_name = "PATH")]
     dir: Option<PathBuf>,
 }
@@ -107,7 +107,7 @@ fn check_empty(dir: &Path) -> anyhow::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotADirectory => {
             bail!("{name} is a file: choose another place with --dir")
         }
-        Err(error) => Err(error).with_context(|| format!("cannot look into {name}")),
+        Err(error) => Err(error).with_context(|| format!("cannot read the directory {name}")),
     }
 }
 

@@ -151,7 +151,7 @@ impl Expectation {
                         LocationSegment::Index(index) => format!("{at}[{index}]"),
                     });
                 let expected =
-                    format!("what `expected_schema` allows ({})", cut(&error.to_string()));
+                    format!("a value that `expected_schema` allows ({})", cut(&error.to_string()));
                 let got = shown(error.instance());
                 found.push(Difference { at, expected, got });
             }
@@ -261,7 +261,7 @@ mod tests {
                 Completed,
                 json!({"n": "x"}),
                 vec![
-                    "$.n: expected what `expected_schema` allows (\"x\" is not of type \"integer\"), got \"x\"",
+                    "$.n: expected a value that `expected_schema` allows (\"x\" is not of type \"integer\"), got \"x\"",
                 ],
             ),
             (Expectation { regex: pattern("^a"), ..none() }, Completed, json!("ab"), vec![]),

@@ -163,7 +163,7 @@ fn say_what_is_left_out(file: &CaseFile, place: &Place) {
     }
     let has_fuel = file.cases.iter().any(|case| case.expectation.max_fuel.is_some());
     let why = match place {
-        Place::Endpoint(..) => "an endpoint does not tell the fuel of a job",
+        Place::Endpoint(..) => "an endpoint does not report the fuel of a job",
         Place::Bench(bench) if !bench.counts_fuel() => "fuel is not metered",
         Place::Bench(_) => return,
     };

@@ -438,7 +438,7 @@ impl<'a> BatchImage<'a> {
         let mut at = payloads;
         let places = image.jobs.iter().map(|job| job.places(&mut at, has_sums)).collect();
         if at.at != payloads.at + payloads.len {
-            return Err(damaged("a frame says another length of its payloads than it has"));
+            return Err(damaged("a frame's payloads have another length than it states"));
         }
         Ok((image, places))
     }
