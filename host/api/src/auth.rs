@@ -39,15 +39,6 @@ impl ManagementCaller {
         require(&self.0, needed, None)
     }
 
-    /// Refuses a call whose key was revoked or has expired while its body was on its way. A body may take
-    /// minutes.
-    ///
-    /// # Errors
-    /// 401.
-    pub(crate) fn check_again(&self, state: &ApiState) -> Result<(), ApiError> {
-        current(&self.0, &state.catalog.view(), state).map(drop)
-    }
-
     /// Like [`require`](Self::require) for what is the host's, which other owners' keys do not reach.
     pub(crate) fn require_of_operator(&self, needed: Scope) -> Result<(), ApiError> {
         self.require(needed)?;
@@ -200,6 +191,15 @@ pub(crate) fn current(
 /// 429 when too many such calls come from one address.
 pub(crate) fn count_stranger<B>(request: &Request<B>, state: &ApiState) -> Result<(), ApiError> {
     match valid_key(request.headers(), state, Form::BearerOrBare) {
+/// Refuses a call whose key was revoked or has expired while its body arrived, which may take
+/// minutes. A call that waits or streams has a [`KeyInUse`] instead.
+///
+/// # Errors
+/// 401.
+pub(crate) fn check_again(key: &ApiKey, state: &ApiState) -> Result<(), ApiError> {
+    current(key, &state.catalog.view(), state).map(drop)
+}
+
         Ok(_) => {
             show_key(request.extensions());
             Ok(())

@@ -12,7 +12,7 @@ use gristmill_core::limits::COMPONENT_BYTES_MAX;
 use super::dto::Handler;
 use super::input::Named;
 use super::page::{Page, Paged};
-use crate::auth::{KeyInUse, ManagementCaller};
+use crate::auth::{self, ManagementCaller};
 use crate::body;
 use crate::complete::complete;
 use crate::error::ApiError;
@@ -84,7 +84,7 @@ pub(crate) async fn upload(
     if staged.is_empty() {
         return Err(ApiError::bad_request("the body is empty; send the component's bytes"));
     }
-    KeyInUse::new(&state, &caller.0, Scope::Manage, None).check()?;
+    auth::check_again(&caller.0, &state)?;
     let added = images::Named::Added(staged.add(&caller.0.owner).await.map_err(images::refused)?);
     let named = async move { images::name(&state, &caller.0, name, added, None).await };
     let (image, component) = complete(named).await??;

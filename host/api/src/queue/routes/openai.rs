@@ -49,7 +49,8 @@ pub(crate) async fn openai(
         .bodies
         .read(Some(&call.key.id), &parts.headers, body, RUN_SYNC_BODY_BYTES_MAX)
         .await?;
-    let wanted = state.checks.run(&body.bytes, move |body| input::parse(&rest, body)).await?;
+    let wanted =
+        state.checks.run(&call.key, &body.bytes, move |body| input::parse(&rest, body)).await?;
     let submission = SubmitRequest {
         owner: call.key.owner.clone(),
         input: wanted.input,
