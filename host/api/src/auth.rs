@@ -15,6 +15,7 @@ use gristmill_core::key::{ApiKey, Scope};
 use tokio::time::Instant;
 
 use crate::error::{ApiError, ErrorCode};
+use crate::rate_limit::Place;
 use crate::state::ApiState;
 use crate::strangers::Standing;
 
@@ -29,9 +30,12 @@ pub(crate) enum Form {
     BasicOrBearer,
 }
 
-/// The caller of the management API.
+/// The caller of the management API. The call counts as concurrent until this is dropped.
 #[derive(Debug)]
-pub(crate) struct ManagementCaller(pub(crate) Arc<ApiKey>);
+pub(crate) struct ManagementCaller(
+    pub(crate) Arc<ApiKey>,
+    #[expect(dead_code, reason = "held until it is dropped")] Option<Place>,
+);
 
 impl ManagementCaller {
     /// Refuses the call unless the key has the scope `needed`.
@@ -69,7 +73,9 @@ impl FromRequestParts<ApiState> for ManagementCaller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        identify(&parts.headers, &parts.extensions, state, Form::Bearer).map(Self)
+        let key = identify(&parts.headers, &parts.extensions, state, Form::Bearer)?;
+        let place = state.limiter.enter_management(&key)?;
+        Ok(Self(key, place))
     }
 }
 
@@ -185,12 +191,6 @@ pub(crate) fn current(
         .ok_or_else(|| unauthorized("this API key was revoked or has expired during the call"))
 }
 
-/// Counts a call of a route that needs no key, unless it has a valid one.
-///
-/// # Errors
-/// 429 when too many such calls come from one address.
-pub(crate) fn count_stranger<B>(request: &Request<B>, state: &ApiState) -> Result<(), ApiError> {
-    match valid_key(request.headers(), state, Form::BearerOrBare) {
 /// Refuses a call whose key was revoked or has expired while its body arrived, which may take
 /// minutes. A call that waits or streams has a [`KeyInUse`] instead.
 ///
@@ -200,6 +200,12 @@ pub(crate) fn check_again(key: &ApiKey, state: &ApiState) -> Result<(), ApiError
     current(key, &state.catalog.view(), state).map(drop)
 }
 
+/// Counts a call of a route that needs no key, unless it has a valid one.
+///
+/// # Errors
+/// 429 when too many such calls come from one address.
+pub(crate) fn count_stranger<B>(request: &Request<B>, state: &ApiState) -> Result<(), ApiError> {
+    match valid_key(request.headers(), state, Form::BearerOrBare) {
         Ok(_) => {
             show_key(request.extensions());
             Ok(())

@@ -33,13 +33,16 @@ pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: ManagementCaller,
     page: Page,
-) -> Result<Paged<Handler>, ApiError> {
+) -> Result<Paged, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let own = view.images.values().filter(|image| image.owner == caller.0.owner);
-    let handlers = own.filter_map(|image| Some((image, view.components.get(&image.digest)?)));
-    let place = |(image, _): &(&Arc<Image>, _)| image.reference();
-    Ok(page.of(handlers, place, |(image, component)| Handler::new(image, component)))
+    let select = move |page: Page| {
+        let own = view.images.values().filter(|image| image.owner == caller.0.owner);
+        let handlers = own.filter_map(|image| Some((image, view.components.get(&image.digest)?)));
+        let place = |(image, _): &(&Arc<Image>, _)| image.reference();
+        page.of(handlers, place, |(image, component)| Handler::new(image, component))
+    };
+    page.make(&state, select).await
 }
 
 /// One image name, with its component.
