@@ -30,6 +30,7 @@ mod isolation;
 mod lifecycle;
 mod logs;
 mod lost_admin_key;
+mod management_limits;
 mod openapi;
 mod own_network;
 mod owner_shares;

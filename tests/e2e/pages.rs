@@ -55,3 +55,33 @@ async fn every_list_has_pages() {
         assert!(refused.contains("query `"), "{refused}");
     }
 }
+
+#[tokio::test]
+async fn a_page_has_a_bounded_size_and_its_link_leads_to_the_rest() {
+    let host = TestHost::start();
+    let client = host.client();
+    let text = "x".repeat(32_000);
+    let env = |count: usize| -> serde_json::Map<String, Value> {
+        (0..count).map(|number| (format!("V{number}"), json!(text))).collect()
+    };
+    client.post("/v1/templates", &json!({ "id": "t", "name": "t", "imageName": "a:1" })).await.ok();
+    // Each of the first ones has 320 KB, and the last one 960 KB.
+    for number in 0..9 {
+        let env = env(if number == 8 { 30 } else { 10 });
+        let new = json!({ "id": format!("e{number}"), "templateId": "t", "env": env });
+        client.post("/v1/endpoints", &new).await.ok();
+    }
+    let mut sizes = vec![];
+    let mut path = "/v1/endpoints".to_owned();
+    loop {
+        let answer = client.get(&path).await;
+        assert!(answer.text.len() < (1 << 20) + 2_000, "{} bytes", answer.text.len());
+        sizes.push(answer.ok().as_array().unwrap().len());
+        let Some(following) = next(&answer) else { break };
+        path = following;
+    }
+    assert_eq!(sizes, [3, 3, 2, 1]);
+    let (seen, pages) = walk(&host, "/v1/endpoints?limit=2", "id").await;
+    let ids: Vec<_> = (0..9).map(|number| json!(format!("e{number}"))).collect();
+    assert_eq!((seen, pages), (ids, 5));
+}

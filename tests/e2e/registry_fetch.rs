@@ -2,11 +2,13 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use gristmill_tests::{Reply, ScriptedServer, TestHost, eventually, shared_host};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tokio::net::TcpListener;
 
 use crate::handlers::echo;
 
@@ -397,4 +399,49 @@ async fn a_key_that_is_revoked_while_its_image_is_fetched_changes_nothing() {
     // The component that came for nothing is removed.
     let stored = || std::fs::read_dir(host.data_dir().join("components")).unwrap().count();
     eventually("the component to be removed", async || (stored() == 0).then_some(())).await;
+}
+
+/// A server that takes connections and never answers; counts them.
+async fn silent_server() -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, count) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let counted = count.clone();
+    tokio::spawn(async move {
+        let mut kept = vec![];
+        while let Ok(connection) = listener.accept().await {
+            kept.push(connection);
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    (address.to_string(), count)
+}
+
+#[tokio::test]
+async fn silent_registries_of_one_owner_leave_the_images_of_others_alone() {
+    let (silent, connections) = silent_server().await;
+    let image = Image::new("fetched-beside-silence");
+    let registry = ScriptedServer::start(move |_, head| image.reply(head)).await;
+    let allow = |registry: &str| ["--registry-allow".to_owned(), format!("http://{registry}")];
+    let host = TestHost::start_with(&[allow(&silent), allow(&registry.host())].concat());
+    let evil = host.client_of("evil").await;
+    let refused = (0..4).map(|number| {
+        let (client, image) = (evil.clone(), format!("{silent}/mill:v1"));
+        tokio::spawn(async move {
+            let new = template(&format!("evil-{number}"), &image, "");
+            client.post("/v1/templates", &new).await.refused(400)
+        })
+    });
+    let refused: Vec<_> = refused.collect();
+    eventually("the silent registry to be asked", async || {
+        (connections.load(Ordering::Relaxed) >= 2).then_some(())
+    })
+    .await;
+    // The other owner's image does not wait for all of them; each may last for 120 s.
+    let good = host.client_of("good").await;
+    let image = format!("{}/mill:v1", registry.host());
+    good.post("/v1/templates", &template("good", &image, "")).await.ok();
+    for refused in refused {
+        let sentence = refused.await.unwrap();
+        assert!(sentence.contains("did not answer for 10 s"), "{sentence}");
+    }
 }

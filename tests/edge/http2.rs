@@ -1,9 +1,12 @@
 //! The bounds of one HTTP/2 connection.
 
+use std::time::Duration;
+
 use gristmill_tests::http2::{ENHANCE_YOUR_CALM, Event, Http2, REFUSED_STREAM};
 use gristmill_tests::{TestHost, guests, shared_host};
 use serde_json::json;
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 const STREAMS_MAX: u32 = 256;
@@ -44,6 +47,17 @@ async fn a_flood_of_resets_ends_its_connection() {
     let mut other = begin(&host).await;
     other.get(1, "/openapi.json", &[]).await;
     assert_eq!(other.status_of(1).await, 200);
+}
+
+#[tokio::test]
+async fn a_connection_may_be_opened_ahead_of_its_first_call() {
+    let host = shared_host();
+    let mut connection = begin(&host).await;
+    connection.settings().await;
+    // The time for an incomplete head is 20 s.
+    sleep(Duration::from_secs(22)).await;
+    connection.get(1, "/openapi.json", &[]).await;
+    assert_eq!(connection.next().await, Event::Status { stream: 1, status: 200 });
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use gristmill_core::endpoint::{Deployment, Endpoint, Life};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, VolumeId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
+use gristmill_core::room::DiskRoom;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, Runtime as _, SinkClosed,
 };
@@ -27,6 +28,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Bench {
     sandbox: Sandbox,
     pub(crate) component: Component,
+    /// The free space of the host's disk, as the sandbox sees it.
+    pub(crate) room: Arc<DiskRoom>,
     directory: TempDir,
 }
 
@@ -45,6 +48,7 @@ impl Bench {
         let mut settings =
             SandboxSettings::new(directory.path().to_owned(), Compiler::in_process());
         settings.running_jobs_max = 4;
+        let room = settings.room.clone();
         let records = MemoryRecords::new();
         let sandbox = Sandbox::open(settings, records.clone()).unwrap();
         let bytes = std::fs::read(guest).unwrap();
@@ -52,7 +56,7 @@ impl Bench {
         // The files are removed with `added` unless there is a record.
         records.put(added.component.clone());
         let component = added.component;
-        Self { sandbox, component, directory }
+        Self { sandbox, component, room, directory }
     }
 
     /// A run with this input; the test may change its fields.

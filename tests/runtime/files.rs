@@ -2,6 +2,7 @@
 //! beside the attacks.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -142,6 +143,57 @@ async fn the_size_holds_in_whatever_way_it_is_filled() {
     let mut run = bench.run(&input.to_string());
     run.mount("v", 2);
     run.perform().await.output();
+}
+
+#[tokio::test]
+async fn below_the_disks_reserve_no_hole_is_filled_and_blocks_are_overwritten_in_place() {
+    let bench = Bench::open(&guests::playground()).await;
+    let on_host = bench.data_dir().join("volumes/v/sparse");
+    // One block of data, a hole, one block of data, and a hole that ends within a block.
+    let (second, size) = (GIB / 4, GIB / 2 + 10);
+    file(&bench, "write", "sparse", &json!({ "text": "rye" })).await.output();
+    file(&bench, "truncate", "sparse", &json!({ "bytes": size })).await.output();
+    let write_at = async |offset: u64, text: &str| {
+        file(&bench, "write_at", "sparse", &json!({ "bytes": offset, "text": text })).await
+    };
+    write_at(second, "oats").await.output();
+    fs::File::open(&on_host).unwrap().sync_all().unwrap();
+    let blocks = || fs::metadata(&on_host).unwrap().blocks();
+    let before = blocks();
+
+    bench.room.set(1, 2);
+    let block = "x".repeat(BLOCK_BYTES as usize);
+    let into_holes = [
+        (BLOCK_BYTES, "x"),
+        (second - 1, "xy"),
+        (second - BLOCK_BYTES, block.as_str()),
+        (1, block.as_str()),
+        (GIB / 2, "x"),
+        (size, "x"),
+        (size + GIB / 8, "x"),
+    ];
+    for (offset, text) in into_holes {
+        let error = write_at(offset, text).await.error();
+        assert!(error.contains(FULL), "{offset}: {error}");
+    }
+    let error = file(&bench, "truncate", "sparse", &json!({ "bytes": GIB - NODE_BYTES })).await;
+    assert!(error.error().contains(FULL));
+    assert_eq!((blocks(), fs::metadata(&on_host).unwrap().len()), (before, size));
+
+    for offset in [0, 1, BLOCK_BYTES - 1, second, second + 100] {
+        write_at(offset, "x").await.output();
+    }
+    write_at(second, &block).await.output();
+    assert_eq!(blocks(), before);
+    // A file can grow within its last block, and shrink.
+    file(&bench, "truncate", "sparse", &json!({ "bytes": second + 10 })).await.output();
+    file(&bench, "append", "sparse", &json!({ "text": "x" })).await.output();
+    assert_eq!(file(&bench, "size", "sparse", &json!({})).await.output(), r#"{"done":268435467}"#);
+    assert_eq!(blocks(), before);
+
+    bench.room.set(9, 2);
+    write_at(GIB / 8, "x").await.output();
+    assert!(blocks() > before);
 }
 
 #[tokio::test]

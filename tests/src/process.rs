@@ -148,6 +148,9 @@ impl HostProcess {
     }
 }
 
+/// Settings of every host whose arguments have no `--config`.
+const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/host.toml");
+
 /// Starts the binary without waiting.
 pub(crate) fn spawn(
     environment: &[(&str, &OsStr)],
@@ -160,6 +163,7 @@ pub(crate) fn spawn(
         .args(["serve", "--listen", "127.0.0.1:0", "--json", "--data-dir"])
         .arg(data_dir)
         .args(arguments)
+        .env("GRISTMILL_CONFIG", CONFIG)
         .envs(environment.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -16,6 +16,8 @@ pub enum Do {
     Write,
     /// Appends `text`.
     Append,
+    /// Writes `text` over the content from the offset `bytes` on.
+    WriteAt,
     /// Returns its content.
     Read,
     /// Returns its last `bytes`.
@@ -60,6 +62,7 @@ pub fn file(job: &Job) -> Result<Output, Error> {
     let outcome = match what {
         Do::Write => done(fs::write(path, text)),
         Do::Append => done(append(path, text)),
+        Do::WriteAt => done(write_at(path, text, *bytes)),
         Do::Read => fs::read_to_string(path).map(Output::Text),
         Do::Tail => tail(path, *bytes).map(Output::Text),
         Do::Size => fs::metadata(path).map(|metadata| Output::Done { done: metadata.len() }),
@@ -79,6 +82,12 @@ pub fn file(job: &Job) -> Result<Output, Error> {
 
 fn append(path: &str, text: &str) -> std::io::Result<()> {
     OpenOptions::new().create(true).append(true).open(path)?.write_all(text.as_bytes())
+}
+
+fn write_at(path: &str, text: &str, offset: u64) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    file.seek(SeekFrom::Start(offset))?;
+    file.write_all(text.as_bytes())
 }
 
 fn tail(path: &str, bytes: u64) -> std::io::Result<String> {

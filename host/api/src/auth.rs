@@ -15,6 +15,7 @@ use gristmill_core::key::{ApiKey, Scope};
 use tokio::time::Instant;
 
 use crate::error::{ApiError, ErrorCode};
+use crate::rate_limit::Place;
 use crate::state::ApiState;
 use crate::strangers::Standing;
 
@@ -29,23 +30,17 @@ pub(crate) enum Form {
     BasicOrBearer,
 }
 
-/// The caller of the management API.
+/// The caller of the management API. The call counts as concurrent until this is dropped.
 #[derive(Debug)]
-pub(crate) struct ManagementCaller(pub(crate) Arc<ApiKey>);
+pub(crate) struct ManagementCaller(
+    pub(crate) Arc<ApiKey>,
+    #[expect(dead_code, reason = "held until it is dropped")] Option<Place>,
+);
 
 impl ManagementCaller {
     /// Refuses the call unless the key has the scope `needed`.
     pub(crate) fn require(&self, needed: Scope) -> Result<(), ApiError> {
         require(&self.0, needed, None)
-    }
-
-    /// Refuses a call whose key was revoked or has expired while its body was on its way. A body may take
-    /// minutes.
-    ///
-    /// # Errors
-    /// 401.
-    pub(crate) fn check_again(&self, state: &ApiState) -> Result<(), ApiError> {
-        current(&self.0, &state.catalog.view(), state).map(drop)
     }
 
     /// Like [`require`](Self::require) for what is the host's, which other owners' keys do not reach.
@@ -78,7 +73,9 @@ impl FromRequestParts<ApiState> for ManagementCaller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        identify(&parts.headers, &parts.extensions, state, Form::Bearer).map(Self)
+        let key = identify(&parts.headers, &parts.extensions, state, Form::Bearer)?;
+        let place = state.limiter.enter_management(&key)?;
+        Ok(Self(key, place))
     }
 }
 
@@ -193,6 +190,15 @@ pub(crate) fn current(
     let key = view.keys.get(&key.id).filter(|now| ***now == *key).cloned();
     key.filter(|key| !key.is_expired(state.jobs.now()))
         .ok_or_else(|| unauthorized("this API key was revoked or has expired during the call"))
+}
+
+/// Refuses a call whose key was revoked or has expired while its body arrived, which may take
+/// minutes. A call that waits or streams has a [`KeyInUse`] instead.
+///
+/// # Errors
+/// 401.
+pub(crate) fn check_again(key: &ApiKey, state: &ApiState) -> Result<(), ApiError> {
+    current(key, &state.catalog.view(), state).map(drop)
 }
 
 /// Counts a call of a route that needs no key, unless it has a valid one.

@@ -1,14 +1,20 @@
-//! Checks of large bodies, apart from the threads that serve calls: 20 MB of JSON take about 100 ms when
-//! its values are small, in which nobody else would be answered.
+//! Work that takes long, apart from the threads that serve calls: checks of large bodies and pages of
+//! lists. 20 MB of JSON take about 100 ms when its values are small, during which other calls would not
+//! be answered.
 //!
-//! **Bounds.** Half of the cores check at one time; further bodies wait for their turn, in their order. The
-//! memory of all bodies has [a bound](crate::in_flight) of its own, and a share for each key.
-//! **Cost.** Nothing for a body of at most [`HERE_BYTES_MAX`]; for a larger one a change of threads.
+//! **Bounds.** Half of the cores check bodies at one time, and half of them write pages. Owners take turns
+//! for checks, and so do the keys of an owner: a check waits for at most one of each other owner, and
+//! not for all the bodies that one key sends. Pages, which take some milliseconds, wait in the order of
+//! arrival. The memory of all bodies has [a bound](crate::in_flight) of its own, and a share for each key.
+//! **Cost.** Nothing for a body of at most [`HERE_BYTES_MAX`]; a lock and a change of threads for a
+//! larger one, and a change of threads for a page.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use bytes::Bytes;
+use gristmill_core::fair_permits::FairPermits;
+use gristmill_core::key::ApiKey;
 use tokio::sync::Semaphore;
 
 use crate::error::{ApiError, ErrorCode};
@@ -18,39 +24,75 @@ const HERE_BYTES_MAX: usize = 128 << 10;
 
 /// The turns of checks. A clone shares them.
 #[derive(Debug, Clone)]
-pub(crate) struct Checks(Arc<Semaphore>);
+pub(crate) struct Checks(Arc<FairPermits>);
 
 impl Default for Checks {
     fn default() -> Self {
-        let cores = available_parallelism().map_or(1, usize::from);
-        Self(Arc::new(Semaphore::new((cores / 2).max(1))))
+        Self(Arc::new(FairPermits::few(half_of_cores())))
     }
 }
 
 impl Checks {
-    /// What `check` makes of the body.
+    /// The findings of `check` on the body of a caller.
     ///
     /// # Errors
     /// Those of `check`; 500 when it panics.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
+        caller: &ApiKey,
         body: &Bytes,
         check: impl FnOnce(&Bytes) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
         if body.len() <= HERE_BYTES_MAX {
             return check(body);
         }
-        let turn = self.0.clone().acquire_owned().await;
+        let turn = self.0.share_of_key(&caller.owner, &caller.id).acquire().await;
         let body = body.clone();
-        let checking = tokio::task::spawn_blocking(move || {
-            // Held until the check is over, though the call may end before.
-            let _turn = turn;
-            check(&body)
-        });
-        checking.await.unwrap_or_else(|error| {
-            Err(ApiError::new(ErrorCode::Internal, format!("the body was not checked: {error}")))
-        })
+        apart(turn, move || check(&body)).await
     }
+}
+
+/// The turns of pages. A clone shares them.
+#[derive(Debug, Clone)]
+pub(crate) struct Pages(Arc<Semaphore>);
+
+impl Default for Pages {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(half_of_cores())))
+    }
+}
+
+impl Pages {
+    /// The page that `write` makes.
+    ///
+    /// # Errors
+    /// Those of `write`; 500 when it panics.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        write: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let turn = self.0.clone().acquire_owned().await;
+        apart(turn, write).await
+    }
+}
+
+fn half_of_cores() -> usize {
+    let cores = available_parallelism().map_or(1, usize::from);
+    (cores / 2).max(1)
+}
+
+async fn apart<T: Send + 'static>(
+    turn: impl Send + 'static,
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let working = tokio::task::spawn_blocking(move || {
+        // Held until the work is over, though the call may end before.
+        let _turn = turn;
+        work()
+    });
+    working.await.unwrap_or_else(|error| {
+        Err(ApiError::new(ErrorCode::Internal, format!("a part of the call failed: {error}")))
+    })
 }
 
 #[cfg(test)]
@@ -58,42 +100,83 @@ mod tests {
     use std::sync::mpsc;
 
     use futures::FutureExt as _;
+    use gristmill_core::id::OwnerId;
+    use gristmill_core::key::{NewKey, Scope};
+    use gristmill_core::time::Timestamp;
 
     use super::*;
 
+    fn key(owner: &str) -> ApiKey {
+        let (name, owner) = (owner.to_owned(), OwnerId::new(owner).unwrap());
+        let new =
+            NewKey { name, owner, scopes: vec![Scope::Submit], endpoints: None, expires_at: None };
+        ApiKey::generate(new, Timestamp::from_millis(0)).0
+    }
+
+    fn body(bytes: usize) -> Bytes {
+        Bytes::from(vec![b' '; bytes])
+    }
+
     #[tokio::test]
     async fn large_bodies_are_checked_apart_and_no_more_at_one_time_than_there_are_turns() {
-        let checks = Checks(Arc::new(Semaphore::new(1)));
-        let small = Bytes::from(vec![b' '; HERE_BYTES_MAX]);
-        let large = Bytes::from(vec![b' '; HERE_BYTES_MAX + 1]);
+        let checks = Checks(Arc::new(FairPermits::few(1)));
+        let (small, large) = (body(HERE_BYTES_MAX), body(HERE_BYTES_MAX + 1));
+        let key = key("a");
         let here = std::thread::current().id();
         let thread = |_: &Bytes| Ok(std::thread::current().id());
-        assert_eq!(checks.run(&small, thread).await.unwrap(), here);
-        assert_ne!(checks.run(&large, thread).await.unwrap(), here);
+        assert_eq!(checks.run(&key, &small, thread).await.unwrap(), here);
+        assert_ne!(checks.run(&key, &large, thread).await.unwrap(), here);
 
         let (release, held) = mpsc::channel::<()>();
-        let mut first = Box::pin(checks.run(&large, move |_| {
+        let mut first = Box::pin(checks.run(&key, &large, move |_| {
             // Until the sender is dropped.
             let _ = held.recv();
             Ok(1)
         }));
         assert!(first.as_mut().now_or_never().is_none());
-        let mut second = Box::pin(checks.run(&large, |_| Ok(2)));
+        let mut second = Box::pin(checks.run(&key, &large, |_| Ok(2)));
         assert!(second.as_mut().now_or_never().is_none());
-        assert_eq!(checks.run(&small, |_| Ok(3)).await.unwrap(), 3, "small bodies do not wait");
+        let third = checks.run(&key, &small, |_| Ok(3)).await;
+        assert_eq!(third.unwrap(), 3, "small bodies do not wait");
         // A call that ends gives its turn back no earlier than its check is over.
         drop(first);
         tokio::task::yield_now().await;
-        assert_eq!(checks.0.available_permits(), 0);
+        assert!(second.as_mut().now_or_never().is_none());
         drop(release);
         assert_eq!(second.await.unwrap(), 2);
     }
 
     #[tokio::test]
+    async fn a_check_does_not_wait_for_all_bodies_of_another_key() {
+        let checks = Checks(Arc::new(FairPermits::few(1)));
+        let large = body(HERE_BYTES_MAX + 1);
+        let (greedy, other) = (key("a"), key("b"));
+        let (release, held) = mpsc::channel::<()>();
+        let (done, order) = mpsc::channel();
+        let mut held = Some(held);
+        let mut calls = vec![];
+        for (key, number) in [(&greedy, 0), (&greedy, 1), (&greedy, 2), (&other, 3)] {
+            let (done, held) = (done.clone(), held.take());
+            let mut call = Box::pin(checks.run(key, &large, move |_| {
+                let _ = held.map(|held| held.recv());
+                done.send(number).map_err(|_| ApiError::bad_request("nobody listens"))
+            }));
+            assert!(call.as_mut().now_or_never().is_none());
+            calls.push(call);
+        }
+        drop(release);
+        for call in futures::future::join_all(calls).await {
+            call.unwrap();
+        }
+        drop(done);
+        assert_eq!(order.iter().collect::<Vec<_>>(), [0, 3, 1, 2]);
+    }
+
+    #[tokio::test]
     async fn a_check_that_fails_is_the_answer() {
-        let large = Bytes::from(vec![b' '; HERE_BYTES_MAX + 1]);
         let checks = Checks::default();
-        let refused = checks.run::<()>(&large, |_| Err(ApiError::bad_request("no"))).await;
+        let (key, large) = (key("a"), body(HERE_BYTES_MAX + 1));
+        let refused = checks.run::<()>(&key, &large, |_| Err(ApiError::bad_request("no"))).await;
         assert_eq!(refused.unwrap_err().code(), ErrorCode::BadRequest);
     }
 }

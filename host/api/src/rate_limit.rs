@@ -1,5 +1,5 @@
 //! The limits of the queue API: calls in any ten seconds, and concurrent calls, for each key owner,
-//! endpoint and operation.
+//! endpoint and operation. The calls of the management API are counted together, for each key owner.
 //!
 //! The totals are the owner's. While several of its keys call, each key has a fair share of them
 //! ([`Shares`]). Waiting calls leave a quarter of the concurrent calls to calls that do not wait.
@@ -111,6 +111,8 @@ pub struct RateLimits {
     pub purge_queue: OperationLimit,
     /// `/requests`.
     pub requests: OperationLimit,
+    /// All calls below `/v1`, and `/metrics`.
+    pub management: OperationLimit,
     /// Calls without a valid key, for each address.
     pub unauthenticated: AddressLimit,
 }
@@ -134,6 +136,8 @@ impl Default for RateLimits {
             retry: limit(100, Some(20), 20),
             purge_queue: limit(2, None, 0),
             requests: limit(10, Some(2), 0),
+            // The documented service names no limit.
+            management: limit(1_000, Some(100), 0),
             unauthenticated: AddressLimit::default(),
         }
     }
@@ -171,6 +175,7 @@ struct GivenLimits {
     retry: GivenLimit,
     purge_queue: GivenLimit,
     requests: GivenLimit,
+    management: GivenLimit,
     unauthenticated: AddressLimit,
 }
 
@@ -250,6 +255,7 @@ impl From<GivenLimits> for RateLimits {
             retry: given.retry.over(default.retry),
             purge_queue: given.purge_queue.over(default.purge_queue),
             requests: given.requests.over(default.requests),
+            management: given.management.over(default.management),
             unauthenticated: given.unauthenticated,
         }
     }
@@ -274,8 +280,14 @@ struct Shard {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Subject {
     owner: OwnerId,
-    endpoint: EndpointId,
-    operation: Operation,
+    calls: Calls,
+}
+
+/// The calls of one entry.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Calls {
+    Queue(EndpointId, Operation),
+    Management,
 }
 
 #[derive(Debug, Default)]
@@ -311,6 +323,15 @@ impl Drop for Place {
     }
 }
 
+/// A call that is to be counted.
+struct NewCall<'a> {
+    /// For the sentence and the headers of a refusal.
+    name: &'static str,
+    limit: &'a OperationLimit,
+    /// Whether it leaves concurrent calls to calls that do not wait.
+    waits: bool,
+}
+
 impl RateLimiter {
     pub(crate) fn new(limits: RateLimits, clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -321,7 +342,7 @@ impl RateLimiter {
         }
     }
 
-    /// Counts a call. `None`: the operation has no cap on concurrent calls.
+    /// Counts a call of the queue API. `None`: the operation has no cap on concurrent calls.
     ///
     /// # Errors
     /// 429 when the limit is reached, with the time after which a call is admitted.
@@ -333,18 +354,41 @@ impl RateLimiter {
         running_workers: impl FnOnce() -> u64,
     ) -> Result<Option<Place>, ApiError> {
         let Some(limit) = self.limits.of(operation) else { return Ok(None) };
-        let limit = endpoint.rate_limits.get(operation.as_str()).unwrap_or(limit);
+        let name = operation.as_str();
+        let limit = endpoint.rate_limits.get(name).unwrap_or(limit);
+        let calls = Calls::Queue(endpoint.id.clone(), operation.counted_as());
+        let call = NewCall { name, limit, waits: operation == Operation::StatusSync };
+        self.count(key, calls, &call, running_workers)
+    }
+
+    /// Counts a call of the management API, as [`enter`](Self::enter) does.
+    ///
+    /// # Errors
+    /// Those of [`enter`](Self::enter).
+    pub(crate) fn enter_management(&self, key: &ApiKey) -> Result<Option<Place>, ApiError> {
+        let limit = &self.limits.management;
+        let call = NewCall { name: "management", limit, waits: false };
+        self.count(key, Calls::Management, &call, || 0)
+    }
+
+    fn count(
+        &self,
+        key: &ApiKey,
+        calls: Calls,
+        call: &NewCall<'_>,
+        running_workers: impl FnOnce() -> u64,
+    ) -> Result<Option<Place>, ApiError> {
+        let NewCall { name, limit, waits } = *call;
         let now_ms = u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let (owner, endpoint) = (key.owner.clone(), endpoint.id.clone());
-        let subject = Subject { owner, endpoint, operation: operation.counted_as() };
+        let subject = Subject { owner: key.owner.clone(), calls };
         let mut shard = self.shard(&subject).lock();
         let entry = shard.entry(subject, now_ms)?;
         let me = entry.shares.find(&key.id, now_ms);
         // The cap is checked first, so that a call refused for it does not count.
         let place = match limit.concurrent {
             Some(cap) => {
-                let place = entry.place(me, operation, cap);
-                Some(place.map_err(|reached| too_many_at_once(operation, reached))?)
+                let place = entry.place(me, waits, cap);
+                Some(place.map_err(|reached| too_many_at_once(name, reached))?)
             }
             None => None,
         };
@@ -360,7 +404,7 @@ impl RateLimiter {
                 entry.shares.admitted(me);
                 Ok(place)
             }
-            RateVerdict::Refused { retry_after } => Err(too_many(operation, calls, retry_after)),
+            RateVerdict::Refused { retry_after } => Err(too_many(name, calls, retry_after)),
         }
     }
 
@@ -391,13 +435,12 @@ impl Shard {
 
 impl Entry {
     /// Admits a concurrent call of the key, or returns the bound that is reached.
-    fn place(&mut self, me: Position, operation: Operation, cap: u32) -> Result<Place, u32> {
+    fn place(&mut self, me: Position, waits: bool, cap: u32) -> Result<Place, u32> {
         // The shard's lock is held, so no other call can be added meanwhile.
         let kept = self.shares.places_of_others(me, cap);
         let is_reached = |used: &AtomicU32, bound: u32| {
             used.load(Ordering::Relaxed).saturating_add(kept) >= bound
         };
-        let waits = operation == Operation::StatusSync;
         let waiting_max = cap - cap / 4;
         let reached = if is_reached(&self.under_way.all, cap) {
             Some(cap)
@@ -429,15 +472,13 @@ impl Entry {
     }
 }
 
-fn too_many(operation: Operation, calls: u32, retry_after: Duration) -> ApiError {
-    let name = operation.as_str();
+fn too_many(name: &'static str, calls: u32, retry_after: Duration) -> ApiError {
     let sentence = format!("too many calls of {name}: at most {calls} in 10 seconds");
     let refusal = Refusal::calls(name, calls, retry_after);
     ApiError::new(ErrorCode::RateLimited, sentence).with_refusal(refusal)
 }
 
-fn too_many_at_once(operation: Operation, cap: u32) -> ApiError {
-    let name = operation.as_str();
+fn too_many_at_once(name: &'static str, cap: u32) -> ApiError {
     let sentence = format!("too many calls of {name} at one time: at most {cap}");
     ApiError::new(ErrorCode::ConcurrencyLimited, sentence)
         .with_refusal(Refusal::at_one_time(name, cap))
@@ -569,12 +610,31 @@ mod tests {
     }
 
     #[test]
+    fn calls_of_the_management_api_count_for_their_owner() {
+        let management =
+            OperationLimit { calls_per_10s: 3, concurrent: Some(2), calls_per_worker: 0 };
+        let limiter = RateLimiter::new(
+            RateLimits { management, ..RateLimits::default() },
+            Arc::new(ManualClock::new(Timestamp::from_millis(0))),
+        );
+        let (a, b) = (key("a"), key("b"));
+        let held = [limiter.enter_management(&a).unwrap(), limiter.enter_management(&a).unwrap()];
+        assert!(held.iter().all(Option::is_some));
+        let refused = |key| limiter.enter_management(key).unwrap_err().code();
+        assert_eq!(refused(&a), ErrorCode::ConcurrencyLimited);
+        drop(held);
+        assert!(limiter.enter_management(&a).is_ok());
+        assert_eq!(refused(&a), ErrorCode::RateLimited);
+        assert!(limiter.enter_management(&b).is_ok());
+        assert!(call(&limiter, &a, Operation::Run, 0).is_ok(), "other calls count apart");
+    }
+
+    #[test]
     fn entries_are_bounded_and_forgotten() {
         let mut shard = Shard::default();
         let subject = |i: usize| Subject {
             owner: OwnerId::new("o").unwrap(),
-            endpoint: EndpointId::new(&format!("e{i}")).unwrap(),
-            operation: Operation::Run,
+            calls: Calls::Queue(EndpointId::new(&format!("e{i}")).unwrap(), Operation::Run),
         };
         for i in 0..ENTRIES_MAX / SHARDS {
             shard.entry(subject(i), 0).unwrap().window.admit(0, 1);

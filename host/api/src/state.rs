@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use crate::access::Access;
 use crate::billing::Totals;
 use crate::body::BodyReader;
-use crate::checks::Checks;
+use crate::checks::{Checks, Pages};
 use crate::in_flight::InFlight;
 use crate::rate_limit::{RateLimiter, RateLimits};
 use crate::registry::uploads::Uploads;
@@ -52,7 +52,10 @@ pub struct Parts {
     /// Held by the one backup that is being sent.
     pub(crate) backup_turn: Arc<Semaphore>,
     pub(crate) bodies: BodyReader,
+    /// The turns of checks of large bodies.
     pub(crate) checks: Checks,
+    /// The turns of lists.
+    pub(crate) pages: Pages,
     /// The memory of large results on their way from the store into answers.
     pub(crate) results: InFlight,
     pub(crate) uploads: Uploads,
@@ -128,6 +131,7 @@ impl ApiState {
             backup_turn: Arc::new(Semaphore::new(1)),
             bodies: BodyReader::default(),
             checks: Checks::default(),
+            pages: Pages::default(),
             results: InFlight::of_results(),
             uploads: Uploads::default(),
             access,

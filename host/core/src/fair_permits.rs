@@ -1,5 +1,6 @@
 //! Permits for something that all endpoints use together, such as threads or memory: one endpoint
-//! cannot use up all of it, and neither can one owner with many endpoints.
+//! cannot use up all of it, and neither can one owner with many endpoints. Work that belongs to no
+//! endpoint counts for a key, or for the owner alone.
 //!
 //! **Promise.** An endpoint holds at most a quarter of the permits, the endpoints of an owner
 //! together at most a half. Callers wait for their endpoint's share first, then for their owner's,
@@ -14,14 +15,15 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::id::{EndpointId, OwnerId};
+use crate::id::{EndpointId, KeyId, OwnerId};
 
 /// Permits that owners and endpoints share.
 #[derive(Debug)]
 pub struct FairPermits {
     all: Arc<Semaphore>,
     of_owner_max: usize,
-    of_endpoint_max: usize,
+    /// Of an endpoint, or of a key.
+    of_part_max: usize,
     shares: Mutex<HashMap<Sharer, Weak<Semaphore>>>,
 }
 
@@ -29,6 +31,7 @@ pub struct FairPermits {
 enum Sharer {
     Owner(OwnerId),
     Endpoint(EndpointId),
+    Key(KeyId),
 }
 
 /// The right of an endpoint to ask for permits. It holds none by itself.
@@ -48,32 +51,60 @@ pub struct FairPermit(
 impl FairPermits {
     /// So many permits in all, at least four.
     pub fn new(max: usize) -> Self {
-        let max = max.clamp(4, Semaphore::MAX_PERMITS);
+        Self::few(max.max(4))
+    }
+
+    /// So many permits in all, at least one. Where a share would be less than one permit it is one;
+    /// with a single permit, a caller then waits for at most one permit of each other owner.
+    pub fn few(max: usize) -> Self {
+        let max = max.clamp(1, Semaphore::MAX_PERMITS);
         Self {
             all: Arc::new(Semaphore::new(max)),
-            of_owner_max: max / 2,
-            of_endpoint_max: max / 4,
+            of_owner_max: (max / 2).max(1),
+            of_part_max: (max / 4).max(1),
             shares: Mutex::default(),
         }
     }
 
     /// The share of an endpoint.
     pub fn share(&self, owner: &OwnerId, endpoint: &EndpointId) -> FairShare {
-        let mut shares = self.shares.lock();
-        let mut find = |sharer: Sharer, max: usize| {
-            if let Some(share) = shares.get(&sharer).and_then(Weak::upgrade) {
-                return share;
-            }
-            shares.retain(|_, share| share.strong_count() > 0);
-            let share = Arc::new(Semaphore::new(max));
-            shares.insert(sharer, Arc::downgrade(&share));
-            share
-        };
-        let of_owner = find(Sharer::Owner(owner.clone()), self.of_owner_max);
-        let of_endpoint = find(Sharer::Endpoint(endpoint.clone()), self.of_endpoint_max);
-        let from = [of_endpoint, of_owner, self.all.clone()];
-        FairShare { from, max: self.of_endpoint_max }
+        self.share_of(owner, Sharer::Endpoint(endpoint.clone()))
     }
+
+    /// The share of a key, which is as large as an endpoint's.
+    pub fn share_of_key(&self, owner: &OwnerId, key: &KeyId) -> FairShare {
+        self.share_of(owner, Sharer::Key(key.clone()))
+    }
+
+    fn share_of(&self, owner: &OwnerId, sharer: Sharer) -> FairShare {
+        let mut shares = self.shares.lock();
+        let of_owner = part(&mut shares, Sharer::Owner(owner.clone()), self.of_owner_max);
+        let of_sharer = part(&mut shares, sharer, self.of_part_max);
+        FairShare { from: [of_sharer, of_owner, self.all.clone()], max: self.of_part_max }
+    }
+
+    /// The share of an owner, for work that belongs to no endpoint: a half of the permits.
+    pub fn owner_share(&self, owner: &OwnerId) -> FairShare {
+        let max = self.of_owner_max;
+        let of_owner = part(&mut self.shares.lock(), Sharer::Owner(owner.clone()), max);
+        // Instead of an endpoint's part, a part that only this share has and that bounds nothing.
+        FairShare { from: [Arc::new(Semaphore::new(max)), of_owner, self.all.clone()], max }
+    }
+}
+
+/// The part of all permits that this sharer may hold.
+fn part(
+    shares: &mut HashMap<Sharer, Weak<Semaphore>>,
+    sharer: Sharer,
+    max: usize,
+) -> Arc<Semaphore> {
+    if let Some(share) = shares.get(&sharer).and_then(Weak::upgrade) {
+        return share;
+    }
+    shares.retain(|_, share| share.strong_count() > 0);
+    let share = Arc::new(Semaphore::new(max));
+    shares.insert(sharer, Arc::downgrade(&share));
+    share
 }
 
 impl FairShare {
@@ -118,6 +149,47 @@ mod tests {
         assert_eq!(take_all("b", "b1").len(), 8);
         drop(first);
         assert_eq!(take_all("a", "a1").len(), 8);
+    }
+
+    #[test]
+    fn one_permit_goes_round_owners_and_keys() {
+        let permits = FairPermits::few(1);
+        let share = |owner: &str, key: &str| {
+            permits.share_of_key(&OwnerId::new(owner).unwrap(), &KeyId::new(key).unwrap())
+        };
+        let waits = [("a", "1"), ("a", "1"), ("a", "1"), ("a", "2"), ("b", "3")];
+        let shares = waits.map(|(owner, key)| share(owner, key));
+        let mut waiting: Vec<_> =
+            shares.iter().map(|share| Some(Box::pin(share.acquire()))).collect();
+        let mut order = vec![];
+        let mut held = None;
+        for _ in 0..20 {
+            for (number, wait) in waiting.iter_mut().enumerate() {
+                let Some(permit) = wait.as_mut().and_then(|wait| wait.now_or_never()) else {
+                    continue;
+                };
+                assert!(held.is_none(), "there is one permit");
+                (held, *wait) = (Some(permit), None);
+                order.push(number);
+            }
+            held = None;
+        }
+        // The other key and the other owner wait for one permit each.
+        assert_eq!(order, [0, 4, 3, 1, 2]);
+    }
+
+    #[test]
+    fn an_owner_without_an_endpoint_has_a_half() {
+        let permits = FairPermits::new(4);
+        let owner = |name: &str| permits.owner_share(&OwnerId::new(name).unwrap());
+        let take = |name: &str| owner(name).acquire().now_or_never();
+        let held = [take("a").unwrap(), take("a").unwrap()];
+        assert!(take("a").is_none());
+        assert!(share(&permits, "a", "a1").acquire().now_or_never().is_none(), "one share");
+        let others = [take("b"), take("c")];
+        assert!(others.iter().all(Option::is_some));
+        drop(held);
+        assert!(take("a").is_some());
     }
 
     #[test]

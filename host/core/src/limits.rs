@@ -72,6 +72,10 @@ pub const LIST_LOGS: Bounds = Bounds { min: 0, default: 100, max: 10_000 };
 /// the maximum, because some clients do not expect pages.
 pub const PAGE: Bounds = Bounds { min: 1, default: 1_000, max: 1_000 };
 
+/// Bytes of documents after which a page of such a list ends. A page has one document at least: an
+/// endpoint may have more than a MiB of `env`.
+pub const PAGE_BYTES_MAX: usize = MIB;
+
 /// Largest `output` of a job, in bytes (20 MiB). A handler that returns more fails its job.
 pub const OUTPUT_BYTES_MAX: usize = 20 * MIB;
 

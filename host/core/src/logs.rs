@@ -29,7 +29,9 @@ const LINE_BYTES: usize = 100;
 /// A line that a handler has logged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// Counts the lines of all endpoints since the host started; the first is 1.
+    /// Grows from line to line of the endpoint: the time of the line in milliseconds, or one more
+    /// than the line before. It says nothing about other endpoints, and usually grows over a restart,
+    /// too.
     pub number: u64,
     /// When it came.
     pub at: Timestamp,
@@ -50,7 +52,8 @@ impl LogLine {
 /// Which lines of an endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogQuery {
-    /// Only those after this number.
+    /// Only those after this number. A number that no line has reached is one of an earlier process,
+    /// whose clock was ahead; all lines are newer.
     pub after: u64,
     /// Only those of this job.
     pub job: Option<JobId>,
@@ -66,7 +69,6 @@ pub struct Logs {
 
 #[derive(Debug, Default)]
 struct State {
-    last_number: u64,
     bytes: usize,
     /// By the lives of endpoints: another endpoint may take the id of a deleted one, whose jobs still
     /// log.
@@ -86,6 +88,7 @@ struct Followed {
 #[derive(Debug, Default)]
 struct Lines {
     bytes: usize,
+    last_number: u64,
     lines: VecDeque<Arc<LogLine>>,
 }
 
@@ -105,10 +108,11 @@ impl Logs {
         if endpoint.has_ended() {
             return;
         }
-        state.last_number += 1;
-        let line = LogLine { number: state.last_number, at, job, level, text: text.into() };
-        let bytes = line.bytes();
         let lines = state.endpoints.entry(endpoint.clone()).or_default();
+        let number = at.as_millis().max(lines.last_number + 1);
+        let line = LogLine { number, at, job, level, text: text.into() };
+        let bytes = line.bytes();
+        lines.last_number = number;
         lines.bytes += bytes;
         lines.lines.push_back(Arc::new(line));
         let mut freed = 0;
@@ -133,8 +137,11 @@ impl Logs {
     /// The lines that a query is for, the oldest first.
     pub fn read(&self, endpoint: &Life, query: LogQuery) -> Vec<Arc<LogLine>> {
         let state = self.state.lock();
-        let Some(Lines { lines, .. }) = state.endpoints.get(endpoint) else { return vec![] };
-        let newest = lines.iter().rev().take_while(|line| line.number > query.after);
+        let Some(Lines { lines, last_number, .. }) = state.endpoints.get(endpoint) else {
+            return vec![];
+        };
+        let after = if query.after > *last_number { 0 } else { query.after };
+        let newest = lines.iter().rev().take_while(|line| line.number > after);
         let of_job = newest.filter(|line| query.job.is_none_or(|job| line.job == job));
         let mut found: Vec<_> = of_job.take(query.count_max).cloned().collect();
         found.reverse();
@@ -235,6 +242,34 @@ mod tests {
         assert_eq!(texts(&logs, &c, ALL), [""; 0]);
         logs.forget(&a);
         assert_eq!((texts(&logs, &a, ALL).len(), texts(&logs, &b, ALL).len()), (0, 1));
+    }
+
+    #[test]
+    fn numbers_grow_by_endpoint_and_over_restarts() {
+        let (job, numbered) = (job(), Life::default());
+        let line = |logs: &Logs, endpoint: &Life, ms: u64| {
+            logs.add(endpoint, Timestamp::from_millis(ms), job, LogLevel::Info, "x");
+        };
+        let numbers = |logs: &Logs, after: u64| -> Vec<u64> {
+            let query = LogQuery { after, ..ALL };
+            logs.read(&numbered, query).iter().map(|line| line.number).collect()
+        };
+        let logs = Logs::default();
+        for ms in [1_000, 1_000, 990, 1_500] {
+            line(&logs, &numbered, ms);
+            // Another endpoint's lines change nothing.
+            let other = Life::default();
+            (0..100).for_each(|_| line(&logs, &other, ms));
+        }
+        assert_eq!(numbers(&logs, 0), [1_000, 1_001, 1_002, 1_500]);
+        // The next process goes on after the last line that a reader has seen.
+        let logs = Logs::default();
+        line(&logs, &numbered, 1_500);
+        line(&logs, &numbered, 2_000);
+        assert_eq!(numbers(&logs, 1_499), [1_500, 2_000]);
+        assert_eq!(numbers(&logs, 1_500), [2_000]);
+        // The clock of the process before was ahead.
+        assert_eq!(numbers(&logs, 2_001), [1_500, 2_000]);
     }
 
     #[test]

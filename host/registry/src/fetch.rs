@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use gristmill_core::id::OwnerId;
 use gristmill_core::image::{
     BlobDigest, ComponentManifest, FetchError, MANIFEST_TYPE, Registries, RemoteImage,
@@ -17,18 +18,21 @@ use gristmill_egress::{AGENT, AddressPolicy, Clients, innermost_cause, refused_a
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, LOCATION, USER_AGENT};
 use reqwest::{Response, StatusCode};
 use serde::Deserialize;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use url::{Origin, Url};
 
 use crate::allow::{HOW_TO_ALLOW, RegistryHosts};
 use crate::challenge::Challenge;
-
-/// Images that are fetched at one time; more wait.
-pub(crate) const FETCHES_MAX: usize = 4;
+use crate::turns::Turns;
 
 /// Time for one image, without waiting for other fetches and without compiling.
 const FETCH_TIME_MAX: Duration = Duration::from_secs(120);
+
+/// Time for the head of one answer, from the connection on.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Time between two pieces of an answer's body.
+const PIECE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Redirects of one request.
 const REDIRECTS_MAX: usize = 5;
@@ -42,7 +46,7 @@ pub struct Fetcher {
     clients: Clients,
     allowed: RegistryHosts,
     components: Arc<dyn Components>,
-    turns: Semaphore,
+    turns: Turns,
 }
 
 impl Fetcher {
@@ -53,8 +57,7 @@ impl Fetcher {
         addresses: AddressPolicy,
         components: Arc<dyn Components>,
     ) -> Self {
-        let turns = Semaphore::new(FETCHES_MAX);
-        Self { clients: Clients::new(addresses), allowed, components, turns }
+        Self { clients: Clients::new(addresses), allowed, components, turns: Turns::new() }
     }
 
     async fn download(
@@ -79,7 +82,7 @@ impl Fetcher {
         let wanted = at(&format!("blobs/{}", manifest.component.digest.oci()))?;
         let mut answer = self.get(&mut caller, wanted, "*/*").await?;
         let staged = self.components.stage().await.map_err(|error| stage_error(&error))?;
-        while let Some(piece) = answer.chunk().await.map_err(|error| broken(&error))? {
+        while let Some(piece) = next_piece(&mut answer).await? {
             if staged.len() + piece.len() as u64 > manifest.component.bytes {
                 break;
             }
@@ -138,7 +141,8 @@ impl Fetcher {
             Some(value) => request.header(AUTHORIZATION, value.clone()),
             None => request,
         };
-        request.send().await.map_err(|error| broken(&error))
+        let answer = timeout(HEAD_TIME_MAX, request.send()).await;
+        answer.map_err(|_| silent(HEAD_TIME_MAX))?.map_err(|error| broken(&error))
     }
 
     /// The value of `Authorization` for a second request after this answer.
@@ -186,14 +190,13 @@ impl Registries for Fetcher {
         auth: Option<&RegistryAuth>,
         owner: &OwnerId,
     ) -> Result<Added, FetchError> {
-        let download = async {
-            let _turn = self.turns.acquire().await.map_err(|error| host(&error))?;
-            Box::pin(self.download(image, auth)).await
-        };
+        let turn = self.turns.take(owner).await?;
+        let download = Box::pin(self.download(image, auth));
         let staged = timeout(FETCH_TIME_MAX, download).await.unwrap_or_else(|_| {
             let seconds = FETCH_TIME_MAX.as_secs();
             Err(FetchError::Refused(format!("it was not received within {seconds} s")))
         })?;
+        drop(turn);
         staged.add(owner).await.map_err(|error| match error {
             AddComponentError::Rejected(reason) => FetchError::Refused(reason),
             AddComponentError::TooManyWaiting => FetchError::TooManyWaiting(error.to_string()),
@@ -236,10 +239,16 @@ struct TokenAnswer {
     access_token: Option<String>,
 }
 
+/// The next piece of an answer's body; `None` at its end.
+async fn next_piece(answer: &mut Response) -> Result<Option<Bytes>, FetchError> {
+    let piece = timeout(PIECE_TIME_MAX, answer.chunk()).await;
+    piece.map_err(|_| silent(PIECE_TIME_MAX))?.map_err(|error| broken(&error))
+}
+
 /// A body of at most `bytes_max`.
 async fn read(mut answer: Response, bytes_max: usize, what: &str) -> Result<Vec<u8>, FetchError> {
     let mut bytes = Vec::new();
-    while let Some(piece) = answer.chunk().await.map_err(|error| broken(&error))? {
+    while let Some(piece) = next_piece(&mut answer).await? {
         if bytes.len() + piece.len() > bytes_max {
             return Err(FetchError::Refused(format!("{what} is larger than {bytes_max} bytes")));
         }
@@ -271,6 +280,10 @@ fn broken(error: &reqwest::Error) -> FetchError {
         None if error.is_connect() => format!("cannot connect: {}", innermost_cause(error)),
         None => format!("the connection broke: {}", innermost_cause(error)),
     })
+}
+
+fn silent(waited: Duration) -> FetchError {
+    FetchError::Refused(format!("the registry did not answer for {} s", waited.as_secs()))
 }
 
 fn stage_error(error: &StageError) -> FetchError {

@@ -497,9 +497,8 @@ impl ServeArgs {
         let sandbox_memory_mib = self.max_sandbox_memory_mib.or(file.max_sandbox_memory_mib);
         let waiting_jobs_max = self.max_waiting_jobs.or(file.max_waiting_jobs);
         let drain_timeout_s = self.drain_timeout.or(file.drain_timeout);
-        let connections_max = self
-            .max_connections
-            .or(file.max_connections)
+        let given_connections = self.max_connections.or(file.max_connections);
+        let connections_max = given_connections
             .unwrap_or_else(|| u32::try_from(CONNECTIONS.default).unwrap_or(u32::MAX));
         let of_address = self.max_address_connections.or(file.max_address_connections);
         let listen =
@@ -525,6 +524,7 @@ impl ServeArgs {
                 .or_else(|| Some(TlsFiles { cert: file.tls_cert?, key: file.tls_key? })),
             connections: ConnectionLimits {
                 connections_max,
+                is_set: given_connections.is_some(),
                 of_address: AddressBound {
                     connections_max: of_address
                         .unwrap_or_else(|| (connections_max / ADDRESS_PART).max(1)),
@@ -671,8 +671,10 @@ mod tests {
         assert_eq!(settings.journal_bytes, 1 << 30);
         assert_eq!((settings.running_jobs_max, settings.drain_timeout.as_secs()), (256, 30));
         assert_eq!((settings.waiting_jobs_max, settings.sandbox_memory_bytes), (2_000_000, None));
-        let ConnectionLimits { connections_max, of_address, idle_wait } = settings.connections;
-        assert_eq!((connections_max, idle_wait.as_secs(), settings.tls), (20_000, 75, None));
+        let ConnectionLimits { connections_max, is_set, of_address, idle_wait } =
+            settings.connections;
+        assert_eq!((connections_max, is_set, idle_wait.as_secs()), (20_000, false, 75));
+        assert_eq!(settings.tls, None);
         let expected = AddressBound { connections_max: 1_250, is_for_loopback: false };
         assert_eq!(of_address, expected);
     }

@@ -50,6 +50,10 @@ const TAKE_WAIT: Duration = Duration::from_secs(30);
 /// it reads slower than this.
 const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 
+/// The first bytes of an HTTP/2 connection (RFC 9113, section 3.4). They are no head: a client may
+/// open a connection ahead of its first call.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 /// An answer is passed on in pieces of this size, which shows whether the client reads it.
 const PIECE_BYTES: usize = 256 << 10;
 
@@ -204,6 +208,9 @@ struct Activity {
     ends_since: Option<Instant>,
     /// HTTP/2: bytes between two calls need not be a head.
     is_multiplexed: bool,
+    /// The rest of the preface, which the connection's next bytes may be. Empty once the bytes so
+    /// far have shown whether this is HTTP/2.
+    preface_left: &'static [u8],
     /// An answer has announced that the connection ends with it.
     announced_close: bool,
     client: Arc<ClientSide>,
@@ -223,6 +230,7 @@ impl Activity {
             head_since,
             ends_since,
             is_multiplexed,
+            preface_left: PREFACE,
             announced_close,
             client: Arc::default(),
         }
@@ -252,9 +260,28 @@ impl Activity {
         (self.announced_close || is_head_refused).then(|| Linger::begin(self.announced_close))
     }
 
-    fn bytes_came(&mut self) {
+    fn came(&mut self, bytes: &[u8]) {
+        if !self.preface_left.is_empty() {
+            self.look_for_preface(bytes);
+        }
         if self.calls == 0 && !self.is_multiplexed {
             self.head_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Compares the connection's first bytes with the preface. An incomplete preface must be
+    /// completed in the same time as a head.
+    fn look_for_preface(&mut self, bytes: &[u8]) {
+        let expected = self.preface_left;
+        if let Some(left) = expected.strip_prefix(bytes) {
+            self.preface_left = left;
+            self.is_multiplexed = left.is_empty();
+        } else {
+            self.preface_left = &[];
+            self.is_multiplexed = bytes.starts_with(expected);
+        }
+        if self.is_multiplexed {
+            self.head_since = None;
         }
     }
 }
@@ -436,7 +463,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
         };
         match read {
             Poll::Ready(Ok(())) if into.filled().len() > before => {
-                self.activity.lock().bytes_came();
+                self.activity.lock().came(into.filled().get(before..).unwrap_or_default());
                 self.client.bytes_came();
             }
             Poll::Ready(Ok(())) if into.remaining() > 0 => {
@@ -502,22 +529,47 @@ mod tests {
         let deadline = || activity.lock().deadline(IDLE).map(|at| at - started);
         assert_eq!(deadline(), Some(IDLE));
         tokio::time::advance(Duration::from_secs(1)).await;
-        activity.lock().bytes_came();
+        activity.lock().came(b"G");
         tokio::time::advance(Duration::from_secs(1)).await;
-        activity.lock().bytes_came();
+        activity.lock().came(b"G");
         assert_eq!(deadline(), Some(Duration::from_secs(1) + HEAD_WAIT), "from the first byte");
         let call = Call::begin(&activity, Version::HTTP_11);
-        activity.lock().bytes_came();
+        activity.lock().came(b"G");
         assert_eq!(deadline(), None);
         tokio::time::advance(IDLE * 2).await;
         drop(call);
         assert_eq!(deadline(), Some(Duration::from_secs(2) + IDLE * 3), "from the call's end");
         // On HTTP/2 a client may send a ping.
         drop(Call::begin(&activity, Version::HTTP_2));
-        activity.lock().bytes_came();
+        activity.lock().came(b"G");
         assert_eq!(deadline(), Some(Duration::from_secs(2) + IDLE * 3));
         activity.lock().ends_since = Some(started);
         assert_eq!(deadline(), Some(Duration::from_secs(2) + IDLE * 2 + END_WAIT));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_whole_preface_of_http_2_is_not_the_begin_of_a_head() {
+        let settings = [PREFACE, &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
+        let byte_by_byte: Vec<&[u8]> = PREFACE.chunks(1).collect();
+        let cases: [(&[&[u8]], bool); 8] = [
+            (&[PREFACE], true),
+            (&[&settings], true),
+            (&byte_by_byte, true),
+            (&[&PREFACE[..23], &settings[23..], b"x"], true),
+            (&[&PREFACE[..23]], false),
+            (&[&PREFACE[..23], b"x", &PREFACE[23..]], false),
+            (&[b"P", PREFACE], false),
+            (&[b"GET / HTTP/1.1\r\n", PREFACE], false),
+        ];
+        for (pieces, is_preface) in cases {
+            let mut activity = Activity::new();
+            for piece in pieces {
+                activity.came(piece);
+            }
+            let expected = if is_preface { IDLE } else { HEAD_WAIT };
+            let left = activity.deadline(IDLE).map(|at| at - Instant::now());
+            assert_eq!(left, Some(expected), "{pieces:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::addresses::{AddressBound, Addresses};
 use super::connection::Server;
@@ -44,6 +44,8 @@ const OTHER_FILES_MAX: u64 = 1_024;
 pub struct ConnectionLimits {
     /// Most connections at one time. More wait in the kernel's backlog.
     pub connections_max: u32,
+    /// Whether the operator has set `connections_max`.
+    pub is_set: bool,
     /// Their bound for one address without a valid key.
     pub of_address: AddressBound,
     /// A connection without a call for this long is closed.
@@ -62,12 +64,18 @@ impl ConnectionLimits {
         let connections_max = self.connections_max.min(room);
         if connections_max < self.connections_max {
             let wanted = self.connections_max;
-            warn!(
-                open_files_max,
-                connections_max,
-                "only {connections_max} connections at one time, not {wanted}: this process may \
-                 have {open_files_max} files open (`ulimit -Hn`, LimitNOFILE= in systemd)"
+            let why = format!(
+                "this process may have {open_files_max} files open (`ulimit -Hn`, LimitNOFILE= in \
+                 systemd)"
             );
+            // The default is no demand of the operator, so that a lower bound is no fault.
+            if self.is_set {
+                let most = format!("only {connections_max} connections at one time, not {wanted}");
+                warn!(open_files_max, connections_max, "{most}: {why}");
+            } else {
+                let most = format!("at most {connections_max} connections at one time");
+                info!(open_files_max, connections_max, "{most}: {why}");
+            }
         }
         Self { connections_max, ..self }
     }
@@ -196,7 +204,45 @@ fn http() -> Builder<TokioExecutor> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use parking_lot::Mutex;
+
     use super::*;
+
+    /// The log of one thread.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn only_a_bound_that_was_set_is_missed_with_a_warning() {
+        for (is_set, level, sentence) in [
+            (true, "WARN", "only 500 connections at one time, not 20000: this process may have"),
+            (false, "INFO", "at most 500 connections at one time: this process may have"),
+        ] {
+            let log = Log::default();
+            let writer = log.clone();
+            let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+            let of_address = AddressBound { connections_max: 1, is_for_loopback: false };
+            let idle_wait = Duration::from_secs(1);
+            let limits =
+                ConnectionLimits { connections_max: 20_000, is_set, of_address, idle_wait };
+            let _ = tracing::subscriber::with_default(lines, || limits.within(1_000));
+            let text = String::from_utf8(log.0.lock().clone()).unwrap();
+            assert!(text.contains(level) && text.contains(sentence), "{text}");
+            assert_eq!(text.lines().count(), 1, "{text}");
+        }
+    }
 
     #[test]
     fn connections_leave_files_for_everything_else() {
@@ -214,7 +260,8 @@ mod tests {
             (20_000, 0, 1),
         ];
         for (connections_max, open_files_max, expected) in cases {
-            let limits = ConnectionLimits { connections_max, of_address, idle_wait };
+            let is_set = true;
+            let limits = ConnectionLimits { connections_max, is_set, of_address, idle_wait };
             let limits = limits.within(open_files_max);
             assert_eq!(limits.connections_max, expected, "{open_files_max}");
         }

@@ -15,8 +15,8 @@ use gristmill_core::delivery::DeliveryId;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobEvent, JobStatus};
-use gristmill_core::listing::{Cursor, JobPage, JobQuery};
-use gristmill_core::record::{JobCounts, NewJob};
+use gristmill_core::listing::JobQuery;
+use gristmill_core::record::{JobCounts, JobRecord, NewJob};
 use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 
@@ -461,32 +461,33 @@ impl Index {
         sum
     }
 
-    /// Adds the matching ones of the next `LOOKS_MAX` jobs to `page`. Returns whether there may be
-    /// more.
+    /// Adds the matching ones of the next `LOOKS_MAX` jobs before `before` to `jobs`. Returns where
+    /// the list goes on: `Continue` when there may be more for this page, `Break` for the next one.
     pub(crate) fn list(
         &self,
         name: &EndpointId,
         query: &JobQuery,
-        page: &mut JobPage,
+        before: u64,
+        jobs: &mut Vec<JobRecord>,
         now: Timestamp,
-    ) -> ControlFlow<()> {
-        let Some((_, endpoint)) = self.endpoint(name) else { return ControlFlow::Break(()) };
-        let before = page.next.take().map_or(u64::MAX, |Cursor(seq)| seq);
-        let mut last = None;
+    ) -> ControlFlow<Option<u64>, u64> {
+        let Some((_, endpoint)) = self.endpoint(name) else { return ControlFlow::Break(None) };
+        let mut last = before;
         for (looks, (seq, key)) in endpoint.history.below(before).rev().enumerate() {
-            let is_full = page.jobs.len() >= query.count_max;
-            if is_full || looks == LOOKS_MAX {
-                page.next = last.map(Cursor);
-                return if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            if jobs.len() >= query.count_max {
+                return ControlFlow::Break(Some(last));
             }
-            last = Some(seq);
+            if looks == LOOKS_MAX {
+                return ControlFlow::Continue(last);
+            }
+            last = seq;
             let Some(job) = self.jobs.get(key) else { continue };
             let status = job.visible_at(now).and_then(|row| row.status);
             if status.is_some() && query.status.is_none_or(|wanted| status == Some(wanted)) {
-                page.jobs.extend(job.record(name, now));
+                jobs.extend(job.record(name, now));
             }
         }
-        ControlFlow::Break(())
+        ControlFlow::Break(None)
     }
 
     /// Begins to delete an endpoint. Jobs that are submitted from now on belong to a new endpoint

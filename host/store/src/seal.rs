@@ -12,6 +12,7 @@ use std::path::Path;
 
 use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{Key, KeyInit as _, XChaCha20Poly1305, XNonce};
+use gristmill_core::listing::CursorKey;
 
 use crate::error::OpenError;
 
@@ -19,7 +20,10 @@ const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
 
 /// Encrypts and decrypts texts on disk.
-pub(crate) struct Seal(XChaCha20Poly1305);
+pub(crate) struct Seal {
+    cipher: XChaCha20Poly1305,
+    cursors: CursorKey,
+}
 
 impl std::fmt::Debug for Seal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -43,14 +47,20 @@ impl Seal {
         };
         let key = parse(text.trim())
             .ok_or_else(|| refuse(format!("it must hold {} hexadecimal digits", 2 * KEY_BYTES)))?;
-        Ok(Self(XChaCha20Poly1305::new(&Key::from(key))))
+        let cursors = CursorKey::of_secret(&key);
+        Ok(Self { cipher: XChaCha20Poly1305::new(&Key::from(key)), cursors })
+    }
+
+    /// What hides the positions of jobs in cursors. It stays the same over restarts.
+    pub(crate) fn cursors(&self) -> &CursorKey {
+        &self.cursors
     }
 
     /// Encrypts a text for `place`.
     pub(crate) fn seal(&self, text: &[u8], place: &str) -> Vec<u8> {
         let nonce: [u8; NONCE_BYTES] = rand::random();
         let payload = Payload { msg: text, aad: place.as_bytes() };
-        let sealed = self.0.encrypt(&XNonce::from(nonce), payload);
+        let sealed = self.cipher.encrypt(&XNonce::from(nonce), payload);
         // The cipher only fails for texts over 256 GiB.
         [&nonce[..], &sealed.expect("a text of the store is far below the cipher's bound")].concat()
     }
@@ -60,7 +70,7 @@ impl Seal {
     pub(crate) fn open_text(&self, sealed: &[u8], place: &str) -> Option<Vec<u8>> {
         let (nonce, text) = sealed.split_first_chunk::<NONCE_BYTES>()?;
         let payload = Payload { msg: text, aad: place.as_bytes() };
-        self.0.decrypt(&XNonce::from(*nonce), payload).ok()
+        self.cipher.decrypt(&XNonce::from(*nonce), payload).ok()
     }
 }
 

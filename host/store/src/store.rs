@@ -35,7 +35,7 @@ use crate::decide::End;
 use crate::entry::Ack;
 use crate::error::{OpenError, Recovery};
 use crate::failure;
-use crate::index::{Decided, FoundChunks, Phase, Submitted};
+use crate::index::{Decided, FoundChunks, Index, Phase, Submitted};
 use crate::journal::segment::Place;
 use crate::journal::{Appender, Journal};
 use crate::outbox::Moment;
@@ -578,14 +578,22 @@ impl JobStore for SqliteStore {
     }
 
     async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError> {
-        let mut page = JobPage { next: query.after, ..JobPage::default() };
+        let cursors = self.shared.seal.cursors();
+        let mut jobs = vec![];
+        let mut next = Some(query.after.map_or(u64::MAX, |after| cursors.reveal(after)));
         for _ in 0..LIST_LOOKS_MAX {
-            match self.shared.read(|index, now| index.list(endpoint, query, &mut page, now))? {
-                ControlFlow::Break(()) => break,
-                ControlFlow::Continue(()) => tokio::task::yield_now().await,
+            let Some(before) = next else { break };
+            let look = |index: &Index, now| index.list(endpoint, query, before, &mut jobs, now);
+            match self.shared.read(look)? {
+                ControlFlow::Break(place) => {
+                    next = place;
+                    break;
+                }
+                ControlFlow::Continue(place) => next = Some(place),
             }
+            tokio::task::yield_now().await;
         }
-        Ok(page)
+        Ok(JobPage { jobs, next: next.map(|place| cursors.hide(place)) })
     }
 
     async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError> {

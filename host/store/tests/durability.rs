@@ -23,6 +23,7 @@ use gristmill_core::id::{JobId, OwnerId};
 use gristmill_core::idempotency::{Idempotency, KEY_LIFE_MS};
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::limits::RETENTION_ASYNC_MS;
+use gristmill_core::listing::{Cursor, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Lease, NewJob, Outcome, S3Config};
 use gristmill_core::signals::Signals;
@@ -666,4 +667,30 @@ async fn a_clock_that_jumped_before_a_start_deletes_nothing_until_it_is_accepted
         store.close().await;
     }
     assert_eq!(open_at(start_ms + TTL_MS, None).unwrap().stats().jobs, 0);
+}
+
+#[tokio::test]
+async fn a_cursor_shows_nothing_of_other_endpoints_and_holds_over_a_restart() {
+    let mut disk = Disk::new();
+    let mut jobs = vec![];
+    for _ in 0..4 {
+        jobs.insert(0, disk.submit(job("a")).await);
+        for _ in 0..10 {
+            disk.submit(job("b")).await;
+        }
+    }
+    let list = async |disk: &Disk, after| {
+        let query = JobQuery { count_max: 1, after, ..JobQuery::default() };
+        let page = disk.store().list(&endpoint("a"), &query).await.unwrap();
+        (page.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), page.next)
+    };
+    let (first, one) = list(&disk, None).await;
+    let (second, two) = list(&disk, one).await;
+    assert_eq!([first, second].concat(), jobs[..2]);
+    let (Some(Cursor(one)), Some(Cursor(two))) = (one, two) else { panic!("{one:?} {two:?}") };
+    assert!(one.abs_diff(two) > 1 << 32, "eleven jobs lie between {one} and {two}");
+    disk.reopen();
+    let (third, next) = list(&disk, Some(Cursor(two))).await;
+    let (fourth, end) = list(&disk, next).await;
+    assert_eq!(([third, fourth].concat(), end), (jobs[2..].to_vec(), None));
 }

@@ -265,6 +265,7 @@ fn no_limits() -> RateLimits {
         retry: NONE,
         purge_queue: NONE,
         requests: NONE,
+        management: NONE,
         unauthenticated: AddressLimit { calls_per_10s: NonZeroU32::MAX },
     }
 }

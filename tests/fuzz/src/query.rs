@@ -155,7 +155,8 @@ impl Parameters<'_> {
             number.is_ok_and(|number| LIST_JOBS.contains(number))
         };
         let is_place = |cursor: &String| {
-            (1..20).contains(&cursor.len()) && cursor.bytes().all(|digit| digit.is_ascii_digit())
+            let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+            cursor.len() == 16 && cursor.bytes().all(is_digit)
         };
         status.is_none_or(|status| JobStatus::ALL.iter().any(|known| known.as_str() == status))
             && (limit.is_none() || self.is_whole("limit", false) && limit.is_some_and(is_listed))

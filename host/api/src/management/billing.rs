@@ -42,7 +42,7 @@ pub(crate) async fn endpoints(
     caller: ManagementCaller,
     page: Page,
     RawQuery(query): RawQuery,
-) -> Result<Paged<BillingRecord>, ApiError> {
+) -> Result<Paged, ApiError> {
     caller.require(Scope::Manage)?;
     let query = Query(query.as_deref().unwrap_or_default());
     let mut report = report(query, state.jobs.now())?;
@@ -57,11 +57,11 @@ pub(crate) async fn endpoints(
     }
     let records = report.records(&*state.usage, page.after(), page.count_max()).await?;
     let (grouping, prices) = (report.grouping, state.prices);
-    Ok(page.of(
-        records,
-        |record| record.place(),
-        |record| BillingRecord::new(record, grouping, &prices),
-    ))
+    let select = move |page: Page| {
+        let document = |record| BillingRecord::new(record, grouping, &prices);
+        page.of(records, |record| record.place(), document)
+    };
+    page.make(&state, select).await
 }
 
 fn report(query: Query<'_>, now: Timestamp) -> Result<Report, ApiError> {

@@ -50,12 +50,15 @@ pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: ManagementCaller,
     page: Page,
-) -> Result<Paged<dto::Endpoint>, ApiError> {
+) -> Result<Paged, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let endpoints = view.deployments.values().map(|deployment| &*deployment.endpoint);
-    let own = endpoints.filter(|endpoint| caller.0.sees(&endpoint.owner));
-    Ok(page.of(own, |endpoint| endpoint.id.to_string(), |endpoint| endpoint.into()))
+    let select = move |page: Page| {
+        let endpoints = view.deployments.values().map(|deployment| &*deployment.endpoint);
+        let own = endpoints.filter(|endpoint| caller.0.sees(&endpoint.owner));
+        page.of(own, |endpoint| endpoint.id.to_string(), dto::Endpoint::from)
+    };
+    page.make(&state, select).await
 }
 
 /// A new endpoint; it takes jobs at once.

@@ -12,7 +12,7 @@ use gristmill_core::limits::COMPONENT_BYTES_MAX;
 use super::dto::Handler;
 use super::input::Named;
 use super::page::{Page, Paged};
-use crate::auth::{KeyInUse, ManagementCaller};
+use crate::auth::{self, ManagementCaller};
 use crate::body;
 use crate::complete::complete;
 use crate::error::ApiError;
@@ -33,13 +33,16 @@ pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: ManagementCaller,
     page: Page,
-) -> Result<Paged<Handler>, ApiError> {
+) -> Result<Paged, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let own = view.images.values().filter(|image| image.owner == caller.0.owner);
-    let handlers = own.filter_map(|image| Some((image, view.components.get(&image.digest)?)));
-    let place = |(image, _): &(&Arc<Image>, _)| image.reference();
-    Ok(page.of(handlers, place, |(image, component)| Handler::new(image, component)))
+    let select = move |page: Page| {
+        let own = view.images.values().filter(|image| image.owner == caller.0.owner);
+        let handlers = own.filter_map(|image| Some((image, view.components.get(&image.digest)?)));
+        let place = |(image, _): &(&Arc<Image>, _)| image.reference();
+        page.of(handlers, place, |(image, component)| Handler::new(image, component))
+    };
+    page.make(&state, select).await
 }
 
 /// One image name, with its component.
@@ -84,7 +87,7 @@ pub(crate) async fn upload(
     if staged.is_empty() {
         return Err(ApiError::bad_request("the body is empty; send the component's bytes"));
     }
-    KeyInUse::new(&state, &caller.0, Scope::Manage, None).check()?;
+    auth::check_again(&caller.0, &state)?;
     let added = images::Named::Added(staged.add(&caller.0.owner).await.map_err(images::refused)?);
     let named = async move { images::name(&state, &caller.0, name, added, None).await };
     let (image, component) = complete(named).await??;

@@ -13,7 +13,7 @@ use gristmill_core::limits::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::auth::ManagementCaller;
+use crate::auth::{self, ManagementCaller};
 use crate::error::ApiError;
 use crate::state::ApiState;
 
@@ -37,19 +37,23 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 /// # Errors
 /// 400 that names the field which does not fit; 401 when the caller's key was revoked or has expired while
 /// the body was on its way.
-pub(crate) async fn json<T: DeserializeOwned>(
+pub(crate) async fn json<T: DeserializeOwned + Send + 'static>(
     state: &ApiState,
     caller: &ManagementCaller,
     request: Request<Body>,
 ) -> Result<T, ApiError> {
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&caller.0.id, &parts, body, MANAGEMENT_BODY_BYTES_MAX).await?;
-    caller.check_again(state)?;
+    auth::check_again(&caller.0, state)?;
+    state.checks.run(&caller.0, &body.bytes, |body| parse(body)).await
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     // Serde alone would take an array of the fields' values in their order.
-    if body.bytes.trim_ascii_start().starts_with(b"[") {
+    if body.trim_ascii_start().starts_with(b"[") {
         return Err(ApiError::bad_request("the body must be a JSON object"));
     }
-    let mut reader = serde_json::Deserializer::from_slice(&body.bytes);
+    let mut reader = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
         let field = if path == "." { "the body".to_owned() } else { format!("`{path}`") };
@@ -62,7 +66,7 @@ pub(crate) async fn json<T: DeserializeOwned>(
 }
 
 /// The same; a call without a body counts as an empty object.
-pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(
+pub(crate) async fn json_or_default<T: DeserializeOwned + Default + Send + 'static>(
     state: &ApiState,
     caller: &ManagementCaller,
     request: Request<Body>,

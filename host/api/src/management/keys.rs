@@ -32,11 +32,12 @@ pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: ManagementCaller,
     page: Page,
-) -> Result<Paged<Key>, ApiError> {
+) -> Result<Paged, ApiError> {
     caller.require(Scope::Admin)?;
     let view = state.catalog.view();
     let place = |key: &&Arc<ApiKey>| format!("{:020} {}", key.created_at.as_millis(), key.id);
-    Ok(page.of(view.keys.values(), place, |key| (&**key).into()))
+    let select = move |page: Page| page.of(view.keys.values(), place, |key| Key::from(&**key));
+    page.make(&state, select).await
 }
 
 /// A new key; its text is shown in this answer and never again.

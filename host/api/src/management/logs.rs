@@ -70,8 +70,12 @@ pub(crate) async fn read(
         return Ok(follow(state, key, follower, wanted));
     }
     let lines = state.logs.read(&life, wanted);
-    let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
-    Ok(Json(documents).into_response())
+    // There may be 10,000 of them.
+    let write = move || {
+        let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
+        Ok(Json(documents).into_response())
+    };
+    state.pages.write(write).await
 }
 
 /// What a query is for: all jobs, one of them, or one that there cannot be.

@@ -2,17 +2,21 @@
 //! page is in its `Link` header (RFC 8288): `<…?limit=2&cursor=…>; rel="next"`. A cursor is the
 //! position of an element, which is unique in its list. Additions and removals between two pages
 //! therefore neither skip nor repeat elements that were present all the time.
+//!
+//! **Bounds.** A page ends after `limit` elements, or after [`PAGE_BYTES_MAX`] of them, but has one
+//! at least. **Cost.** Each page sorts the positions of all elements behind the cursor, and is
+//! written apart from the threads that serve calls.
 
-use axum::Json;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
-use gristmill_core::limits::PAGE;
+use gristmill_core::limits::{PAGE, PAGE_BYTES_MAX};
 use serde::Serialize;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::query::Query;
+use crate::state::ApiState;
 
 /// The requested page of a list.
 #[derive(Debug)]
@@ -45,27 +49,52 @@ impl Page {
         self.count_max
     }
 
-    /// Selects the page from the elements of the list, which are in the order of their positions.
-    /// `place` returns the position of an element: a text that no other element has.
-    pub(crate) fn of<T, D>(
+    /// Makes the page with `select`, which calls [`of`](Self::of), when it is this call's turn.
+    ///
+    /// # Errors
+    /// Those of `select`; 500 when it panics.
+    pub(crate) async fn make(
+        self,
+        state: &ApiState,
+        select: impl FnOnce(Self) -> Result<Paged, ApiError> + Send + 'static,
+    ) -> Result<Paged, ApiError> {
+        state.pages.write(move || select(self)).await
+    }
+
+    /// Selects the page from the elements of the list, in any order. `place` returns the position
+    /// of an element: a text that no other element has.
+    ///
+    /// # Errors
+    /// 500 when a document has no JSON form.
+    pub(crate) fn of<T, D: Serialize>(
         self,
         things: impl IntoIterator<Item = T>,
         place: impl Fn(&T) -> String,
-        document: impl FnMut(T) -> D,
-    ) -> Paged<D> {
+        mut document: impl FnMut(T) -> D,
+    ) -> Result<Paged, ApiError> {
         let mut placed: Vec<_> = things
             .into_iter()
             .map(|thing| (place(&thing), thing))
             .filter(|(place, _)| self.after.as_ref().is_none_or(|after| place > after))
             .collect();
         placed.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        let is_last = placed.len() <= self.count_max;
-        placed.truncate(self.count_max);
-        let next = placed.last().filter(|_| !is_last).and_then(|(place, _)| self.link(place));
-        Paged {
-            documents: placed.into_iter().map(|(_, thing)| thing).map(document).collect(),
-            next,
+        let (mut json, mut last, mut next) = (vec![b'['], None, None);
+        for (count, (place, thing)) in placed.into_iter().enumerate() {
+            let end = json.len();
+            let mut is_full = count >= self.count_max;
+            if !is_full {
+                write_next(&mut json, &document(thing))?;
+                is_full = last.is_some() && json.len() > PAGE_BYTES_MAX;
+            }
+            if is_full {
+                json.truncate(end);
+                next = last.and_then(|last: String| self.link(&last));
+                break;
+            }
+            last = Some(place);
         }
+        json.push(b']');
+        Ok(Paged { json, next })
     }
 
     /// The link to the next page, with all other parameters of the request.
@@ -79,17 +108,28 @@ impl Page {
     }
 }
 
+/// Adds a document to the array.
+fn write_next(json: &mut Vec<u8>, document: &impl Serialize) -> Result<(), ApiError> {
+    if json.len() > 1 {
+        json.push(b',');
+    }
+    serde_json::to_writer(json, document).map_err(|error| {
+        ApiError::new(ErrorCode::Internal, format!("a document has no JSON form: {error}"))
+    })
+}
+
 /// A page of a list, as an answer.
 #[derive(Debug)]
-pub(crate) struct Paged<D> {
-    documents: Vec<D>,
+pub(crate) struct Paged {
+    json: Vec<u8>,
     next: Option<HeaderValue>,
 }
 
-impl<D: Serialize> IntoResponse for Paged<D> {
+impl IntoResponse for Paged {
     fn into_response(self) -> Response {
+        let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
         let link = self.next.map(|next| [(header::LINK, next)]);
-        (link, Json(self.documents)).into_response()
+        (json, link, self.json).into_response()
     }
 }
 
@@ -108,8 +148,10 @@ mod tests {
         let mut uri = first.to_owned();
         loop {
             let things = things.iter().map(|thing| (*thing).to_owned());
-            let paged = page(&uri).await.unwrap().of(things, String::clone, |thing| thing);
-            pages.push(paged.documents);
+            // The position of an element is bounded, its document is not.
+            let place = |thing: &String| thing.chars().take(20).collect();
+            let paged = page(&uri).await.unwrap().of(things, place, |thing| thing).unwrap();
+            pages.push(serde_json::from_slice(&paged.json).unwrap());
             let Some(next) = paged.next else { return pages };
             let next = next.to_str().unwrap().strip_prefix("</v1").unwrap();
             uri = next.strip_suffix(">; rel=\"next\"").unwrap().to_owned();
@@ -127,10 +169,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_page_ends_after_a_mib_and_has_one_element_at_least() {
+        let large = |name: &str, bytes: usize| format!("{name:20}{}", "x".repeat(bytes - 20));
+        let half = PAGE_BYTES_MAX / 2 - 3; // two of them with `["","",` before a third one
+        let things = [
+            large("a", half),
+            large("b", half),
+            large("c", 3 * PAGE_BYTES_MAX),
+            large("d", half),
+            large("e", half + 1),
+            large("f", 20),
+        ];
+        let things: Vec<&str> = things.iter().map(String::as_str).collect();
+        let names = |pages: Vec<Vec<String>>| -> Vec<String> {
+            let first = |thing: &String| thing.chars().take(1).collect::<String>();
+            pages.iter().map(|page| page.iter().map(first).collect()).collect()
+        };
+        assert_eq!(names(walk("/things", &things).await), ["ab", "c", "d", "ef"]);
+        assert_eq!(names(walk("/things?limit=1", &things).await), ["a", "b", "c", "d", "e", "f"]);
+    }
+
+    #[tokio::test]
     async fn what_was_asked_for_stays_in_the_link() {
         let paged = page("/things?limit=1&flag=x%20y").await.unwrap();
-        let link = paged.of(["a", "b"], |thing| (*thing).to_owned(), |thing| thing).next.unwrap();
-        assert_eq!(link, "</v1/things?limit=1&flag=x+y&cursor=a>; rel=\"next\"");
+        let paged = paged.of(["a", "b"], |thing| (*thing).to_owned(), |thing| thing).unwrap();
+        assert_eq!(paged.next.unwrap(), "</v1/things?limit=1&flag=x+y&cursor=a>; rel=\"next\"");
+        assert_eq!(paged.json, b"[\"a\"]");
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! `/v1/containerregistryauth`: credentials for fetching images from registries.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -31,11 +33,15 @@ pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: ManagementCaller,
     page: Page,
-) -> Result<Paged<RegistryAuth>, ApiError> {
+) -> Result<Paged, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let own = view.registry_auths.values().filter(|auth| caller.0.sees(&auth.owner));
-    Ok(page.of(own, |auth| format!("{} {}", auth.name, auth.id), |auth| (&**auth).into()))
+    let select = move |page: Page| {
+        let own = view.registry_auths.values().filter(|auth| caller.0.sees(&auth.owner));
+        let place = |auth: &&Arc<registry_auth::RegistryAuth>| format!("{} {}", auth.name, auth.id);
+        page.of(own, place, |auth| RegistryAuth::from(&**auth))
+    };
+    page.make(&state, select).await
 }
 
 /// One set of credentials, without its password.

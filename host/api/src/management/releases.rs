@@ -33,12 +33,13 @@ pub(crate) async fn list(
     caller: ManagementCaller,
     Named(id): Named,
     page: Page,
-) -> Result<Paged<dto::Release>, ApiError> {
+) -> Result<Paged, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
     let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
+    // There are 20 at most.
     let place = |release: &&Release| format!("{:010}", u32::MAX - release.version);
-    Ok(page.of(&endpoint.releases, place, |release| release.into()))
+    page.of(&endpoint.releases, place, dto::Release::from)
 }
 
 /// Goes back to a handler that the endpoint has run: its template names that component from now on.

@@ -46,11 +46,14 @@ pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: ManagementCaller,
     page: Page,
-) -> Result<Paged<dto::NetworkVolume>, ApiError> {
+) -> Result<Paged, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let own = view.volumes.values().filter(|volume| caller.0.sees(&volume.owner));
-    Ok(page.of(own, |volume| volume.id.to_string(), |volume| (&**volume).into()))
+    let select = move |page: Page| {
+        let own = view.volumes.values().filter(|volume| caller.0.sees(&volume.owner));
+        page.of(own, |volume| volume.id.to_string(), |volume| dto::NetworkVolume::from(&**volume))
+    };
+    page.make(&state, select).await
 }
 
 /// A new, empty network volume.

@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
 use gristmill_core::delivery::DELIVERY_LOG_MAX;
 use gristmill_core::endpoint::Endpoint;
 use gristmill_core::key::Scope;
@@ -50,10 +51,15 @@ pub(crate) async fn deliveries(
     State(state): State<ApiState>,
     caller: ManagementCaller,
     Named(id): Named,
-) -> Result<Json<Vec<Delivery>>, ApiError> {
+) -> Result<Response, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
     let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
     let deliveries = state.deliveries.deliveries(&endpoint.id, DELIVERY_LOG_MAX).await?;
-    Ok(Json(deliveries.iter().map(Delivery::from).collect()))
+    // They may have 3 MiB.
+    let write = move || {
+        let documents: Vec<_> = deliveries.iter().map(Delivery::from).collect();
+        Ok(Json(documents).into_response())
+    };
+    state.pages.write(write).await
 }

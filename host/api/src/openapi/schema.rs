@@ -102,7 +102,7 @@ schemas! {
         text().format(Some(SchemaFormat::Custom("uri".to_owned())))
             .max_length(Some(WEBHOOK_URL_BYTES_MAX));
     OpenAiRoute: "A path; may have slashes" => text().min_length(Some(1));
-    Cursor: "A place in a list; opaque" => text().pattern(Some("^[0-9]{1,19}$"));
+    Cursor: "A place in a list; opaque" => text().pattern(Some("^[0-9a-f]{16}$"));
     PageCursor: "A place in a list; opaque" => text();
     IdempotencyKey: "Chosen by the client" =>
         text().pattern(Some("^[!-~]([ -~]*[!-~])?$")).min_length(Some(1)).max_length(Some(KEY_CHARS_MAX));

@@ -12,14 +12,14 @@ use gristmill_core::image::{
     Blob, BlobDigest, CONFIG_TYPE, ComponentManifest, LAYER_TYPE, MANIFEST_TYPE, PushedManifest,
     is_tag, parse_digest,
 };
-use gristmill_core::key::{ApiKey, Scope};
+use gristmill_core::key::ApiKey;
 use gristmill_core::limits::{Bounds, IMAGE_CONFIG_BYTES_MAX, IMAGE_MANIFEST_BYTES_MAX};
 use gristmill_core::runtime::Staged;
 use serde_json::{Value, json};
 
 use super::error::{OciCode, RegistryError};
 use super::{Caller, answer, images_of, name, referrers};
-use crate::auth::KeyInUse;
+use crate::auth;
 use crate::complete::complete;
 use crate::images::{self, ImageName, Named};
 use crate::query::Query;
@@ -36,15 +36,20 @@ pub(super) async fn get(
     Path((name, reference)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let view = state.catalog.view();
-    let mut images = images_of(&view, &key.owner, &name);
-    let found = match parse_digest(&reference) {
-        Some(digest) => images
-            .map(|(image, component)| of(image, component))
-            .find(|manifest| manifest.digest() == digest),
-        None => images
-            .find(|(image, _)| image.tag == reference)
-            .map(|(image, component)| of(image, component)),
+    let (wanted_name, wanted) = (name.clone(), reference.clone());
+    // A search by digest generates the manifests of all uploads of this name, which may be 10,000.
+    let search = move || {
+        let mut images = images_of(&view, &key.owner, &wanted_name);
+        Ok(match parse_digest(&wanted) {
+            Some(digest) => images
+                .map(|(image, component)| of(image, component))
+                .find(|manifest| manifest.digest() == digest),
+            None => images
+                .find(|(image, _)| image.tag == wanted)
+                .map(|(image, component)| of(image, component)),
+        })
     };
+    let found = state.pages.write(search).await?;
     let manifest = found.ok_or_else(|| unknown(&name, &reference))?;
     let text = manifest.text().to_owned();
     let bytes = text.len() as u64;
@@ -62,7 +67,7 @@ pub(super) async fn push(
     name::check(&name)?;
     let (parts, body) = request.into_parts();
     let text = state.bodies.read(&key.id, &parts, body, IMAGE_MANIFEST_BYTES_MAX).await?.bytes;
-    KeyInUse::new(&state, &key, Scope::Manage, None).check()?;
+    auth::check_again(&key, &state)?;
     let text = String::from_utf8(text.into()).map_err(|_| {
         RegistryError::invalid(OciCode::ManifestInvalid, "the manifest is not UTF-8")
     })?;

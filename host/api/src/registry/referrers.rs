@@ -1,12 +1,14 @@
 //! `/v2/{name}/referrers/{digest}`: the manifests that name another one as their `subject`.
 //!
-//! **Cost.** Each call reads all manifests of the name. **Bounds.** A page has [`PAGE_BYTES_MAX`] of
-//! text, or one manifest.
+//! **Cost.** Each call reads all manifests of the name, apart from the threads that serve calls.
+//! **Bounds.** A page has [`PAGE_BYTES_MAX`] of text, or one manifest.
 
 use std::collections::BTreeMap;
 
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
+use gristmill_core::catalog::View;
+use gristmill_core::id::OwnerId;
 use gristmill_core::image::{MANIFEST_TYPE, PushedManifest};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -57,34 +59,50 @@ pub(super) async fn list(
         let sentence = format!("`{digest}` is no digest: write `<algorithm>:<digits>`");
         return Err(RegistryError::invalid(OciCode::DigestInvalid, sentence));
     }
-    let query = Query(query.as_deref().unwrap_or_default());
-    let (wanted, last) = (query.text("artifactType"), query.text("last").unwrap_or_default());
+    let listing = Listing { name, digest, query: query.unwrap_or_default() };
     let view = state.catalog.view();
-    // Several tags may have the same manifest.
-    let found: BTreeMap<String, Value> = images_of(&view, &key.owner, &name)
-        .map(|(image, component)| manifests::of(image, component))
-        .filter_map(|manifest| {
-            let descriptor = descriptor(&manifest, &digest, wanted.as_deref())?;
-            Some((manifest.digest().oci(), descriptor))
-        })
-        .filter(|(digest, _)| **digest > *last)
-        .collect();
-    let mut bytes = 0;
-    let fits = |descriptor: &Value| {
-        let is_first = bytes == 0;
-        bytes += descriptor.to_string().len();
-        is_first || bytes <= PAGE_BYTES_MAX
-    };
-    let count = found.values().map(fits).take_while(|fits| *fits).count();
-    let next = (count < found.len()).then(|| {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(wanted.as_deref().map(|wanted| ("artifactType", wanted)));
-        query.extend_pairs(found.keys().nth(count - 1).map(|last| ("last", last)));
-        format!("/v2/{name}/referrers/{digest}?{}", query.finish())
-    });
-    let page: Vec<_> = found.into_values().take(count).collect();
-    let index = json!({ "schemaVersion": 2, "mediaType": answer::INDEX_TYPE, "manifests": page });
-    Ok(answer::index(index.to_string(), wanted.is_some(), next.as_deref()))
+    Ok(state.pages.write(move || Ok(listing.answer(&view, &key.owner))).await?)
+}
+
+/// One call of [`list`].
+struct Listing {
+    name: String,
+    digest: String,
+    query: String,
+}
+
+impl Listing {
+    fn answer(&self, view: &View, owner: &OwnerId) -> Response {
+        let Self { name, digest, query } = self;
+        let query = Query(query);
+        let (wanted, last) = (query.text("artifactType"), query.text("last").unwrap_or_default());
+        // Several tags may have the same manifest.
+        let found: BTreeMap<String, Value> = images_of(view, owner, name)
+            .map(|(image, component)| manifests::of(image, component))
+            .filter_map(|manifest| {
+                let descriptor = descriptor(&manifest, digest, wanted.as_deref())?;
+                Some((manifest.digest().oci(), descriptor))
+            })
+            .filter(|(digest, _)| **digest > *last)
+            .collect();
+        let mut bytes = 0;
+        let fits = |descriptor: &Value| {
+            let is_first = bytes == 0;
+            bytes += descriptor.to_string().len();
+            is_first || bytes <= PAGE_BYTES_MAX
+        };
+        let count = found.values().map(fits).take_while(|fits| *fits).count();
+        let next = (count < found.len()).then(|| {
+            let mut query = form_urlencoded::Serializer::new(String::new());
+            query.extend_pairs(wanted.as_deref().map(|wanted| ("artifactType", wanted)));
+            query.extend_pairs(found.keys().nth(count - 1).map(|last| ("last", last)));
+            format!("/v2/{name}/referrers/{digest}?{}", query.finish())
+        });
+        let page: Vec<_> = found.into_values().take(count).collect();
+        let index =
+            json!({ "schemaVersion": 2, "mediaType": answer::INDEX_TYPE, "manifests": page });
+        answer::index(index.to_string(), wanted.is_some(), next.as_deref())
+    }
 }
 
 /// The descriptor of a manifest, if it has this subject and type.

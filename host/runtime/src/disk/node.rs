@@ -1,7 +1,8 @@
 //! A file or a directory that a handler has open, and what can be done with it. All of it blocks
 //! on the disk: [`Gate`] says where it runs.
 //!
-//! **Invariants.** Nothing grows before its space is taken. There are no symbolic links to follow,
+//! **Invariants.** Nothing grows before its space is taken, and below the disk's reserve no hole of a
+//! sparse file is filled either. There are no symbolic links to follow,
 //! none can be made, and no second names of a file either: each file has one name, and counts once.
 //! A directory is renamed in its parent only, so that none gets deeper than
 //! [`DEPTH_MAX`].
@@ -13,8 +14,8 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, Timestamps, fstat, ftruncate, futimens, mkdirat, openat,
-    renameat, statat, unlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, SeekFrom, Stat, Timestamps, fstat, ftruncate, futimens,
+    mkdirat, openat, renameat, seek, statat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use tokio::runtime::Handle;
@@ -26,7 +27,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 use super::gate::{Gate, Slot};
 use super::mount::Mount;
 use super::path::{DEPTH_MAX, Parts};
-use super::space::{FileKey, NODE_BYTES, charge, file_charge, size};
+use super::space::{BLOCK_BYTES, FileKey, NODE_BYTES, charge, file_charge, size};
 
 /// What is found by a name as it is, be it a link.
 const AS_IT_IS: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
@@ -187,10 +188,21 @@ impl Node {
     }
 
     /// Writes all bytes, or none when there is no space for them. Changes the mount.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InsufficientSpace`] when the mount is full. Also when the disk is below its
+    /// reserve and the write needs a further block, be it in a hole of the file; existing blocks can
+    /// always be overwritten.
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), ErrorCode> {
         let end = offset.checked_add(bytes.len() as u64).ok_or(ErrorCode::FileTooLarge)?;
         let file = self.file()?;
-        self.resize(|before| before.max(end), || file.write_all_at(bytes, offset))
+        let write = || {
+            if !self.mount.space.disk_has_room() {
+                check_for_holes(file, offset, end)?;
+            }
+            file.write_all_at(bytes, offset)
+        };
+        self.resize(|before| before.max(end), write)
     }
 
     /// Writes all bytes at the end, or none. Changes the mount.
@@ -416,6 +428,19 @@ fn parts(path: &str) -> Result<Parts<'_>, ErrorCode> {
 
 fn check_depth(depth: usize) -> Result<(), ErrorCode> {
     if depth > DEPTH_MAX { Err(ErrorCode::NameTooLong) } else { Ok(()) }
+}
+
+/// Refuses a write that would fill a hole. [`Space::take`](super::space::Space::take) does not see
+/// such a write, since a file counts with its whole size, holes included. Costs two system calls.
+fn check_for_holes(file: &File, offset: u64, end: u64) -> std::io::Result<()> {
+    // A block is allocated as a whole, and bytes beyond the end of the file are already counted.
+    let start = offset - offset % BLOCK_BYTES;
+    let end = end.min(size(&fstat(file)?));
+    // Every file ends in a hole without length, so there is always a next one.
+    if start < end && seek(file, SeekFrom::Hole(start))? < end {
+        return Err(Errno::NOSPC.into());
+    }
+    Ok(())
 }
 
 fn access(how: How) -> OFlags {

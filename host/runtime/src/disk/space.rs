@@ -19,7 +19,7 @@ use rustix::io::Errno;
 pub(crate) const NODE_BYTES: u64 = 16 << 10;
 
 /// What the size of a file is rounded up to.
-const BLOCK_BYTES: u64 = 4 << 10;
+pub(crate) const BLOCK_BYTES: u64 = 4 << 10;
 
 /// Names a file as long as it exists: its device and its inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -98,6 +98,11 @@ impl Space {
             }
             _ => Err(Errno::NOSPC),
         }
+    }
+
+    /// Whether the host's disk has room for further blocks, wherever in a file they are.
+    pub(crate) fn disk_has_room(&self) -> bool {
+        self.room.admits_work()
     }
 
     /// Gives so much back.

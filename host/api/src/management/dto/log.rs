@@ -12,7 +12,7 @@ use crate::wire_time::rfc3339;
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LogLine<'a> {
-    /// The line's number, counted since the host started; `Last-Event-ID` uses it.
+    /// Grows from line to line of the endpoint; `Last-Event-ID` uses it.
     number: u64,
     #[schema(value_type = schema::Time)]
     at: String,

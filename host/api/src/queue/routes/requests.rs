@@ -46,12 +46,13 @@ fn status(query: Query<'_>) -> Result<Option<JobStatus>, ApiError> {
     })
 }
 
-/// Means nothing to a client, who gives back what a page has given him.
+/// Parses the cursor of a page: 16 hexadecimal digits, which mean nothing to clients.
 fn cursor(query: Query<'_>) -> Result<Option<Cursor>, ApiError> {
     let Some(text) = query.text("cursor") else { return Ok(None) };
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    match text.parse().ok().filter(|_| is_number && text.len() < 20) {
-        Some(place) => Ok(Some(Cursor(place))),
-        None => Err(ApiError::bad_request("query `cursor` must be the `cursor` of a page")),
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_cursor = text.len() == 16 && text.bytes().all(is_digit);
+    match u64::from_str_radix(&text, 16) {
+        Ok(place) if is_cursor => Ok(Some(Cursor(place))),
+        _ => Err(ApiError::bad_request("query `cursor` must be the `cursor` of a page")),
     }
 }

@@ -5,10 +5,9 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::SubmitMode;
-use gristmill_core::key::Scope;
 use gristmill_core::limits::RUN_BODY_BYTES_MAX;
 
-use crate::auth::KeyInUse;
+use crate::auth;
 use crate::error::ApiError;
 use crate::front_door::Call;
 use crate::openapi::parameters::IdempotencyKey;
@@ -36,16 +35,16 @@ pub(crate) async fn run(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let body = state.bodies.read(&call.key.id, &parts, body, RUN_BODY_BYTES_MAX).await?;
-    let endpoint = &call.deployment.endpoint.id;
-    KeyInUse::new(&state, &call.key, Scope::Submit, Some(endpoint)).check()?;
+    let body =
+        state.bodies.read(&call.key.id, &parts, body, RUN_BODY_BYTES_MAX).await?;
+    auth::check_again(&call.key, &state)?;
     let (owner, repeat) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);
     let check = move |body: &_| {
         let submission = submission::parse(body)?;
         let mark = repeat.mark(&owner, "run", body);
         Ok(submission.into_request(owner, SubmitMode::Async, mark))
     };
-    let request = state.checks.run(&body.bytes, check).await?;
+    let request = state.checks.run(&call.key, &body.bytes, check).await?;
     let submitted = state.jobs.submit(&call.deployment, request).await?;
     let mut response = Accepted::new(submitted.id, JobStatus::InQueue).into_response();
     idempotency::tell(submitted, &mut response);

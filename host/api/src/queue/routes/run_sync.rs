@@ -56,7 +56,7 @@ pub(crate) async fn run_sync(
         let mark = repeat.mark(&owner, "runsync", body);
         Ok(submission.into_request(owner, mode, mark))
     };
-    let request = state.checks.run(&body.bytes, check).await?;
+    let request = state.checks.run(&call.key, &body.bytes, check).await?;
     let submitted = state.jobs.submit(&call.deployment, request).await?;
     let id = submitted.id;
     drop(body); // the job is stored; its body is no longer in flight

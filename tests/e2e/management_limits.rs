@@ -1,0 +1,32 @@
+//! The rate limit of the management API.
+
+use gristmill_tests::{TestHost, guests};
+use serde_json::json;
+
+const LIMITS: &str = "[rate-limits.management]\ncalls-per-10s = 20\n";
+
+#[tokio::test]
+async fn one_owners_management_calls_are_limited_and_no_other_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("limits.toml");
+    std::fs::write(&config, LIMITS).unwrap();
+    let host = TestHost::start_with_clock(&["--config", config.to_str().unwrap()]);
+    let endpoint = host.deploy(&guests::echo(), "limited", json!({})).await;
+    let (operator, other) = (host.client(), host.client_of("other").await);
+    let refused = loop {
+        let answer = operator.get("/v1/endpoints").await;
+        if answer.status != 200 {
+            break answer;
+        }
+    };
+    assert_eq!(refused.refused(429), "too many calls of management: at most 20 in 10 seconds");
+    let wait_s: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert_eq!(refused.header("ratelimit-policy"), Some("\"management\";q=20;w=10"));
+    operator.post("/v1/keys", &json!({})).await.refused(429);
+    operator.delete("/v1/endpoints/limited").await.refused(429);
+
+    other.get("/v1/endpoints").await.ok();
+    assert_eq!(operator.finish(&endpoint, json!({ "a": 1 })).await["output"], json!({ "a": 1 }));
+    host.advance(1_000 * wait_s);
+    operator.get("/v1/endpoints").await.ok();
+}
