@@ -494,6 +494,7 @@ impl View {
 pub struct Catalog {
     clock: Arc<dyn Clock>,
     bounds: OwnerBounds,
+    tenancy: Tenancy,
     /// Changes come one at a time, so that each is decided on the view that it changes.
     change: Arc<tokio::sync::Mutex<()>>,
     shown: Arc<Shown>,
@@ -506,7 +507,6 @@ struct Shown {
     view: RwLock<Arc<View>>,
     /// Deployments that are not in the view any more. A job that took one earlier may still run it.
     retired: Mutex<Vec<Weak<Deployment>>>,
-    tenancy: Tenancy,
 }
 
 /// An endpoint whose template is not in the catalog. The API never lets that happen: a row was lost.
@@ -586,15 +586,23 @@ impl Catalog {
         let tenancy = Tenancy::default();
         tenancy.set_several_owners(view.has_several_owners());
         let view = RwLock::new(Arc::new(view));
-        let shown = Shown { store, view, retired: Mutex::default(), tenancy };
+        let shown = Shown { store, view, retired: Mutex::default() };
         let bounds = OwnerBounds::default();
-        Ok(Self { clock, bounds, change: Arc::default(), shown: Arc::new(shown) })
+        Ok(Self { clock, bounds, tenancy, change: Arc::default(), shown: Arc::new(shown) })
     }
 
     /// The catalog with other bounds of what one owner may have.
     #[must_use]
     pub fn with_bounds(self, bounds: OwnerBounds) -> Self {
         Self { bounds, ..self }
+    }
+
+    /// The catalog with this answer to whether several owners share the host, which it keeps up to
+    /// date from now on: parts that were made before the catalog hold it already.
+    #[must_use]
+    pub fn with_tenancy(self, tenancy: Tenancy) -> Self {
+        tenancy.set_several_owners(self.view().has_several_owners());
+        Self { tenancy, ..self }
     }
 
     /// The newest view.
@@ -604,7 +612,7 @@ impl Catalog {
 
     /// Whether endpoints of several owners are deployed, now and after later changes.
     pub fn tenancy(&self) -> Tenancy {
-        self.shown.tenancy.clone()
+        self.tenancy.clone()
     }
 
     /// The endpoint with what it runs.
@@ -642,10 +650,10 @@ impl Catalog {
             changes.retain(|change| !matches!(change, CatalogChange::Put(CatalogEntry::Endpoint(put)) if put.id == endpoint.id));
             changes.push(CatalogChange::Put(CatalogEntry::Endpoint(endpoint)));
         }
-        let shown = self.shown.clone();
+        let (shown, tenancy) = (self.shown.clone(), self.tenancy.clone());
         let written = tokio::spawn(async move {
             let _turn = turn;
-            shown.write(changes, view).await
+            shown.write(changes, view, &tenancy).await
         });
         match written.await {
             Ok(written) => written?,
@@ -710,10 +718,15 @@ impl Catalog {
 
 impl Shown {
     /// Writes the changes, and shows the view that they lead to.
-    async fn write(&self, changes: Vec<CatalogChange>, view: View) -> Result<(), StoreError> {
+    async fn write(
+        &self,
+        changes: Vec<CatalogChange>,
+        view: View,
+        tenancy: &Tenancy,
+    ) -> Result<(), StoreError> {
         self.store.write_catalog(changes).await?;
         self.retire(&view);
-        self.tenancy.set_several_owners(view.has_several_owners());
+        tenancy.set_several_owners(view.has_several_owners());
         *self.view.write() = Arc::new(view);
         Ok(())
     }

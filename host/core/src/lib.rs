@@ -11,6 +11,8 @@ pub mod catalog;
 mod catalog_tests;
 pub mod delivery;
 pub mod digest;
+mod disk_accounts;
+pub mod disk_share;
 pub mod document;
 pub mod egress;
 pub mod endpoint;

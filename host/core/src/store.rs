@@ -50,6 +50,7 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::QueueFull`] at the bound of the endpoint's queue,
     /// [`WaitingBytesFull`](StoreError::WaitingBytesFull) and
     /// [`ResultBytesFull`](StoreError::ResultBytesFull) at the bounds of its payloads,
+    /// [`OwnerDiskFull`](StoreError::OwnerDiskFull) at the owner's share of the disk,
     /// [`DiskFull`](StoreError::DiskFull) when the disk has no room.
     async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError>;
 
@@ -253,6 +254,16 @@ pub enum StoreError {
     ResultBytesFull {
         /// The bound, in MiB.
         limit_mib: u64,
+    },
+    /// The jobs, results and files of the owner have reached the owner's share of the disk.
+    #[error(
+        "this owner's jobs, results and files take {held_mib} MiB of the host's disk, as much as one \
+         owner may have beside the others now; delete files, or wait until results are deleted when \
+         their retention is over"
+    )]
+    OwnerDiskFull {
+        /// What the owner has, in MiB.
+        held_mib: u64,
     },
     /// The change would give its owner more of the catalog than one owner may have.
     #[error(

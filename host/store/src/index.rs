@@ -17,6 +17,7 @@ use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobEvent, JobStatus};
 use gristmill_core::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::record::{JobCounts, NewJob};
+use gristmill_core::room::DiskRoom;
 use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 
@@ -38,7 +39,7 @@ use crate::ready::Ready;
 use crate::repeats::{First, Forgotten, Repeats};
 use crate::slab::{JobKey, Slab};
 use crate::sweep::Sweep;
-use crate::weight::{EndpointMax, Weight};
+use crate::weight::{EndpointMax, Weight, check_owner};
 
 /// Most jobs that a list examines under one hold of the lock: 50 µs.
 const LOOKS_MAX: usize = 1_000;
@@ -156,7 +157,7 @@ pub(crate) enum Decided {
 }
 
 impl Index {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(room: Arc<DiskRoom>) -> Self {
         Self {
             phase: Phase::Open,
             jobs: Slab::new(),
@@ -169,7 +170,7 @@ impl Index {
             is_commit_awaited: false,
             sweeps: VecDeque::new(),
             leaving: Vec::new(),
-            owners: Owners::default(),
+            owners: Owners::new(room),
             meters: Meters::default(),
             outbox: Outbox::default(),
             dropped_deliveries: Vec::new(),
@@ -286,6 +287,7 @@ impl Index {
         max.of(job.waiting_jobs_max).check(ready.len(), *weight, input_bytes)?;
         let may_linger = job.may_linger;
         let owner = self.owners.key(&job.owner);
+        check_owner(self.owners.account(owner), input_bytes)?;
         self.last_seq += 1;
         self.last_place += 1;
         if let Some(Idempotency { key, content }) = job.idempotency {
@@ -339,7 +341,9 @@ impl Index {
             pending: Some(Box::new(pending)),
         };
         let ttl_at = entry.row.ttl_at;
-        weight.add(Weight::of(&entry));
+        let own = Weight::of(&entry);
+        weight.add(own);
+        self.owners.account(owner).add(own.bytes());
         let key = self.jobs.insert(entry);
         self.ids.insert(job.id, key, &self.jobs);
         ready.insert(low_priority, self.last_place, key);
@@ -362,6 +366,7 @@ impl Index {
         let (id, seq, purge_at, status) = (job.id, job.seq, job.purge_at(), job.row.status);
         let (low_priority, place, endpoint) = (job.low_priority, job.row.place, job.endpoint);
         let weight = Weight::of(&job);
+        self.owners.account(job.owner).add(weight.bytes());
         let key = self.jobs.insert(job);
         self.ids.insert(id, key, &self.jobs);
         self.expiry.insert(purge_at, key);
@@ -382,9 +387,11 @@ impl Index {
         let job = self.jobs.remove(key)?;
         self.visible_jobs -= 1;
         self.expiry.remove(job.purge_at(), key);
+        let weight = Weight::of(&job);
+        self.owners.account(job.owner).remove(weight.bytes());
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
             endpoint.count_status(job.row.status, None);
-            endpoint.weight.remove(Weight::of(&job));
+            endpoint.weight.remove(weight);
             endpoint.history.remove(job.seq, key);
             if job.row.status == Some(JobStatus::InQueue) {
                 endpoint.ready.remove(job.low_priority, job.row.place, key);

@@ -15,6 +15,7 @@ use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::record::JobCounts;
+use gristmill_core::room::DiskRoom;
 use gristmill_core::time::Timestamp;
 use rusqlite::Connection;
 use rusqlite::types::Type;
@@ -37,8 +38,9 @@ pub(crate) fn load(
     db: &Db,
     journal: &Journal,
     unsettled: &[Segment],
+    room: Arc<DiskRoom>,
 ) -> Result<(Index, u32), OpenError> {
-    let mut index = Index::new();
+    let mut index = Index::new(room);
     let damage =
         |file: &Path, details| Damage { file: file.to_owned(), offset: None, details }.into();
     let damaged = |details: String| -> OpenError { damage(&db.file, details) };

@@ -82,7 +82,7 @@ impl SqliteStore {
         let (journal, unsettled) =
             Journal::open(&dir.join("journal"), db.journal, settings.journal_bounds())?;
         db.upgrade()?;
-        let (mut index, end) = recover::load(&db, &journal, &unsettled)?;
+        let (mut index, end) = recover::load(&db, &journal, &unsettled, settings.room.clone())?;
         drop(unsettled);
         let mut recovery = Recovery { was_clean: db.was_clean, ..Recovery::default() };
         let now = clock.now();
@@ -245,8 +245,8 @@ impl SqliteStore {
             let is_applied = shared.change(|index, now| {
                 let (mut end, metered, ack) = attempt.take()?;
                 let results_max = shared.settings.result_bytes_max;
-                if !index.has_room_for(lease, end.len(), results_max, now) {
-                    end = end.without_results(results_max);
+                if let Err(full) = index.check_results(lease, end.len(), results_max, now) {
+                    end = end.without_results(full);
                 }
                 // The size of a webhook is only known under the lock, where a caller must not wait.
                 let needed = end.len() + index.webhook_bytes(lease, now);
@@ -408,9 +408,9 @@ impl JobStore for SqliteStore {
             if chunks.is_empty() {
                 return index.leased(lease, now).is_some();
             }
-            if !index.has_room_for(lease, bytes, results_max, now) {
+            if let Err(full) = index.check_results(lease, bytes, results_max, now) {
                 // The job has ended, and its attempt is stopped like that of a cancelled job.
-                let end = End::from(Outcome::Completed(Json::null())).without_results(results_max);
+                let end = End::from(Outcome::Completed(Json::null())).without_results(full);
                 let _ = index.finish(lease, end, None, 0, now);
                 return false;
             }

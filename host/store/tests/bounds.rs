@@ -12,13 +12,14 @@ mod support;
 use std::sync::Arc;
 
 use gristmill_core::delivery::DeliveryStore;
-use gristmill_core::id::JobId;
+use gristmill_core::id::{JobId, OwnerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::limits::{CRASHES_MAX, ERROR_BYTES_MAX, ERROR_IN_MEMORY_BYTES_MAX};
 use gristmill_core::record::{Chunk, Lease, NewJob, Outcome};
 use gristmill_core::room::{DiskRoom, Shortage};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, StoreError};
+use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::ManualClock;
 use gristmill_core::usage::UsageStore;
 use gristmill_store::{Settings, SqliteStore};
@@ -317,6 +318,85 @@ async fn the_results_that_an_endpoint_keeps_are_bounded() {
     t.store().shorten_ttl(&endpoint("a"), jobs[0], 0).await.unwrap();
     t.store().expire().await.unwrap();
     submit(t.store(), job("a")).await;
+}
+
+/// A job of this owner on an endpoint of this name, with an input of one MiB.
+fn heavy_of(owner: &str, name: &str) -> NewJob {
+    NewJob { owner: OwnerId::new(owner).unwrap(), endpoint: endpoint(name), ..heavy(1 << 20) }
+}
+
+/// A store on a disk with so many free MiB, which several owners share.
+fn shared_disk(mib: u64) -> (OnDisk, Arc<DiskRoom>, Tenancy) {
+    let tenancy = Tenancy::default();
+    tenancy.set_several_owners(true);
+    let room = Arc::new(DiskRoom::new(tenancy.clone()));
+    room.set(mib << 20, 0);
+    (OnDisk::new(Settings { room: room.clone(), ..support::settings() }), room, tenancy)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_of_many_endpoints_leaves_room_on_the_disk_to_others() {
+    let (mut t, room, tenancy) = shared_disk(80);
+    let mut mib = 0;
+    let refused = loop {
+        let new = heavy_of("a", &format!("a-{}", mib % 7));
+        match t.store().submit(new).await {
+            Ok(_) => mib += 1,
+            Err(refused) => break refused,
+        }
+        assert!(mib < 80, "nothing was refused");
+        room.set((80 - mib) << 20, 0);
+    };
+    assert_eq!((mib, refused), (59, StoreError::OwnerDiskFull { held_mib: 59 }));
+    t.restart();
+    assert!(t.store().submit(heavy_of("a", "new")).await.is_err(), "a start counts the same");
+    for _ in 0..15 {
+        submit(t.store(), heavy_of("b", "b")).await;
+    }
+
+    // Removed jobs make room for other ones.
+    for number in 0..7 {
+        t.store().purge(&endpoint(&format!("a-{number}"))).await.unwrap();
+    }
+    room.set(65 << 20, 0);
+    submit(t.store(), heavy_of("a", "a-0")).await;
+    // Without a second owner there is no share.
+    room.set(1 << 20, 0);
+    for _ in 0..17 {
+        tenancy.set_several_owners(false);
+        submit(t.store(), heavy_of("a", "a-1")).await;
+        tenancy.set_several_owners(true);
+    }
+    assert!(t.store().submit(heavy_of("a", "a-1")).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_beyond_an_owners_share_of_the_disk_are_not_kept() {
+    let (t, room, _) = shared_disk(1 << 10);
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        ids.push(submit(t.store(), NewJob { owner: OwnerId::new("a").unwrap(), ..job("a") }).await);
+    }
+    let finish = async |text: &str| {
+        let lease = t.claim().await;
+        let outcome = Outcome::Completed(json(&format!("\"{text}\"")));
+        assert_eq!(t.store().finish(lease, outcome).await, Ok(Fenced::Applied));
+    };
+    let mib = "x".repeat(1 << 20);
+    for _ in 0..17 {
+        finish(&mib).await;
+    }
+    // The owner has 17 MiB, nine times what is free then.
+    room.set(2 << 20, 0);
+    finish(&mib).await;
+    finish("short").await;
+    assert_eq!(t.error(ids[16]).await, None);
+    let error = t.error(ids[17]).await.unwrap();
+    assert!(error.contains("take 17 MiB of the host's disk"), "{error}");
+    assert_eq!(t.error(ids[18]).await, None, "short results are always kept");
+    let lease = t.claim().await;
+    let chunk = chunk(&format!("\"{mib}\""));
+    assert_eq!(t.store().append_chunks(lease, vec![chunk]).await, Ok(Fenced::Stale));
 }
 
 #[tokio::test(flavor = "multi_thread")]
