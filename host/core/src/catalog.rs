@@ -35,6 +35,12 @@ pub trait CatalogStore: Send + Sync + std::fmt::Debug {
 
     /// Writes all changes as one; they are on stable storage when the future resolves.
     async fn write_catalog(&self, changes: Vec<CatalogChange>) -> Result<(), StoreError>;
+
+    /// Begins to delete the jobs, counts and webhooks of endpoints that the catalog has deleted. Called
+    /// once for each deletion, after the endpoint's life has ended and before another endpoint can
+    /// have its name: from now on nothing of the deleted endpoint is found under its name. Must not
+    /// wait; [`await_deletion`](crate::store::JobStore::await_deletion) does.
+    fn forget_endpoints(&self, deleted: &[EndpointId]);
 }
 
 /// One change of the catalog.
@@ -725,15 +731,16 @@ impl Shown {
         tenancy: &Tenancy,
     ) -> Result<(), StoreError> {
         self.store.write_catalog(changes).await?;
-        self.retire(&view);
+        let deleted = self.retire(&view);
+        self.store.forget_endpoints(&deleted);
         tenancy.set_several_owners(view.has_several_owners());
         *self.view.write() = Arc::new(view);
         Ok(())
     }
 
-    /// Remembers the deployments that `next` does not show any more, for as long as somebody has
-    /// them.
-    fn retire(&self, next: &View) {
+    /// Remembers the deployments that `next` does not show any more, for as long as they are in use.
+    /// Ends the lives of deleted endpoints, and returns these endpoints.
+    fn retire(&self, next: &View) -> Vec<EndpointId> {
         let mut retired = self.retired.lock();
         retired.retain(|deployment| deployment.strong_count() > 0);
         let view = self.view.read().clone();
@@ -743,10 +750,13 @@ impl Shown {
         retired.extend(gone.map(|(_, deployment)| Arc::downgrade(deployment)));
         // From now on no submission to a deleted endpoint is accepted, however long ago its call looked
         // the endpoint up.
-        for (id, shown) in &view.deployments {
-            if next.deployments.get(id).is_none_or(|newer| newer.life != shown.life) {
-                shown.life.end();
-            }
-        }
+        let deleted = view.deployments.iter().filter(|(id, shown)| {
+            next.deployments.get(*id).is_none_or(|newer| newer.life != shown.life)
+        });
+        let deleted = deleted.map(|(id, shown)| {
+            shown.life.end();
+            id.clone()
+        });
+        deleted.collect()
     }
 }

@@ -45,6 +45,8 @@ impl CatalogStore for Rows {
         }
         Ok(())
     }
+
+    fn forget_endpoints(&self, _: &[EndpointId]) {}
 }
 
 struct Fixture {

@@ -166,8 +166,13 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// The waiting jobs of the endpoint that can be claimed, on disk or not.
     async fn demand(&self, endpoint: &EndpointId) -> Result<Demand, StoreError>;
 
-    /// Deletes all data of an endpoint, including its jobs and counts, except its usage.
+    /// Deletes all data of an endpoint, including its jobs and counts, except its usage. For endpoints
+    /// that are not in the catalog; the catalog itself begins the deletion of its endpoints
+    /// ([`forget_endpoints`](crate::catalog::CatalogStore::forget_endpoints)).
     async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError>;
+
+    /// Waits until all data of deleted endpoints of this name is deleted on disk.
+    async fn await_deletion(&self, endpoint: &EndpointId) -> Result<(), StoreError>;
 
     /// Statistics since the store was opened.
     fn stats(&self) -> StoreStats;

@@ -79,7 +79,7 @@ pub(crate) struct Index {
     /// Removals of many jobs, which the writer carries out slice by slice.
     pub(crate) sweeps: VecDeque<Sweep>,
     /// Endpoints that are being deleted.
-    pub(crate) leaving: Vec<EndpointKey>,
+    pub(crate) leaving: Vec<Leaving>,
     pub(crate) owners: Owners,
     /// The usage, as it is on disk.
     pub(crate) meters: Meters,
@@ -125,6 +125,14 @@ impl Endpoint {
         let (counts, weight) = (JobCounts::default(), Weight::default());
         Self { name, ready, history, counts, is_stored: false, weight }
     }
+}
+
+/// An endpoint that is being deleted.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    pub(crate) key: EndpointKey,
+    /// Resolve when it is deleted on disk.
+    pub(crate) acks: Vec<Ack>,
 }
 
 /// Locations of chunks.
@@ -195,7 +203,8 @@ impl Index {
         Some((key, self.jobs.get(key)?))
     }
 
-    /// The job, unless its time is over or it belongs to another endpoint.
+    /// The job, unless its time is over or it belongs to another endpoint, such as a deleted one of the
+    /// same name.
     pub(crate) fn find_of(
         &self,
         endpoint: &EndpointId,
@@ -203,7 +212,7 @@ impl Index {
         now: Timestamp,
     ) -> Option<(JobKey, &Job)> {
         let (key, job) = self.find(id)?;
-        let is_asked_for = self.endpoints.get(&job.endpoint)?.name == *endpoint;
+        let is_asked_for = self.names.get(endpoint) == Some(&job.endpoint);
         (is_asked_for && job.purge_at() > now).then_some((key, job))
     }
 
@@ -450,22 +459,9 @@ impl Index {
         })
     }
 
-    /// The visible counts of an endpoint, including those of an endpoint of the same name whose
-    /// deletion is in progress.
+    /// The visible counts of an endpoint.
     pub(crate) fn counts(&self, endpoint: &EndpointId) -> JobCounts {
-        let mut sum = JobCounts::default();
-        let current = self.names.get(endpoint);
-        for found in current.into_iter().chain(&self.leaving).filter_map(|k| self.endpoints.get(k))
-        {
-            if found.name == *endpoint {
-                sum.in_queue += found.counts.in_queue;
-                sum.in_progress += found.counts.in_progress;
-                sum.completed += found.counts.completed;
-                sum.failed += found.counts.failed;
-                sum.retried += found.counts.retried;
-            }
-        }
-        sum
+        self.endpoint(endpoint).map(|(_, endpoint)| endpoint.counts).unwrap_or_default()
     }
 
     /// Adds the matching ones of the next `LOOKS_MAX` jobs to `page`. Returns whether there may be
@@ -496,19 +492,39 @@ impl Index {
         ControlFlow::Break(())
     }
 
-    /// Begins to delete an endpoint. Jobs that are submitted from now on belong to a new endpoint
-    /// of the same name.
-    pub(crate) fn forget(&mut self, endpoint: &EndpointId, ack: Ack) {
-        match self.names.remove(endpoint) {
-            Some(key) => {
-                let forgotten = self.repeats.forget_endpoint(&key, self.last_seq);
-                self.forgotten_repeats = Some(forgotten);
-                self.leaving.push(key);
-                self.sweeps.push_back(Sweep::Forget { endpoint: key, from: 0, ack });
-            }
-            // An earlier call may be deleting it already.
+    /// Begins to delete an endpoint, if there is one of this name. Its webhooks are removed at once,
+    /// since the next endpoint of the name would sign them. Jobs that are submitted from now on belong
+    /// to a new endpoint of the same name.
+    pub(crate) fn forget(&mut self, endpoint: &EndpointId) {
+        let Some(key) = self.names.remove(endpoint) else { return };
+        let forgotten = self.repeats.forget_endpoint(&key, self.last_seq);
+        self.forgotten_repeats = Some(forgotten);
+        self.dropped_deliveries.extend(self.outbox.forget(&key));
+        self.leave(key);
+    }
+
+    /// Removes all jobs of an endpoint that has no name any more, then the endpoint.
+    pub(crate) fn leave(&mut self, key: EndpointKey) {
+        self.leaving.push(Leaving { key, acks: Vec::new() });
+        self.sweeps.push_back(Sweep::Forget { endpoint: key, from: 0 });
+    }
+
+    /// Resolves `ack` when the deleted endpoints of this name are deleted on disk.
+    pub(crate) fn ack_deletion(&mut self, endpoint: &EndpointId, ack: Ack) {
+        let Self { endpoints, leaving, .. } = self;
+        let is_it = |leaving: &&mut Leaving| {
+            endpoints.get(&leaving.key).is_some_and(|found| found.name == *endpoint)
+        };
+        // They are deleted one after the other.
+        match leaving.iter_mut().rfind(is_it) {
+            Some(last) => last.acks.push(ack),
             None => self.ack_all(ack),
         }
+    }
+
+    /// Whether the endpoint is being deleted.
+    pub(crate) fn is_leaving(&self, key: EndpointKey) -> bool {
+        self.leaving.iter().any(|leaving| leaving.key == key)
     }
 }
 

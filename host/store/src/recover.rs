@@ -19,7 +19,6 @@ use gristmill_core::room::DiskRoom;
 use gristmill_core::time::Timestamp;
 use rusqlite::Connection;
 use rusqlite::types::Type;
-use tokio::sync::oneshot;
 
 use crate::damage::Damage;
 use crate::db::{Db, Sync};
@@ -29,7 +28,6 @@ use crate::index::{Endpoint, Index};
 use crate::journal::image::{BatchImage, JobImage, JobPlaces, StateImage};
 use crate::journal::{self, Journal, Segment};
 use crate::payloads::Kind;
-use crate::sweep::Sweep;
 use crate::{catalog, checkpoint, delivery, payloads, repeat_rows, row, usage_rows};
 
 /// Reads everything except the payloads: the tables, and then the journal that is not checkpointed.
@@ -163,9 +161,7 @@ fn load_endpoints(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
         };
         // If two endpoints have one name, the older was being deleted, and the newer one counts.
         if let Some(older) = index.names.insert(name, key) {
-            let (ack, _) = oneshot::channel();
-            index.leaving.push(older);
-            index.sweeps.push_back(Sweep::Forget { endpoint: older, from: 0, ack });
+            index.leave(older);
         }
         index.last_endpoint = key.0;
         index.endpoints.insert(key, endpoint);
@@ -203,10 +199,14 @@ fn load_kept(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
 }
 
 fn load_deliveries(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
-    let Index { endpoints, outbox, dropped_deliveries, .. } = index;
+    let Index { endpoints, names, outbox, dropped_deliveries, .. } = index;
     let name = |key| endpoints.get(&key).map(|endpoint| endpoint.name.clone());
     delivery::load(db, name, |endpoint, delivery| {
-        dropped_deliveries.extend(outbox.add(endpoint, delivery));
+        // The next endpoint of the name would sign the webhooks of one that is being deleted.
+        match names.get(&delivery.endpoint) == Some(&endpoint) {
+            true => dropped_deliveries.extend(outbox.add(endpoint, delivery)),
+            false => dropped_deliveries.push(delivery.id),
+        }
     })
 }
 

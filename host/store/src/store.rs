@@ -278,9 +278,8 @@ impl SqliteStore {
     /// it is cut.
     fn find_record(&self, endpoint: &EndpointId, id: JobId) -> Result<FoundRecord, StoreError> {
         self.shared.read(|index, now| {
-            let (_, job) = index.find(id)?;
-            let name = &index.endpoints.get(&job.endpoint)?.name;
-            let record = if name == endpoint { job.record(name, now) } else { None }?;
+            let (_, job) = index.find_of(endpoint, id, now)?;
+            let record = job.record(endpoint, now)?;
             let is_cut = record.error.as_deref().is_some_and(failure::is_cut);
             Some((record, is_cut.then(|| (job.seq, job.homes.output()))))
         })
@@ -692,7 +691,16 @@ impl JobStore for SqliteStore {
 
     async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError> {
         let (ack, on_disk) = oneshot::channel();
-        self.shared.change(|index, _| index.forget(endpoint, ack))?;
+        self.shared.change(|index, _| {
+            index.forget(endpoint);
+            index.ack_deletion(endpoint, ack);
+        })?;
+        answer(on_disk).await
+    }
+
+    async fn await_deletion(&self, endpoint: &EndpointId) -> Result<(), StoreError> {
+        let (ack, on_disk) = oneshot::channel();
+        self.shared.change(|index, _| index.ack_deletion(endpoint, ack))?;
         answer(on_disk).await
     }
 
@@ -746,6 +754,15 @@ impl CatalogStore for SqliteStore {
         let (sender, receiver) = oneshot::channel();
         self.shared.ask(Ask::WriteCatalog(rows, sender))?;
         answer(receiver).await?
+    }
+
+    fn forget_endpoints(&self, deleted: &[EndpointId]) {
+        if deleted.is_empty() {
+            return;
+        }
+        // When the store is closed, the next start deletes the jobs of endpoints that the catalog
+        // does not have.
+        let _ = self.shared.change(|index, _| deleted.iter().for_each(|id| index.forget(id)));
     }
 }
 

@@ -57,6 +57,7 @@ contract!(
     chunks_are_read_in_pages,
     progress_lasts_as_long_as_its_attempt,
     a_deleted_endpoint_is_forgotten,
+    the_next_endpoint_of_a_name_shows_nothing_of_a_deleted_one,
     whoever_watches_is_told,
     the_dispatcher_is_told_at_once,
     usage_is_kept_with_the_results,
@@ -598,6 +599,30 @@ async fn a_deleted_endpoint_is_forgotten(t: Fixture) {
     let again = t.submit("a").await;
     assert_eq!(t.claim("a").await.lease.job, again);
     assert_eq!(t.store.expire().await, Ok(NextExpiry(START.plus_millis(TTL_MS))));
+}
+
+async fn the_next_endpoint_of_a_name_shows_nothing_of_a_deleted_one(t: Fixture) {
+    let a = endpoint("a");
+    let mut old = Vec::new();
+    for _ in 0..20 {
+        old.push(t.submit("a").await);
+    }
+    let lease = t.claim("a").await.lease;
+    let _ = t.store.finish(lease, Outcome::TimedOut).await.unwrap();
+    t.store.forget_endpoints(std::slice::from_ref(&a));
+    // The jobs are being removed.
+    assert_eq!(t.store.counts(&a).await.unwrap(), Default::default());
+    let new = t.submit("a").await;
+    assert_eq!(t.store.counts(&a).await.unwrap().in_queue, 1);
+    for id in &old {
+        assert!(t.store.job(&a, *id).await.unwrap().is_none());
+        assert_eq!(t.store.cancel(&a, *id).await, Ok(None));
+        assert_eq!(t.store.retry(&a, *id, None).await, Ok(RetryAnswer::NotFound));
+    }
+    assert_eq!(t.claim_many("a", 9).await.len(), 1);
+    t.store.await_deletion(&a).await.unwrap();
+    assert_eq!(t.store.stats().jobs, 1);
+    assert!(t.record("a", new).await.is_some(), "the deletion has left the next endpoint alone");
 }
 
 async fn whoever_watches_is_told(t: Fixture) {

@@ -144,7 +144,7 @@ pub(crate) async fn delete(
         })
         .await?;
     state.workers.refresh(&id);
-    state.store.delete_endpoint(&id).await?;
+    state.store.await_deletion(&id).await?;
     state.logs.forget(&life);
     // Those of its releases.
     images::forget_unused(&state).await;
