@@ -308,6 +308,35 @@ async fn an_owner_of_too_much_can_still_make_it_less() {
 }
 
 #[tokio::test]
+async fn the_workers_that_an_owner_keeps_are_bounded() {
+    let rows = Arc::new(Rows::default());
+    let t = Fixture::on(rows.clone()).await;
+    write_template(&t.catalog, "a", "t", 10).await.unwrap();
+    write_template(&t.catalog, "b", "u", 10).await.unwrap();
+    let keep = async |catalog: &Catalog, owner: &str, id: &str, template: &str, min: u32| {
+        let CatalogEntry::Endpoint(mut endpoint) = endpoint(owner, id, template) else {
+            panic!("it is an endpoint")
+        };
+        endpoint.scaling.workers_min = min;
+        let change = vec![CatalogChange::Put(CatalogEntry::Endpoint(endpoint))];
+        catalog.change(|_| Ok::<_, StoreError>((change, ()))).await.map_err(|e| e.to_string())
+    };
+    keep(&t.catalog, "a", "first", "t", 200).await.unwrap();
+    let refused = keep(&t.catalog, "a", "second", "t", 57).await.unwrap_err();
+    let sentence = "257 workers kept by `workersMin` of all endpoints, and may have 256 \
+                    (`serve --max-running-jobs`)";
+    assert!(refused.contains(sentence), "{refused}");
+    keep(&t.catalog, "a", "second", "t", 56).await.unwrap();
+    keep(&t.catalog, "b", "theirs", "u", 256).await.unwrap();
+    // The next start runs fewer jobs: what is stored stays, and may become less.
+    let bounds = OwnerBounds { kept_workers_max: 8, ..OwnerBounds::default() };
+    let catalog = Fixture::on(rows).await.catalog.with_bounds(bounds);
+    keep(&catalog, "a", "second", "t", 10).await.unwrap();
+    keep(&catalog, "a", "second", "t", 11).await.unwrap_err();
+    keep(&catalog, "a", "second", "t", 0).await.unwrap();
+}
+
+#[tokio::test]
 async fn components_count_for_each_of_their_owners() {
     let bounds = OwnerBounds { component_bytes_max: 1 << 20, ..OwnerBounds::default() };
     let catalog = Fixture::new().await.catalog.with_bounds(bounds);

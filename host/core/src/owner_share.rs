@@ -23,6 +23,9 @@ pub struct OwnerBounds {
     pub record_bytes_max: u64,
     /// Bytes of the uploaded components. Compiled files take two to four times as much.
     pub component_bytes_max: u64,
+    /// The sum of `workers_min` of the owner's endpoints: more workers than jobs that the host can run
+    /// are of no use.
+    pub kept_workers_max: u64,
 }
 
 impl OwnerBounds {
@@ -41,6 +44,7 @@ impl Default for OwnerBounds {
             records_max: Self::RECORDS.default,
             record_bytes_max: Self::RECORD_MIB.default << 20,
             component_bytes_max: Self::COMPONENT_MIB.default << 20,
+            kept_workers_max: 256,
         }
     }
 }
@@ -51,6 +55,7 @@ struct Share {
     records: u64,
     record_bytes: u64,
     component_bytes: u64,
+    kept_workers: u64,
 }
 
 /// What each owner holds.
@@ -66,6 +71,7 @@ impl OwnerShares {
             share.records += added.records;
             share.record_bytes += added.record_bytes;
             share.component_bytes += added.component_bytes;
+            share.kept_workers += added.kept_workers;
         }
     }
 
@@ -77,6 +83,7 @@ impl OwnerShares {
             share.records -= removed.records;
             share.record_bytes -= removed.record_bytes;
             share.component_bytes -= removed.component_bytes;
+            share.kept_workers -= removed.kept_workers;
             if *share == Share::default() {
                 self.0.remove(&owner);
             }
@@ -126,6 +133,14 @@ impl OwnerShares {
                     "MiB of components",
                     "max-owner-component-mib",
                 ),
+                (
+                    share.kept_workers,
+                    before.kept_workers,
+                    bounds.kept_workers_max,
+                    0,
+                    "workers kept by `workersMin` of all endpoints",
+                    "max-running-jobs",
+                ),
             ];
             for (now, earlier, max, shift, unit, option) in amounts {
                 if now > max && now > earlier {
@@ -148,9 +163,13 @@ impl Share {
             CatalogEntry::Component(component) => component.bytes,
             _ => 0,
         };
+        let kept_workers = match entry {
+            CatalogEntry::Endpoint(endpoint) => endpoint.scaling.workers_min.into(),
+            _ => 0,
+        };
         let mut counter = Counter(0);
         serde_json::to_writer(&mut counter, entry).expect("the catalog's types are JSON");
-        Self { records: 1, record_bytes: counter.0, component_bytes }
+        Self { records: 1, record_bytes: counter.0, component_bytes, kept_workers }
     }
 }
 
