@@ -252,7 +252,8 @@ impl From<StoreError> for ApiError {
             StoreError::QueueFull { .. }
             | StoreError::WaitingBytesFull { .. }
             | StoreError::ResultBytesFull { .. }
-            | StoreError::OwnerDiskFull { .. } => {
+            | StoreError::OwnerDiskFull { .. }
+            | StoreError::WebhookUrlsFull { .. } => {
                 Self::new(ErrorCode::QueueFull, error.to_string())
             }
             StoreError::OwnerFull { .. } => Self::new(ErrorCode::QuotaExceeded, error.to_string()),

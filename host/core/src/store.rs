@@ -51,6 +51,7 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// [`WaitingBytesFull`](StoreError::WaitingBytesFull) and
     /// [`ResultBytesFull`](StoreError::ResultBytesFull) at the bounds of its payloads,
     /// [`OwnerDiskFull`](StoreError::OwnerDiskFull) at the owner's share of the disk,
+    /// [`WebhookUrlsFull`](StoreError::WebhookUrlsFull) at the bound of the owner's webhook URLs,
     /// [`DiskFull`](StoreError::DiskFull) when the disk has no room.
     async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError>;
 
@@ -257,6 +258,15 @@ pub enum StoreError {
          when their retention is over"
     )]
     ResultBytesFull {
+        /// The bound, in MiB.
+        limit_mib: u64,
+    },
+    /// The webhook URLs of the owner's jobs have reached their bound in memory.
+    #[error(
+        "the queue is full: the different webhook URLs of this owner's jobs would take more than \
+         {limit_mib} MiB of memory; a URL that many jobs have counts once"
+    )]
+    WebhookUrlsFull {
         /// The bound, in MiB.
         limit_mib: u64,
     },

@@ -389,6 +389,12 @@ impl Index {
             }
             None => {}
         }
+        // A job that needs no input any more can never be queued again, so it sends no webhook.
+        if !after.is_some_and(JobStatus::needs_input)
+            && let Some(url) = job.webhook.take()
+        {
+            self.owners.urls(job.owner).release(&url);
+        }
         if after.is_none() {
             if let Some(endpoint) = self.endpoints.get_mut(&write.fixed.endpoint) {
                 endpoint.history.remove(write.fixed.seq, write.key);

@@ -297,6 +297,10 @@ impl Index {
         let may_linger = job.may_linger;
         let owner = self.owners.key(&job.owner);
         check_owner(self.owners.account(owner), input_bytes)?;
+        let webhook: Option<Url> = job.webhook.map(|url| Arc::new(url.into()));
+        if let Some(url) = &webhook {
+            self.owners.urls(owner).check(url)?;
+        }
         self.last_seq += 1;
         self.last_place += 1;
         if let Some(Idempotency { key, content }) = job.idempotency {
@@ -307,7 +311,7 @@ impl Index {
                 None => {}
             }
         }
-        let webhook: Option<Url> = job.webhook.map(|url| Arc::new(url.into()));
+        let webhook = webhook.map(|url| self.owners.urls(owner).hold(url));
         let insert = NewRow {
             owner: job.owner,
             ttl_ms: job.policy.ttl_ms,
@@ -368,7 +372,9 @@ impl Index {
     }
 
     /// Adds a job that is already on disk.
-    pub(crate) fn restore(&mut self, job: Job) {
+    pub(crate) fn restore(&mut self, mut job: Job) {
+        let webhook = job.webhook.take().filter(|_| job.row.needs_input());
+        job.webhook = webhook.map(|url| self.owners.urls(job.owner).hold(url));
         self.last_seq = self.last_seq.max(job.seq);
         self.last_place = self.last_place.max(job.row.place);
         self.visible_jobs += 1;
@@ -398,6 +404,9 @@ impl Index {
         self.expiry.remove(job.purge_at(), key);
         let weight = Weight::of(&job);
         self.owners.account(job.owner).remove(weight.bytes());
+        if let Some(url) = &job.webhook {
+            self.owners.urls(job.owner).release(url);
+        }
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
             endpoint.count_status(job.row.status, None);
             endpoint.weight.remove(weight);

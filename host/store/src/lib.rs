@@ -90,6 +90,7 @@ mod stand_in;
 mod store;
 mod sweep;
 mod sync;
+mod urls;
 mod usage_rows;
 mod weight;
 mod writer;

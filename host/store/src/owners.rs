@@ -1,5 +1,5 @@
 //! Numbers for the owners of jobs: a number takes less space in each job than a name.
-//! Each owner has an account of the disk, which counts the bytes of its jobs.
+//! Each owner has an account of the disk, which counts the bytes of its jobs, and its webhook URLs.
 //!
 //! An owner stays here until the end of the process. There are at most as many as API keys were
 //! ever created, and each takes some 200 bytes.
@@ -11,6 +11,8 @@ use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::id::OwnerId;
 use gristmill_core::room::DiskRoom;
 
+use crate::urls::Urls;
+
 /// The number of an owner, valid until the store is closed. It is never written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OwnerKey(u32);
@@ -19,8 +21,15 @@ pub(crate) struct OwnerKey(u32);
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
     room: Arc<DiskRoom>,
-    all: Vec<(OwnerId, DiskAccount)>,
+    all: Vec<Owner>,
     keys: HashMap<OwnerId, OwnerKey>,
+}
+
+#[derive(Debug)]
+struct Owner {
+    name: OwnerId,
+    account: DiskAccount,
+    urls: Urls,
 }
 
 impl Owners {
@@ -36,21 +45,28 @@ impl Owners {
         }
         let number = u32::try_from(self.all.len()).expect("fewer than 2^32 owners have jobs");
         let key = OwnerKey(number);
-        self.all.push((name.clone(), DiskAccount::new(&self.room, name)));
+        let account = DiskAccount::new(&self.room, name);
+        self.all.push(Owner { name: name.clone(), account, urls: Urls::default() });
         self.keys.insert(name.clone(), key);
         key
     }
 
     pub(crate) fn name(&self, key: OwnerKey) -> &OwnerId {
-        &self.get(key).0
+        &self.get(key).name
     }
 
     /// The bytes of the owner on the disk.
     pub(crate) fn account(&self, key: OwnerKey) -> &DiskAccount {
-        &self.get(key).1
+        &self.get(key).account
     }
 
-    fn get(&self, key: OwnerKey) -> &(OwnerId, DiskAccount) {
+    /// The webhook URLs of the owner's jobs.
+    pub(crate) fn urls(&mut self, key: OwnerKey) -> &mut Urls {
+        let owner = self.all.get_mut(key.0 as usize);
+        &mut owner.expect("a number stands for an owner").urls
+    }
+
+    fn get(&self, key: OwnerKey) -> &Owner {
         self.all.get(key.0 as usize).expect("a number stands for an owner")
     }
 }
