@@ -68,6 +68,7 @@ mod inspect;
 mod journal;
 mod memory;
 mod meters;
+mod newest_usage;
 mod order;
 mod outbox;
 mod owners;

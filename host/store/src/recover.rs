@@ -17,6 +17,7 @@ use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::record::JobCounts;
 use gristmill_core::room::DiskRoom;
 use gristmill_core::time::Timestamp;
+use gristmill_core::usage::Hour;
 use rusqlite::Connection;
 use rusqlite::types::Type;
 
@@ -31,12 +32,14 @@ use crate::payloads::Kind;
 use crate::{catalog, checkpoint, delivery, payloads, repeat_rows, row, usage_rows};
 
 /// Reads everything except the payloads: the tables, and then the journal that is not checkpointed.
-/// Also returns the journal's end. Cost: about a microsecond for each job.
+/// Also returns the journal's end. Cost: about a microsecond for each job, and for each row of usage
+/// of the newest hours.
 pub(crate) fn load(
     db: &Db,
     journal: &Journal,
     unsettled: &[Segment],
     room: Arc<DiskRoom>,
+    now: Timestamp,
 ) -> Result<(Index, u32), OpenError> {
     let mut index = Index::new(room);
     let damage =
@@ -72,6 +75,8 @@ pub(crate) fn load(
     repeat_rows::load(db.connection(), &mut index).map_err(of_tables)?;
     load_deliveries(db.connection(), &mut index).map_err(of_tables)?;
     index.meters.begin_after(usage_rows::last_run(db.connection()).map_err(of_tables)?);
+    usage_rows::load_newest(db.connection(), &mut index.meters.newest, Hour::of(now))
+        .map_err(of_tables)?;
     for body in catalog::read(db.connection(), &db.seal).map_err(of_tables)? {
         catalog::parse(&body)
             .map_err(|error| damaged(format!("a catalog entry cannot be read: {error}")))?;

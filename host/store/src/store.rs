@@ -1,7 +1,7 @@
 //! The store's public calls: each one decides in memory, leaves the writing to the writer thread,
 //! and returns when the change is in the journal.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
 use gristmill_core::delivery::{
     AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries, OwnerOf,
 };
-use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, WorkerId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::listing::{JobPage, JobQuery};
 use gristmill_core::payload::Json;
@@ -23,7 +23,9 @@ use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
 };
 use gristmill_core::time::{Clock, Timestamp};
-use gristmill_core::usage::{Bill, Metered, UsageQuery, UsageRow, UsageStore};
+use gristmill_core::usage::{
+    Bill, Hour, Metered, UsageQuery, UsageRow, UsageStore, UsageSum,
+};
 use tokio::sync::oneshot;
 
 use crate::asks::{Ask, ChunkQuestion, Write};
@@ -82,7 +84,7 @@ impl SqliteStore {
         let (journal, unsettled) =
             Journal::open(&dir.join("journal"), db.journal, settings.journal_bounds())?;
         db.upgrade()?;
-        let (mut index, end) = recover::load(&db, &journal, &unsettled, settings.room.clone())?;
+        let (mut index, end) = recover::load(&db, &journal, &unsettled, settings.room.clone(), clock.now())?;
         drop(unsettled);
         let mut recovery = Recovery { was_clean: db.was_clean, ..Recovery::default() };
         let now = clock.now();
@@ -772,6 +774,15 @@ impl UsageStore for SqliteStore {
         let (sender, receiver) = oneshot::channel();
         self.shared.ask(Ask::Usage { query: query.clone(), answer: sender })?;
         answer(receiver).await
+    }
+
+    fn newest_of_template(
+        &self,
+        template: &TemplateId,
+        hours: &Range<Hour>,
+    ) -> Vec<(OwnerId, UsageSum)> {
+        let found = self.shared.read(|index, _| index.meters.newest.of(template, hours));
+        found.unwrap_or_default()
     }
 }
 

@@ -12,7 +12,7 @@ mod support;
 use std::sync::Arc;
 
 use gristmill_core::delivery::DeliveryStore;
-use gristmill_core::id::{JobId, OwnerId};
+use gristmill_core::id::{JobId, OwnerId, TemplateId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::limits::{CRASHES_MAX, ERROR_BYTES_MAX, ERROR_IN_MEMORY_BYTES_MAX};
 use gristmill_core::record::{Chunk, Lease, NewJob, Outcome};
@@ -21,7 +21,9 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, StoreError};
 use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::ManualClock;
-use gristmill_core::usage::UsageStore;
+use gristmill_core::usage::{
+    Bill, Hour, OWNER_ROWS_MAX, UsageFilter, UsageQuery, UsageStore,
+};
 use gristmill_store::{Settings, SqliteStore};
 use support::fixture::{Fixture, contract};
 use support::{START, chunk, endpoint, job, json, open_with, submit, worker};
@@ -318,6 +320,66 @@ async fn the_results_that_an_endpoint_keeps_are_bounded() {
     t.store().shorten_ttl(&endpoint("a"), jobs[0], 0).await.unwrap();
     t.store().expire().await.unwrap();
     submit(t.store(), job("a")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rows_of_usage_of_an_owner_are_bounded() {
+    let mut t = OnDisk::new(support::settings());
+    let template = TemplateId::new("t").unwrap();
+    for number in 0..OWNER_ROWS_MAX + 7 {
+        let bill = Bill {
+            endpoint: endpoint(&format!("e{number}")),
+            owner: OwnerId::new("a").unwrap(),
+            wall_ms: 1,
+            metered: support::metered("t"),
+        };
+        t.store().bill(bill).await.unwrap();
+    }
+    t.store().flush().await.unwrap();
+    let hours = Hour::of(START)..Hour(u32::MAX);
+    let newest = |t: &OnDisk| {
+        let sums = t.store().newest_of_template(&template, &hours);
+        sums.iter().map(|(_, sum)| sum.jobs).sum::<u64>()
+    };
+    let all = (OWNER_ROWS_MAX + 7) as u64;
+    for _ in 0..2 {
+        let query = UsageQuery::of_all_hours(UsageFilter::default(), usize::MAX);
+        let rows = t.store().usage(&query).await.unwrap();
+        assert_eq!(rows.len(), OWNER_ROWS_MAX + 1);
+        assert_eq!(rows.iter().map(|row| row.sum.jobs).sum::<u64>(), all);
+        assert_eq!((rows[0].key.endpoint.as_str(), rows[0].sum.jobs), ("_others", 7));
+        assert_eq!(newest(&t), all);
+        t.restart();
+    }
+}
+
+/// The resident memory of this process, in bytes.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4_096
+}
+
+/// Prints the memory of a waiting job with a webhook of 2,020 bytes.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "measures the memory of the whole process, so it must run alone"]
+async fn a_waiting_job_with_a_webhook() {
+    const JOBS: u64 = 10_000;
+    let settings = Settings { queue_jobs_max: 1 << 20, ..support::restless() };
+    let mut t = OnDisk::new(settings);
+    let url = format!("https://hooks.example/{}", "x".repeat(2_000));
+    let waits = |store: Arc<SqliteStore>| {
+        let new = NewJob { webhook: Some(url.clone()), ..job("a") };
+        async move { submit(&*store, new).await }
+    };
+    t.restart();
+    let store = Arc::new(t.store.take().unwrap());
+    futures::future::join_all((0..1_000).map(|_| waits(store.clone()))).await;
+    let before = resident_bytes();
+    for _ in 0..JOBS / 1_000 {
+        futures::future::join_all((0..1_000).map(|_| waits(store.clone()))).await;
+    }
+    let each = resident_bytes().saturating_sub(before) / JOBS;
+    println!("a waiting job with a webhook of 2,020 bytes: {each} bytes");
 }
 
 /// A job of this owner on an endpoint of this name, with an input of one MiB.

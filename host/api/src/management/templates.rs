@@ -96,6 +96,7 @@ pub(crate) async fn create(
         if view.templates.contains_key(&id) {
             return Err(ApiError::conflict(format!("template `{id}` exists already")));
         }
+        id.check_new().map_err(|error| ApiError::bad_request(error.to_string()))?;
         apply(view, &caller.0, blank(id.clone(), caller.0.owner.clone()), input.clone())
     };
     let fetched = fetch(&state, create(&state.catalog.view())?, &input).await?;
@@ -164,7 +165,7 @@ pub(crate) async fn delete(
 /// The usage of templates until now.
 async fn used(state: &ApiState) -> Result<TemplateUsage, ApiError> {
     let now = Hour::of(state.jobs.now());
-    Ok(state.template_totals.read(&*state.usage, now).await?)
+    Ok(state.template_totals.read(&state.usage, now).await?)
 }
 
 async fn document(state: &ApiState, template: &Template) -> Result<dto::Template, ApiError> {

@@ -1,14 +1,16 @@
 //! What a [`MemoryStore`] keeps besides jobs: the catalog, usage, and webhooks on their way.
 
+use std::ops::Range;
+
 use async_trait::async_trait;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
 use gristmill_core::delivery::{
     AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries, OwnerOf,
 };
-use gristmill_core::id::EndpointId;
+use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::payload::Json;
 use gristmill_core::store::StoreError;
-use gristmill_core::usage::{Hour, UsageQuery, UsageRow, UsageStore};
+use gristmill_core::usage::{Hour, UsageQuery, UsageRow, UsageStore, UsageSum};
 
 use super::MemoryStore;
 use crate::outbox::Moment;
@@ -52,6 +54,19 @@ impl UsageStore for MemoryStore {
             let wanted = kept.filter(|(key, _)| query.wants(key)).take(query.rows_max);
             wanted.map(|(key, sum)| UsageRow { key: key.clone(), sum: *sum }).collect()
         })
+    }
+
+    fn newest_of_template(
+        &self,
+        template: &TemplateId,
+        hours: &Range<Hour>,
+    ) -> Vec<(OwnerId, UsageSum)> {
+        let found = self.read(|state, _| {
+            let of_it = state.usage.iter().filter(|(key, _)| key.template == *template);
+            let wanted = of_it.filter(|(key, _)| hours.contains(&key.hour));
+            wanted.map(|(key, sum)| (key.owner.clone(), *sum)).collect()
+        });
+        found.unwrap_or_default()
     }
 }
 
