@@ -28,7 +28,6 @@ pub mod limits;
 pub mod listing;
 pub mod logs;
 pub mod network;
-pub mod owner_share;
 pub mod payload;
 pub mod policy;
 pub mod price;

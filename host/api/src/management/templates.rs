@@ -136,6 +136,8 @@ pub(crate) async fn update(
 }
 
 /// Deletes a template that no endpoint uses.
+///
+/// Endpoints of other owners that may use it no more are not in the way: their jobs wait.
 #[utoipa::path(
     delete, path = "/templates/{templateId}", operation_id = "DeleteTemplate", tag = tag::TEMPLATES,
     responses((status = 204, description = "It is gone"), Mistaken, Missing),
@@ -158,6 +160,7 @@ pub(crate) async fn delete(
             Ok((vec![CatalogChange::Delete(CatalogKey::Template(id.clone()))], ()))
         })
         .await?;
+    refresh_bound(&state, &id);
     images::forget_unused(&state).await;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -173,7 +176,8 @@ async fn document(state: &ApiState, template: &Template) -> Result<dto::Template
     Ok(dto::Template::new(template, &state.brand, &used, &state.prices))
 }
 
-/// Notifies the workers of endpoints with this template of its change.
+/// Notifies the workers of endpoints with this template, also those that may use it no more, of its
+/// change.
 pub(super) fn refresh_bound(state: &ApiState, id: &TemplateId) {
     for deployment in state.catalog.view().deployments.values() {
         if deployment.endpoint.template == *id {

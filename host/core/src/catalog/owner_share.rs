@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
-use crate::catalog::{CatalogChange, CatalogEntry};
+use super::entry::{CatalogChange, EntryRef};
 use crate::id::OwnerId;
 use crate::limits::Bounds;
 use crate::store::StoreError;
@@ -60,11 +60,11 @@ struct Share {
 
 /// What each owner holds.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct OwnerShares(HashMap<OwnerId, Share>);
+pub(super) struct OwnerShares(HashMap<OwnerId, Share>);
 
 impl OwnerShares {
     /// Counts a record that the catalog has from now on.
-    pub(crate) fn add(&mut self, entry: &CatalogEntry) {
+    pub(super) fn add(&mut self, entry: EntryRef<'_>) {
         let added = Share::of(entry);
         for owner in owners(entry) {
             let share = self.0.entry(owner).or_default();
@@ -76,7 +76,7 @@ impl OwnerShares {
     }
 
     /// Counts a record no more.
-    pub(crate) fn remove(&mut self, entry: &CatalogEntry) {
+    pub(super) fn remove(&mut self, entry: EntryRef<'_>) {
         let removed = Share::of(entry);
         for owner in owners(entry) {
             let share = self.0.entry(owner.clone()).or_default();
@@ -95,14 +95,14 @@ impl OwnerShares {
     ///
     /// # Errors
     /// [`StoreError::OwnerFull`] with the first bound that is passed.
-    pub(crate) fn check(
+    pub(super) fn check(
         &self,
         before: &Self,
         changes: &[CatalogChange],
         bounds: &OwnerBounds,
     ) -> Result<(), StoreError> {
         let written = changes.iter().filter_map(|change| match change {
-            CatalogChange::Put(entry) => Some(entry),
+            CatalogChange::Put(entry) => Some(EntryRef::from(entry)),
             CatalogChange::Delete(_) => None,
         });
         let written: BTreeSet<_> = written.flat_map(owners).collect();
@@ -158,17 +158,17 @@ impl OwnerShares {
 }
 
 impl Share {
-    fn of(entry: &CatalogEntry) -> Self {
+    fn of(entry: EntryRef<'_>) -> Self {
         let component_bytes = match entry {
-            CatalogEntry::Component(component) => component.bytes,
+            EntryRef::Component(component) => component.bytes,
             _ => 0,
         };
         let kept_workers = match entry {
-            CatalogEntry::Endpoint(endpoint) => endpoint.scaling.workers_min.into(),
+            EntryRef::Endpoint(endpoint) => endpoint.scaling.workers_min.into(),
             _ => 0,
         };
         let mut counter = Counter(0);
-        serde_json::to_writer(&mut counter, entry).expect("the catalog's types are JSON");
+        serde_json::to_writer(&mut counter, &entry).expect("the catalog's types are JSON");
         Self { records: 1, record_bytes: counter.0, component_bytes, kept_workers }
     }
 }
@@ -187,15 +187,15 @@ impl io::Write for Counter {
     }
 }
 
-fn owners(entry: &CatalogEntry) -> Vec<OwnerId> {
+fn owners(entry: EntryRef<'_>) -> Vec<OwnerId> {
     let owner = match entry {
-        CatalogEntry::Component(component) => return component.owners.iter().cloned().collect(),
-        CatalogEntry::Template(template) => &template.owner,
-        CatalogEntry::Endpoint(endpoint) => &endpoint.owner,
-        CatalogEntry::Image(image) => &image.owner,
-        CatalogEntry::Key(key) => &key.owner,
-        CatalogEntry::RegistryAuth(auth) => &auth.owner,
-        CatalogEntry::Volume(volume) => &volume.owner,
+        EntryRef::Component(component) => return component.owners.iter().cloned().collect(),
+        EntryRef::Template(template) => &template.owner,
+        EntryRef::Endpoint(endpoint) => &endpoint.owner,
+        EntryRef::Image(image) => &image.owner,
+        EntryRef::Key(key) => &key.owner,
+        EntryRef::RegistryAuth(auth) => &auth.owner,
+        EntryRef::Volume(volume) => &volume.owner,
     };
     vec![owner.clone()]
 }
