@@ -8,7 +8,10 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogKey, CatalogStore, Component, Image, ImageKey, OwnerBounds};
+use crate::catalog::{
+    Catalog, CatalogChange, CatalogEntry, CatalogKey, CatalogStore, Component, Image, ImageKey,
+    OwnerBounds,
+};
 use crate::digest::ComponentDigest;
 use crate::endpoint::Endpoint;
 use crate::id::{EndpointId, OwnerId, RegistryAuthId, TemplateId};

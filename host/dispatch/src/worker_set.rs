@@ -137,8 +137,8 @@ impl WorkerSet {
         state.start_worker()
     }
 
-    /// The endpoint is new or has changed: number of workers to start for `claimable` jobs, of which
-    /// `demand` may start one beyond `workersMin`. They are counted already.
+    /// The endpoint is new or has changed: number of workers to start for `claimable` jobs; `demand` of
+    /// these jobs may start a worker beyond `workersMin`. The workers are counted already.
     pub(crate) fn refresh(&self, scaling: Scaling, demand: u64, claimable: u64) -> u32 {
         self.state.lock().fault = None;
         let missing = self.missing(scaling, demand, claimable);
@@ -147,8 +147,8 @@ impl WorkerSet {
         missing
     }
 
-    /// Number of workers to start for `claimable` jobs, of which `demand` may start one beyond
-    /// `workersMin`. They are counted already.
+    /// Number of workers to start for `claimable` jobs; `demand` of these jobs may start a worker beyond
+    /// `workersMin`. The workers are counted already.
     pub(crate) fn missing(&self, scaling: Scaling, demand: u64, claimable: u64) -> u32 {
         let mut state = self.state.lock();
         let [demand, claimable] =
@@ -361,7 +361,8 @@ mod tests {
     #[test]
     fn a_refresh_follows_the_scaler() {
         let scaling = |scaler| Scaling { workers_min: 0, workers_max: 9, scaler, ..SCALING };
-        let refreshed = |scaler, demand| WorkerSet::default().refresh(scaling(scaler), demand, demand);
+        let refreshed =
+            |scaler, demand| WorkerSet::default().refresh(scaling(scaler), demand, demand);
         assert_eq!(
             [0, 1, 4, 5, 99].map(|n| refreshed(Scaler::RequestCount(4), n)),
             [0, 1, 1, 2, 9]

@@ -277,9 +277,8 @@ mod tests {
             });
             rows.collect::<Vec<_>>()
         };
-        let row = |endpoint: &str, template: &str, jobs| {
-            (endpoint.to_owned(), template.to_owned(), jobs)
-        };
+        let row =
+            |endpoint: &str, template: &str, jobs| (endpoint.to_owned(), template.to_owned(), jobs);
         let rows = bill((0..5).map(|n| key(n, 0, "a")).chain([key(0, 0, "b")]).collect(), 7);
         let own = [row("e0", "t0", 1), row("e1", "t0", 1), row("e2", "t0", 1)];
         assert_eq!((&rows[0], &rows[1..]), (&row(OTHERS, "t0", 2), &own[..]));

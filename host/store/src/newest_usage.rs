@@ -43,7 +43,11 @@ impl NewestUsage {
     }
 
     /// The usage of a template in these hours.
-    pub(crate) fn of(&self, template: &TemplateId, hours: &Range<Hour>) -> Vec<(OwnerId, UsageSum)> {
+    pub(crate) fn of(
+        &self,
+        template: &TemplateId,
+        hours: &Range<Hour>,
+    ) -> Vec<(OwnerId, UsageSum)> {
         let sums = self.templates.get(template).into_iter().flatten();
         let wanted = sums.filter(|((hour, _), _)| hours.contains(hour));
         wanted.map(|((_, owner), sum)| (owner.clone(), *sum)).collect()

@@ -21,9 +21,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, StoreError};
 use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::ManualClock;
-use gristmill_core::usage::{
-    Bill, Hour, OWNER_ROWS_MAX, UsageFilter, UsageQuery, UsageStore,
-};
+use gristmill_core::usage::{Bill, Hour, OWNER_ROWS_MAX, UsageFilter, UsageQuery, UsageStore};
 use gristmill_store::{Settings, SqliteStore};
 use support::fixture::{Fixture, contract};
 use support::{START, chunk, endpoint, job, json, open_with, submit, worker};

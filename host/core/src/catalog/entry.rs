@@ -14,7 +14,7 @@ use crate::volume::Volume;
 
 /// One change of the catalog.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "changes are rare, and a box would help nobody")]
+#[expect(clippy::large_enum_variant, reason = "changes are rare, and a box would save nothing")]
 pub enum CatalogChange {
     /// Adds the entry, or replaces the one with the same key.
     Put(CatalogEntry),

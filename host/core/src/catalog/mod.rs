@@ -1,4 +1,4 @@
-//! What is deployed: templates, endpoints, uploaded components, image names, network volumes and
+//! All deployed objects: templates, endpoints, uploaded components, image names, network volumes and
 //! keys.
 //!
 //! Everything but components belongs to one owner. Handlers' names are an owner's own: two owners may

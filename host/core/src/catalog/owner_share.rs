@@ -1,7 +1,7 @@
 //! How much of the catalog each owner holds, and the bounds of it.
 //!
 //! The catalog is in memory, every start reads it, and a change waits for the one before it. So an
-//! owner without a bound could take the host's memory and hold up everybody's changes.
+//! owner without a bound could take the host's memory and hold up all changes.
 //!
 //! **Costs.** A change serialises the records that it replaces and those that it writes, once, to count
 //! their bytes.

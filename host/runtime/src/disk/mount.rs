@@ -153,7 +153,8 @@ mod tests {
     async fn scratch_is_wiped_once_nobody_uses_it() {
         let host = tempfile::tempdir().unwrap();
         let path = host.path().join("s");
-        let scratch = Arc::new(Mount::scratch(path.clone(), 1 << 30, DiskAccount::default()).unwrap());
+        let scratch =
+            Arc::new(Mount::scratch(path.clone(), 1 << 30, DiskAccount::default()).unwrap());
         fs::create_dir_all(path.join("a/b")).unwrap();
         fs::write(path.join("a/b/file"), "grain").unwrap();
         let user = scratch.clone();

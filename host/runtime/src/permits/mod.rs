@@ -7,6 +7,10 @@
 //! **Bounds:** the sum of all permits never exceeds the limits, and no owner holds more than its share ([`room`]). **Cost:** a
 //! permit that is free takes one uncontended lock and one look at a hash map, and the same when it is given back; a worker that waits
 //! also takes a channel, and then each permit that is taken or given back looks at each owner that waits.
+//!
+//! [`FairPermits`](gristmill_core::fair_permits::FairPermits) are for short work, with a fixed part for each endpoint and owner.
+//! These permits are held for as long as a job runs: an endpoint that is alone may have all of them, and an owner's share depends on
+//! what is free.
 
 mod room;
 

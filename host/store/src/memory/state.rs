@@ -127,8 +127,13 @@ impl State {
         self.ready.range(all_of(endpoint)).count()
     }
 
-    /// The job, unless it is gone, due, or another endpoint's.
-    pub(super) fn live(&self, endpoint: Option<&EndpointId>, id: JobId, now: Timestamp) -> Option<&Job> {
+    /// The job, unless it is deleted, due, or another endpoint's.
+    pub(super) fn live(
+        &self,
+        endpoint: Option<&EndpointId>,
+        id: JobId,
+        now: Timestamp,
+    ) -> Option<&Job> {
         let job = self.jobs.get(&id)?;
         let is_asked_for = endpoint.is_none_or(|endpoint| *endpoint == job.new.endpoint);
         (is_asked_for && job.purge_at() > now).then_some(job)
@@ -142,7 +147,13 @@ impl State {
     }
 
     /// Applies an event and carries out its effects. False when the event does not apply.
-    pub(super) fn apply(&mut self, id: JobId, event: JobEvent, now: Timestamp, news: &mut News) -> bool {
+    pub(super) fn apply(
+        &mut self,
+        id: JobId,
+        event: JobEvent,
+        now: Timestamp,
+        news: &mut News,
+    ) -> bool {
         let Some(job) = self.jobs.get_mut(&id) else { return false };
         let Ok((state, effects)) = job.state.apply(event) else { return false };
         self.operations += 1;
