@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use gristmill_tests::{Answer, TestHost, eventually, guests};
+use gristmill_tests::{Answer, Client, TestHost, eventually, guests};
 use serde_json::{Value, json};
 
 const DISK_MIB: u64 = 192;
@@ -148,6 +148,49 @@ fn a_full_disk_is_survived_and_left_again() {
             assert_eq!(client.finished("paused", job).await["status"], "COMPLETED");
         }
         assert!(!host.log().contains("panicked"), "{}", host.log());
+    });
+}
+
+/// The client of an owner with a paused endpoint of the owner's name.
+async fn owner(host: &TestHost, name: &str) -> Client {
+    let client = host.client_of(name).await;
+    client.upload("echo:latest", fs::read(guests::echo()).unwrap()).await.ok();
+    let template = json!({ "id": name, "name": name, "imageName": "echo:latest" });
+    client.post("/v1/templates", &template).await.ok();
+    paused(&client, name, name).await;
+    client
+}
+
+async fn paused(client: &Client, endpoint: &str, template: &str) {
+    let endpoint = json!({ "id": endpoint, "templateId": template, "workersMax": 0 });
+    client.post("/v1/endpoints", &endpoint).await.ok();
+}
+
+/// An owner that fills the disk by way of many endpoints is refused before another owner is.
+#[test]
+fn an_owner_leaves_a_part_of_the_disk_to_another() {
+    on_a_small_disk(&["--journal-mib", "16"], async |host: &mut TestHost| {
+        let [greedy, modest] = [owner(host, "greedy").await, owner(host, "modest").await];
+        let mut refused = None;
+        for number in 0..((DISK_MIB as usize) << 20) / INPUT_BYTES {
+            let endpoint = format!("greedy-{}", number % 4);
+            if number < 4 {
+                paused(&greedy, &endpoint, "greedy").await;
+            }
+            let answer = greedy.run(&endpoint, input(number)).await;
+            if answer.status != 200 {
+                refused = Some(answer);
+                break;
+            }
+        }
+        let answer = refused.expect("an owner has a share of the disk");
+        assert_eq!((answer.status, &answer.json()["code"]), (429, &json!("queue_full")));
+        let sentence = answer.json()["error"].as_str().unwrap().to_owned();
+        assert!(sentence.contains("as much as one owner may have"), "{sentence}");
+        assert!(answer.header("retry-after").is_some());
+        for number in 0..3 {
+            modest.run("modest", input(number)).await.ok();
+        }
     });
 }
 

@@ -188,6 +188,34 @@ async fn a_public_template_runs_for_others_until_it_is_private_again() {
 }
 
 #[tokio::test]
+async fn an_endpoint_of_another_owner_does_not_keep_a_template_that_is_private_again() {
+    let mut host = TestHost::start();
+    let [a, b] = [host.client_of("pinned-a").await, host.client_of("pinned-b").await];
+    a.upload("pinned:1", playground("pinned")).await.ok();
+    template(&a, "pinned-t", "pinned:1", json!({ "isPublic": true })).await;
+    bind(&b, "pinned-b", "pinned-t").await.ok();
+    a.patch("/v1/templates/pinned-t", &json!({ "isPublic": false })).await.ok();
+    a.patch("/v1/templates/pinned-t", &json!({ "isServerless": false })).await.ok();
+    let job = b.submit("pinned-b", echo_input()).await;
+    assert_eq!(a.delete("/v1/templates/pinned-t").await.status, 204);
+    // Another owner's template of the same id is not the one that the endpoint names.
+    host.start_again();
+    let [a, b] = [host.client_of("pinned-a").await, host.client_of("pinned-b").await];
+    a.upload("pinned:1", playground("pinned")).await.ok();
+    template(&a, "pinned-t", "pinned:1", json!({ "isPublic": true })).await;
+    eventually("the job to wait with a reason", async || {
+        let status = b.status("pinned-b", &job).await.ok();
+        assert_eq!(status["status"], "IN_QUEUE", "{status}");
+        status["reason"].as_str().is_some_and(|why| why.contains("was deleted")).then_some(())
+    })
+    .await;
+    let refused = b.post("/v1/endpoints/pinned-b/rollback", &json!({})).await.refused(400);
+    assert!(refused.contains("was deleted"), "{refused}");
+    b.patch("/v1/endpoints/pinned-b", &json!({ "templateId": "pinned-t" })).await.ok();
+    assert_eq!(b.finished("pinned-b", &job).await["status"], "COMPLETED");
+}
+
+#[tokio::test]
 async fn a_rollback_writes_ones_own_template_only() {
     let host = shared_host();
     let [a, b] = [host.client_of("back-a").await, host.client_of("back-b").await];

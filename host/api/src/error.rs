@@ -251,7 +251,9 @@ impl From<StoreError> for ApiError {
             StoreError::EndpointDeleted => Self::not_found(error.to_string()),
             StoreError::QueueFull { .. }
             | StoreError::WaitingBytesFull { .. }
-            | StoreError::ResultBytesFull { .. } => {
+            | StoreError::ResultBytesFull { .. }
+            | StoreError::OwnerDiskFull { .. }
+            | StoreError::WebhookUrlsFull { .. } => {
                 Self::new(ErrorCode::QueueFull, error.to_string())
             }
             StoreError::OwnerFull { .. } => Self::new(ErrorCode::QuotaExceeded, error.to_string()),

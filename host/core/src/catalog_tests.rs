@@ -10,11 +10,11 @@ use serde_json::json;
 
 use crate::catalog::{
     Catalog, CatalogChange, CatalogEntry, CatalogKey, CatalogStore, Component, Image, ImageKey,
+    OwnerBounds,
 };
 use crate::digest::ComponentDigest;
 use crate::endpoint::Endpoint;
 use crate::id::{EndpointId, OwnerId, RegistryAuthId, TemplateId};
-use crate::owner_share::OwnerBounds;
 use crate::registry_auth::RegistryAuth;
 use crate::store::StoreError;
 use crate::template::Template;
@@ -45,6 +45,8 @@ impl CatalogStore for Rows {
         }
         Ok(())
     }
+
+    fn forget_endpoints(&self, _: &[EndpointId]) {}
 }
 
 struct Fixture {
@@ -207,6 +209,45 @@ async fn a_template_that_is_private_again_runs_for_its_owner_alone() {
 }
 
 #[tokio::test]
+async fn a_template_is_deleted_although_others_could_use_it_once() {
+    let t = Fixture::new().await;
+    let public = Template { is_public: true, ..template("a", "t", "mill") };
+    t.put([
+        CatalogEntry::Component(component(b"x", &["a"])),
+        CatalogEntry::Image(image("a", b"x")),
+        CatalogEntry::Template(public.clone()),
+    ])
+    .await;
+    t.put([endpoint("b", "eb", "t")]).await;
+    let (id, eb) = (TemplateId::new("t").unwrap(), EndpointId::new("eb").unwrap());
+    let bound = |t: &Fixture| t.catalog.view().bound_to(&id).count();
+    assert_eq!(bound(&t), 1);
+    t.put([CatalogEntry::Template(Template { is_public: false, ..public.clone() })]).await;
+    assert_eq!(bound(&t), 0);
+    t.delete(CatalogKey::Template(id.clone())).await;
+    // The next start finds the endpoint, and knows that nothing was lost.
+    for catalog in [t.catalog, Fixture::on(t.rows.clone()).await.catalog] {
+        let kept = catalog.deployment(&eb).unwrap();
+        assert!(kept.endpoint.template_is_deleted && kept.component.is_none());
+        assert!(kept.missing_component().contains("template `t` of another owner was deleted"));
+        // Another owner's template of the same id was not meant.
+        let theirs = Template { owner: OwnerId::new("c").unwrap(), ..public.clone() };
+        let change = vec![CatalogChange::Put(CatalogEntry::Template(theirs))];
+        catalog.change(|_| Ok::<_, StoreError>((change, ()))).await.unwrap();
+        let same = catalog.deployment(&eb).unwrap();
+        assert!(Arc::ptr_eq(&kept, &same) && catalog.view().bound_to(&id).count() == 0);
+        // The bytes of the endpoint's record are counted as they are.
+        let delete = vec![CatalogChange::Delete(CatalogKey::Endpoint(eb.clone()))];
+        let put = vec![CatalogChange::Put(CatalogEntry::Endpoint((*kept.endpoint).clone()))];
+        for change in [delete, put] {
+            catalog.change(|_| Ok::<_, StoreError>((change, ()))).await.unwrap();
+        }
+        let delete = vec![CatalogChange::Delete(CatalogKey::Template(id.clone()))];
+        catalog.change(|_| Ok::<_, StoreError>((delete, ()))).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn records_from_before_there_were_several_owners_are_the_operators() {
     let old = component(b"x", &[]);
     let mut record = serde_json::to_value(&old).unwrap();
@@ -306,6 +347,35 @@ async fn an_owner_of_too_much_can_still_make_it_less() {
 }
 
 #[tokio::test]
+async fn the_workers_that_an_owner_keeps_are_bounded() {
+    let rows = Arc::new(Rows::default());
+    let t = Fixture::on(rows.clone()).await;
+    write_template(&t.catalog, "a", "t", 10).await.unwrap();
+    write_template(&t.catalog, "b", "u", 10).await.unwrap();
+    let keep = async |catalog: &Catalog, owner: &str, id: &str, template: &str, min: u32| {
+        let CatalogEntry::Endpoint(mut endpoint) = endpoint(owner, id, template) else {
+            panic!("it is an endpoint")
+        };
+        endpoint.scaling.workers_min = min;
+        let change = vec![CatalogChange::Put(CatalogEntry::Endpoint(endpoint))];
+        catalog.change(|_| Ok::<_, StoreError>((change, ()))).await.map_err(|e| e.to_string())
+    };
+    keep(&t.catalog, "a", "first", "t", 200).await.unwrap();
+    let refused = keep(&t.catalog, "a", "second", "t", 57).await.unwrap_err();
+    let sentence = "257 workers kept by `workersMin` of all endpoints, and may have 256 \
+                    (`serve --max-running-jobs`)";
+    assert!(refused.contains(sentence), "{refused}");
+    keep(&t.catalog, "a", "second", "t", 56).await.unwrap();
+    keep(&t.catalog, "b", "theirs", "u", 256).await.unwrap();
+    // The next start runs fewer jobs: what is stored stays, and may become less.
+    let bounds = OwnerBounds { kept_workers_max: 8, ..OwnerBounds::default() };
+    let catalog = Fixture::on(rows).await.catalog.with_bounds(bounds);
+    keep(&catalog, "a", "second", "t", 10).await.unwrap();
+    keep(&catalog, "a", "second", "t", 11).await.unwrap_err();
+    keep(&catalog, "a", "second", "t", 0).await.unwrap();
+}
+
+#[tokio::test]
 async fn components_count_for_each_of_their_owners() {
     let bounds = OwnerBounds { component_bytes_max: 1 << 20, ..OwnerBounds::default() };
     let catalog = Fixture::new().await.catalog.with_bounds(bounds);
@@ -341,8 +411,7 @@ async fn a_catalog_without_the_template_of_an_endpoint_is_not_opened() {
     let lost = CatalogKey::Template(TemplateId::new("lost").unwrap());
     rows.write_catalog(vec![CatalogChange::Delete(lost)]).await.unwrap();
     let refused = open().await.unwrap_err().to_string();
-    // Either of the two endpoints may be named.
-    let named = "uses template `lost`, which is not in the catalog, and 1 more";
+    let named = "endpoint `broken` uses template `lost`, which is not in the catalog, and 1 more";
     assert!(refused.contains(named) && refused.contains("gristmill repair"), "{refused}");
     let kept = CatalogKey::Endpoint(EndpointId::new("broken").unwrap());
     assert!(rows.0.lock().iter().any(|(_, entry)| entry.key() == kept), "nothing is deleted");

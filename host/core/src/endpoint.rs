@@ -29,6 +29,10 @@ pub struct Endpoint {
     pub owner: OwnerId,
     /// The template that names its handler.
     pub template: TemplateId,
+    /// Whether that template was deleted, because the endpoint's owner could use it no more: it had
+    /// been another owner's public template. A new template with the same id is not meant.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub template_is_deleted: bool,
     /// Number of changes of this record, its template and its handler, counted by the catalog. The
     /// first version is 1.
     pub version: u32,
@@ -92,6 +96,7 @@ impl Endpoint {
             id,
             owner,
             template,
+            template_is_deleted: false,
             version: 1,
             releases: Vec::new(),
             created_at,
@@ -171,6 +176,11 @@ impl Default for Scaler {
 }
 
 impl Scaling {
+    /// Pauses the endpoint: it keeps and starts no worker.
+    pub fn pause(&mut self) {
+        (self.workers_min, self.workers_max) = (0, 0);
+    }
+
     /// Bounds and default of `workers_max`. A worker costs nothing while it waits, and a sandbox
     /// starts in microseconds, so the default is generous.
     pub const WORKERS_MAX: Bounds = Bounds { min: 0, default: 16, max: 1_000 };
@@ -315,6 +325,11 @@ impl Deployment {
     /// Why there is no component to run, in one sentence.
     pub fn missing_component(&self) -> String {
         let Template { id, image, .. } = &*self.template;
+        if self.endpoint.template_is_deleted {
+            return format!(
+                "template `{id}` of another owner was deleted; set the endpoint's `templateId`"
+            );
+        }
         match self.template.is_usable_by(&self.endpoint.owner) {
             true => format!("no component is stored as `{image}`"),
             false => format!("template `{id}` of another owner is no longer public"),

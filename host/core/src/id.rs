@@ -137,14 +137,41 @@ name!(
 const KEPT_FOR_PATHS: [&str; 7] =
     ["network-volumes", "registries", "billing", "catalog", "pods", "clusters", "account"];
 
+/// The endpoint, and the template, under which the usage of an owner is summed that has no row of
+/// its own ([`usage`](crate::usage)). New endpoints and templates may not have this id.
+pub const OTHERS: &str = "_others";
+
 impl EndpointId {
+    /// [`OTHERS`].
+    pub fn others() -> Self {
+        Self(OTHERS.into())
+    }
+
     /// Refuses an id that a new endpoint may not have.
     ///
     /// # Errors
     /// [`InvalidId::Reserved`].
     pub fn check_new(&self) -> Result<(), InvalidId> {
-        if KEPT_FOR_PATHS.contains(&self.as_str()) {
+        if KEPT_FOR_PATHS.contains(&self.as_str()) || self.as_str() == OTHERS {
             return Err(InvalidId::Reserved { what: "endpoint id", text: self.to_string() });
+        }
+        Ok(())
+    }
+}
+
+impl TemplateId {
+    /// [`OTHERS`].
+    pub fn others() -> Self {
+        Self(OTHERS.into())
+    }
+
+    /// Refuses an id that a new template may not have.
+    ///
+    /// # Errors
+    /// [`InvalidId::Reserved`].
+    pub fn check_new(&self) -> Result<(), InvalidId> {
+        if self.as_str() == OTHERS {
+            return Err(InvalidId::Reserved { what: "template id", text: self.to_string() });
         }
         Ok(())
     }

@@ -1,11 +1,14 @@
 //! Whether the host's disk has room for new work: bytes, and inodes, which each file needs. The
 //! gauge does no I/O: the host looks at the disk and sets it, and everything that adds to the disk
-//! reads it.
+//! reads it. The bytes of each owner are in [`disk_share`](crate::disk_share).
 //!
 //! **Costs.** Reading it is two loads of atomic numbers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use crate::disk_accounts::Accounts;
+use crate::tenancy::Tenancy;
 
 /// Divisor of the reserve for the free space below which waiting jobs do not start: the rest is for
 /// the results of running jobs, for cancels, and for deletes.
@@ -27,6 +30,7 @@ pub struct DiskRoom {
     stalls: AtomicU32,
     bytes: Gauge,
     inodes: Gauge,
+    accounts: Accounts,
 }
 
 /// How much of one resource of the disk is free.
@@ -74,6 +78,16 @@ impl Drop for Stall {
 }
 
 impl DiskRoom {
+    /// A gauge that reports that there is room, on a disk that the owners of this host share.
+    pub fn new(tenancy: Tenancy) -> Self {
+        Self { accounts: Accounts::new(tenancy), ..Self::default() }
+    }
+
+    /// What each owner has of the disk.
+    pub(crate) fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
     /// Whether new work may be accepted: submissions, uploads, images.
     pub fn admits_work(&self) -> bool {
         !self.is_low.load(Ordering::Relaxed) && !self.is_stalled()

@@ -50,6 +50,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::QueueFull`] at the bound of the endpoint's queue,
     /// [`WaitingBytesFull`](StoreError::WaitingBytesFull) and
     /// [`ResultBytesFull`](StoreError::ResultBytesFull) at the bounds of its payloads,
+    /// [`OwnerDiskFull`](StoreError::OwnerDiskFull) at the owner's share of the disk,
+    /// [`WebhookUrlsFull`](StoreError::WebhookUrlsFull) at the bound of the owner's webhook URLs,
     /// [`DiskFull`](StoreError::DiskFull) when the disk has no room.
     async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError>;
 
@@ -165,8 +167,13 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// The waiting jobs of the endpoint that can be claimed, on disk or not.
     async fn demand(&self, endpoint: &EndpointId) -> Result<Demand, StoreError>;
 
-    /// Deletes all data of an endpoint, including its jobs and counts, except its usage.
+    /// Deletes all data of an endpoint, including its jobs and counts, except its usage. For endpoints
+    /// that are not in the catalog; the catalog itself begins the deletion of its endpoints
+    /// ([`forget_endpoints`](crate::catalog::CatalogStore::forget_endpoints)).
     async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError>;
+
+    /// Waits until all data of deleted endpoints of this name is deleted on disk.
+    async fn await_deletion(&self, endpoint: &EndpointId) -> Result<(), StoreError>;
 
     /// Statistics since the store was opened.
     fn stats(&self) -> StoreStats;
@@ -253,6 +260,25 @@ pub enum StoreError {
     ResultBytesFull {
         /// The bound, in MiB.
         limit_mib: u64,
+    },
+    /// The webhook URLs of the owner's jobs have reached their bound in memory.
+    #[error(
+        "the queue is full: the different webhook URLs of this owner's jobs would take more than \
+         {limit_mib} MiB of memory; a URL that many jobs have counts once"
+    )]
+    WebhookUrlsFull {
+        /// The bound, in MiB.
+        limit_mib: u64,
+    },
+    /// The jobs, results and files of the owner have reached the owner's share of the disk.
+    #[error(
+        "this owner's jobs, results and files take {held_mib} MiB of the host's disk, as much as one \
+         owner may have beside the others now; delete files, or wait until results are deleted when \
+         their retention is over"
+    )]
+    OwnerDiskFull {
+        /// What the owner has, in MiB.
+        held_mib: u64,
     },
     /// The change would give its owner more of the catalog than one owner may have.
     #[error(

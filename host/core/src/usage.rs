@@ -8,7 +8,9 @@
 //! attempt does.
 //!
 //! **Bounds.** Sums saturate at the greatest number. A row is kept for [`KEPT_HOURS`], even if its
-//! endpoint is deleted.
+//! endpoint is deleted. An owner has [`OWNER_ROWS_MAX`] rows for an hour. Further endpoints count
+//! together as endpoint [`OTHERS`](crate::id::OTHERS), by template while there are as many rows again,
+//! and then as template [`OTHERS`](crate::id::OTHERS) too.
 
 use std::ops::Range;
 
@@ -22,6 +24,13 @@ use crate::time::Timestamp;
 /// How many hours usage is kept: 400 days, so that a month can be compared with the same month a
 /// year ago.
 pub const KEPT_HOURS: u32 = 400 * 24;
+
+/// Rows of one owner for an hour with the endpoints' own ids. Beyond as many rows again of the
+/// endpoint [`OTHERS`](crate::id::OTHERS), one row has the rest.
+pub const OWNER_ROWS_MAX: usize = 10_000;
+
+/// Hours before the present one whose usage [`UsageStore::newest_of_template`] has.
+pub const NEWEST_HOURS: u32 = 2;
 
 const MS_PER_HOUR: u64 = 3_600_000;
 
@@ -219,6 +228,15 @@ pub trait UsageStore: Send + Sync + std::fmt::Debug {
     /// The rows, in their order. Their values are on disk. Rows older than [`KEPT_HOURS`] are not
     /// shown.
     async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError>;
+
+    /// The usage of a template in these hours, by owner; an owner may come several times. Its values
+    /// are on disk. It is read from memory, which has the present hour and [`NEWEST_HOURS`] before it.
+    /// Empty when the store is closed.
+    fn newest_of_template(
+        &self,
+        template: &TemplateId,
+        hours: &Range<Hour>,
+    ) -> Vec<(OwnerId, UsageSum)>;
 }
 
 #[cfg(test)]

@@ -163,7 +163,7 @@ impl Workers for Dispatcher {
             // The present deployment, which may be newer.
             let Some(deployment) = starter.shared.catalog.deployment(&endpoint) else { return };
             let scaling = deployment.endpoint.scaling;
-            for _ in 0..set.refresh(scaling, demand.jobs) {
+            for _ in 0..set.refresh(scaling, demand.jobs, demand.claimable) {
                 starter.start(&endpoint, &set);
             }
             if demand.jobs > 1 && scaling.scaler != Scaler::default() && set.watch() {
@@ -173,7 +173,11 @@ impl Workers for Dispatcher {
     }
 
     fn counts(&self, endpoint: &EndpointId) -> WorkerCounts {
-        self.sets.read().get(endpoint).map(|set| set.counts()).unwrap_or_default()
+        let Some(deployment) = self.starter.shared.catalog.deployment(endpoint) else {
+            return WorkerCounts::default();
+        };
+        let set = self.sets.read().get(endpoint).cloned();
+        set.map(|set| set.counts(deployment.endpoint.scaling)).unwrap_or_default()
     }
 
     fn waiting_reason(&self, endpoint: &EndpointId) -> Option<String> {
@@ -191,7 +195,7 @@ impl Workers for Dispatcher {
         if let Some(fault) = set.fault() {
             return Some(format!("the handler cannot be run: {fault}"));
         }
-        let counts = set.counts();
+        let counts = set.counts(deployment.endpoint.scaling);
         if counts.initializing > 0 {
             return Some("a worker is preparing the handler".into());
         }

@@ -32,7 +32,7 @@ pub(crate) async fn watch(starter: Starter, endpoint: EndpointId, set: Arc<Worke
         }
         let patience_ms = match scaling.scaler {
             Scaler::RequestCount(_) => {
-                for _ in 0..set.missing(scaling, demand.jobs) {
+                for _ in 0..set.missing(scaling, demand.jobs, demand.claimable) {
                     starter.start(&endpoint, &set);
                 }
                 return;

@@ -124,7 +124,7 @@ async fn step(
 
 /// Sleeps until a wake-up, unless a job arrived after the worker's last check. Ends the worker
 /// after the idle timeout, unless `workersMin` keeps it: then it sleeps on without a timeout, since a
-/// change of the endpoint wakes it. 150,000 such workers that woke each second used 70 % of a core.
+/// change of the endpoint wakes it.
 async fn sleep(
     shared: &Shared,
     set: &WorkerSet,

@@ -5,6 +5,10 @@
 //! worker from that count, so two wake-ups never reach the same sleeper. A job that arrives while
 //! no worker sleeps is counted in `unheard`: a worker that found the queue empty checks it again
 //! before it sleeps, if this count has grown meanwhile.
+//!
+//! Of the workers that `workersMin` keeps, one is a task, which prepares the component; the others are a
+//! number. Each job starts one of them at once, whatever the scaler says, so callers see no
+//! difference: a task starts in microseconds. An endpoint without jobs costs one task at most.
 
 use gristmill_core::endpoint::{Scaler, Scaling};
 use gristmill_core::workers::WorkerCounts;
@@ -66,7 +70,7 @@ pub(crate) enum Idle {
     Ends,
     /// It has been woken meanwhile, and is awake.
     Woken,
-    /// The endpoint needs it for `workers_min`: it sleeps on.
+    /// It is the one task that `workers_min` keeps: it sleeps on.
     Stays,
 }
 
@@ -93,7 +97,14 @@ impl WorkerSet {
             self.wake.notify_one();
             return Demand::Nothing;
         }
-        if !may_start_worker || state.unhealthy > 0 || state.alive >= scaling.workers_max {
+        if state.unhealthy > 0 || state.alive >= scaling.workers_max {
+            state.unheard += 1;
+            return Demand::Nothing;
+        }
+        if state.alive < scaling.workers_min {
+            return state.start_worker();
+        }
+        if !may_start_worker {
             state.unheard += 1;
             return Demand::Nothing;
         }
@@ -126,21 +137,22 @@ impl WorkerSet {
         state.start_worker()
     }
 
-    /// The endpoint is new or has changed: number of workers to start for the `demand` jobs that
-    /// may start one. They are counted already.
-    pub(crate) fn refresh(&self, scaling: Scaling, demand: u64) -> u32 {
+    /// The endpoint is new or has changed: number of workers to start for `claimable` jobs; `demand` of
+    /// these jobs may start a worker beyond `workersMin`. The workers are counted already.
+    pub(crate) fn refresh(&self, scaling: Scaling, demand: u64, claimable: u64) -> u32 {
         self.state.lock().fault = None;
-        let missing = self.missing(scaling, demand);
+        let missing = self.missing(scaling, demand, claimable);
         // The workers check the queue, and their new bounds, once.
         self.wake_all();
         missing
     }
 
-    /// Number of workers to start for the `demand` jobs that may start one. They are counted
-    /// already.
-    pub(crate) fn missing(&self, scaling: Scaling, demand: u64) -> u32 {
+    /// Number of workers to start for `claimable` jobs; `demand` of these jobs may start a worker beyond
+    /// `workersMin`. The workers are counted already.
+    pub(crate) fn missing(&self, scaling: Scaling, demand: u64, claimable: u64) -> u32 {
         let mut state = self.state.lock();
-        let demand = u32::try_from(demand).unwrap_or(u32::MAX);
+        let [demand, claimable] =
+            [demand, claimable].map(|jobs| u32::try_from(jobs).unwrap_or(u32::MAX));
         // An awake worker has a job, perhaps for a long time; a worker that waits for a sandbox
         // will take one of the waiting jobs.
         let busy = (state.alive - state.idle).saturating_sub(state.throttled);
@@ -149,7 +161,8 @@ impl WorkerSet {
             // Further workers are started when the first jobs have waited too long.
             Scaler::QueueDelay(_) => state.alive.max(demand.min(1)),
         };
-        let wanted = wanted.max(scaling.workers_min).min(scaling.workers_max);
+        let kept = scaling.workers_min.min(claimable.saturating_add(busy).max(1));
+        let wanted = wanted.max(kept).min(scaling.workers_max);
         let missing = wanted.saturating_sub(state.alive);
         for _ in 0..missing {
             state.start_worker();
@@ -198,7 +211,7 @@ impl WorkerSet {
         if state.idle == 0 {
             return Idle::Woken; // like all sleepers
         }
-        if state.alive > scaling.workers_min {
+        if state.alive > scaling.workers_min.min(1) {
             state.idle -= 1;
             state.alive -= 1;
             return Idle::Ends;
@@ -280,12 +293,17 @@ impl WorkerSet {
     }
 
     /// The workers by state.
-    pub(crate) fn counts(&self) -> WorkerCounts {
+    pub(crate) fn counts(&self, scaling: Scaling) -> WorkerCounts {
         let state = self.state.lock();
         let busy = state.running + state.initializing + state.throttled + state.unhealthy;
+        let kept = match state.fault {
+            Some(_) => 0,
+            None => scaling.workers_min.min(scaling.workers_max),
+        };
         WorkerCounts {
-            // A worker that was woken and has not claimed a job yet is idle too.
-            idle: u64::from(state.alive.saturating_sub(busy)),
+            // A worker that was woken and has not claimed a job yet is idle too, and so are the kept
+            // workers that are only a number.
+            idle: u64::from(state.alive.max(kept).saturating_sub(busy)),
             initializing: u64::from(state.initializing),
             running: u64::from(state.running),
             throttled: u64::from(state.throttled),
@@ -343,7 +361,8 @@ mod tests {
     #[test]
     fn a_refresh_follows_the_scaler() {
         let scaling = |scaler| Scaling { workers_min: 0, workers_max: 9, scaler, ..SCALING };
-        let refreshed = |scaler, demand| WorkerSet::default().refresh(scaling(scaler), demand);
+        let refreshed =
+            |scaler, demand| WorkerSet::default().refresh(scaling(scaler), demand, demand);
         assert_eq!(
             [0, 1, 4, 5, 99].map(|n| refreshed(Scaler::RequestCount(4), n)),
             [0, 1, 1, 2, 9]
@@ -354,11 +373,12 @@ mod tests {
     #[test]
     fn low_priority_wakes_but_never_starts() {
         let set = WorkerSet::default();
-        assert_eq!(set.job_ready(SCALING, false), Demand::Nothing);
-        assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
+        let none_kept = Scaling { workers_min: 0, ..SCALING };
+        assert_eq!(set.job_ready(none_kept, false), Demand::Nothing);
+        assert_eq!(set.job_ready(none_kept, true), Demand::StartWorker);
         assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
-        assert_eq!(set.job_ready(SCALING, false), Demand::Nothing);
-        assert_eq!(set.after_idle_timeout(SCALING), Idle::Woken);
+        assert_eq!(set.job_ready(none_kept, false), Demand::Nothing);
+        assert_eq!(set.after_idle_timeout(none_kept), Idle::Woken);
     }
 
     #[test]
@@ -396,37 +416,57 @@ mod tests {
     }
 
     #[test]
+    fn kept_workers_are_one_task_and_a_number_until_jobs_come() {
+        let set = WorkerSet::default();
+        let slow = Scaler::QueueDelay(4);
+        let kept = Scaling { workers_min: 1_000, workers_max: 1_000, scaler: slow, ..SCALING };
+        assert_eq!(set.refresh(kept, 0, 0), 1);
+        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
+        assert_eq!(set.after_idle_timeout(kept), Idle::Stays);
+        assert_eq!((set.counts(kept).idle, set.alive()), (1_000, 1));
+        // Each kept worker takes a job at once, of low priority too, whatever the scaler says.
+        assert_eq!(set.job_ready(kept, false), Demand::Nothing, "the task is woken");
+        for _ in 1..1_000 {
+            assert_eq!(set.job_ready(kept, false), Demand::StartWorker);
+        }
+        assert_eq!(set.job_ready(kept, true), Demand::Nothing, "workersMax");
+        assert_eq!(WorkerSet::default().refresh(kept, 0, 7), 7);
+        let _unhealthy = set.unhealthy("no".into());
+        assert_eq!(set.counts(kept).idle, 999);
+    }
+
+    #[test]
     fn a_refresh_starts_what_the_queue_needs() {
         let set = WorkerSet::default();
-        assert_eq!(set.refresh(SCALING, 0), 1, "workersMin");
-        assert_eq!(set.refresh(SCALING, 100), 1, "up to workersMax");
+        assert_eq!(set.refresh(SCALING, 0, 0), 1, "workersMin");
+        assert_eq!(set.refresh(SCALING, 100, 100), 1, "up to workersMax");
         let fewer = Scaling { workers_min: 0, workers_max: 1, ..SCALING };
-        assert_eq!(set.refresh(fewer, 100), 0);
+        assert_eq!(set.refresh(fewer, 100, 100), 0);
         assert_eq!(set.is_surplus(fewer), Leave::Yes);
         assert_eq!(set.is_surplus(fewer), Leave::No);
-        assert_eq!(set.refresh(SCALING, 1), 1, "the one that is left is busy");
+        assert_eq!(set.refresh(SCALING, 1, 1), 1, "the one that is left is busy");
         assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
-        assert_eq!(set.refresh(SCALING, 1), 0, "a sleeper takes it");
+        assert_eq!(set.refresh(SCALING, 1, 1), 0, "a sleeper takes it");
     }
 
     #[test]
     fn a_throttled_worker_takes_a_job_that_waits() {
         let set = WorkerSet::default();
         let scaling = Scaling { workers_max: 9, ..SCALING };
-        assert_eq!(set.refresh(scaling, 2), 2);
+        assert_eq!(set.refresh(scaling, 2, 2), 2);
         let throttled = set.throttled();
-        let counts = set.counts();
+        let counts = set.counts(SCALING);
         assert_eq!((counts.throttled, counts.idle, counts.running), (1, 1, 0));
-        assert_eq!(set.refresh(scaling, 1), 0, "the two are one that works and one that will");
+        assert_eq!(set.refresh(scaling, 1, 1), 0, "the two are one that works and one that will");
         drop(throttled);
-        assert_eq!((set.counts().throttled, set.counts().idle), (0, 2));
-        assert_eq!(set.refresh(scaling, 1), 1);
+        assert_eq!((set.counts(SCALING).throttled, set.counts(SCALING).idle), (0, 2));
+        assert_eq!(set.refresh(scaling, 1, 1), 1);
     }
 
     #[test]
     fn a_job_does_not_leave_with_the_worker_that_was_woken_for_it() {
         let set = WorkerSet::default();
-        assert_eq!(set.refresh(SCALING, 2), 2);
+        assert_eq!(set.refresh(SCALING, 2, 2), 2);
         let looked = set.looks();
         assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
         assert_eq!(set.job_ready(SCALING, true), Demand::Nothing, "the sleeper is woken");
@@ -442,7 +482,7 @@ mod tests {
         let unhealthy = set.unhealthy("no".into());
         let looked = set.looks();
         assert_eq!(set.job_ready(SCALING, true), Demand::Nothing);
-        assert_eq!((set.counts().unhealthy, set.counts().idle), (1, 0));
+        assert_eq!((set.counts(SCALING).unhealthy, set.counts(SCALING).idle), (1, 0));
         drop(unhealthy);
         assert_eq!(set.leaves(looked), Leave::No, "a job came");
         assert_eq!(set.leaves(set.looks()), Leave::Yes);

@@ -296,6 +296,7 @@ async fn a_receiver_that_answers_goes_before_those_that_did_not() {
 
 #[tokio::test(start_paused = true)]
 async fn an_endpoint_that_is_deleted_during_a_call_is_called_for_no_more() {
+    // The catalog's change alone removes the webhooks: the next endpoint would sign them.
     let t = Fixture::start().await;
     for _ in 0..20 {
         t.job("http://dead/").await;
@@ -308,9 +309,6 @@ async fn an_endpoint_that_is_deleted_during_a_call_is_called_for_no_more() {
     let new = Endpoint { webhook_secrets: WebhookSecrets::generate(), ..(*old).clone() };
     let delete = CatalogChange::Delete(CatalogEntry::Endpoint((*old).clone()).key());
     for change in [delete, CatalogChange::Put(CatalogEntry::Endpoint(new))] {
-        if matches!(change, CatalogChange::Delete(_)) {
-            t.store.delete_endpoint(&endpoint()).await.unwrap();
-        }
         t.catalog.change(|_| Ok::<_, StoreError>((vec![change], ()))).await.unwrap();
     }
     t.pass(40).await;

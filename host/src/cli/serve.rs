@@ -9,10 +9,10 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use gristmill_api::RateLimits;
+use gristmill_core::catalog::OwnerBounds;
 use gristmill_core::egress::{AllowedHosts, HostPattern};
 use gristmill_core::limits::{Bounds, QUEUE_JOBS_MAX};
 use gristmill_core::network::Network;
-use gristmill_core::owner_share::OwnerBounds;
 use gristmill_core::policy::Strictness;
 use gristmill_core::price::Prices;
 use gristmill_registry::{RegistryHosts, RegistryPattern};
@@ -494,6 +494,8 @@ impl ServeArgs {
         };
         let is_lenient = self.lenient_policy.or(file.lenient_policy).unwrap_or(false);
         let running_jobs_max = self.max_running_jobs.or(file.max_running_jobs);
+        let running_jobs_max = running_jobs_max
+            .unwrap_or_else(|| u32::try_from(RUNNING_JOBS.default).unwrap_or(u32::MAX));
         let sandbox_memory_mib = self.max_sandbox_memory_mib.or(file.max_sandbox_memory_mib);
         let waiting_jobs_max = self.max_waiting_jobs.or(file.max_waiting_jobs);
         let drain_timeout_s = self.drain_timeout.or(file.drain_timeout);
@@ -539,8 +541,7 @@ impl ServeArgs {
             is_json: self.json.or(file.json).unwrap_or(false),
             strictness: if is_lenient { Strictness::Clamp } else { Strictness::Refuse },
             log: self.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
-            running_jobs_max: running_jobs_max
-                .unwrap_or_else(|| u32::try_from(RUNNING_JOBS.default).unwrap_or(u32::MAX)),
+            running_jobs_max,
             sandbox_memory_bytes: sandbox_memory_mib.map(|mib| mib << 20),
             waiting_jobs_max: waiting_jobs_max.map_or(QUEUE_JOBS_MAX, |jobs| jobs as usize),
             waiting_bytes_max: mib(self.max_waiting_mib.or(file.max_waiting_mib), WAITING_MIB),
@@ -558,6 +559,7 @@ impl ServeArgs {
                     self.max_owner_component_mib.or(file.max_owner_component_mib),
                     OwnerBounds::COMPONENT_MIB,
                 ),
+                kept_workers_max: running_jobs_max.into(),
             },
             disk_reserve_bytes: self
                 .disk_reserve_mib

@@ -38,6 +38,7 @@ use gristmill_core::room::DiskRoom;
 use gristmill_core::runtime::Runtime as _;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
+use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::{Clock, SystemClock};
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
@@ -157,7 +158,8 @@ async fn serve(
     if let Some(warning) = data_dir::check(&settings.data_dir)? {
         warn!("{warning}");
     }
-    let room = Arc::new(DiskRoom::default());
+    let tenancy = Tenancy::default();
+    let room = Arc::new(DiskRoom::new(tenancy.clone()));
     let disk = Disk::open(&settings.data_dir, settings.disk_reserve_bytes, room.clone())?;
     let (failed, mut failure) = mpsc::unbounded_channel();
     let store_settings = gristmill_store::Settings {
@@ -187,9 +189,8 @@ async fn serve(
         None => open(None)?,
     };
     let store = Arc::new(store);
-    let catalog = Arc::new(
-        Catalog::open(store.clone(), clock.clone()).await?.with_bounds(settings.owner_bounds),
-    );
+    let catalog = Catalog::open(store.clone(), clock.clone()).await?;
+    let catalog = Arc::new(catalog.with_bounds(settings.owner_bounds).with_tenancy(tenancy));
     check_endpoints(&store, &catalog, &settings.data_dir).await?;
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     // Components without any reference, which could not be deleted while they were running.

@@ -26,8 +26,8 @@ pub(crate) enum Write {
     Delivery(Box<Delivery>, usize, Ack),
     /// The usage of an attempt without a result, with the bytes that this occupies.
     Bill(Box<Bill>, usize),
-    /// Remove the row of an endpoint whose jobs are all removed.
-    Forget(EndpointKey, Ack),
+    /// Removes the row of an endpoint whose jobs are all removed.
+    Forget(EndpointKey),
     /// Test only: makes the next transaction fail.
     #[cfg(test)]
     Break,

@@ -183,11 +183,9 @@ impl Index {
                     let key = MeterKey { endpoint, template: metered.template, owner };
                     used.by_name.entry(key).or_default().add(&sum);
                 }
-                Write::Forget(endpoint, ack) => {
+                Write::Forget(endpoint) => {
                     batch.operations += 1;
-                    batch.dropped_deliveries.extend(self.outbox.forget(&endpoint));
                     batch.forgotten.push(endpoint);
-                    batch.acks.push(ack);
                 }
                 #[cfg(test)]
                 Write::Break => batch.is_broken = true,
@@ -311,9 +309,14 @@ impl Index {
             }
             if let Some(NewDelivery { delivery, .. }) = write.delivery.take() {
                 let id = delivery.id;
-                published.has_deliveries = true;
-                self.dropped_deliveries.extend(self.outbox.add(write.fixed.endpoint, delivery));
-                self.outbox.set_body(id, places.body);
+                if self.is_leaving(write.fixed.endpoint) {
+                    self.dropped_deliveries.push(id);
+                } else {
+                    published.has_deliveries = true;
+                    let dropped = self.outbox.add(write.fixed.endpoint, delivery);
+                    self.dropped_deliveries.extend(dropped);
+                    self.outbox.set_body(id, places.body);
+                }
             }
             self.move_in(&write, places, to.journal);
             self.publish_job(write, &mut published.acks);
@@ -327,7 +330,8 @@ impl Index {
         }
         for key in batch.forgotten {
             self.endpoints.remove(&key);
-            self.leaving.retain(|leaving| *leaving != key);
+            let left = self.leaving.extract_if(.., |leaving| leaving.key == key);
+            published.acks.extend(left.flat_map(|leaving| leaving.acks));
         }
         published
     }
@@ -384,6 +388,12 @@ impl Index {
                 job.pending = None;
             }
             None => {}
+        }
+        // A job that needs no input any more can never be queued again, so it sends no webhook.
+        if !after.is_some_and(JobStatus::needs_input)
+            && let Some(url) = job.webhook.take()
+        {
+            self.owners.urls(job.owner).release(&url);
         }
         if after.is_none() {
             if let Some(endpoint) = self.endpoints.get_mut(&write.fixed.endpoint) {

@@ -14,7 +14,7 @@ use crate::entry::{Ack, Change, Job, Lifetime, Pending};
 use crate::failure;
 use crate::index::{Endpoint, Index, ReadyNotice};
 use crate::slab::JobKey;
-use crate::weight::Weight;
+use crate::weight::{ResultsFull, Weight};
 
 impl Index {
     /// Applies an event. This is the only place where a job's state changes.
@@ -72,8 +72,10 @@ impl Index {
         }
 
         let notice = carry_out(effects, job, key, endpoint, now);
+        let weight = Weight::of(job);
         endpoint.weight.remove(weight_before);
-        endpoint.weight.add(Weight::of(job));
+        endpoint.weight.add(weight);
+        self.owners.account(job.owner).replace(weight_before.bytes(), weight.bytes());
         self.expiry.remove(purge_at_before, key);
         if !effects.contains(&Effect::Delete) {
             self.expiry.insert(job.purge_at(), key);
@@ -131,26 +133,37 @@ impl Index {
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
             endpoint.weight.kept += output_bytes;
         }
+        self.owners.account(job.owner).add(output_bytes);
         attempt.error = end.error;
         Some(job.seq)
     }
 
-    /// Whether the endpoint of the running job may keep this many more bytes of results. Results of
-    /// the size of a sentence are always kept.
-    pub(crate) fn has_room_for(
+    /// Refuses this many more bytes of results of the running job when its endpoint or its owner may
+    /// keep no more. Results of the size of a sentence are always kept.
+    ///
+    /// # Errors
+    /// The bound that is reached.
+    pub(crate) fn check_results(
         &mut self,
         lease: Lease,
         bytes: usize,
         result_bytes_max: u64,
         now: Timestamp,
-    ) -> bool {
+    ) -> Result<(), ResultsFull> {
         if bytes <= ERROR_IN_MEMORY_BYTES_MAX {
-            return true;
+            return Ok(());
         }
-        let Some((_, job)) = self.leased(lease, now) else { return true };
-        let endpoint = job.endpoint;
+        let Some((_, job)) = self.leased(lease, now) else { return Ok(()) };
+        let (endpoint, owner) = (job.endpoint, job.owner);
         let kept = self.endpoints.get(&endpoint).map_or(0, |endpoint| endpoint.weight.kept);
-        kept.saturating_add(bytes as u64) <= result_bytes_max
+        if kept.saturating_add(bytes as u64) > result_bytes_max {
+            return Err(ResultsFull::Endpoint { mib: result_bytes_max >> 20 });
+        }
+        let account = self.owners.account(owner);
+        if !account.admits_results(bytes as u64) {
+            return Err(ResultsFull::Owner { held_mib: account.bytes() >> 20 });
+        }
+        Ok(())
     }
 
     /// Adds chunks to the stream of a running job. False when the lease is not the current one.
@@ -181,6 +194,7 @@ impl Index {
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
             endpoint.weight.kept += bytes;
         }
+        self.owners.account(job.owner).add(bytes);
         true
     }
 
@@ -216,18 +230,13 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// This end without its results, for an endpoint that may keep no more of them: a long error is
-    /// cut, and any other result becomes a FAILED job with an error that says so.
-    pub(crate) fn without_results(self, result_bytes_max: u64) -> Self {
+    /// This end without its results, which may not be kept: a long error is cut, and any other
+    /// result becomes a FAILED job with an error that says why.
+    pub(crate) fn without_results(self, why: ResultsFull) -> Self {
         if self.error.is_some() {
             return Self { output: None, ..self };
         }
-        let mib = result_bytes_max >> 20;
-        Outcome::Failed(format!(
-            "the results of this endpoint would take more than {mib} MiB, the most that it may keep; \
-             results are deleted when their retention is over"
-        ))
-        .into()
+        Outcome::Failed(why.to_string()).into()
     }
 
     /// Size of its results in bytes.

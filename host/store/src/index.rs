@@ -17,6 +17,7 @@ use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobEvent, JobStatus};
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::{JobCounts, JobRecord, NewJob};
+use gristmill_core::room::DiskRoom;
 use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 
@@ -38,7 +39,7 @@ use crate::ready::Ready;
 use crate::repeats::{First, Forgotten, Repeats};
 use crate::slab::{JobKey, Slab};
 use crate::sweep::Sweep;
-use crate::weight::{EndpointMax, Weight};
+use crate::weight::{EndpointMax, Weight, check_owner};
 
 /// Most jobs that a list examines under one hold of the lock: 50 µs.
 const LOOKS_MAX: usize = 1_000;
@@ -78,7 +79,7 @@ pub(crate) struct Index {
     /// Removals of many jobs, which the writer carries out slice by slice.
     pub(crate) sweeps: VecDeque<Sweep>,
     /// Endpoints that are being deleted.
-    pub(crate) leaving: Vec<EndpointKey>,
+    pub(crate) leaving: Vec<Leaving>,
     pub(crate) owners: Owners,
     /// The usage, as it is on disk.
     pub(crate) meters: Meters,
@@ -126,6 +127,14 @@ impl Endpoint {
     }
 }
 
+/// An endpoint that is being deleted.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    pub(crate) key: EndpointKey,
+    /// Resolve when it is deleted on disk.
+    pub(crate) acks: Vec<Ack>,
+}
+
 /// Locations of chunks.
 #[derive(Debug)]
 pub(crate) struct FoundChunks {
@@ -156,7 +165,7 @@ pub(crate) enum Decided {
 }
 
 impl Index {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(room: Arc<DiskRoom>) -> Self {
         Self {
             phase: Phase::Open,
             jobs: Slab::new(),
@@ -169,7 +178,7 @@ impl Index {
             is_commit_awaited: false,
             sweeps: VecDeque::new(),
             leaving: Vec::new(),
-            owners: Owners::default(),
+            owners: Owners::new(room),
             meters: Meters::default(),
             outbox: Outbox::default(),
             dropped_deliveries: Vec::new(),
@@ -194,7 +203,8 @@ impl Index {
         Some((key, self.jobs.get(key)?))
     }
 
-    /// The job, unless its time is over or it belongs to another endpoint.
+    /// The job, unless its time is over or it belongs to another endpoint, such as a deleted one of the
+    /// same name.
     pub(crate) fn find_of(
         &self,
         endpoint: &EndpointId,
@@ -202,7 +212,7 @@ impl Index {
         now: Timestamp,
     ) -> Option<(JobKey, &Job)> {
         let (key, job) = self.find(id)?;
-        let is_asked_for = self.endpoints.get(&job.endpoint)?.name == *endpoint;
+        let is_asked_for = self.names.get(endpoint) == Some(&job.endpoint);
         (is_asked_for && job.purge_at() > now).then_some((key, job))
     }
 
@@ -286,6 +296,11 @@ impl Index {
         max.of(job.waiting_jobs_max).check(ready.len(), *weight, input_bytes)?;
         let may_linger = job.may_linger;
         let owner = self.owners.key(&job.owner);
+        check_owner(self.owners.account(owner), input_bytes)?;
+        let webhook: Option<Url> = job.webhook.map(|url| Arc::new(url.into()));
+        if let Some(url) = &webhook {
+            self.owners.urls(owner).check(url)?;
+        }
         self.last_seq += 1;
         self.last_place += 1;
         if let Some(Idempotency { key, content }) = job.idempotency {
@@ -296,7 +311,7 @@ impl Index {
                 None => {}
             }
         }
-        let webhook: Option<Url> = job.webhook.map(|url| Arc::new(url.into()));
+        let webhook = webhook.map(|url| self.owners.urls(owner).hold(url));
         let insert = NewRow {
             owner: job.owner,
             ttl_ms: job.policy.ttl_ms,
@@ -339,7 +354,9 @@ impl Index {
             pending: Some(Box::new(pending)),
         };
         let ttl_at = entry.row.ttl_at;
-        weight.add(Weight::of(&entry));
+        let own = Weight::of(&entry);
+        weight.add(own);
+        self.owners.account(owner).add(own.bytes());
         let key = self.jobs.insert(entry);
         self.ids.insert(job.id, key, &self.jobs);
         ready.insert(low_priority, self.last_place, key);
@@ -355,13 +372,16 @@ impl Index {
     }
 
     /// Adds a job that is already on disk.
-    pub(crate) fn restore(&mut self, job: Job) {
+    pub(crate) fn restore(&mut self, mut job: Job) {
+        let webhook = job.webhook.take().filter(|_| job.row.needs_input());
+        job.webhook = webhook.map(|url| self.owners.urls(job.owner).hold(url));
         self.last_seq = self.last_seq.max(job.seq);
         self.last_place = self.last_place.max(job.row.place);
         self.visible_jobs += 1;
         let (id, seq, purge_at, status) = (job.id, job.seq, job.purge_at(), job.row.status);
         let (low_priority, place, endpoint) = (job.low_priority, job.row.place, job.endpoint);
         let weight = Weight::of(&job);
+        self.owners.account(job.owner).add(weight.bytes());
         let key = self.jobs.insert(job);
         self.ids.insert(id, key, &self.jobs);
         self.expiry.insert(purge_at, key);
@@ -382,9 +402,14 @@ impl Index {
         let job = self.jobs.remove(key)?;
         self.visible_jobs -= 1;
         self.expiry.remove(job.purge_at(), key);
+        let weight = Weight::of(&job);
+        self.owners.account(job.owner).remove(weight.bytes());
+        if let Some(url) = &job.webhook {
+            self.owners.urls(job.owner).release(url);
+        }
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
             endpoint.count_status(job.row.status, None);
-            endpoint.weight.remove(Weight::of(&job));
+            endpoint.weight.remove(weight);
             endpoint.history.remove(job.seq, key);
             if job.row.status == Some(JobStatus::InQueue) {
                 endpoint.ready.remove(job.low_priority, job.row.place, key);
@@ -443,22 +468,9 @@ impl Index {
         })
     }
 
-    /// The visible counts of an endpoint, including those of an endpoint of the same name whose
-    /// deletion is in progress.
+    /// The visible counts of an endpoint.
     pub(crate) fn counts(&self, endpoint: &EndpointId) -> JobCounts {
-        let mut sum = JobCounts::default();
-        let current = self.names.get(endpoint);
-        for found in current.into_iter().chain(&self.leaving).filter_map(|k| self.endpoints.get(k))
-        {
-            if found.name == *endpoint {
-                sum.in_queue += found.counts.in_queue;
-                sum.in_progress += found.counts.in_progress;
-                sum.completed += found.counts.completed;
-                sum.failed += found.counts.failed;
-                sum.retried += found.counts.retried;
-            }
-        }
-        sum
+        self.endpoint(endpoint).map(|(_, endpoint)| endpoint.counts).unwrap_or_default()
     }
 
     /// Adds the matching ones of the next `LOOKS_MAX` jobs before `before` to `jobs`. Returns where
@@ -490,19 +502,39 @@ impl Index {
         ControlFlow::Break(None)
     }
 
-    /// Begins to delete an endpoint. Jobs that are submitted from now on belong to a new endpoint
-    /// of the same name.
-    pub(crate) fn forget(&mut self, endpoint: &EndpointId, ack: Ack) {
-        match self.names.remove(endpoint) {
-            Some(key) => {
-                let forgotten = self.repeats.forget_endpoint(&key, self.last_seq);
-                self.forgotten_repeats = Some(forgotten);
-                self.leaving.push(key);
-                self.sweeps.push_back(Sweep::Forget { endpoint: key, from: 0, ack });
-            }
-            // An earlier call may be deleting it already.
+    /// Begins to delete an endpoint, if there is one of this name. Its webhooks are removed at once,
+    /// since the next endpoint of the name would sign them. Jobs that are submitted from now on belong
+    /// to a new endpoint of the same name.
+    pub(crate) fn forget(&mut self, endpoint: &EndpointId) {
+        let Some(key) = self.names.remove(endpoint) else { return };
+        let forgotten = self.repeats.forget_endpoint(&key, self.last_seq);
+        self.forgotten_repeats = Some(forgotten);
+        self.dropped_deliveries.extend(self.outbox.forget(&key));
+        self.leave(key);
+    }
+
+    /// Removes all jobs of an endpoint that has no name any more, then the endpoint.
+    pub(crate) fn leave(&mut self, key: EndpointKey) {
+        self.leaving.push(Leaving { key, acks: Vec::new() });
+        self.sweeps.push_back(Sweep::Forget { endpoint: key, from: 0 });
+    }
+
+    /// Resolves `ack` when the deleted endpoints of this name are deleted on disk.
+    pub(crate) fn ack_deletion(&mut self, endpoint: &EndpointId, ack: Ack) {
+        let Self { endpoints, leaving, .. } = self;
+        let is_it = |leaving: &&mut Leaving| {
+            endpoints.get(&leaving.key).is_some_and(|found| found.name == *endpoint)
+        };
+        // They are deleted one after the other.
+        match leaving.iter_mut().rfind(is_it) {
+            Some(last) => last.acks.push(ack),
             None => self.ack_all(ack),
         }
+    }
+
+    /// Whether the endpoint is being deleted.
+    pub(crate) fn is_leaving(&self, key: EndpointKey) -> bool {
+        self.leaving.iter().any(|leaving| leaving.key == key)
     }
 }
 

@@ -11,13 +11,16 @@
 //! are then removed from here.
 //!
 //! **Bounds.** A row, of about 250 bytes, for each endpoint, template and owner that had results in
-//! this hour, and for a short time those of the previous one.
+//! this hour, and for a short time those of the previous one. An owner has two times
+//! [`OWNER_ROWS_MAX`] rows and one more in a period: what further endpoints use counts under [`OTHERS`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
+use gristmill_core::id::{EndpointId, OTHERS, OwnerId, TemplateId};
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::{Hour, UsageSum};
+use gristmill_core::usage::{Hour, OWNER_ROWS_MAX, UsageSum};
+
+use crate::newest_usage::NewestUsage;
 
 /// An hour, or a part of it, in which one process has added to the same rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +44,8 @@ pub(crate) struct UsageWrite {
     pub(crate) period: Period,
     pub(crate) key: MeterKey,
     pub(crate) sum: UsageSum,
+    /// The part of the sum that this write adds to the row.
+    added: UsageSum,
 }
 
 #[derive(Debug)]
@@ -51,11 +56,17 @@ struct Meter {
 }
 
 /// The rows of the current period, and those that are not in the table yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Meters {
     /// The period of the newest batch with usage.
     period: Period,
     rows: BTreeMap<(Period, MeterKey), Meter>,
+    /// The number of each owner's rows in the period.
+    owner_rows: HashMap<OwnerId, usize>,
+    /// For each owner, with the endpoints' own ids.
+    owner_rows_max: usize,
+    /// The usage of the newest hours by template.
+    pub(crate) newest: NewestUsage,
     /// Whether the database's thread has been asked to write the rows, and has not done so yet.
     is_asked: bool,
 }
@@ -81,6 +92,19 @@ impl Bills {
     }
 }
 
+impl Default for Meters {
+    fn default() -> Self {
+        Self {
+            period: Period::default(),
+            rows: BTreeMap::new(),
+            owner_rows: HashMap::new(),
+            owner_rows_max: OWNER_ROWS_MAX,
+            newest: NewestUsage::default(),
+            is_asked: false,
+        }
+    }
+}
+
 impl Meters {
     /// Continues after the runs that are on disk.
     pub(crate) fn begin_after(&mut self, run: u32) {
@@ -100,22 +124,55 @@ impl Meters {
         if hour < self.period.hour {
             self.period.run = self.period.run.saturating_add(1);
         }
+        if hour != self.period.hour {
+            self.owner_rows.clear();
+        }
         self.period.hour = hour;
         let period = self.period;
-        let absolute = used.into_iter().map(|(key, mut sum)| {
-            let place = (period, key);
+        let mut bounded = BTreeMap::<MeterKey, UsageSum>::new();
+        for (key, sum) in used {
+            let key = self.row_of(key, &bounded);
+            bounded.entry(key).or_default().add(&sum);
+        }
+        let absolute = bounded.into_iter().map(|(key, added)| {
+            let (place, mut sum) = ((period, key), added);
             if let Some(before) = self.rows.get(&place) {
                 sum.add(&before.sum);
             }
-            UsageWrite { period, key: place.1, sum }
+            UsageWrite { period, key: place.1, sum, added }
         });
         absolute.collect()
+    }
+
+    /// The row of the present period in which usage counts, beside the `new` rows of this batch: its
+    /// own row, or a common one when its owner has too many. A new row is counted.
+    fn row_of(&mut self, mut key: MeterKey, new: &BTreeMap<MeterKey, UsageSum>) -> MeterKey {
+        loop {
+            let place = (self.period, key);
+            let is_known = new.contains_key(&place.1) || self.rows.contains_key(&place);
+            key = place.1;
+            if is_known {
+                return key;
+            }
+            let is_common = key.endpoint.as_str() == OTHERS;
+            let rows_max = self.owner_rows_max * if is_common { 2 } else { 1 };
+            let rows = self.owner_rows.entry(key.owner.clone()).or_default();
+            if *rows < rows_max {
+                *rows += 1;
+                return key;
+            }
+            if is_common {
+                return MeterKey { template: TemplateId::others(), ..key };
+            }
+            key.endpoint = EndpointId::others();
+        }
     }
 
     /// Adds the usage that a batch has written. Returns whether the database's thread must write
     /// rows, because some belong to an ended period.
     pub(crate) fn publish(&mut self, writes: Vec<UsageWrite>) -> bool {
-        for UsageWrite { period, key, sum } in writes {
+        for UsageWrite { period, key, sum, added } in writes {
+            self.newest.add(period.hour, &key.template, &key.owner, &added);
             self.rows.insert((period, key), Meter { sum, is_stored: false });
         }
         let ends = [self.rows.first_key_value(), self.rows.last_key_value()];
@@ -130,6 +187,7 @@ impl Meters {
             period: *period,
             key: key.clone(),
             sum: meter.sum,
+            added: UsageSum::default(),
         })
         .collect()
     }
@@ -137,7 +195,7 @@ impl Meters {
     /// Marks these rows as written to the table. Rows of ended periods are removed, since nothing
     /// is added to them any more.
     pub(crate) fn stored(&mut self, rows: Vec<UsageWrite>) {
-        for UsageWrite { period, key, sum } in rows {
+        for UsageWrite { period, key, sum, .. } in rows {
             let place = (period, key);
             if period != self.period {
                 self.rows.remove(&place);
@@ -198,6 +256,41 @@ mod tests {
         assert_eq!(meters.unstored().len(), 1, "what came meanwhile is not there yet");
         assert_eq!(meters.rows.len(), 1, "of the current period alone");
         assert!(!batch(&mut meters, 1, 10).1);
+    }
+
+    #[test]
+    fn an_owner_has_a_bounded_number_of_rows_and_nothing_is_lost() {
+        let mut meters = Meters { owner_rows_max: 3, ..Meters::default() };
+        let key = |endpoint: usize, template: usize, owner: &str| MeterKey {
+            endpoint: EndpointId::new(&format!("e{endpoint}")).unwrap(),
+            template: TemplateId::new(&format!("t{template}")).unwrap(),
+            owner: OwnerId::new(owner).unwrap(),
+        };
+        let mut bill = |keys: Vec<MeterKey>, hour| {
+            let used = keys.into_iter().map(|key| (key, jobs(1))).collect();
+            let writes = meters.with(used, Hour(hour).start());
+            meters.publish(writes);
+            let rows = meters.rows.iter().filter(|((period, _), _)| period.hour.0 == hour);
+            let rows = rows.filter(|((_, key), _)| key.owner.as_str() == "a");
+            let rows = rows.map(|((_, key), row)| {
+                (key.endpoint.to_string(), key.template.to_string(), row.sum.jobs)
+            });
+            rows.collect::<Vec<_>>()
+        };
+        let row =
+            |endpoint: &str, template: &str, jobs| (endpoint.to_owned(), template.to_owned(), jobs);
+        let rows = bill((0..5).map(|n| key(n, 0, "a")).chain([key(0, 0, "b")]).collect(), 7);
+        let own = [row("e0", "t0", 1), row("e1", "t0", 1), row("e2", "t0", 1)];
+        assert_eq!((&rows[0], &rows[1..]), (&row(OTHERS, "t0", 2), &own[..]));
+        bill(vec![key(9, 0, "a"), key(9, 1, "a"), key(0, 0, "a")], 7);
+        let rows = bill((2..9).map(|n| key(9, n, "a")).collect(), 7);
+        let common = [row(OTHERS, OTHERS, 6), row(OTHERS, "t0", 3), row(OTHERS, "t1", 1)];
+        assert_eq!(rows[..3], common);
+        assert_eq!(rows[3], row(OTHERS, "t2", 1));
+        assert_eq!(rows[4], row("e0", "t0", 2));
+        assert_eq!(rows.iter().map(|row| row.2).sum::<u64>(), 15);
+        // Each hour begins anew.
+        assert_eq!(bill(vec![key(7, 7, "a")], 8), [row("e7", "t7", 1)]);
     }
 
     #[test]

@@ -15,10 +15,11 @@ use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::record::JobCounts;
+use gristmill_core::room::DiskRoom;
 use gristmill_core::time::Timestamp;
+use gristmill_core::usage::Hour;
 use rusqlite::Connection;
 use rusqlite::types::Type;
-use tokio::sync::oneshot;
 
 use crate::damage::Damage;
 use crate::db::{Db, Sync};
@@ -28,17 +29,19 @@ use crate::index::{Endpoint, Index};
 use crate::journal::image::{BatchImage, JobImage, JobPlaces, StateImage};
 use crate::journal::{self, Journal, Segment};
 use crate::payloads::Kind;
-use crate::sweep::Sweep;
 use crate::{catalog, checkpoint, deleting, delivery, payloads, repeat_rows, row, usage_rows};
 
 /// Reads everything except the payloads: the tables, and then the journal that is not checkpointed.
-/// Also returns the journal's end. Cost: about a microsecond for each job.
+/// Also returns the journal's end. Cost: about a microsecond for each job, and for each row of usage
+/// of the newest hours.
 pub(crate) fn load(
     db: &Db,
     journal: &Journal,
     unsettled: &[Segment],
+    room: Arc<DiskRoom>,
+    now: Timestamp,
 ) -> Result<(Index, u32), OpenError> {
-    let mut index = Index::new();
+    let mut index = Index::new(room);
     let damage =
         |file: &Path, details| Damage { file: file.to_owned(), offset: None, details }.into();
     let damaged = |details: String| -> OpenError { damage(&db.file, details) };
@@ -73,6 +76,8 @@ pub(crate) fn load(
     repeat_rows::load(db.connection(), &mut index).map_err(of_tables)?;
     load_deliveries(db.connection(), &mut index).map_err(of_tables)?;
     index.meters.begin_after(usage_rows::last_run(db.connection()).map_err(of_tables)?);
+    usage_rows::load_newest(db.connection(), &mut index.meters.newest, Hour::of(now))
+        .map_err(of_tables)?;
     for body in catalog::read(db.connection(), &db.seal).map_err(of_tables)? {
         catalog::parse(&body)
             .map_err(|error| damaged(format!("a catalog entry cannot be read: {error}")))?;
@@ -162,7 +167,7 @@ fn load_endpoints(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
         };
         // If two endpoints have one name, the older was being deleted, and the newer one counts.
         if let Some(older) = index.names.insert(name, key) {
-            leave(index, older);
+            index.leave(older);
         }
         index.last_endpoint = key.0;
         index.endpoints.insert(key, endpoint);
@@ -183,16 +188,10 @@ fn load_deleting(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
         let name = endpoint.name.clone();
         if index.names.get(&name) == Some(&key) {
             index.names.remove(&name);
-            leave(index, key);
+            index.leave(key);
         }
     }
     Ok(())
-}
-
-fn leave(index: &mut Index, key: EndpointKey) {
-    let (ack, _) = oneshot::channel();
-    index.leaving.push(key);
-    index.sweeps.push_back(Sweep::Forget { endpoint: key, from: 0, ack });
 }
 
 fn load_jobs(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
@@ -225,10 +224,14 @@ fn load_kept(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
 }
 
 fn load_deliveries(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
-    let Index { endpoints, outbox, dropped_deliveries, .. } = index;
+    let Index { endpoints, names, outbox, dropped_deliveries, .. } = index;
     let name = |key| endpoints.get(&key).map(|endpoint| endpoint.name.clone());
     delivery::load(db, name, |endpoint, delivery| {
-        dropped_deliveries.extend(outbox.add(endpoint, delivery));
+        // The next endpoint of the name would sign the webhooks of one that is being deleted.
+        match names.get(&delivery.endpoint) == Some(&endpoint) {
+            true => dropped_deliveries.extend(outbox.add(endpoint, delivery)),
+            false => dropped_deliveries.push(delivery.id),
+        }
     })
 }
 

@@ -7,7 +7,7 @@ use gristmill_core::limits::QUEUE_JOBS_MAX;
 use gristmill_core::room::DiskRoom;
 
 use crate::journal::Bounds;
-use crate::weight::{EndpointMax, Weight};
+use crate::weight::EndpointMax;
 
 /// Called with the reason when the store must end. Runs on the writer thread.
 pub type OnFatal = Arc<dyn Fn(&str) + Send + Sync>;
@@ -25,9 +25,10 @@ pub struct Settings {
     /// [`ResultBytesFull`](gristmill_core::store::StoreError::ResultBytesFull), and a job that
     /// would add more is FAILED.
     pub result_bytes_max: u64,
-    /// Whether the disk has room. Without room submissions return
-    /// [`DiskFull`](gristmill_core::store::StoreError::DiskFull). The store records here when it
-    /// waits for space.
+    /// Whether the disk has room, and what each owner has of it. Without room submissions return
+    /// [`DiskFull`](gristmill_core::store::StoreError::DiskFull), and at an owner's share
+    /// [`OwnerDiskFull`](gristmill_core::store::StoreError::OwnerDiskFull). The store records here
+    /// when it waits for space.
     pub room: Arc<DiskRoom>,
     /// Most bytes of payloads that wait to be written. At the bound `submit`, `finish` and
     /// `append_chunks` wait. A payload larger than this is written alone.
@@ -94,8 +95,11 @@ impl Settings {
 
     /// The bounds of one endpoint.
     pub(crate) fn endpoint_max(&self) -> EndpointMax {
-        let weight = Weight { waiting: self.waiting_bytes_max, kept: self.result_bytes_max };
-        EndpointMax { jobs: self.queue_jobs_max, weight }
+        EndpointMax {
+            jobs: self.queue_jobs_max,
+            waiting_bytes: self.waiting_bytes_max,
+            kept_bytes: self.result_bytes_max,
+        }
     }
 
     /// The bounds of the journal. A file of it must have room for its header.

@@ -226,7 +226,7 @@ impl Shared {
             // process that reads everything back can trust it.
             (self.settings.on_fatal)(&reason);
         }
-        let mut closed = Index::new();
+        let mut closed = Index::new(Arc::default());
         closed.phase = Phase::Closed;
         let rest = std::mem::replace(&mut *self.index(), closed);
         self.space.close();

@@ -41,8 +41,7 @@ pub(crate) fn add(to: &Connection, seal: &Seal) -> rusqlite::Result<Vec<String>>
              with the image `{}`: complete the template, and set the endpoint's workersMax",
             template.image
         ));
-        endpoint.scaling.workers_min = 0;
-        endpoint.scaling.workers_max = 0;
+        endpoint.scaling.pause();
         put(to, seal, CatalogEntry::Endpoint(endpoint))?;
     }
     templates
@@ -72,8 +71,7 @@ pub(crate) fn add_endpoints(
         let owner = OwnerId::operator();
         let mut endpoint =
             Endpoint::new(id, owner.clone(), template.clone(), Timestamp::from_millis(0));
-        endpoint.scaling.workers_min = 0;
-        endpoint.scaling.workers_max = 0;
+        endpoint.scaling.pause();
         sentences.push(format!(
             "endpoint `{name}` has a placeholder: its owner, template, environment and settings are \
              lost. It is paused, belongs to the operator, and keeps its jobs: set its template and \

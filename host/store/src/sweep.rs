@@ -7,7 +7,7 @@ use gristmill_core::time::Timestamp;
 use tokio::sync::oneshot;
 
 use crate::asks::Write;
-use crate::entry::{Ack, EndpointKey};
+use crate::entry::EndpointKey;
 use crate::index::Index;
 
 /// Jobs that one slice removes or examines.
@@ -19,7 +19,7 @@ pub(crate) enum Sweep {
     /// Removes the waiting jobs of an endpoint that were queued before `until`.
     Purge { endpoint: EndpointKey, until: u64, removed: u64, answer: oneshot::Sender<Purged> },
     /// Removes all jobs of an endpoint, then the endpoint.
-    Forget { endpoint: EndpointKey, from: usize, ack: Ack },
+    Forget { endpoint: EndpointKey, from: usize },
 }
 
 /// Number of jobs that a purge removed, and a receiver that resolves when they are deleted on disk
@@ -51,7 +51,7 @@ impl Index {
                     let _ = answer.send(Purged { removed, on_disk });
                 }
             }
-            Some(Sweep::Forget { endpoint, from, ack }) => {
+            Some(Sweep::Forget { endpoint, from }) => {
                 let to = (from + SLICE).min(self.jobs.end());
                 let slice = self.jobs.range(from..to);
                 let keys: Vec<_> =
@@ -62,9 +62,9 @@ impl Index {
                     let _ = self.decide(key, JobEvent::TtlElapsed, now);
                 }
                 if to < self.jobs.end() {
-                    self.sweeps.push_front(Sweep::Forget { endpoint, from: to, ack });
+                    self.sweeps.push_front(Sweep::Forget { endpoint, from: to });
                 } else {
-                    self.backlog.push_last(Write::Forget(endpoint, ack));
+                    self.backlog.push_last(Write::Forget(endpoint));
                 }
             }
             None => {}

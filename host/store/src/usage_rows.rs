@@ -12,7 +12,9 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
-use gristmill_core::usage::{Hour, UsageKey, UsageQuery, UsageRow, UsageSum};
+use gristmill_core::usage::{
+    Hour, NEWEST_HOURS, UsageFilter, UsageKey, UsageQuery, UsageRow, UsageSum,
+};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 
@@ -20,6 +22,7 @@ use crate::database::Database;
 use crate::db::Sync;
 use crate::error::Failure;
 use crate::journal::image::UsageImage;
+use crate::newest_usage::NewestUsage;
 use crate::row::{integer, invalid};
 
 /// Hours of the bill that may be deleted at one time: one that has become too old, and one that
@@ -110,6 +113,21 @@ fn read(db: &Connection, query: &UsageQuery, first_kept: Hour) -> rusqlite::Resu
         row,
     )?;
     rows.collect()
+}
+
+/// Reads the usage of the newest hours by template, as far as it is in the table.
+pub(crate) fn load_newest(
+    db: &Connection,
+    newest: &mut NewestUsage,
+    now: Hour,
+) -> rusqlite::Result<()> {
+    let hours = Hour(now.0.saturating_sub(NEWEST_HOURS))..Hour(now.0.saturating_add(1));
+    let filter = UsageFilter::default();
+    let query = UsageQuery { hours, filter, after: None, rows_max: usize::MAX };
+    for UsageRow { key, sum } in read(db, &query, Hour::default())? {
+        newest.add(key.hour, &key.template, &key.owner, &sum);
+    }
+    Ok(())
 }
 
 fn row(row: &Row<'_>) -> rusqlite::Result<UsageRow> {

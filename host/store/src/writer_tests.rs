@@ -169,6 +169,37 @@ async fn a_job_that_came_and_went_within_one_commit_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn jobs_share_a_webhook_url_until_they_end() {
+    let t = open(Settings::default());
+    let webhook = Some(format!("https://hooks.example/{}", "x".repeat(2_000)));
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let new = NewJob { webhook: webhook.clone(), ..job() };
+        ids.push(new.id);
+        assert_eq!(t.store.submit(new).await, Ok(SubmitAnswer::Queued));
+    }
+    let urls = || -> Vec<_> {
+        let index = t.store.shared.index();
+        let jobs = ids.iter().filter_map(|id| index.find(*id));
+        jobs.filter_map(|(_, job)| job.webhook.clone()).collect()
+    };
+    let held = urls();
+    assert_eq!(held.len(), 3);
+    assert!(held.iter().all(|url| Arc::ptr_eq(url, &held[0])));
+    drop(held);
+    t.store.cancel(&endpoint(), ids[0]).await.unwrap();
+    let lease = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
+    assert_eq!(t.store.finish(lease, Outcome::Completed(Json::null())).await, Ok(Fenced::Applied));
+    let held = urls();
+    assert_eq!(held.len(), 1, "one job still waits");
+    let weak = Arc::downgrade(&held[0]);
+    drop(held);
+    assert!(weak.upgrade().is_some());
+    t.store.purge(&endpoint()).await.unwrap();
+    assert!(weak.upgrade().is_none(), "no job has the URL any more");
+}
+
+#[tokio::test]
 async fn who_loses_a_race_waits_for_the_winner() {
     let t = open(Settings::default());
     let new = job();

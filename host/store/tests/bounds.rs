@@ -12,15 +12,16 @@ mod support;
 use std::sync::Arc;
 
 use gristmill_core::delivery::DeliveryStore;
-use gristmill_core::id::JobId;
+use gristmill_core::id::{JobId, OwnerId, TemplateId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::limits::{CRASHES_MAX, ERROR_BYTES_MAX, ERROR_IN_MEMORY_BYTES_MAX};
 use gristmill_core::record::{Chunk, Lease, NewJob, Outcome};
 use gristmill_core::room::{DiskRoom, Shortage};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, StoreError};
+use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::ManualClock;
-use gristmill_core::usage::UsageStore;
+use gristmill_core::usage::{Bill, Hour, OWNER_ROWS_MAX, UsageFilter, UsageQuery, UsageStore};
 use gristmill_store::{Settings, SqliteStore};
 use support::fixture::{Fixture, contract};
 use support::{START, chunk, endpoint, job, json, open_with, submit, worker};
@@ -317,6 +318,145 @@ async fn the_results_that_an_endpoint_keeps_are_bounded() {
     t.store().shorten_ttl(&endpoint("a"), jobs[0], 0).await.unwrap();
     t.store().expire().await.unwrap();
     submit(t.store(), job("a")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rows_of_usage_of_an_owner_are_bounded() {
+    let mut t = OnDisk::new(support::settings());
+    let template = TemplateId::new("t").unwrap();
+    for number in 0..OWNER_ROWS_MAX + 7 {
+        let bill = Bill {
+            endpoint: endpoint(&format!("e{number}")),
+            owner: OwnerId::new("a").unwrap(),
+            wall_ms: 1,
+            metered: support::metered("t"),
+        };
+        t.store().bill(bill).await.unwrap();
+    }
+    t.store().flush().await.unwrap();
+    let hours = Hour::of(START)..Hour(u32::MAX);
+    let newest = |t: &OnDisk| {
+        let sums = t.store().newest_of_template(&template, &hours);
+        sums.iter().map(|(_, sum)| sum.jobs).sum::<u64>()
+    };
+    let all = (OWNER_ROWS_MAX + 7) as u64;
+    for _ in 0..2 {
+        let query = UsageQuery::of_all_hours(UsageFilter::default(), usize::MAX);
+        let rows = t.store().usage(&query).await.unwrap();
+        assert_eq!(rows.len(), OWNER_ROWS_MAX + 1);
+        assert_eq!(rows.iter().map(|row| row.sum.jobs).sum::<u64>(), all);
+        assert_eq!((rows[0].key.endpoint.as_str(), rows[0].sum.jobs), ("_others", 7));
+        assert_eq!(newest(&t), all);
+        t.restart();
+    }
+}
+
+/// The resident memory of this process, in bytes.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4_096
+}
+
+/// Prints the memory of a waiting job with a webhook of 2,020 bytes.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "measures the memory of the whole process, so it must run alone"]
+async fn a_waiting_job_with_a_webhook() {
+    const JOBS: u64 = 10_000;
+    let settings = Settings { queue_jobs_max: 1 << 20, ..support::restless() };
+    let mut t = OnDisk::new(settings);
+    let url = format!("https://hooks.example/{}", "x".repeat(2_000));
+    let waits = |store: Arc<SqliteStore>| {
+        let new = NewJob { webhook: Some(url.clone()), ..job("a") };
+        async move { submit(&*store, new).await }
+    };
+    t.restart();
+    let store = Arc::new(t.store.take().unwrap());
+    futures::future::join_all((0..1_000).map(|_| waits(store.clone()))).await;
+    let before = resident_bytes();
+    for _ in 0..JOBS / 1_000 {
+        futures::future::join_all((0..1_000).map(|_| waits(store.clone()))).await;
+    }
+    let each = resident_bytes().saturating_sub(before) / JOBS;
+    println!("a waiting job with a webhook of 2,020 bytes: {each} bytes");
+}
+
+/// A job of this owner on an endpoint of this name, with an input of one MiB.
+fn heavy_of(owner: &str, name: &str) -> NewJob {
+    NewJob { owner: OwnerId::new(owner).unwrap(), endpoint: endpoint(name), ..heavy(1 << 20) }
+}
+
+/// A store on a disk with so many free MiB, which several owners share.
+fn shared_disk(mib: u64) -> (OnDisk, Arc<DiskRoom>, Tenancy) {
+    let tenancy = Tenancy::default();
+    tenancy.set_several_owners(true);
+    let room = Arc::new(DiskRoom::new(tenancy.clone()));
+    room.set(mib << 20, 0);
+    (OnDisk::new(Settings { room: room.clone(), ..support::settings() }), room, tenancy)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_of_many_endpoints_leaves_room_on_the_disk_to_others() {
+    let (mut t, room, tenancy) = shared_disk(80);
+    let mut mib = 0;
+    let refused = loop {
+        let new = heavy_of("a", &format!("a-{}", mib % 7));
+        match t.store().submit(new).await {
+            Ok(_) => mib += 1,
+            Err(refused) => break refused,
+        }
+        assert!(mib < 80, "nothing was refused");
+        room.set((80 - mib) << 20, 0);
+    };
+    assert_eq!((mib, refused), (59, StoreError::OwnerDiskFull { held_mib: 59 }));
+    t.restart();
+    assert!(t.store().submit(heavy_of("a", "new")).await.is_err(), "a start counts the same");
+    for _ in 0..15 {
+        submit(t.store(), heavy_of("b", "b")).await;
+    }
+
+    // Removed jobs make room for other ones.
+    for number in 0..7 {
+        t.store().purge(&endpoint(&format!("a-{number}"))).await.unwrap();
+    }
+    room.set(65 << 20, 0);
+    submit(t.store(), heavy_of("a", "a-0")).await;
+    // Without a second owner there is no share.
+    room.set(1 << 20, 0);
+    for _ in 0..17 {
+        tenancy.set_several_owners(false);
+        submit(t.store(), heavy_of("a", "a-1")).await;
+        tenancy.set_several_owners(true);
+    }
+    assert!(t.store().submit(heavy_of("a", "a-1")).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_beyond_an_owners_share_of_the_disk_are_not_kept() {
+    let (t, room, _) = shared_disk(1 << 10);
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        ids.push(submit(t.store(), NewJob { owner: OwnerId::new("a").unwrap(), ..job("a") }).await);
+    }
+    let finish = async |text: &str| {
+        let lease = t.claim().await;
+        let outcome = Outcome::Completed(json(&format!("\"{text}\"")));
+        assert_eq!(t.store().finish(lease, outcome).await, Ok(Fenced::Applied));
+    };
+    let mib = "x".repeat(1 << 20);
+    for _ in 0..17 {
+        finish(&mib).await;
+    }
+    // The owner has 17 MiB, nine times what is free then.
+    room.set(2 << 20, 0);
+    finish(&mib).await;
+    finish("short").await;
+    assert_eq!(t.error(ids[16]).await, None);
+    let error = t.error(ids[17]).await.unwrap();
+    assert!(error.contains("take 17 MiB of the host's disk"), "{error}");
+    assert_eq!(t.error(ids[18]).await, None, "short results are always kept");
+    let lease = t.claim().await;
+    let chunk = chunk(&format!("\"{mib}\""));
+    assert_eq!(t.store().append_chunks(lease, vec![chunk]).await, Ok(Fenced::Stale));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,27 +9,26 @@
 )]
 
 mod support;
+#[path = "contract/usage.rs"]
+mod usage;
 
 use std::sync::Arc;
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, Image};
 use gristmill_core::digest::ComponentDigest;
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission};
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::record::{Lease, NewJob, Outcome, Part, S3Config, TIMED_OUT_ERROR};
 use gristmill_core::signals::ReadyListener;
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError};
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::{Bill, Hour, KEPT_HOURS, UsageFilter, UsageQuery, UsageSum};
 use parking_lot::Mutex;
 use support::fixture::{Fixture, contract};
 use support::{
-    QUEUE_JOBS_MAX, START, TIMEOUT_MS, TTL_MS, all_usage, chunk, endpoint, job, json, low_priority,
-    metered, sync_job, with_ttl, worker,
+    QUEUE_JOBS_MAX, START, TIMEOUT_MS, TTL_MS, chunk, endpoint, job, json, low_priority, sync_job,
+    with_ttl, worker,
 };
-
-const HOUR_MS: u64 = 3_600_000;
 
 contract!(
     a_submitted_job_waits,
@@ -57,11 +56,9 @@ contract!(
     chunks_are_read_in_pages,
     progress_lasts_as_long_as_its_attempt,
     a_deleted_endpoint_is_forgotten,
+    the_next_endpoint_of_a_name_shows_nothing_of_a_deleted_one,
     whoever_watches_is_told,
     the_dispatcher_is_told_at_once,
-    usage_is_kept_with_the_results,
-    usage_outlives_its_endpoint_and_not_its_time,
-    usage_is_found_by_hour_and_by_name,
     a_closed_store_refuses,
     the_catalog_keeps_what_was_put_last,
 );
@@ -600,6 +597,30 @@ async fn a_deleted_endpoint_is_forgotten(t: Fixture) {
     assert_eq!(t.store.expire().await, Ok(NextExpiry(START.plus_millis(TTL_MS))));
 }
 
+async fn the_next_endpoint_of_a_name_shows_nothing_of_a_deleted_one(t: Fixture) {
+    let a = endpoint("a");
+    let mut old = Vec::new();
+    for _ in 0..20 {
+        old.push(t.submit("a").await);
+    }
+    let lease = t.claim("a").await.lease;
+    let _ = t.store.finish(lease, Outcome::TimedOut).await.unwrap();
+    t.store.forget_endpoints(std::slice::from_ref(&a));
+    // The jobs are being removed.
+    assert_eq!(t.store.counts(&a).await.unwrap(), Default::default());
+    let new = t.submit("a").await;
+    assert_eq!(t.store.counts(&a).await.unwrap().in_queue, 1);
+    for id in &old {
+        assert!(t.store.job(&a, *id).await.unwrap().is_none());
+        assert_eq!(t.store.cancel(&a, *id).await, Ok(None));
+        assert_eq!(t.store.retry(&a, *id, None).await, Ok(RetryAnswer::NotFound));
+    }
+    assert_eq!(t.claim_many("a", 9).await.len(), 1);
+    t.store.await_deletion(&a).await.unwrap();
+    assert_eq!(t.store.stats().jobs, 1);
+    assert!(t.record("a", new).await.is_some(), "the deletion has left the next endpoint alone");
+}
+
 async fn whoever_watches_is_told(t: Fixture) {
     let new = job("a");
     let (id, a) = (new.id, endpoint("a"));
@@ -664,107 +685,6 @@ async fn the_dispatcher_is_told_at_once(t: Fixture) {
     assert_eq!(told(), [(endpoint("a"), true)]);
     t.submit_job(low_priority(job("b"))).await;
     assert_eq!(told(), [(endpoint("b"), false)]);
-}
-
-async fn usage_is_kept_with_the_results(t: Fixture) {
-    let outcomes =
-        [Outcome::Completed(json("1")), Outcome::Failed("no".to_owned()), Outcome::TimedOut];
-    for outcome in outcomes {
-        t.submit("a").await;
-        let lease = t.claim("a").await.lease;
-        t.clock.advance(250);
-        let (first, again) = (outcome.clone(), outcome);
-        let finished = t.store.finish_soon(lease, first, metered("t")).await;
-        assert_eq!(finished, Ok(Fenced::Applied));
-        let late = t.store.finish_soon(lease, again, metered("t")).await;
-        assert_eq!(late, Ok(Fenced::Stale), "a late result is not billed");
-        let record = t.record("a", lease.job).await.unwrap();
-        assert_eq!(record.execution_ms(t.store.now()), 250);
-    }
-    // Neither a job that runs again, nor a job that no worker has run.
-    t.submit("a").await;
-    let lease = t.claim("a").await.lease;
-    assert_eq!(t.store.release(lease).await, Ok(Fenced::Applied));
-    let lease = t.claim("a").await.lease;
-    assert_eq!(t.store.finish(lease, Outcome::TimedOut).await, Ok(Fenced::Applied));
-    let claimed_by = OwnerId::new("owner").unwrap();
-    let bill =
-        Bill { endpoint: endpoint("a"), owner: claimed_by, wall_ms: 50, metered: metered("t") };
-    t.store.bill(bill).await.unwrap();
-    t.flush().await;
-    let rows = t.store.usage(&all_usage()).await.unwrap();
-    assert_eq!(rows.len(), 1);
-    let key = &rows[0].key;
-    assert_eq!(key.hour, Hour::of(START));
-    let names = [key.endpoint.as_str(), key.template.as_str(), key.owner.as_str()];
-    assert_eq!(names, ["a", "t", "owner"]);
-    let expected = UsageSum {
-        jobs: 4,
-        wall_ms: 800,
-        cpu_us: 2_800,
-        fuel: 4_000,
-        memory_bytes_peak: 1_000_000,
-        memory_mib_ms: 800,
-        bytes_in: 40,
-        bytes_out: 80,
-        chunks: 8,
-    };
-    assert_eq!(rows[0].sum, expected);
-}
-
-async fn usage_outlives_its_endpoint_and_not_its_time(t: Fixture) {
-    finish_metered(&t, "a").await;
-    t.store.delete_endpoint(&endpoint("a")).await.unwrap();
-    assert_eq!(t.store.usage(&all_usage()).await.unwrap()[0].sum.jobs, 1);
-    // An endpoint of the same name in the same hour continues the sums.
-    finish_metered(&t, "a").await;
-    assert_eq!(t.store.usage(&all_usage()).await.unwrap()[0].sum.jobs, 2);
-    t.clock.advance(u64::from(KEPT_HOURS) * HOUR_MS);
-    assert_eq!(t.store.usage(&all_usage()).await.unwrap().len(), 1);
-    t.clock.advance(HOUR_MS);
-    assert_eq!(t.store.usage(&all_usage()).await.unwrap(), []);
-    finish_metered(&t, "b").await;
-    assert_eq!(t.store.usage(&all_usage()).await.unwrap().len(), 1);
-}
-
-async fn usage_is_found_by_hour_and_by_name(t: Fixture) {
-    for name in ["a", "b", "a", "c"] {
-        finish_metered(&t, name).await;
-        t.clock.advance(HOUR_MS);
-    }
-    let hour = |n: u32| Hour(Hour::of(START).0 + n);
-    let names = async |query: UsageQuery| {
-        let rows = t.store.usage(&query).await.unwrap();
-        rows.iter().map(|row| row.key.endpoint.to_string()).collect::<Vec<_>>().join("")
-    };
-    assert_eq!(names(all_usage()).await, "abac");
-    assert_eq!(names(UsageQuery { hours: hour(1)..hour(3), ..all_usage() }).await, "ba");
-    assert_eq!(names(UsageQuery { rows_max: 2, ..all_usage() }).await, "ab");
-    let second = t.store.usage(&UsageQuery { rows_max: 2, ..all_usage() }).await.unwrap();
-    let after = Some(second[1].key.clone());
-    assert_eq!(names(UsageQuery { after, ..all_usage() }).await, "ac");
-    let of = |endpoint: Option<&str>, template: Option<&str>, owner: Option<&str>| {
-        let filter = UsageFilter {
-            endpoint: endpoint.map(|id| EndpointId::new(id).unwrap()),
-            template: template.map(|id| TemplateId::new(id).unwrap()),
-            owner: owner.map(|id| OwnerId::new(id).unwrap()),
-        };
-        names(UsageQuery { filter, ..all_usage() })
-    };
-    assert_eq!(of(Some("a"), None, None).await, "aa");
-    assert_eq!(of(None, Some("t"), None).await, "abac");
-    assert_eq!(of(None, Some("u"), None).await, "");
-    assert_eq!(of(None, None, Some("owner")).await, "abac");
-    assert_eq!(of(None, None, Some("other")).await, "");
-}
-
-/// Runs one job to its end, on disk.
-async fn finish_metered(t: &Fixture, name: &str) {
-    t.submit(name).await;
-    let lease = t.claim(name).await.lease;
-    let finished = t.store.finish_soon(lease, Outcome::Completed(json("1")), metered("t")).await;
-    assert_eq!(finished, Ok(Fenced::Applied));
-    t.flush().await;
 }
 
 async fn a_closed_store_refuses(t: Fixture) {

@@ -13,6 +13,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gristmill_core::catalog::CatalogStore;
 use gristmill_core::delivery::{
     AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryState, DeliveryStore, DueDeliveries,
 };
@@ -30,8 +31,8 @@ use tempfile::TempDir;
 
 const URL: &str = "https://hooks.example/x?token=1";
 
-trait Store: JobStore + DeliveryStore {}
-impl<T: JobStore + DeliveryStore> Store for T {}
+trait Store: JobStore + DeliveryStore + CatalogStore {}
+impl<T: JobStore + DeliveryStore + CatalogStore> Store for T {}
 
 enum Kind {
     Memory(Arc<MemoryStore>),
@@ -149,6 +150,7 @@ contract!(
     a_delivery_outlives_its_job_and_a_crash,
     a_job_given_up_after_crashes_has_one,
     a_deleted_endpoint_takes_its_deliveries_along,
+    the_next_endpoint_of_a_name_sends_no_webhook_of_a_deleted_one,
     the_deliverer_is_told,
 );
 
@@ -306,6 +308,30 @@ async fn a_deleted_endpoint_takes_its_deliveries_along(mut t: Fixture) {
         t.crash();
     }
     t.store().record_attempt(id, AttemptReport::default(), AfterAttempt::GiveUp).await.unwrap();
+}
+
+async fn the_next_endpoint_of_a_name_sends_no_webhook_of_a_deleted_one(mut t: Fixture) {
+    let a = endpoint("a");
+    for _ in 0..3 {
+        t.submit(Some(URL)).await;
+    }
+    t.finish(Outcome::TimedOut).await;
+    let running = t.claim().await;
+    let ended = t.due().await[0].id;
+    t.store().forget_endpoints(std::slice::from_ref(&a));
+    assert_eq!(t.store().delivery_body(ended).await.unwrap(), None);
+    // An attempt that ends during the deletion has no webhook either, and the next endpoint has its
+    // own.
+    let _ = t.store().finish(running, Outcome::TimedOut).await.unwrap();
+    t.submit(Some(URL)).await;
+    t.finish(Outcome::Completed(support::json("1"))).await;
+    for _ in 0..2 {
+        t.store().await_deletion(&a).await.unwrap();
+        let log = t.log().await;
+        assert_eq!((log.len(), log[0].job_status), (1, JobStatus::Completed), "{log:?}");
+        assert_eq!(t.due().await.len(), 1);
+        t.crash();
+    }
 }
 
 async fn the_deliverer_is_told(t: Fixture) {

@@ -1,10 +1,13 @@
 //! The usage of each template, over all stored hours.
 //!
-//! The first query reads all rows, and later queries only the new ones: the sums of past hours are
-//! cached, about 150 bytes for each template and owner. Usage that is deleted for its age stays in
-//! these sums until the host starts again.
+//! The first query reads all rows, and the first query of each hour those of one more hour: the sums of
+//! past hours are cached, about 150 bytes for each template and owner. The newest hours come from the
+//! store's memory, template by template. Usage that is deleted for its age stays in these sums until
+//! the host starts again.
 
 use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
 
 use gristmill_core::id::{OwnerId, TemplateId};
 use gristmill_core::price::{Credits, Prices};
@@ -23,18 +26,23 @@ pub(crate) struct Totals(tokio::sync::Mutex<Closed>);
 #[derive(Debug, Default)]
 struct Closed {
     until: Hour,
-    sums: Sums,
+    sums: Arc<Sums>,
 }
 
 /// The usage of templates until now.
-#[derive(Debug, Default)]
-pub(crate) struct TemplateUsage(Sums);
+#[derive(Debug)]
+pub(crate) struct TemplateUsage {
+    closed: Arc<Sums>,
+    /// The hours that are not in `closed`.
+    newest: Range<Hour>,
+    store: Arc<dyn UsageStore>,
+}
 
 impl Totals {
     /// Reads the usage of each template until now.
     pub(crate) async fn read(
         &self,
-        store: &dyn UsageStore,
+        store: &Arc<dyn UsageStore>,
         now: Hour,
     ) -> Result<TemplateUsage, StoreError> {
         let mut closed = self.0.lock().await;
@@ -46,20 +54,20 @@ impl Totals {
         }
         let mut sums = Sums::new();
         let from = closed.until.max(now.first_kept());
-        read(store, from..until, &UsageFilter::default(), |row| add(&mut sums, row)).await?;
+        read(&**store, from..until, &UsageFilter::default(), |row| add(&mut sums, row)).await?;
         // All sums or none: a call that is dropped in between leaves the old sums.
-        for (template, owners) in sums {
-            let closed = closed.sums.entry(template).or_default();
-            for (owner, sum) in owners {
-                closed.entry(owner).or_default().add(&sum);
+        if !sums.is_empty() {
+            let all = Arc::make_mut(&mut closed.sums);
+            for (template, owners) in sums {
+                let all = all.entry(template).or_default();
+                for (owner, sum) in owners {
+                    all.entry(owner).or_default().add(&sum);
+                }
             }
         }
         closed.until = until;
-        let mut all = closed.sums.clone();
-        drop(closed);
         let newest = until..Hour(now.0.saturating_add(1));
-        read(store, newest, &UsageFilter::default(), |row| add(&mut all, row)).await?;
-        Ok(TemplateUsage(all))
+        Ok(TemplateUsage { closed: closed.sums.clone(), newest, store: store.clone() })
     }
 }
 
@@ -71,16 +79,23 @@ fn add(sums: &mut Sums, row: UsageRow) {
 impl TemplateUsage {
     /// Whole minutes that jobs have run with the template.
     pub(crate) fn runtime_min(&self, template: &Template) -> u64 {
-        let owners = self.0.get(&template.id).into_iter().flatten();
-        owners.fold(0_u64, |ms, (_, sum)| ms.saturating_add(sum.wall_ms)) / 60_000
+        let owners = self.owners(template);
+        owners.iter().fold(0_u64, |ms, (_, sum)| ms.saturating_add(sum.wall_ms)) / 60_000
+    }
+
+    /// The usage of the template's jobs, by owner; an owner may come several times.
+    fn owners(&self, template: &Template) -> Vec<(OwnerId, UsageSum)> {
+        let closed = self.closed.get(&template.id).into_iter().flatten();
+        let closed = closed.map(|(owner, sum)| (owner.clone(), *sum));
+        closed.chain(self.store.newest_of_template(&template.id, &self.newest)).collect()
     }
 
     /// The credits of other owners' jobs with the template.
     pub(crate) fn earned(&self, template: &Template, prices: &Prices) -> Credits {
         let mut others = UsageSum::default();
-        for (owner, sum) in self.0.get(&template.id).into_iter().flatten() {
-            if *owner != template.owner {
-                others.add(sum);
+        for (owner, sum) in self.owners(template) {
+            if owner != template.owner {
+                others.add(&sum);
             }
         }
         prices.amount(&others)
@@ -89,8 +104,6 @@ impl TemplateUsage {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use gristmill_core::id::{EndpointId, NodeId};
     use gristmill_core::signals::Signals;
     use gristmill_core::store::JobStore as _;
@@ -103,7 +116,9 @@ mod tests {
     #[tokio::test]
     async fn others_earn_for_the_owner_of_a_template() {
         let clock = Arc::new(ManualClock::new(Hour(500_000).start()));
-        let store = MemoryStore::new(NodeId(1), clock.clone(), Arc::new(Signals::default()));
+        let store =
+            Arc::new(MemoryStore::new(NodeId(1), clock.clone(), Arc::new(Signals::default())));
+        let usage: Arc<dyn UsageStore> = store.clone();
         let name = |text| TemplateId::new(text).unwrap();
         let owner = |text| OwnerId::new(text).unwrap();
         let template = Template::new(name("t"), owner("me"), "i:latest");
@@ -124,7 +139,7 @@ mod tests {
         let prices = Prices { wall_second: "0.5".parse().unwrap(), ..Prices::default() };
         let totals = Totals::default();
         let shown = async || {
-            let used = totals.read(&store, Hour::of(clock.now())).await.unwrap();
+            let used = totals.read(&usage, Hour::of(clock.now())).await.unwrap();
             let earned = used.earned(&template, &prices).to_string();
             (used.runtime_min(&template), earned)
         };
@@ -142,7 +157,7 @@ mod tests {
         assert_eq!(shown().await, (4, "100".to_owned()));
         clock.advance(u64::from(KEPT_HOURS) * 3_600_000);
         assert_eq!(shown().await, (4, "100".to_owned()), "what was seen stays until the end");
-        let anew = Totals::default().read(&store, Hour::of(clock.now())).await.unwrap();
+        let anew = Totals::default().read(&usage, Hour::of(clock.now())).await.unwrap();
         assert_eq!(anew.runtime_min(&template), 0, "(40 s of the last hour that is kept)");
     }
 }

@@ -147,7 +147,7 @@ pub(crate) async fn delete(
         })
         .await?;
     state.workers.refresh(&id);
-    state.store.delete_endpoint(&id).await?;
+    state.store.await_deletion(&id).await?;
     state.logs.forget(&life);
     // Those of its releases.
     images::forget_unused(&state).await;
@@ -161,8 +161,16 @@ pub(super) fn put(endpoint: Endpoint) -> Vec<CatalogChange> {
 /// The endpoint with the given fields changed, if the result is valid.
 fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoint, ApiError> {
     let scaling = scaling(current.scaling, &input)?;
-    let template = input.template_id.unwrap_or(current.template);
-    check_template(view, &current.id, &current.owner, &template)?;
+    let (template, template_is_deleted) = match input.template_id {
+        Some(id) => {
+            check_template(view, &current.id, &current.owner, &id)?;
+            (id, false)
+        }
+        None => {
+            check_template(view, &current.id, &current.owner, &current.template)?;
+            (current.template, current.template_is_deleted)
+        }
+    };
     let name = input.name.unwrap_or(current.name);
     input::check_name(&name)?;
     if let Some(hosts) = &input.allowed_hosts {
@@ -193,6 +201,7 @@ fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoin
         name,
         owner: current.owner,
         template,
+        template_is_deleted,
         version: current.version,
         releases: current.releases,
         created_at: current.created_at,
@@ -229,7 +238,7 @@ fn check_template(
     id: &TemplateId,
 ) -> Result<(), ApiError> {
     let kept = view.deployments.get(endpoint).filter(|kept| kept.endpoint.template == *id);
-    if kept.is_some() {
+    if kept.is_some_and(|kept| !kept.endpoint.template_is_deleted) {
         return Ok(());
     }
     let usable = view.templates.get(id).filter(|template| template.is_usable_by(owner));

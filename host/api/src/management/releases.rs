@@ -78,6 +78,9 @@ pub(crate) async fn roll_back(
 fn rolled_back(view: &View, endpoint: &Endpoint, to: Option<u64>) -> Result<Template, ApiError> {
     let deployment = view.deployments.get(&endpoint.id).ok_or_else(|| nowhere(endpoint))?;
     let release = target(deployment, to)?;
+    if endpoint.template_is_deleted {
+        return Err(ApiError::conflict(deployment.missing_component()));
+    }
     let template = &deployment.template;
     if template.owner != endpoint.owner {
         return Err(ApiError::conflict(format!(

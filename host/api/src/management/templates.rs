@@ -106,6 +106,7 @@ pub(crate) async fn create(
         if view.templates.contains_key(&id) {
             return Err(ApiError::conflict(format!("template `{id}` exists already")));
         }
+        id.check_new().map_err(|error| ApiError::bad_request(error.to_string()))?;
         apply(view, &caller.0, blank(id.clone(), caller.0.owner.clone()), input.clone())
     };
     let fetched = fetch(&state, create(&state.catalog.view())?, &input).await?;
@@ -145,6 +146,8 @@ pub(crate) async fn update(
 }
 
 /// Deletes a template that no endpoint uses.
+///
+/// Endpoints of other owners that may use it no more are not in the way: their jobs wait.
 #[utoipa::path(
     delete, path = "/templates/{templateId}", operation_id = "DeleteTemplate", tag = tag::TEMPLATES,
     responses((status = 204, description = "Deleted"), Mistaken, Missing),
@@ -167,6 +170,7 @@ pub(crate) async fn delete(
             Ok((vec![CatalogChange::Delete(CatalogKey::Template(id.clone()))], ()))
         })
         .await?;
+    refresh_bound(&state, &id);
     images::forget_unused(&state).await;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -174,7 +178,7 @@ pub(crate) async fn delete(
 /// The usage of templates until now.
 async fn used(state: &ApiState) -> Result<TemplateUsage, ApiError> {
     let now = Hour::of(state.jobs.now());
-    Ok(state.template_totals.read(&*state.usage, now).await?)
+    Ok(state.template_totals.read(&state.usage, now).await?)
 }
 
 async fn document(state: &ApiState, template: &Template) -> Result<dto::Template, ApiError> {
@@ -182,7 +186,8 @@ async fn document(state: &ApiState, template: &Template) -> Result<dto::Template
     Ok(dto::Template::new(template, &state.brand, &used, &state.prices))
 }
 
-/// Notifies the workers of endpoints with this template of its change.
+/// Notifies the workers of endpoints with this template, also those that may use it no more, of its
+/// change.
 pub(super) fn refresh_bound(state: &ApiState, id: &TemplateId) {
     for deployment in state.catalog.view().deployments.values() {
         if deployment.endpoint.template == *id {

@@ -198,6 +198,10 @@ impl JobStore for LateStore {
         self.store.delete_endpoint(endpoint).await
     }
 
+    async fn await_deletion(&self, endpoint: &EndpointId) -> Result<(), StoreError> {
+        self.store.await_deletion(endpoint).await
+    }
+
     fn stats(&self) -> StoreStats {
         self.store.stats()
     }

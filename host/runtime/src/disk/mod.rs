@@ -24,8 +24,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::endpoint::{Deployment, Endpoint};
-use gristmill_core::id::VolumeId;
+use gristmill_core::id::{OwnerId, VolumeId};
 use gristmill_core::room::DiskRoom;
 use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::{Clock as _, SystemClock};
@@ -134,15 +135,15 @@ impl Disks {
             })?;
             mounts.push((mount, path.as_str().to_owned()));
         }
+        let Endpoint { owner, id, .. } = &*deployment.endpoint;
         let scratch_gb = deployment.template.container_disk_gb;
         if scratch_gb > 0 {
-            let mount = self.scratch(gigabytes(scratch_gb)).await.map_err(|error| {
+            let mount = self.scratch(owner, gigabytes(scratch_gb)).await.map_err(|error| {
                 error!("no scratch space can be made: {error}");
                 format!("no scratch space can be made: {error}")
             })?;
             mounts.push((mount, SCRATCH_PATH.to_owned()));
         }
-        let Endpoint { owner, id, .. } = &*deployment.endpoint;
         Ok((!mounts.is_empty()).then(|| Files { mounts, gate: self.gates.job(owner, id) }))
     }
 
@@ -161,10 +162,10 @@ impl Disks {
             Some(mount) => mount.clone(),
             None => {
                 let path = self.volumes_dir.join(volume.id.as_str());
-                let room = self.room.clone();
+                let account = DiskAccount::new(&self.room, &volume.owner);
                 let counting = tokio::spawn(async move {
                     let open =
-                        || blocking(move || Mount::volume(&path, bytes_max, room).map(Arc::new));
+                        || blocking(move || Mount::volume(&path, bytes_max, account).map(Arc::new));
                     cell.get_or_try_init(open).await.cloned()
                 });
                 counting.await.map_err(io::Error::other)??
@@ -183,15 +184,15 @@ impl Disks {
         std::os::unix::fs::symlink(directory.canonicalize()?, self.volumes_dir.join(id.as_str()))
     }
 
-    async fn scratch(&self, bytes_max: u64) -> io::Result<Arc<Mount>> {
+    async fn scratch(&self, owner: &OwnerId, bytes_max: u64) -> io::Result<Arc<Mount>> {
         let number = self.scratches.fetch_add(1, Ordering::Relaxed);
         let make = || {
             let scratch_dir = self.scratch_dir.clone();
             blocking(move || new_directory(&scratch_dir))
         };
         let own = self.own_scratch_dir.get_or_try_init(make).await?;
-        let (path, room) = (own.join(number.to_string()), self.room.clone());
-        blocking(move || Mount::scratch(path, bytes_max, room)).await.map(Arc::new)
+        let (path, account) = (own.join(number.to_string()), DiskAccount::new(&self.room, owner));
+        blocking(move || Mount::scratch(path, bytes_max, account)).await.map(Arc::new)
     }
 
     /// Removes a volume's directory: by name at once, with its content when no job sees it any

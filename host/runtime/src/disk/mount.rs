@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use gristmill_core::room::DiskRoom;
+use gristmill_core::disk_share::DiskAccount;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 use tokio::runtime::Handle;
@@ -35,24 +35,25 @@ pub(crate) struct Mount {
 
 impl Mount {
     /// Opens a volume's directory, and makes it if it is not there. Counts what is in it,
-    /// which takes a look at each file. Blocks on the disk.
+    /// which takes a look at each file. It counts in the account of the volume's owner. Blocks on the
+    /// disk.
     ///
     /// # Errors
     /// Those of the file system.
-    pub(crate) fn volume(path: &Path, bytes_max: u64, room: Arc<DiskRoom>) -> io::Result<Self> {
+    pub(crate) fn volume(path: &Path, bytes_max: u64, account: DiskAccount) -> io::Result<Self> {
         create_private_dir(path)?;
         let root = File::open(path)?;
         let used = count(root.as_fd().try_clone_to_owned()?, 0)?;
-        Ok(Self::new(root, Space::new(used, bytes_max, room)))
+        Ok(Self::new(root, Space::new(used, bytes_max, account)))
     }
 
     /// Makes an empty directory, in one that exists, that is wiped with this. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system; one is that the directory exists.
-    pub(crate) fn scratch(path: PathBuf, bytes_max: u64, room: Arc<DiskRoom>) -> io::Result<Self> {
+    pub(crate) fn scratch(path: PathBuf, bytes_max: u64, account: DiskAccount) -> io::Result<Self> {
         rustix::fs::mkdir(&path, Mode::RWXU)?;
-        let mount = Self::new(File::open(&path)?, Space::new(0, bytes_max, room));
+        let mount = Self::new(File::open(&path)?, Space::new(0, bytes_max, account));
         mount.wipe_at_end(path);
         Ok(mount)
     }
@@ -129,13 +130,13 @@ mod tests {
     fn all_that_is_in_a_volume_is_counted_and_links_are_not_followed() {
         let host = tempfile::tempdir().unwrap();
         let path = host.path().join("volumes/v");
-        let volume = Mount::volume(&path, 1 << 30, Arc::default()).unwrap();
+        let volume = Mount::volume(&path, 1 << 30, DiskAccount::default()).unwrap();
         assert_eq!(volume.space.used(), 0, "nothing but its own directory");
         fs::create_dir_all(path.join("a/b")).unwrap();
         fs::write(path.join("a/b/file"), [0; 5_000]).unwrap();
         fs::write(path.join("empty"), []).unwrap();
         std::os::unix::fs::symlink("/", path.join("link")).unwrap();
-        let again = Mount::volume(&path, 1 << 30, Arc::default()).unwrap();
+        let again = Mount::volume(&path, 1 << 30, DiskAccount::default()).unwrap();
         assert_eq!(again.space.used(), 4 * NODE_BYTES + file_charge(5_000));
     }
 
@@ -144,7 +145,7 @@ mod tests {
         let host = tempfile::tempdir().unwrap();
         let levels = "d/".repeat(COUNTED_DEPTH_MAX + 2);
         fs::create_dir_all(host.path().join(levels)).unwrap();
-        let error = Mount::volume(host.path(), 1 << 30, Arc::default()).unwrap_err();
+        let error = Mount::volume(host.path(), 1 << 30, DiskAccount::default()).unwrap_err();
         assert_eq!(error.to_string(), "directories lie deeper than 256 levels");
     }
 
@@ -152,7 +153,8 @@ mod tests {
     async fn scratch_is_wiped_once_nobody_uses_it() {
         let host = tempfile::tempdir().unwrap();
         let path = host.path().join("s");
-        let scratch = Arc::new(Mount::scratch(path.clone(), 1 << 30, Arc::default()).unwrap());
+        let scratch =
+            Arc::new(Mount::scratch(path.clone(), 1 << 30, DiskAccount::default()).unwrap());
         fs::create_dir_all(path.join("a/b")).unwrap();
         fs::write(path.join("a/b/file"), "grain").unwrap();
         let user = scratch.clone();

@@ -4,12 +4,13 @@
 //! [`NODE_BYTES`] more: one number bounds the bytes of a mount and the count of its files, however
 //! empty they are. A file that was removed while somebody had it open counts until it is closed.
 //!
+//! The bytes also count in the account of the mount's owner, who has a share of the host's disk.
+//!
 //! **Costs.** A few instructions under a lock, and one entry for each open file.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use gristmill_core::room::DiskRoom;
+use gristmill_core::disk_share::DiskAccount;
 use parking_lot::Mutex;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
@@ -56,8 +57,8 @@ pub(crate) fn size(stat: &Stat) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Space {
     counts: Mutex<Counts>,
-    /// Of the host's disk: a mount is promised more than there is.
-    room: Arc<DiskRoom>,
+    /// The owner's account of the host's disk: a mount is promised more than there is.
+    account: DiskAccount,
 }
 
 #[derive(Debug)]
@@ -76,8 +77,9 @@ struct Open {
 
 impl Space {
     /// A space of which this much is taken.
-    pub(crate) fn new(used: u64, max: u64, room: Arc<DiskRoom>) -> Self {
-        Self { counts: Mutex::new(Counts { used, max, open: HashMap::new() }), room }
+    pub(crate) fn new(used: u64, max: u64, account: DiskAccount) -> Self {
+        account.add(used);
+        Self { counts: Mutex::new(Counts { used, max, open: HashMap::new() }), account }
     }
 
     /// Moves the bound. What is taken beyond it stays.
@@ -88,12 +90,14 @@ impl Space {
     /// Takes so much more.
     ///
     /// # Errors
-    /// [`Errno::NOSPC`] when there is not so much left, here or on the host's disk; nothing is taken.
+    /// [`Errno::NOSPC`] when there is not so much left, here, of the owner's share or on the host's
+    /// disk; nothing is taken.
     pub(crate) fn take(&self, bytes: u64) -> Result<(), Errno> {
         let mut counts = self.counts.lock();
         match counts.used.checked_add(bytes) {
-            Some(used) if bytes == 0 || (used <= counts.max && self.room.admits_work()) => {
+            Some(used) if bytes == 0 || (used <= counts.max && self.admits(bytes)) => {
                 counts.used = used;
+                self.account.add(bytes);
                 Ok(())
             }
             _ => Err(Errno::NOSPC),
@@ -102,13 +106,16 @@ impl Space {
 
     /// Whether the host's disk has room for further blocks, wherever in a file they are.
     pub(crate) fn disk_has_room(&self) -> bool {
-        self.room.admits_work()
+        self.account.room().admits_work()
+    }
+
+    fn admits(&self, bytes: u64) -> bool {
+        self.account.room().admits_work() && self.account.admits_work(bytes)
     }
 
     /// Gives so much back.
     pub(crate) fn give_back(&self, bytes: u64) {
-        let mut counts = self.counts.lock();
-        counts.used = counts.used.saturating_sub(bytes);
+        counts_less(&mut self.counts.lock(), bytes, &self.account);
     }
 
     /// A file was opened.
@@ -133,7 +140,7 @@ impl Space {
         let mut counts = self.counts.lock();
         match counts.open.get_mut(&key) {
             Some(open) => open.is_removed = true,
-            None => counts.used = counts.used.saturating_sub(charge),
+            None => counts_less(&mut counts, charge, &self.account),
         }
     }
 
@@ -143,9 +150,32 @@ impl Space {
     }
 }
 
+impl Drop for Space {
+    fn drop(&mut self) {
+        self.account.remove(self.counts.get_mut().used);
+    }
+}
+
+/// Counts so many bytes fewer, in the mount and in its owner's account.
+fn counts_less(counts: &mut Counts, bytes: u64, account: &DiskAccount) {
+    let less = bytes.min(counts.used);
+    counts.used -= less;
+    account.remove(less);
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use gristmill_core::id::OwnerId;
+    use gristmill_core::room::DiskRoom;
+    use gristmill_core::tenancy::Tenancy;
+
     use super::*;
+
+    fn account(room: &Arc<DiskRoom>, owner: &str) -> DiskAccount {
+        DiskAccount::new(room, &OwnerId::new(owner).unwrap())
+    }
 
     const KEY: FileKey = FileKey { device: 1, inode: 2 };
 
@@ -160,7 +190,7 @@ mod tests {
 
     #[test]
     fn no_more_is_taken_than_there_is() {
-        let space = Space::new(10, 100, Arc::default());
+        let space = Space::new(10, 100, DiskAccount::default());
         assert_eq!(space.take(90), Ok(()));
         assert_eq!(space.take(1), Err(Errno::NOSPC));
         assert_eq!(space.take(u64::MAX), Err(Errno::NOSPC));
@@ -175,7 +205,7 @@ mod tests {
     #[test]
     fn nothing_is_taken_of_a_disk_without_room() {
         let room = Arc::new(DiskRoom::default());
-        let space = Space::new(10, 100, room.clone());
+        let space = Space::new(10, 100, account(&room, "a"));
         room.set(1, 2);
         assert_eq!(space.take(1), Err(Errno::NOSPC));
         assert_eq!(space.take(0), Ok(()));
@@ -186,8 +216,31 @@ mod tests {
     }
 
     #[test]
+    fn mounts_of_an_owner_leave_room_for_another_owner() {
+        const GIB: u64 = 1 << 30;
+        let tenancy = Tenancy::default();
+        tenancy.set_several_owners(true);
+        let room = Arc::new(DiskRoom::new(tenancy));
+        room.set(4 * GIB, 0);
+        let mount = |owner| Space::new(0, 100 * GIB, account(&room, owner));
+        let [first, second] = ["a", "a"].map(mount);
+        assert_eq!(first.take(2 * GIB), Ok(()));
+        room.set(2 * GIB, 0);
+        assert_eq!(second.take(GIB), Ok(()));
+        room.set(GIB, 0);
+        assert_eq!(first.take(1), Err(Errno::NOSPC));
+        assert_eq!(second.take(0), Ok(()), "what takes nothing always fits");
+        assert_eq!(mount("b").take(GIB / 2), Ok(()));
+        drop(second);
+        room.set(2 * GIB, 0);
+        assert_eq!(first.take(GIB / 2), Ok(()));
+        first.give_back(u64::MAX);
+        assert_eq!(account(&room, "a").bytes(), 0);
+    }
+
+    #[test]
     fn a_removed_file_counts_until_it_is_closed() {
-        let space = Space::new(40, 100, Arc::default());
+        let space = Space::new(40, 100, DiskAccount::default());
         space.opened(KEY);
         space.opened(KEY);
         space.removed(KEY, 30);

@@ -9,6 +9,10 @@
 //! permit that is free takes one uncontended lock and one look at a hash map, and the same when it is given back; a worker that waits
 //! also takes a channel, and then each permit that is taken or given back looks at each owner that waits, and at up to
 //! [`ENDPOINTS_LOOKED_AT_MAX`] of its endpoints.
+//!
+//! [`FairPermits`](gristmill_core::fair_permits::FairPermits) are for short work, with a fixed part for each endpoint and owner.
+//! These permits are held for as long as a job runs: an endpoint that is alone may have all of them, and an owner's share depends on
+//! what is free.
 
 mod holds;
 mod room;

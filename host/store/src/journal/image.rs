@@ -79,7 +79,7 @@ pub(crate) struct UsageImage<'a> {
 
 impl<'a> UsageImage<'a> {
     pub(crate) fn of(write: &'a UsageWrite) -> Self {
-        let UsageWrite { period, key, sum } = write;
+        let UsageWrite { period, key, sum, .. } = write;
         let UsageSum { jobs, wall_ms, cpu_us, fuel, memory_bytes_peak, memory_mib_ms, .. } = *sum;
         let UsageSum { bytes_in, bytes_out, chunks, .. } = *sum;
         let memory = [memory_bytes_peak, memory_mib_ms];

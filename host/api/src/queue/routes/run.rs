@@ -35,8 +35,7 @@ pub(crate) async fn run(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let body =
-        state.bodies.read(&call.key.id, &parts, body, RUN_BODY_BYTES_MAX).await?;
+    let body = state.bodies.read(&call.key.id, &parts, body, RUN_BODY_BYTES_MAX).await?;
     auth::check_again(&call.key, &state)?;
     let (owner, repeat) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);
     let check = move |body: &_| {

@@ -1,16 +1,10 @@
-//! The store's public calls: each one decides in memory, leaves the writing to the writer thread,
-//! and returns when the change is in the journal.
+//! The calls about jobs: each one decides in memory, and returns when the change is in the journal.
 
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
-use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
-use gristmill_core::delivery::{
-    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries, OwnerOf,
-};
 use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::listing::{JobPage, JobQuery};
@@ -18,35 +12,22 @@ use gristmill_core::payload::Json;
 use gristmill_core::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome, StreamPlace,
 };
-use gristmill_core::signals::Signals;
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
 };
-use gristmill_core::time::{Clock, Timestamp};
-use gristmill_core::usage::{Bill, Metered, UsageQuery, UsageRow, UsageStore};
+use gristmill_core::time::Timestamp;
+use gristmill_core::usage::{Bill, Metered};
 use tokio::sync::oneshot;
 
+use super::{SqliteStore, fenced};
 use crate::asks::{Ask, ChunkQuestion, Write};
-use crate::chunks::Query;
 use crate::claim::{Claimed, Progress};
-use crate::database::Database;
-use crate::db::Db;
 use crate::decide::End;
-use crate::entry::Ack;
-use crate::error::{OpenError, Recovery};
 use crate::failure;
 use crate::index::{Decided, FoundChunks, Index, Phase, Submitted};
-use crate::journal::segment::Place;
-use crate::journal::{Appender, Journal};
-use crate::outbox::Moment;
-use crate::payloads::{Found, InputBytes, Kind, Payload};
-use crate::settings::Settings;
-use crate::shared::{READ_HERE_BYTES_MAX, Shared, answer, damaged};
+use crate::payloads::{Kind, Payload};
+use crate::shared::{answer, damaged};
 use crate::sweep::{Purged, Sweep};
-use crate::sync::Mutex;
-use crate::sync::thread::{self, JoinHandle};
-use crate::writer::Writer;
-use crate::{catalog, chunks, recover};
 
 /// Most jobs that one call of `expire` deletes.
 const EXPIRE_JOBS_MAX: usize = 500;
@@ -54,152 +35,7 @@ const EXPIRE_JOBS_MAX: usize = 500;
 /// Most scans of the index, of a thousand jobs each, for one page of a list.
 const LIST_LOOKS_MAX: usize = 20;
 
-/// Keeps jobs and the catalog in a data directory: a journal in front of an SQLite file.
-///
-/// Dropping it without [`close`](JobStore::close) is like a crash: everything acknowledged is on
-/// disk, other changes may not be, and the next start repairs the directory. The drop waits for the
-/// store's threads: for at most one batch and a part of a checkpoint.
-#[derive(Debug)]
-pub struct SqliteStore {
-    pub(crate) shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-impl SqliteStore {
-    /// Opens the store in `dir`, which is created if it does not exist, and repairs the state after
-    /// an end without [`close`](JobStore::close). Blocks; takes about two seconds for a million
-    /// jobs, and reads the whole database after such an end.
-    ///
-    /// # Errors
-    /// [`OpenError`] names the reason, such as that another process uses the directory.
-    pub fn open(
-        dir: &Path,
-        clock: Arc<dyn Clock>,
-        signals: Arc<Signals>,
-        settings: Settings,
-    ) -> Result<(Self, Recovery), OpenError> {
-        let db = Db::open(dir, settings.secrets_key.as_deref())?;
-        let (journal, unsettled) =
-            Journal::open(&dir.join("journal"), db.journal, settings.journal_bounds())?;
-        db.upgrade()?;
-        let (mut index, end) = recover::load(&db, &journal, &unsettled)?;
-        drop(unsettled);
-        let mut recovery = Recovery { was_clean: db.was_clean, ..Recovery::default() };
-        let now = clock.now();
-        if let (Some(max), Some(seen_at)) = (settings.clock_jump_max_ms, db.seen_at) {
-            let jobs = recover::overdue(&index, now);
-            let is_ahead = now.millis_since(seen_at) > max && jobs > 0;
-            if is_ahead || seen_at.millis_since(now) > max {
-                return Err(OpenError::ClockJumped { seen_at, now, jobs });
-            }
-        }
-        recover::repair(&mut index, now, &mut recovery);
-        db.begin_life(journal.end().segment, now)?;
-        let (node, disk) = (db.node, (Arc::new(journal), db.seal.clone()));
-        let shared = Arc::new(Shared::new(node, clock, signals, settings, index, disk));
-        let store = Self { shared: shared.clone(), threads: Mutex::default() };
-        let database = Database::new(shared.clone(), db).start()?;
-        store.threads.lock().push(database);
-        let mut writer = Writer::new(shared.clone(), Appender::new(shared.journal.clone(), end));
-        // On a separate thread: the writer may wait for the database, and a thread of an
-        // asynchronous runtime must not wait.
-        let drained = thread::scope(|scope| scope.spawn(|| writer.drain()).join());
-        match drained {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(OpenError::Repair(error.to_string())),
-            Err(_) => return Err(OpenError::Repair("the writer panicked".to_owned())),
-        }
-        let writer = writer.start()?;
-        store.threads.lock().push(writer);
-        Ok((store, recovery))
-    }
-
-    /// Reads payloads by row from the database.
-    async fn read_payloads(
-        &self,
-        seqs: Vec<u64>,
-        kind: Kind,
-    ) -> Result<Vec<Found<Payload>>, StoreError> {
-        let (sender, receiver) = oneshot::channel();
-        self.shared.ask(Ask::Payloads { seqs, kind, answer: sender })?;
-        answer(receiver).await
-    }
-
-    /// Reads a payload from the journal; `None` when it has moved to the database.
-    async fn read_place(
-        &self,
-        seq: u64,
-        kind: Kind,
-        place: Place,
-    ) -> Result<Option<Payload>, StoreError> {
-        let Some(bytes) = self.shared.read_journal(place).await? else { return Ok(None) };
-        let payload = match kind {
-            Kind::Input => InputBytes::read(&bytes, &self.shared.seal, seq),
-            Kind::Output => Some(Payload { body: Json::from_stored(bytes), s3_config: None }),
-        };
-        payload
-            .map(Some)
-            .ok_or_else(|| damaged(format!("the stored input of row {seq} is damaged")))
-    }
-
-    async fn read_payload(
-        &self,
-        seq: u64,
-        kind: Kind,
-        place: Option<Place>,
-    ) -> Result<Option<Json>, StoreError> {
-        if let Some(payload) = self.shared.payloads.get(seq, kind) {
-            return Ok(Some(payload.body));
-        }
-        if let Some(place) = place
-            && let Some(payload) = self.read_place(seq, kind, place).await?
-        {
-            return Ok(Some(payload.body));
-        }
-        let found = self.read_payloads(vec![seq], kind).await?.pop().unwrap_or(Ok(None));
-        Ok(found.map_err(damaged)?.map(|payload| payload.body))
-    }
-
-    /// Adds to `begun` what else `query` asks for, as far as `pages` of the journal go.
-    async fn read_pages(
-        &self,
-        pages: Vec<(u64, Place)>,
-        query: Query,
-        begun: ChunkPage,
-    ) -> Result<ChunkPage, StoreError> {
-        let bytes: u64 = pages.iter().map(|(_, place)| u64::from(place.len)).sum();
-        let journal = self.shared.journal.clone();
-        let read = move || chunks::read(&journal, &pages, &query, begun);
-        let read = match bytes <= READ_HERE_BYTES_MAX.into() {
-            true => read(),
-            false => tokio::task::spawn_blocking(read).await.map_err(|_| StoreError::Closed)?,
-        };
-        read.map_err(|error| self.shared.unreadable(&error))
-    }
-
-    /// Waits until `fenced` is true of the disk too, if it says that something changed, or what
-    /// outran this caller is.
-    async fn settle(&self, is_applied: bool, on_disk: oneshot::Receiver<()>) -> FencedAnswer {
-        answer(on_disk).await?;
-        Ok(fenced(is_applied))
-    }
-}
-
 type FencedAnswer = Result<Fenced, StoreError>;
-
-/// A record; for a long error also the number of the job's rows and the error's position in the
-/// journal.
-type FoundRecord = Option<(JobRecord, Option<(u64, Option<Place>)>)>;
-
-impl Drop for SqliteStore {
-    fn drop(&mut self) {
-        self.shared.end(None);
-        for thread in self.threads.lock().drain(..) {
-            // A panic of the thread was reported as fatal.
-            let _ = thread.join();
-        }
-    }
-}
 
 /// Claimed jobs whose inputs are still being read. If the caller's future is dropped meanwhile,
 /// they are released, since no worker would ever run them.
@@ -215,99 +51,6 @@ impl Drop for Unclaimed<'_> {
             // the job.
             let _ = self.store.release_now(lease);
         }
-    }
-}
-
-impl SqliteStore {
-    /// The endpoints that the store has any data of, except usage, with the number of their jobs.
-    /// Endpoints that are being deleted are not among them.
-    ///
-    /// # Errors
-    /// When the store is closed.
-    pub fn endpoints(&self) -> Result<Vec<(EndpointId, u64)>, StoreError> {
-        self.shared.read(|index, _| {
-            let jobs = |key| index.endpoints.get(key).map_or(0, |endpoint| endpoint.history.len());
-            index.names.iter().map(|(name, key)| (name.clone(), jobs(key) as u64)).collect()
-        })
-    }
-
-    /// Decides the end of an attempt; `ack` resolves when it, or the change that won the race, is
-    /// on disk.
-    async fn finish_now(
-        &self,
-        lease: Lease,
-        outcome: Outcome,
-        metered: Option<Metered>,
-        ack: Option<Ack>,
-    ) -> Result<bool, StoreError> {
-        let shared = &self.shared;
-        let end = End::from(outcome);
-        let mut wanted = end.len();
-        let mut attempt = Some((end, metered, ack));
-        loop {
-            let reserved = shared.reserve(wanted).await?;
-            let is_applied = shared.change(|index, now| {
-                let (mut end, metered, ack) = attempt.take()?;
-                let results_max = shared.settings.result_bytes_max;
-                if !index.has_room_for(lease, end.len(), results_max, now) {
-                    end = end.without_results(results_max);
-                }
-                // The size of a webhook is only known under the lock, where a caller must not wait.
-                let needed = end.len() + index.webhook_bytes(lease, now);
-                if needed > wanted {
-                    wanted = needed;
-                    attempt = Some((end, metered, ack));
-                    return None;
-                }
-                let output = end.output.clone();
-                let finished = index.finish(lease, end, metered, reserved.bytes(), now);
-                if let Some(ack) = ack {
-                    index.ack_id(lease.job, ack);
-                }
-                if finished.is_some() {
-                    reserved.hand_over();
-                }
-                if let (Some(seq), Some(body)) = (finished, output) {
-                    shared.payloads.insert(seq, Kind::Output, Payload { body, s3_config: None });
-                }
-                Some(finished.is_some())
-            })?;
-            if let Some(is_applied) = is_applied {
-                return Ok(is_applied);
-            }
-        }
-    }
-
-    /// The record of a job, with an error that may be cut, and the position of the whole error if
-    /// it is cut.
-    fn find_record(&self, endpoint: &EndpointId, id: JobId) -> Result<FoundRecord, StoreError> {
-        self.shared.read(|index, now| {
-            let (_, job) = index.find(id)?;
-            let name = &index.endpoints.get(&job.endpoint)?.name;
-            let record = if name == endpoint { job.record(name, now) } else { None }?;
-            let is_cut = record.error.as_deref().is_some_and(failure::is_cut);
-            Some((record, is_cut.then(|| (job.seq, job.homes.output()))))
-        })
-    }
-
-    /// Decides a release; the receiver resolves when it, or the change that won the race, is on
-    /// disk.
-    fn release_now(&self, lease: Lease) -> Result<(bool, oneshot::Receiver<()>), StoreError> {
-        let (ack, on_disk) = oneshot::channel();
-        let (is_applied, notice) = self.shared.change(|index, now| {
-            let Some((key, _)) = index.leased(lease, now) else {
-                index.ack_id(lease.job, ack);
-                return (false, None);
-            };
-            let decided = index.decide(key, JobEvent::Released { by: lease.claim }, now);
-            index.ack_job(key, ack);
-            match decided {
-                Ok(notice) => (true, notice),
-                Err(_) => (false, None),
-            }
-        })?;
-        self.shared.tell_ready(notice);
-        Ok((is_applied, on_disk))
     }
 }
 
@@ -412,9 +155,9 @@ impl JobStore for SqliteStore {
             if chunks.is_empty() {
                 return index.leased(lease, now).is_some();
             }
-            if !index.has_room_for(lease, bytes, results_max, now) {
+            if let Err(full) = index.check_results(lease, bytes, results_max, now) {
                 // The job has ended, and its attempt is stopped like that of a cancelled job.
-                let end = End::from(Outcome::Completed(Json::null())).without_results(results_max);
+                let end = End::from(Outcome::Completed(Json::null())).without_results(full);
                 let _ = index.finish(lease, end, None, 0, now);
                 return false;
             }
@@ -704,7 +447,16 @@ impl JobStore for SqliteStore {
 
     async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError> {
         let (ack, on_disk) = oneshot::channel();
-        self.shared.change(|index, _| index.forget(endpoint, ack))?;
+        self.shared.change(|index, _| {
+            index.forget(endpoint);
+            index.ack_deletion(endpoint, ack);
+        })?;
+        answer(on_disk).await
+    }
+
+    async fn await_deletion(&self, endpoint: &EndpointId) -> Result<(), StoreError> {
+        let (ack, on_disk) = oneshot::channel();
+        self.shared.change(|index, _| index.ack_deletion(endpoint, ack))?;
         answer(on_disk).await
     }
 
@@ -735,96 +487,4 @@ impl JobStore for SqliteStore {
         // closed.
         let _ = end.await;
     }
-}
-
-#[async_trait]
-impl CatalogStore for SqliteStore {
-    async fn load_catalog(&self) -> Result<Vec<CatalogEntry>, StoreError> {
-        let (sender, receiver) = oneshot::channel();
-        self.shared.ask(Ask::Catalog { answer: sender })?;
-        let bodies = answer(receiver).await?;
-        let parse = |body: &String| catalog::parse(body);
-        Ok(bodies
-            .iter()
-            .map(parse)
-            .collect::<Result<_, _>>()
-            .expect("the catalog was checked when the store was opened"))
-    }
-
-    async fn write_catalog(&self, changes: Vec<CatalogChange>) -> Result<(), StoreError> {
-        let rows: Vec<_> = changes.into_iter().map(catalog::row).collect();
-        // Changes that were decided earlier must be on disk earlier.
-        self.flush().await?;
-        let (sender, receiver) = oneshot::channel();
-        self.shared.ask(Ask::WriteCatalog(rows, sender))?;
-        answer(receiver).await?
-    }
-}
-
-#[async_trait]
-impl UsageStore for SqliteStore {
-    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
-        let (sender, receiver) = oneshot::channel();
-        self.shared.ask(Ask::Usage { query: query.clone(), answer: sender })?;
-        answer(receiver).await
-    }
-}
-
-#[async_trait]
-impl DeliveryStore for SqliteStore {
-    async fn begin_attempts(
-        &self,
-        ended: &[DeliveryId],
-        owner_of: OwnerOf<'_>,
-    ) -> Result<DueDeliveries, StoreError> {
-        let now = Moment::of(&*self.shared.clock);
-        self.shared.change_live(|index, _| index.outbox.begin(ended, owner_of, now))
-    }
-
-    async fn delivery_body(&self, id: DeliveryId) -> Result<Option<Json>, StoreError> {
-        let found = self.shared.read(|index, _| index.outbox.body(id))?;
-        let Some(place) = found else { return Ok(None) };
-        if let Some(place) = place
-            && let Some(bytes) = self.shared.read_journal(place).await?
-        {
-            return Ok(Some(Json::from_stored(bytes)));
-        }
-        let (sender, receiver) = oneshot::channel();
-        self.shared.ask(Ask::DeliveryBody { id, answer: sender })?;
-        answer(receiver).await?.map_err(damaged)
-    }
-
-    async fn record_attempt(
-        &self,
-        id: DeliveryId,
-        report: AttemptReport,
-        next: AfterAttempt,
-    ) -> Result<(), StoreError> {
-        let reserved = self.shared.reserve(report.error.as_ref().map_or(0, String::len)).await?;
-        let (ack, on_disk) = oneshot::channel();
-        self.shared.change(|index, now| match index.outbox.get(id) {
-            Some(delivery) => {
-                let after = Box::new(delivery.after(report, next, now));
-                index.backlog.push(Write::Delivery(after, reserved.bytes(), ack));
-                reserved.hand_over();
-            }
-            None => index.ack_all(ack),
-        })?;
-        answer(on_disk).await
-    }
-
-    async fn deliveries(
-        &self,
-        endpoint: &EndpointId,
-        count_max: usize,
-    ) -> Result<Vec<Delivery>, StoreError> {
-        self.shared.read(|index, _| {
-            let key = index.endpoint(endpoint).map(|(key, _)| key);
-            key.map(|key| index.outbox.list(&key, count_max)).unwrap_or_default()
-        })
-    }
-}
-
-fn fenced(is_applied: bool) -> Fenced {
-    if is_applied { Fenced::Applied } else { Fenced::Stale }
 }

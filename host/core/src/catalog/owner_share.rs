@@ -1,7 +1,7 @@
 //! How much of the catalog each owner holds, and the bounds of it.
 //!
 //! The catalog is in memory, every start reads it, and a change waits for the one before it. So an
-//! owner without a bound could take the host's memory and hold up everybody's changes.
+//! owner without a bound could take the host's memory and hold up all changes.
 //!
 //! **Costs.** A change serialises the records that it replaces and those that it writes, once, to count
 //! their bytes.
@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
-use crate::catalog::{CatalogChange, CatalogEntry};
+use super::entry::{CatalogChange, EntryRef};
 use crate::id::OwnerId;
 use crate::limits::Bounds;
 use crate::store::StoreError;
@@ -23,6 +23,9 @@ pub struct OwnerBounds {
     pub record_bytes_max: u64,
     /// Bytes of the uploaded components. Compiled files take two to four times as much.
     pub component_bytes_max: u64,
+    /// The sum of `workers_min` of the owner's endpoints: more workers than jobs that the host can run
+    /// are of no use.
+    pub kept_workers_max: u64,
 }
 
 impl OwnerBounds {
@@ -41,6 +44,7 @@ impl Default for OwnerBounds {
             records_max: Self::RECORDS.default,
             record_bytes_max: Self::RECORD_MIB.default << 20,
             component_bytes_max: Self::COMPONENT_MIB.default << 20,
+            kept_workers_max: 256,
         }
     }
 }
@@ -51,32 +55,35 @@ struct Share {
     records: u64,
     record_bytes: u64,
     component_bytes: u64,
+    kept_workers: u64,
 }
 
 /// What each owner holds.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct OwnerShares(HashMap<OwnerId, Share>);
+pub(super) struct OwnerShares(HashMap<OwnerId, Share>);
 
 impl OwnerShares {
     /// Counts a record that the catalog has from now on.
-    pub(crate) fn add(&mut self, entry: &CatalogEntry) {
+    pub(super) fn add(&mut self, entry: EntryRef<'_>) {
         let added = Share::of(entry);
         for owner in owners(entry) {
             let share = self.0.entry(owner).or_default();
             share.records += added.records;
             share.record_bytes += added.record_bytes;
             share.component_bytes += added.component_bytes;
+            share.kept_workers += added.kept_workers;
         }
     }
 
     /// Counts a record no more.
-    pub(crate) fn remove(&mut self, entry: &CatalogEntry) {
+    pub(super) fn remove(&mut self, entry: EntryRef<'_>) {
         let removed = Share::of(entry);
         for owner in owners(entry) {
             let share = self.0.entry(owner.clone()).or_default();
             share.records -= removed.records;
             share.record_bytes -= removed.record_bytes;
             share.component_bytes -= removed.component_bytes;
+            share.kept_workers -= removed.kept_workers;
             if *share == Share::default() {
                 self.0.remove(&owner);
             }
@@ -88,14 +95,14 @@ impl OwnerShares {
     ///
     /// # Errors
     /// [`StoreError::OwnerFull`] with the first bound that is passed.
-    pub(crate) fn check(
+    pub(super) fn check(
         &self,
         before: &Self,
         changes: &[CatalogChange],
         bounds: &OwnerBounds,
     ) -> Result<(), StoreError> {
         let written = changes.iter().filter_map(|change| match change {
-            CatalogChange::Put(entry) => Some(entry),
+            CatalogChange::Put(entry) => Some(EntryRef::from(entry)),
             CatalogChange::Delete(_) => None,
         });
         let written: BTreeSet<_> = written.flat_map(owners).collect();
@@ -126,6 +133,14 @@ impl OwnerShares {
                     "MiB of components",
                     "max-owner-component-mib",
                 ),
+                (
+                    share.kept_workers,
+                    before.kept_workers,
+                    bounds.kept_workers_max,
+                    0,
+                    "workers kept by `workersMin` of all endpoints",
+                    "max-running-jobs",
+                ),
             ];
             for (now, earlier, max, shift, unit, option) in amounts {
                 if now > max && now > earlier {
@@ -143,14 +158,18 @@ impl OwnerShares {
 }
 
 impl Share {
-    fn of(entry: &CatalogEntry) -> Self {
+    fn of(entry: EntryRef<'_>) -> Self {
         let component_bytes = match entry {
-            CatalogEntry::Component(component) => component.bytes,
+            EntryRef::Component(component) => component.bytes,
+            _ => 0,
+        };
+        let kept_workers = match entry {
+            EntryRef::Endpoint(endpoint) => endpoint.scaling.workers_min.into(),
             _ => 0,
         };
         let mut counter = Counter(0);
-        serde_json::to_writer(&mut counter, entry).expect("the catalog's types are JSON");
-        Self { records: 1, record_bytes: counter.0, component_bytes }
+        serde_json::to_writer(&mut counter, &entry).expect("the catalog's types are JSON");
+        Self { records: 1, record_bytes: counter.0, component_bytes, kept_workers }
     }
 }
 
@@ -168,15 +187,15 @@ impl io::Write for Counter {
     }
 }
 
-fn owners(entry: &CatalogEntry) -> Vec<OwnerId> {
+fn owners(entry: EntryRef<'_>) -> Vec<OwnerId> {
     let owner = match entry {
-        CatalogEntry::Component(component) => return component.owners.iter().cloned().collect(),
-        CatalogEntry::Template(template) => &template.owner,
-        CatalogEntry::Endpoint(endpoint) => &endpoint.owner,
-        CatalogEntry::Image(image) => &image.owner,
-        CatalogEntry::Key(key) => &key.owner,
-        CatalogEntry::RegistryAuth(auth) => &auth.owner,
-        CatalogEntry::Volume(volume) => &volume.owner,
+        EntryRef::Component(component) => return component.owners.iter().cloned().collect(),
+        EntryRef::Template(template) => &template.owner,
+        EntryRef::Endpoint(endpoint) => &endpoint.owner,
+        EntryRef::Image(image) => &image.owner,
+        EntryRef::Key(key) => &key.owner,
+        EntryRef::RegistryAuth(auth) => &auth.owner,
+        EntryRef::Volume(volume) => &volume.owner,
     };
     vec![owner.clone()]
 }

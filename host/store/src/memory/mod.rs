@@ -3,19 +3,15 @@
 //!
 //! One lock, ordered maps, simple code. All changes are visible at once and lost at the end.
 
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+mod others;
+mod state;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
-use gristmill_core::delivery::{
-    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries, OwnerOf,
-};
-use gristmill_core::document::webhook_body;
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
 use gristmill_core::idempotency::Idempotency;
-use gristmill_core::job::{Claim, Effect, JobEvent, JobState, JobStatus};
+use gristmill_core::job::{Claim, JobEvent, JobState, JobStatus};
 use gristmill_core::limits::{CRASHES_MAX, QUEUE_JOBS_MAX};
 use gristmill_core::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::payload::Json;
@@ -27,15 +23,12 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
 };
-use gristmill_core::stream::OutputList;
 use gristmill_core::time::{Clock, Timestamp};
-use gristmill_core::usage::{
-    Bill, Hour, Metered, UsageKey, UsageQuery, UsageRow, UsageStore, UsageSum,
-};
+use gristmill_core::usage::{Bill, Metered};
 use parking_lot::Mutex;
 
-use crate::outbox::{Moment, Outbox};
-use crate::repeats::{First, Repeats};
+use self::state::{Job, News, State, all_of};
+use crate::repeats::First;
 
 /// Most jobs that one call of `expire` deletes.
 const EXPIRE_JOBS_MAX: usize = 500;
@@ -49,247 +42,6 @@ pub struct MemoryStore {
     signals: Arc<Signals>,
     queue_jobs_max: usize,
     state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    is_closed: bool,
-    jobs: BTreeMap<JobId, Job>,
-    /// Waiting jobs: normal before low priority, then by queue position.
-    ready: BTreeMap<(EndpointId, bool, u64), JobId>,
-    last_place: u64,
-    last_seq: u64,
-    repeats: Repeats<EndpointId>,
-    lifetime: BTreeMap<EndpointId, Lifetime>,
-    catalog: BTreeMap<(&'static str, String), CatalogEntry>,
-    operations: u64,
-    outbox: Outbox<EndpointId>,
-    /// The bytes that pending deliveries send.
-    bodies: BTreeMap<DeliveryId, Json>,
-    usage: BTreeMap<UsageKey, UsageSum>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Lifetime {
-    completed: u64,
-    failed: u64,
-    retried: u64,
-}
-
-#[derive(Debug)]
-struct Job {
-    new: NewJob,
-    /// Grows from submission to submission.
-    seq: u64,
-    state: JobState,
-    place: u64,
-    last_claim: Claim,
-    retries: u32,
-    crashes: u8,
-    created_at: Timestamp,
-    queued_at: Timestamp,
-    ttl_at: Timestamp,
-    started_at: Option<Timestamp>,
-    finished_at: Option<Timestamp>,
-    worker: Option<WorkerId>,
-    output: Option<Json>,
-    error: Option<String>,
-    progress: Option<Json>,
-    chunks: Vec<Chunk>,
-    chunks_delivered: u64,
-}
-
-impl Job {
-    fn purge_at(&self) -> Timestamp {
-        let kept_until = self.finished_at.map(|end| end.plus_millis(self.new.retention_ms));
-        kept_until.map_or(self.ttl_at, |until| until.min(self.ttl_at))
-    }
-
-    fn attempt(&self) -> Claim {
-        if self.started_at.is_none() { self.last_claim.next() } else { self.last_claim }
-    }
-
-    fn result_bytes(&self) -> u64 {
-        let chunks = self.chunks.iter().map(Chunk::len).sum::<usize>();
-        (chunks + self.output.as_ref().map_or(0, Json::len)) as u64
-    }
-
-    fn ready_key(&self) -> (EndpointId, bool, u64) {
-        (self.new.endpoint.clone(), self.new.policy.low_priority, self.place)
-    }
-
-    fn record(&self, status: JobStatus) -> JobRecord {
-        JobRecord {
-            id: self.new.id,
-            endpoint: self.new.endpoint.clone(),
-            status,
-            created_at: self.created_at,
-            queued_at: self.queued_at,
-            started_at: self.started_at,
-            finished_at: self.finished_at,
-            worker: self.worker.clone(),
-            retries: self.retries,
-            error: self.error.clone(),
-            progress: self.progress.clone(),
-            attempt: self.attempt(),
-            chunk_count: self.chunks.len() as u64,
-            result_bytes: if status == JobStatus::Completed { self.result_bytes() } else { 0 },
-            chunks_delivered: self.chunks_delivered,
-            purge_at: self.purge_at(),
-        }
-    }
-}
-
-/// Notifications to send once the lock is released.
-#[derive(Debug, Default)]
-struct News {
-    changed: Vec<JobId>,
-    ready: Option<(EndpointId, JobId, bool)>,
-    has_deliveries: bool,
-}
-
-/// The places of an endpoint's jobs that wait.
-fn all_of(endpoint: &EndpointId) -> RangeInclusive<(EndpointId, bool, u64)> {
-    (endpoint.clone(), false, 0)..=(endpoint.clone(), true, u64::MAX)
-}
-
-impl State {
-    /// How many jobs wait on an endpoint.
-    fn waiting(&self, endpoint: &EndpointId) -> usize {
-        self.ready.range(all_of(endpoint)).count()
-    }
-
-    /// The job, unless it is gone, due, or another endpoint's.
-    fn live(&self, endpoint: Option<&EndpointId>, id: JobId, now: Timestamp) -> Option<&Job> {
-        let job = self.jobs.get(&id)?;
-        let is_asked_for = endpoint.is_none_or(|endpoint| *endpoint == job.new.endpoint);
-        (is_asked_for && job.purge_at() > now).then_some(job)
-    }
-
-    /// The running job that the lease names.
-    fn leased(&mut self, lease: Lease, now: Timestamp) -> Option<&mut Job> {
-        self.live(None, lease.job, now)?;
-        let job = self.jobs.get_mut(&lease.job)?;
-        (job.state == JobState::InProgress { claim: lease.claim }).then_some(job)
-    }
-
-    /// Applies an event and carries out its effects. False when the event does not apply.
-    fn apply(&mut self, id: JobId, event: JobEvent, now: Timestamp, news: &mut News) -> bool {
-        let Some(job) = self.jobs.get_mut(&id) else { return false };
-        let Ok((state, effects)) = job.state.apply(event) else { return false };
-        self.operations += 1;
-        job.state = state;
-        if let JobEvent::Claimed { claim } = event {
-            self.ready.remove(&job.ready_key());
-            job.last_claim = claim;
-            job.started_at = Some(now);
-        } else {
-            job.progress = None;
-        }
-        if let JobEvent::HostLost { .. } = event {
-            job.crashes += 1;
-        }
-        if event == JobEvent::RetryRequested {
-            self.last_place += 1;
-            job.place = self.last_place;
-            job.crashes = 0;
-        }
-        let lifetime = self.lifetime.entry(job.new.endpoint.clone()).or_default();
-        let mut is_gone = false;
-        for effect in effects {
-            match effect {
-                Effect::Enqueue => {
-                    job.queued_at = now;
-                    self.ready.insert(job.ready_key(), id);
-                    news.ready = Some((job.new.endpoint.clone(), id, !job.new.policy.low_priority));
-                }
-                Effect::Dequeue => {
-                    self.ready.remove(&job.ready_key());
-                }
-                Effect::StartRetention => job.finished_at = Some(now),
-                Effect::ClearResult => {
-                    job.started_at = None;
-                    job.finished_at = None;
-                    job.worker = None;
-                    job.output = None;
-                    job.error = None;
-                    job.chunks.clear();
-                    job.chunks_delivered = 0;
-                }
-                Effect::Delete => is_gone = true,
-                Effect::CountCompleted => lifetime.completed += 1,
-                Effect::CountFailed => lifetime.failed += 1,
-                Effect::CountRetried => {
-                    lifetime.retried += 1;
-                    job.retries += 1;
-                }
-                // The attempt sees that its lease is stale.
-                Effect::StopAttempt => {}
-                Effect::SendWebhook => {
-                    if let Some(delivery) = deliver(job, &mut self.outbox, &mut self.bodies) {
-                        self.outbox.add(job.new.endpoint.clone(), delivery);
-                        news.has_deliveries = true;
-                    }
-                }
-                Effect::WakeWaiters => news.changed.push(id),
-            }
-        }
-        if is_gone {
-            self.jobs.remove(&id);
-        }
-        true
-    }
-
-    fn bill(
-        &mut self,
-        endpoint: EndpointId,
-        template: TemplateId,
-        owner: OwnerId,
-        used: &UsageSum,
-        now: Timestamp,
-    ) {
-        let key = UsageKey { hour: Hour::of(now), endpoint, template, owner };
-        self.usage.entry(key).or_default().add(used);
-    }
-
-    /// Which of a job's times has passed.
-    fn expiry_of(job: &Job, now: Timestamp) -> JobEvent {
-        if job.ttl_at <= now { JobEvent::TtlElapsed } else { JobEvent::RetentionElapsed }
-    }
-
-    /// Takes the first waiting job of the endpoint that is not due for deletion; due ones are
-    /// deleted.
-    fn claim_next(
-        &mut self,
-        endpoint: &EndpointId,
-        worker: &WorkerId,
-        now: Timestamp,
-        news: &mut News,
-    ) -> Option<ClaimedJob> {
-        loop {
-            let range = (endpoint.clone(), false, 0)..=(endpoint.clone(), true, u64::MAX);
-            let (_, &id) = self.ready.range(range).next()?;
-            let job = self.jobs.get_mut(&id)?;
-            if job.purge_at() <= now {
-                self.apply(id, JobEvent::TtlElapsed, now, news);
-                continue;
-            }
-            let claim = job.last_claim.next();
-            job.worker = Some(worker.clone());
-            let claimed = ClaimedJob {
-                lease: Lease { job: id, claim },
-                worker: worker.clone(),
-                owner: job.new.owner.clone(),
-                attempt: claim.0,
-                input: job.new.input.clone(),
-                s3_config: job.new.s3_config.clone(),
-                execution_timeout_ms: job.new.policy.execution_timeout_ms,
-                ttl_at: job.ttl_at,
-            };
-            self.apply(id, JobEvent::Claimed { claim }, now, news);
-            return Some(claimed);
-        }
-    }
 }
 
 impl MemoryStore {
@@ -412,32 +164,6 @@ impl MemoryStore {
         }
         Ok(read(&state, self.clock.now()))
     }
-}
-
-/// The delivery of a job that has just ended, if it has a webhook.
-fn deliver(
-    job: &Job,
-    outbox: &mut Outbox<EndpointId>,
-    bodies: &mut BTreeMap<DeliveryId, Json>,
-) -> Option<Delivery> {
-    let url = job.new.webhook.clone()?;
-    let record = job.record(job.state.status()?);
-    let output = match &job.output {
-        Some(value) if value.is_null() && !job.chunks.is_empty() => {
-            let mut list = OutputList::default();
-            list.add(ChunkPage { chunks: job.chunks.clone(), ..ChunkPage::default() });
-            list.finish()
-        }
-        other => other.clone(),
-    };
-    let body = webhook_body(&record, output.as_ref(), &job.new.input, &url);
-    let delivery = Delivery::pending(outbox.next_id(), &record, url, body.len() as u64);
-    if outbox.is_full(&job.new.endpoint) {
-        return Some(delivery.refused());
-    }
-    let id = delivery.id;
-    bodies.insert(id, Json::from_stored(body));
-    Some(delivery)
 }
 
 fn fenced(is_applied: bool) -> Fenced {
@@ -765,22 +491,11 @@ impl JobStore for MemoryStore {
     }
 
     async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError> {
-        self.change(|state, now, news| {
-            let ids: Vec<_> = state
-                .jobs
-                .values()
-                .filter(|job| job.new.endpoint == *endpoint)
-                .map(|job| job.new.id)
-                .collect();
-            for id in ids {
-                state.apply(id, JobEvent::TtlElapsed, now, news);
-            }
-            state.lifetime.remove(endpoint);
-            state.repeats.forget_endpoint(endpoint, state.last_seq);
-            for id in state.outbox.forget(endpoint) {
-                state.bodies.remove(&id);
-            }
-        })
+        self.change(|state, now, news| state.forget_endpoint(endpoint, now, news))
+    }
+
+    async fn await_deletion(&self, _: &EndpointId) -> Result<(), StoreError> {
+        self.read(|_, _| ())
     }
 
     fn stats(&self) -> StoreStats {
@@ -794,83 +509,5 @@ impl JobStore for MemoryStore {
 
     async fn close(&self) {
         self.state.lock().is_closed = true;
-    }
-}
-
-#[async_trait]
-impl CatalogStore for MemoryStore {
-    async fn load_catalog(&self) -> Result<Vec<CatalogEntry>, StoreError> {
-        self.read(|state, _| state.catalog.values().cloned().collect())
-    }
-
-    async fn write_catalog(&self, changes: Vec<CatalogChange>) -> Result<(), StoreError> {
-        self.change(|state, _, _| {
-            for change in changes {
-                match change {
-                    CatalogChange::Put(entry) => {
-                        let key = entry.key();
-                        state.catalog.insert((key.kind(), key.name()), entry);
-                    }
-                    CatalogChange::Delete(key) => {
-                        state.catalog.remove(&(key.kind(), key.name()));
-                    }
-                }
-            }
-        })
-    }
-}
-
-#[async_trait]
-impl UsageStore for MemoryStore {
-    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
-        self.read(|state, now| {
-            let first_kept = Hour::of(now).first_kept();
-            let kept = state.usage.iter().filter(|(key, _)| key.hour >= first_kept);
-            let wanted = kept.filter(|(key, _)| query.wants(key)).take(query.rows_max);
-            wanted.map(|(key, sum)| UsageRow { key: key.clone(), sum: *sum }).collect()
-        })
-    }
-}
-
-#[async_trait]
-impl DeliveryStore for MemoryStore {
-    async fn begin_attempts(
-        &self,
-        ended: &[DeliveryId],
-        owner_of: OwnerOf<'_>,
-    ) -> Result<DueDeliveries, StoreError> {
-        let now = Moment::of(&*self.clock);
-        self.change(|state, _, _| state.outbox.begin(ended, owner_of, now))
-    }
-
-    async fn delivery_body(&self, id: DeliveryId) -> Result<Option<Json>, StoreError> {
-        self.read(|state, _| state.bodies.get(&id).cloned())
-    }
-
-    async fn record_attempt(
-        &self,
-        id: DeliveryId,
-        report: AttemptReport,
-        next: AfterAttempt,
-    ) -> Result<(), StoreError> {
-        self.change(|state, now, _| {
-            let Some(delivery) = state.outbox.get(id) else { return };
-            let after = delivery.after(report, next, now);
-            state.outbox.replace(after);
-            match next {
-                AfterAttempt::TryAgain { .. } => {}
-                AfterAttempt::Delivered | AfterAttempt::GiveUp => {
-                    state.bodies.remove(&id);
-                }
-            }
-        })
-    }
-
-    async fn deliveries(
-        &self,
-        endpoint: &EndpointId,
-        count_max: usize,
-    ) -> Result<Vec<Delivery>, StoreError> {
-        self.read(|state, _| state.outbox.list(endpoint, count_max))
     }
 }

@@ -1,0 +1,263 @@
+//! All deployed objects: templates, endpoints, uploaded components, image names, network volumes and
+//! keys.
+//!
+//! Everything but components belongs to one owner. Handlers' names are an owner's own: two owners may
+//! both have `echo:latest`. A component is stored once and remembers the owners who brought it.
+//!
+//! All of it is small and stays in memory as one immutable [`View`]; a change makes a new view
+//! once it is on disk. A lookup takes a read lock for the time of one reference count.
+
+mod component;
+mod entry;
+mod image;
+mod missing;
+mod owner_share;
+mod view;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use parking_lot::{Mutex, RwLock};
+
+pub use self::component::{ArtifactDigest, Component, Producer, Producers};
+pub use self::entry::{CatalogChange, CatalogEntry, CatalogKey};
+pub use self::image::{Image, ImageKey};
+pub use self::missing::{MissingTemplate, OpenCatalogError, missing_templates};
+pub use self::owner_share::OwnerBounds;
+pub use self::view::View;
+use crate::digest::ComponentDigest;
+use crate::endpoint::{Deployment, Endpoint};
+use crate::id::{EndpointId, OwnerId};
+use crate::store::StoreError;
+use crate::tenancy::Tenancy;
+use crate::time::Clock;
+
+/// Keeps the catalog on disk.
+#[async_trait]
+pub trait CatalogStore: Send + Sync + std::fmt::Debug {
+    /// Everything that was put and not deleted, in no particular order.
+    async fn load_catalog(&self) -> Result<Vec<CatalogEntry>, StoreError>;
+
+    /// Writes all changes as one; they are on stable storage when the future resolves.
+    async fn write_catalog(&self, changes: Vec<CatalogChange>) -> Result<(), StoreError>;
+
+    /// Begins to delete the jobs, counts and webhooks of endpoints that the catalog has deleted. Called
+    /// once for each deletion, after the endpoint's life has ended and before another endpoint can
+    /// have its name: from now on nothing of the deleted endpoint is found under its name. Must not
+    /// wait; [`await_deletion`](crate::store::JobStore::await_deletion) does.
+    fn forget_endpoints(&self, deleted: &[EndpointId]);
+}
+
+/// The catalog: its newest view, and the one way to change it.
+#[derive(Debug)]
+pub struct Catalog {
+    clock: Arc<dyn Clock>,
+    bounds: OwnerBounds,
+    tenancy: Tenancy,
+    /// Changes come one at a time, so that each is decided on the view that it changes.
+    change: Arc<tokio::sync::Mutex<()>>,
+    shown: Arc<Shown>,
+}
+
+/// The part of the catalog that a change needs once it is decided.
+#[derive(Debug)]
+struct Shown {
+    store: Arc<dyn CatalogStore>,
+    view: RwLock<Arc<View>>,
+    /// Deployments that are not in the view any more. A job that took one earlier may still run it.
+    retired: Mutex<Vec<Weak<Deployment>>>,
+}
+
+impl Catalog {
+    /// Reads the catalog from the store.
+    ///
+    /// # Errors
+    /// [`OpenCatalogError`]; nothing has changed then.
+    pub async fn open(
+        store: Arc<dyn CatalogStore>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, OpenCatalogError> {
+        let mut entries = store.load_catalog().await?;
+        let missing = missing_templates(&entries);
+        if let [first, others @ ..] = &missing[..] {
+            let (first, others) = (first.clone(), others.len());
+            return Err(OpenCatalogError::MissingTemplates { first, others });
+        }
+        // Endpoints last: they are joined with what the others bring.
+        entries.sort_by_key(|entry| matches!(entry, CatalogEntry::Endpoint(_)));
+        let mut view = View::default();
+        for entry in entries {
+            view.apply(CatalogChange::Put(entry));
+        }
+        let tenancy = Tenancy::default();
+        tenancy.set_several_owners(view.has_several_owners());
+        let view = RwLock::new(Arc::new(view));
+        let shown = Shown { store, view, retired: Mutex::default() };
+        let bounds = OwnerBounds::default();
+        Ok(Self { clock, bounds, tenancy, change: Arc::default(), shown: Arc::new(shown) })
+    }
+
+    /// The catalog with other bounds of what one owner may have.
+    #[must_use]
+    pub fn with_bounds(self, bounds: OwnerBounds) -> Self {
+        Self { bounds, ..self }
+    }
+
+    /// The catalog with this answer to whether several owners share the host, which it keeps up to
+    /// date from now on: parts that were made before the catalog hold it already.
+    #[must_use]
+    pub fn with_tenancy(self, tenancy: Tenancy) -> Self {
+        tenancy.set_several_owners(self.view().has_several_owners());
+        Self { tenancy, ..self }
+    }
+
+    /// The newest view.
+    pub fn view(&self) -> Arc<View> {
+        self.shown.view.read().clone()
+    }
+
+    /// Whether endpoints of several owners are deployed, now and after later changes.
+    pub fn tenancy(&self) -> Tenancy {
+        self.tenancy.clone()
+    }
+
+    /// The endpoint with what it runs.
+    pub fn deployment(&self, id: &EndpointId) -> Option<Arc<Deployment>> {
+        self.shown.view.read().deployments.get(id).cloned()
+    }
+
+    /// Changes the catalog, and counts the versions of the endpoints that it changes: `decide`
+    /// looks at the newest view and says what to change, or why not. Nobody else changes the
+    /// catalog meanwhile, and the new view is shown only once the change is on disk. With nothing
+    /// to change nothing is written.
+    ///
+    /// A change that has been decided is completed even when the caller drops the future: disk and
+    /// view never differ because a client closed its connection.
+    ///
+    /// # Errors
+    /// What `decide` refuses, those of the store, and [`StoreError::OwnerFull`].
+    pub async fn change<T, E: From<StoreError>>(
+        &self,
+        decide: impl FnOnce(&View) -> Result<(Vec<CatalogChange>, T), E>,
+    ) -> Result<T, E> {
+        let turn = self.change.clone().lock_owned().await;
+        let before = self.view();
+        let (mut changes, answer) = decide(&before)?;
+        if changes.is_empty() {
+            return Ok(answer);
+        }
+        let mut view = (*before).clone();
+        for change in changes.iter().cloned() {
+            view.apply(change);
+        }
+        view.shares.check(&before.shares, &changes, &self.bounds)?;
+        view.rejoin();
+        for endpoint in view.release(&before, self.clock.now()) {
+            changes.retain(|change| !matches!(change, CatalogChange::Put(CatalogEntry::Endpoint(put)) if put.id == endpoint.id));
+            changes.push(CatalogChange::Put(CatalogEntry::Endpoint(endpoint)));
+        }
+        let (shown, tenancy) = (self.shown.clone(), self.tenancy.clone());
+        let written = tokio::spawn(async move {
+            let _turn = turn;
+            shown.write(changes, view, &tenancy).await
+        });
+        match written.await {
+            Ok(written) => written?,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => return Err(StoreError::Closed.into()), // the runtime is shutting down
+            },
+        }
+        Ok(answer)
+    }
+
+    /// Deletes the components that nothing names and no deployment can be running, and returns their
+    /// digests: their files are not needed any more. An owner who no longer uses a component that
+    /// others use stops being one of its owners.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn forget_unused(&self) -> Result<Vec<ComponentDigest>, StoreError> {
+        self.change(|view| {
+            let users = self.users_of_components(view);
+            let mut changes = vec![];
+            let mut unused = vec![];
+            for (digest, component) in &view.components {
+                let Some(users) = users.get(digest) else {
+                    changes.push(CatalogChange::Delete(CatalogKey::Component(*digest)));
+                    unused.push(*digest);
+                    continue;
+                };
+                if !component.owners.is_subset(users) {
+                    let mut component = Component::clone(component);
+                    component.owners.retain(|owner| users.contains(owner));
+                    changes.push(CatalogChange::Put(CatalogEntry::Component(component)));
+                }
+            }
+            Ok((changes, unused))
+        })
+        .await
+    }
+
+    /// Each component that is still needed, with the owners who need it.
+    fn users_of_components(&self, view: &View) -> HashMap<ComponentDigest, BTreeSet<OwnerId>> {
+        let retired = self.shown.retired.lock();
+        let running = retired.iter().filter_map(Weak::upgrade);
+        let running = running.filter_map(|d| Some((d.component?, d.template.owner.clone())));
+        let named = view.images.values().map(|image| (image.digest, image.owner.clone()));
+        // What an endpoint may go back to.
+        let released = view.deployments.values().flat_map(|deployment| {
+            let Endpoint { releases, owner, .. } = &*deployment.endpoint;
+            releases.iter().map(|release| (release.component, owner.clone()))
+        });
+        let in_templates = view
+            .templates
+            .values()
+            .filter_map(|template| Some((view.component_of(template)?, template.owner.clone())));
+        let mut users: HashMap<_, BTreeSet<_>> = HashMap::new();
+        for (digest, owner) in in_templates.chain(named).chain(running).chain(released) {
+            users.entry(digest).or_default().insert(owner);
+        }
+        users
+    }
+}
+
+impl Shown {
+    /// Writes the changes, and shows the view that they lead to.
+    async fn write(
+        &self,
+        changes: Vec<CatalogChange>,
+        view: View,
+        tenancy: &Tenancy,
+    ) -> Result<(), StoreError> {
+        self.store.write_catalog(changes).await?;
+        let deleted = self.retire(&view);
+        self.store.forget_endpoints(&deleted);
+        tenancy.set_several_owners(view.has_several_owners());
+        *self.view.write() = Arc::new(view);
+        Ok(())
+    }
+
+    /// Remembers the deployments that `next` does not show any more, for as long as they are in use.
+    /// Ends the lives of deleted endpoints, and returns these endpoints.
+    fn retire(&self, next: &View) -> Vec<EndpointId> {
+        let mut retired = self.retired.lock();
+        retired.retain(|deployment| deployment.strong_count() > 0);
+        let view = self.view.read().clone();
+        let gone = view.deployments.iter().filter(|(id, shown)| {
+            next.deployments.get(*id).is_none_or(|newer| !Arc::ptr_eq(newer, shown))
+        });
+        retired.extend(gone.map(|(_, deployment)| Arc::downgrade(deployment)));
+        // From now on no submission to a deleted endpoint is accepted, however long ago its call looked
+        // the endpoint up.
+        let deleted = view.deployments.iter().filter(|(id, shown)| {
+            next.deployments.get(*id).is_none_or(|newer| newer.life != shown.life)
+        });
+        let deleted = deleted.map(|(id, shown)| {
+            shown.life.end();
+            id.clone()
+        });
+        deleted.collect()
+    }
+}

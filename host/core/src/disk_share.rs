@@ -1,0 +1,186 @@
+//! Each owner's share of the disk: the bytes of the owner's jobs, results and files.
+//!
+//! **Bounds.** While several owners have endpoints, an owner's new work is refused once its account
+//! would exceed [`WORK_TO_FREE`] times the bytes that are left free above the disk's reserve, and its
+//! results once the account would exceed [`RESULTS_TO_FREE`] times them. So an owner that is alone on
+//! the disk leaves a quarter of it to the next owner, each further owner leaves a quarter of the rest,
+//! and accepted jobs keep room for their results. Up to [`SMALL_BYTES`] an owner is refused by the
+//! disk's reserve only. While one owner has endpoints, that owner may use the whole disk.
+//!
+//! The free bytes are those of the last measurement, a quarter of a second old at most.
+//!
+//! **Cost.** An account is one atomic number.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::id::OwnerId;
+use crate::room::DiskRoom;
+
+/// New work is accepted while the owner has at most this many times the free bytes.
+const WORK_TO_FREE: u64 = 3;
+
+/// Results are accepted while the owner has at most this many times the free bytes: submissions are
+/// refused long before a job fails for lack of room.
+const RESULTS_TO_FREE: u64 = 9;
+
+/// Bytes that each owner may have, whatever the others have.
+const SMALL_BYTES: u64 = 16 << 20;
+
+/// The bytes of one owner on the disk. All accounts of an owner count the same bytes.
+#[derive(Debug, Clone, Default)]
+pub struct DiskAccount {
+    room: Arc<DiskRoom>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl DiskAccount {
+    /// The account of this owner on this disk.
+    pub fn new(room: &Arc<DiskRoom>, owner: &OwnerId) -> Self {
+        Self { room: room.clone(), bytes: room.accounts().find(owner) }
+    }
+
+    /// The disk.
+    pub fn room(&self) -> &DiskRoom {
+        &self.room
+    }
+
+    /// Bytes that the owner has.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether the owner's share has room for so many bytes of new work: jobs and files.
+    pub fn admits_work(&self, bytes: u64) -> bool {
+        self.admits(bytes, WORK_TO_FREE)
+    }
+
+    /// Whether the owner's share has room for so many bytes of results.
+    pub fn admits_results(&self, bytes: u64) -> bool {
+        self.admits(bytes, RESULTS_TO_FREE)
+    }
+
+    fn admits(&self, more: u64, to_free: u64) -> bool {
+        if !self.room.accounts().has_several_owners() {
+            return true;
+        }
+        let then = self.bytes().saturating_add(more);
+        let free = self.room.free_bytes().saturating_sub(self.room.reserve_bytes());
+        then <= SMALL_BYTES || then <= free.saturating_sub(more).saturating_mul(to_free)
+    }
+
+    /// The owner has so many bytes more.
+    pub fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The owner has so many bytes fewer. They were added before.
+    pub fn remove(&self, bytes: u64) {
+        let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(bytes <= before, "they were added");
+    }
+
+    /// What took `before` bytes takes `after` bytes now.
+    pub fn replace(&self, before: u64, after: u64) {
+        match after.cmp(&before) {
+            std::cmp::Ordering::Greater => self.add(after - before),
+            std::cmp::Ordering::Less => self.remove(before - after),
+            std::cmp::Ordering::Equal => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::tenancy::Tenancy;
+
+    const GIB: u64 = 1 << 30;
+
+    fn disk(is_shared: bool) -> Arc<DiskRoom> {
+        let tenancy = Tenancy::default();
+        tenancy.set_several_owners(is_shared);
+        Arc::new(DiskRoom::new(tenancy))
+    }
+
+    fn account(room: &Arc<DiskRoom>, owner: &str) -> DiskAccount {
+        DiskAccount::new(room, &OwnerId::new(owner).unwrap())
+    }
+
+    /// Adds work until it is refused, and returns the owner's bytes.
+    fn fill(room: &Arc<DiskRoom>, free: &mut u64, account: &DiskAccount) -> u64 {
+        const STEP: u64 = 1 << 20;
+        room.set(*free, 0);
+        while *free >= STEP && account.admits_work(STEP) {
+            account.add(STEP);
+            *free -= STEP;
+            room.set(*free, 0);
+        }
+        account.bytes()
+    }
+
+    #[test]
+    fn an_owner_leaves_a_quarter_of_the_disk_to_the_next() {
+        let (room, mut free) = (disk(true), 4 * GIB);
+        let [first, second] = ["a", "b"].map(|owner| account(&room, owner));
+        assert_eq!(fill(&room, &mut free, &first), 3 * GIB);
+        assert!(first.admits_results(1 << 20), "accepted jobs have room for their results");
+        assert_eq!(fill(&room, &mut free, &second), 3 * GIB / 4);
+        assert!(!first.admits_results(GIB / 4));
+        first.remove(2 * GIB);
+        free += 2 * GIB;
+        assert!(fill(&room, &mut free, &second) > GIB);
+    }
+
+    #[test]
+    fn an_owner_that_is_alone_has_the_whole_disk_and_a_small_one_is_never_refused() {
+        let (room, mut free) = (disk(false), GIB);
+        let all = account(&room, "a");
+        assert_eq!(fill(&room, &mut free, &all), GIB);
+        let (room, mut free) = (disk(true), 2 * SMALL_BYTES);
+        room.set(GIB, GIB);
+        let small = account(&room, "b");
+        assert!(small.admits_work(SMALL_BYTES) && !small.admits_work(SMALL_BYTES + 1));
+        assert!(fill(&room, &mut free, &small) >= SMALL_BYTES);
+    }
+
+    #[test]
+    fn accounts_of_one_owner_count_the_same_bytes() {
+        let room = disk(true);
+        let [first, same, other] = ["a", "a", "b"].map(|owner| account(&room, owner));
+        first.add(7);
+        same.replace(4, 2);
+        assert_eq!((first.bytes(), same.bytes(), other.bytes()), (5, 5, 0));
+    }
+
+    proptest! {
+        /// For any additions and removals: an owner's last addition has left a third of its bytes
+        /// free, and an owner without any finds room for three quarters of what is free.
+        #[test]
+        fn every_owner_leaves_room_for_the_next(
+            events in prop::collection::vec((0..3_usize, any::<bool>(), 1..256_u64), 1..200),
+        ) {
+            let room = disk(true);
+            let mut free = 4 * GIB;
+            let accounts = ["a", "b", "c"].map(|owner| account(&room, owner));
+            let next = account(&room, "next");
+            for (who, adds, mib) in events {
+                room.set(free, 0);
+                let (account, bytes) = (&accounts[who], mib << 20);
+                prop_assert!(next.admits_work(free / 4 * 3));
+                if adds && account.admits_work(bytes) && bytes <= free {
+                    account.add(bytes);
+                    free -= bytes;
+                    let held = account.bytes();
+                    prop_assert!(held <= 3 * free || held <= SMALL_BYTES, "{held} {free}");
+                } else {
+                    let bytes = bytes.min(account.bytes());
+                    account.remove(bytes);
+                    free += bytes;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What a [`MemoryStore`] keeps besides jobs: the catalog, usage, and webhooks on their way.
+
+use std::ops::Range;
+
+use async_trait::async_trait;
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
+use gristmill_core::delivery::{
+    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries, OwnerOf,
+};
+use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
+use gristmill_core::payload::Json;
+use gristmill_core::store::StoreError;
+use gristmill_core::usage::{Hour, UsageQuery, UsageRow, UsageStore, UsageSum};
+
+use super::MemoryStore;
+use crate::outbox::Moment;
+
+#[async_trait]
+impl CatalogStore for MemoryStore {
+    async fn load_catalog(&self) -> Result<Vec<CatalogEntry>, StoreError> {
+        self.read(|state, _| state.catalog.values().cloned().collect())
+    }
+
+    async fn write_catalog(&self, changes: Vec<CatalogChange>) -> Result<(), StoreError> {
+        self.change(|state, _, _| {
+            for change in changes {
+                match change {
+                    CatalogChange::Put(entry) => {
+                        let key = entry.key();
+                        state.catalog.insert((key.kind(), key.name()), entry);
+                    }
+                    CatalogChange::Delete(key) => {
+                        state.catalog.remove(&(key.kind(), key.name()));
+                    }
+                }
+            }
+        })
+    }
+
+    fn forget_endpoints(&self, deleted: &[EndpointId]) {
+        // A closed store has no further callers.
+        let _ = self.change(|state, now, news| {
+            deleted.iter().for_each(|id| state.forget_endpoint(id, now, news));
+        });
+    }
+}
+
+#[async_trait]
+impl UsageStore for MemoryStore {
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
+        self.read(|state, now| {
+            let first_kept = Hour::of(now).first_kept();
+            let kept = state.usage.iter().filter(|(key, _)| key.hour >= first_kept);
+            let wanted = kept.filter(|(key, _)| query.wants(key)).take(query.rows_max);
+            wanted.map(|(key, sum)| UsageRow { key: key.clone(), sum: *sum }).collect()
+        })
+    }
+
+    fn newest_of_template(
+        &self,
+        template: &TemplateId,
+        hours: &Range<Hour>,
+    ) -> Vec<(OwnerId, UsageSum)> {
+        let found = self.read(|state, _| {
+            let of_it = state.usage.iter().filter(|(key, _)| key.template == *template);
+            let wanted = of_it.filter(|(key, _)| hours.contains(&key.hour));
+            wanted.map(|(key, sum)| (key.owner.clone(), *sum)).collect()
+        });
+        found.unwrap_or_default()
+    }
+}
+
+#[async_trait]
+impl DeliveryStore for MemoryStore {
+    async fn begin_attempts(
+        &self,
+        ended: &[DeliveryId],
+        owner_of: OwnerOf<'_>,
+    ) -> Result<DueDeliveries, StoreError> {
+        let now = Moment::of(&*self.clock);
+        self.change(|state, _, _| state.outbox.begin(ended, owner_of, now))
+    }
+
+    async fn delivery_body(&self, id: DeliveryId) -> Result<Option<Json>, StoreError> {
+        self.read(|state, _| state.bodies.get(&id).cloned())
+    }
+
+    async fn record_attempt(
+        &self,
+        id: DeliveryId,
+        report: AttemptReport,
+        next: AfterAttempt,
+    ) -> Result<(), StoreError> {
+        self.change(|state, now, _| {
+            let Some(delivery) = state.outbox.get(id) else { return };
+            let after = delivery.after(report, next, now);
+            state.outbox.replace(after);
+            match next {
+                AfterAttempt::TryAgain { .. } => {}
+                AfterAttempt::Delivered | AfterAttempt::GiveUp => {
+                    state.bodies.remove(&id);
+                }
+            }
+        })
+    }
+
+    async fn deliveries(
+        &self,
+        endpoint: &EndpointId,
+        count_max: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.read(|state, _| state.outbox.list(endpoint, count_max))
+    }
+}

@@ -1,0 +1,317 @@
+//! The state of a [`MemoryStore`](super::MemoryStore), and how events change it.
+//!
+//! All jobs are in one ordered map, so a change costs a few searches, and a list a look at each job.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use gristmill_core::catalog::CatalogEntry;
+use gristmill_core::delivery::{Delivery, DeliveryId};
+use gristmill_core::document::webhook_body;
+use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId, WorkerId};
+use gristmill_core::job::{Claim, Effect, JobEvent, JobState, JobStatus};
+use gristmill_core::payload::Json;
+use gristmill_core::record::{Chunk, ChunkPage, ClaimedJob, JobRecord, Lease, NewJob};
+use gristmill_core::stream::OutputList;
+use gristmill_core::time::Timestamp;
+use gristmill_core::usage::{Hour, UsageKey, UsageSum};
+
+use crate::outbox::Outbox;
+use crate::repeats::Repeats;
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) is_closed: bool,
+    pub(super) jobs: BTreeMap<JobId, Job>,
+    /// Waiting jobs: normal before low priority, then by queue position.
+    pub(super) ready: BTreeMap<(EndpointId, bool, u64), JobId>,
+    pub(super) last_place: u64,
+    pub(super) last_seq: u64,
+    pub(super) repeats: Repeats<EndpointId>,
+    pub(super) lifetime: BTreeMap<EndpointId, Lifetime>,
+    pub(super) catalog: BTreeMap<(&'static str, String), CatalogEntry>,
+    pub(super) operations: u64,
+    pub(super) outbox: Outbox<EndpointId>,
+    /// The bytes that pending deliveries send.
+    pub(super) bodies: BTreeMap<DeliveryId, Json>,
+    pub(super) usage: BTreeMap<UsageKey, UsageSum>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Lifetime {
+    pub(super) completed: u64,
+    pub(super) failed: u64,
+    pub(super) retried: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) new: NewJob,
+    /// Grows from submission to submission.
+    pub(super) seq: u64,
+    pub(super) state: JobState,
+    pub(super) place: u64,
+    pub(super) last_claim: Claim,
+    pub(super) retries: u32,
+    pub(super) crashes: u8,
+    pub(super) created_at: Timestamp,
+    pub(super) queued_at: Timestamp,
+    pub(super) ttl_at: Timestamp,
+    pub(super) started_at: Option<Timestamp>,
+    pub(super) finished_at: Option<Timestamp>,
+    pub(super) worker: Option<WorkerId>,
+    pub(super) output: Option<Json>,
+    pub(super) error: Option<String>,
+    pub(super) progress: Option<Json>,
+    pub(super) chunks: Vec<Chunk>,
+    pub(super) chunks_delivered: u64,
+}
+
+impl Job {
+    pub(super) fn purge_at(&self) -> Timestamp {
+        let kept_until = self.finished_at.map(|end| end.plus_millis(self.new.retention_ms));
+        kept_until.map_or(self.ttl_at, |until| until.min(self.ttl_at))
+    }
+
+    pub(super) fn attempt(&self) -> Claim {
+        if self.started_at.is_none() { self.last_claim.next() } else { self.last_claim }
+    }
+
+    pub(super) fn result_bytes(&self) -> u64 {
+        let chunks = self.chunks.iter().map(Chunk::len).sum::<usize>();
+        (chunks + self.output.as_ref().map_or(0, Json::len)) as u64
+    }
+
+    pub(super) fn ready_key(&self) -> (EndpointId, bool, u64) {
+        (self.new.endpoint.clone(), self.new.policy.low_priority, self.place)
+    }
+
+    pub(super) fn record(&self, status: JobStatus) -> JobRecord {
+        JobRecord {
+            id: self.new.id,
+            endpoint: self.new.endpoint.clone(),
+            status,
+            created_at: self.created_at,
+            queued_at: self.queued_at,
+            started_at: self.started_at,
+            finished_at: self.finished_at,
+            worker: self.worker.clone(),
+            retries: self.retries,
+            error: self.error.clone(),
+            progress: self.progress.clone(),
+            attempt: self.attempt(),
+            chunk_count: self.chunks.len() as u64,
+            result_bytes: if status == JobStatus::Completed { self.result_bytes() } else { 0 },
+            chunks_delivered: self.chunks_delivered,
+            purge_at: self.purge_at(),
+        }
+    }
+}
+
+/// Notifications to send once the lock is released.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    pub(super) changed: Vec<JobId>,
+    pub(super) ready: Option<(EndpointId, JobId, bool)>,
+    pub(super) has_deliveries: bool,
+}
+
+/// The places of an endpoint's jobs that wait.
+pub(super) fn all_of(endpoint: &EndpointId) -> RangeInclusive<(EndpointId, bool, u64)> {
+    (endpoint.clone(), false, 0)..=(endpoint.clone(), true, u64::MAX)
+}
+
+impl State {
+    /// How many jobs wait on an endpoint.
+    pub(super) fn waiting(&self, endpoint: &EndpointId) -> usize {
+        self.ready.range(all_of(endpoint)).count()
+    }
+
+    /// The job, unless it is deleted, due, or another endpoint's.
+    pub(super) fn live(
+        &self,
+        endpoint: Option<&EndpointId>,
+        id: JobId,
+        now: Timestamp,
+    ) -> Option<&Job> {
+        let job = self.jobs.get(&id)?;
+        let is_asked_for = endpoint.is_none_or(|endpoint| *endpoint == job.new.endpoint);
+        (is_asked_for && job.purge_at() > now).then_some(job)
+    }
+
+    /// The running job that the lease names.
+    pub(super) fn leased(&mut self, lease: Lease, now: Timestamp) -> Option<&mut Job> {
+        self.live(None, lease.job, now)?;
+        let job = self.jobs.get_mut(&lease.job)?;
+        (job.state == JobState::InProgress { claim: lease.claim }).then_some(job)
+    }
+
+    /// Applies an event and carries out its effects. False when the event does not apply.
+    pub(super) fn apply(
+        &mut self,
+        id: JobId,
+        event: JobEvent,
+        now: Timestamp,
+        news: &mut News,
+    ) -> bool {
+        let Some(job) = self.jobs.get_mut(&id) else { return false };
+        let Ok((state, effects)) = job.state.apply(event) else { return false };
+        self.operations += 1;
+        job.state = state;
+        if let JobEvent::Claimed { claim } = event {
+            self.ready.remove(&job.ready_key());
+            job.last_claim = claim;
+            job.started_at = Some(now);
+        } else {
+            job.progress = None;
+        }
+        if let JobEvent::HostLost { .. } = event {
+            job.crashes += 1;
+        }
+        if event == JobEvent::RetryRequested {
+            self.last_place += 1;
+            job.place = self.last_place;
+            job.crashes = 0;
+        }
+        let lifetime = self.lifetime.entry(job.new.endpoint.clone()).or_default();
+        let mut is_gone = false;
+        for effect in effects {
+            match effect {
+                Effect::Enqueue => {
+                    job.queued_at = now;
+                    self.ready.insert(job.ready_key(), id);
+                    news.ready = Some((job.new.endpoint.clone(), id, !job.new.policy.low_priority));
+                }
+                Effect::Dequeue => {
+                    self.ready.remove(&job.ready_key());
+                }
+                Effect::StartRetention => job.finished_at = Some(now),
+                Effect::ClearResult => {
+                    job.started_at = None;
+                    job.finished_at = None;
+                    job.worker = None;
+                    job.output = None;
+                    job.error = None;
+                    job.chunks.clear();
+                    job.chunks_delivered = 0;
+                }
+                Effect::Delete => is_gone = true,
+                Effect::CountCompleted => lifetime.completed += 1,
+                Effect::CountFailed => lifetime.failed += 1,
+                Effect::CountRetried => {
+                    lifetime.retried += 1;
+                    job.retries += 1;
+                }
+                // The attempt sees that its lease is stale.
+                Effect::StopAttempt => {}
+                Effect::SendWebhook => {
+                    if let Some(delivery) = deliver(job, &mut self.outbox, &mut self.bodies) {
+                        self.outbox.add(job.new.endpoint.clone(), delivery);
+                        news.has_deliveries = true;
+                    }
+                }
+                Effect::WakeWaiters => news.changed.push(id),
+            }
+        }
+        if is_gone {
+            self.jobs.remove(&id);
+        }
+        true
+    }
+
+    pub(super) fn bill(
+        &mut self,
+        endpoint: EndpointId,
+        template: TemplateId,
+        owner: OwnerId,
+        used: &UsageSum,
+        now: Timestamp,
+    ) {
+        let key = UsageKey { hour: Hour::of(now), endpoint, template, owner };
+        self.usage.entry(key).or_default().add(used);
+    }
+
+    /// Which of a job's times has passed.
+    pub(super) fn expiry_of(job: &Job, now: Timestamp) -> JobEvent {
+        if job.ttl_at <= now { JobEvent::TtlElapsed } else { JobEvent::RetentionElapsed }
+    }
+
+    /// Takes the first waiting job of the endpoint that is not due for deletion; due ones are
+    /// deleted.
+    pub(super) fn claim_next(
+        &mut self,
+        endpoint: &EndpointId,
+        worker: &WorkerId,
+        now: Timestamp,
+        news: &mut News,
+    ) -> Option<ClaimedJob> {
+        loop {
+            let range = (endpoint.clone(), false, 0)..=(endpoint.clone(), true, u64::MAX);
+            let (_, &id) = self.ready.range(range).next()?;
+            let job = self.jobs.get_mut(&id)?;
+            if job.purge_at() <= now {
+                self.apply(id, JobEvent::TtlElapsed, now, news);
+                continue;
+            }
+            let claim = job.last_claim.next();
+            job.worker = Some(worker.clone());
+            let claimed = ClaimedJob {
+                lease: Lease { job: id, claim },
+                worker: worker.clone(),
+                owner: job.new.owner.clone(),
+                attempt: claim.0,
+                input: job.new.input.clone(),
+                s3_config: job.new.s3_config.clone(),
+                execution_timeout_ms: job.new.policy.execution_timeout_ms,
+                ttl_at: job.ttl_at,
+            };
+            self.apply(id, JobEvent::Claimed { claim }, now, news);
+            return Some(claimed);
+        }
+    }
+
+    /// Deletes all data of an endpoint, except its usage.
+    pub(super) fn forget_endpoint(
+        &mut self,
+        endpoint: &EndpointId,
+        now: Timestamp,
+        news: &mut News,
+    ) {
+        let of_it = self.jobs.values().filter(|job| job.new.endpoint == *endpoint);
+        let ids: Vec<_> = of_it.map(|job| job.new.id).collect();
+        for id in ids {
+            self.apply(id, JobEvent::TtlElapsed, now, news);
+        }
+        self.lifetime.remove(endpoint);
+        self.repeats.forget_endpoint(endpoint, self.last_seq);
+        for id in self.outbox.forget(endpoint) {
+            self.bodies.remove(&id);
+        }
+    }
+}
+
+/// The delivery of a job that has just ended, if it has a webhook.
+fn deliver(
+    job: &Job,
+    outbox: &mut Outbox<EndpointId>,
+    bodies: &mut BTreeMap<DeliveryId, Json>,
+) -> Option<Delivery> {
+    let url = job.new.webhook.clone()?;
+    let record = job.record(job.state.status()?);
+    let output = match &job.output {
+        Some(value) if value.is_null() && !job.chunks.is_empty() => {
+            let mut list = OutputList::default();
+            list.add(ChunkPage { chunks: job.chunks.clone(), ..ChunkPage::default() });
+            list.finish()
+        }
+        other => other.clone(),
+    };
+    let body = webhook_body(&record, output.as_ref(), &job.new.input, &url);
+    let delivery = Delivery::pending(outbox.next_id(), &record, url, body.len() as u64);
+    if outbox.is_full(&job.new.endpoint) {
+        return Some(delivery.refused());
+    }
+    let id = delivery.id;
+    bodies.insert(id, Json::from_stored(body));
+    Some(delivery)
+}

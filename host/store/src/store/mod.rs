@@ -1,0 +1,282 @@
+//! The store's public calls: each one decides in memory, leaves the writing to the writer thread,
+//! and returns when the change is in the journal.
+
+mod jobs;
+mod others;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::job::JobEvent;
+use gristmill_core::payload::Json;
+use gristmill_core::record::{ChunkPage, JobRecord, Lease, Outcome};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{Fenced, StoreError};
+use gristmill_core::time::Clock;
+use gristmill_core::usage::Metered;
+use tokio::sync::oneshot;
+
+use crate::asks::Ask;
+use crate::chunks::Query;
+use crate::database::Database;
+use crate::db::Db;
+use crate::decide::End;
+use crate::entry::Ack;
+use crate::error::{OpenError, Recovery};
+use crate::failure;
+use crate::journal::segment::Place;
+use crate::journal::{Appender, Journal};
+use crate::payloads::{Found, InputBytes, Kind, Payload};
+use crate::settings::Settings;
+use crate::shared::{READ_HERE_BYTES_MAX, Shared, answer, damaged};
+use crate::sync::Mutex;
+use crate::sync::thread::{self, JoinHandle};
+use crate::writer::Writer;
+use crate::{chunks, recover};
+
+/// Keeps jobs and the catalog in a data directory: a journal in front of an SQLite file.
+///
+/// Dropping it without [`close`](gristmill_core::store::JobStore::close) is like a crash: everything acknowledged is on
+/// disk, other changes may not be, and the next start repairs the directory. The drop waits for the
+/// store's threads: for at most one batch and a part of a checkpoint.
+#[derive(Debug)]
+pub struct SqliteStore {
+    pub(crate) shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl SqliteStore {
+    /// Opens the store in `dir`, which is created if it does not exist, and repairs the state after
+    /// an end without [`close`](gristmill_core::store::JobStore::close). Blocks; takes about two seconds for a million
+    /// jobs, and reads the whole database after such an end.
+    ///
+    /// # Errors
+    /// [`OpenError`] names the reason, such as that another process uses the directory.
+    pub fn open(
+        dir: &Path,
+        clock: Arc<dyn Clock>,
+        signals: Arc<Signals>,
+        settings: Settings,
+    ) -> Result<(Self, Recovery), OpenError> {
+        let db = Db::open(dir, settings.secrets_key.as_deref())?;
+        let (journal, unsettled) =
+            Journal::open(&dir.join("journal"), db.journal, settings.journal_bounds())?;
+        db.upgrade()?;
+        let (mut index, end) =
+            recover::load(&db, &journal, &unsettled, settings.room.clone(), clock.now())?;
+        drop(unsettled);
+        let mut recovery = Recovery { was_clean: db.was_clean, ..Recovery::default() };
+        let now = clock.now();
+        if let (Some(max), Some(seen_at)) = (settings.clock_jump_max_ms, db.seen_at) {
+            let jobs = recover::overdue(&index, now);
+            let is_ahead = now.millis_since(seen_at) > max && jobs > 0;
+            if is_ahead || seen_at.millis_since(now) > max {
+                return Err(OpenError::ClockJumped { seen_at, now, jobs });
+            }
+        }
+        recover::repair(&mut index, now, &mut recovery);
+        db.begin_life(journal.end().segment, now)?;
+        let (node, disk) = (db.node, (Arc::new(journal), db.seal.clone()));
+        let shared = Arc::new(Shared::new(node, clock, signals, settings, index, disk));
+        let store = Self { shared: shared.clone(), threads: Mutex::default() };
+        let database = Database::new(shared.clone(), db).start()?;
+        store.threads.lock().push(database);
+        let mut writer = Writer::new(shared.clone(), Appender::new(shared.journal.clone(), end));
+        // On a separate thread: the writer may wait for the database, and a thread of an
+        // asynchronous runtime must not wait.
+        let drained = thread::scope(|scope| scope.spawn(|| writer.drain()).join());
+        match drained {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(OpenError::Repair(error.to_string())),
+            Err(_) => return Err(OpenError::Repair("the writer panicked".to_owned())),
+        }
+        let writer = writer.start()?;
+        store.threads.lock().push(writer);
+        Ok((store, recovery))
+    }
+
+    /// Reads payloads by row from the database.
+    async fn read_payloads(
+        &self,
+        seqs: Vec<u64>,
+        kind: Kind,
+    ) -> Result<Vec<Found<Payload>>, StoreError> {
+        let (sender, receiver) = oneshot::channel();
+        self.shared.ask(Ask::Payloads { seqs, kind, answer: sender })?;
+        answer(receiver).await
+    }
+
+    /// Reads a payload from the journal; `None` when it has moved to the database.
+    async fn read_place(
+        &self,
+        seq: u64,
+        kind: Kind,
+        place: Place,
+    ) -> Result<Option<Payload>, StoreError> {
+        let Some(bytes) = self.shared.read_journal(place).await? else { return Ok(None) };
+        let payload = match kind {
+            Kind::Input => InputBytes::read(&bytes, &self.shared.seal, seq),
+            Kind::Output => Some(Payload { body: Json::from_stored(bytes), s3_config: None }),
+        };
+        payload
+            .map(Some)
+            .ok_or_else(|| damaged(format!("the stored input of row {seq} is damaged")))
+    }
+
+    async fn read_payload(
+        &self,
+        seq: u64,
+        kind: Kind,
+        place: Option<Place>,
+    ) -> Result<Option<Json>, StoreError> {
+        if let Some(payload) = self.shared.payloads.get(seq, kind) {
+            return Ok(Some(payload.body));
+        }
+        if let Some(place) = place
+            && let Some(payload) = self.read_place(seq, kind, place).await?
+        {
+            return Ok(Some(payload.body));
+        }
+        let found = self.read_payloads(vec![seq], kind).await?.pop().unwrap_or(Ok(None));
+        Ok(found.map_err(damaged)?.map(|payload| payload.body))
+    }
+
+    /// Adds to `begun` what else `query` asks for, as far as `pages` of the journal go.
+    async fn read_pages(
+        &self,
+        pages: Vec<(u64, Place)>,
+        query: Query,
+        begun: ChunkPage,
+    ) -> Result<ChunkPage, StoreError> {
+        let bytes: u64 = pages.iter().map(|(_, place)| u64::from(place.len)).sum();
+        let journal = self.shared.journal.clone();
+        let read = move || chunks::read(&journal, &pages, &query, begun);
+        let read = match bytes <= READ_HERE_BYTES_MAX.into() {
+            true => read(),
+            false => tokio::task::spawn_blocking(read).await.map_err(|_| StoreError::Closed)?,
+        };
+        read.map_err(|error| self.shared.unreadable(&error))
+    }
+
+    /// Waits until `fenced` is true of the disk too, if it says that something changed, or what
+    /// outran this caller is.
+    async fn settle(
+        &self,
+        is_applied: bool,
+        on_disk: oneshot::Receiver<()>,
+    ) -> Result<Fenced, StoreError> {
+        answer(on_disk).await?;
+        Ok(fenced(is_applied))
+    }
+}
+
+/// A record; for a long error also the number of the job's rows and the error's position in the
+/// journal.
+type FoundRecord = Option<(JobRecord, Option<(u64, Option<Place>)>)>;
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.shared.end(None);
+        for thread in self.threads.lock().drain(..) {
+            // A panic of the thread was reported as fatal.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl SqliteStore {
+    /// The endpoints that the store has any data of, except usage, with the number of their jobs.
+    /// Endpoints that are being deleted are not among them.
+    ///
+    /// # Errors
+    /// When the store is closed.
+    pub fn endpoints(&self) -> Result<Vec<(EndpointId, u64)>, StoreError> {
+        self.shared.read(|index, _| {
+            let jobs = |key| index.endpoints.get(key).map_or(0, |endpoint| endpoint.history.len());
+            index.names.iter().map(|(name, key)| (name.clone(), jobs(key) as u64)).collect()
+        })
+    }
+
+    /// Decides the end of an attempt; `ack` resolves when it, or the change that won the race, is
+    /// on disk.
+    async fn finish_now(
+        &self,
+        lease: Lease,
+        outcome: Outcome,
+        metered: Option<Metered>,
+        ack: Option<Ack>,
+    ) -> Result<bool, StoreError> {
+        let shared = &self.shared;
+        let end = End::from(outcome);
+        let mut wanted = end.len();
+        let mut attempt = Some((end, metered, ack));
+        loop {
+            let reserved = shared.reserve(wanted).await?;
+            let is_applied = shared.change(|index, now| {
+                let (mut end, metered, ack) = attempt.take()?;
+                let results_max = shared.settings.result_bytes_max;
+                if let Err(full) = index.check_results(lease, end.len(), results_max, now) {
+                    end = end.without_results(full);
+                }
+                // The size of a webhook is only known under the lock, where a caller must not wait.
+                let needed = end.len() + index.webhook_bytes(lease, now);
+                if needed > wanted {
+                    wanted = needed;
+                    attempt = Some((end, metered, ack));
+                    return None;
+                }
+                let output = end.output.clone();
+                let finished = index.finish(lease, end, metered, reserved.bytes(), now);
+                if let Some(ack) = ack {
+                    index.ack_id(lease.job, ack);
+                }
+                if finished.is_some() {
+                    reserved.hand_over();
+                }
+                if let (Some(seq), Some(body)) = (finished, output) {
+                    shared.payloads.insert(seq, Kind::Output, Payload { body, s3_config: None });
+                }
+                Some(finished.is_some())
+            })?;
+            if let Some(is_applied) = is_applied {
+                return Ok(is_applied);
+            }
+        }
+    }
+
+    /// The record of a job, with an error that may be cut, and the position of the whole error if
+    /// it is cut.
+    fn find_record(&self, endpoint: &EndpointId, id: JobId) -> Result<FoundRecord, StoreError> {
+        self.shared.read(|index, now| {
+            let (_, job) = index.find_of(endpoint, id, now)?;
+            let record = job.record(endpoint, now)?;
+            let is_cut = record.error.as_deref().is_some_and(failure::is_cut);
+            Some((record, is_cut.then(|| (job.seq, job.homes.output()))))
+        })
+    }
+
+    /// Decides a release; the receiver resolves when it, or the change that won the race, is on
+    /// disk.
+    fn release_now(&self, lease: Lease) -> Result<(bool, oneshot::Receiver<()>), StoreError> {
+        let (ack, on_disk) = oneshot::channel();
+        let (is_applied, notice) = self.shared.change(|index, now| {
+            let Some((key, _)) = index.leased(lease, now) else {
+                index.ack_id(lease.job, ack);
+                return (false, None);
+            };
+            let decided = index.decide(key, JobEvent::Released { by: lease.claim }, now);
+            index.ack_job(key, ack);
+            match decided {
+                Ok(notice) => (true, notice),
+                Err(_) => (false, None),
+            }
+        })?;
+        self.shared.tell_ready(notice);
+        Ok((is_applied, on_disk))
+    }
+}
+
+fn fenced(is_applied: bool) -> Fenced {
+    if is_applied { Fenced::Applied } else { Fenced::Stale }
+}

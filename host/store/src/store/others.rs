@@ -1,0 +1,126 @@
+//! The calls about the catalog, usage and webhooks.
+
+use std::ops::Range;
+
+use async_trait::async_trait;
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
+use gristmill_core::delivery::{
+    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries, OwnerOf,
+};
+use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
+use gristmill_core::payload::Json;
+use gristmill_core::store::{JobStore as _, StoreError};
+use gristmill_core::usage::{Hour, UsageQuery, UsageRow, UsageStore, UsageSum};
+use tokio::sync::oneshot;
+
+use super::SqliteStore;
+use crate::asks::{Ask, Write};
+use crate::catalog;
+use crate::outbox::Moment;
+use crate::shared::{answer, damaged};
+
+#[async_trait]
+impl CatalogStore for SqliteStore {
+    async fn load_catalog(&self) -> Result<Vec<CatalogEntry>, StoreError> {
+        let (sender, receiver) = oneshot::channel();
+        self.shared.ask(Ask::Catalog { answer: sender })?;
+        let bodies = answer(receiver).await?;
+        let parse = |body: &String| catalog::parse(body);
+        Ok(bodies
+            .iter()
+            .map(parse)
+            .collect::<Result<_, _>>()
+            .expect("the catalog was checked when the store was opened"))
+    }
+
+    async fn write_catalog(&self, changes: Vec<CatalogChange>) -> Result<(), StoreError> {
+        let rows: Vec<_> = changes.into_iter().map(catalog::row).collect();
+        // Changes that were decided earlier must be on disk earlier.
+        self.flush().await?;
+        let (sender, receiver) = oneshot::channel();
+        self.shared.ask(Ask::WriteCatalog(rows, sender))?;
+        answer(receiver).await?
+    }
+
+    fn forget_endpoints(&self, deleted: &[EndpointId]) {
+        if deleted.is_empty() {
+            return;
+        }
+        // When the store is closed, the next start deletes the jobs of endpoints that the catalog
+        // does not have.
+        let _ = self.shared.change(|index, _| deleted.iter().for_each(|id| index.forget(id)));
+    }
+}
+
+#[async_trait]
+impl UsageStore for SqliteStore {
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
+        let (sender, receiver) = oneshot::channel();
+        self.shared.ask(Ask::Usage { query: query.clone(), answer: sender })?;
+        answer(receiver).await
+    }
+
+    fn newest_of_template(
+        &self,
+        template: &TemplateId,
+        hours: &Range<Hour>,
+    ) -> Vec<(OwnerId, UsageSum)> {
+        let found = self.shared.read(|index, _| index.meters.newest.of(template, hours));
+        found.unwrap_or_default()
+    }
+}
+
+#[async_trait]
+impl DeliveryStore for SqliteStore {
+    async fn begin_attempts(
+        &self,
+        ended: &[DeliveryId],
+        owner_of: OwnerOf<'_>,
+    ) -> Result<DueDeliveries, StoreError> {
+        let now = Moment::of(&*self.shared.clock);
+        self.shared.change_live(|index, _| index.outbox.begin(ended, owner_of, now))
+    }
+
+    async fn delivery_body(&self, id: DeliveryId) -> Result<Option<Json>, StoreError> {
+        let found = self.shared.read(|index, _| index.outbox.body(id))?;
+        let Some(place) = found else { return Ok(None) };
+        if let Some(place) = place
+            && let Some(bytes) = self.shared.read_journal(place).await?
+        {
+            return Ok(Some(Json::from_stored(bytes)));
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.shared.ask(Ask::DeliveryBody { id, answer: sender })?;
+        answer(receiver).await?.map_err(damaged)
+    }
+
+    async fn record_attempt(
+        &self,
+        id: DeliveryId,
+        report: AttemptReport,
+        next: AfterAttempt,
+    ) -> Result<(), StoreError> {
+        let reserved = self.shared.reserve(report.error.as_ref().map_or(0, String::len)).await?;
+        let (ack, on_disk) = oneshot::channel();
+        self.shared.change(|index, now| match index.outbox.get(id) {
+            Some(delivery) => {
+                let after = Box::new(delivery.after(report, next, now));
+                index.backlog.push(Write::Delivery(after, reserved.bytes(), ack));
+                reserved.hand_over();
+            }
+            None => index.ack_all(ack),
+        })?;
+        answer(on_disk).await
+    }
+
+    async fn deliveries(
+        &self,
+        endpoint: &EndpointId,
+        count_max: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.shared.read(|index, _| {
+            let key = index.endpoint(endpoint).map(|(key, _)| key);
+            key.map(|key| index.outbox.list(&key, count_max)).unwrap_or_default()
+        })
+    }
+}

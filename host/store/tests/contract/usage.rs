@@ -1,0 +1,118 @@
+//! Usage: summed with the results that it belongs to, and kept for its time.
+
+use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
+use gristmill_core::record::Outcome;
+use gristmill_core::store::Fenced;
+use gristmill_core::usage::{Bill, Hour, KEPT_HOURS, UsageFilter, UsageQuery, UsageSum};
+
+use crate::support::fixture::{Fixture, contract};
+use crate::support::{START, all_usage, endpoint, json, metered};
+
+const HOUR_MS: u64 = 3_600_000;
+
+contract!(
+    usage_is_kept_with_the_results,
+    usage_outlives_its_endpoint_and_not_its_time,
+    usage_is_found_by_hour_and_by_name,
+);
+
+async fn usage_is_kept_with_the_results(t: Fixture) {
+    let outcomes =
+        [Outcome::Completed(json("1")), Outcome::Failed("no".to_owned()), Outcome::TimedOut];
+    for outcome in outcomes {
+        t.submit("a").await;
+        let lease = t.claim("a").await.lease;
+        t.clock.advance(250);
+        let (first, again) = (outcome.clone(), outcome);
+        let finished = t.store.finish_soon(lease, first, metered("t")).await;
+        assert_eq!(finished, Ok(Fenced::Applied));
+        let late = t.store.finish_soon(lease, again, metered("t")).await;
+        assert_eq!(late, Ok(Fenced::Stale), "a late result is not billed");
+        let record = t.record("a", lease.job).await.unwrap();
+        assert_eq!(record.execution_ms(t.store.now()), 250);
+    }
+    // Neither a job that runs again, nor a job that no worker has run.
+    t.submit("a").await;
+    let lease = t.claim("a").await.lease;
+    assert_eq!(t.store.release(lease).await, Ok(Fenced::Applied));
+    let lease = t.claim("a").await.lease;
+    assert_eq!(t.store.finish(lease, Outcome::TimedOut).await, Ok(Fenced::Applied));
+    let claimed_by = OwnerId::new("owner").unwrap();
+    let bill =
+        Bill { endpoint: endpoint("a"), owner: claimed_by, wall_ms: 50, metered: metered("t") };
+    t.store.bill(bill).await.unwrap();
+    t.flush().await;
+    let rows = t.store.usage(&all_usage()).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    let key = &rows[0].key;
+    assert_eq!(key.hour, Hour::of(START));
+    let names = [key.endpoint.as_str(), key.template.as_str(), key.owner.as_str()];
+    assert_eq!(names, ["a", "t", "owner"]);
+    let expected = UsageSum {
+        jobs: 4,
+        wall_ms: 800,
+        cpu_us: 2_800,
+        fuel: 4_000,
+        memory_bytes_peak: 1_000_000,
+        memory_mib_ms: 800,
+        bytes_in: 40,
+        bytes_out: 80,
+        chunks: 8,
+    };
+    assert_eq!(rows[0].sum, expected);
+}
+
+async fn usage_outlives_its_endpoint_and_not_its_time(t: Fixture) {
+    finish_metered(&t, "a").await;
+    t.store.delete_endpoint(&endpoint("a")).await.unwrap();
+    assert_eq!(t.store.usage(&all_usage()).await.unwrap()[0].sum.jobs, 1);
+    // An endpoint of the same name in the same hour continues the sums.
+    finish_metered(&t, "a").await;
+    assert_eq!(t.store.usage(&all_usage()).await.unwrap()[0].sum.jobs, 2);
+    t.clock.advance(u64::from(KEPT_HOURS) * HOUR_MS);
+    assert_eq!(t.store.usage(&all_usage()).await.unwrap().len(), 1);
+    t.clock.advance(HOUR_MS);
+    assert_eq!(t.store.usage(&all_usage()).await.unwrap(), []);
+    finish_metered(&t, "b").await;
+    assert_eq!(t.store.usage(&all_usage()).await.unwrap().len(), 1);
+}
+
+async fn usage_is_found_by_hour_and_by_name(t: Fixture) {
+    for name in ["a", "b", "a", "c"] {
+        finish_metered(&t, name).await;
+        t.clock.advance(HOUR_MS);
+    }
+    let hour = |n: u32| Hour(Hour::of(START).0 + n);
+    let names = async |query: UsageQuery| {
+        let rows = t.store.usage(&query).await.unwrap();
+        rows.iter().map(|row| row.key.endpoint.to_string()).collect::<Vec<_>>().join("")
+    };
+    assert_eq!(names(all_usage()).await, "abac");
+    assert_eq!(names(UsageQuery { hours: hour(1)..hour(3), ..all_usage() }).await, "ba");
+    assert_eq!(names(UsageQuery { rows_max: 2, ..all_usage() }).await, "ab");
+    let second = t.store.usage(&UsageQuery { rows_max: 2, ..all_usage() }).await.unwrap();
+    let after = Some(second[1].key.clone());
+    assert_eq!(names(UsageQuery { after, ..all_usage() }).await, "ac");
+    let of = |endpoint: Option<&str>, template: Option<&str>, owner: Option<&str>| {
+        let filter = UsageFilter {
+            endpoint: endpoint.map(|id| EndpointId::new(id).unwrap()),
+            template: template.map(|id| TemplateId::new(id).unwrap()),
+            owner: owner.map(|id| OwnerId::new(id).unwrap()),
+        };
+        names(UsageQuery { filter, ..all_usage() })
+    };
+    assert_eq!(of(Some("a"), None, None).await, "aa");
+    assert_eq!(of(None, Some("t"), None).await, "abac");
+    assert_eq!(of(None, Some("u"), None).await, "");
+    assert_eq!(of(None, None, Some("owner")).await, "abac");
+    assert_eq!(of(None, None, Some("other")).await, "");
+}
+
+/// Runs one job to its end, on disk.
+async fn finish_metered(t: &Fixture, name: &str) {
+    t.submit(name).await;
+    let lease = t.claim(name).await.lease;
+    let finished = t.store.finish_soon(lease, Outcome::Completed(json("1")), metered("t")).await;
+    assert_eq!(finished, Ok(Fenced::Applied));
+    t.flush().await;
+}
