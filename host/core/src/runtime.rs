@@ -241,11 +241,11 @@ pub struct Usage {
 /// Accepts uploaded components and keeps their bytes. Implemented by the sandbox.
 #[async_trait]
 pub trait Components: Send + Sync + std::fmt::Debug {
-    /// Begins an upload that arrives piece by piece.
+    /// Begins an upload of this owner that arrives piece by piece.
     ///
     /// # Errors
     /// [`StageError`].
-    async fn stage(&self) -> Result<Box<dyn Staged>, StageError>;
+    async fn stage(&self, owner: &OwnerId) -> Result<Box<dyn Staged>, StageError>;
 
     /// The bytes of a component with a record, for reading from their start.
     ///

@@ -21,7 +21,7 @@ use tracing::{debug, warn};
 
 use crate::attempt;
 use crate::shared::Shared;
-use crate::worker_set::{Idle, Leave, Sleep, Unheard, WorkerSet};
+use crate::worker_set::{Idle, Leave, Sleep, Throttled, Unheard, WorkerSet};
 
 /// Time after which a component that could not be prepared is tried again, if jobs wait for it. A
 /// deploy ends the pause.
@@ -107,14 +107,18 @@ async fn step(
         }
     } else if has_jobs(shared, endpoint).await {
         wake_up.set(set.wake_up());
-        let _throttled = set.throttled();
+        let throttled = set.throttled();
         tokio::select! {
             reservation = shared.runtime.reserve(&deployment) => {
                 worker.reserved = Some((deployment.clone(), reservation));
             }
             // The endpoint has changed, or the host drains.
             () = changed => {}
-            () = no_jobs(shared, endpoint) => {}
+            retires = too_few_jobs(shared, endpoint, &throttled, scaling) => {
+                if retires == Leave::Yes {
+                    return Next::End;
+                }
+            }
         }
         return Next::Continue;
     }
@@ -176,12 +180,23 @@ async fn has_jobs(shared: &Shared, endpoint: &EndpointId) -> bool {
     shared.store.demand(endpoint).await.is_ok_and(|demand| demand.claimable > 0)
 }
 
-/// Resolves when no job waits any more.
-async fn no_jobs(shared: &Shared, endpoint: &EndpointId) {
+/// Resolves when fewer jobs wait than workers wait for a sandbox: a job that was cancelled or has expired leaves its worker in the
+/// line. Returns whether this worker ends.
+async fn too_few_jobs(
+    shared: &Shared,
+    endpoint: &EndpointId,
+    throttled: &Throttled<'_>,
+    scaling: Scaling,
+) -> Leave {
     loop {
         tokio::time::sleep(QUEUE_CHECK_INTERVAL).await;
-        if !has_jobs(shared, endpoint).await {
-            return;
+        // A store that returns an error is closing.
+        let claimable = shared.store.demand(endpoint).await.map_or(0, |demand| demand.claimable);
+        if claimable == 0 {
+            return Leave::No;
+        }
+        if throttled.leaves_surplus(claimable, scaling) == Leave::Yes {
+            return Leave::Yes;
         }
     }
 }

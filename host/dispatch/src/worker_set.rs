@@ -10,6 +10,8 @@
 //! number. Each job starts one of them at once, whatever the scaler says, so callers see no
 //! difference: a task starts in microseconds. An endpoint without jobs costs one task at most.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use gristmill_core::endpoint::{Scaler, Scaling};
 use gristmill_core::workers::WorkerCounts;
 use parking_lot::Mutex;
@@ -264,9 +266,9 @@ impl WorkerSet {
     }
 
     /// Counts a worker as waiting for a sandbox until the guard is dropped.
-    pub(crate) fn throttled(&self) -> impl Drop + use<'_> {
+    pub(crate) fn throttled(&self) -> Throttled<'_> {
         self.state.lock().throttled += 1;
-        Guard(self, |state| state.throttled -= 1)
+        Throttled { set: self, has_left: AtomicBool::new(false) }
     }
 
     /// The component cannot be prepared: counts a worker as unhealthy until the guard is dropped.
@@ -316,6 +318,34 @@ impl State {
     fn start_worker(&mut self) -> Demand {
         self.alive += 1;
         Demand::StartWorker
+    }
+}
+
+/// A worker that waits for a sandbox.
+pub(crate) struct Throttled<'a> {
+    set: &'a WorkerSet,
+    has_left: AtomicBool,
+}
+
+impl Throttled<'_> {
+    /// Ends the worker if more of them wait for a sandbox than jobs can be claimed, unless `workersMin` keeps it.
+    pub(crate) fn leaves_surplus(&self, claimable: u64, scaling: Scaling) -> Leave {
+        let mut state = self.set.state.lock();
+        if u64::from(state.throttled) <= claimable || state.alive <= scaling.workers_min {
+            return Leave::No;
+        }
+        state.throttled -= 1;
+        state.alive -= 1;
+        self.has_left.store(true, Ordering::Relaxed);
+        Leave::Yes
+    }
+}
+
+impl Drop for Throttled<'_> {
+    fn drop(&mut self) {
+        if !self.has_left.load(Ordering::Relaxed) {
+            self.set.state.lock().throttled -= 1;
+        }
     }
 }
 

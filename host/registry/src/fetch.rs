@@ -64,6 +64,7 @@ impl Fetcher {
         &self,
         image: &RemoteImage,
         auth: Option<&RegistryAuth>,
+        owner: &OwnerId,
     ) -> Result<Box<dyn Staged>, FetchError> {
         let base = self.allowed.base(image.registry()).map_err(FetchError::Refused)?;
         let at = |rest: &str| {
@@ -81,7 +82,7 @@ impl Fetcher {
             .map_err(|error| FetchError::Refused(error.to_string()))?;
         let wanted = at(&format!("blobs/{}", manifest.component.digest.oci()))?;
         let mut answer = self.get(&mut caller, wanted, "*/*").await?;
-        let staged = self.components.stage().await.map_err(|error| stage_error(&error))?;
+        let staged = self.components.stage(owner).await.map_err(|error| stage_error(&error))?;
         while let Some(piece) = next_piece(&mut answer).await? {
             if staged.len() + piece.len() as u64 > manifest.component.bytes {
                 break;
@@ -191,7 +192,7 @@ impl Registries for Fetcher {
         owner: &OwnerId,
     ) -> Result<Added, FetchError> {
         let turn = self.turns.take(owner).await?;
-        let download = Box::pin(self.download(image, auth));
+        let download = Box::pin(self.download(image, auth, owner));
         let staged = timeout(FETCH_TIME_MAX, download).await.unwrap_or_else(|_| {
             let seconds = FETCH_TIME_MAX.as_secs();
             Err(FetchError::Refused(format!("it was not received within {seconds} s")))

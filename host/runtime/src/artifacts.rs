@@ -16,6 +16,7 @@ use gristmill_core::id::OwnerId;
 use gristmill_core::limits::{COMPONENT_BYTES_MAX, UPLOADS_WAITING_MAX};
 use gristmill_core::room::Shortage;
 use gristmill_core::runtime::{AddComponentError, Added, is_no_space};
+use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::Timestamp;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
@@ -130,6 +131,7 @@ impl Artifacts {
         engines: Engines,
         compiler: Compiler,
         records: Arc<dyn ArtifactRecords>,
+        tenancy: Tenancy,
     ) -> wasmtime::Result<Self> {
         let components_dir = data_dir.join("components");
         let artifacts_dir = data_dir.join("artifacts");
@@ -165,7 +167,7 @@ impl Artifacts {
             compiler,
             records,
             loaded: Cache::new(LOADED_MAX),
-            staged: StagedTotal::default(),
+            staged: StagedTotal::new(tenancy),
             held: Mutex::default(),
         })
     }
@@ -179,8 +181,8 @@ impl Artifacts {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(crate) fn stage(&self) -> io::Result<StagedFile> {
-        StagedFile::create(&self.components_dir, self.staged.clone())
+    pub(crate) fn stage(&self, owner: &OwnerId) -> io::Result<StagedFile> {
+        StagedFile::create(&self.components_dir, self.staged.of(owner))
     }
 
     /// Checks, stores and compiles what was uploaded, for the metered engine. Bytes that are known

@@ -147,10 +147,10 @@ impl Sandbox {
         };
         let engines = Engines::new(sandboxes_max, settings.pool, settings.explains_traps, swap);
         let engines = engines.map_err(engine_error)?;
+        let (data_dir, tenancy) = (&settings.data_dir, settings.tenancy.clone());
+        let artifacts = Artifacts::open(data_dir, engines, settings.compiler, records, tenancy);
         Ok(Self {
-            artifacts: Artifacts::open(&settings.data_dir, engines, settings.compiler, records)
-                .map_err(engine_error)?
-                .into(),
+            artifacts: artifacts.map_err(engine_error)?.into(),
             disks: Disks::open(
                 &settings.data_dir,
                 settings.room.clone(),
@@ -173,7 +173,7 @@ impl Sandbox {
             StageError::NoSpace(short) => AddComponentError::NoSpace(short),
             error => AddComponentError::Failed(error.to_string()),
         };
-        let staged = self.stage().await.map_err(failed)?;
+        let staged = self.stage(&OwnerId::operator()).await.map_err(failed)?;
         staged.write(bytes).await.map_err(failed)?;
         staged.add(&OwnerId::operator()).await
     }
@@ -411,14 +411,14 @@ impl Runtime for Sandbox {
 
 #[async_trait]
 impl Components for Sandbox {
-    async fn stage(&self) -> Result<Box<dyn Staged>, StageError> {
+    async fn stage(&self, owner: &OwnerId) -> Result<Box<dyn Staged>, StageError> {
         if !self.room.admits_work() {
             return Err(StageError::NoSpace(self.room.shortage()));
         }
         let artifacts = self.artifacts.clone();
         let file = {
-            let artifacts = artifacts.clone();
-            blocking(move || artifacts.stage()).await?
+            let (artifacts, owner) = (artifacts.clone(), owner.clone());
+            blocking(move || artifacts.stage(&owner)).await?
         };
         Ok(Box::new(StagedComponent { file, artifacts }))
     }

@@ -1,14 +1,14 @@
 //! Uploads in progress: unnamed files beside the components.
 //!
-//! **Bounds.** All of them together have [`STAGED_BYTES_MAX`] bytes, those that wait for their compile
+//! **Bounds.** All of them together have [`STAGED_BYTES_MAX`] bytes, and those of one owner three quarters of that while there are others, those that wait for their compile
 //! among them; the reader of an upload bounds its size. A file is deleted with its [`StagedFile`],
 //! and the next start deletes the files that a process left behind.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use gristmill_core::digest::ComponentDigest;
 use gristmill_core::id::OwnerId;
 use gristmill_core::limits::STAGED_BYTES_MAX;
 use gristmill_core::runtime::{AddComponentError, Added, StageError, Staged};
+use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::{Clock as _, SystemClock};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
@@ -24,19 +25,61 @@ use crate::artifacts::{AddError, Artifacts, blocking};
 use crate::component::PREAMBLE_BYTES;
 use crate::files;
 
-/// Number of staged bytes, in all files together.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct StagedTotal(Arc<AtomicU64>);
+/// An owner's uploads hold at most this many times the bytes that are left free, while several owners have endpoints or keys.
+const OWNER_TO_FREE: u64 = 3;
+
+/// The staged bytes of all files together, and those of each owner. A clone shares them.
+#[derive(Debug, Clone)]
+pub(crate) struct StagedTotal(Arc<Total>);
+
+#[derive(Debug)]
+struct Total {
+    /// Owners without staged bytes are absent.
+    held: Mutex<HashMap<OwnerId, u64>>,
+    tenancy: Tenancy,
+}
 
 impl StagedTotal {
+    pub(crate) fn new(tenancy: Tenancy) -> Self {
+        Self(Arc::new(Total { held: Mutex::default(), tenancy }))
+    }
+
+    /// The part of an owner.
+    pub(crate) fn of(&self, owner: &OwnerId) -> StagedPart {
+        StagedPart { total: self.clone(), owner: owner.clone() }
+    }
+}
+
+/// The staged bytes of an owner.
+#[derive(Debug, Clone)]
+pub(crate) struct StagedPart {
+    total: StagedTotal,
+    owner: OwnerId,
+}
+
+impl StagedPart {
     fn take(&self, bytes: u64) -> Result<(), StageError> {
-        let more = |total: u64| total.checked_add(bytes).filter(|total| *total <= STAGED_BYTES_MAX);
-        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.map(drop).map_err(|_| StageError::Full)
+        let Total { held, tenancy } = &*self.total.0;
+        let mut held = held.lock();
+        let all: u64 = held.values().sum();
+        let left =
+            STAGED_BYTES_MAX.checked_sub(all.saturating_add(bytes)).ok_or(StageError::Full)?;
+        let then = held.get(&self.owner).copied().unwrap_or(0) + bytes;
+        if tenancy.has_several_owners() && then > left.saturating_mul(OWNER_TO_FREE) {
+            return Err(StageError::Full);
+        }
+        held.insert(self.owner.clone(), then);
+        Ok(())
     }
 
     fn give_back(&self, bytes: u64) {
-        self.0.fetch_sub(bytes, Ordering::Relaxed);
+        let mut held = self.total.0.held.lock();
+        if let Some(own) = held.get_mut(&self.owner) {
+            *own -= bytes;
+            if *own == 0 {
+                held.remove(&self.owner);
+            }
+        }
     }
 }
 
@@ -47,7 +90,7 @@ pub(crate) struct StagedFile {
     /// In an `Arc` for the thread that writes: it completes its write even if no caller waits for
     /// it.
     content: Arc<Mutex<Content>>,
-    total: StagedTotal,
+    total: StagedPart,
 }
 
 #[derive(Debug)]
@@ -79,7 +122,7 @@ impl StagedFile {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub(crate) fn create(directory: &Path, total: StagedTotal) -> io::Result<Self> {
+    pub(crate) fn create(directory: &Path, total: StagedPart) -> io::Result<Self> {
         let path = files::temporary(&directory.join("upload"));
         let content = Content {
             file: files::create_private(&path)?,
@@ -186,37 +229,46 @@ impl Staged for StagedComponent {
 mod tests {
     use super::*;
 
+    fn owner(name: &str) -> OwnerId {
+        OwnerId::new(name).unwrap()
+    }
+
+    fn all(total: &StagedTotal) -> u64 {
+        total.0.held.lock().values().sum()
+    }
+
     #[tokio::test]
     async fn an_upload_is_there_in_pieces_and_gone_with_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let entries = || fs::read_dir(directory.path()).unwrap().count();
-        let total = StagedTotal::default();
-        let staged = StagedFile::create(directory.path(), total.clone()).unwrap();
+        let total = StagedTotal::new(Tenancy::default());
+        let of_owner = total.of(&owner("a"));
+        let staged = StagedFile::create(directory.path(), of_owner.clone()).unwrap();
         for piece in ["\0asm", "\x0d\0\x01\0rest"] {
             staged.write(piece.into()).await.unwrap();
         }
         let whole = b"\0asm\x0d\0\x01\0rest";
         assert_eq!((staged.len(), staged.digest()), (12, ComponentDigest::of(whole)));
         assert_eq!(staged.preamble(), &whole[..8]);
-        assert_eq!((entries(), total.0.load(Ordering::Relaxed)), (1, 12));
+        assert_eq!((entries(), all(&total)), (1, 12));
         drop(staged);
-        assert_eq!((entries(), total.0.load(Ordering::Relaxed)), (0, 0));
+        assert_eq!((entries(), all(&total)), (0, 0));
 
-        let staged = StagedFile::create(directory.path(), total.clone()).unwrap();
+        let staged = StagedFile::create(directory.path(), of_owner).unwrap();
         staged.write("kept".into()).await.unwrap();
         let path = directory.path().join("name");
         staged.keep_as(&path).unwrap();
         assert_eq!((fs::read(&path).unwrap(), entries()), (b"kept".to_vec(), 1));
-        assert_eq!(total.0.load(Ordering::Relaxed), 4, "until it is compiled");
+        assert_eq!(all(&total), 4, "until it is compiled");
         drop(staged);
         assert_eq!(entries(), 1);
-        assert_eq!(total.0.load(Ordering::Relaxed), 0);
+        assert_eq!(all(&total), 0);
     }
 
     #[tokio::test]
     async fn all_uploads_together_are_bounded() {
         let directory = tempfile::tempdir().unwrap();
-        let total = StagedTotal::default();
+        let total = StagedTotal::new(Tenancy::default()).of(&owner("a"));
         total.take(STAGED_BYTES_MAX - 3).unwrap();
         let staged = StagedFile::create(directory.path(), total.clone()).unwrap();
         staged.write("abc".into()).await.unwrap();
@@ -224,5 +276,18 @@ mod tests {
         assert_eq!(staged.len(), 3);
         total.give_back(1);
         staged.write("d".into()).await.unwrap();
+    }
+
+    #[test]
+    fn the_uploads_of_an_owner_leave_room_for_another() {
+        let tenancy = Tenancy::default();
+        tenancy.set_several_owners(true);
+        let total = StagedTotal::new(tenancy);
+        let [first, second] = ["a", "b"].map(|name| total.of(&owner(name)));
+        let take_all = |part: &StagedPart| (0..).take_while(|_| part.take(1 << 20).is_ok()).count();
+        assert_eq!(take_all(&first), 768);
+        assert_eq!(take_all(&second), 192);
+        first.give_back(768 << 20);
+        assert!(take_all(&second) > 400);
     }
 }

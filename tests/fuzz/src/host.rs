@@ -66,7 +66,7 @@ struct Nothing;
 
 #[async_trait]
 impl Components for Nothing {
-    async fn stage(&self) -> Result<Box<dyn Staged>, StageError> {
+    async fn stage(&self, _: &OwnerId) -> Result<Box<dyn Staged>, StageError> {
         Err(StageError::Full)
     }
 

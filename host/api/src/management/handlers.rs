@@ -82,7 +82,7 @@ pub(crate) async fn upload(
     caller.require(Scope::Manage)?;
     let name = ImageName::parse(&reference)?;
     let (parts, body) = request.into_parts();
-    let staged = state.components.stage().await?;
+    let staged = state.components.stage(&caller.0.owner).await?;
     body::stage(&parts.headers, body, COMPONENT_BYTES_MAX, &*staged).await?;
     if staged.is_empty() {
         return Err(ApiError::bad_request("the body is empty; send the component's bytes"));

@@ -37,7 +37,7 @@ pub(super) async fn begin(
 ) -> Result<Response, RegistryError> {
     name::check(&name)?;
     let digest = digest_in(query.as_deref())?;
-    let staged = state.components.stage().await?;
+    let staged = state.components.stage(&key.owner).await?;
     let id = state.uploads.begin(&key.owner, &name, staged)?;
     let Some(digest) = digest else {
         // `?mount=` gets the same answer: the client sends the bytes.

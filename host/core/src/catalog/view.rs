@@ -130,7 +130,9 @@ impl View {
     }
 
     pub(super) fn has_several_owners(&self) -> bool {
-        let mut owners = self.deployments.values().map(|deployment| &deployment.endpoint.owner);
+        let of_keys = self.keys.values().map(|key| &key.owner);
+        let of_endpoints = self.deployments.values().map(|deployment| &deployment.endpoint.owner);
+        let mut owners = of_keys.chain(of_endpoints);
         let first = owners.next();
         owners.any(|owner| Some(owner) != first)
     }

@@ -455,7 +455,7 @@ async fn a_start_removes_what_has_no_record() {
     assert_eq!(sandbox.files(), 0);
     sandbox.add(other).await;
     // Another upload is half complete.
-    let staged = sandbox.sandbox.stage().await.unwrap();
+    let staged = sandbox.sandbox.stage(&OwnerId::operator()).await.unwrap();
     staged.write("half".into()).await.unwrap();
     std::mem::forget(staged);
     drop(sandbox);
