@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn a_written_archive_is_read_back() {
         let bytes = archive(&[("store.db", "tables"), ("journal/000001.seg", GRAIN)], &[]);
         let expected = Summary { files: 2, bytes: 14, has_secrets_key: false };
         assert_eq!(read(&bytes[..], None).unwrap(), expected);

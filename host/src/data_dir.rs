@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_and_what_is_warned_about() {
+    fn some_data_directories_are_refused_and_others_warned_about() {
         let process = Process { user: 1000, groups: vec![7, 1000] };
         let cases = [
             // Owner, group, mode; then the decision.

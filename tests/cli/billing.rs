@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::command::{on, run};
 
 #[tokio::test]
-async fn what_was_used_is_shown_to_people_and_to_programs() {
+async fn usage_is_shown_as_a_table_and_as_json() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::playground(), "cli-billing", json!({})).await;
     for _ in 0..2 {

@@ -43,7 +43,7 @@ async fn deploy_prints_the_urls_for_people_and_no_colours_into_a_pipe() {
 }
 
 #[tokio::test]
-async fn deploy_refuses_what_is_no_handler() {
+async fn deploy_refuses_files_that_are_no_handler() {
     let host = shared_host();
     let missing = host.scratch().join("not-there.wasm");
     let text = host.scratch().join("text.wasm");

@@ -12,7 +12,7 @@ fn play(input: &str, options: &[&str]) -> Finished {
 }
 
 #[test]
-fn run_prints_the_output_and_what_it_took() {
+fn run_prints_the_output_and_the_usage() {
     let shown = play(r#"{"op":"echo","value":9007199254740993}"#, &[]).succeeded();
     assert!(shown.stdout.contains(r#"{"echo":9007199254740993}"#), "{shown:?}");
     let said = shown.stderr.to_lowercase();

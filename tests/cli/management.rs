@@ -38,7 +38,7 @@ async fn templates_and_endpoints_are_made_listed_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_deploy_is_taken_back_with_one_command() {
+async fn a_deploy_is_rolled_back_with_one_command() {
     let host = shared_host();
     let [first, second] =
         [guests::playground(), guests::echo()].map(|path| path.display().to_string());
@@ -63,7 +63,7 @@ async fn a_deploy_is_taken_back_with_one_command() {
 }
 
 #[tokio::test]
-async fn what_handlers_log_is_shown() {
+async fn log_lines_of_handlers_are_shown() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::playground(), "cli-logs", serde_json::json!({})).await;
     let mut jobs = vec![];

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::command::{on, run, run_args};
 
 #[tokio::test]
-async fn what_the_host_refuses_is_said_in_its_words() {
+async fn refusals_are_shown_in_the_hosts_words() {
     let host = shared_host();
     host.deploy(&guests::playground(), "cli-mistakes", json!({})).await;
     let input = "--input {\"op\":\"echo\"}";

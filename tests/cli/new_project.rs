@@ -112,7 +112,7 @@ fn the_guide_shows_the_code_of_the_templates() {
 }
 
 #[test]
-fn a_project_is_made_only_where_nothing_is() {
+fn a_project_is_created_only_in_an_empty_directory() {
     let dir = tempfile::tempdir().unwrap();
     let new = |line: &str| run(inside(dir.path()), line);
     let made = new("new count --lang python").succeeded();
@@ -197,7 +197,7 @@ fn a_missing_toolchain_is_named_with_the_command_that_brings_it() {
 }
 
 #[test]
-fn what_a_build_cannot_do_is_said() {
+fn impossible_builds_are_explained() {
     let empty = tempfile::tempdir().unwrap();
     run(inside(empty.path()), "build").failed(1, &["no gristmill.toml in .", "gristmill new name"]);
     run(command(), "build /nowhere").failed(1, &["no gristmill.toml in /nowhere"]);
@@ -209,7 +209,7 @@ fn what_a_build_cannot_do_is_said() {
 
 /// The component then contains the table of primes, which this handler makes in `init`.
 #[test]
-fn what_init_makes_can_be_made_by_the_build() {
+fn init_can_run_during_the_build() {
     let projects = RustProjects::new("preinit");
     run(inside(&projects.dir), "new primes --lang rust").succeeded();
     projects.pin("primes");

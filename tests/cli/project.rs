@@ -71,7 +71,7 @@ fn the_projects_settings_hold_and_options_win_over_them() {
 }
 
 #[test]
-fn what_is_wrong_with_a_project_is_said() {
+fn mistakes_in_a_project_are_named() {
     let empty = tempfile::tempdir().unwrap();
     run_inside(empty.path(), &["--input", "{}"]).failed(1, &["no gristmill.toml", "file.wasm"]);
     run_inside(empty.path(), &[".", "--input", "{}"]).failed(1, &["no gristmill.toml in ."]);
@@ -89,7 +89,7 @@ fn what_is_wrong_with_a_project_is_said() {
 }
 
 #[test]
-fn a_run_without_input_tells_all_ways_to_give_one() {
+fn a_run_without_input_lists_all_ways_to_give_one() {
     let project = project("");
     let ways = ["--input json", "--input @file", "--input -", "test_input.json"];
     run_inside(project.path(), &[]).failed(1, &ways);

@@ -192,7 +192,7 @@ fn json_and_junit_say_the_same() {
 }
 
 #[test]
-fn record_writes_what_was_seen() {
+fn record_writes_the_observed_results() {
     let text = "{\n  \"tests\": [\n    {\n      \"name\": \"a\",\n      \"input\": {\"op\": \"echo\", \
                 \"value\": 9007199254740993}\n    },\n    {\"name\": \"b\", \"input\": {\"op\": \
                 \"fail\"}, \"expected_error\": \"\"}\n  ]\n}\n";
@@ -209,7 +209,7 @@ fn record_writes_what_was_seen() {
 }
 
 #[test]
-fn a_file_that_says_what_is_not_known_is_refused() {
+fn a_file_with_unknown_fields_is_refused() {
     let of = |more: &str| format!(r#"{{"tests":[{{"name":"a","input":{{}}{more}}}]}}"#);
     for (text, words) in [
         (of(r#","expectedOutput":{}"#), vec!["case 1", "`expectedoutput`", "`expected_output`"]),
@@ -229,7 +229,7 @@ fn a_file_that_says_what_is_not_known_is_refused() {
 }
 
 #[test]
-fn the_hosted_services_file_is_taken_and_its_config_said_to_be_ignored() {
+fn the_hosted_services_file_is_accepted_and_its_config_reported_as_ignored() {
     let tests = json!([{ "name": "a", "input": { "op": "echo" }, "timeout": 10_000 }]);
     let file = json!({ "tests": tests, "config": { "gpuCount": 1, "env": [] } });
     let shown = Cases::of_text(&file.to_string()).run(&[]).succeeded();

@@ -51,7 +51,7 @@ async fn call(client: &Client, route: &Route) -> Answer {
 }
 
 /// Calls, and once more after a 429, since so many calls without a valid key exceed their limit.
-async fn call_again_when_told(client: &Client, route: &Route) -> Answer {
+async fn call_again_after_retry_after(client: &Client, route: &Route) -> Answer {
     let answer = call(client, route).await;
     if answer.status != 429 {
         return answer;
@@ -127,7 +127,7 @@ async fn wrong_keys_on_every_route() {
         for route in routes.iter().filter(|route| route.scope == scope) {
             for (kind, value) in kinds.iter().chain(&insufficient) {
                 let client = endpoint.client.with_authorization(value.as_deref());
-                let answer = call_again_when_told(&client, route).await;
+                let answer = call_again_after_retry_after(&client, route).await;
                 assert_eq!(answer.status, 401, "{kind}: {route:?}: {answer:?}");
                 if route.path.contains("/openai/") {
                     answer.refused_as_openai(401);

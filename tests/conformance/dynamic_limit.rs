@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::{Endpoint, SECOND, UNKNOWN_JOB, clocked, forever};
 
 /// Makes calls until one is refused; returns the number of admitted calls.
-async fn let_in(call: &impl AsyncFn() -> Answer) -> usize {
+async fn admitted(call: &impl AsyncFn() -> Answer) -> usize {
     let mut count = 0;
     loop {
         let answers = join_all((0..20).map(|_| call())).await;
@@ -43,9 +43,9 @@ async fn higher_of_base_and_workers() {
     let endpoint = six_workers("dynamic-rule").await;
     let cancel = async || endpoint.cancel(UNKNOWN_JOB).await;
     let running = run_more(&endpoint, 1).await;
-    assert_eq!(let_in(&cancel).await, 100);
+    assert_eq!(admitted(&cancel).await, 100);
     run_more(&endpoint, 5).await;
-    assert_eq!(let_in(&cancel).await, 20);
+    assert_eq!(admitted(&cancel).await, 20);
     let refused = endpoint.cancel(&running).await;
     assert_eq!(refused.header("ratelimit-policy"), Some("\"cancel\";q=120;w=10"));
     refused.refused(429);
@@ -68,7 +68,7 @@ async fn requests_per_worker() {
 
 /// Asserts that exactly this many calls are admitted, and that the refusal then names the number.
 async fn raises(limit: usize, call: impl AsyncFn() -> Answer) {
-    assert_eq!(let_in(&call).await, limit);
+    assert_eq!(admitted(&call).await, limit);
     let refused = call().await;
     let policy = refused.header("ratelimit-policy").unwrap_or_default();
     assert!(policy.ends_with(&format!(";q={limit};w=10")), "{limit}: {refused:?}");
@@ -90,15 +90,15 @@ async fn numbers_are_settings() {
     let endpoint = Endpoint { client: host.client(), id, host: Box::new(host) };
     endpoint.running(forever()).await;
     endpoint.workers_running(1).await;
-    assert_eq!(let_in_one_by_one(async || endpoint.cancel(UNKNOWN_JOB).await).await, 3);
+    assert_eq!(admitted_one_by_one(async || endpoint.cancel(UNKNOWN_JOB).await).await, 3);
     // The job itself was one of the three.
-    assert_eq!(let_in_one_by_one(async || endpoint.post_empty("run").await).await, 2);
-    assert_eq!(let_in_one_by_one(async || endpoint.purge().await).await, 3);
-    assert_eq!(let_in_one_by_one(async || endpoint.get("requests").await).await, 1);
-    assert_eq!(let_in_one_by_one(async || endpoint.retry(UNKNOWN_JOB).await).await, 100);
+    assert_eq!(admitted_one_by_one(async || endpoint.post_empty("run").await).await, 2);
+    assert_eq!(admitted_one_by_one(async || endpoint.purge().await).await, 3);
+    assert_eq!(admitted_one_by_one(async || endpoint.get("requests").await).await, 1);
+    assert_eq!(admitted_one_by_one(async || endpoint.retry(UNKNOWN_JOB).await).await, 100);
 }
 
-async fn let_in_one_by_one(call: impl AsyncFn() -> Answer) -> usize {
+async fn admitted_one_by_one(call: impl AsyncFn() -> Answer) -> usize {
     let mut count = 0;
     while call().await.status != 429 {
         count += 1;

@@ -153,7 +153,7 @@ async fn until_jobs(client: &Client, endpoint: &str, state: &str, count: u64) {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_has_its_job_cancelled() {
+async fn the_job_of_a_disconnected_client_is_cancelled() {
     let host = shared_host();
     let waiting = json!({ "workersMax": 0 });
     for (name, settings, state) in
@@ -250,7 +250,7 @@ async fn the_limits_of_openai_are_its_own() {
 }
 
 #[tokio::test]
-async fn a_host_that_stops_answers_503_and_leaves_no_job_behind() {
+async fn a_stopping_host_answers_503_and_leaves_no_job() {
     let mut host = TestHost::start_with(&["--drain-timeout", "1"]);
     let client = host.client();
     let endpoint = host.deploy(&guests::playground(), "drained", json!({})).await;

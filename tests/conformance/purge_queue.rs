@@ -15,7 +15,7 @@ async fn no_body() {
 
 /// It removes all waiting jobs; running and ended jobs stay.
 #[tokio::test]
-async fn removes_what_waits() {
+async fn removes_the_waiting_jobs() {
     let endpoint = shared("purge-removes", one_worker()).await;
     let done = endpoint.finish(echo()).await;
     let running = endpoint.running(json!({ "op": "sleep", "ms": 1_500 })).await;

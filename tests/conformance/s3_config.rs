@@ -10,7 +10,7 @@ use crate::support::shared;
 /// All four fields reach the handler unchanged, and appear nowhere else: not in documents, lists,
 /// webhooks, metrics or the log, and not in the files of the data directory.
 #[tokio::test]
-async fn reaches_the_handler_and_nobody_else() {
+async fn reaches_the_handler_only() {
     let receiver = Receiver::start(&["200 OK"]).await;
     let mut host = TestHost::start_with(&["--webhook-allow", &receiver.host(), "--log", "trace"]);
     let endpoint = host.deploy(&guests::playground(), "s3", json!({})).await;

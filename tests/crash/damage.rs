@@ -31,7 +31,7 @@ fn damage(data_dir: &Path) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_refuses_damage_names_it_and_what_is_left_can_be_saved() {
+async fn a_host_refuses_damage_names_it_and_the_rest_can_be_repaired() {
     for is_orderly in [true, false] {
         let mut host = TestHost::start();
         host.deploy(&guests::echo(), "parked", json!({ "workersMax": 0 })).await;

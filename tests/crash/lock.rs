@@ -7,7 +7,7 @@ use gristmill_tests::{TestHost, command, guests};
 use serde_json::json;
 
 #[tokio::test]
-async fn a_second_host_on_the_same_data_is_refused_and_the_first_goes_on() {
+async fn a_second_host_on_the_same_data_is_refused_and_the_first_continues() {
     let mut host = TestHost::start();
     let endpoint = host.deploy(&guests::playground(), "locked", json!({})).await;
     let data = host.data_dir();

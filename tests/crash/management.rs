@@ -31,7 +31,7 @@ fn random() -> Random {
 }
 
 /// A host that is killed after each change, with all acknowledged changes.
-struct Story {
+struct Scenario {
     host: TestHost,
     random: Random,
     kills: u64,
@@ -53,7 +53,7 @@ struct Story {
     registry: ScriptedServer,
 }
 
-impl Story {
+impl Scenario {
     async fn start() -> Self {
         let receiver = Receiver::start(&["200 OK"]).await;
         let registry = ScriptedServer::start(|_, head| match head.contains(BASIC) {
@@ -201,7 +201,7 @@ impl Story {
     }
 
     /// Creates, changes and deletes an object of each kind.
-    async fn tell(&mut self) {
+    async fn run_step(&mut self) {
         let volume = self.make(VOLUMES, json!({ "name": "v", "size": 1 })).await;
         self.kill().await;
         self.change(&volume, json!({ "name": "rye", "size": 2 })).await;
@@ -234,13 +234,13 @@ impl Story {
         });
         let made = self.client().post("/v1/endpoints", &new).await.ok();
         let endpoint = format!("/v1/endpoints/{}", made["id"].as_str().unwrap());
-        self.endpoint = Some((endpoint.clone(), told_secret(&made)));
+        self.endpoint = Some((endpoint.clone(), revealed_secret(&made)));
         self.releases(&handler);
         self.shows(&endpoint, made);
         self.kill().await;
         self.change(&endpoint, json!({ "env": { "GRAIN": "rye" }, "memoryMib": 99 })).await;
         let rotated = self.client().post_empty(&format!("{endpoint}/rotate-webhook-secret")).await;
-        self.endpoint = Some((endpoint.clone(), told_secret(&rotated.ok())));
+        self.endpoint = Some((endpoint.clone(), revealed_secret(&rotated.ok())));
         self.kill().await;
 
         let handler = self.upload(&guests::echo()).await;
@@ -273,23 +273,23 @@ impl Story {
     }
 }
 
-fn told_secret(document: &Value) -> WebhookSecret {
+fn revealed_secret(document: &Value) -> WebhookSecret {
     document["webhookSecret"].as_str().unwrap().to_owned().try_into().unwrap()
 }
 
 #[tokio::test]
 async fn each_acknowledged_change_survives_a_kill_right_after_it() {
     let kills = setting("GRISTMILL_CRASH_KILLS").unwrap_or(1);
-    let mut story = Story::start().await;
-    while story.kills < kills {
-        story.tell().await;
+    let mut scenario = Scenario::start().await;
+    while scenario.kills < kills {
+        scenario.run_step().await;
     }
-    println!("{} kills, {} jobs billed", story.kills, story.jobs);
+    println!("{} kills, {} jobs billed", scenario.kills, scenario.jobs);
 }
 
 /// A delete without an answer was made or not: a deleted endpoint leaves nothing behind.
 #[tokio::test]
-async fn a_delete_that_is_broken_off_leaves_all_or_nothing() {
+async fn an_interrupted_delete_deletes_all_or_nothing() {
     const JOBS: u64 = 3;
     let rounds = setting("GRISTMILL_CRASH_KILLS").unwrap_or(8).max(8);
     let mut random = random();
@@ -298,7 +298,7 @@ async fn a_delete_that_is_broken_off_leaves_all_or_nothing() {
     let template = json!({ "id": "t", "name": "t", "imageName": "echo" });
     host.client().post("/v1/templates", &template).await.ok();
     let endpoint = json!({ "id": "e", "templateId": "t", "workersMax": 0 });
-    let (mut gone, mut there) = (0, 0);
+    let (mut deleted, mut there) = (0, 0);
     for _ in 0..rounds {
         let client = host.client();
         client.post("/v1/endpoints", &endpoint).await.ok();
@@ -314,7 +314,7 @@ async fn a_delete_that_is_broken_off_leaves_all_or_nothing() {
         host.start_again();
         let client = host.client();
         if client.get("/v1/endpoints/e").await.status == 404 {
-            gone += 1;
+            deleted += 1;
             client.post("/v1/endpoints", &endpoint).await.ok();
             for job in &jobs {
                 client.status("e", job).await.refused(404);
@@ -327,5 +327,5 @@ async fn a_delete_that_is_broken_off_leaves_all_or_nothing() {
         }
         assert_eq!(client.delete("/v1/endpoints/e").await.status, 204);
     }
-    println!("{gone} deletes were made, {there} were not");
+    println!("{deleted} deletes were made, {there} were not");
 }

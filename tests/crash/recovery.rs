@@ -120,7 +120,7 @@ async fn a_job_whose_host_dies_three_times_is_failed() {
 }
 
 #[tokio::test]
-async fn a_ttl_goes_on_while_the_host_is_down() {
+async fn a_ttl_elapses_while_the_host_is_down() {
     let mut host = TestHost::start();
     let client = host.client();
     let settings = json!({ "workersMax": 1 });

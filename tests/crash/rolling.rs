@@ -15,11 +15,11 @@ const CLIENTS: u64 = 8;
 
 /// The present address of the host, for its clients.
 #[derive(Clone)]
-struct Place(Arc<Mutex<Client>>);
+struct CurrentHost(Arc<Mutex<Client>>);
 
-impl Place {
+impl CurrentHost {
     /// Sends a call until the answer is not "come back later".
-    async fn insist(&self, request: impl Fn(&Client) -> RequestBuilder) -> Answer {
+    async fn send_until_accepted(&self, request: impl Fn(&Client) -> RequestBuilder) -> Answer {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let client = self.0.lock().unwrap().clone();
@@ -33,7 +33,7 @@ impl Place {
 
     /// Submits a job, with a key so that repeated submissions refer to the same job, and waits for
     /// its end.
-    async fn see_through(&self, operation: &str, number: u64) -> Value {
+    async fn run_to_end(&self, operation: &str, number: u64) -> Value {
         // Some end during the drain, and some outlive it.
         let ms = match number % 16 {
             0 => 1_500,
@@ -42,7 +42,7 @@ impl Place {
         };
         let body = json!({ "input": { "op": "sleep", "ms": ms, "value": number } });
         let submitted = self
-            .insist(|client| {
+            .send_until_accepted(|client| {
                 client
                     .request(Method::POST, &client.path(ENDPOINT, operation))
                     .header("idempotency-key", format!("rolling-{number}"))
@@ -53,8 +53,9 @@ impl Place {
         let job = submitted["id"].as_str().unwrap();
         loop {
             let rest = format!("status-sync/{job}?wait=5000");
-            let answer =
-                self.insist(|client| client.request(Method::GET, &client.path(ENDPOINT, &rest)));
+            let answer = self.send_until_accepted(|client| {
+                client.request(Method::GET, &client.path(ENDPOINT, &rest))
+            });
             let document = answer.await.ok();
             if !matches!(document["status"].as_str(), Some("IN_QUEUE" | "IN_PROGRESS")) {
                 assert_eq!(document["output"], json!({ "slept": ms, "echo": number }));
@@ -68,16 +69,17 @@ impl Place {
 async fn a_rolling_restart_loses_no_job_and_repeats_none_that_ended() {
     let mut host = TestHost::start_with(&["--drain-timeout", "1"]);
     host.deploy(&guests::playground(), ENDPOINT, json!({ "workersMax": 4 })).await;
-    let place = Place(Arc::new(Mutex::new(host.client())));
+    let current_host = CurrentHost(Arc::new(Mutex::new(host.client())));
     let (numbers, is_over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
     let clients: Vec<_> = (0..CLIENTS)
         .map(|index| {
-            let (place, numbers, is_over) = (place.clone(), numbers.clone(), is_over.clone());
+            let (current_host, numbers, is_over) =
+                (current_host.clone(), numbers.clone(), is_over.clone());
             let operation = if index % 2 == 0 { "run" } else { "runsync" };
             tokio::spawn(async move {
                 while !is_over.load(Ordering::Relaxed) {
                     let number = numbers.fetch_add(1, Ordering::Relaxed);
-                    place.see_through(operation, number).await;
+                    current_host.run_to_end(operation, number).await;
                 }
             })
         })
@@ -102,7 +104,7 @@ async fn a_rolling_restart_loses_no_job_and_repeats_none_that_ended() {
         );
         assert_eq!(last.code(), Some(0), "{}", host.log());
         assert_eq!(host.ready()["wasClean"], true, "{}", host.ready());
-        *place.0.lock().unwrap() = host.client();
+        *current_host.0.lock().unwrap() = host.client();
     }
     is_over.store(true, Ordering::Relaxed);
     for client in clients {

@@ -104,7 +104,7 @@ async fn submit_until_full(host: &TestHost) -> Vec<String> {
 /// A disk that its jobs fill: new work is refused before the disk is full, everything else works, a
 /// start on the full disk works, and new work is accepted again once there is room.
 #[test]
-fn a_full_disk_is_survived_and_left_again() {
+fn a_host_survives_a_full_disk_and_recovers() {
     on_a_small_disk(&["--journal-mib", "16"], async |host: &mut TestHost| {
         host.deploy(&guests::echo(), "paused", json!({ "workersMax": 0 })).await;
         host.deploy(&guests::echo(), "works", json!({ "workersMax": 1 })).await;

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Note {
     pub(crate) endpoint: String,
     pub(crate) is_done: bool,
-    pub(crate) deed: Deed,
+    pub(crate) operation: Operation,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Deed {
+pub(crate) enum Operation {
     Submit {
         job: String,
         bytes: usize,
@@ -63,7 +63,7 @@ pub(crate) enum End {
 
 /// A job, with its acknowledged state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct KnownJob {
     pub(crate) endpoint: String,
     pub(crate) input_bytes: usize,
     pub(crate) state: State,
@@ -88,13 +88,13 @@ pub(crate) enum State {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ledger {
-    pub(crate) jobs: BTreeMap<String, Known>,
+    pub(crate) jobs: BTreeMap<String, KnownJob>,
     /// By endpoint.
     pub(crate) images: BTreeMap<String, String>,
     /// Results that must be billed, by endpoint.
     pub(crate) billed: BTreeMap<String, u64>,
     /// Begun operations without an acknowledgement, by endpoint.
-    begun: BTreeMap<String, Deed>,
+    begun: BTreeMap<String, Operation>,
 }
 
 impl Ledger {
@@ -106,21 +106,21 @@ impl Ledger {
     }
 
     pub(crate) fn note(&mut self, note: &Note) {
-        if matches!(note.deed, Deed::Restart | Deed::Find { .. }) {
-            self.apply(&note.endpoint, &note.deed);
+        if matches!(note.operation, Operation::Restart | Operation::Find { .. }) {
+            self.apply(&note.endpoint, &note.operation);
         } else if note.is_done {
             let begun = self.begun.remove(&note.endpoint);
-            assert_eq!(begun.as_ref(), Some(&note.deed));
-            self.apply(&note.endpoint, &note.deed);
+            assert_eq!(begun.as_ref(), Some(&note.operation));
+            self.apply(&note.endpoint, &note.operation);
         } else {
-            self.begun.insert(note.endpoint.clone(), note.deed.clone());
+            self.begun.insert(note.endpoint.clone(), note.operation.clone());
         }
     }
 
     /// The endpoint's job whose result was being written.
     pub(crate) fn begun_result(&self, endpoint: &str) -> Option<&String> {
         match self.begun.get(endpoint) {
-            Some(Deed::Finish { job, .. }) => Some(job),
+            Some(Operation::Finish { job, .. }) => Some(job),
             _ => None,
         }
     }
@@ -128,56 +128,62 @@ impl Ledger {
     /// The state if all begun operations had been completed.
     pub(crate) fn with_begun(&self) -> Self {
         let mut after = self.clone();
-        for (endpoint, deed) in std::mem::take(&mut after.begun) {
-            after.apply(&endpoint, &deed);
+        for (endpoint, operation) in std::mem::take(&mut after.begun) {
+            after.apply(&endpoint, &operation);
         }
         after
     }
 
-    fn apply(&mut self, endpoint: &str, deed: &Deed) {
+    fn apply(&mut self, endpoint: &str, operation: &Operation) {
         let job = |job: &String| job.clone();
-        match deed {
-            Deed::Submit { job: id, bytes } => {
+        match operation {
+            Operation::Submit { job: id, bytes } => {
                 let state = State::Open { is_claimed: false, chunks: 0 };
                 let endpoint = endpoint.to_owned();
-                let known = Known { endpoint, input_bytes: *bytes, state, crashes: 0 };
+                let known = KnownJob { endpoint, input_bytes: *bytes, state, crashes: 0 };
                 self.jobs.insert(job(id), known);
             }
             // Any waiting job of the endpoint may be the claimed job.
-            Deed::ClaimOldest => {
+            Operation::ClaimOldest => {
                 for known in self.jobs.values_mut().filter(|known| known.endpoint == endpoint) {
                     if let State::Open { is_claimed, .. } = &mut known.state {
                         *is_claimed = true;
                     }
                 }
             }
-            Deed::Claim { job } => *self.state(job) = State::Open { is_claimed: true, chunks: 0 },
-            Deed::Append { job, chunks: more } => {
+            Operation::Claim { job } => {
+                *self.state(job) = State::Open { is_claimed: true, chunks: 0 }
+            }
+            Operation::Append { job, chunks: more } => {
                 if let State::Open { chunks, .. } = self.state(job) {
                     *chunks += more;
                 }
             }
-            Deed::Finish { job, end } => {
+            Operation::Finish { job, end } => {
                 let state = self.state(job);
                 let State::Open { chunks, .. } = *state else { panic!("{job} has ended") };
                 *state = State::Ended { end: end.clone(), chunks };
                 *self.billed.entry(endpoint.to_owned()).or_default() += 1;
             }
-            Deed::Cancel { job } => *self.state(job) = State::Cancelled,
-            Deed::Retry { job } => *self.state(job) = State::Open { is_claimed: false, chunks: 0 },
-            Deed::Purge => self
+            Operation::Cancel { job } => *self.state(job) = State::Cancelled,
+            Operation::Retry { job } => {
+                *self.state(job) = State::Open { is_claimed: false, chunks: 0 }
+            }
+            Operation::Purge => self
                 .remove(endpoint, |state| matches!(state, State::Open { is_claimed: false, .. })),
-            Deed::DeleteEndpoint => self.remove(endpoint, |_| true),
-            Deed::Deploy { image } => drop(self.images.insert(endpoint.to_owned(), image.clone())),
-            Deed::Restart => self.restart(),
-            Deed::Find { job, bytes, state } => self.find(endpoint, job, *bytes, state),
+            Operation::DeleteEndpoint => self.remove(endpoint, |_| true),
+            Operation::Deploy { image } => {
+                drop(self.images.insert(endpoint.to_owned(), image.clone()))
+            }
+            Operation::Restart => self.restart(),
+            Operation::Find { job, bytes, state } => self.find(endpoint, job, *bytes, state),
         }
     }
 
     fn restart(&mut self) {
-        for (endpoint, deed) in std::mem::take(&mut self.begun) {
-            if matches!(deed, Deed::ClaimOldest | Deed::Claim { .. }) {
-                self.apply(&endpoint, &deed);
+        for (endpoint, operation) in std::mem::take(&mut self.begun) {
+            if matches!(operation, Operation::ClaimOldest | Operation::Claim { .. }) {
+                self.apply(&endpoint, &operation);
             }
         }
         for known in self.jobs.values_mut() {
@@ -189,7 +195,7 @@ impl Ledger {
     }
 
     fn find(&mut self, endpoint: &str, job: &str, bytes: usize, state: &State) {
-        let known = self.jobs.entry(job.to_owned()).or_insert_with(|| Known {
+        let known = self.jobs.entry(job.to_owned()).or_insert_with(|| KnownJob {
             endpoint: endpoint.to_owned(),
             input_bytes: bytes,
             state: State::Open { is_claimed: false, chunks: 0 },
@@ -205,9 +211,9 @@ impl Ledger {
         &mut self.jobs.get_mut(job).unwrap().state
     }
 
-    fn remove(&mut self, endpoint: &str, is_meant: impl Fn(&State) -> bool) {
+    fn remove(&mut self, endpoint: &str, is_selected: impl Fn(&State) -> bool) {
         for known in self.jobs.values_mut() {
-            if known.endpoint == endpoint && is_meant(&known.state) {
+            if known.endpoint == endpoint && is_selected(&known.state) {
                 known.state = State::Removed;
             }
         }

@@ -20,7 +20,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::ledger::{End, Known, Ledger, State};
+use crate::ledger::{End, KnownJob, Ledger, State};
 use crate::log::{self, Event};
 use crate::simulated::Disk;
 use crate::workload::{NOTES, open, payload};
@@ -29,17 +29,17 @@ use crate::workload::{NOTES, open, payload};
 const PER_WORKLOAD: usize = 20;
 
 /// Processes that use a directory one after the other, before the last loss of power.
-const LIVES_MAX: u64 = 3;
+const RUNS_MAX: u64 = 3;
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_a_loss_of_power() {
+async fn acknowledged_changes_survive_a_loss_of_power() {
     let number = |name, default| env::var(name).map_or(default, |text| text.parse().unwrap());
     let losses = number("POWER_LOSSES", 120);
     let first_seed = number("POWER_SEED", u64::from(rand::random::<u16>()));
     println!("POWER_SEED={first_seed} POWER_LOSSES={losses}");
     let mut found = Found::default();
     for n in 0..losses.div_ceil(PER_WORKLOAD as u64) {
-        live_and_lose_power(first_seed + n, &mut found).await;
+        run_and_lose_power(first_seed + n, &mut found).await;
     }
     println!("{losses} losses of power: {found:?}");
     assert!(found.completed > 0 && found.waiting > 0, "the workloads did nothing");
@@ -56,10 +56,10 @@ struct Found {
     cancelled: usize,
     removed: usize,
     /// Operations that were only begun, and were completed.
-    came_about: usize,
+    reached_states: usize,
 }
 
-async fn live_and_lose_power(seed: u64, found: &mut Found) {
+async fn run_and_lose_power(seed: u64, found: &mut Found) {
     let mut folder = tempfile::Builder::new().prefix("gristmill-power-").tempdir().unwrap();
     // A failure keeps the evidence.
     folder.disable_cleanup(true);
@@ -71,20 +71,17 @@ async fn live_and_lose_power(seed: u64, found: &mut Found) {
     process.env("DISK_LOG", &log).env("WORKLOAD_SEED", seed.to_string()).stdout(Stdio::null());
     let mut rng = StdRng::seed_from_u64(seed);
     // Killed processes come first: the page cache outlives them.
-    for life in 0..seed % LIVES_MAX {
+    for run in 0..seed % RUNS_MAX {
         let call = ["write", "sync"].choose(&mut rng).unwrap();
         let file = ["journal/", "journal/", "store.db"].choose(&mut rng).unwrap();
         let kill = format!("{call}:{}:{file}", rng.random_range(1..120));
-        process.env("DISK_KILL", &kill).env("WORKLOAD_LIFE", life.to_string());
+        process.env("DISK_KILL", &kill).env("WORKLOAD_LIFE", run.to_string());
         let status = process.status().unwrap();
         let is_killed = status.signal() == Some(libc::SIGKILL);
-        assert!(
-            is_killed || status.success(),
-            "the workload of seed {seed}, life {life}: {status}"
-        );
+        assert!(is_killed || status.success(), "the workload of seed {seed}, life {run}: {status}");
         found.kills += usize::from(is_killed);
     }
-    process.env_remove("DISK_KILL").env("WORKLOAD_LIFE", (seed % LIVES_MAX).to_string());
+    process.env_remove("DISK_KILL").env("WORKLOAD_LIFE", (seed % RUNS_MAX).to_string());
     assert!(process.status().unwrap().success(), "the workload of seed {seed}");
     let events = log::parse(&fs::read(&log).unwrap());
     found.events += events.len();
@@ -119,7 +116,7 @@ async fn check(dir: &Path, seed: u64, ledger: &Ledger, found: &mut Found) {
         let before = ledger.jobs.get(id);
         let is = is_known(&store, id, known).await;
         let Err(error) = is else {
-            found.came_about += usize::from(before != Some(known));
+            found.reached_states += usize::from(before != Some(known));
             found.count(&known.state);
             continue;
         };
@@ -203,14 +200,18 @@ impl Found {
 async fn job(
     store: &SqliteStore,
     id: &str,
-    known: &Known,
+    known: &KnownJob,
 ) -> Option<gristmill_core::record::JobRecord> {
     let endpoint = EndpointId::new(&known.endpoint).unwrap();
     store.job(&endpoint, id.parse::<JobId>().unwrap()).await.unwrap()
 }
 
 /// Whether the job is in its expected state; otherwise the difference.
-pub(crate) async fn is_known(store: &SqliteStore, id: &str, known: &Known) -> Result<(), String> {
+pub(crate) async fn is_known(
+    store: &SqliteStore,
+    id: &str,
+    known: &KnownJob,
+) -> Result<(), String> {
     let record = job(store, id, known).await;
     let id_of = id.parse::<JobId>().unwrap();
     let (input, output) = (store.input(id_of).await, store.output(id_of).await);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore as _};
-use gristmill_core::endpoint::Life;
+use gristmill_core::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
@@ -25,11 +25,11 @@ use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use tokio::task::JoinSet;
 
-use crate::ledger::{Deed, End, Ledger, Note, State};
+use crate::ledger::{End, Ledger, Note, Operation, State};
 use crate::power::is_known;
 
 const CALLERS: usize = 4;
-const DEEDS: usize = 60;
+const OPERATIONS: usize = 60;
 
 /// The file below the directory in which the process records its operations.
 pub(crate) const NOTES: &str = "notes";
@@ -123,8 +123,12 @@ fn write(notes: &Mutex<File>, some: &[Note]) {
 
 /// The outcome of operations that a kill interrupted; the process shows it, so it must stay.
 async fn found_after_a_kill(store: &SqliteStore, ledger: &Ledger) -> Vec<Note> {
-    let note = |endpoint: &str, deed| Note { endpoint: endpoint.to_owned(), is_done: true, deed };
-    let restart = note("", Deed::Restart);
+    let note = |endpoint: &str, operation| Note {
+        endpoint: endpoint.to_owned(),
+        is_done: true,
+        operation,
+    };
+    let restart = note("", Operation::Restart);
     let (mut before, mut after) = (ledger.clone(), ledger.with_begun());
     before.note(&restart);
     after.note(&restart);
@@ -144,14 +148,15 @@ async fn found_after_a_kill(store: &SqliteStore, ledger: &Ledger) -> Vec<Note> {
             (Err(_), None) => continue,
         };
         let (job, bytes) = (id.clone(), known.input_bytes);
-        found.push(note(&known.endpoint, Deed::Find { job, bytes, state }));
+        found.push(note(&known.endpoint, Operation::Find { job, bytes, state }));
     }
     for entry in store.load_catalog().await.unwrap() {
         let CatalogEntry::Template(Template { id, image, .. }) = entry else { continue };
         if before.images.get(id.as_str()) != Some(&image) {
             for is_done in [false, true] {
-                let (endpoint, deed) = (id.to_string(), Deed::Deploy { image: image.clone() });
-                found.push(Note { endpoint, is_done, deed });
+                let (endpoint, operation) =
+                    (id.to_string(), Operation::Deploy { image: image.clone() });
+                found.push(Note { endpoint, is_done, operation });
             }
         }
     }
@@ -174,7 +179,7 @@ struct Caller {
 
 impl Caller {
     async fn run(mut self) {
-        for n in 0..DEEDS {
+        for n in 0..OPERATIONS {
             match self.rng.random_range(0..100) {
                 0..32 => self.submit().await,
                 32..52 => self.claim().await,
@@ -189,8 +194,8 @@ impl Caller {
         }
     }
 
-    fn note(&self, is_done: bool, deed: &Deed) {
-        let note = Note { endpoint: self.endpoint.clone(), is_done, deed: deed.clone() };
+    fn note(&self, is_done: bool, operation: &Operation) {
+        let note = Note { endpoint: self.endpoint.clone(), is_done, operation: operation.clone() };
         write(&self.notes, &[note]);
     }
 
@@ -229,26 +234,26 @@ impl Caller {
             may_linger: is_sync,
             waiting_jobs_max: None,
             idempotency: None,
-            life: Life::default(),
+            incarnation: EndpointIncarnation::default(),
         };
-        let deed = Deed::Submit { job: id.to_string(), bytes };
-        self.note(false, &deed);
+        let operation = Operation::Submit { job: id.to_string(), bytes };
+        self.note(false, &operation);
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
-        self.note(true, &deed);
+        self.note(true, &operation);
         self.open.push(id);
     }
 
     async fn claim(&mut self) {
         let worker = [WorkerId::new("w").unwrap()];
-        self.note(false, &Deed::ClaimOldest);
+        self.note(false, &Operation::ClaimOldest);
         let claimed = self.store.claim(&self.endpoint(), &worker).await.unwrap();
         if claimed.is_empty() {
-            self.note(true, &Deed::ClaimOldest);
+            self.note(true, &Operation::ClaimOldest);
         }
         for claimed in claimed {
-            let deed = Deed::Claim { job: claimed.lease.job.to_string() };
-            self.note(false, &deed);
-            self.note(true, &deed);
+            let operation = Operation::Claim { job: claimed.lease.job.to_string() };
+            self.note(false, &operation);
+            self.note(true, &operation);
             self.leases.push(claimed.lease);
         }
     }
@@ -258,11 +263,11 @@ impl Caller {
         let count = self.rng.random_range(1..4);
         let output = payload(&lease.job.to_string(), 50);
         let chunk = Chunk { output, metrics: None, part: None };
-        let deed = Deed::Append { job: lease.job.to_string(), chunks: count };
-        self.note(false, &deed);
+        let operation = Operation::Append { job: lease.job.to_string(), chunks: count };
+        self.note(false, &operation);
         let chunks = vec![chunk; usize::try_from(count).unwrap()];
         assert_eq!(self.store.append_chunks(lease, chunks).await, Ok(Fenced::Applied));
-        self.note(true, &deed);
+        self.note(true, &operation);
     }
 
     async fn finish(&mut self) {
@@ -280,13 +285,13 @@ impl Caller {
             }
         };
         let can_retry = !matches!(end, End::Completed { .. });
-        let deed = Deed::Finish { job, end };
-        self.note(false, &deed);
+        let operation = Operation::Finish { job, end };
+        self.note(false, &operation);
         let metered = metered(&self.endpoint);
-        let finished = self.store.finish_soon(lease, outcome, metered).await;
+        let finished = self.store.finish_deferred(lease, outcome, metered).await;
         assert_eq!(finished, Ok(Fenced::Applied));
         self.store.flush().await.unwrap();
-        self.note(true, &deed);
+        self.note(true, &operation);
         self.open.retain(|open| *open != lease.job);
         if can_retry {
             self.failed.push(lease.job);
@@ -295,11 +300,11 @@ impl Caller {
 
     async fn cancel(&mut self) {
         let Some(&job) = self.open.choose(&mut self.rng) else { return };
-        let deed = Deed::Cancel { job: job.to_string() };
-        self.note(false, &deed);
+        let operation = Operation::Cancel { job: job.to_string() };
+        self.note(false, &operation);
         let cancelled = self.store.cancel(&self.endpoint(), job).await;
         assert_eq!(cancelled, Ok(Some(JobStatus::Cancelled)));
-        self.note(true, &deed);
+        self.note(true, &operation);
         self.open.retain(|open| *open != job);
         self.leases.retain(|lease| lease.job != job);
     }
@@ -309,25 +314,25 @@ impl Caller {
             return;
         }
         let job = self.failed.swap_remove(self.rng.random_range(0..self.failed.len()));
-        let deed = Deed::Retry { job: job.to_string() };
-        self.note(false, &deed);
+        let operation = Operation::Retry { job: job.to_string() };
+        self.note(false, &operation);
         assert_eq!(self.store.retry(&self.endpoint(), job, None).await, Ok(RetryAnswer::Queued));
-        self.note(true, &deed);
+        self.note(true, &operation);
         self.open.push(job);
     }
 
     async fn purge(&mut self) {
-        self.note(false, &Deed::Purge);
+        self.note(false, &Operation::Purge);
         let _ = self.store.purge(&self.endpoint()).await.unwrap();
-        self.note(true, &Deed::Purge);
+        self.note(true, &Operation::Purge);
         let leased: Vec<_> = self.leases.iter().map(|lease| lease.job).collect();
         self.open.retain(|open| leased.contains(open));
     }
 
     async fn delete_endpoint(&mut self) {
-        self.note(false, &Deed::DeleteEndpoint);
+        self.note(false, &Operation::DeleteEndpoint);
         self.store.delete_endpoint(&self.endpoint()).await.unwrap();
-        self.note(true, &Deed::DeleteEndpoint);
+        self.note(true, &Operation::DeleteEndpoint);
         self.leases.clear();
         self.open.clear();
         self.failed.clear();
@@ -337,10 +342,10 @@ impl Caller {
         let image = format!("image:{}-{n}", self.life);
         let (id, owner) = (TemplateId::new(&self.endpoint), OwnerId::new("owner"));
         let template = Template::new(id.unwrap(), owner.unwrap(), &image);
-        let deed = Deed::Deploy { image };
-        self.note(false, &deed);
+        let operation = Operation::Deploy { image };
+        self.note(false, &operation);
         let change = CatalogChange::Put(CatalogEntry::Template(template));
         self.store.write_catalog(vec![change]).await.unwrap();
-        self.note(true, &deed);
+        self.note(true, &operation);
     }
 }

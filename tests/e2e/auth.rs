@@ -15,7 +15,7 @@ async fn with_scopes(host: &Shared, scopes: Value) -> Client {
 }
 
 #[tokio::test]
-async fn nobody_without_a_key_learns_what_exists() {
+async fn an_unauthenticated_caller_does_not_learn_what_exists() {
     let host = shared_host();
     host.deploy(&guests::playground(), "auth-hidden", json!({})).await;
     let nobody = host.client.with_authorization(None);
@@ -50,7 +50,7 @@ async fn a_key_that_only_reads_cannot_delete_a_running_job() {
 }
 
 #[tokio::test]
-async fn a_key_does_what_its_scopes_say_and_no_more() {
+async fn a_key_is_limited_to_its_scopes() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::playground(), "auth-scopes", json!({})).await;
     let done = host.client.finish(&endpoint, json!({ "op": "echo" })).await;
@@ -148,7 +148,7 @@ fn assert_refused(ended: &Ended) {
 }
 
 #[tokio::test]
-async fn a_key_that_is_revoked_takes_its_waiting_calls_with_it() {
+async fn revoking_a_key_ends_its_waiting_calls() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::playground(), "auth-revoked", json!({})).await;
     let job = host.client.submit(&endpoint, json!({ "op": "sleep", "ms": 600_000 })).await;
@@ -173,7 +173,7 @@ async fn a_key_that_is_revoked_takes_its_waiting_calls_with_it() {
 }
 
 #[tokio::test]
-async fn a_key_that_expires_takes_its_waiting_calls_with_it() {
+async fn the_expiry_of_a_key_ends_its_waiting_calls() {
     let host = clocked_host();
     let endpoint = host.deploy(&guests::playground(), "auth-expired", json!({})).await;
     let job = host.client.submit(&endpoint, json!({ "op": "sleep", "ms": 600_000 })).await;

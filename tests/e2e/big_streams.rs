@@ -106,7 +106,7 @@ async fn a_hundred_thousand_chunks_arrive_in_order_with_and_without_a_reader() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_stops_holds_nobody_up() {
+async fn a_stalled_reader_delays_no_other_call() {
     let host = TestHost::start();
     let endpoint = host.deploy(&guests::playground(), "slow", json!({})).await;
     let client = host.client();

@@ -91,7 +91,7 @@ async fn each_result_is_billed_once_and_survives_a_kill() {
 }
 
 #[tokio::test]
-async fn what_is_stopped_is_billed_once_and_what_is_broken_off_is_not() {
+async fn stopped_attempts_are_billed_once_and_interrupted_ones_are_not() {
     let mut host = TestHost::start();
     let client = host.client();
     let endpoint = host.deploy(&guests::playground(), "stopped", json!({})).await;
@@ -118,7 +118,7 @@ async fn what_is_stopped_is_billed_once_and_what_is_broken_off_is_not() {
 }
 
 #[tokio::test]
-async fn usage_is_told_by_bucket_and_group_page_by_page() {
+async fn usage_is_listed_by_bucket_and_group_page_by_page() {
     let host = TestHost::start_with_clock::<&str>(&[]);
     let client = host.client();
     for name in ["a", "b"] {

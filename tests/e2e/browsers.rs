@@ -53,7 +53,7 @@ async fn a_get_starts_no_job_but_for_the_models() {
 }
 
 #[tokio::test]
-async fn every_answer_forbids_browsers_to_make_something_else_of_it() {
+async fn every_answer_forbids_browsers_to_guess_its_type() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::echo(), "site-headers", json!({})).await;
     let done = host.client.finish(&endpoint, json!({})).await;

@@ -60,7 +60,7 @@ async fn a_job_that_waits_for_ever_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_the_end_hears_of_the_cancellation() {
+async fn a_call_that_waits_for_the_end_returns_at_the_cancellation() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::playground(), "cancel-parked", json!({})).await;
     let job = host.client.submit(&endpoint, json!({ "op": "sleep_forever" })).await;

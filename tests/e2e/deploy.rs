@@ -88,7 +88,7 @@ async fn changed_settings_hold_from_the_next_job_on() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_deleted_takes_its_jobs_along() {
+async fn deleting_an_endpoint_deletes_its_jobs() {
     let host = shared_host();
     let settings = json!({ "workersMax": 1 });
     let endpoint = host.deploy(&guests::playground(), "deploy-delete", settings).await;

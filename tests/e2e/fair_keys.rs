@@ -65,7 +65,7 @@ async fn places_are_shared(host: &TestHost, endpoint: &str, greedy: &Client, oth
 }
 
 #[tokio::test]
-async fn one_key_does_not_use_up_the_places_of_the_others() {
+async fn one_key_does_not_use_up_the_permits_of_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("limits.toml");
     std::fs::write(&config, LIMITS).unwrap();

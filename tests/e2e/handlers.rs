@@ -22,7 +22,7 @@ fn stored(host: &TestHost) -> usize {
 }
 
 #[tokio::test]
-async fn a_handler_tells_what_it_is_and_was_made_with() {
+async fn a_handler_shows_its_interfaces_and_its_tools() {
     let host = shared_host();
     let producers = r#"(component (core module
         (@producers (language "Rust" "2024") (processed-by "rustc" "1.95.0"))))"#;
@@ -62,7 +62,7 @@ async fn a_handler_that_runs_somewhere_is_not_deleted() {
 
 /// A component stays while a name, a template or a running job uses it, and no longer.
 #[tokio::test]
-async fn a_component_goes_with_the_last_that_has_it() {
+async fn a_component_is_deleted_with_its_last_reference() {
     let host = TestHost::start();
     let playground = fs::read(guests::playground()).unwrap();
     let upload = async |name: &str, label: &str| -> String {
@@ -105,7 +105,7 @@ async fn a_component_goes_with_the_last_that_has_it() {
 /// An endpoint can roll back to the last twenty handlers that it ran. An older one stays while a
 /// job still runs it.
 #[tokio::test]
-async fn a_running_job_keeps_what_no_release_keeps() {
+async fn a_running_job_keeps_a_component_that_no_release_keeps() {
     let host = TestHost::start();
     let client = host.client();
     let first = host.upload("mill:1", fs::read(guests::playground()).unwrap()).await.ok();
@@ -133,7 +133,7 @@ async fn a_running_job_keeps_what_no_release_keeps() {
 }
 
 #[tokio::test]
-async fn what_a_crash_leaves_of_an_upload_goes_with_the_next_start() {
+async fn leftovers_of_a_crashed_upload_are_deleted_at_the_next_start() {
     let mut host = TestHost::start();
     host.upload("kept:1", echo("kept")).await.ok();
     let components = host.data_dir().join("components");

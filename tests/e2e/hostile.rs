@@ -66,9 +66,9 @@ async fn innocent_calls_beside(
 
 /// Programs without any relation to the host that compute on every core at the lowest priority:
 /// they show the machine's own behaviour under load.
-struct Strangers(Vec<Child>);
+struct OtherOwners(Vec<Child>);
 
-impl Strangers {
+impl OtherOwners {
     fn start() -> Self {
         let cores = std::thread::available_parallelism().unwrap().get();
         let start = |_| {
@@ -80,7 +80,7 @@ impl Strangers {
     }
 }
 
-impl Drop for Strangers {
+impl Drop for OtherOwners {
     fn drop(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
@@ -153,10 +153,10 @@ async fn an_innocent_endpoint_stays_quick_beside_each_attack() {
     let (count, mut took) = tokio::join!(uploads, calls);
     row(&format!("compiling, {count} components"), &mut took, host.peak_memory());
     assert!(percentile(&mut took, 99) < Duration::from_secs(2), "{took:?}");
-    let strangers = Strangers::start();
+    let unauthenticated = OtherOwners::start();
     let mut took = innocent_calls(&client, &innocent).await;
     row("strangers", &mut took, host.peak_memory());
-    drop(strangers);
+    drop(unauthenticated);
     for (endpoint, input) in attacks {
         host.forget_peak_memory();
         let is_over = AtomicBool::new(false);

@@ -33,7 +33,7 @@ fn nested(levels: usize) -> Vec<u8> {
 }
 
 /// Each component contains the previous one ten times: ten to the power of `levels` in a kilobyte.
-fn laughs(levels: usize) -> Vec<u8> {
+fn nested_types(levels: usize) -> Vec<u8> {
     let core = "(component $c0 (core module $m) (core instance (instantiate $m)))";
     let ten = |level: usize| format!("(instance (instantiate $c{level}))").repeat(10);
     let components = (1..=levels).map(|level| format!("(component $c{level} {})", ten(level - 1)));
@@ -47,7 +47,7 @@ fn types() -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn strange_components_are_compiled_apart_and_harm_nobody() {
+async fn hostile_components_are_compiled_apart_and_do_no_harm() {
     let host = TestHost::start();
     let innocent = host.deploy(&guests::echo(), "innocent", json!({ "workersMin": 1 })).await;
     let blocks = ["block ".repeat(30_000), "end ".repeat(30_000)].concat();
@@ -60,7 +60,7 @@ async fn strange_components_are_compiled_apart_and_harm_nobody() {
         ("sums", function("", &sums)),
         ("types", types()),
         ("nested", nested(500)),
-        ("laughs", laughs(5)),
+        ("laughs", nested_types(5)),
     ] {
         let size = bytes.len();
         let started = Instant::now();
@@ -88,7 +88,7 @@ async fn a_compile_that_wants_too_much_is_ended() {
     let host = TestHost::start();
     let uploading = async {
         let started = Instant::now();
-        let answer = host.upload("laughs:latest", laughs(9)).await;
+        let answer = host.upload("laughs:latest", nested_types(9)).await;
         println!("answered after {:.1?}: {}", started.elapsed(), answer.text);
         answer.refused(400)
     };

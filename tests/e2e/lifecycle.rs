@@ -6,7 +6,7 @@ use gristmill_tests::{eventually, guests, shared_host};
 use serde_json::json;
 
 #[tokio::test]
-async fn a_runsync_whose_client_goes_away_is_a_job_like_any_other() {
+async fn a_runsync_job_of_a_disconnected_client_continues() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::playground(), "life-gone", json!({})).await;
     let input = json!({ "op": "sleep", "ms": 800 });

@@ -58,7 +58,7 @@ async fn lines_are_read_and_followed() {
 
 /// Comments come every 15 s, as long as there is nothing else to send.
 #[tokio::test]
-async fn a_follower_of_a_silent_endpoint_hears_nothing_of_a_loud_one() {
+async fn a_follower_of_a_silent_endpoint_sees_no_lines_of_a_loud_one() {
     let host = shared_host();
     let [silent, loud] = ["logs-silent", "logs-noisy"];
     for name in [silent, loud] {

@@ -31,7 +31,7 @@ fn references(value: &Value, found: &mut Vec<String>) {
 }
 
 #[tokio::test]
-async fn it_needs_no_key_and_is_whole() {
+async fn the_document_needs_no_key_and_is_complete() {
     let document = document(&shared_host()).await;
     assert_eq!(document["openapi"], "3.1.0");
     let mut found = Vec::new();
@@ -71,7 +71,7 @@ async fn the_neutral_brand_adds_nothing() {
 }
 
 #[tokio::test]
-async fn what_it_names_is_served_and_nothing_else_is() {
+async fn exactly_the_documented_routes_are_served() {
     let host = shared_host();
     let client = anonymous(&host);
     let document = document(&host).await;

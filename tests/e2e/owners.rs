@@ -112,7 +112,7 @@ async fn ids_are_the_hosts_and_handlers_names_an_owners_own() {
 }
 
 #[tokio::test]
-async fn a_component_is_named_by_its_digest_only_by_those_who_brought_it() {
+async fn only_uploaders_may_name_a_component_by_its_digest() {
     let host = shared_host();
     let [a, b] = [host.client_of("digest-a").await, host.client_of("digest-b").await];
     let bytes = playground("digest");

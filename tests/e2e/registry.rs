@@ -107,7 +107,7 @@ pub(crate) fn staged(host: &TestHost) -> usize {
 }
 
 #[tokio::test]
-async fn what_is_pushed_is_a_handler_and_comes_back_as_it_was() {
+async fn a_pushed_image_is_a_handler_and_is_pulled_unchanged() {
     let host = shared_host();
     let auth = login(host.admin_key());
     for (tag, is_whole) in [("whole", true), ("pieces", false)] {
@@ -142,7 +142,7 @@ async fn client_tags(host: &TestHost, name: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_was_uploaded_can_be_fetched() {
+async fn an_uploaded_handler_can_be_pulled() {
     let host = shared_host();
     let component = echo("uploaded");
     host.upload("fetched:1", component.clone()).await.ok();
@@ -175,7 +175,7 @@ async fn a_component_that_cannot_run_here_is_refused_and_says_why() {
 }
 
 #[tokio::test]
-async fn who_has_no_key_is_asked_for_one_and_nothing_else_is_told() {
+async fn an_unauthenticated_call_gets_a_challenge_and_nothing_else() {
     let host = shared_host();
     let stranger = host.client.with_authorization(None);
     for (method, path) in [
@@ -327,7 +327,7 @@ async fn uploads_are_bounded_in_size_and_number() {
 
 /// An upload whose client disconnects in the middle can be continued.
 #[tokio::test]
-async fn an_upload_that_breaks_off_is_gone_on_with() {
+async fn an_interrupted_upload_can_be_resumed() {
     let host = TestHost::start();
     let upload = begin(&host, "mill").await;
     let pieces = futures::stream::iter([

@@ -157,7 +157,7 @@ async fn create(host: &TestHost, registry: &ScriptedServer, auth: &str) -> grist
 }
 
 #[tokio::test]
-async fn what_a_registry_sends_must_be_what_it_named() {
+async fn downloads_must_match_the_named_digests() {
     let image = Image::new("lies");
     type Answering = fn(&Image, &str) -> Option<Reply>;
     let cases: [(&str, Answering); 7] = [
@@ -207,7 +207,7 @@ async fn what_a_registry_sends_must_be_what_it_named() {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_where_they_may_lead_and_without_the_credentials() {
+async fn allowed_redirects_are_followed_without_the_credentials() {
     let image = Image::new("redirects");
     let elsewhere = {
         let image = image.clone();

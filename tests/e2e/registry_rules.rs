@@ -34,7 +34,7 @@ async fn delete(host: &TestHost, path: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn refused_manifests_lock_nobody_out() {
+async fn refused_manifests_block_no_later_push() {
     let host = TestHost::start();
     for number in 0..20 {
         let bytes = format!("layer {number}");
@@ -68,7 +68,7 @@ async fn refused_manifests_lock_nobody_out() {
 }
 
 #[tokio::test]
-async fn the_same_blob_again_needs_no_further_place() {
+async fn a_repeated_blob_takes_no_further_upload() {
     let host = TestHost::start();
     for _ in 0..20 {
         push_blob(&host, "mill", b"hello").await;

@@ -163,7 +163,7 @@ async fn answers(client: &Client) -> Vec<Answer> {
 }
 
 #[tokio::test]
-async fn what_was_entrusted_is_on_no_disk_in_no_log_and_in_no_list() {
+async fn secrets_are_on_no_disk_in_no_log_and_in_no_list() {
     let (registry, receiver) = (registry().await, Receiver::start(&["200 OK"]).await);
     let (registries, webhooks) = (format!("http://{}", registry.host()), receiver.host());
     let arguments =

@@ -6,7 +6,7 @@ use gristmill_tests::{eventually, guests, shared_host};
 use serde_json::json;
 
 #[tokio::test]
-async fn a_job_whose_ttl_passes_is_gone_and_stopped() {
+async fn a_job_is_stopped_and_deleted_at_its_ttl() {
     let host = shared_host();
     let settings = json!({ "workersMax": 1 });
     let endpoint = host.deploy(&guests::playground(), "ttl", settings).await;

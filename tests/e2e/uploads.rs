@@ -38,7 +38,7 @@ async fn bytes_that_are_no_handler_are_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn an_upload_tells_what_it_took_in() {
+async fn an_upload_describes_the_stored_component() {
     let host = shared_host();
     let bytes = std::fs::read(guests::word_count()).unwrap();
     let answer = host.upload("words:v1", bytes.clone()).await.ok();

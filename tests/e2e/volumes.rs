@@ -110,7 +110,7 @@ async fn endpoints_name_a_volume_that_is_there_and_keep_it() {
 }
 
 #[tokio::test]
-async fn what_is_in_a_volume_outlives_jobs_deploys_restarts_and_kills() {
+async fn files_in_a_volume_outlive_jobs_deploys_restarts_and_kills() {
     let mut host = TestHost::start();
     let client = host.client();
     let id = new_volume(&client, "kept").await;

@@ -167,7 +167,7 @@ async fn a_dead_receiver_does_not_delay_another() {
 }
 
 #[tokio::test]
-async fn a_job_that_goes_without_an_end_tells_nobody() {
+async fn a_job_deleted_before_its_end_calls_no_webhook() {
     let receiver = Receiver::start(&["200 OK"]).await;
     let host = host(&[&receiver]);
     let client = host.client();

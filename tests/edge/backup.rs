@@ -72,7 +72,7 @@ async fn submit_without_end(client: Client, jobs: Acknowledged, from: u64, stop:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restored_host_has_all_that_was_acknowledged_and_goes_on() {
+async fn a_restored_host_has_all_acknowledged_changes_and_continues() {
     let receiver = Receiver::start(&["200 OK"]).await;
     let mut host = TestHost::start_with(&["--webhook-allow", &receiver.host()]);
     let client = host.client();
@@ -135,7 +135,7 @@ async fn a_restored_host_has_all_that_was_acknowledged_and_goes_on() {
 }
 
 #[tokio::test]
-async fn without_the_key_it_tells_no_secret() {
+async fn a_backup_without_the_key_reveals_no_secret() {
     let mut host = TestHost::start();
     let settings = json!({
         "workersMax": 0,
@@ -211,7 +211,7 @@ async fn without_the_key_it_tells_no_secret() {
 }
 
 #[tokio::test]
-async fn what_is_not_whole_is_not_restored() {
+async fn an_incomplete_backup_is_not_restored() {
     let host = TestHost::start();
     host.deploy(&guests::echo(), "e", json!({})).await;
     host.client().finish("e", json!({ "grain": 1 })).await;
@@ -250,7 +250,7 @@ async fn what_is_not_whole_is_not_restored() {
 }
 
 #[tokio::test]
-async fn one_is_made_at_a_time_and_ends_with_its_reader() {
+async fn one_backup_runs_at_a_time_and_ends_with_its_reader() {
     let host = TestHost::start();
     host.deploy(&guests::echo(), "parked", json!({ "workersMax": 0 })).await;
     let client = host.client();

@@ -188,7 +188,7 @@ async fn a_head_has_64_kib_at_most() {
 }
 
 #[tokio::test]
-async fn who_connected_before_the_drain_is_answered() {
+async fn connections_from_before_the_drain_are_answered() {
     let mut host = TestHost::start();
     let endpoint = host.deploy(&guests::playground(), "busy", json!({})).await;
     let client = host.client();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gristmill_tests::{TestHost, command};
 
 #[tokio::test]
-async fn a_directory_that_others_can_get_at_is_refused_and_a_shared_volume_warned_about() {
+async fn a_directory_open_to_others_is_refused_and_a_shared_volume_warned_about() {
     let mut host = TestHost::start();
     let dir = host.data_dir();
     let mode = |mode| fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).unwrap();

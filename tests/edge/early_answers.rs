@@ -86,7 +86,7 @@ async fn ends_without_reset(reader: &mut (impl AsyncRead + Unpin), what: &str) {
 }
 
 #[tokio::test]
-async fn a_short_rest_of_a_body_is_read_and_the_connection_goes_on() {
+async fn a_short_rest_of_a_body_is_read_and_the_connection_stays_open() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::echo(), "early-short", json!({})).await;
     let key = host.admin_key();
@@ -193,7 +193,7 @@ async fn a_client_that_reads_and_writes_at_once_gets_its_answer() {
 
 /// The client asks before it sends its body, and is not asked to continue.
 #[tokio::test]
-async fn a_body_that_waits_for_a_word_is_not_asked_for() {
+async fn a_body_that_waits_for_100_continue_is_not_requested() {
     let host = shared_host();
     let expects = format!("{}expect: 100-continue\r\n", length(100));
     for is_sent_anyway in [false, true] {

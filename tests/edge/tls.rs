@@ -156,7 +156,7 @@ async fn a_broken_certificate_leaves_the_one_before() {
 }
 
 #[tokio::test]
-async fn a_client_without_tls_is_told_what_to_speak() {
+async fn a_client_without_tls_gets_an_explanation() {
     let authority = Authority::new();
     authority.write(&authority.sign());
     let host = start(&authority);
@@ -224,7 +224,7 @@ fn files_that_cannot_be_used_are_named() {
 }
 
 #[tokio::test]
-async fn commands_trust_the_authority_that_they_are_told() {
+async fn commands_trust_the_given_authority() {
     let authority = Authority::new();
     authority.write(&authority.sign());
     let host = start(&authority);

@@ -9,7 +9,7 @@
 use crate::arguments::{Against, BenchArguments};
 use crate::drive::Figures;
 use crate::table::Row;
-use crate::works::{Bench, asked_for};
+use crate::workloads::{Bench, asked_for};
 
 /// Runs the works with both programs and prints the ratios of the new one to the other.
 pub(crate) async fn run(arguments: &BenchArguments, against: &Against) -> anyhow::Result<()> {

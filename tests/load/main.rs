@@ -20,7 +20,7 @@ mod soak;
 mod stored_jobs;
 mod table;
 mod trend;
-mod works;
+mod workloads;
 
 use crate::arguments::{Arguments, UrlArguments};
 use crate::call::Call;
@@ -34,7 +34,7 @@ fn main() -> anyhow::Result<()> {
         Arguments::Bench(arguments) => runtime.block_on(async {
             match &arguments.against {
                 Some(against) => compare::run(&arguments, against).await,
-                None => works::run(&arguments).await,
+                None => workloads::run(&arguments).await,
             }
         }),
         Arguments::Soak(arguments) => runtime.block_on(soak::run(&arguments)),

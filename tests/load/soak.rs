@@ -14,7 +14,7 @@ use crate::host::{self, Host};
 use crate::open_loop::OpenLoop;
 use crate::samples::{Csv, Sample};
 use crate::trend::{Flat, Trend};
-use crate::works::{PAYLOAD_BYTES, echo_body, runsync};
+use crate::workloads::{PAYLOAD_BYTES, echo_body, runsync};
 
 /// The measurement of the capacity, which is the rate that the host can sustain: with a full
 /// journal, so that every job is checkpointed into the database, and with results that expire.

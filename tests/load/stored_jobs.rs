@@ -11,7 +11,7 @@ use crate::call::Call;
 use crate::connection::Connection;
 use crate::host::Host;
 use crate::table::{Measured, Row};
-use crate::works::{Bench, PAYLOAD_BYTES, echo_body, runsync};
+use crate::workloads::{Bench, PAYLOAD_BYTES, echo_body, runsync};
 
 /// Connections that submit.
 const CONNECTIONS: usize = 64;

@@ -38,7 +38,7 @@ const CONFIG: &str = "[rate-limits.status]\ncalls-per-10s = 1000000\nconcurrent 
 
 /// The answers.
 #[derive(Default)]
-struct Told {
+struct Observed {
     /// Accepted jobs whose results are kept for longer than the test.
     admitted: Vec<String>,
     /// The ends of the others: results of `runsync` are kept for a minute.
@@ -69,8 +69,8 @@ async fn ten_times_the_capacity() {
     let idle = host.resident_memory();
     let pulse = Pulse::start(&host, &endpoint).await;
 
-    let told = Arc::new(Mutex::new(Told::default()));
-    offer(&client, &endpoint, &told, scale.lasts).await;
+    let observed = Arc::new(Mutex::new(Observed::default()));
+    offer(&client, &endpoint, &observed, scale.lasts).await;
 
     let health = client.health(&endpoint).await;
     let waiting = health["jobs"]["inQueue"].as_u64().unwrap();
@@ -86,7 +86,7 @@ async fn ten_times_the_capacity() {
     assert_eq!(fresh["output"], json!({ "echo": 7 }), "{fresh}");
     pulse.finish().await;
 
-    let Told { admitted, mut ends, cancelled, refused } = std::mem::take(&mut *told.lock());
+    let Observed { admitted, mut ends, cancelled, refused } = std::mem::take(&mut *observed.lock());
     println!(
         "capacity {JOBS_PER_S} jobs/s, offered {}/s for {:?}: {} admitted ({cancelled} cancelled), \
          refused {refused:?}; {waiting} waited at the end, done after {drained:.1?}",
@@ -112,7 +112,7 @@ async fn ten_times_the_capacity() {
 }
 
 /// Submits at ten times the capacity, each call at its scheduled time.
-async fn offer(client: &Client, endpoint: &str, told: &Arc<Mutex<Told>>, lasts: Duration) {
+async fn offer(client: &Client, endpoint: &str, observed: &Arc<Mutex<Observed>>, lasts: Duration) {
     let calls = TaskTracker::new();
     let mut ticks = interval(Duration::from_secs(1) / u32::try_from(JOBS_PER_S * 10).unwrap());
     // Late calls are sent at once, so that the rate is the intended one.
@@ -123,14 +123,14 @@ async fn offer(client: &Client, endpoint: &str, told: &Arc<Mutex<Told>>, lasts: 
         if started.elapsed() >= lasts {
             break;
         }
-        let (client, endpoint, told) = (client.clone(), endpoint.to_owned(), told.clone());
-        calls.spawn(async move { submit(&client, &endpoint, number, &told).await });
+        let (client, endpoint, observed) = (client.clone(), endpoint.to_owned(), observed.clone());
+        calls.spawn(async move { submit(&client, &endpoint, number, &observed).await });
     }
     calls.close();
     calls.wait().await;
 }
 
-async fn submit(client: &Client, endpoint: &str, number: u64, told: &Mutex<Told>) {
+async fn submit(client: &Client, endpoint: &str, number: u64, observed: &Mutex<Observed>) {
     let input = json!({ "op": "sleep", "ms": JOB_MS, "value": "x".repeat(INPUT_BYTES) });
     // Some wait for the end, which may be later than their wait.
     let waits = number.is_multiple_of(10);
@@ -140,17 +140,17 @@ async fn submit(client: &Client, endpoint: &str, number: u64, told: &Mutex<Told>
         client.run(endpoint, input).await
     };
     if answer.status != 200 {
-        *told.lock().refused.entry(refusal(&answer)).or_default() += 1;
+        *observed.lock().refused.entry(refusal(&answer)).or_default() += 1;
         return;
     }
     let id = answer.ok()["id"].as_str().unwrap().to_owned();
     if number.is_multiple_of(64) {
         let answer = client.cancel(endpoint, &id).await.ok();
         let is_cancelled = answer["status"] == "CANCELLED";
-        told.lock().cancelled += u64::from(is_cancelled);
+        observed.lock().cancelled += u64::from(is_cancelled);
     }
     if !waits {
-        told.lock().admitted.push(id);
+        observed.lock().admitted.push(id);
         return;
     }
     // A drain of the whole queue takes some seconds.
@@ -165,7 +165,7 @@ async fn submit(client: &Client, endpoint: &str, number: u64, told: &Mutex<Told>
         }
     }
     let end = end.expect("an admitted job ends");
-    *told.lock().ends.entry(end).or_default() += 1;
+    *observed.lock().ends.entry(end).or_default() += 1;
 }
 
 /// The code of a refusal, which must be one for overload with a time to try again.

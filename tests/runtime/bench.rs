@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use gristmill_core::catalog::Component;
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{Deployment, Endpoint, Life};
+use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, VolumeId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
-use gristmill_core::room::DiskRoom;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, Runtime as _, SinkClosed,
 };
@@ -29,7 +29,7 @@ pub(crate) struct Bench {
     sandbox: Sandbox,
     pub(crate) component: Component,
     /// The free space of the host's disk, as the sandbox sees it.
-    pub(crate) room: Arc<DiskRoom>,
+    pub(crate) disk_space: Arc<DiskSpaceGauge>,
     directory: TempDir,
 }
 
@@ -48,7 +48,7 @@ impl Bench {
         let mut settings =
             SandboxSettings::new(directory.path().to_owned(), Compiler::in_process());
         settings.running_jobs_max = 4;
-        let room = settings.room.clone();
+        let disk_space = settings.disk_space.clone();
         let records = MemoryRecords::new();
         let sandbox = Sandbox::open(settings, records.clone()).unwrap();
         let bytes = std::fs::read(guest).unwrap();
@@ -56,7 +56,7 @@ impl Bench {
         // The files are removed with `added` unless there is a record.
         records.put(added.component.clone());
         let component = added.component;
-        Self { sandbox, component, room, directory }
+        Self { sandbox, component, disk_space, directory }
     }
 
     /// A run with this input; the test may change its fields.
@@ -124,7 +124,7 @@ impl Run<'_> {
             template: Arc::new(self.template.clone()),
             component: Some(self.bench.component.digest),
             volume: self.volume.clone(),
-            life: Life::default(),
+            incarnation: EndpointIncarnation::default(),
         };
         let deployment = Arc::new(deployment);
         let reservation = self.bench.sandbox.reserve(&deployment).await;

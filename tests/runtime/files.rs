@@ -161,7 +161,7 @@ async fn below_the_disks_reserve_no_hole_is_filled_and_blocks_are_overwritten_in
     let blocks = || fs::metadata(&on_host).unwrap().blocks();
     let before = blocks();
 
-    bench.room.set(1, 2);
+    bench.disk_space.set(1, 2);
     let block = "x".repeat(BLOCK_BYTES as usize);
     let into_holes = [
         (BLOCK_BYTES, "x"),
@@ -191,7 +191,7 @@ async fn below_the_disks_reserve_no_hole_is_filled_and_blocks_are_overwritten_in
     assert_eq!(file(&bench, "size", "sparse", &json!({})).await.output(), r#"{"done":268435467}"#);
     assert_eq!(blocks(), before);
 
-    bench.room.set(9, 2);
+    bench.disk_space.set(9, 2);
     write_at(GIB / 8, "x").await.output();
     assert!(blocks() > before);
 }
@@ -251,7 +251,7 @@ async fn jobs_on_one_volume_keep_its_size_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_counted_is_true_after_any_order_of_changes() {
+async fn counted_space_is_correct_after_any_order_of_changes() {
     let bench = Bench::open(&guests::hostile()).await;
     leave_hostile(&bench, 1 << 20);
     let rounds = json!({ "count": 300 });
@@ -305,7 +305,7 @@ async fn depth_and_open_files_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_of_file_operations_is_stopped_and_holds_nobody_up() {
+async fn a_flood_of_file_operations_is_stopped_and_delays_no_other_job() {
     let bench = Bench::open(&guests::hostile()).await;
     let flood = async || {
         let mut run = on_volume(&bench, &json!({ "op": "churn", "path": "/workspace" }));
@@ -337,7 +337,7 @@ fn scratch_dirs(data_dir: &Path) -> usize {
 }
 
 #[tokio::test]
-async fn scratch_is_each_jobs_own_and_gone_with_it() {
+async fn scratch_space_is_private_to_a_job_and_deleted_with_it() {
     let bench = Bench::open(&guests::playground()).await;
     let scratch = |what: &str, bytes: u64| {
         let job = json!({ "do": what, "path": "/tmp/a", "text": "rye", "bytes": bytes });
@@ -357,7 +357,7 @@ async fn scratch_is_each_jobs_own_and_gone_with_it() {
 }
 
 #[tokio::test]
-async fn what_several_crashes_left_is_wiped_after_the_start() {
+async fn leftovers_of_several_crashes_are_wiped_after_the_start() {
     let mut bench = Bench::open(&guests::playground()).await;
     let write = json!({ "do": "write", "path": "/tmp/a", "text": "rye" });
     let write = json!({ "op": "file", "file": write }).to_string();
@@ -387,7 +387,7 @@ async fn what_several_crashes_left_is_wiped_after_the_start() {
 }
 
 #[tokio::test]
-async fn a_removed_volume_is_gone_once_no_job_sees_it() {
+async fn a_removed_volume_is_deleted_after_its_last_job() {
     let bench = Bench::open(&guests::playground()).await;
     file(&bench, "write", "a", &json!({ "text": "rye" })).await.output();
     let volume = VolumeId::new("v").unwrap();

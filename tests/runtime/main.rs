@@ -37,7 +37,7 @@ async fn outputs_and_usage_come_back() {
 }
 
 #[tokio::test]
-async fn handlers_that_break_down_are_told_in_a_sentence() {
+async fn failed_handlers_are_reported_in_a_sentence() {
     let bench = Bench::open(&guests::playground()).await;
     let cases = [
         (r#"{"op":"trap"}"#, "handler aborted (`unreachable` executed)"),
@@ -94,7 +94,7 @@ async fn lateness(bench: &Bench, input: &str, metering: Metering, by_deadline: b
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_will_not_stop_is_gone_soon() {
+async fn handlers_that_ignore_a_stop_are_ended_soon() {
     let bench = Bench::open(&guests::playground()).await;
     for metering in [Metering::Fuel, Metering::Epoch] {
         // The plain engine's file is compiled at its first use.

@@ -107,7 +107,7 @@ fn is_this_machine(host: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn is_let_in(host: Option<&str>, origin: Option<&str>) -> bool {
+    fn is_admitted(host: Option<&str>, origin: Option<&str>) -> bool {
         let owner = OwnerId::new("default").unwrap();
         let access = Access::without_keys(owner, Timestamp::from_millis(0));
         let mut request = Request::builder().uri("/v2/a/run");
@@ -120,21 +120,21 @@ mod tests {
     }
 
     #[test]
-    fn without_keys_only_this_machine_is_let_in() {
+    fn without_keys_only_callers_on_this_machine_are_admitted() {
         let here =
             ["localhost", "LOCALHOST:8080", "app.localhost:1", "127.0.0.1:8080", "[::1]:8080"];
         for host in here {
-            assert!(is_let_in(Some(host), None), "{host}");
-            assert!(is_let_in(Some("localhost"), Some(&format!("http://{host}"))), "{host}");
+            assert!(is_admitted(Some(host), None), "{host}");
+            assert!(is_admitted(Some("localhost"), Some(&format!("http://{host}"))), "{host}");
         }
         let elsewhere =
             ["example.com", "localhost.example.com", "10.0.0.1", "[::2]:8080", "0.0.0.0"];
         for host in elsewhere {
-            assert!(!is_let_in(Some(host), None), "{host}");
-            assert!(!is_let_in(Some("localhost"), Some(&format!("https://{host}"))), "{host}");
+            assert!(!is_admitted(Some(host), None), "{host}");
+            assert!(!is_admitted(Some("localhost"), Some(&format!("https://{host}"))), "{host}");
         }
-        assert!(!is_let_in(None, None));
-        assert!(!is_let_in(Some("localhost"), Some("null")));
+        assert!(!is_admitted(None, None));
+        assert!(!is_admitted(Some("localhost"), Some("null")));
     }
 
     #[test]

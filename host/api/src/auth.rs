@@ -15,9 +15,9 @@ use gristmill_core::key::{ApiKey, Scope};
 use tokio::time::Instant;
 
 use crate::error::{ApiError, ErrorCode};
-use crate::rate_limit::Place;
+use crate::rate_limit::ConcurrencyPermit;
 use crate::state::ApiState;
-use crate::strangers::Standing;
+use crate::unauthenticated::ConnectionAuth;
 
 /// Accepted forms of a key in the Authorization header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) enum Form {
 #[derive(Debug)]
 pub(crate) struct ManagementCaller(
     pub(crate) Arc<ApiKey>,
-    #[expect(dead_code, reason = "held until it is dropped")] Option<Place>,
+    #[expect(dead_code, reason = "held until it is dropped")] Option<ConcurrencyPermit>,
 );
 
 impl ManagementCaller {
@@ -62,11 +62,11 @@ pub(crate) fn require(
     if key.allows(needed, endpoint) {
         return Ok(());
     }
-    let place = match endpoint {
+    let for_endpoint = match endpoint {
         Some(endpoint) => format!(" on endpoint `{endpoint}`"),
         None => String::new(),
     };
-    Err(unauthorized(format!("this API key lacks the scope `{}`{place}", needed.as_str())))
+    Err(unauthorized(format!("this API key lacks the scope `{}`{for_endpoint}", needed.as_str())))
 }
 
 impl FromRequestParts<ApiState> for ManagementCaller {
@@ -74,8 +74,8 @@ impl FromRequestParts<ApiState> for ManagementCaller {
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
         let key = identify(&parts.headers, &parts.extensions, state, Form::Bearer)?;
-        let place = state.limiter.enter_management(&key)?;
-        Ok(Self(key, place))
+        let for_endpoint = state.limiter.enter_management(&key)?;
+        Ok(Self(key, for_endpoint))
     }
 }
 
@@ -85,17 +85,17 @@ pub(crate) const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// The key of a call, which must stay valid while the call waits or its answer is being sent.
 /// `None`: the host requires no keys.
 #[derive(Debug, Clone)]
-pub(crate) struct KeyInUse(Option<Held>);
+pub(crate) struct KeyCheck(Option<CheckedKey>);
 
 #[derive(Debug, Clone)]
-struct Held {
+struct CheckedKey {
     state: ApiState,
     key: Arc<ApiKey>,
     needed: Scope,
     endpoint: Option<EndpointId>,
 }
 
-impl KeyInUse {
+impl KeyCheck {
     /// The key of a call that needs this scope: on `endpoint`, or without any endpoint.
     pub(crate) fn new(
         state: &ApiState,
@@ -107,7 +107,7 @@ impl KeyInUse {
             return Self(None);
         }
         let (state, key, endpoint) = (state.clone(), key.clone(), endpoint.cloned());
-        Self(Some(Held { state, key, needed, endpoint }))
+        Self(Some(CheckedKey { state, key, needed, endpoint }))
     }
 
     /// A call that needs no key.
@@ -121,7 +121,7 @@ impl KeyInUse {
     /// # Errors
     /// 401.
     pub(crate) fn check(&self) -> Result<(), ApiError> {
-        let Some(Held { state, key, needed, endpoint }) = &self.0 else { return Ok(()) };
+        let Some(CheckedKey { state, key, needed, endpoint }) = &self.0 else { return Ok(()) };
         require(&*current(key, &state.catalog.view(), state)?, *needed, endpoint.as_ref())
     }
 
@@ -168,7 +168,7 @@ pub(crate) fn identify(
             Ok(key)
         }
         Err(refusal) => {
-            state.strangers.admit(extensions)?;
+            state.unauthenticated.admit(extensions)?;
             Err(refusal)
         }
     }
@@ -193,7 +193,7 @@ pub(crate) fn current(
 }
 
 /// Refuses a call whose key was revoked or has expired while its body arrived, which may take
-/// minutes. A call that waits or streams has a [`KeyInUse`] instead.
+/// minutes. A call that waits or streams has a [`KeyCheck`] instead.
 ///
 /// # Errors
 /// 401.
@@ -205,20 +205,23 @@ pub(crate) fn check_again(key: &ApiKey, state: &ApiState) -> Result<(), ApiError
 ///
 /// # Errors
 /// 429 when too many such calls come from one address.
-pub(crate) fn count_stranger<B>(request: &Request<B>, state: &ApiState) -> Result<(), ApiError> {
+pub(crate) fn count_unauthenticated<B>(
+    request: &Request<B>,
+    state: &ApiState,
+) -> Result<(), ApiError> {
     match valid_key(request.headers(), state, Form::BearerOrBare) {
         Ok(_) => {
             show_key(request.extensions());
             Ok(())
         }
-        Err(_) => state.strangers.admit(request.extensions()),
+        Err(_) => state.unauthenticated.admit(request.extensions()),
     }
 }
 
 /// Records that the call's connection has carried a valid key.
 fn show_key(extensions: &Extensions) {
-    if let Some(standing) = extensions.get::<Arc<Standing>>() {
-        standing.record_key();
+    if let Some(connection_auth) = extensions.get::<Arc<ConnectionAuth>>() {
+        connection_auth.record_key();
     }
 }
 

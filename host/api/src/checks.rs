@@ -6,7 +6,7 @@
 //! for checks, and so do the keys of an owner: a check waits for at most one of each other owner, and
 //! not for all the bodies that one key sends. Pages, which take some milliseconds, wait in the order of
 //! arrival. The memory of all bodies has [a bound](crate::in_flight) of its own, and a share for each key.
-//! **Cost.** Nothing for a body of at most [`HERE_BYTES_MAX`]; a lock and a change of threads for a
+//! **Cost.** Nothing for a body of at most [`INLINE_BYTES_MAX`]; a lock and a change of threads for a
 //! larger one, and a change of threads for a page.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use crate::error::{ApiError, ErrorCode};
 
 /// Bodies of at most so many bytes are checked by the task of their call: in half a millisecond.
-const HERE_BYTES_MAX: usize = 128 << 10;
+const INLINE_BYTES_MAX: usize = 128 << 10;
 
 /// The turns of checks. A clone shares them.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ impl Checks {
         body: &Bytes,
         check: impl FnOnce(&Bytes) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        if body.len() <= HERE_BYTES_MAX {
+        if body.len() <= INLINE_BYTES_MAX {
             return check(body);
         }
         let turn = self.0.share_of_key(&caller.owner, &caller.id).acquire().await;
@@ -120,7 +120,7 @@ mod tests {
     #[tokio::test]
     async fn large_bodies_are_checked_apart_and_no_more_at_one_time_than_there_are_turns() {
         let checks = Checks(Arc::new(FairPermits::few(1)));
-        let (small, large) = (body(HERE_BYTES_MAX), body(HERE_BYTES_MAX + 1));
+        let (small, large) = (body(INLINE_BYTES_MAX), body(INLINE_BYTES_MAX + 1));
         let key = key("a");
         let here = std::thread::current().id();
         let thread = |_: &Bytes| Ok(std::thread::current().id());
@@ -149,7 +149,7 @@ mod tests {
     #[tokio::test]
     async fn a_check_does_not_wait_for_all_bodies_of_another_key() {
         let checks = Checks(Arc::new(FairPermits::few(1)));
-        let large = body(HERE_BYTES_MAX + 1);
+        let large = body(INLINE_BYTES_MAX + 1);
         let (greedy, other) = (key("a"), key("b"));
         let (release, held) = mpsc::channel::<()>();
         let (done, order) = mpsc::channel();
@@ -175,7 +175,7 @@ mod tests {
     #[tokio::test]
     async fn a_check_that_fails_is_the_answer() {
         let checks = Checks::default();
-        let (key, large) = (key("a"), body(HERE_BYTES_MAX + 1));
+        let (key, large) = (key("a"), body(INLINE_BYTES_MAX + 1));
         let refused = checks.run::<()>(&key, &large, |_| Err(ApiError::bad_request("no"))).await;
         assert_eq!(refused.unwrap_err().code(), ErrorCode::BadRequest);
     }

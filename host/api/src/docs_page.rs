@@ -14,7 +14,7 @@ use utoipa_swagger_ui::Config;
 
 use crate::auth;
 use crate::error::ApiError;
-use crate::paths::AsSent;
+use crate::paths::OriginalPath;
 use crate::state::ApiState;
 
 /// The path from the page to the document: relative, because a proxy may add a path prefix.
@@ -32,8 +32,8 @@ pub(crate) fn routes() -> Router<ApiState> {
 
 /// Redirects to the page by a relative path, which depends on whether the client sent a trailing
 /// slash.
-async fn start(as_sent: Option<Extension<AsSent>>) -> Redirect {
-    let has_slash = as_sent.is_some_and(|Extension(AsSent(uri))| uri.path().ends_with('/'));
+async fn start(as_sent: Option<Extension<OriginalPath>>) -> Redirect {
+    let has_slash = as_sent.is_some_and(|Extension(OriginalPath(uri))| uri.path().ends_with('/'));
     Redirect::temporary(if has_slash { "index.html" } else { "docs/index.html" })
 }
 
@@ -42,7 +42,7 @@ async fn file(
     Path(name): Path<String>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    auth::count_stranger(&request, &state)?;
+    auth::count_unauthenticated(&request, &state)?;
     let config = Arc::new(Config::from(DOCUMENT).try_it_out_enabled(true));
     let found = utoipa_swagger_ui::serve(&name, config).ok().flatten();
     let not_found = || ApiError::not_found(format!("the page has no file `{name}`"));

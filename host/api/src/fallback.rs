@@ -15,7 +15,7 @@ pub(crate) async fn unknown_management_route(
     request: Request<Body>,
 ) -> ApiError {
     let unknown = ApiError::not_found(format!("there is no route `/v1{}`", request.uri().path()));
-    auth::count_stranger(&request, &state).err().unwrap_or(unknown)
+    auth::count_unauthenticated(&request, &state).err().unwrap_or(unknown)
 }
 
 /// For a route with other methods.
@@ -26,5 +26,5 @@ pub(crate) async fn method_not_allowed(
     let method = request.method();
     let sentence = format!("the method {method} is not allowed here; see the Allow header");
     let wrong = ApiError::new(ErrorCode::MethodNotAllowed, sentence);
-    auth::count_stranger(&request, &state).err().unwrap_or(wrong)
+    auth::count_unauthenticated(&request, &state).err().unwrap_or(wrong)
 }

@@ -8,7 +8,7 @@ use gristmill_core::digest::ComponentDigest;
 use gristmill_core::image::PushedManifest;
 use gristmill_core::key::ApiKey;
 use gristmill_core::limits::{NAME_BYTES_MAX, UPLOADS_WAITING_MAX};
-use gristmill_core::runtime::{AddComponentError, Added};
+use gristmill_core::runtime::{AddComponentError, AddedComponent};
 use tracing::{error, warn};
 
 use crate::error::{ApiError, ErrorCode};
@@ -53,7 +53,7 @@ pub(crate) fn is_part(text: &str) -> bool {
 /// The component for a name.
 pub(crate) enum Named {
     /// A component that has just been uploaded.
-    Added(Added),
+    Added(AddedComponent),
     /// A stored component, unless it was deleted meanwhile.
     Known(ComponentDigest),
 }
@@ -63,7 +63,7 @@ pub(crate) enum Named {
 ///
 /// # Errors
 /// When a known component is not stored any more.
-pub(crate) async fn name(
+pub(crate) async fn tag(
     state: &ApiState,
     caller: &ApiKey,
     name: ImageName,
@@ -98,7 +98,7 @@ pub(crate) async fn name(
     for endpoint in state.catalog.view().users_of(&image) {
         state.workers.refresh(&endpoint.id);
     }
-    forget_unused(state).await;
+    remove_unused_components(state).await;
     Ok((image, component))
 }
 
@@ -106,7 +106,7 @@ pub(crate) async fn name(
 ///
 /// # Errors
 /// 404 when the owner has no such name; 400 when endpoints run its component.
-pub(crate) async fn forget(
+pub(crate) async fn untag(
     state: &ApiState,
     caller: &ApiKey,
     name: &ImageName,
@@ -131,7 +131,7 @@ pub(crate) async fn forget(
             Ok((vec![CatalogChange::Delete(CatalogKey::Image(image.key()))], ()))
         })
         .await?;
-    forget_unused(state).await;
+    remove_unused_components(state).await;
     Ok(())
 }
 
@@ -142,10 +142,10 @@ pub(crate) fn not_found(name: &ImageName) -> ApiError {
 
 /// Deletes unused components. A component that still runs is deleted by a later call of this, or by
 /// the next start.
-pub(crate) async fn forget_unused(state: &ApiState) {
+pub(crate) async fn remove_unused_components(state: &ApiState) {
     // A backup in progress must still read the files that it names.
     let Ok(_turn) = state.backup_turn.try_acquire() else { return };
-    let unused = match state.catalog.forget_unused().await {
+    let unused = match state.catalog.remove_unused_components().await {
         Ok(unused) => unused,
         // The preceding change was written; the deletion can wait.
         Err(error) => return warn!("unused components are not removed yet: {error}"),

@@ -78,12 +78,12 @@ struct Pool {
 struct Holder {
     key: KeyId,
     bytes: usize,
-    wish: Option<Wish>,
+    memory_request: Option<MemoryRequest>,
 }
 
 /// The memory that a body waits for, beyond the memory that it holds.
 #[derive(Debug)]
-struct Wish {
+struct MemoryRequest {
     bytes: usize,
     granted: oneshot::Sender<()>,
 }
@@ -107,15 +107,18 @@ impl Pool {
     ) -> Option<oneshot::Receiver<()>> {
         let id = *body.get_or_insert_with(|| {
             self.next_body += 1;
-            self.bodies.insert(self.next_body, Holder { key: key.clone(), bytes: 0, wish: None });
+            self.bodies.insert(
+                self.next_body,
+                Holder { key: key.clone(), bytes: 0, memory_request: None },
+            );
             self.next_body
         });
         let (granted, turn) = oneshot::channel();
         let holder = self.bodies.get_mut(&id)?;
-        holder.wish = Some(Wish { bytes, granted });
+        holder.memory_request = Some(MemoryRequest { bytes, granted });
         self.waiting += 1;
         self.grant();
-        let waits = self.bodies.get(&id).is_some_and(|holder| holder.wish.is_some());
+        let waits = self.bodies.get(&id).is_some_and(|holder| holder.memory_request.is_some());
         waits.then_some(turn)
     }
 
@@ -125,8 +128,8 @@ impl Pool {
             return;
         }
         let wishes = self.bodies.iter().filter_map(|(id, holder)| {
-            let wish = holder.wish.as_ref()?;
-            Some((self.held_by(&holder.key), *id, wish.bytes))
+            let memory_request = holder.memory_request.as_ref()?;
+            Some((self.held_by(&holder.key), *id, memory_request.bytes))
         });
         let mut wishes: Vec<_> = wishes.collect();
         // The key that holds the least is first, and of its bodies the oldest.
@@ -145,9 +148,9 @@ impl Pool {
             self.used += bytes;
             *self.held.entry(holder.key.clone()).or_default() += bytes;
             self.waiting -= 1;
-            if let Some(wish) = holder.wish.take() {
+            if let Some(memory_request) = holder.memory_request.take() {
                 // If the call was dropped, its memory returns when its share is dropped.
-                let _ = wish.granted.send(());
+                let _ = memory_request.granted.send(());
             }
         }
     }
@@ -172,7 +175,7 @@ impl Pool {
     /// for each other, one gives up and the others end.
     fn give_up(&mut self, id: u64) -> bool {
         let Some(holder) = self.bodies.get_mut(&id) else { return true };
-        if holder.wish.take().is_none() {
+        if holder.memory_request.take().is_none() {
             return false;
         }
         self.waiting -= 1;

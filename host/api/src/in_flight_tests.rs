@@ -76,7 +76,7 @@ async fn a_quick_body_keeps_the_memory_for_its_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_key_leaves_room_for_the_next_and_each_further_one() {
+async fn one_key_leaves_memory_for_every_further_key() {
     let pool = InFlight::of_bodies();
     let mut held = vec![];
     for name in ["a", "b", "c", "d"] {
@@ -141,7 +141,7 @@ async fn a_body_without_memory_is_refused_after_ten_seconds_and_leaves_nothing()
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_slow_bodies_that_wait_for_each_other_one_gives_way_and_the_others_end() {
+async fn when_slow_bodies_wait_for_each_other_one_is_refused_and_the_others_end() {
     let pool = InFlight::of_bodies();
     // Ten slow bodies have sent 19 of their 20 MiB. All of them have room for 2 MiB more.
     let mut bodies = vec![];
@@ -215,7 +215,7 @@ async fn the_bounds_hold_in_any_order_of_events() {
 /// Eight large results of one key are asked for at one time: three are put together, the others wait.
 /// Another key does not wait for them, and small results need no memory.
 #[tokio::test(start_paused = true)]
-async fn large_results_are_put_together_a_few_at_a_time_and_every_key_comes_to_one() {
+async fn large_results_are_joined_a_few_at_a_time_and_every_key_gets_a_turn() {
     let pool = InFlight::of_results();
     let of = |name: &str, bytes| {
         let (pool, key) = (pool.clone(), key(name));

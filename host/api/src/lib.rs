@@ -10,6 +10,7 @@
 //! costs one task and one map entry.
 
 mod access;
+mod admission;
 mod auth;
 mod billing;
 mod body;
@@ -19,7 +20,6 @@ mod complete;
 mod docs_page;
 mod error;
 mod fallback;
-mod front_door;
 mod head;
 mod images;
 mod in_flight;
@@ -34,12 +34,12 @@ mod refusal;
 mod registry;
 mod router;
 mod state;
-mod strangers;
-mod whole;
+mod unauthenticated;
+mod whole_number;
 mod wire_time;
 
 pub use access::Access;
 pub use rate_limit::RateLimits;
-pub use router::{Api, no_room_for};
+pub use router::{Api, response_over_budget};
 pub use state::{ApiState, Services};
-pub use strangers::{AddressLimit, PeerAddress, Standing};
+pub use unauthenticated::{AddressLimit, ConnectionAuth, PeerAddress};

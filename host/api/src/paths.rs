@@ -7,13 +7,13 @@ use axum::http::{Request, Uri};
 
 /// The URI of a request as its client sent it, if that was not the normal form.
 #[derive(Debug, Clone)]
-pub(crate) struct AsSent(pub(crate) Uri);
+pub(crate) struct OriginalPath(pub(crate) Uri);
 
 /// Collapses doubled slashes in the request's URI and removes a trailing one.
 pub(crate) fn normalize<B>(request: &mut Request<B>) {
     if let Some(normal) = normal(request.uri()) {
         let as_sent = std::mem::replace(request.uri_mut(), normal);
-        request.extensions_mut().insert(AsSent(as_sent));
+        request.extensions_mut().insert(OriginalPath(as_sent));
     }
 }
 
@@ -56,7 +56,8 @@ mod tests {
             let mut request = Request::builder().uri(given).body(()).unwrap();
             normalize(&mut request);
             assert_eq!(request.uri().to_string(), expected);
-            let as_sent = request.extensions().get::<AsSent>().map(|AsSent(uri)| uri.to_string());
+            let as_sent =
+                request.extensions().get::<OriginalPath>().map(|OriginalPath(uri)| uri.to_string());
             assert_eq!(as_sent, (given != expected).then(|| given.to_owned()));
         }
     }

@@ -2,7 +2,7 @@
 //! endpoint and operation. The calls of the management API are counted together, for each key owner.
 //!
 //! The totals are the owner's. While several of its keys call, each key has a fair share of them
-//! ([`Shares`]). Waiting calls leave a quarter of the concurrent calls to calls that do not wait.
+//! ([`KeyShares`]). Waiting calls leave a quarter of the concurrent calls to calls that do not wait.
 //!
 //! **Bounds.** [`ENTRIES_MAX`] entries of about 400 bytes, and 60 for each further key; an entry is
 //! dropped once no call counts in it. At the bound the caller gets 503, which needs tens of
@@ -18,8 +18,8 @@ use std::time::Duration;
 use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::key::{ApiKey, Scope};
+use gristmill_core::key_shares::{KeyShares, Position};
 use gristmill_core::rate::{OperationLimit, RateVerdict, RateWindow};
-use gristmill_core::shares::{Position, Shares};
 use gristmill_core::time::Clock;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -27,7 +27,7 @@ use serde::de::{self, Deserializer, Unexpected, Visitor};
 
 use crate::error::{ApiError, ErrorCode};
 use crate::refusal::Refusal;
-use crate::strangers::AddressLimit;
+use crate::unauthenticated::AddressLimit;
 
 /// Most entries at one time.
 const ENTRIES_MAX: usize = 100_000;
@@ -293,13 +293,13 @@ enum Calls {
 #[derive(Debug, Default)]
 struct Entry {
     window: RateWindow,
-    shares: Shares,
-    under_way: Arc<UnderWay>,
+    shares: KeyShares,
+    in_flight: Arc<CallsInFlight>,
 }
 
 /// Concurrent calls.
 #[derive(Debug, Default)]
-struct UnderWay {
+struct CallsInFlight {
     all: AtomicU32,
     /// Concurrent calls that wait.
     waiting: AtomicU32,
@@ -307,18 +307,18 @@ struct UnderWay {
 
 /// A call that counts as concurrent until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    under_way: Arc<UnderWay>,
+pub(crate) struct ConcurrencyPermit {
+    in_flight: Arc<CallsInFlight>,
     of_key: Arc<AtomicU32>,
     waits: bool,
 }
 
-impl Drop for Place {
+impl Drop for ConcurrencyPermit {
     fn drop(&mut self) {
-        self.under_way.all.fetch_sub(1, Ordering::Relaxed);
+        self.in_flight.all.fetch_sub(1, Ordering::Relaxed);
         self.of_key.fetch_sub(1, Ordering::Relaxed);
         if self.waits {
-            self.under_way.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.in_flight.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -346,13 +346,13 @@ impl RateLimiter {
     ///
     /// # Errors
     /// 429 when the limit is reached, with the time after which a call is admitted.
-    pub(crate) fn enter(
+    pub(crate) fn admit(
         &self,
         key: &ApiKey,
         endpoint: &Endpoint,
         operation: Operation,
         running_workers: impl FnOnce() -> u64,
-    ) -> Result<Option<Place>, ApiError> {
+    ) -> Result<Option<ConcurrencyPermit>, ApiError> {
         let Some(limit) = self.limits.of(operation) else { return Ok(None) };
         let name = operation.as_str();
         let limit = endpoint.rate_limits.get(name).unwrap_or(limit);
@@ -361,11 +361,14 @@ impl RateLimiter {
         self.count(key, calls, &call, running_workers)
     }
 
-    /// Counts a call of the management API, as [`enter`](Self::enter) does.
+    /// Counts a call of the management API, as [`admit`](Self::enter) does.
     ///
     /// # Errors
-    /// Those of [`enter`](Self::enter).
-    pub(crate) fn enter_management(&self, key: &ApiKey) -> Result<Option<Place>, ApiError> {
+    /// Those of [`admit`](Self::enter).
+    pub(crate) fn enter_management(
+        &self,
+        key: &ApiKey,
+    ) -> Result<Option<ConcurrencyPermit>, ApiError> {
         let limit = &self.limits.management;
         let call = NewCall { name: "management", limit, waits: false };
         self.count(key, Calls::Management, &call, || 0)
@@ -377,7 +380,7 @@ impl RateLimiter {
         calls: Calls,
         call: &NewCall<'_>,
         running_workers: impl FnOnce() -> u64,
-    ) -> Result<Option<Place>, ApiError> {
+    ) -> Result<Option<ConcurrencyPermit>, ApiError> {
         let NewCall { name, limit, waits } = *call;
         let now_ms = u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX);
         let subject = Subject { owner: key.owner.clone(), calls };
@@ -385,10 +388,10 @@ impl RateLimiter {
         let entry = shard.entry(subject, now_ms)?;
         let me = entry.shares.find(&key.id, now_ms);
         // The cap is checked first, so that a call refused for it does not count.
-        let place = match limit.concurrent {
+        let permit = match limit.concurrent {
             Some(cap) => {
-                let place = entry.place(me, waits, cap);
-                Some(place.map_err(|reached| too_many_at_once(name, reached))?)
+                let permit = entry.permit(me, waits, cap);
+                Some(permit.map_err(|reached| too_many_at_once(name, reached))?)
             }
             None => None,
         };
@@ -402,7 +405,7 @@ impl RateLimiter {
         match verdict {
             RateVerdict::Admitted { .. } => {
                 entry.shares.admitted(me);
-                Ok(place)
+                Ok(permit)
             }
             RateVerdict::Refused { retry_after } => Err(too_many(name, calls, retry_after)),
         }
@@ -435,29 +438,29 @@ impl Shard {
 
 impl Entry {
     /// Admits a concurrent call of the key, or returns the bound that is reached.
-    fn place(&mut self, me: Position, waits: bool, cap: u32) -> Result<Place, u32> {
+    fn permit(&mut self, me: Position, waits: bool, cap: u32) -> Result<ConcurrencyPermit, u32> {
         // The shard's lock is held, so no other call can be added meanwhile.
-        let kept = self.shares.places_of_others(me, cap);
+        let kept = self.shares.permits_of_others(me, cap);
         let is_reached = |used: &AtomicU32, bound: u32| {
             used.load(Ordering::Relaxed).saturating_add(kept) >= bound
         };
         let waiting_max = cap - cap / 4;
-        let reached = if is_reached(&self.under_way.all, cap) {
+        let reached = if is_reached(&self.in_flight.all, cap) {
             Some(cap)
         } else {
-            (waits && is_reached(&self.under_way.waiting, waiting_max)).then_some(waiting_max)
+            (waits && is_reached(&self.in_flight.waiting, waiting_max)).then_some(waiting_max)
         };
-        let of_key = self.shares.places(me).cloned();
+        let of_key = self.shares.permits(me).cloned();
         let (None, Some(of_key)) = (reached, of_key) else {
-            self.shares.found_no_place(me);
+            self.shares.permit_refused(me);
             return Err(reached.unwrap_or(cap));
         };
-        self.under_way.all.fetch_add(1, Ordering::Relaxed);
+        self.in_flight.all.fetch_add(1, Ordering::Relaxed);
         of_key.fetch_add(1, Ordering::Relaxed);
         if waits {
-            self.under_way.waiting.fetch_add(1, Ordering::Relaxed);
+            self.in_flight.waiting.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(Place { under_way: self.under_way.clone(), of_key, waits })
+        Ok(ConcurrencyPermit { in_flight: self.in_flight.clone(), of_key, waits })
     }
 
     /// Counts a call of the key, unless there are `calls` already, or the rest is reserved for
@@ -468,7 +471,7 @@ impl Entry {
     }
 
     fn is_idle(&self, now_ms: u64) -> bool {
-        self.window.is_idle(now_ms) && Arc::strong_count(&self.under_way) == 1
+        self.window.is_idle(now_ms) && Arc::strong_count(&self.in_flight) == 1
     }
 }
 
@@ -513,29 +516,33 @@ mod tests {
         key: &ApiKey,
         operation: Operation,
         workers: u64,
-    ) -> Result<Option<Place>, ApiError> {
+    ) -> Result<Option<ConcurrencyPermit>, ApiError> {
         let template = TemplateId::new("t").unwrap();
         let id = EndpointId::new("e").unwrap();
         let endpoint = Endpoint::new(id, key.owner.clone(), template, Timestamp::from_millis(0));
-        limiter.enter(key, &endpoint, operation, || workers)
+        limiter.admit(key, &endpoint, operation, || workers)
     }
 
-    fn enter(limiter: &RateLimiter, owner: &str, workers: u64) -> Result<Option<Place>, ApiError> {
+    fn admit(
+        limiter: &RateLimiter,
+        owner: &str,
+        workers: u64,
+    ) -> Result<Option<ConcurrencyPermit>, ApiError> {
         call(limiter, &key(owner), Operation::Run, workers)
     }
 
     #[test]
-    fn waits_leave_a_quarter_of_the_places_to_quick_reads() {
+    fn waiting_calls_leave_a_quarter_of_the_permits_to_quick_reads() {
         let limiter = limiter(1_000, 20);
         let key = key("a");
-        let enter = |operation| call(&limiter, &key, operation, 0);
-        let waits: Vec<_> = (0..400).map_while(|_| enter(Operation::StatusSync).ok()).collect();
+        let admit = |operation| call(&limiter, &key, operation, 0);
+        let waits: Vec<_> = (0..400).map_while(|_| admit(Operation::StatusSync).ok()).collect();
         assert_eq!(waits.len(), 300);
-        let reads: Vec<_> = (0..400).map_while(|_| enter(Operation::Status).ok()).collect();
+        let reads: Vec<_> = (0..400).map_while(|_| admit(Operation::Status).ok()).collect();
         assert_eq!(reads.len(), 100);
         drop(waits);
-        let more: Vec<_> = (0..400).map_while(|_| enter(Operation::Status).ok()).collect();
-        assert_eq!(more.len(), 300, "without waits, quick reads have all the places");
+        let more: Vec<_> = (0..400).map_while(|_| admit(Operation::Status).ok()).collect();
+        assert_eq!(more.len(), 300, "without waits, quick reads have all the permits");
         let limits = RateLimits::default();
         for (cap, waits_max) in [(0, 0), (1, 1), (2, 2), (3, 3), (4, 3), (400, 300)] {
             let status = OperationLimit { concurrent: Some(cap), ..limits.status };
@@ -543,32 +550,32 @@ mod tests {
                 RateLimits { status, ..limits.clone() },
                 Arc::new(ManualClock::new(Timestamp::from_millis(0))),
             );
-            let enter = |_| call(&limiter, &key, Operation::StatusSync, 0).ok();
-            let waits: Vec<_> = (0..400).map_while(enter).collect();
+            let admit = |_| call(&limiter, &key, Operation::StatusSync, 0).ok();
+            let waits: Vec<_> = (0..400).map_while(admit).collect();
             assert_eq!(waits.len(), waits_max, "of {cap}");
         }
     }
 
     #[test]
-    fn a_second_key_of_an_owner_gets_places_and_calls_beside_a_greedy_one() {
+    fn a_second_key_of_an_owner_gets_permits_and_calls_beside_a_greedy_one() {
         let limiter = limiter(100, 20);
         let (greedy, modest) = (key("a"), key("a"));
-        let enter = |key| call(&limiter, key, Operation::Run, 0);
-        let mut held: Vec<_> = (0..20).map(|_| enter(&greedy).unwrap()).collect();
-        assert!(enter(&modest).is_err(), "the total is the owner's");
+        let admit = |key| call(&limiter, key, Operation::Run, 0);
+        let mut held: Vec<_> = (0..20).map(|_| admit(&greedy).unwrap()).collect();
+        assert!(admit(&modest).is_err(), "the total is the owner's");
         // The greedy key calls again as soon as one of its calls has ended.
         held.pop();
-        assert!(enter(&greedy).is_err(), "the next place is kept for the other key");
-        let place = enter(&modest).unwrap();
-        assert!(enter(&greedy).is_err());
-        drop((place, held));
+        assert!(admit(&greedy).is_err(), "the next permit is reserved for the other key");
+        let permit = admit(&modest).unwrap();
+        assert!(admit(&greedy).is_err());
+        drop((permit, held));
         // The greedy key uses all remaining calls, except those that the other one has requested.
         for _ in 0..10 {
-            assert!(enter(&modest).is_ok());
+            assert!(admit(&modest).is_ok());
         }
-        while enter(&greedy).is_ok() {}
-        assert_eq!(enter(&greedy).unwrap_err().code(), ErrorCode::RateLimited);
-        assert!(enter(&modest).is_ok(), "it asked for more calls than it was given");
+        while admit(&greedy).is_ok() {}
+        assert_eq!(admit(&greedy).unwrap_err().code(), ErrorCode::RateLimited);
+        assert!(admit(&modest).is_ok(), "it asked for more calls than it was given");
     }
 
     #[test]
@@ -593,20 +600,20 @@ mod tests {
     #[test]
     fn running_workers_raise_the_limit_at_once() {
         let limiter = limiter(2, 100);
-        assert!(enter(&limiter, "a", 0).is_ok());
-        assert!(enter(&limiter, "a", 0).is_ok());
-        assert!(enter(&limiter, "a", 0).is_err());
-        assert!(enter(&limiter, "a", 1).is_ok());
-        assert!(enter(&limiter, "b", 0).is_ok(), "owners are counted apart");
+        assert!(admit(&limiter, "a", 0).is_ok());
+        assert!(admit(&limiter, "a", 0).is_ok());
+        assert!(admit(&limiter, "a", 0).is_err());
+        assert!(admit(&limiter, "a", 1).is_ok());
+        assert!(admit(&limiter, "b", 0).is_ok(), "owners are counted apart");
     }
 
     #[test]
-    fn a_place_is_free_again_when_the_call_has_ended() {
+    fn a_permit_is_returned_when_the_call_has_ended() {
         let limiter = limiter(100, 2);
-        let places = [enter(&limiter, "a", 0).unwrap(), enter(&limiter, "a", 0).unwrap()];
-        assert!(enter(&limiter, "a", 0).is_err());
-        drop(places);
-        assert!(enter(&limiter, "a", 0).is_ok());
+        let permits = [admit(&limiter, "a", 0).unwrap(), admit(&limiter, "a", 0).unwrap()];
+        assert!(admit(&limiter, "a", 0).is_err());
+        drop(permits);
+        assert!(admit(&limiter, "a", 0).is_ok());
     }
 
     #[test]

@@ -19,13 +19,13 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterE
 use utoipa_axum::routes;
 
 use crate::access::Access;
+use crate::admission::AdmissionLayer;
 use crate::complete::complete;
 use crate::error::{ApiError, ErrorCode};
-use crate::front_door::FrontDoor;
 use crate::queue::{StreamShape, dto};
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
-use crate::strangers::PeerAddress;
+use crate::unauthenticated::PeerAddress;
 use crate::{
     auth, docs_page, fallback, head, management, metrics, openapi, paths, queue, registry,
 };
@@ -69,7 +69,9 @@ impl Api {
     {
         let Self { mut routes, access } = self;
         if let Err(refused) = head::check(&request).and_then(|()| access.check(&request)) {
-            return guarded(refused_before_routing(request.uri().path(), refused).await);
+            return with_security_headers(
+                refused_before_routing(request.uri().path(), refused).await,
+            );
         }
         let (method, path) = (request.method(), request.uri().path());
         let span = debug_span!("http", %method, path);
@@ -87,13 +89,13 @@ impl Api {
             let _entered = span.enter();
             debug!(http.status = status, duration_us = took.as_micros(), "answered {status}");
         }
-        guarded(response)
+        with_security_headers(response)
     }
 }
 
 /// Adds headers that keep browsers from misusing an answer: as a script made from a handler's text,
 /// or as a part of another site's page.
-fn guarded(mut response: Response<Body>) -> Response<Body> {
+fn with_security_headers(mut response: Response<Body>) -> Response<Body> {
     const NO_SNIFFING: HeaderValue = HeaderValue::from_static("nosniff");
     const OWN_PAGES: HeaderValue = HeaderValue::from_static("same-origin");
     let headers = response.headers_mut();
@@ -104,13 +106,13 @@ fn guarded(mut response: Response<Body>) -> Response<Body> {
 
 /// The answer when there is no memory for the real one, because too many large answers wait for
 /// their clients. It names the job of the call.
-pub fn no_room_for(answer: &Response<Body>) -> Response<Body> {
+pub fn response_over_budget(answer: &Response<Body>) -> Response<Body> {
     const SENTENCE: &str = "too many large answers are being read; try again shortly";
     let mut refusal = ApiError::new(ErrorCode::Unavailable, SENTENCE).into_response();
     if let Some(id) = answer.headers().get(&dto::JOB_ID) {
         refusal.headers_mut().insert(dto::JOB_ID, id.clone());
     }
-    guarded(refusal)
+    with_security_headers(refusal)
 }
 
 /// The queue API below `prefix`. It is not nested, which would add two layers around each route.
@@ -123,7 +125,7 @@ fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRoute
     let behind = |operation, mut route: UtoipaMethodRouter<ApiState>| {
         openapi::behind_front_door(&mut route.1);
         openapi::below(prefix, &mut route.1);
-        route.map(|route| route.route_layer(FrontDoor { state: state.clone(), operation }))
+        route.map(|route| route.route_layer(AdmissionLayer { state: state.clone(), operation }))
     };
     let stream = routes!(stream::stream).map(|route| route.route_layer(Extension(shape)));
     let mut router = OpenApiRouter::new()
@@ -219,7 +221,7 @@ async fn refused_before_routing(path: &str, refused: ApiError) -> Response<Body>
         ApiError::add_message(response).await
     } else if path.contains("/openai/") {
         queue::openai::reshape_refusal(response).await
-    } else if registry::is_meant(path) {
+    } else if registry::is_registry_path(path) {
         registry::reshape_refusal(response).await
     } else {
         response
@@ -228,10 +230,10 @@ async fn refused_before_routing(path: &str, refused: ApiError) -> Response<Body>
 
 async fn unknown_route(State(state): State<ApiState>, request: Request<Body>) -> Response<Body> {
     let path = request.uri().path();
-    if let Err(refused) = auth::count_stranger(&request, &state) {
+    if let Err(refused) = auth::count_unauthenticated(&request, &state) {
         return refused.into_response();
     }
-    if registry::is_meant(path) {
+    if registry::is_registry_path(path) {
         return registry::RegistryError::name_of_several_parts().into_response();
     }
     ApiError::not_found(format!("there is no route `{path}`")).into_response()

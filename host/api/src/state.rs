@@ -6,11 +6,11 @@ use std::sync::Arc;
 use gristmill_core::backup::BackupSource;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::delivery::DeliveryStore;
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::image::Registries;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::logs::Logs;
 use gristmill_core::price::Prices;
-use gristmill_core::room::DiskRoom;
 use gristmill_core::runtime::{Components, Runtime, Volumes};
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
@@ -25,7 +25,7 @@ use crate::checks::{Checks, Pages};
 use crate::in_flight::InFlight;
 use crate::rate_limit::{RateLimiter, RateLimits};
 use crate::registry::uploads::Uploads;
-use crate::strangers::Strangers;
+use crate::unauthenticated::UnauthenticatedLimiter;
 
 /// The state of the routes. Each call clones it several times; a clone costs one counter.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ pub struct Parts {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) volumes: Arc<dyn Volumes>,
     pub(crate) store: Arc<dyn JobStore>,
-    pub(crate) room: Arc<DiskRoom>,
+    pub(crate) disk_space: Arc<DiskSpaceGauge>,
     pub(crate) deliveries: Arc<dyn DeliveryStore>,
     pub(crate) logs: Arc<Logs>,
     pub(crate) usage: Arc<dyn UsageStore>,
@@ -61,7 +61,7 @@ pub struct Parts {
     pub(crate) uploads: Uploads,
     pub(crate) limiter: RateLimiter,
     pub(crate) access: Access,
-    pub(crate) strangers: Strangers,
+    pub(crate) unauthenticated: UnauthenticatedLimiter,
     pub(crate) brand: Box<str>,
 }
 
@@ -87,7 +87,7 @@ pub struct Services {
     /// The store, for jobs.
     pub store: Arc<dyn JobStore>,
     /// The room of the disk.
-    pub room: Arc<DiskRoom>,
+    pub disk_space: Arc<DiskSpaceGauge>,
     /// The store, for webhooks.
     pub deliveries: Arc<dyn DeliveryStore>,
     /// The newest log lines of handlers.
@@ -110,8 +110,17 @@ impl ApiState {
         prices: Prices,
     ) -> Self {
         let Services { clock, jobs, catalog, workers, components, runtime, .. } = services;
-        let Services { store, room, deliveries, usage, logs, registries, volumes, backups, .. } =
-            services;
+        let Services {
+            store,
+            disk_space,
+            deliveries,
+            usage,
+            logs,
+            registries,
+            volumes,
+            backups,
+            ..
+        } = services;
         Self(Arc::new(Parts {
             jobs,
             catalog,
@@ -121,7 +130,7 @@ impl ApiState {
             runtime,
             volumes,
             store,
-            room,
+            disk_space,
             deliveries,
             logs,
             usage,
@@ -135,7 +144,7 @@ impl ApiState {
             results: InFlight::of_results(),
             uploads: Uploads::default(),
             access,
-            strangers: Strangers::new(limits.unauthenticated),
+            unauthenticated: UnauthenticatedLimiter::new(limits.unauthenticated),
             limiter: RateLimiter::new(limits, clock),
             brand: brand.into(),
         }))

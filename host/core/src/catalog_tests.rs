@@ -39,9 +39,9 @@ impl CatalogStore for Rows {
                 CatalogChange::Put(entry) => (entry.key(), Some(entry)),
                 CatalogChange::Delete(key) => (key, None),
             };
-            let place = (key.kind(), key.name());
-            rows.retain(|(other, _)| *other != place);
-            rows.extend(entry.map(|entry| (place, entry)));
+            let row_key = (key.kind(), key.name());
+            rows.retain(|(other, _)| *other != row_key);
+            rows.extend(entry.map(|entry| (row_key, entry)));
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ async fn each_owner_has_image_names_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_digest_names_a_component_for_those_who_brought_it() {
+async fn a_digest_names_a_component_for_its_uploaders() {
     let t = Fixture::new().await;
     let by_digest = format!("mill@{}", ComponentDigest::of(b"x").oci());
     t.put([
@@ -170,7 +170,7 @@ async fn a_digest_names_a_component_for_those_who_brought_it() {
 }
 
 #[tokio::test]
-async fn who_no_longer_uses_a_component_is_no_owner_of_it() {
+async fn an_owner_without_references_does_not_own_a_component() {
     let t = Fixture::new().await;
     t.put([
         CatalogEntry::Component(component(b"x", &["a", "b"])),
@@ -178,13 +178,13 @@ async fn who_no_longer_uses_a_component_is_no_owner_of_it() {
         CatalogEntry::Image(image("b", b"x")),
     ])
     .await;
-    assert_eq!(t.catalog.forget_unused().await.unwrap(), []);
+    assert_eq!(t.catalog.remove_unused_components().await.unwrap(), []);
     assert_eq!(t.owners(b"x"), ["a", "b"]);
     t.delete(CatalogKey::Image(image("a", b"x").key())).await;
-    assert_eq!(t.catalog.forget_unused().await.unwrap(), []);
+    assert_eq!(t.catalog.remove_unused_components().await.unwrap(), []);
     assert_eq!(t.owners(b"x"), ["b"]);
     t.delete(CatalogKey::Image(image("b", b"x").key())).await;
-    assert_eq!(t.catalog.forget_unused().await.unwrap(), [ComponentDigest::of(b"x")]);
+    assert_eq!(t.catalog.remove_unused_components().await.unwrap(), [ComponentDigest::of(b"x")]);
 }
 
 #[tokio::test]
@@ -248,7 +248,7 @@ async fn a_template_is_deleted_although_others_could_use_it_once() {
 }
 
 #[tokio::test]
-async fn records_from_before_there_were_several_owners_are_the_operators() {
+async fn records_without_an_owner_belong_to_the_operator() {
     let old = component(b"x", &[]);
     let mut record = serde_json::to_value(&old).unwrap();
     record.as_object_mut().unwrap().remove("owners").unwrap();
@@ -332,7 +332,7 @@ async fn an_owner_has_a_bounded_part_of_the_catalog() {
 }
 
 #[tokio::test]
-async fn an_owner_of_too_much_can_still_make_it_less() {
+async fn an_owner_over_the_limit_can_still_delete() {
     let rows = Arc::new(Rows::default());
     let t = Fixture::on(rows.clone()).await;
     for id in ["t1", "t2"] {

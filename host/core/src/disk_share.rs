@@ -14,8 +14,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::disk_space::DiskSpaceGauge;
 use crate::id::OwnerId;
-use crate::room::DiskRoom;
 
 /// New work is accepted while the owner has at most this many times the free bytes.
 const WORK_TO_FREE: u64 = 3;
@@ -30,19 +30,19 @@ const SMALL_BYTES: u64 = 16 << 20;
 /// The bytes of one owner on the disk. All accounts of an owner count the same bytes.
 #[derive(Debug, Clone, Default)]
 pub struct DiskAccount {
-    room: Arc<DiskRoom>,
+    disk_space: Arc<DiskSpaceGauge>,
     bytes: Arc<AtomicU64>,
 }
 
 impl DiskAccount {
     /// The account of this owner on this disk.
-    pub fn new(room: &Arc<DiskRoom>, owner: &OwnerId) -> Self {
-        Self { room: room.clone(), bytes: room.accounts().find(owner) }
+    pub fn new(room: &Arc<DiskSpaceGauge>, owner: &OwnerId) -> Self {
+        Self { disk_space: room.clone(), bytes: room.accounts().find(owner) }
     }
 
     /// The disk.
-    pub fn room(&self) -> &DiskRoom {
-        &self.room
+    pub fn disk_space(&self) -> &DiskSpaceGauge {
+        &self.disk_space
     }
 
     /// Bytes that the owner has.
@@ -61,11 +61,11 @@ impl DiskAccount {
     }
 
     fn admits(&self, more: u64, to_free: u64) -> bool {
-        if !self.room.accounts().has_several_owners() {
+        if !self.disk_space.accounts().has_several_owners() {
             return true;
         }
         let then = self.bytes().saturating_add(more);
-        let free = self.room.free_bytes().saturating_sub(self.room.reserve_bytes());
+        let free = self.disk_space.free_bytes().saturating_sub(self.disk_space.reserve_bytes());
         then <= SMALL_BYTES || then <= free.saturating_sub(more).saturating_mul(to_free)
     }
 
@@ -99,18 +99,18 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn disk(is_shared: bool) -> Arc<DiskRoom> {
+    fn disk(is_shared: bool) -> Arc<DiskSpaceGauge> {
         let tenancy = Tenancy::default();
         tenancy.set_several_owners(is_shared);
-        Arc::new(DiskRoom::new(tenancy))
+        Arc::new(DiskSpaceGauge::new(tenancy))
     }
 
-    fn account(room: &Arc<DiskRoom>, owner: &str) -> DiskAccount {
+    fn account(room: &Arc<DiskSpaceGauge>, owner: &str) -> DiskAccount {
         DiskAccount::new(room, &OwnerId::new(owner).unwrap())
     }
 
     /// Adds work until it is refused, and returns the owner's bytes.
-    fn fill(room: &Arc<DiskRoom>, free: &mut u64, account: &DiskAccount) -> u64 {
+    fn fill(room: &Arc<DiskSpaceGauge>, free: &mut u64, account: &DiskAccount) -> u64 {
         const STEP: u64 = 1 << 20;
         room.set(*free, 0);
         while *free >= STEP && account.admits_work(STEP) {

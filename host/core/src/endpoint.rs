@@ -36,7 +36,7 @@ pub struct Endpoint {
     /// Number of changes of this record, its template and its handler, counted by the catalog. The
     /// first version is 1.
     pub version: u32,
-    /// The handlers that it has run, the newest last; at most [`Release::KEPT`].
+    /// The handlers that it has run, the newest last; at most [`Release::KEPT_MAX`].
     #[serde(default)]
     pub releases: Vec<Release>,
     /// When it was created.
@@ -129,7 +129,7 @@ pub struct Release {
 
 impl Release {
     /// Number of releases that an endpoint keeps; the oldest is removed.
-    pub const KEPT: usize = 20;
+    pub const KEPT_MAX: usize = 20;
 }
 
 /// The number of workers of an endpoint.
@@ -273,12 +273,12 @@ impl Metering {
 }
 
 /// The time from an endpoint's creation to its deletion. All deployments of one endpoint have the
-/// same life; an endpoint that is created again under the same id gets a new one. Lives are not
-/// stored: each start of the host begins new ones.
+/// same incarnation; an endpoint that is created again under the same id gets a new one. They are
+/// not stored: each start of the host creates new ones.
 #[derive(Debug, Clone, Default)]
-pub struct Life(Arc<AtomicBool>);
+pub struct EndpointIncarnation(Arc<AtomicBool>);
 
-impl Life {
+impl EndpointIncarnation {
     /// Ends it: the endpoint is deleted.
     pub(crate) fn end(&self) {
         self.0.store(true, Ordering::Release);
@@ -290,15 +290,15 @@ impl Life {
     }
 }
 
-impl PartialEq for Life {
+impl PartialEq for EndpointIncarnation {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Life {}
+impl Eq for EndpointIncarnation {}
 
-impl Hash for Life {
+impl Hash for EndpointIncarnation {
     fn hash<H: Hasher>(&self, state: &mut H) {
         Arc::as_ptr(&self.0).hash(state);
     }
@@ -317,8 +317,8 @@ pub struct Deployment {
     pub component: Option<ComponentDigest>,
     /// The network volume that the endpoint names.
     pub volume: Option<Arc<Volume>>,
-    /// The life of the endpoint.
-    pub life: Life,
+    /// The incarnation of the endpoint.
+    pub incarnation: EndpointIncarnation,
 }
 
 impl Deployment {

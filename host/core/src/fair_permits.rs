@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_endpoints_that_hold_nothing() {
+    fn endpoints_without_permits_take_no_memory() {
         let permits = FairPermits::new(8);
         for n in 0..1_000 {
             drop(share(&permits, "a", &format!("a{n}")));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_gives_up_waiting_leaves_nothing_behind() {
+    fn an_abandoned_wait_leaves_no_state() {
         let permits = FairPermits::new(8);
         let share = share(&permits, "a", "a");
         let held = share.acquire_many(2).now_or_never().unwrap();

@@ -134,7 +134,7 @@ name!(
 
 /// Ids that new endpoints may not have: paths of management APIs with the same position as an
 /// endpoint's id. An existing endpoint with such an id keeps it, and works as before.
-const KEPT_FOR_PATHS: [&str; 7] =
+const RESERVED_IDS: [&str; 7] =
     ["network-volumes", "registries", "billing", "catalog", "pods", "clusters", "account"];
 
 /// The endpoint, and the template, under which the usage of an owner is summed that has no row of
@@ -152,7 +152,7 @@ impl EndpointId {
     /// # Errors
     /// [`InvalidId::Reserved`].
     pub fn check_new(&self) -> Result<(), InvalidId> {
-        if KEPT_FOR_PATHS.contains(&self.as_str()) || self.as_str() == OTHERS {
+        if RESERVED_IDS.contains(&self.as_str()) || self.as_str() == OTHERS {
             return Err(InvalidId::Reserved { what: "endpoint id", text: self.to_string() });
         }
         Ok(())
@@ -306,8 +306,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_no_ids_of_new_endpoints_and_stay_ids_of_old_ones() {
-        for text in KEPT_FOR_PATHS {
+    fn reserved_paths_are_refused_as_ids_of_new_endpoints_only() {
+        for text in RESERVED_IDS {
             let stored: EndpointId = serde_json::from_str(&format!("\"{text}\"")).unwrap();
             let refused = stored.check_new().unwrap_err().to_string();
             assert_eq!(refused, format!("endpoint id `{text}` is reserved"));

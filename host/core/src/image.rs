@@ -11,13 +11,13 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::ComponentDigest;
+use crate::disk_space::Shortage;
 use crate::id::OwnerId;
 use crate::limits::{
     COMPONENT_BYTES_MAX, HOST_PATTERN_BYTES_MAX, IMAGE_CONFIG_BYTES_MAX, NAME_BYTES_MAX,
 };
 use crate::registry_auth::RegistryAuth;
-use crate::room::Shortage;
-use crate::runtime::Added;
+use crate::runtime::AddedComponent;
 
 /// Media type of a manifest.
 pub const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -96,7 +96,7 @@ impl FromStr for RegistryHost {
     fn from_str(text: &str) -> Result<Self, InvalidRegistryHost> {
         // An image reference could not contain a longer host.
         let is_short = text.len() <= HOST_PATTERN_BYTES_MAX;
-        match is_short && RemoteImage::is_meant(&format!("{text}/x")) && is_host(text) {
+        match is_short && RemoteImage::names_registry(&format!("{text}/x")) && is_host(text) {
             true => Ok(Self(text.to_ascii_lowercase())),
             false => Err(InvalidRegistryHost(text.to_owned())),
         }
@@ -133,7 +133,7 @@ pub struct InvalidRemoteImage(String);
 impl RemoteImage {
     /// Whether a reference names a registry, by Docker's rule: the text before the first slash has
     /// a dot or a port, or is `localhost`.
-    pub fn is_meant(reference: &str) -> bool {
+    pub fn names_registry(reference: &str) -> bool {
         reference
             .split_once('/')
             .is_some_and(|(host, _)| host.contains(['.', ':']) || host == "localhost")
@@ -150,7 +150,7 @@ impl RemoteImage {
     }
 
     /// The reference for the request to the registry: the digest, or else the tag.
-    pub fn wanted(&self) -> String {
+    pub fn tag_or_digest(&self) -> String {
         self.digest.map_or_else(|| self.tag.clone(), |digest| digest.oci())
     }
 
@@ -171,7 +171,10 @@ impl FromStr for RemoteImage {
             None => (rest, None),
         };
         let (repository, tag) = rest.split_once(':').unwrap_or((rest, "latest"));
-        if !Self::is_meant(text) || !is_host(registry) || !is_repository(repository) || !is_tag(tag)
+        if !Self::names_registry(text)
+            || !is_host(registry)
+            || !is_repository(repository)
+            || !is_tag(tag)
         {
             return Err(invalid());
         }
@@ -240,7 +243,7 @@ pub trait Registries: Send + Sync + fmt::Debug {
         image: &RemoteImage,
         auth: Option<&RegistryAuth>,
         owner: &OwnerId,
-    ) -> Result<Added, FetchError>;
+    ) -> Result<AddedComponent, FetchError>;
 }
 
 /// Why an image was not fetched.
@@ -440,7 +443,7 @@ mod tests {
     fn a_reference_means_a_registry_when_its_host_looks_like_one() {
         let digest = format!("@sha256:{HEX}");
         let pinned = format!("[::1]:5000/a/b.c-d__e{digest}");
-        for (text, registry, repository, wanted) in [
+        for (text, registry, repository, tag_or_digest) in [
             ("registry.example/mill", "registry.example", "mill", "latest"),
             ("registry.example:5000/team/mill:1.2", "registry.example:5000", "team/mill", "1.2"),
             ("localhost/mill:v1", "localhost", "mill", "v1"),
@@ -448,10 +451,10 @@ mod tests {
         ] {
             let image: RemoteImage = text.parse().unwrap();
             assert_eq!((image.registry(), image.repository()), (registry, repository));
-            assert_eq!(image.wanted(), wanted);
+            assert_eq!(image.tag_or_digest(), tag_or_digest);
         }
         for text in ["mill", "mill:1", "team/mill:1", &format!("mill{digest}"), "a:5000"] {
-            assert!(!RemoteImage::is_meant(text), "{text}");
+            assert!(!RemoteImage::names_registry(text), "{text}");
         }
         for text in [
             "user@registry.example/mill",

@@ -19,7 +19,7 @@ use crate::limits::{
 use crate::listing::{JobPage, JobQuery};
 use crate::payload::Json;
 use crate::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
-use crate::record::{JobCounts, JobRecord, NewJob, S3Config, StreamPlace};
+use crate::record::{JobCounts, JobRecord, NewJob, S3Config, StreamPosition};
 use crate::signals::Signals;
 use crate::store::{JobStore, RetryAnswer, StoreError, SubmitAnswer};
 use crate::stream::{Position, StreamPage, list_of_outputs};
@@ -51,7 +51,7 @@ pub struct Submitted {
     /// Its job.
     pub id: JobId,
     /// Whether the submission is a duplicate; then its job may have been deleted since.
-    pub is_repeat: bool,
+    pub is_repeated: bool,
 }
 
 /// The operation that submits a job.
@@ -164,17 +164,17 @@ impl Jobs {
                 may_linger: submission == Submission::Sync,
                 waiting_jobs_max: deployment.endpoint.waiting_jobs_max,
                 idempotency: request.idempotency,
-                life: deployment.life.clone(),
+                incarnation: deployment.incarnation.clone(),
             })
             .await?;
         match answer {
-            SubmitAnswer::Queued => Ok(Submitted { id, is_repeat: false }),
-            SubmitAnswer::Repeated(id) => Ok(Submitted { id, is_repeat: true }),
+            SubmitAnswer::Queued => Ok(Submitted { id, is_repeated: false }),
+            SubmitAnswer::Repeated(id) => Ok(Submitted { id, is_repeated: true }),
             SubmitAnswer::KeyReused => Err(SubmitError::KeyReused),
         }
     }
 
-    /// What is known of the job. `None`: it is unknown, deleted, or another endpoint's.
+    /// The job's record. `None`: it is unknown, deleted, or another endpoint's.
     ///
     /// # Errors
     /// Those of the store.
@@ -315,7 +315,9 @@ impl Jobs {
             let (from, is_restart) = match position {
                 Position::Undelivered => (record.chunks_delivered, false),
                 Position::From(index) => (index, false),
-                Position::At(place) if place.attempt == record.attempt => (place.index, false),
+                Position::At(position) if position.attempt == record.attempt => {
+                    (position.index, false)
+                }
                 Position::At(_) => (0, true),
             };
             let page =
@@ -342,7 +344,7 @@ impl Jobs {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn mark_delivered(&self, id: JobId, next: StreamPlace) -> Result<(), StoreError> {
+    pub async fn mark_delivered(&self, id: JobId, next: StreamPosition) -> Result<(), StoreError> {
         self.store.mark_delivered(id, next).await
     }
 

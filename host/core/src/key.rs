@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_is_not_in_what_is_stored_or_logged() {
+    fn the_secret_is_neither_stored_nor_logged() {
         let (key, text) = key(&[Scope::Admin], None);
         let (_, secret) = ApiKey::parse_text(text.reveal()).unwrap();
         assert!(!serde_json::to_string(&key).unwrap().contains(secret));

@@ -166,7 +166,7 @@ pub const RETENTION_SYNC_MS_MIN: u64 = 60_000;
 pub const CRASHES_MAX: u8 = 3;
 
 /// Lifetime of a key with an expiry, in seconds (at most 10 years).
-pub const KEY_LIFE_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000 };
+pub const KEY_LIFETIME_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000 };
 
 /// How long an attempt may continue after a cancel, in milliseconds, so that a handler can see
 /// `cancelled` and end in order. The job itself is CANCELLED at once.

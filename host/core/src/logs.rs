@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::endpoint::Life;
+use crate::endpoint::EndpointIncarnation;
 use crate::id::JobId;
 use crate::runtime::LogLevel;
 use crate::time::Timestamp;
@@ -70,11 +70,11 @@ pub struct Logs {
 #[derive(Debug, Default)]
 struct State {
     bytes: usize,
-    /// By the lives of endpoints: another endpoint may take the id of a deleted one, whose jobs still
+    /// By the endpoints' incarnations: another endpoint may take the id of a deleted one, whose jobs still
     /// log.
-    endpoints: HashMap<Life, Lines>,
+    endpoints: HashMap<EndpointIncarnation, Lines>,
     /// The endpoints that have a [`Follower`].
-    followed: HashMap<Life, Followed>,
+    followed: HashMap<EndpointIncarnation, Followed>,
 }
 
 /// The followers of one endpoint.
@@ -102,9 +102,16 @@ impl Lines {
 
 impl Logs {
     /// Keeps a line of an endpoint, unless the endpoint was deleted. Never waits.
-    pub fn add(&self, endpoint: &Life, at: Timestamp, job: JobId, level: LogLevel, text: &str) {
+    pub fn add(
+        &self,
+        endpoint: &EndpointIncarnation,
+        at: Timestamp,
+        job: JobId,
+        level: LogLevel,
+        text: &str,
+    ) {
         let mut state = self.state.lock();
-        // Under the lock of `forget`, which comes after the end of the life.
+        // Under the lock of `forget`, which runs after the endpoint's deletion.
         if endpoint.has_ended() {
             return;
         }
@@ -135,7 +142,7 @@ impl Logs {
     }
 
     /// The lines that a query is for, the oldest first.
-    pub fn read(&self, endpoint: &Life, query: LogQuery) -> Vec<Arc<LogLine>> {
+    pub fn read(&self, endpoint: &EndpointIncarnation, query: LogQuery) -> Vec<Arc<LogLine>> {
         let state = self.state.lock();
         let Some(Lines { lines, last_number, .. }) = state.endpoints.get(endpoint) else {
             return vec![];
@@ -149,7 +156,7 @@ impl Logs {
     }
 
     /// Follows the lines of one endpoint.
-    pub fn follow(self: &Arc<Self>, endpoint: &Life) -> Follower {
+    pub fn follow(self: &Arc<Self>, endpoint: &EndpointIncarnation) -> Follower {
         let mut state = self.state.lock();
         let followed = state.followed.entry(endpoint.clone()).or_default();
         followed.count += 1;
@@ -157,7 +164,7 @@ impl Logs {
     }
 
     /// Deletes the lines of a deleted endpoint, and wakes its followers.
-    pub fn forget(&self, endpoint: &Life) {
+    pub fn forget(&self, endpoint: &EndpointIncarnation) {
         let mut state = self.state.lock();
         if let Some(lines) = state.endpoints.remove(endpoint) {
             state.bytes -= lines.bytes;
@@ -171,7 +178,7 @@ impl Logs {
 }
 
 impl State {
-    fn followers(&self, endpoint: &Life) -> Option<Arc<Notify>> {
+    fn followers(&self, endpoint: &EndpointIncarnation) -> Option<Arc<Notify>> {
         self.followed.get(endpoint).map(|followed| followed.added.clone())
     }
 }
@@ -180,7 +187,7 @@ impl State {
 #[derive(Debug)]
 pub struct Follower {
     logs: Arc<Logs>,
-    endpoint: Life,
+    endpoint: EndpointIncarnation,
     added: Arc<Notify>,
 }
 
@@ -216,11 +223,11 @@ mod tests {
         JobId::generate(Submission::Async, NodeId(1))
     }
 
-    fn add(logs: &Logs, endpoint: &Life, job: JobId, text: &str) {
+    fn add(logs: &Logs, endpoint: &EndpointIncarnation, job: JobId, text: &str) {
         logs.add(endpoint, Timestamp::from_millis(0), job, LogLevel::Info, text);
     }
 
-    fn texts(logs: &Logs, endpoint: &Life, query: LogQuery) -> Vec<String> {
+    fn texts(logs: &Logs, endpoint: &EndpointIncarnation, query: LogQuery) -> Vec<String> {
         logs.read(endpoint, query).iter().map(|line| line.text.to_string()).collect()
     }
 
@@ -229,7 +236,7 @@ mod tests {
     #[test]
     fn lines_are_found_by_endpoint_job_and_number() {
         let (logs, mine, other) = (Logs::default(), job(), job());
-        let [a, b, c] = [(); 3].map(|()| Life::default());
+        let [a, b, c] = [(); 3].map(|()| EndpointIncarnation::default());
         for (endpoint, job, text) in
             [(&a, mine, "1"), (&b, mine, "2"), (&a, other, "3"), (&a, mine, "4")]
         {
@@ -246,8 +253,8 @@ mod tests {
 
     #[test]
     fn numbers_grow_by_endpoint_and_over_restarts() {
-        let (job, numbered) = (job(), Life::default());
-        let line = |logs: &Logs, endpoint: &Life, ms: u64| {
+        let (job, numbered) = (job(), EndpointIncarnation::default());
+        let line = |logs: &Logs, endpoint: &EndpointIncarnation, ms: u64| {
             logs.add(endpoint, Timestamp::from_millis(ms), job, LogLevel::Info, "x");
         };
         let numbers = |logs: &Logs, after: u64| -> Vec<u64> {
@@ -258,7 +265,7 @@ mod tests {
         for ms in [1_000, 1_000, 990, 1_500] {
             line(&logs, &numbered, ms);
             // Another endpoint's lines change nothing.
-            let other = Life::default();
+            let other = EndpointIncarnation::default();
             (0..100).for_each(|_| line(&logs, &other, ms));
         }
         assert_eq!(numbers(&logs, 0), [1_000, 1_001, 1_002, 1_500]);
@@ -275,7 +282,7 @@ mod tests {
     #[test]
     fn late_lines_of_a_deleted_endpoint_are_kept_nowhere() {
         let (logs, job) = (Logs::default(), job());
-        let (deleted, next) = (Life::default(), Life::default());
+        let (deleted, next) = (EndpointIncarnation::default(), EndpointIncarnation::default());
         add(&logs, &deleted, job, "before");
         deleted.end();
         add(&logs, &deleted, job, "late");
@@ -289,9 +296,9 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_keeps_its_newest_lines_and_nobody_elses_go_for_them() {
+    fn an_endpoint_keeps_its_newest_lines_and_displaces_no_others() {
         let (logs, job) = (Logs::default(), job());
-        let (quiet, loud) = (Life::default(), Life::default());
+        let (quiet, loud) = (EndpointIncarnation::default(), EndpointIncarnation::default());
         add(&logs, &quiet, job, "here");
         let text = "x".repeat(1_000);
         for _ in 0..1_000 {
@@ -304,7 +311,7 @@ mod tests {
     #[tokio::test]
     async fn a_line_wakes_the_followers_of_its_own_endpoint_and_no_other() {
         let (logs, job) = (Arc::new(Logs::default()), job());
-        let [quiet, loud, unheard] = [(); 3].map(|()| Life::default());
+        let [quiet, loud, unheard] = [(); 3].map(|()| EndpointIncarnation::default());
         let followers = [&quiet, &quiet, &loud].map(|endpoint| logs.follow(endpoint));
         let mut added: Vec<_> = followers.iter().map(|each| Box::pin(each.added())).collect();
         let mut woken = |index: usize| added[index].as_mut().enable();
@@ -337,13 +344,13 @@ mod tests {
     }
 
     #[test]
-    fn all_lines_together_have_a_bound_that_the_largest_pay() {
+    fn lines_beyond_the_common_bound_are_dropped_from_the_largest_log() {
         let (logs, job) = (Logs::default(), job());
-        let quiet = Life::default();
+        let quiet = EndpointIncarnation::default();
         add(&logs, &quiet, job, "here");
         let text = "x".repeat(100_000);
         for _ in 0..500 {
-            add(&logs, &Life::default(), job, &text);
+            add(&logs, &EndpointIncarnation::default(), job, &text);
         }
         let state = logs.state.lock();
         assert!(state.bytes <= ALL_BYTES_MAX, "{}", state.bytes);

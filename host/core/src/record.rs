@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::Life;
+use crate::endpoint::EndpointIncarnation;
 use crate::id::{EndpointId, JobId, OwnerId, WorkerId};
 use crate::idempotency::Idempotency;
 use crate::job::{Claim, JobStatus, Verdict};
@@ -38,8 +38,8 @@ pub struct NewJob {
     pub waiting_jobs_max: Option<u32>,
     /// The hashes by which a duplicate of the submission is recognised.
     pub idempotency: Option<Idempotency>,
-    /// The life of its endpoint; a job of an endpoint that was deleted meanwhile is refused.
-    pub life: Life,
+    /// The incarnation of its endpoint; a job of an endpoint that was deleted meanwhile is refused.
+    pub incarnation: EndpointIncarnation,
 }
 
 impl NewJob {
@@ -195,16 +195,16 @@ impl ChunkPage {
         self.first + self.chunks.len() as u64
     }
 
-    /// The place after this page.
-    pub fn end(&self) -> StreamPlace {
-        StreamPlace { attempt: self.attempt, index: self.next() }
+    /// The position after this page.
+    pub fn end(&self) -> StreamPosition {
+        StreamPosition { attempt: self.attempt, index: self.next() }
     }
 }
 
-/// A place in a job's stream. Each attempt has a stream of its own: an index alone names chunks of
+/// A position in a job's stream. Each attempt has a stream of its own: an index alone names chunks of
 /// several attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamPlace {
+pub struct StreamPosition {
     /// The attempt that emits the chunk.
     pub attempt: Claim,
     /// The chunk's index; the first is 0.

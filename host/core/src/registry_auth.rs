@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_password_is_not_in_what_is_logged() {
+    fn the_password_is_not_logged() {
         let auth = RegistryAuth {
             id: RegistryAuthId::new("a").unwrap(),
             owner: OwnerId::new("me").unwrap(),

@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Component;
 use crate::digest::ComponentDigest;
+use crate::disk_space::Shortage;
 use crate::endpoint::Deployment;
 use crate::id::{EndpointId, JobId, OwnerId, VolumeId};
 use crate::limits::UPLOADS_WAITING_MAX;
 use crate::payload::Json;
 use crate::record::{Chunk, S3Config};
-use crate::room::Shortage;
 
 /// Runs handlers, each attempt in its own sandbox.
 #[async_trait]
@@ -152,12 +152,12 @@ pub struct StackCall {
     /// The function, when the component has names.
     pub function: Option<String>,
     /// Where in its source, when the component has debug information.
-    pub place: Option<SourcePlace>,
+    pub location: Option<SourceLocation>,
 }
 
 /// A location in a source file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SourcePlace {
+pub struct SourceLocation {
     /// The file, as the compiler named it.
     pub file: String,
     /// The line; the first is 1.
@@ -302,21 +302,21 @@ pub trait Staged: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`AddComponentError`]; nothing is kept.
-    async fn add(self: Box<Self>, owner: &OwnerId) -> Result<Added, AddComponentError>;
+    async fn add(self: Box<Self>, owner: &OwnerId) -> Result<AddedComponent, AddComponentError>;
 }
 
 /// An accepted component.
 #[derive(Debug)]
-pub struct Added {
+pub struct AddedComponent {
     /// Its record, which is not in the catalog yet.
     pub component: Component,
     /// Keeps its files until the record is in the catalog; drop it then. Files without a record are
     /// removed when it is dropped.
-    pub hold: Hold,
+    pub hold: FileGuard,
 }
 
 /// A guard: keeps an object for as long as it exists.
-pub type Hold = Box<dyn Any + Send + Sync>;
+pub type FileGuard = Box<dyn Any + Send + Sync>;
 
 /// Why bytes are not accepted now.
 #[derive(Debug, thiserror::Error)]

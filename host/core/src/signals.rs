@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::id::{EndpointId, JobId};
-use crate::job_news::{JobListener, JobNews};
+use crate::job_event_notice::{JobEventNotice, JobListener};
 
 /// Receives a notification when a job can be claimed. Must be quick and must not block.
 pub trait ReadyListener: Send + Sync {
@@ -58,15 +58,15 @@ impl Signals {
     }
 
     /// Notifies the observer of an event of a job.
-    pub fn happened(&self, endpoint: &EndpointId, job: JobId, news: JobNews<'_>) {
+    pub fn notify_job_event(&self, endpoint: &EndpointId, job: JobId, notice: JobEventNotice<'_>) {
         if let Some(listener) = self.events.get() {
-            listener.happened(endpoint, job, news);
+            listener.notify_job_event(endpoint, job, notice);
         }
     }
 
     /// Called by the store as soon as a job can be claimed.
     pub fn job_ready(&self, endpoint: &EndpointId, job: JobId, may_start_worker: bool) {
-        self.happened(endpoint, job, JobNews::Queued);
+        self.notify_job_event(endpoint, job, JobEventNotice::Queued);
         if let Some(listener) = self.ready.get() {
             listener.job_ready(endpoint, may_start_worker);
         }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_for_a_job_that_nobody_watches() {
+    fn a_job_without_watchers_takes_no_memory() {
         let signals = Arc::new(Signals::default());
         let id = JobId::generate(Submission::Async, NodeId(0));
         let watches = [signals.watch(id), signals.watch(id)];

@@ -2,14 +2,15 @@
 
 use async_trait::async_trait;
 
+use crate::disk_space::Shortage;
 use crate::id::{EndpointId, JobId, NodeId, WorkerId};
 use crate::job::JobStatus;
 use crate::listing::{JobPage, JobQuery};
 use crate::payload::Json;
 use crate::record::{
-    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome, StreamPlace,
+    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
+    StreamPosition,
 };
-use crate::room::Shortage;
 use crate::time::Timestamp;
 use crate::usage::{Bill, Metered};
 
@@ -43,7 +44,7 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
 
     /// Adds a job to its endpoint's queue, unless the submission is a duplicate. A submission with
     /// an [`Idempotency`](crate::idempotency::Idempotency) is recorded for
-    /// [`KEY_LIFE_MS`](crate::idempotency::KEY_LIFE_MS), even if its job is deleted, as long as its
+    /// [`KEY_LIFETIME_MS`](crate::idempotency::KEY_LIFETIME_MS), even if its job is deleted, as long as its
     /// endpoint exists.
     ///
     /// # Errors
@@ -77,7 +78,7 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// Ends an attempt with its result and bills its usage: both are on disk together, or neither
     /// is. Waits only while the store's buffer is full, not for the disk. The result becomes
     /// visible, and is signalled, once it is on disk.
-    async fn finish_soon(
+    async fn finish_deferred(
         &self,
         lease: Lease,
         outcome: Outcome,
@@ -93,7 +94,7 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
 
     /// Whether the lease is the current one. Like [`claim`](Self::claim) the answer may be ahead of
     /// the disk.
-    async fn holds(&self, lease: Lease) -> Result<bool, StoreError>;
+    async fn holds_lease(&self, lease: Lease) -> Result<bool, StoreError>;
 
     /// Returns a running job to the queue; neither a crash nor a retry is counted.
     async fn release(&self, lease: Lease) -> Result<Fenced, StoreError>;
@@ -159,7 +160,7 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// Remembers that the chunks before `next` were delivered. The position never moves backwards, and a
     /// call for another attempt than the [current](JobRecord::attempt) one changes nothing. A restart
     /// forgets the position: the stream is then delivered again from its start.
-    async fn mark_delivered(&self, id: JobId, next: StreamPlace) -> Result<(), StoreError>;
+    async fn mark_delivered(&self, id: JobId, next: StreamPosition) -> Result<(), StoreError>;
 
     /// The endpoint's counts; zeros for an endpoint without jobs.
     async fn counts(&self, endpoint: &EndpointId) -> Result<JobCounts, StoreError>;

@@ -6,7 +6,7 @@ use bytes::{BufMut as _, BytesMut};
 use crate::job::JobStatus;
 use crate::limits::{OUTPUT_BYTES_MAX, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX};
 use crate::payload::Json;
-use crate::record::{ChunkPage, JobRecord, StreamPlace};
+use crate::record::{ChunkPage, JobRecord, StreamPosition};
 use crate::store::{JobStore, StoreError};
 
 /// Where a reader wants to go on.
@@ -16,8 +16,8 @@ pub enum Position {
     Undelivered,
     /// At this chunk of the current attempt, whether it was delivered or not.
     From(u64),
-    /// At this place. When the job has another attempt meanwhile, at the start of that attempt's stream.
-    At(StreamPlace),
+    /// At this position. When the job has another attempt meanwhile, at the start of that attempt's stream.
+    At(StreamPosition),
 }
 
 /// One answer to a reader.
@@ -28,7 +28,7 @@ pub struct StreamPage {
     pub status: JobStatus,
     /// Why the job is FAILED or TIMED_OUT.
     pub error: Option<String>,
-    /// The reader asked for a place in the stream of another attempt, whose chunks are deleted: this page
+    /// The reader asked for a position in the stream of another attempt, whose chunks are deleted: this page
     /// is at the start of the current attempt's stream.
     pub is_restart: bool,
     /// The chunks.
@@ -37,7 +37,7 @@ pub struct StreamPage {
 
 /// Lists of at most so many bytes are put together by the calling task. More goes to a thread that may
 /// block: 20 MiB take milliseconds.
-const JOIN_HERE_BYTES_MAX: u64 = 256 << 10;
+const JOIN_INLINE_BYTES_MAX: u64 = 256 << 10;
 
 /// The outputs of all chunks of a job as one JSON list, in order. `None` when the list would be larger
 /// than an output may be, while the chunks themselves can still be read, or when the job was deleted
@@ -50,7 +50,7 @@ pub async fn list_of_outputs(
     job: &JobRecord,
 ) -> Result<Option<Json>, StoreError> {
     let mut list = OutputList::default();
-    while let Some(from) = list.wants(job.chunk_count) {
+    while let Some(from) = list.next_needed(job.chunk_count) {
         let page =
             store.chunks(job.id, from, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX).await?;
         list = join(list, page, job.result_bytes).await?;
@@ -64,7 +64,7 @@ async fn join(
     page: ChunkPage,
     list_bytes: u64,
 ) -> Result<OutputList, StoreError> {
-    if list_bytes <= JOIN_HERE_BYTES_MAX {
+    if list_bytes <= JOIN_INLINE_BYTES_MAX {
         list.add(page);
         return Ok(list);
     }
@@ -95,7 +95,7 @@ impl Default for OutputList {
 
 impl OutputList {
     /// The chunk that the next page begins with; `None` when no page is wanted any more.
-    pub fn wants(&self, chunk_count: u64) -> Option<u64> {
+    pub fn next_needed(&self, chunk_count: u64) -> Option<u64> {
         (self.next < chunk_count && !self.is_over).then_some(self.next)
     }
 
@@ -145,11 +145,11 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_whole_or_there_is_none() {
+    fn an_output_list_is_complete_or_absent() {
         let list = |pages: &[&[&str]]| {
             let mut list = OutputList::default();
             for outputs in pages {
-                list.add(page(list.wants(99)?, outputs));
+                list.add(page(list.next_needed(99)?, outputs));
             }
             list.finish().map(|list| list.as_str().to_owned())
         };
@@ -164,7 +164,8 @@ mod tests {
     fn a_large_list_is_joined_apart_from_the_calling_task() {
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
         runtime.unwrap().block_on(async {
-            for (bytes, is_here) in [(JOIN_HERE_BYTES_MAX, true), (JOIN_HERE_BYTES_MAX + 1, false)]
+            for (bytes, is_here) in
+                [(JOIN_INLINE_BYTES_MAX, true), (JOIN_INLINE_BYTES_MAX + 1, false)]
             {
                 // The only thread that may block is busy until the first poll is over.
                 let (go_on, waits) = std::sync::mpsc::channel::<()>();

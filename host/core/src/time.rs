@@ -192,7 +192,7 @@ mod tests {
         later.await;
     }
     #[tokio::test]
-    async fn a_jump_of_the_wall_clock_wakes_nobody() {
+    async fn a_jump_of_the_wall_clock_wakes_no_sleeper() {
         let clock = ManualClock::new(Timestamp::from_millis(1_000));
         let mut sleep = clock.sleep_until(Timestamp::from_millis(1_500));
         for (ms, shown) in [(10_000, 11_000), (-10_500, 500)] {

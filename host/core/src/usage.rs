@@ -212,7 +212,7 @@ impl UsageQuery {
     }
 
     /// Whether a row matches the query.
-    pub fn wants(&self, key: &UsageKey) -> bool {
+    pub fn matches(&self, key: &UsageKey) -> bool {
         let UsageFilter { endpoint, template, owner } = &self.filter;
         self.hours.contains(&key.hour)
             && endpoint.as_ref().is_none_or(|endpoint| *endpoint == key.endpoint)

@@ -6,9 +6,9 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use gristmill_core::endpoint::{Deployment, Life};
+use gristmill_core::endpoint::{Deployment, EndpointIncarnation};
 use gristmill_core::id::EndpointId;
-use gristmill_core::job_news::JobNews;
+use gristmill_core::job_event_notice::JobEventNotice;
 use gristmill_core::limits::ERROR_BYTES_MAX;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, ClaimedJob, Lease, Outcome};
@@ -44,7 +44,7 @@ pub(crate) async fn run(
         shared: shared.clone(),
         lease,
         endpoint: endpoint.clone(),
-        life: deployment.life.clone(),
+        incarnation: deployment.incarnation.clone(),
         progress: Mutex::default(),
         has_progress: Notify::new(),
         chunk_bytes: AtomicU64::new(0),
@@ -59,11 +59,15 @@ pub(crate) async fn run(
         deadline: Instant::now() + Duration::from_millis(timeout_ms),
         stop: stop.clone(),
     };
-    shared.signals.happened(&endpoint, lease.job, JobNews::Started { attempt: attempt.number });
+    shared.signals.notify_job_event(
+        &endpoint,
+        lease.job,
+        JobEventNotice::Started { attempt: attempt.number },
+    );
     let performing = shared.runtime.perform(reservation, attempt, sink.clone());
     let report = attend(shared, lease, &sink, &stop, performing).await;
     log_end(&endpoint, job.attempt, lease, &report);
-    shared.signals.happened(&endpoint, lease.job, JobNews::Ended(&report));
+    shared.signals.notify_job_event(&endpoint, lease.job, JobEventNotice::Ended(&report));
     let ending = match report.end {
         AttemptEnd::Returned(output) => Ending::Result(Outcome::Completed(output)),
         AttemptEnd::Failed(error) => Ending::Result(sink.failed(cut(error))),
@@ -140,7 +144,7 @@ async fn attend(
         let changed = watch.changed();
         // The lease decides, since the status that clients see may not even show the submission
         // yet.
-        let is_over = matches!(shared.store.holds(lease).await, Ok(false));
+        let is_over = matches!(shared.store.holds_lease(lease).await, Ok(false));
         if is_over {
             stop.cancel();
         }
@@ -162,7 +166,7 @@ async fn store_result(
     outcome: Outcome,
     metered: Metered,
 ) -> Option<Metered> {
-    match shared.store.finish_soon(lease, outcome, metered.clone()).await {
+    match shared.store.finish_deferred(lease, outcome, metered.clone()).await {
         Ok(Fenced::Applied) => None,
         Ok(Fenced::Stale) => {
             debug!(job.id = %lease.job, "late result of job `{}` was dropped", lease.job);
@@ -216,7 +220,7 @@ struct Sink {
     shared: Arc<Shared>,
     lease: Lease,
     endpoint: EndpointId,
-    life: Life,
+    incarnation: EndpointIncarnation,
     progress: Mutex<Progress>,
     has_progress: Notify,
     /// Bytes of the chunks that the store has accepted.
@@ -271,8 +275,12 @@ impl AttemptSink for Sink {
 
     fn log(&self, level: LogLevel, line: &str) {
         let Shared { logs, clock, signals, .. } = &*self.shared;
-        logs.add(&self.life, clock.now(), self.lease.job, level, line);
-        signals.happened(&self.endpoint, self.lease.job, JobNews::Logged { level, line });
+        logs.add(&self.incarnation, clock.now(), self.lease.job, level, line);
+        signals.notify_job_event(
+            &self.endpoint,
+            self.lease.job,
+            JobEventNotice::Logged { level, line },
+        );
         macro_rules! write {
             ($level:ident) => {
                 tracing::$level!(
@@ -293,6 +301,6 @@ impl AttemptSink for Sink {
 
     fn trapped(&self, stack: Vec<StackCall>) {
         let Self { shared, endpoint, lease, .. } = self;
-        shared.signals.happened(endpoint, lease.job, JobNews::Trapped(&stack));
+        shared.signals.notify_job_event(endpoint, lease.job, JobEventNotice::Trapped(&stack));
     }
 }

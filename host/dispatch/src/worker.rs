@@ -21,7 +21,7 @@ use tracing::{debug, warn};
 
 use crate::attempt;
 use crate::shared::Shared;
-use crate::worker_set::{Idle, Leave, Sleep, Throttled, Unheard, WorkerSet};
+use crate::worker_set::{Idle, MissedWakeups, Retire, Sleep, Throttled, WorkerSet};
 
 /// Time after which a component that could not be prepared is tried again, if jobs wait for it. A
 /// deploy ends the pause.
@@ -55,22 +55,21 @@ async fn step(
     let reserved = worker.reserved.take();
     // The endpoint was deleted, and perhaps created again: then the new endpoint has separate
     // workers.
-    let deployment = shared
-        .catalog
-        .deployment(endpoint)
-        .filter(|now| worker.deployment.as_ref().is_none_or(|last| last.life == now.life));
+    let deployment = shared.catalog.deployment(endpoint).filter(|now| {
+        worker.deployment.as_ref().is_none_or(|last| last.incarnation == now.incarnation)
+    });
     let Some(deployment) = deployment else {
         worker.serves(shared, endpoint, None);
-        set.left();
+        set.retired();
         return Next::End;
     };
     worker.serves(shared, endpoint, Some(&deployment));
     let scaling = deployment.endpoint.scaling;
-    if set.is_surplus(scaling) == Leave::Yes {
+    if set.is_surplus(scaling) == Retire::Yes {
         return Next::End;
     }
     if shared.is_draining() {
-        set.left();
+        set.retired();
         return Next::End;
     }
     if let Err(reason) = prepare(shared, &deployment, set).await {
@@ -84,7 +83,7 @@ async fn step(
 
     let mut wake_up = std::pin::pin!(set.wake_up());
     wake_up.as_mut().enable();
-    let looked = set.looks();
+    let observed = set.observe_queue();
     // A reservation for another deployment is useless.
     let reserved = reserved.filter(|(reserved_for, _)| Arc::ptr_eq(reserved_for, &deployment));
     let reserved = reserved.map(|(_, reservation)| reservation);
@@ -94,7 +93,7 @@ async fn step(
             Ok(claimed) => claimed,
             Err(error) => {
                 warn!(endpoint.id = %endpoint, %error, "worker `{}` cannot claim: {error}", worker.id);
-                set.left();
+                set.retired();
                 return Next::End;
             }
         };
@@ -115,7 +114,7 @@ async fn step(
             // The endpoint has changed, or the host drains.
             () = changed => {}
             retires = too_few_jobs(shared, endpoint, &throttled, scaling) => {
-                if retires == Leave::Yes {
+                if retires == Retire::Yes {
                     return Next::End;
                 }
             }
@@ -123,7 +122,7 @@ async fn step(
         return Next::Continue;
     }
 
-    sleep(shared, set, scaling, looked, wake_up).await
+    sleep(shared, set, scaling, observed, wake_up).await
 }
 
 /// Sleeps until a wake-up, unless a job arrived after the worker's last check. Ends the worker
@@ -133,10 +132,10 @@ async fn sleep(
     shared: &Shared,
     set: &WorkerSet,
     scaling: Scaling,
-    looked: Unheard,
+    observed: MissedWakeups,
     mut wake_up: Pin<&mut Notified<'_>>,
 ) -> Next {
-    if set.sleeps(looked) == Sleep::No {
+    if set.try_sleep(observed) == Sleep::No {
         return Next::Continue;
     }
     if shared.is_draining() {
@@ -148,7 +147,7 @@ async fn sleep(
         return Next::Continue;
     }
     match set.after_idle_timeout(scaling) {
-        Idle::Ends => Next::End,
+        Idle::Retires => Next::End,
         Idle::Woken => Next::Continue,
         Idle::Stays => {
             wake_up.await;
@@ -187,16 +186,16 @@ async fn too_few_jobs(
     endpoint: &EndpointId,
     throttled: &Throttled<'_>,
     scaling: Scaling,
-) -> Leave {
+) -> Retire {
     loop {
         tokio::time::sleep(QUEUE_CHECK_INTERVAL).await;
         // A store that returns an error is closing.
         let claimable = shared.store.demand(endpoint).await.map_or(0, |demand| demand.claimable);
         if claimable == 0 {
-            return Leave::No;
+            return Retire::No;
         }
-        if throttled.leaves_surplus(claimable, scaling) == Leave::Yes {
-            return Leave::Yes;
+        if throttled.leaves_surplus(claimable, scaling) == Retire::Yes {
+            return Retire::Yes;
         }
     }
 }
@@ -219,14 +218,14 @@ async fn prepare(shared: &Shared, deployment: &Deployment, set: &WorkerSet) -> R
 
 /// After a pause: whether there is a job to try the component for.
 async fn try_again(shared: &Shared, endpoint: &EndpointId, set: &WorkerSet) -> Next {
-    let looked = set.looks();
+    let observed = set.observe_queue();
     // A store that returns an error is closing.
     if shared.store.demand(endpoint).await.is_ok_and(|demand| demand.jobs > 0) {
         return Next::Continue;
     }
-    match set.leaves(looked) {
-        Leave::Yes => Next::End,
-        Leave::No => Next::Continue,
+    match set.try_retire(observed) {
+        Retire::Yes => Next::End,
+        Retire::No => Next::Continue,
     }
 }
 

@@ -3,7 +3,7 @@
 //! No job is forgotten, because a worker *registers* for a wake-up before it checks the queue, and
 //! `idle` counts exactly the workers that sleep and have not been woken. A wake-up removes its
 //! worker from that count, so two wake-ups never reach the same sleeper. A job that arrives while
-//! no worker sleeps is counted in `unheard`: a worker that found the queue empty checks it again
+//! no worker sleeps is counted in `missed_wakeups`: a worker that found the queue empty checks it again
 //! before it sleeps, if this count has grown meanwhile.
 //!
 //! Of the workers that `workersMin` keeps, one is a task, which prepares the component; the others are a
@@ -31,7 +31,7 @@ struct State {
     alive: u32,
     idle: u32,
     /// Jobs that arrived while no worker slept and no worker was started.
-    unheard: u64,
+    missed_wakeups: u64,
     initializing: u32,
     running: u32,
     /// Workers that wait for a sandbox, because the host runs its maximum.
@@ -58,7 +58,7 @@ pub(crate) enum Demand {
 
 /// Whether a worker may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Leave {
+pub(crate) enum Retire {
     /// It may end, and is no longer counted.
     Yes,
     /// It must stay.
@@ -69,16 +69,16 @@ pub(crate) enum Leave {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Idle {
     /// It ends, and is no longer counted.
-    Ends,
+    Retires,
     /// It has been woken meanwhile, and is awake.
     Woken,
     /// It is the one task that `workers_min` keeps: it sleeps on.
     Stays,
 }
 
-/// The count of unheard jobs when a worker checked the queue.
+/// The count of missed wake-ups when a worker checked the queue.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Unheard(u64);
+pub(crate) struct MissedWakeups(u64);
 
 /// Whether a worker that found no job may sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,19 +100,19 @@ impl WorkerSet {
             return Demand::Nothing;
         }
         if state.unhealthy > 0 || state.alive >= scaling.workers_max {
-            state.unheard += 1;
+            state.missed_wakeups += 1;
             return Demand::Nothing;
         }
         if state.alive < scaling.workers_min {
             return state.start_worker();
         }
         if !may_start_worker {
-            state.unheard += 1;
+            state.missed_wakeups += 1;
             return Demand::Nothing;
         }
         // The job must wait for another reason than that there are enough workers.
         if state.alive > 0 && scaling.scaler != Scaler::default() {
-            state.unheard += 1;
+            state.missed_wakeups += 1;
             let is_watched = std::mem::replace(&mut state.is_watched, true);
             return if is_watched { Demand::Nothing } else { Demand::Watch };
         }
@@ -193,14 +193,14 @@ impl WorkerSet {
     }
 
     /// A worker is about to check the queue.
-    pub(crate) fn looks(&self) -> Unheard {
-        Unheard(self.state.lock().unheard)
+    pub(crate) fn observe_queue(&self) -> MissedWakeups {
+        MissedWakeups(self.state.lock().missed_wakeups)
     }
 
     /// A worker found no job and is about to sleep, unless a job arrived meanwhile.
-    pub(crate) fn sleeps(&self, looked: Unheard) -> Sleep {
+    pub(crate) fn try_sleep(&self, observed: MissedWakeups) -> Sleep {
         let mut state = self.state.lock();
-        if state.unheard != looked.0 {
+        if state.missed_wakeups != observed.0 {
             return Sleep::No;
         }
         state.idle += 1;
@@ -216,40 +216,40 @@ impl WorkerSet {
         if state.alive > scaling.workers_min.min(1) {
             state.idle -= 1;
             state.alive -= 1;
-            return Idle::Ends;
+            return Idle::Retires;
         }
         Idle::Stays
     }
 
     /// An awake worker asks whether there are too many workers. It may have been woken for a job;
     /// then another worker is woken for that job instead.
-    pub(crate) fn is_surplus(&self, scaling: Scaling) -> Leave {
+    pub(crate) fn is_surplus(&self, scaling: Scaling) -> Retire {
         let mut state = self.state.lock();
         if state.alive <= scaling.workers_max {
-            return Leave::No;
+            return Retire::No;
         }
         state.alive -= 1;
         if state.idle > 0 {
             state.idle -= 1;
             self.wake.notify_one();
         } else {
-            state.unheard += 1;
+            state.missed_wakeups += 1;
         }
-        Leave::Yes
+        Retire::Yes
     }
 
     /// An awake worker that found no job ends, unless a job arrived meanwhile.
-    pub(crate) fn leaves(&self, looked: Unheard) -> Leave {
+    pub(crate) fn try_retire(&self, observed: MissedWakeups) -> Retire {
         let mut state = self.state.lock();
-        if state.unheard != looked.0 {
-            return Leave::No;
+        if state.missed_wakeups != observed.0 {
+            return Retire::No;
         }
         state.alive -= 1;
-        Leave::Yes
+        Retire::Yes
     }
 
     /// An awake worker has ended.
-    pub(crate) fn left(&self) {
+    pub(crate) fn retired(&self) {
         self.state.lock().alive -= 1;
     }
 
@@ -329,15 +329,15 @@ pub(crate) struct Throttled<'a> {
 
 impl Throttled<'_> {
     /// Ends the worker if more of them wait for a sandbox than jobs can be claimed, unless `workersMin` keeps it.
-    pub(crate) fn leaves_surplus(&self, claimable: u64, scaling: Scaling) -> Leave {
+    pub(crate) fn leaves_surplus(&self, claimable: u64, scaling: Scaling) -> Retire {
         let mut state = self.set.state.lock();
         if u64::from(state.throttled) <= claimable || state.alive <= scaling.workers_min {
-            return Leave::No;
+            return Retire::No;
         }
         state.throttled -= 1;
         state.alive -= 1;
         self.has_left.store(true, Ordering::Relaxed);
-        Leave::Yes
+        Retire::Yes
     }
 }
 
@@ -406,7 +406,7 @@ mod tests {
         let none_kept = Scaling { workers_min: 0, ..SCALING };
         assert_eq!(set.job_ready(none_kept, false), Demand::Nothing);
         assert_eq!(set.job_ready(none_kept, true), Demand::StartWorker);
-        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
+        assert_eq!(set.try_sleep(set.observe_queue()), Sleep::Yes);
         assert_eq!(set.job_ready(none_kept, false), Demand::Nothing);
         assert_eq!(set.after_idle_timeout(none_kept), Idle::Woken);
     }
@@ -415,31 +415,31 @@ mod tests {
     fn two_jobs_do_not_wake_the_same_sleeper() {
         let set = WorkerSet::default();
         assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
-        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
+        assert_eq!(set.try_sleep(set.observe_queue()), Sleep::Yes);
         assert_eq!(set.job_ready(SCALING, true), Demand::Nothing);
         assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
     }
 
     #[test]
-    fn a_job_that_comes_between_looking_and_sleeping_is_not_forgotten() {
+    fn a_job_that_arrives_between_check_and_sleep_is_not_forgotten() {
         let set = WorkerSet::default();
         let one = Scaling { workers_max: 1, ..SCALING };
         assert_eq!(set.job_ready(one, true), Demand::StartWorker);
-        let looked = set.looks();
-        assert_eq!(set.job_ready(one, true), Demand::Nothing, "nobody sleeps yet");
-        assert_eq!(set.sleeps(looked), Sleep::No);
-        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
+        let observed = set.observe_queue();
+        assert_eq!(set.job_ready(one, true), Demand::Nothing, "no worker sleeps yet");
+        assert_eq!(set.try_sleep(observed), Sleep::No);
+        assert_eq!(set.try_sleep(set.observe_queue()), Sleep::Yes);
     }
 
     #[test]
-    fn idle_workers_leave_down_to_the_minimum() {
+    fn idle_workers_end_down_to_the_minimum() {
         let set = WorkerSet::default();
         for _ in 0..2 {
             set.job_ready(SCALING, true);
         }
-        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
-        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
-        assert_eq!(set.after_idle_timeout(SCALING), Idle::Ends);
+        assert_eq!(set.try_sleep(set.observe_queue()), Sleep::Yes);
+        assert_eq!(set.try_sleep(set.observe_queue()), Sleep::Yes);
+        assert_eq!(set.after_idle_timeout(SCALING), Idle::Retires);
         assert_eq!(set.after_idle_timeout(SCALING), Idle::Stays);
         assert_eq!(set.alive(), 1);
         assert_eq!(set.job_ready(SCALING, true), Demand::Nothing, "the sleeper is woken");
@@ -451,7 +451,7 @@ mod tests {
         let slow = Scaler::QueueDelay(4);
         let kept = Scaling { workers_min: 1_000, workers_max: 1_000, scaler: slow, ..SCALING };
         assert_eq!(set.refresh(kept, 0, 0), 1);
-        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
+        assert_eq!(set.try_sleep(set.observe_queue()), Sleep::Yes);
         assert_eq!(set.after_idle_timeout(kept), Idle::Stays);
         assert_eq!((set.counts(kept).idle, set.alive()), (1_000, 1));
         // Each kept worker takes a job at once, of low priority too, whatever the scaler says.
@@ -472,10 +472,10 @@ mod tests {
         assert_eq!(set.refresh(SCALING, 100, 100), 1, "up to workersMax");
         let fewer = Scaling { workers_min: 0, workers_max: 1, ..SCALING };
         assert_eq!(set.refresh(fewer, 100, 100), 0);
-        assert_eq!(set.is_surplus(fewer), Leave::Yes);
-        assert_eq!(set.is_surplus(fewer), Leave::No);
+        assert_eq!(set.is_surplus(fewer), Retire::Yes);
+        assert_eq!(set.is_surplus(fewer), Retire::No);
         assert_eq!(set.refresh(SCALING, 1, 1), 1, "the one that is left is busy");
-        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
+        assert_eq!(set.try_sleep(set.observe_queue()), Sleep::Yes);
         assert_eq!(set.refresh(SCALING, 1, 1), 0, "a sleeper takes it");
     }
 
@@ -494,15 +494,15 @@ mod tests {
     }
 
     #[test]
-    fn a_job_does_not_leave_with_the_worker_that_was_woken_for_it() {
+    fn a_job_is_not_lost_when_the_worker_woken_for_it_ends() {
         let set = WorkerSet::default();
         assert_eq!(set.refresh(SCALING, 2, 2), 2);
-        let looked = set.looks();
-        assert_eq!(set.sleeps(set.looks()), Sleep::Yes);
+        let observed = set.observe_queue();
+        assert_eq!(set.try_sleep(set.observe_queue()), Sleep::Yes);
         assert_eq!(set.job_ready(SCALING, true), Demand::Nothing, "the sleeper is woken");
         let fewer = Scaling { workers_max: 1, ..SCALING };
-        assert_eq!(set.is_surplus(fewer), Leave::Yes);
-        assert_eq!(set.sleeps(looked), Sleep::No, "the other one had looked before");
+        assert_eq!(set.is_surplus(fewer), Retire::Yes);
+        assert_eq!(set.try_sleep(observed), Sleep::No, "the other one had looked before");
     }
 
     #[test]
@@ -510,12 +510,12 @@ mod tests {
         let set = WorkerSet::default();
         assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
         let unhealthy = set.unhealthy("no".into());
-        let looked = set.looks();
+        let observed = set.observe_queue();
         assert_eq!(set.job_ready(SCALING, true), Demand::Nothing);
         assert_eq!((set.counts(SCALING).unhealthy, set.counts(SCALING).idle), (1, 0));
         drop(unhealthy);
-        assert_eq!(set.leaves(looked), Leave::No, "a job came");
-        assert_eq!(set.leaves(set.looks()), Leave::Yes);
+        assert_eq!(set.try_retire(observed), Retire::No, "a job came");
+        assert_eq!(set.try_retire(set.observe_queue()), Retire::Yes);
         assert_eq!(set.fault().as_deref(), Some("no"));
         assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
     }

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
 use gristmill_core::delivery::{Delivery, DeliveryState, DeliveryStore};
 use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{Endpoint, Life};
+use gristmill_core::endpoint::{Endpoint, EndpointIncarnation};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
@@ -122,7 +122,7 @@ impl Fixture {
             may_linger: false,
             waiting_jobs_max: None,
             idempotency: None,
-            life: Life::default(),
+            incarnation: EndpointIncarnation::default(),
         };
         let id = job.id;
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
@@ -242,7 +242,7 @@ async fn three_attempts_ten_seconds_apart_then_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_must_not_be_called_is_given_up_at_once() {
+async fn a_forbidden_receiver_is_given_up_at_once() {
     let t = Fixture::start().await;
     t.job("http://inner/").await;
     let given_up = t.log().await.remove(0);
@@ -251,7 +251,7 @@ async fn what_must_not_be_called_is_given_up_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dead_receivers_hold_up_nobody_else() {
+async fn dead_receivers_delay_no_other_endpoint() {
     let t = Fixture::start().await;
     for i in 0..15 {
         for _ in 0..20 {
@@ -282,7 +282,7 @@ async fn a_thousand_dead_receivers_of_an_endpoint_do_not_delay_another_endpoint(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_receiver_that_answers_goes_before_those_that_did_not() {
+async fn a_receiver_that_answers_is_served_before_failed_ones() {
     let t = Fixture::start().await;
     for i in 0..100 {
         t.job(&format!("http://dead-{i}/")).await;
@@ -295,7 +295,7 @@ async fn a_receiver_that_answers_goes_before_those_that_did_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_is_deleted_during_a_call_is_called_for_no_more() {
+async fn a_deletion_during_a_call_ends_the_calls_of_the_endpoint() {
     // The catalog's change alone removes the webhooks: the next endpoint would sign them.
     let t = Fixture::start().await;
     for _ in 0..20 {
@@ -323,7 +323,7 @@ async fn an_endpoint_that_is_deleted_during_a_call_is_called_for_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_is_retried_during_its_call_is_told_twice() {
+async fn a_job_that_is_retried_during_its_call_has_two_calls() {
     let t = Fixture::start().await;
     let job = t.job_of(&endpoint(), "http://dead/").await;
     t.log().await;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogKey};
-use gristmill_core::endpoint::{Deployment, Endpoint, Life, Scaler, Scaling};
+use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation, Scaler, Scaling};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
@@ -171,7 +171,7 @@ impl Bench {
             may_linger: false,
             waiting_jobs_max: None,
             idempotency: None,
-            life: Life::default(),
+            incarnation: EndpointIncarnation::default(),
         };
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
         id
@@ -443,7 +443,7 @@ async fn a_job_that_waits_for_a_sandbox_is_still_in_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_whose_job_is_gone_stops_waiting_for_a_sandbox() {
+async fn a_worker_whose_job_was_deleted_stops_waiting_for_a_sandbox() {
     let bench = Bench::with_sandboxes(0, 4, 0).await;
     bench.pass(1).await;
     let job = bench.submit("return", false).await;
@@ -479,7 +479,7 @@ async fn workers_that_workers_min_keeps_sleep_until_there_is_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_that_wait_for_a_sandbox_do_not_hold_up_a_drain() {
+async fn workers_that_wait_for_a_sandbox_do_not_delay_a_drain() {
     let bench = Bench::with_sandboxes(0, 4, 0).await;
     bench.pass(1).await;
     let job = bench.submit("return", false).await;
@@ -509,7 +509,7 @@ async fn a_job_runs_what_is_deployed_when_it_starts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_job_leaves_after_its_endpoint_was_deleted_is_retired() {
+async fn the_instance_of_a_deleted_endpoints_job_is_retired() {
     let bench = Bench::new(0, 1).await;
     let job = bench.submit("work", false).await;
     bench.until(job, Some(JobStatus::InProgress)).await;

@@ -12,31 +12,31 @@
     reason = "a test stops at the first surprise"
 )]
 
-#[path = "simulation/late_store.rs"]
-mod late_store;
-#[path = "simulation/mill.rs"]
-mod mill;
-#[path = "simulation/story.rs"]
-mod story;
+#[path = "simulation/delayed_store.rs"]
+mod delayed_store;
+#[path = "simulation/scenario.rs"]
+mod scenario;
+#[path = "simulation/simulated_runtime.rs"]
+mod simulated_runtime;
 
-use story::Story;
+use scenario::Scenario;
 
 #[test]
-fn every_story_ends_well_and_can_be_told_twice() {
+fn every_scenario_ends_in_order_and_can_be_repeated() {
     let number = |name, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let first = number("SIMULATION_SEED", u64::from(rand::random::<u32>()));
     let seeds = number("SIMULATION_SEEDS", 60);
     println!("SIMULATION_SEED={first} SIMULATION_SEEDS={seeds}");
     let mut events = 0;
     for seed in first..first + seeds {
-        let told = Story::tell(seed);
-        let again = Story::tell(seed);
-        let first_difference = told.iter().zip(&again).position(|(one, other)| one != other);
+        let first_run = Scenario::run_all(seed);
+        let again = Scenario::run_all(seed);
+        let first_difference = first_run.iter().zip(&again).position(|(one, other)| one != other);
         if let Some(at) = first_difference {
-            panic!("seed {seed} differs at event {at}:\n{}\n{}", told[at], again[at]);
+            panic!("seed {seed} differs at event {at}:\n{}\n{}", first_run[at], again[at]);
         }
-        assert_eq!(told.len(), again.len(), "seed {seed}");
-        events += told.len();
+        assert_eq!(first_run.len(), again.len(), "seed {seed}");
+        events += first_run.len();
     }
     println!("{seeds} stories of {events} events");
 }

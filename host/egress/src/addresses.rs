@@ -2,7 +2,7 @@
 //! host's own, nor its neighbours', nor denied by the operator. The kernel delivers packets for the
 //! host's own addresses by itself, past every firewall in front of the host.
 //!
-//! **Cost.** The interfaces are listed at most once in [`LOOK_AGAIN`], in some 50 us.
+//! **Cost.** The interfaces are listed at most once in [`RECHECK_INTERVAL`], in some 50 us.
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 /// How long a list of the interfaces counts. An address that the host is given meanwhile is refused
 /// that much later.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The shortest prefixes of an interface that count as a network of neighbours. An interface with a
 /// shorter one is a tunnel that claims large parts of the internet.
@@ -128,7 +128,7 @@ impl OwnNetworks {
     fn get(&self, now: Instant) -> io::Result<Arc<[Network]>> {
         let mut last = self.last.lock();
         if let Some((at, networks)) = &*last
-            && now.saturating_duration_since(*at) < LOOK_AGAIN
+            && now.saturating_duration_since(*at) < RECHECK_INTERVAL
         {
             return Ok(networks.clone());
         }

@@ -9,8 +9,8 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, retry};
 
 use crate::destination::Destination;
-use crate::resolver::{Ask, Found, LookupError, Lookups, Resolver, ask_system};
-use crate::{AddressPolicy, AddressRefused, Reach};
+use crate::resolver::{Found, LookupError, LookupFn, Lookups, Resolver, lookup_by_system};
+use crate::{AddressPolicy, AddressRefused, AddressScope};
 
 /// How long making a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,13 +25,13 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Creates the clients. The one for [`Reach::PublicAddresses`] connects where `addresses` permits.
+    /// Creates the clients. The one for [`AddressScope::PublicAddresses`] connects where `addresses` permits.
     pub fn new(addresses: AddressPolicy) -> Self {
-        Self::with_names(addresses, ask_system)
+        Self::with_names(addresses, lookup_by_system)
     }
 
     /// The same, with names that `ask` answers for.
-    pub fn with_names(addresses: AddressPolicy, ask: Ask) -> Self {
+    pub fn with_names(addresses: AddressPolicy, ask: LookupFn) -> Self {
         let (public, any) = (OnceLock::new(), OnceLock::new());
         Self { addresses, lookups: Lookups::new(ask), public, any }
     }
@@ -56,7 +56,7 @@ impl Clients {
         }
     }
 
-    /// Refuses a destination that is an address, as a request for [`Reach::PublicAddresses`] would
+    /// Refuses a destination that is an address, as a request for [`AddressScope::PublicAddresses`] would
     /// be refused. Names are checked when they are resolved.
     ///
     /// # Errors
@@ -72,19 +72,19 @@ impl Clients {
     ///
     /// # Errors
     /// Why the client cannot be built.
-    pub fn get(&self, reach: Reach) -> Result<&Client, String> {
-        let cell = match reach {
-            Reach::PublicAddresses => &self.public,
-            Reach::AnyAddress => &self.any,
+    pub fn get(&self, scope: AddressScope) -> Result<&Client, String> {
+        let cell = match scope {
+            AddressScope::PublicAddresses => &self.public,
+            AddressScope::AnyAddress => &self.any,
         };
-        let client = cell.get_or_init(|| self.build(reach).map_err(|error| error.to_string()));
+        let client = cell.get_or_init(|| self.build(scope).map_err(|error| error.to_string()));
         client.as_ref().map_err(Clone::clone)
     }
 
-    fn build(&self, reach: Reach) -> reqwest::Result<Client> {
+    fn build(&self, scope: AddressScope) -> reqwest::Result<Client> {
         Client::builder()
             .dns_resolver(Resolver {
-                addresses: (reach == Reach::PublicAddresses).then(|| self.addresses.clone()),
+                addresses: (scope == AddressScope::PublicAddresses).then(|| self.addresses.clone()),
                 lookups: self.lookups.clone(),
             })
             .redirect(Policy::none())

@@ -1,7 +1,7 @@
 //! Outgoing HTTP whose addresses are checked: what was looked at is what is connected to.
 //!
 //! A caller asks where a URL leads ([`Destination`]), decides what the request may reach
-//! ([`Reach`]), finds the addresses ([`Clients::look_up`]), and sends it with the client for that
+//! ([`AddressScope`]), finds the addresses ([`Clients::look_up`]), and sends it with the client for that
 //! reach ([`Clients`]). Redirects are returned,
 //! never followed, so that each hop is checked; there is no proxy, no cookie, and no connection
 //! that another request has used.
@@ -14,7 +14,7 @@ mod resolver;
 pub use addresses::{AddressPolicy, AddressRefused, Reason};
 pub use clients::Clients;
 pub use destination::{Destination, InvalidDestination};
-pub use resolver::{Ask, Found, LookupError, refused_address};
+pub use resolver::{Found, LookupError, LookupFn, refused_address};
 
 /// What the host calls itself in its own requests.
 pub const AGENT: &str = concat!("gristmill/", env!("CARGO_PKG_VERSION"));
@@ -28,7 +28,7 @@ pub fn innermost_cause(error: &reqwest::Error) -> String {
 
 /// Which addresses a request may connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum AddressScope {
     /// Only if the [`AddressPolicy`] permits all addresses of the name.
     PublicAddresses,
     /// Any: the operator named this destination.

@@ -30,10 +30,10 @@ const LOOKUPS_MAX: usize = 32;
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Answers for a name: looks up its addresses, and may take long.
-pub type Ask = fn(&str) -> io::Result<Vec<SocketAddr>>;
+pub type LookupFn = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
 /// Asks the system.
-pub(crate) fn ask_system(host: &str) -> io::Result<Vec<SocketAddr>> {
+pub(crate) fn lookup_by_system(host: &str) -> io::Result<Vec<SocketAddr>> {
     Ok((host, 0).to_socket_addrs()?.collect())
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn ask_system(host: &str) -> io::Result<Vec<SocketAddr>> {
 #[derive(Debug, Clone)]
 pub(crate) struct Lookups {
     turns: Arc<FairPermits>,
-    ask: Ask,
+    ask: LookupFn,
 }
 
 /// A name that has no addresses, as far as is known.
@@ -89,7 +89,7 @@ impl Found {
 }
 
 impl Lookups {
-    pub(crate) fn new(ask: Ask) -> Self {
+    pub(crate) fn new(ask: LookupFn) -> Self {
         Self { turns: Arc::new(FairPermits::new(LOOKUPS_MAX)), ask }
     }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use gristmill_core::egress::{AllowedHosts, HostPattern, Permission};
 use gristmill_core::image::RegistryHost;
-use gristmill_egress::{Clients, Destination, Reach};
+use gristmill_egress::{AddressScope, Clients, Destination};
 use serde::Deserialize;
 use url::Url;
 
@@ -92,12 +92,16 @@ impl RegistryHosts {
     ///
     /// # Errors
     /// One sentence that says why the request may not be sent at all.
-    pub(crate) fn reach(&self, url: &Url, clients: &Clients) -> Result<Reach, String> {
+    pub(crate) fn address_scope(
+        &self,
+        url: &Url,
+        clients: &Clients,
+    ) -> Result<AddressScope, String> {
         if !url.username().is_empty() || url.password().is_some() {
             return Err("it leads to a URL with a user name or a password".to_owned());
         }
         if self.is_named(url)? {
-            return Ok(Reach::AnyAddress);
+            return Ok(AddressScope::AnyAddress);
         }
         let destination = Destination::of(url).map_err(|error| error.to_string())?;
         let host = &destination.host;
@@ -105,7 +109,7 @@ impl RegistryHosts {
             return Err(format!("`{host}` would be called without TLS; {HOW_TO_ALLOW}"));
         }
         clients.check(&destination).map_err(|error| format!("{error}; {HOW_TO_ALLOW}"))?;
-        Ok(Reach::PublicAddresses)
+        Ok(AddressScope::PublicAddresses)
     }
 
     /// Whether the operator has named the URL's host, with its scheme.
@@ -140,11 +144,11 @@ mod tests {
         }
 
         let clients = Clients::new(AddressPolicy::default());
-        let reach = |url: &str| hosts.reach(&Url::parse(url).unwrap(), &clients);
+        let address_scope = |url: &str| hosts.address_scope(&Url::parse(url).unwrap(), &clients);
         for url in ["http://127.0.0.1:5000/v2/", "https://10.0.0.1:5000/", "https://b.lan/"] {
-            assert_eq!(reach(url), Ok(Reach::AnyAddress), "{url}");
+            assert_eq!(address_scope(url), Ok(AddressScope::AnyAddress), "{url}");
         }
-        assert_eq!(reach("https://registry.example/"), Ok(Reach::PublicAddresses));
+        assert_eq!(address_scope("https://registry.example/"), Ok(AddressScope::PublicAddresses));
         for url in [
             "http://registry.example/",
             "http://10.0.0.1:5000/",
@@ -155,7 +159,7 @@ mod tests {
             "https://user:word@registry.example/",
             "ftp://registry.example/",
         ] {
-            assert!(reach(url).is_err(), "{url}");
+            assert!(address_scope(url).is_err(), "{url}");
         }
         for text in ["", "http://", "ftp://x", "a b", "x/y"] {
             assert!(text.parse::<RegistryPattern>().is_err(), "{text}");

@@ -13,7 +13,7 @@ use gristmill_core::image::{
 };
 use gristmill_core::limits::IMAGE_MANIFEST_BYTES_MAX;
 use gristmill_core::registry_auth::RegistryAuth;
-use gristmill_core::runtime::{AddComponentError, Added, Components, StageError, Staged};
+use gristmill_core::runtime::{AddComponentError, AddedComponent, Components, StageError, Staged};
 use gristmill_egress::{AGENT, AddressPolicy, Clients, innermost_cause, refused_address};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, LOCATION, USER_AGENT};
 use reqwest::{Response, StatusCode};
@@ -72,7 +72,7 @@ impl Fetcher {
             base.join(&path).map_err(|error| FetchError::Refused(error.to_string()))
         };
         let mut caller = Caller { image, auth, authorization: None, registry: base.origin() };
-        let wanted = at(&format!("manifests/{}", image.wanted()))?;
+        let wanted = at(&format!("manifests/{}", image.tag_or_digest()))?;
         let answer = self.get(&mut caller, wanted, MANIFEST_TYPE).await?;
         let manifest = read(answer, IMAGE_MANIFEST_BYTES_MAX, "the manifest").await?;
         if let Some(digest) = image.digest() {
@@ -135,8 +135,9 @@ impl Fetcher {
         accept: &'static str,
         authorization: Option<&HeaderValue>,
     ) -> Result<Response, FetchError> {
-        let reach = self.allowed.reach(url, &self.clients).map_err(FetchError::Refused)?;
-        let client = self.clients.get(reach).map_err(FetchError::Host)?;
+        let address_scope =
+            self.allowed.address_scope(url, &self.clients).map_err(FetchError::Refused)?;
+        let client = self.clients.get(address_scope).map_err(FetchError::Host)?;
         let request = client.get(url.clone()).header(ACCEPT, accept).header(USER_AGENT, AGENT);
         let request = match authorization {
             Some(value) => request.header(AUTHORIZATION, value.clone()),
@@ -190,7 +191,7 @@ impl Registries for Fetcher {
         image: &RemoteImage,
         auth: Option<&RegistryAuth>,
         owner: &OwnerId,
-    ) -> Result<Added, FetchError> {
+    ) -> Result<AddedComponent, FetchError> {
         let turn = self.turns.take(owner).await?;
         let download = Box::pin(self.download(image, auth, owner));
         let staged = timeout(FETCH_TIME_MAX, download).await.unwrap_or_else(|_| {

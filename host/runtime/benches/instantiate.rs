@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::SandboxLimits;
-use gristmill_core::endpoint::{Deployment, Endpoint, Life, Metering};
+use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation, Metering};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
@@ -169,7 +169,7 @@ fn deployment(component: ComponentDigest, metering: Metering) -> Deployment {
         template: Arc::new(template),
         component: Some(component),
         volume: None,
-        life: Life::default(),
+        incarnation: EndpointIncarnation::default(),
     }
 }
 

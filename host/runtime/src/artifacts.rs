@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use gristmill_core::catalog::{ArtifactDigest, Component};
 use gristmill_core::digest::ComponentDigest;
+use gristmill_core::disk_space::Shortage;
 use gristmill_core::endpoint::Metering;
 use gristmill_core::id::OwnerId;
 use gristmill_core::limits::{COMPONENT_BYTES_MAX, UPLOADS_WAITING_MAX};
-use gristmill_core::room::Shortage;
-use gristmill_core::runtime::{AddComponentError, Added, is_no_space};
+use gristmill_core::runtime::{AddComponentError, AddedComponent, is_no_space};
 use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::Timestamp;
 use parking_lot::Mutex;
@@ -98,15 +98,15 @@ pub(crate) struct Artifacts {
 /// Keeps the files of a component that has no record yet. When the last hold is dropped and there
 /// still is no record, the files are removed: their upload was refused or abandoned.
 #[derive(Debug)]
-struct Hold {
+struct FileGuard {
     artifacts: Arc<Artifacts>,
     digest: ComponentDigest,
 }
 
-impl Drop for Hold {
+impl Drop for FileGuard {
     fn drop(&mut self) {
         let Self { artifacts, digest } = self;
-        if !artifacts.let_go(*digest) || artifacts.records.find(*digest).is_some() {
+        if !artifacts.release_file_guard(*digest) || artifacts.records.find(*digest).is_some() {
             return;
         }
         // Without a runtime the host is ending: its next start removes files without a record.
@@ -177,7 +177,7 @@ impl Artifacts {
         &self.engines
     }
 
-    /// A place for an upload. Blocks on the disk.
+    /// A file for an upload. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system.
@@ -196,7 +196,7 @@ impl Artifacts {
         upload: StagedFile,
         owner: &OwnerId,
         uploaded_at: Timestamp,
-    ) -> Result<Added, AddError> {
+    ) -> Result<AddedComponent, AddError> {
         let size = upload.len();
         if size > COMPONENT_BYTES_MAX as u64 {
             return Err(AddError::TooLarge { bytes: size });
@@ -216,16 +216,16 @@ impl Artifacts {
         })
         .await?;
         let component = self.add_stored(&hold, size, uploaded_at, (owner, turn)).await?;
-        Ok(Added { component, hold: Box::new(hold) })
+        Ok(AddedComponent { component, hold: Box::new(hold) })
     }
 
-    fn hold(self: &Arc<Self>, digest: ComponentDigest) -> Arc<Hold> {
+    fn hold(self: &Arc<Self>, digest: ComponentDigest) -> Arc<FileGuard> {
         *self.held.lock().entry(digest).or_default() += 1;
-        Arc::new(Hold { artifacts: self.clone(), digest })
+        Arc::new(FileGuard { artifacts: self.clone(), digest })
     }
 
     /// Ends one hold. Whether it was the last one.
-    fn let_go(&self, digest: ComponentDigest) -> bool {
+    fn release_file_guard(&self, digest: ComponentDigest) -> bool {
         let mut held = self.held.lock();
         let Some(count) = held.get_mut(&digest) else { return true };
         *count -= 1;
@@ -257,7 +257,7 @@ impl Artifacts {
 
     async fn add_stored(
         &self,
-        hold: &Arc<Hold>,
+        hold: &Arc<FileGuard>,
         size: u64,
         uploaded_at: Timestamp,
         (owner, turn): (&OwnerId, Option<Turn>),
@@ -276,7 +276,8 @@ impl Artifacts {
             // Its record was deleted meanwhile.
             None => self.upload_turn(owner).await?,
         };
-        let (compiled, artifact) = self.compile_and_try(hold, task, engine.clone(), turn).await?;
+        let (compiled, artifact) =
+            self.compile_and_verify(hold, task, engine.clone(), turn).await?;
         let mut artifacts =
             known.as_ref().map_or_else(Default::default, |known| known.artifacts.clone());
         artifacts.insert(engine.key.clone(), artifact);
@@ -295,9 +296,9 @@ impl Artifacts {
 
     /// Compiles, and loads what was compiled: only that tells whether a sandbox has room for all of
     /// its instances and functions. Otherwise each of its jobs would fail instead of the upload.
-    async fn compile_and_try(
+    async fn compile_and_verify(
         &self,
-        hold: &Arc<Hold>,
+        hold: &Arc<FileGuard>,
         task: CompileTask,
         engine: Arc<RunEngine>,
         turn: Turn,
@@ -457,7 +458,7 @@ fn load_file(artifact: &Artifact, engine: Arc<RunEngine>) -> Result<Loaded, Load
 
 /// Gives a compiled file its name, and opens it. The file may get its name after the caller has left,
 /// so the hold lasts as long.
-async fn finish(compiled: Unfinished, hold: Arc<Hold>) -> io::Result<Artifact> {
+async fn finish(compiled: Unfinished, hold: Arc<FileGuard>) -> io::Result<Artifact> {
     blocking(move || {
         let _keeping = hold;
         let path = compiled.finish()?;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use gristmill_core::runtime::{AttemptReport, Usage};
 
-use crate::end::{CallEnd, attempt_end};
 use crate::instance::Instance;
+use crate::outcome::{CallEnd, attempt_end};
 use crate::stack::stack;
 
 /// Runs the attempt of an instance to its end. Dropping the future stops the handler and frees its

@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_child_that_dies_is_told_from_one_that_is_broken() {
+    async fn a_killed_child_is_distinguished_from_a_broken_one() {
         let shell =
             |script: &str| Compiler::child("/bin/sh".into(), vec!["-c".into(), script.into()]);
         for (script, expected) in [

@@ -115,7 +115,7 @@ struct Functions {
 
 #[derive(Debug)]
 struct Known {
-    place: Range<usize>,
+    byte_range: Range<usize>,
     is_used: AtomicBool,
 }
 
@@ -138,9 +138,9 @@ impl Functions {
         let mut at = DIGEST_BYTES;
         while at < bytes.len() {
             let key = part(&bytes, at)?;
-            let place = part(&bytes, key.end)?;
-            at = place.end;
-            let entry = Known { place, is_used: AtomicBool::new(false) };
+            let byte_range = part(&bytes, key.end)?;
+            at = byte_range.end;
+            let entry = Known { byte_range, is_used: AtomicBool::new(false) };
             known.insert(bytes.get(key)?.to_vec(), entry);
         }
         Some(Self { bytes, known, made: Mutex::default() })
@@ -152,7 +152,9 @@ impl Functions {
             // A function that was compiled again under the same key is of another compiler version.
             let wanted = self.known.iter().filter(|(key, _)| !made.contains_key(*key));
             let wanted = wanted.filter(move |(_, k)| k.is_used.load(Ordering::Relaxed) == is_used);
-            wanted.filter_map(|(key, k)| Some((key.as_slice(), self.bytes.get(k.place.clone())?)))
+            wanted.filter_map(|(key, k)| {
+                Some((key.as_slice(), self.bytes.get(k.byte_range.clone())?))
+            })
         };
         let new = made.iter().map(|(key, code)| (key.as_slice(), code.as_slice()));
         let mut content = vec![0; DIGEST_BYTES];
@@ -185,7 +187,7 @@ impl CacheStore for Functions {
     fn get(&self, key: &[u8]) -> Option<Cow<'_, [u8]>> {
         let known = self.known.get(key)?;
         known.is_used.store(true, Ordering::Relaxed);
-        Some(self.bytes.get(known.place.clone())?.into())
+        Some(self.bytes.get(known.byte_range.clone())?.into())
     }
 
     fn insert(&self, key: &[u8], value: Vec<u8>) -> bool {
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_again_is_what_is_known() {
+    fn the_last_compiled_functions_are_the_known_ones() {
         let functions = with(&[(b"a", b"of an older compiler")], &Functions::default());
         assert!(functions.get(b"a").is_some());
         let functions = with(&[(b"a", b"new")], &functions);
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_can_look_into_is_not_used() {
+    fn a_directory_that_others_can_read_is_not_used() {
         let directory = tempfile::tempdir().unwrap();
         let open = |mode| {
             fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
@@ -252,11 +254,11 @@ mod tests {
         let functions = Functions::default();
         functions.insert(b"key", b"code".to_vec());
         let whole = functions.content(&functions.made.lock());
-        for place in 0..whole.len() {
+        for byte in 0..whole.len() {
             let mut damaged = whole.clone();
-            damaged[place] ^= 1;
-            assert!(Functions::from_content(damaged).is_none(), "byte {place}");
-            assert!(Functions::from_content(whole[..place].to_vec()).is_none(), "cut at {place}");
+            damaged[byte] ^= 1;
+            assert!(Functions::from_content(damaged).is_none(), "byte {byte}");
+            assert!(Functions::from_content(whole[..byte].to_vec()).is_none(), "cut at {byte}");
         }
         assert!(Functions::from_content(whole).is_some());
     }

@@ -15,7 +15,7 @@ use gristmill_core::limits::UPLOADS_WAITING_MAX;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::turns::{Queue as _, Turns};
+use crate::round_robin::{Queue as _, RoundRobin};
 
 /// Most components that are compiled for jobs, one after the other, while an upload waits.
 const JOBS_IN_A_ROW: u32 = 4;
@@ -33,7 +33,7 @@ pub(crate) enum Purpose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooManyUploads;
 
-type Line = Turns<OwnerId, VecDeque<Waiter>>;
+type Line = RoundRobin<OwnerId, VecDeque<Waiter>>;
 
 /// Who compiles, and who waits. A clone shares them.
 #[derive(Debug, Clone, Default)]
@@ -71,11 +71,12 @@ impl CompileTurns {
     ) -> Result<impl Future<Output = Turn> + Send + use<>, TooManyUploads> {
         let (grant, granted) = oneshot::channel();
         let number = self.0.lock().push(owner, purpose, grant)?;
-        let place = Place { turns: self.clone(), owner: owner.clone(), purpose, number };
+        let position =
+            WaiterPosition { turns: self.clone(), owner: owner.clone(), purpose, number };
         self.pass_on();
         Ok(async move {
             let turn = granted.await.expect("only its own future removes a waiter");
-            drop(place);
+            drop(position);
             turn
         })
     }
@@ -140,15 +141,15 @@ impl Drop for Turn {
     }
 }
 
-/// A waiter's place in the line. Dropped, it is left.
-struct Place {
+/// A waiter's position in the line. Dropped, it is left.
+struct WaiterPosition {
     turns: CompileTurns,
     owner: OwnerId,
     purpose: Purpose,
     number: u64,
 }
 
-impl Drop for Place {
+impl Drop for WaiterPosition {
     fn drop(&mut self) {
         let mut lines = self.turns.0.lock();
         lines.line(self.purpose).change(&self.owner, |queue| {
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_the_line_makes_room_and_loses_no_turn() {
+    fn a_waiter_that_leaves_the_line_makes_room_and_loses_no_turn() {
         let mut waits = Waits::default();
         let first = waits.turns.join(&owner("o"), Purpose::Upload).unwrap().now_or_never();
         for name in ["1", "2", "3", "4"] {

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use wasmtime::{Result, Store, StoreContextMut, UpdateDeadline};
 
+use crate::fair_yield::yield_to_all;
 use crate::state::State;
-use crate::turn::next_turn;
 
 /// Why an attempt is ended from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub(crate) fn watch_epochs(store: &mut Store<State>) {
         }
         // Not the engine's own yield, which would wake the task at once: tokio would poll it again
         // before its timers and its other tasks.
-        Ok(UpdateDeadline::YieldCustom(1, Box::pin(next_turn())))
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(yield_to_all())))
     });
 }
 

@@ -25,14 +25,14 @@ use crate::permits::{Amount, Permit, Permits, Wanted};
 const SWEEP: Duration = Duration::from_millis(500);
 
 /// An idle instance, or one that was taken for a job that is still to be claimed.
-pub(crate) struct Waiting {
+pub(crate) struct IdleInstance {
     until: Instant,
     // Dropped before its permit, so that the pool has room by then.
     pub(crate) instance: Instance,
     pub(crate) permit: Permit,
 }
 
-impl Waiting {
+impl IdleInstance {
     fn deployment(&self) -> &Arc<Deployment> {
         &self.instance.state().attempt.deployment
     }
@@ -48,19 +48,19 @@ pub(crate) struct Idle {
 #[derive(Default)]
 struct State {
     /// The longest idle first.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<IdleInstance>,
     is_swept: bool,
 }
 
 impl State {
     /// Takes the instance that is to make room for a worker that waits.
-    fn take_for(&mut self, permits: &Permits) -> Option<Waiting> {
+    fn take_for(&mut self, permits: &Permits) -> Option<IdleInstance> {
         let mut held = HashMap::<_, Amount>::new();
-        for Waiting { permit, .. } in &self.waiting {
+        for IdleInstance { permit, .. } in &self.waiting {
             let held = held.entry(permit.owner().clone()).or_default();
             *held = held.plus(permit.amount());
         }
-        let is_wanted = |waiting: &Waiting, wanted: &Wanted| match wanted {
+        let is_wanted = |waiting: &IdleInstance, wanted: &Wanted| match wanted {
             Wanted::OfAny => true,
             Wanted::Of(owner) => waiting.permit.owner() == owner,
         };
@@ -77,9 +77,9 @@ impl Idle {
     }
 
     /// The instance of this deployment that has been idle for the shortest time.
-    pub(crate) fn take(&self, deployment: &Arc<Deployment>) -> Option<Waiting> {
+    pub(crate) fn take(&self, deployment: &Arc<Deployment>) -> Option<IdleInstance> {
         let mut state = self.state.lock();
-        let is_right = |waiting: &Waiting| Arc::ptr_eq(waiting.deployment(), deployment);
+        let is_right = |waiting: &IdleInstance| Arc::ptr_eq(waiting.deployment(), deployment);
         let found = state.waiting.iter().rposition(is_right)?;
         state.waiting.remove(found)
     }
@@ -87,11 +87,11 @@ impl Idle {
     /// Adds an idle instance for at most this time, unless a worker waits for its permit.
     pub(crate) fn put(&self, mut instance: Instance, permit: Permit, wait: Duration) {
         instance.end();
-        self.put_back(Waiting { until: Instant::now() + wait, instance, permit });
+        self.put_back(IdleInstance { until: Instant::now() + wait, instance, permit });
     }
 
     /// Returns an instance that was taken, but did not get a job.
-    pub(crate) fn put_back(&self, waiting: Waiting) {
+    pub(crate) fn put_back(&self, waiting: IdleInstance) {
         // Without a runtime the sweep cannot end it: the host is stopping.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut state = self.state.lock();
@@ -129,7 +129,7 @@ impl Idle {
     }
 
     /// Ends some of them, and returns whether any are left.
-    fn end_if(&self, mut is_over: impl FnMut(&Waiting) -> bool) -> bool {
+    fn end_if(&self, mut is_over: impl FnMut(&IdleInstance) -> bool) -> bool {
         let mut state = self.state.lock();
         let all = std::mem::take(&mut state.waiting);
         let over: VecDeque<_>;

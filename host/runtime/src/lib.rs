@@ -21,11 +21,12 @@ mod compile_cache;
 mod compile_turns;
 mod component;
 mod confine;
+mod cpu_priority;
 mod deadline;
 mod disk;
 mod egress;
-mod end;
 mod engine;
+mod fair_yield;
 mod files;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -33,13 +34,14 @@ pub mod fuzzing;
 mod host_fns;
 mod idle;
 mod instance;
-mod lane;
 mod limiter;
 mod log;
+mod outcome;
 mod permits;
 pub mod preinit;
 mod producers;
 mod records;
+mod round_robin;
 mod sandbox;
 mod split;
 mod stack;
@@ -47,8 +49,6 @@ mod staging;
 mod state;
 mod stdio;
 mod swap;
-mod turn;
-mod turns;
 
 pub use compile::Compiler;
 pub use disk::Wiping;

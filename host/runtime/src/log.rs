@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_cut_wherever_they_come_from() {
+    fn long_lines_are_cut_on_every_stream() {
         let (sink, log) = log();
         for _ in 0..100 {
             log.write_std(StdStream::Out, "é".repeat(1_000).as_bytes());

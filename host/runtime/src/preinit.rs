@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_instance_begins_with_what_init_made() {
+    async fn every_instance_starts_with_the_state_of_init() {
         // Adds 3, so that a second call would show.
         let init = "(i32.store8 (i32.const 2000) (i32.add (i32.load8_u (i32.const 2000)) \
              (i32.const 3)))
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_initialized_is_told() {
+    async fn a_failed_initialization_is_reported() {
         assert!(matches!(preinit_of(&guest(SHOW)).await, Err(PreinitError::NoInit)));
         let trap = preinit_of(&guest_with_init("unreachable", SHOW)).await;
         assert!(matches!(trap, Err(PreinitError::Failed(_))), "{trap:?}");

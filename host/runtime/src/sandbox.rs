@@ -10,13 +10,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use gristmill_core::digest::ComponentDigest;
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::{EndpointId, JobId, OwnerId, VolumeId};
-use gristmill_core::room::DiskRoom;
 use gristmill_core::runtime::{
-    AddComponentError, Added, Attempt, AttemptReport, AttemptSink, Components, Reservation,
-    Runtime, RuntimeLoad, SandboxShortage, StageError, Staged, Volumes,
+    AddComponentError, AddedComponent, Attempt, AttemptReport, AttemptSink, Components,
+    Reservation, Runtime, RuntimeLoad, SandboxShortage, StageError, Staged, Volumes,
 };
 use gristmill_core::tenancy::Tenancy;
 use gristmill_egress::AddressPolicy;
@@ -28,14 +28,14 @@ use crate::artifacts::{Artifacts, Loaded, blocking};
 use crate::attempt;
 use crate::compile::Compiler;
 use crate::component::causes;
+use crate::cpu_priority;
 use crate::deadline::{Halt, Watch};
 use crate::disk::{Disks, Files, Wiping};
 use crate::egress::Egress;
-use crate::end::ReportExt as _;
 use crate::engine::{Engines, Pool};
-use crate::idle::{Idle, Waiting};
+use crate::idle::{Idle, IdleInstance};
 use crate::instance::Instance;
-use crate::lane;
+use crate::outcome::ReportExt as _;
 use crate::permits::{Permit, Permits};
 use crate::records::ArtifactRecords;
 use crate::staging::StagedComponent;
@@ -60,7 +60,7 @@ pub struct SandboxSettings {
     /// The runtime for attempts that have computed for more than some milliseconds; without it they
     /// stay on their first threads. Its threads should have a lower priority than those of the
     /// callers.
-    pub lengthy: Option<Handle>,
+    pub low_priority_threads: Option<Handle>,
     /// The addresses for handlers' requests to public hosts.
     pub addresses: AddressPolicy,
     /// Hosts with private addresses that the handlers of every owner may reach, if their endpoint lists
@@ -71,7 +71,7 @@ pub struct SandboxSettings {
     pub explains_traps: bool,
     /// Whether the disk has room: without it uploads are refused, and the files of handlers cannot
     /// grow.
-    pub room: Arc<DiskRoom>,
+    pub disk_space: Arc<DiskSpaceGauge>,
     /// Whether several owners have endpoints: then each holds a share of the sandboxes only.
     pub tenancy: Tenancy,
 }
@@ -87,11 +87,11 @@ impl SandboxSettings {
             running_jobs_max: 256,
             memory_bytes_max: u64::MAX,
             pool,
-            lengthy: None,
+            low_priority_threads: None,
             addresses: AddressPolicy::default(),
             private_hosts: AllowedHosts::default(),
             explains_traps: false,
-            room: Arc::default(),
+            disk_space: Arc::default(),
             tenancy: Tenancy::default(),
         }
     }
@@ -115,10 +115,10 @@ pub struct Sandbox {
     artifacts: Arc<Artifacts>,
     egress: Arc<Egress>,
     disks: Disks,
-    room: Arc<DiskRoom>,
+    disk_space: Arc<DiskSpaceGauge>,
     permits: Permits,
     idle: Idle,
-    lengthy: Option<Handle>,
+    low_priority_threads: Option<Handle>,
 }
 
 impl Sandbox {
@@ -153,14 +153,14 @@ impl Sandbox {
             artifacts: artifacts.map_err(engine_error)?.into(),
             disks: Disks::open(
                 &settings.data_dir,
-                settings.room.clone(),
+                settings.disk_space.clone(),
                 settings.tenancy.clone(),
             )?,
             egress: Egress::new(settings.addresses, settings.private_hosts, settings.tenancy),
             idle: Idle::new(permits.clone()),
             permits,
-            lengthy: settings.lengthy,
-            room: settings.room,
+            low_priority_threads: settings.low_priority_threads,
+            disk_space: settings.disk_space,
         })
     }
 
@@ -168,7 +168,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`AddComponentError`]; then nothing is kept.
-    pub async fn add_component(&self, bytes: Bytes) -> Result<Added, AddComponentError> {
+    pub async fn add_component(&self, bytes: Bytes) -> Result<AddedComponent, AddComponentError> {
         let failed = |error: StageError| match error {
             StageError::NoSpace(short) => AddComponentError::NoSpace(short),
             error => AddComponentError::Failed(error.to_string()),
@@ -183,8 +183,8 @@ impl Sandbox {
     ///
     /// # Errors
     /// When the directory cannot be found, or the volume has been used.
-    pub fn place_volume(&self, volume: &VolumeId, directory: &Path) -> io::Result<()> {
-        self.disks.place_volume(volume, directory)
+    pub fn assign_volume_directory(&self, volume: &VolumeId, directory: &Path) -> io::Result<()> {
+        self.disks.assign_volume_directory(volume, directory)
     }
 
     /// Removes the files of handlers that earlier processes left behind, on a thread of low priority,
@@ -208,11 +208,11 @@ impl Sandbox {
         attempt: &Attempt,
     ) -> Result<(Start, Permit), String> {
         match reserved.into_parts() {
-            Room::Instance(waiting) => {
-                let Waiting { instance, permit, .. } = *waiting;
-                Ok((Start::Waiting(Box::new(instance)), permit))
+            SandboxSource::Instance(waiting) => {
+                let IdleInstance { instance, permit, .. } = *waiting;
+                Ok((Start::Reused(Box::new(instance)), permit))
             }
-            Room::Permit(permit) => {
+            SandboxSource::Permit(permit) => {
                 let loaded = self.loaded(&attempt.deployment).await?;
                 let files = self.disks.files(&attempt.deployment).await?;
                 Ok((Start::New(loaded, files), permit))
@@ -220,8 +220,8 @@ impl Sandbox {
         }
     }
 
-    fn reserved(&self, room: Room) -> Reservation {
-        Reservation::new(Reserved { room: Some(room), idle: self.idle.clone() })
+    fn reserved(&self, source: SandboxSource) -> Reservation {
+        Reservation::new(Reserved { source: Some(source), idle: self.idle.clone() })
     }
 
     /// The instance that runs the attempt.
@@ -233,7 +233,7 @@ impl Sandbox {
         watch: Arc<Watch>,
     ) -> wasmtime::Result<Instance> {
         match start {
-            Start::Waiting(mut instance) => {
+            Start::Reused(mut instance) => {
                 instance.begin(attempt, sink, watch)?;
                 Ok(*instance)
             }
@@ -277,33 +277,33 @@ impl Sandbox {
 /// Room for one job. An idle instance returns to the idle ones if this is dropped before the job
 /// began.
 struct Reserved {
-    room: Option<Room>,
+    source: Option<SandboxSource>,
     idle: Idle,
 }
 
-enum Room {
+enum SandboxSource {
     /// For an instance that is still to be made.
     Permit(Permit),
     /// An idle instance, with its permit.
-    Instance(Box<Waiting>),
+    Instance(Box<IdleInstance>),
 }
 
 impl Reserved {
-    fn into_parts(mut self) -> Room {
-        self.room.take().expect("the room is taken once, when the reservation ends")
+    fn into_parts(mut self) -> SandboxSource {
+        self.source.take().expect("the source is taken once, when the reservation ends")
     }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        if let Some(Room::Instance(waiting)) = self.room.take() {
+        if let Some(SandboxSource::Instance(waiting)) = self.source.take() {
             self.idle.put_back(*waiting);
         }
     }
 }
 
 enum Start {
-    Waiting(Box<Instance>),
+    Reused(Box<Instance>),
     New(Arc<Loaded>, Option<Files>),
 }
 
@@ -315,14 +315,14 @@ impl Runtime for Sandbox {
     }
 
     fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation> {
-        let room = match self.idle.take(deployment) {
-            Some(waiting) => Room::Instance(Box::new(waiting)),
+        let source = match self.idle.take(deployment) {
+            Some(waiting) => SandboxSource::Instance(Box::new(waiting)),
             None => {
                 let Endpoint { owner, limits, .. } = &*deployment.endpoint;
-                Room::Permit(self.permits.try_take(owner, limits.memory_bytes_max)?)
+                SandboxSource::Permit(self.permits.try_take(owner, limits.memory_bytes_max)?)
             }
         };
-        Some(self.reserved(room))
+        Some(self.reserved(source))
     }
 
     async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation {
@@ -332,7 +332,7 @@ impl Runtime for Sandbox {
         let Endpoint { id, owner, limits, .. } = &*deployment.endpoint;
         let permit = self.permits.queue(owner, id, limits.memory_bytes_max);
         self.idle.make_room();
-        self.reserved(Room::Permit(permit.await))
+        self.reserved(SandboxSource::Permit(permit.await))
     }
 
     fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>) {
@@ -401,7 +401,7 @@ impl Runtime for Sandbox {
             }
             attempted
         };
-        match lane::run(attempted, self.lengthy.as_ref()).await {
+        match cpu_priority::run(attempted, self.low_priority_threads.as_ref()).await {
             Some(attempted) => attempted.unwrap_or_else(|panic| broken(&*panic, job)),
             // The host is stopping.
             None => AttemptReport::halted(Halt::Stopped),
@@ -412,8 +412,8 @@ impl Runtime for Sandbox {
 #[async_trait]
 impl Components for Sandbox {
     async fn stage(&self, owner: &OwnerId) -> Result<Box<dyn Staged>, StageError> {
-        if !self.room.admits_work() {
-            return Err(StageError::NoSpace(self.room.shortage()));
+        if !self.disk_space.admits_work() {
+            return Err(StageError::NoSpace(self.disk_space.shortage()));
         }
         let artifacts = self.artifacts.clone();
         let file = {

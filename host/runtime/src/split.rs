@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_left_alone() {
+    fn values_within_the_limit_are_unchanged() {
         let chunks = split(json("[1,2,3]"), Some(json("{}")), 9);
         assert_eq!(texts(&chunks), ["[1,2,3]"]);
         assert_eq!((chunks[0].part, chunks[0].metrics.is_some()), (None, true));

@@ -1,6 +1,6 @@
 //! The stack of a handler that trapped, for the handler's author.
 
-use gristmill_core::runtime::{SourcePlace, StackCall};
+use gristmill_core::runtime::{SourceLocation, StackCall};
 use rustc_demangle::demangle;
 use wasmtime::{FrameInfo, FrameSymbol, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
@@ -18,12 +18,14 @@ pub(crate) fn stack(error: &wasmtime::Error) -> Vec<StackCall> {
 fn calls(frame: &FrameInfo) -> Vec<StackCall> {
     let name = frame.func_name().map(readable);
     let Some((outermost, inlined)) = frame.symbols().split_last() else {
-        return vec![StackCall { function: name, place: None }];
+        return vec![StackCall { function: name, location: None }];
     };
     let of = |symbol: &FrameSymbol, known: Option<String>| StackCall {
         // The table of names has whole paths; debug information may have only the last part.
         function: known.or_else(|| symbol.name().map(readable)),
-        place: symbol.file().map(|file| SourcePlace { file: file.to_owned(), line: symbol.line() }),
+        location: symbol
+            .file()
+            .map(|file| SourceLocation { file: file.to_owned(), line: symbol.line() }),
     };
     let inlined = inlined.iter().map(|symbol| of(symbol, None));
     inlined.chain([of(outermost, name)]).collect()

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::id::OwnerId;
 use gristmill_core::limits::STAGED_BYTES_MAX;
-use gristmill_core::runtime::{AddComponentError, Added, StageError, Staged};
+use gristmill_core::runtime::{AddComponentError, AddedComponent, StageError, Staged};
 use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::{Clock as _, SystemClock};
 use parking_lot::Mutex;
@@ -217,7 +217,7 @@ impl Staged for StagedComponent {
         File::open(&self.file.path)
     }
 
-    async fn add(self: Box<Self>, owner: &OwnerId) -> Result<Added, AddComponentError> {
+    async fn add(self: Box<Self>, owner: &OwnerId) -> Result<AddedComponent, AddComponentError> {
         let Self { file, artifacts } = *self;
         // Boxed: the future holds a compile and its files.
         let added = Box::pin(artifacts.add(file, owner, SystemClock.now())).await;
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_upload_is_there_in_pieces_and_gone_with_its_owner() {
+    async fn an_upload_is_written_in_pieces_and_deleted_when_dropped() {
         let directory = tempfile::tempdir().unwrap();
         let entries = || fs::read_dir(directory.path()).unwrap().count();
         let total = StagedTotal::new(Tenancy::default());

@@ -108,9 +108,9 @@ impl State {
     /// Drops the state of the ended attempt, while the instance is idle.
     pub(crate) fn end(&mut self) {
         self.egress.end();
-        let nobody: Arc<dyn AttemptSink> = Arc::new(Nobody);
-        self.log.begin(nobody.clone());
-        self.sink = nobody;
+        let no_sink: Arc<dyn AttemptSink> = Arc::new(NoSink);
+        self.log.begin(no_sink.clone());
+        self.sink = no_sink;
         self.attempt.input = Json::null();
         self.attempt.s3_config = None;
     }
@@ -157,10 +157,10 @@ pub(crate) fn store(engine: &Engine, state: State) -> Result<Store<State>> {
 }
 
 /// The sink of an instance without a job.
-struct Nobody;
+struct NoSink;
 
 #[async_trait]
-impl AttemptSink for Nobody {
+impl AttemptSink for NoSink {
     async fn emit(&self, _: Vec<Chunk>) -> std::result::Result<(), SinkClosed> {
         Err(SinkClosed)
     }

@@ -19,11 +19,11 @@ use tracing::warn;
 const SWAPS: &str = "/proc/swaps";
 
 /// Interval at which the list is read without a report of the kernel.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The watch of this process, for all of its sandboxes.
 static OF_THIS_MACHINE: LazyLock<SwapWatch> =
-    LazyLock::new(|| SwapWatch::start(SWAPS.into(), LOOK_AGAIN));
+    LazyLock::new(|| SwapWatch::start(SWAPS.into(), RECHECK_INTERVAL));
 
 /// Whether there has been swap. Clones share the answer.
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use gristmill_core::catalog::Component;
-use gristmill_core::endpoint::{Deployment, Endpoint, Life};
+use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
@@ -298,8 +298,9 @@ impl Run {
     /// Its deployment: the same object until something has changed, as in the catalog.
     pub(crate) fn deployment(&self) -> Arc<Deployment> {
         let mut deployed = self.deployed.lock();
-        let life = deployed.as_ref().map(|last| last.life.clone()).unwrap_or_default();
-        let now = Deployment { life, ..deployment(&self.endpoint, &self.component) };
+        let incarnation =
+            deployed.as_ref().map(|last| last.incarnation.clone()).unwrap_or_default();
+        let now = Deployment { incarnation, ..deployment(&self.endpoint, &self.component) };
         match &*deployed {
             Some(last) if **last == now => last.clone(),
             _ => deployed.insert(Arc::new(now)).clone(),
@@ -348,7 +349,7 @@ fn deployment(endpoint: &Endpoint, component: &Component) -> Deployment {
         template: Arc::new(template),
         component: Some(component.digest),
         volume: None,
-        life: Life::default(),
+        incarnation: EndpointIncarnation::default(),
     }
 }
 

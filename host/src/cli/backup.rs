@@ -67,7 +67,7 @@ pub(crate) async fn backup(args: BackupArgs) -> anyhow::Result<ExitCode> {
         // The incomplete file is useless; the error says why.
         let _ = fs::remove_file(&part);
     }
-    tell(&written?, &format!("in {}", output.display()));
+    report(&written?, &format!("in {}", output.display()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -115,10 +115,10 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
             return Err(error);
         }
     };
-    take_over(unpacked.path(), data_dir).with_context(cannot_make)?;
+    adopt(unpacked.path(), data_dir).with_context(cannot_make)?;
     unpacked.close().with_context(cannot_make)?;
     unfinished.complete().with_context(cannot_make)?;
-    tell(&summary, &format!("restored to {}", data_dir.display()));
+    report(&summary, &format!("restored to {}", data_dir.display()));
     if !summary.has_secrets_key {
         output::note(
             "it has no secrets.key: put the key there, or name it with `serve --secrets-key`",
@@ -129,7 +129,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
 
 /// Moves the unpacked files to their place, the database last: a host that finds it finds all
 /// files.
-fn take_over(unpacked: &Path, data_dir: &Path) -> io::Result<()> {
+fn adopt(unpacked: &Path, data_dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(unpacked)? {
         let name = entry?.file_name();
         if name != DATABASE {
@@ -141,7 +141,7 @@ fn take_over(unpacked: &Path, data_dir: &Path) -> io::Result<()> {
     data_dir::sync(data_dir)
 }
 
-fn tell(summary: &Summary, place: &str) {
+fn report(summary: &Summary, place: &str) {
     let Summary { files, bytes, .. } = summary;
     output::note(format_args!("{files} files, {} MiB, {place}", bytes.div_ceil(1 << 20)));
 }

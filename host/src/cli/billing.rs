@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_what_is_sent() {
+    fn the_given_options_are_sent() {
         let words = "billing --from 2026-01-31 --to 2026-02-01T12:00:00Z --bucket hour --group owner \
                      --endpoint e --template t --owner o";
         let line = Line::parse_from(words.split_whitespace());

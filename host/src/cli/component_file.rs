@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_component_is_told_from_other_files() {
+    fn a_component_is_distinguished_from_other_files() {
         assert!(check(b"\0asm\x0d\0\x01\0rest").is_ok());
         let complaint = |bytes: &[u8]| check(bytes).unwrap_err().to_string();
         assert!(complaint(b"\0asm\x01\0\0\0").contains("core module"));

@@ -13,7 +13,7 @@ use gristmill_core::limits::EXECUTION_TIMEOUT_MS;
 use serde_json::json;
 
 use super::connection::ConnectionArgs;
-use super::local::Chosen;
+use super::local::ComponentSource;
 use super::project::Project;
 use super::{output, parse, progress};
 use crate::client::{
@@ -205,7 +205,10 @@ impl Deployable {
 
 impl DeployArgs {
     /// The options, completed by the project. `None` when neither has the endpoint's name.
-    fn deployable(self, chosen: &Chosen) -> anyhow::Result<Option<(Deployable, ConnectionArgs)>> {
+    fn deployable(
+        self,
+        chosen: &ComponentSource,
+    ) -> anyhow::Result<Option<(Deployable, ConnectionArgs)>> {
         let component = chosen.read()?;
         let of_project = chosen
             .project
@@ -242,7 +245,7 @@ impl DeployArgs {
 }
 
 pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
-    let chosen = Chosen::new(args.handler.as_deref())?;
+    let chosen = ComponentSource::new(args.handler.as_deref())?;
     let as_json = args.json;
     let Some((deployable, connection)) = args.deployable(&chosen)? else {
         output::error("a component has no name of its own: name the endpoint with --name NAME");
@@ -353,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_is_not_sent() {
+    fn options_that_are_not_given_are_not_sent() {
         assert_eq!(given(Vec::<u8>::new()), None);
         assert_eq!(given(vec![1]), Some(vec![1]));
     }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_is_told_row_by_row() {
+    fn a_handler_is_shown_row_by_row() {
         let expected = [
             "handler    mill:1.2",
             "sha256     00112233445566778899",

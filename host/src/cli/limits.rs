@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_help_tells_the_true_defaults() {
+    fn the_help_names_the_true_defaults() {
         assert_eq!((SandboxLimits::MEMORY_MIB.default, TIMEOUT_MS.default), (256, 600_000));
         assert_eq!(Metering::default().as_str(), "fuel");
     }

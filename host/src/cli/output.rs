@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_left_is_no_error() {
+    fn a_reader_that_closed_the_pipe_is_no_error() {
         let left = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert!(is_broken_pipe(&left.context("cannot show the result")));
         assert!(!is_broken_pipe(&anyhow::anyhow!("other")));

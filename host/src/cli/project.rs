@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_what_is_allowed() {
+    fn errors_name_the_wrong_value_and_the_allowed_ones() {
         let cases = [
             (
                 "colour = 1",

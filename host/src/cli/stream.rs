@@ -53,7 +53,7 @@ pub(super) struct Chunk<'a> {
 }
 
 /// An event before the last one.
-pub(super) enum News<'a> {
+pub(super) enum StreamUpdate<'a> {
     /// A chunk.
     Chunk(Chunk<'a>),
     /// The job has another attempt: all chunks so far are void, and its stream begins anew.
@@ -71,10 +71,10 @@ pub(super) struct End {
 pub(crate) async fn stream(args: StreamArgs) -> anyhow::Result<ExitCode> {
     let client = args.connection.client()?;
     let follower = Follower::new(client, args.endpoint, args.job, args.from);
-    let end = follower.follow_to_end(|news| {
-        let chunk = match news {
-            News::Chunk(chunk) => chunk,
-            News::Restart => {
+    let end = follower.follow_to_end(|update| {
+        let chunk = match update {
+            StreamUpdate::Chunk(chunk) => chunk,
+            StreamUpdate::Restart => {
                 output::note("the job was started again: its stream begins anew");
                 return Ok(());
             }
@@ -119,15 +119,15 @@ impl Follower {
     /// Hands on all news until the job has ended.
     ///
     /// # Errors
-    /// Those of `on_news`; or the host cannot be asked, again and again.
+    /// Those of `on_update`; or the host cannot be asked, again and again.
     pub(super) async fn follow_to_end(
         mut self,
-        mut on_news: impl FnMut(News<'_>) -> anyhow::Result<()>,
+        mut on_update: impl FnMut(StreamUpdate<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<End> {
         let mut failed = 0;
         loop {
             let last_event = self.last_event.clone();
-            let cause = match self.follow(&mut on_news).await? {
+            let cause = match self.follow(&mut on_update).await? {
                 Followed::End(end) => return Ok(end),
                 Followed::Broken(cause) => cause,
             };
@@ -145,7 +145,7 @@ impl Follower {
     /// Passes the chunks of one connection on.
     async fn follow(
         &mut self,
-        on_news: &mut impl FnMut(News<'_>) -> anyhow::Result<()>,
+        on_update: &mut impl FnMut(StreamUpdate<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Followed> {
         let after = self.last_event.as_deref();
         let opened = self.client.stream(&self.endpoint, &self.job, self.from, after).await;
@@ -163,8 +163,8 @@ impl Follower {
             };
             match event.kind.as_str() {
                 "end" => return Ok(Followed::End(read(&event.data)?)),
-                "" | "message" => on_news(News::Chunk(Chunk::read(&event.data)?))?,
-                "restart" => on_news(News::Restart)?,
+                "" | "message" => on_update(StreamUpdate::Chunk(Chunk::read(&event.data)?))?,
+                "restart" => on_update(StreamUpdate::Restart)?,
                 // Kinds of a later version.
                 _ => continue,
             }

@@ -17,14 +17,14 @@ use super::{job, output, parse, progress};
 use crate::client::{Answer, Client, JobDocument, Submission, SubmissionPolicy};
 
 /// Duration of one waiting call.
-pub(super) const LOOK_WAIT: Duration = Duration::from_secs(30);
+pub(super) const POLL_WAIT: Duration = Duration::from_secs(30);
 
 /// The same while a spinner is shown.
-const LOOK_WAIT_WATCHED: Duration = Duration::from_secs(2);
+const POLL_WAIT_INTERACTIVE: Duration = Duration::from_secs(2);
 
 /// Most failures in a row for a temporary reason, and the pause before the next call.
-const LOOKS_FAILED_MAX: u32 = 10;
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
+const FAILED_POLLS_MAX: u32 = 10;
+const POLL_PAUSE: Duration = Duration::from_secs(1);
 
 /// Submit a job.
 ///
@@ -118,7 +118,7 @@ async fn wait(
     timeout: Option<Duration>,
 ) -> anyhow::Result<Answer> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let look = if output::is_terminal() { LOOK_WAIT_WATCHED } else { LOOK_WAIT };
+    let look = if output::is_terminal() { POLL_WAIT_INTERACTIVE } else { POLL_WAIT };
     let spinner = progress::spinner("submitted");
     let waiting = Waiting { client, endpoint, id, look, deadline };
     let last = waiting.until_end(|document| spinner.set_message(describe(document))).await;
@@ -165,9 +165,9 @@ impl Waiting<'_> {
             };
             let answer = match answer {
                 Ok(answer) => answer,
-                Err(error) if error.is_passing() && failed < LOOKS_FAILED_MAX => {
+                Err(error) if error.is_passing() && failed < FAILED_POLLS_MAX => {
                     failed += 1;
-                    tokio::time::sleep(LOOK_PAUSE).await;
+                    tokio::time::sleep(POLL_PAUSE).await;
                     continue;
                 }
                 Err(error) => return Err(error.into()),

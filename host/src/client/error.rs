@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hosts_sentence_is_what_is_shown() {
+    fn the_hosts_sentence_is_shown() {
         let base = "http://127.0.0.1:8080/".parse().unwrap();
         let body = br#"{"error":"endpoint `x` not found","code":"not_found"}"#;
         let error = ClientError::refused(404, body, true, &base);

@@ -495,7 +495,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_endpoint_is_named_and_says_only_what_was_given() {
+    fn a_new_endpoint_has_a_name_and_only_the_given_fields() {
         let id = EndpointId::new("echo").unwrap();
         let document = EndpointDocument {
             template_id: Some("echo".into()),

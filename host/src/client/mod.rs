@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_told_from_others() {
+    fn this_machine_is_distinguished_from_others() {
         for url in
             ["http://127.0.0.1:1", "http://localhost", "http://[::1]:8080", "http://127.9.9.9"]
         {

@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_submission_says_only_what_was_given() {
+    fn a_submission_has_only_the_given_fields() {
         let input = serde_json::from_str(r#"{"n": 9007199254740993}"#).unwrap();
         let plain = Submission { input, webhook: None, policy: SubmissionPolicy::default() };
         assert_eq!(

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gristmill_api::{PeerAddress, Standing};
+use gristmill_api::{ConnectionAuth, PeerAddress};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -48,7 +48,7 @@ struct Known {
 
 #[derive(Debug)]
 struct Entry {
-    standing: Arc<Standing>,
+    connection_auth: Arc<ConnectionAuth>,
     closing: CancellationToken,
 }
 
@@ -57,9 +57,9 @@ struct Entry {
 pub(crate) struct Admitted {
     addresses: Arc<Addresses>,
     /// `None`: its address has no bound.
-    place: Option<(IpAddr, u64)>,
+    entry_key: Option<(IpAddr, u64)>,
     /// Whether the connection has carried a valid key.
-    pub(crate) standing: Arc<Standing>,
+    pub(crate) connection_auth: Arc<ConnectionAuth>,
     /// Fires when the connection must be closed for another one.
     pub(crate) closing: CancellationToken,
 }
@@ -71,14 +71,16 @@ impl Addresses {
 
     /// Admits a connection; closes another one of its address if there are too many.
     pub(crate) fn admit(self: &Arc<Self>, peer: PeerAddress) -> Admitted {
-        let (standing, closing) = (Arc::<Standing>::default(), CancellationToken::new());
+        let (connection_auth, closing) =
+            (Arc::<ConnectionAuth>::default(), CancellationToken::new());
         let address = peer.known_as();
         let is_bounded = self.bound.is_for_loopback || !address.is_loopback();
-        let place = is_bounded.then(|| {
-            let entry = Entry { standing: standing.clone(), closing: closing.clone() };
+        let entry_key = is_bounded.then(|| {
+            let entry =
+                Entry { connection_auth: connection_auth.clone(), closing: closing.clone() };
             (address, self.add(address, entry))
         });
-        Admitted { addresses: self.clone(), place, standing, closing }
+        Admitted { addresses: self.clone(), entry_key, connection_auth, closing }
     }
 
     fn add(&self, address: IpAddr, entry: Entry) -> u64 {
@@ -87,7 +89,7 @@ impl Addresses {
         known.next += 1;
         let entries = known.by_address.entry(address).or_default();
         if entries.len() >= self.bound.connections_max as usize {
-            entries.retain(|_, entry| !entry.standing.has_key());
+            entries.retain(|_, entry| !entry.connection_auth.has_key());
         }
         if entries.len() >= self.bound.connections_max as usize
             && let Some((_, oldest)) = entries.pop_first()
@@ -106,7 +108,7 @@ impl Addresses {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let Some((address, number)) = self.place else { return };
+        let Some((address, number)) = self.entry_key else { return };
         let mut known = self.addresses.known.lock();
         if let Some(entries) = known.by_address.get_mut(&address) {
             entries.remove(&number);
@@ -152,7 +154,7 @@ mod tests {
         let mut held = vec![];
         for _ in 0..100 {
             let admitted = addresses.admit(from("192.0.2.1"));
-            admitted.standing.record_key();
+            admitted.connection_auth.record_key();
             held.push(admitted);
         }
         let silent: Vec<_> = (0..5).map(|_| addresses.admit(from("192.0.2.1"))).collect();

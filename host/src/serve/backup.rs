@@ -12,14 +12,14 @@ use gristmill_store::SqliteStore;
 
 /// The sources of a backup. Compiled components are not included, since they can be compiled again.
 #[derive(Debug)]
-pub(super) struct Everything {
+pub(super) struct HostBackup {
     pub(super) store: Arc<SqliteStore>,
     pub(super) catalog: Arc<Catalog>,
     pub(super) data_dir: PathBuf,
 }
 
 #[async_trait]
-impl BackupSource for Everything {
+impl BackupSource for HostBackup {
     async fn backup(&self, with_secrets_key: bool) -> Result<Vec<BackupFile>, BackupError> {
         let mut files = self.store.backup(with_secrets_key).await?;
         // After the store: components that its tables name are in the catalog by then, and stay
@@ -27,7 +27,7 @@ impl BackupSource for Everything {
         let view = self.catalog.view();
         files.extend(view.components.values().map(|component| {
             let name = format!("{COMPONENTS}/{}.wasm", component.digest);
-            let content = Box::new(ReadLater::Named(self.data_dir.join(&name)));
+            let content = Box::new(LazyFile::Named(self.data_dir.join(&name)));
             BackupFile { name, bytes: component.bytes, content }
         }));
         Ok(files)
@@ -35,12 +35,12 @@ impl BackupSource for Everything {
 }
 
 /// A file that is opened at its first read, so that few of many files are open at one time.
-enum ReadLater {
+enum LazyFile {
     Named(PathBuf),
     Open(File),
 }
 
-impl Read for ReadLater {
+impl Read for LazyFile {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             match self {

@@ -20,14 +20,14 @@ use tracing::{error, warn};
 const JITTER_MS: u64 = 1_000;
 
 /// Interval of the queries whether the machine's clock is synchronised, in milliseconds.
-const ASK_AGAIN_MS: u64 = 1_000;
+const RECHECK_MS: u64 = 1_000;
 
 /// How long a start waits for the machine's clock to be synchronised: at boot this takes seconds
 /// once there is a network.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SYNC_WAIT: Duration = Duration::from_secs(60);
 
 /// Interval of the checks of the clock meanwhile.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The wall clock without its jumps.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl HostClock {
         }
         let s = jump / 1_000;
         let way = if found > known { "ahead" } else { "back" };
-        if self.may_ask(steady_ms) && is_synchronised() {
+        if self.may_query_kernel(steady_ms) && is_synchronised() {
             self.ahead_ms.store(found, Ordering::Relaxed);
             self.is_held.store(false, Ordering::Relaxed);
             warn!("the machine's clock jumped {s} s {way}, is synchronised, and is followed");
@@ -96,9 +96,9 @@ impl HostClock {
         Timestamp::from_millis(steady_ms.saturating_add_signed(known))
     }
 
-    fn may_ask(&self, steady_ms: u64) -> bool {
+    fn may_query_kernel(&self, steady_ms: u64) -> bool {
         let asked_at = self.asked_at.load(Ordering::Relaxed);
-        let is_due = asked_at == 0 || steady_ms.saturating_sub(asked_at) >= ASK_AGAIN_MS;
+        let is_due = asked_at == 0 || steady_ms.saturating_sub(asked_at) >= RECHECK_MS;
         if is_due {
             self.asked_at.store(steady_ms.max(1), Ordering::Relaxed);
         }
@@ -125,7 +125,7 @@ impl Clock for HostClock {
 /// from the newest time in the store, in milliseconds.
 ///
 /// # Errors
-/// When the clock is not synchronised and far from the newest time in the store for [`PATIENCE`];
+/// When the clock is not synchronised and far from the newest time in the store for [`SYNC_WAIT`];
 /// and the errors of opening the store.
 pub(crate) async fn open_in_time<T>(
     clock: &HostClock,
@@ -144,7 +144,7 @@ pub(crate) async fn open_in_time<T>(
             return Err(jumped.into());
         };
         if !is_told {
-            let s = PATIENCE.as_secs();
+            let s = SYNC_WAIT.as_secs();
             warn!("{jumped}; waiting up to {s} s for the clock to be synchronised");
             is_told = true;
         }
@@ -154,14 +154,14 @@ pub(crate) async fn open_in_time<T>(
             if is_synchronised() || away_ms <= clock.jump_max_ms {
                 break;
             }
-            if SystemClock.elapsed().saturating_sub(begun) >= PATIENCE {
+            if SystemClock.elapsed().saturating_sub(begun) >= SYNC_WAIT {
                 bail!(
                     "{jumped}; the machine's clock is not synchronised. {jobs} jobs that have not ended \
                      would be deleted, because their ttl would be over. Put the clock right, or, when \
                      it is right, start once with --accept-clock (--max-clock-jump moves the bound)"
                 );
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(RECHECK_INTERVAL).await;
         }
     }
 }
@@ -193,7 +193,7 @@ fn steady_ms() -> u64 {
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "no crate here has this call of the C library")]
 pub(crate) fn is_synchronised() -> bool {
-    // SAFETY: a `timex` has only numbers, for all of which zero is valid; without a mode the call
+    // SAFETY: a `timex` has only numbers, and zero is valid for all of them; without a mode the call
     // only writes to this value, which outlives the call.
     let state = unsafe {
         let mut asked: libc::timex = std::mem::zeroed();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_is_followed_once_somebody_vouches_for_it() {
+    fn a_jump_is_followed_once_it_is_confirmed() {
         let clock = clock();
         let time = |wall_ms, steady_ms, is_synchronised| {
             let wall = Timestamp::from_millis(START_MS.checked_add_signed(wall_ms).unwrap());

@@ -2,7 +2,7 @@
 //! none its time is bounded: a client that says nothing, sends a head a byte at a time, or sleeps
 //! between two calls keeps its place for a known time only. While a call is under way its body and its
 //! wait have bounds of their own, and its answer has one here: a client that does not take it holds
-//! its memory, and is disconnected. Large answers have [a bound](super::untaken) all together. A
+//! its memory, and is disconnected. Large answers have [a bound](super::response_budget) all together. A
 //! body that was [not read](super::unread) when its answer is ready is read, or ends the connection,
 //! which then [lingers](super::linger). A client that ends its side right after a request
 //! [gets its answer](super::half_close); the call of a client that ends it later is dropped.
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
-use gristmill_api::{Api, PeerAddress, Standing};
+use gristmill_api::{Api, ConnectionAuth, PeerAddress};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
@@ -33,8 +33,8 @@ use tracing::debug;
 
 use super::half_close::ClientSide;
 use super::linger::Linger;
+use super::response_budget::{BudgetPermit, OverBudget, ResponseBudget};
 use super::unread::{RequestBody, Unread};
-use super::untaken::{Held, NoRoom, Untaken};
 
 /// A client must send the whole head of a request within this time after its first byte, or is
 /// disconnected.
@@ -64,7 +64,7 @@ pub(crate) struct Server {
     pub(crate) http: Builder<TokioExecutor>,
     /// How long a connection may be without a call.
     pub(crate) idle_wait: Duration,
-    pub(crate) untaken: Arc<Untaken>,
+    pub(crate) response_budget: Arc<ResponseBudget>,
     /// Fires when connections must end.
     pub(crate) end: CancellationToken,
 }
@@ -77,7 +77,7 @@ impl Server {
         &self,
         stream: IO,
         peer: PeerAddress,
-        standing: Arc<Standing>,
+        connection_auth: Arc<ConnectionAuth>,
         given_up: CancellationToken,
     ) where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -88,20 +88,22 @@ impl Server {
         let client = activity.lock().client.clone();
         let service = service_fn(|mut request: Request<_>| {
             let call = Call::begin(&activity, request.version());
-            request.extensions_mut().insert(standing.clone());
+            request.extensions_mut().insert(connection_auth.clone());
             let (request, has_rest) = RequestBody::watch(request, &unread, &client);
             let answering = self.api.clone().answer(request, peer);
-            let (untaken, given_up) = (self.untaken.clone(), given_up.clone());
+            let (response_budget, given_up) = (self.response_budget.clone(), given_up.clone());
             let unread = has_rest.then(|| unread.clone());
             async move {
                 let mut answer = answering.await;
                 let holding = match answer.body().size_hint().exact() {
-                    None => Holding::Pieces { untaken, given_up, held: None },
+                    None => Holding::Pieces { response_budget, given_up, held: None },
                     Some(bytes) => Holding::Whole(
-                        untaken.hold_whole(bytes, &given_up).unwrap_or_else(|NoRoom| {
-                            answer = gristmill_api::no_room_for(&answer);
-                            None
-                        }),
+                        response_budget.reserve_whole(bytes, &given_up).unwrap_or_else(
+                            |OverBudget| {
+                                answer = gristmill_api::response_over_budget(&answer);
+                                None
+                            },
+                        ),
                     ),
                 };
                 // After the answer is counted, since it is in memory meanwhile.
@@ -197,7 +199,7 @@ async fn quiet_for_too_long(activity: &Mutex<Activity>, idle_wait: Duration) -> 
 struct Activity {
     calls: usize,
     /// The calls with output that the client has not read yet, and their deadlines.
-    untaken: Vec<(u64, Instant)>,
+    unread_answers: Vec<(u64, Instant)>,
     /// The number of the next call.
     next_call: u64,
     /// When the last call ended, or the connection was opened.
@@ -220,11 +222,11 @@ impl Activity {
     fn new() -> Self {
         let quiet_since = Instant::now();
         let (head_since, ends_since) = (None, None);
-        let (calls, untaken, next_call) = (0, vec![], 0);
+        let (calls, unread_answers, next_call) = (0, vec![], 0);
         let (is_multiplexed, announced_close) = (false, false);
         Self {
             calls,
-            untaken,
+            unread_answers,
             next_call,
             quiet_since,
             head_since,
@@ -244,7 +246,7 @@ impl Activity {
     /// deadline for reading the answer, if there is one.
     fn deadline(&self, idle_wait: Duration) -> Option<Instant> {
         if self.calls > 0 {
-            return self.untaken.iter().map(|(_, deadline)| *deadline).min();
+            return self.unread_answers.iter().map(|(_, deadline)| *deadline).min();
         }
         if let Some(since) = self.ends_since {
             return Some(since.max(self.quiet_since) + END_WAIT);
@@ -324,13 +326,13 @@ impl Call {
         self.waits_since = Some(now);
         let earned = Duration::from_secs(self.handed / BYTES_PER_SECOND_MIN);
         let left = (TAKE_WAIT + earned).saturating_sub(self.waited).min(TAKE_WAIT);
-        self.activity.lock().untaken.push((self.number, now + left));
+        self.activity.lock().unread_answers.push((self.number, now + left));
     }
 
     fn taken(&mut self) {
         let Some(since) = self.waits_since.take() else { return };
         self.waited += since.elapsed();
-        self.activity.lock().untaken.retain(|(number, _)| *number != self.number);
+        self.activity.lock().unread_answers.retain(|(number, _)| *number != self.number);
     }
 }
 
@@ -355,26 +357,26 @@ struct CountedBody<B> {
 
 /// The entry of an answer among those that wait for their clients.
 enum Holding {
-    Whole(Option<Held>),
+    Whole(Option<BudgetPermit>),
     /// One piece after the other.
     Pieces {
-        untaken: Arc<Untaken>,
+        response_budget: Arc<ResponseBudget>,
         given_up: CancellationToken,
-        held: Option<Held>,
+        held: Option<BudgetPermit>,
     },
 }
 
 impl Holding {
     fn begin_piece(&mut self, bytes: usize) {
-        if let Self::Pieces { untaken, given_up, held } = self {
-            *held = untaken.hold_piece(bytes, given_up);
+        if let Self::Pieces { response_budget, given_up, held } = self {
+            *held = response_budget.reserve_piece(bytes, given_up);
         }
     }
 
-    fn was_taken(&mut self) {
+    fn record_progress(&mut self) {
         let (Self::Whole(held) | Self::Pieces { held, .. }) = self;
         if let Some(held) = held {
-            held.was_taken();
+            held.record_progress();
         }
     }
 
@@ -400,7 +402,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for CountedBody<B> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         self.call.taken();
-        self.holding.was_taken();
+        self.holding.record_progress();
         if self.rest.is_empty() {
             self.holding.end_piece();
             let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
@@ -601,7 +603,7 @@ mod tests {
             let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
             assert_eq!(piece.len(), bytes);
             assert_eq!(body.size_hint().exact(), Some(left as u64));
-            assert_eq!(activity.lock().untaken.len(), usize::from(left > 0));
+            assert_eq!(activity.lock().unread_answers.len(), usize::from(left > 0));
         }
         assert!(body.is_end_stream());
         drop(body);

@@ -1,6 +1,6 @@
 //! Looks at the free bytes and inodes of the data directory's file system, and keeps a ballast there.
 //!
-//! **Promises.** New work is refused before the disk is full ([`DiskRoom`]). The ballast is a
+//! **Promises.** New work is refused before the disk is full ([`DiskSpaceGauge`]). The ballast is a
 //! placeholder file of up to 16 MiB. It is removed when the disk is full, so that a start has room
 //! for its writes, and so that cancels, deletes and expiry can free more space; it is created again
 //! when there is room.
@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use gristmill_core::room::{DiskRoom, Shortage};
+use gristmill_core::disk_space::{DiskSpaceGauge, Shortage};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use tracing::{error, info, warn};
 
@@ -42,7 +42,7 @@ pub(crate) struct Disk {
     dir: PathBuf,
     /// Bytes that should stay free; `None`: by the size of the disk.
     reserve_bytes: Option<u64>,
-    room: Arc<DiskRoom>,
+    disk_space: Arc<DiskSpaceGauge>,
 }
 
 /// The used and free space of a file system.
@@ -64,12 +64,12 @@ impl Disk {
     pub(crate) fn open(
         dir: &Path,
         reserve_bytes: Option<u64>,
-        room: Arc<DiskRoom>,
+        disk_space: Arc<DiskSpaceGauge>,
     ) -> anyhow::Result<Self> {
         let mut builder = fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), 0o700);
         builder.create(dir).with_context(|| format!("data directory `{}`", dir.display()))?;
-        let disk = Self { dir: dir.to_owned(), reserve_bytes, room };
+        let disk = Self { dir: dir.to_owned(), reserve_bytes, disk_space };
         disk.look();
         Ok(disk)
     }
@@ -80,16 +80,16 @@ impl Disk {
     /// # Errors
     /// When no further thread can be started.
     pub(crate) fn watch(self, on_room: impl Fn() + Send + 'static) -> anyhow::Result<()> {
-        let Self { dir, reserve_bytes, room } = self;
-        let room = Arc::downgrade(&room);
+        let Self { dir, reserve_bytes, disk_space } = self;
+        let disk_space = Arc::downgrade(&disk_space);
         let run = move || {
             let mut before = Seen::default();
-            while let Some(room) = Weak::upgrade(&room) {
-                let disk = Self { dir: dir.clone(), reserve_bytes, room };
+            while let Some(disk_space) = Weak::upgrade(&disk_space) {
+                let disk = Self { dir: dir.clone(), reserve_bytes, disk_space };
                 disk.look();
-                let now = Seen::of(&disk.room);
-                now.report(before, &disk.room);
-                if disk.room.may_start_again() {
+                let now = Seen::of(&disk.disk_space);
+                now.report(before, &disk.disk_space);
+                if disk.disk_space.may_start_again() {
                     on_room();
                 }
                 before = now;
@@ -107,11 +107,11 @@ impl Disk {
         // A failed measurement changes nothing: writes will report a lack of space.
         let Ok(space) = Space::of(&self.dir) else { return };
         let reserve = self.reserve_bytes.unwrap_or_else(|| usual_reserve(space.all));
-        self.room.set(space.free, reserve);
-        self.room.set_inodes(space.inodes_free, inode_reserve(reserve, space));
+        self.disk_space.set(space.free, reserve);
+        self.disk_space.set_inodes(space.inodes_free, inode_reserve(reserve, space));
         let ballast = self.dir.join(BALLAST);
         let bytes = BALLAST_BYTES_MAX.min(reserve / 2);
-        let is_full = self.room.is_stalled() || space.free < bytes / 2;
+        let is_full = self.disk_space.has_waiting_writers() || space.free < bytes / 2;
         let has_ballast = ballast.exists();
         if is_full && has_ballast {
             match fs::remove_file(&ballast) {
@@ -155,19 +155,20 @@ impl Default for Seen {
 }
 
 impl Seen {
-    fn of(room: &DiskRoom) -> Self {
-        Self { admits: room.admits_work(), may_start: room.has_room_to_start() }
+    fn of(disk_space: &DiskSpaceGauge) -> Self {
+        Self { admits: disk_space.admits_work(), may_start: disk_space.has_space_to_start() }
     }
 
-    fn report(self, before: Self, room: &DiskRoom) {
-        let free = room.free_bytes() >> 20;
-        let (is_left, of_reserve) = match room.shortage() {
+    fn report(self, before: Self, disk_space: &DiskSpaceGauge) {
+        let free = disk_space.free_bytes() >> 20;
+        let (is_left, of_reserve) = match disk_space.shortage() {
             Shortage::Bytes => {
-                (format!("{free} MiB left"), format!("{} MiB", room.reserve_bytes() >> 20))
+                (format!("{free} MiB left"), format!("{} MiB", disk_space.reserve_bytes() >> 20))
             }
-            Shortage::Inodes => {
-                (format!("{} inodes left", room.free_inodes()), room.reserve_inodes().to_string())
-            }
+            Shortage::Inodes => (
+                format!("{} inodes left", disk_space.free_inodes()),
+                disk_space.reserve_inodes().to_string(),
+            ),
         };
         if before.admits && !self.admits {
             error!(
@@ -240,16 +241,16 @@ mod tests {
         let disk = open(2 << 20);
         let ballast = dir.join(BALLAST);
         assert_eq!(fs::metadata(&ballast).unwrap().len(), 1 << 20);
-        let stall = disk.room.stall();
+        let space_wait = disk.disk_space.wait_for_space();
         disk.look();
         assert!(!ballast.exists());
-        drop(stall);
+        drop(space_wait);
         disk.look();
-        assert!(ballast.exists() && disk.room.admits_work());
+        assert!(ballast.exists() && disk.disk_space.admits_work());
         let huge = open(u64::MAX / 2);
-        assert!(!huge.room.admits_work() && !huge.room.has_room_to_start());
+        assert!(!huge.disk_space.admits_work() && !huge.disk_space.has_space_to_start());
         huge.look();
-        assert!(!huge.room.admits_work());
-        assert!(open(0).room.admits_work());
+        assert!(!huge.disk_space.admits_work());
+        assert!(open(0).disk_space.admits_work());
     }
 }

@@ -2,7 +2,7 @@
 //! `nc -N` does. HTTP/1.1 permits that; such a client gets its answer.
 //!
 //! A client that leaves looks the same: its end of the connection arrives, and no more can be known before
-//! something is sent to it. The time tells them apart. An end that comes with a request, or within
+//! something is sent to it. The time distinguishes them. An end that comes with a request, or within
 //! [`GRACE`] of its last byte, is kept from HTTP until the call is over. A later end is that of a client
 //! that has left, and ends its call. So does an end in the middle of a body.
 //!
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 /// How long after the last byte of a request its client may end its side.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// What is known of the client's side of a connection.
+/// The state of the client's side of a connection.
 #[derive(Debug, Default)]
 pub(super) struct ClientSide(Mutex<State>);
 
@@ -129,7 +129,7 @@ mod tests {
         let waker = Waker::noop();
         let at_once = side(true);
         tokio::time::advance(GRACE * 10).await;
-        assert!(at_once.keeps_end_back(waker), "nobody has looked since the last byte");
+        assert!(at_once.keeps_end_back(waker), "no call has looked since the last byte");
 
         for (silent, is_kept_back) in [(GRACE, true), (GRACE + Duration::from_millis(1), false)] {
             let side = side(true);

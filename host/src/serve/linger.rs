@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_goes_on_is_ended_by_time_and_by_bytes() {
+    async fn a_client_that_keeps_sending_is_cut_off_by_time_and_by_bytes() {
         let begun = Instant::now();
         let (mut slow, ended) = lingering(true);
         while slow.write_all(b"x").await.is_ok() {

@@ -111,7 +111,7 @@ pub(crate) async fn serve(
         api,
         http: http(),
         idle_wait: limits.idle_wait,
-        untaken: Arc::default(),
+        response_budget: Arc::default(),
         end: connections.end.clone(),
     });
     let addresses = Addresses::new(limits.of_address);
@@ -120,9 +120,10 @@ pub(crate) async fn serve(
         let peer = PeerAddress(peer.ip());
         let admitted = addresses.admit(peer);
         connections.tasks.spawn(async move {
-            let (standing, closing) = (admitted.standing.clone(), admitted.closing.clone());
+            let (connection_auth, closing) =
+                (admitted.connection_auth.clone(), admitted.closing.clone());
             match tls {
-                None => server.serve(stream, peer, standing, closing).await,
+                None => server.serve(stream, peer, connection_auth, closing).await,
                 Some(tls) => {
                     let accepted = tokio::select! {
                         accepted = tls.accept(stream) => accepted,
@@ -130,7 +131,7 @@ pub(crate) async fn serve(
                         () = closing.cancelled() => return,
                     };
                     match accepted {
-                        Ok(stream) => server.serve(stream, peer, standing, closing).await,
+                        Ok(stream) => server.serve(stream, peer, connection_auth, closing).await,
                         Err(error) => debug!(%error, "a TLS handshake failed: {error}"),
                     }
                 }

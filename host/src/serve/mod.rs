@@ -7,7 +7,7 @@ mod backup;
 mod clock;
 mod connection;
 mod disk;
-mod guests;
+mod guest_runtimes;
 mod half_close;
 mod linger;
 mod listener;
@@ -15,10 +15,10 @@ mod log_queue;
 mod manual_clock;
 mod memory;
 mod ready;
+mod response_budget;
 mod telemetry;
 mod tls;
 mod unread;
-mod untaken;
 
 use std::cmp::Reverse;
 use std::net::SocketAddr;
@@ -30,11 +30,11 @@ use anyhow::{Context as _, anyhow};
 use futures::future::LocalBoxFuture;
 use gristmill_api::{Access, Api, ApiState, Services};
 use gristmill_core::catalog::Catalog;
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::OwnerId;
-use gristmill_core::job_news::JobListener;
+use gristmill_core::job_event_notice::JobListener;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::logs::Logs;
-use gristmill_core::room::DiskRoom;
 use gristmill_core::runtime::Runtime as _;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
@@ -54,10 +54,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 pub use self::addresses::AddressBound;
-use self::backup::Everything;
+use self::backup::HostBackup;
 use self::clock::HostClock;
 use self::disk::Disk;
-use self::guests::Guests;
+use self::guest_runtimes::GuestRuntimes;
 pub use self::listener::ConnectionLimits;
 use self::listener::Connections;
 use self::tls::Tls;
@@ -75,7 +75,7 @@ const LOADED_AHEAD_MAX: usize = 64;
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// A task beside the host in the same process, which observes it.
-pub(crate) struct Companion {
+pub(crate) struct DevHook {
     /// Receives the events of jobs, with the stacks of handlers that trap.
     pub(crate) listener: Arc<dyn JobListener>,
     /// Starts when the host serves this address. The host stops when this ends, and this is dropped
@@ -92,14 +92,11 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     run_with(&args.settings()?, None)
 }
 
-/// The same with a companion, which reports itself that the host is ready.
+/// The same with a hook for `gristmill dev`, which reports itself that the host is ready.
 ///
 /// # Errors
-/// Errors of [`run`], and of the companion.
-pub(crate) fn run_with(
-    settings: &ServeSettings,
-    companion: Option<Companion>,
-) -> anyhow::Result<()> {
+/// Errors of [`run`], and of the hook.
+pub(crate) fn run_with(settings: &ServeSettings, dev_hook: Option<DevHook>) -> anyhow::Result<()> {
     let log = telemetry::start(settings)?;
     let open_files_max = allow_open_files();
     let api = tokio::runtime::Builder::new_multi_thread()
@@ -107,9 +104,9 @@ pub(crate) fn run_with(
         .enable_all()
         .build()
         .context("cannot start the threads that serve HTTP")?;
-    let guests = Guests::start()?;
+    let guests = GuestRuntimes::start()?;
     api.spawn(log.report_dropped());
-    let outcome = api.block_on(serve(settings, open_files_max, &guests, companion));
+    let outcome = api.block_on(serve(settings, open_files_max, &guests, dev_hook));
     guests.shutdown();
     api.shutdown_background();
     outcome
@@ -130,8 +127,8 @@ fn allow_open_files() -> u64 {
 async fn serve(
     settings: &ServeSettings,
     open_files_max: u64,
-    guests: &Guests,
-    companion: Option<Companion>,
+    guests: &GuestRuntimes,
+    dev_hook: Option<DevHook>,
 ) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
     let listener = TcpListener::bind(settings.listen)
@@ -150,8 +147,8 @@ async fn serve(
         None => Arc::new(SystemClock),
     };
     let signals = Arc::new(Signals::default());
-    let is_watched = companion.is_some();
-    let work = companion.map(|Companion { listener, work }| {
+    let is_watched = dev_hook.is_some();
+    let work = dev_hook.map(|DevHook { listener, work }| {
         signals.set_job_listener(listener);
         work
     });
@@ -159,14 +156,14 @@ async fn serve(
         warn!("{warning}");
     }
     let tenancy = Tenancy::default();
-    let room = Arc::new(DiskRoom::new(tenancy.clone()));
-    let disk = Disk::open(&settings.data_dir, settings.disk_reserve_bytes, room.clone())?;
+    let disk_space = Arc::new(DiskSpaceGauge::new(tenancy.clone()));
+    let disk = Disk::open(&settings.data_dir, settings.disk_reserve_bytes, disk_space.clone())?;
     let (failed, mut failure) = mpsc::unbounded_channel();
     let store_settings = gristmill_store::Settings {
         queue_jobs_max: settings.waiting_jobs_max,
         waiting_bytes_max: settings.waiting_bytes_max,
         result_bytes_max: settings.result_bytes_max,
-        room: room.clone(),
+        disk_space: disk_space.clone(),
         secrets_key: settings.secrets_key.clone(),
         on_fatal: Arc::new(move |reason| {
             error!(reason, "the store failed, the host ends now: {reason}");
@@ -194,10 +191,16 @@ async fn serve(
     check_endpoints(&store, &catalog, &settings.data_dir).await?;
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     // Components without any reference, which could not be deleted while they were running.
-    catalog.forget_unused().await?;
+    catalog.remove_unused_components().await?;
     let addresses = address_policy(settings);
-    let sandbox =
-        sandbox(settings, is_watched, catalog.clone(), room.clone(), guests, addresses.clone())?;
+    let sandbox = sandbox(
+        settings,
+        is_watched,
+        catalog.clone(),
+        disk_space.clone(),
+        guests,
+        addresses.clone(),
+    )?;
     let sandbox = Arc::new(sandbox);
     load_ahead(&catalog, sandbox.clone(), guests);
     let logs = Arc::new(Logs::default());
@@ -208,7 +211,7 @@ async fn serve(
         signals: signals.clone(),
         clock: clock.clone(),
         logs: logs.clone(),
-        guests: guests.brief.handle().clone(),
+        guests: guests.normal.handle().clone(),
     });
     disk.watch(start_waiting_jobs(&catalog, &dispatcher))?;
     let deliverer = Deliverer::start(DeliveryParts {
@@ -233,11 +236,11 @@ async fn serve(
         runtime: sandbox.clone(),
         volumes: sandbox.clone(),
         store: store.clone(),
-        room,
+        disk_space,
         deliveries: store.clone(),
         logs,
         usage: store.clone(),
-        backups: Arc::new(Everything {
+        backups: Arc::new(HostBackup {
             store: store.clone(),
             catalog,
             data_dir: settings.data_dir.clone(),
@@ -285,7 +288,7 @@ async fn serve(
     drop(wiping);
     tokio::select! {
         Some(error) = failure.recv() => Err(error),
-        () = leave(settings, &dispatcher, &deliverer, &jobs, &*store, serving) => outcome,
+        () = shut_down(settings, &dispatcher, &deliverer, &jobs, &*store, serving) => outcome,
         () = stop_signals.next() => {
             warn!("stopped at once; the next start runs interrupted jobs again");
             outcome
@@ -340,19 +343,19 @@ fn sandbox(
     settings: &ServeSettings,
     is_watched: bool,
     catalog: Arc<Catalog>,
-    room: Arc<DiskRoom>,
-    guests: &Guests,
+    disk_space: Arc<DiskSpaceGauge>,
+    guests: &GuestRuntimes,
     addresses: AddressPolicy,
 ) -> anyhow::Result<Sandbox> {
     let compiler = if is_watched { compilers::for_developer()? } else { compilers::for_host()? };
     let settings = SandboxSettings {
         running_jobs_max: settings.running_jobs_max,
         memory_bytes_max: settings.sandbox_memory_bytes.unwrap_or_else(memory::default_budget),
-        lengthy: Some(guests.lengthy.handle().clone()),
+        low_priority_threads: Some(guests.low_priority.handle().clone()),
         addresses,
         private_hosts: settings.handler_allow.clone(),
         explains_traps: is_watched,
-        room,
+        disk_space,
         tenancy: catalog.tenancy(),
         ..SandboxSettings::new(settings.data_dir.clone(), compiler)
     };
@@ -376,10 +379,10 @@ fn start_waiting_jobs(
 
 /// Loads the components of the newest endpoints before their first jobs: a Python handler takes up
 /// to 20 ms. At the lowest priority, and no job waits for it.
-fn load_ahead(catalog: &Catalog, sandbox: Arc<Sandbox>, guests: &Guests) {
+fn load_ahead(catalog: &Catalog, sandbox: Arc<Sandbox>, guests: &GuestRuntimes) {
     let mut deployments: Vec<_> = catalog.view().deployments.values().cloned().collect();
     deployments.sort_by_key(|deployment| Reverse(deployment.endpoint.created_at));
-    guests.lengthy.spawn(async move {
+    guests.low_priority.spawn(async move {
         for deployment in deployments.into_iter().take(LOADED_AHEAD_MAX) {
             // An error is reported by its first job.
             let _ = sandbox.prepare(&deployment).await;
@@ -389,7 +392,7 @@ fn load_ahead(catalog: &Catalog, sandbox: Arc<Sandbox>, guests: &Guests) {
 
 /// Stops in order: accepts no new connections and jobs, lets running jobs end or wait again,
 /// answers waiting calls, and closes the store last. Webhooks in progress get a few seconds.
-async fn leave(
+async fn shut_down(
     settings: &ServeSettings,
     dispatcher: &Dispatcher,
     deliverer: &Deliverer,

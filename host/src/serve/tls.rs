@@ -30,7 +30,7 @@ use super::linger::Linger;
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
 
 /// Interval at which the files are checked. SIGHUP checks them at once.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The first byte of a TLS connection. HTTP begins with a letter.
 const HANDSHAKE_RECORD: u8 = 0x16;
@@ -119,7 +119,7 @@ impl Tls {
         mut content: Content,
         mut hang_ups: tokio::signal::unix::Signal,
     ) {
-        let mut looks = interval(LOOK_EVERY);
+        let mut looks = interval(CHECK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Whether the last check failed to read the files, which is logged once.
         let mut is_told = false;

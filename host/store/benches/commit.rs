@@ -15,7 +15,7 @@ use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
-use gristmill_core::endpoint::Life;
+use gristmill_core::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, Submission, WorkerId};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
@@ -189,7 +189,7 @@ fn new_job(store: &SqliteStore, payload: &Json) -> NewJob {
         may_linger: false,
         waiting_jobs_max: None,
         idempotency: None,
-        life: Life::default(),
+        incarnation: EndpointIncarnation::default(),
     }
 }
 

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::asks::Write;
+use crate::requests::Write;
 use crate::slab::JobKey;
 
 /// How long a submission whose client waits for the result, or a claim, may stay off the disk. This
@@ -23,7 +23,7 @@ pub(crate) enum Urgency {
     /// The change is written with the next batch.
     Now,
     /// The change may linger.
-    Soon,
+    Deferred,
 }
 
 /// The writes. Bounded by two entries for each job and one for each caller.
@@ -31,8 +31,8 @@ pub(crate) enum Urgency {
 pub(crate) struct Backlog {
     now: VecDeque<Write>,
     /// Lingering jobs with their deadlines. An entry is stale when its job is not queued as
-    /// [`Urgency::Soon`] any more.
-    soon: VecDeque<(Instant, JobKey)>,
+    /// [`Urgency::Deferred`] any more.
+    deferred: VecDeque<(Instant, JobKey)>,
 }
 
 /// When the writes are due.
@@ -50,7 +50,7 @@ impl Backlog {
 
     /// Adds an entry for the next batch that is written after all present entries.
     pub(crate) fn push_last(&mut self, write: Write) {
-        self.now.extend(self.soon.drain(..).map(|(_, key)| Write::Job(key)));
+        self.now.extend(self.deferred.drain(..).map(|(_, key)| Write::Job(key)));
         self.now.push_back(write);
     }
 
@@ -58,9 +58,9 @@ impl Backlog {
     /// urgent.
     pub(crate) fn push_job(&mut self, key: JobKey, queued: &mut Option<Urgency>, urgency: Urgency) {
         match (*queued, urgency) {
-            (Some(Urgency::Now), _) | (Some(Urgency::Soon), Urgency::Soon) => return,
-            (None | Some(Urgency::Soon), Urgency::Now) => self.now.push_back(Write::Job(key)),
-            (None, Urgency::Soon) => self.soon.push_back((Instant::now() + LINGER, key)),
+            (Some(Urgency::Now), _) | (Some(Urgency::Deferred), Urgency::Deferred) => return,
+            (None | Some(Urgency::Deferred), Urgency::Now) => self.now.push_back(Write::Job(key)),
+            (None, Urgency::Deferred) => self.deferred.push_back((Instant::now() + LINGER, key)),
         }
         *queued = Some(urgency);
     }
@@ -68,27 +68,27 @@ impl Backlog {
     /// Takes the next entry that is due; with `takes_all` the next one of all.
     pub(crate) fn pop(&mut self, takes_all: bool, now: Instant) -> Option<Write> {
         self.now.pop_front().or_else(|| {
-            let due = self.soon.pop_front_if(|(until, _)| takes_all || *until <= now);
+            let due = self.deferred.pop_front_if(|(until, _)| takes_all || *until <= now);
             due.map(|(_, key)| Write::Job(key))
         })
     }
 
     /// Removes stale entries at the head of the lingering jobs.
-    pub(crate) fn forget_overtaken(&mut self, lingers: impl Fn(JobKey) -> bool) {
-        while self.soon.pop_front_if(|(_, key)| !lingers(*key)).is_some() {}
+    pub(crate) fn drop_stale(&mut self, lingers: impl Fn(JobKey) -> bool) {
+        while self.deferred.pop_front_if(|(_, key)| !lingers(*key)).is_some() {}
     }
 
     /// When the writes are due; `None` when there are none.
     pub(crate) fn due(&self) -> Option<Due> {
         if self.now.is_empty() {
-            self.soon.front().map(|(until, _)| Due::By(*until))
+            self.deferred.front().map(|(until, _)| Due::By(*until))
         } else {
             Some(Due::Now)
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.now.len() + self.soon.len()
+        self.now.len() + self.deferred.len()
     }
 
     #[cfg(test)]
@@ -115,18 +115,18 @@ mod tests {
     }
 
     #[test]
-    fn what_lingers_does_not_go_with_what_is_waited_for() {
+    fn a_lingering_change_is_not_written_with_an_urgent_one() {
         let [first, second, third] = keys();
         let mut backlog = Backlog::default();
         assert_eq!(backlog.due(), None);
         let begin = Instant::now();
         let (mut queued_first, mut queued_second, mut queued_third) = (None, None, None);
-        backlog.push_job(first, &mut queued_first, Urgency::Soon);
-        backlog.push_job(second, &mut queued_second, Urgency::Soon);
+        backlog.push_job(first, &mut queued_first, Urgency::Deferred);
+        backlog.push_job(second, &mut queued_second, Urgency::Deferred);
         backlog.push_job(third, &mut queued_third, Urgency::Now);
         // The second job has an urgent change, and keeps its position behind the third.
         backlog.push_job(second, &mut queued_second, Urgency::Now);
-        backlog.push_job(second, &mut queued_second, Urgency::Soon);
+        backlog.push_job(second, &mut queued_second, Urgency::Deferred);
         assert_eq!(queued_second, Some(Urgency::Now));
         assert_eq!(backlog.due(), Some(Due::Now));
         assert_eq!(pop(&mut backlog, begin), Some(third));
@@ -134,19 +134,19 @@ mod tests {
         assert_eq!(pop(&mut backlog, begin), None);
         assert!(matches!(backlog.due(), Some(Due::By(until)) if until >= begin + LINGER));
         assert_eq!(pop(&mut backlog, Instant::now() + LINGER), Some(first));
-        backlog.forget_overtaken(|_| false);
+        backlog.drop_stale(|_| false);
         assert_eq!(backlog.due(), None);
     }
 
     #[test]
-    fn what_comes_after_everything_takes_it_along() {
+    fn a_change_pushed_last_is_written_after_lingering_ones() {
         let [first, ..] = keys();
         let mut backlog = Backlog::default();
-        backlog.push_job(first, &mut None, Urgency::Soon);
+        backlog.push_job(first, &mut None, Urgency::Deferred);
         backlog.push_last(Write::Break);
         assert_eq!(pop(&mut backlog, Instant::now()), Some(first));
         assert!(matches!(backlog.pop(false, Instant::now()), Some(Write::Break)));
-        backlog.push_job(first, &mut None, Urgency::Soon);
+        backlog.push_job(first, &mut None, Urgency::Deferred);
         assert!(backlog.pop(true, Instant::now()).is_some());
     }
 }

@@ -11,8 +11,8 @@ use gristmill_core::backup::{
 };
 use tokio::sync::oneshot;
 
-use crate::asks::Ask;
 use crate::database::Database;
+use crate::requests::DbRequest;
 use crate::store::SqliteStore;
 
 type Files = Result<Vec<BackupFile>, BackupError>;
@@ -55,8 +55,8 @@ impl Database {
 impl BackupSource for SqliteStore {
     async fn backup(&self, with_secrets_key: bool) -> Files {
         let (answer, files) = oneshot::channel();
-        let ask = Ask::Backup { with_secrets_key, answer };
-        self.shared.ask(ask).map_err(|_| BackupError::Closed)?;
+        let request = DbRequest::Backup { with_secrets_key, answer };
+        self.shared.request(request).map_err(|_| BackupError::Closed)?;
         files.await.map_err(|_| BackupError::Closed)?
     }
 }

@@ -13,17 +13,17 @@ use gristmill_core::record::JobCounts;
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Bill, UsageSum};
 
-use crate::asks::{Ask, Write};
 use crate::backlog::Urgency;
 use crate::chunks::{ChunkCache, Page, paginate};
 use crate::compose::{Call, NewDelivery};
 use crate::entry::{Ack, EndpointKey, Job, Lifetime, NewRow, Row, Stored};
 use crate::index::{Endpoint, Index};
 use crate::journal::Journal;
-use crate::journal::image::JobPlaces;
+use crate::journal::image::JobLocations;
 use crate::meters::{MeterKey, UsageWrite};
 use crate::owners::OwnerKey;
 use crate::payloads::PayloadCache;
+use crate::requests::{DbRequest, Write};
 use crate::row::Fixed;
 use crate::slab::JobKey;
 
@@ -44,7 +44,7 @@ pub(crate) struct Batch {
     pub(crate) dropped_deliveries: Vec<DeliveryId>,
     pub(crate) forgotten: Vec<EndpointKey>,
     /// The idempotency records of submissions up to this number are removed.
-    pub(crate) forgotten_repeats: Option<u64>,
+    pub(crate) dropped_records_up_to: Option<u64>,
     /// Callers that wait for the batch as a whole.
     pub(crate) acks: Vec<Ack>,
     pub(crate) operations: u64,
@@ -94,7 +94,7 @@ pub(crate) enum RowWrite {
     /// Deletes the parts that the database may have.
     Delete(Stored),
     /// The job was created and removed without ever having a row.
-    NeverWas,
+    NeverStored,
 }
 
 /// Notifications to send after a commit, outside the lock.
@@ -142,7 +142,7 @@ impl Batch {
     /// Whether there is nothing to write; callers may still wait for an answer.
     pub(crate) fn is_empty(&self) -> bool {
         let leaves_nothing =
-            |job: &JobWrite| matches!(job.kind, RowWrite::NeverWas) && job.idempotency.is_none();
+            |job: &JobWrite| matches!(job.kind, RowWrite::NeverStored) && job.idempotency.is_none();
         self.jobs.iter().all(leaves_nothing)
             && self.totals.is_empty()
             && self.usage.is_empty()
@@ -150,7 +150,7 @@ impl Batch {
             && self.deliveries.is_empty()
             && self.dropped_deliveries.is_empty()
             && self.forgotten.is_empty()
-            && self.forgotten_repeats.is_none()
+            && self.dropped_records_up_to.is_none()
     }
 }
 
@@ -161,8 +161,8 @@ impl Index {
         let now = Instant::now();
         let mut used = Used::default();
         let dropped_deliveries = std::mem::take(&mut self.dropped_deliveries);
-        let forgotten_repeats = self.forgotten_repeats.take();
-        let mut batch = Batch { dropped_deliveries, forgotten_repeats, ..Batch::default() };
+        let dropped_records_up_to = self.dropped_records_up_to.take();
+        let mut batch = Batch { dropped_deliveries, dropped_records_up_to, ..Batch::default() };
         while batch.jobs.len() < max.jobs && batch.bytes < max.bytes {
             let Some(write) = self.backlog.pop(takes_all, now) else { break };
             match write {
@@ -197,9 +197,9 @@ impl Index {
             }
         }
         let jobs = &self.jobs;
-        self.backlog.forget_overtaken(|key| {
+        self.backlog.drop_stale(|key| {
             let pending = jobs.get(key).and_then(|job| job.pending.as_ref());
-            pending.is_some_and(|pending| pending.queued == Some(Urgency::Soon))
+            pending.is_some_and(|pending| pending.queued == Some(Urgency::Deferred))
         });
         for (key, sum) in &mut batch.totals {
             if let Some(Endpoint { counts, .. }) = self.endpoints.get(key) {
@@ -238,7 +238,7 @@ impl Index {
         let is_gone = job.row.status.is_none();
         let idempotency = change.insert.as_ref().and_then(|new| new.idempotency);
         let kind = match change.insert {
-            Some(_) if is_gone => RowWrite::NeverWas,
+            Some(_) if is_gone => RowWrite::NeverStored,
             Some(new) => RowWrite::Insert(new),
             None if is_gone => RowWrite::Delete(job.stored),
             None => RowWrite::Update,
@@ -257,8 +257,8 @@ impl Index {
                 url,
                 record,
                 is_refused,
-                pages: job.homes.pages().to_vec(),
-                input: job.homes.input,
+                pages: job.payload_locations.pages().to_vec(),
+                input: job.payload_locations.input,
             })
         });
         let webhook_bytes = if call.is_some() { job.webhook_bytes() } else { 0 };
@@ -294,12 +294,12 @@ impl Index {
     pub(crate) fn publish(
         &mut self,
         batch: Batch,
-        places: Vec<JobPlaces>,
+        locations: Vec<JobLocations>,
         to: &Caches<'_>,
     ) -> Published {
         let mut published = Published { acks: batch.acks, ..Published::default() };
         published.changed.reserve(batch.jobs.len());
-        for (mut write, places) in batch.jobs.into_iter().zip(places) {
+        for (mut write, locations) in batch.jobs.into_iter().zip(locations) {
             published.changed.push(write.fixed.id);
             for page in &write.pages {
                 to.chunks.insert(write.fixed.seq, write.row.stream_attempt(), page.clone());
@@ -315,47 +315,55 @@ impl Index {
                     published.has_deliveries = true;
                     let dropped = self.outbox.add(write.fixed.endpoint, delivery);
                     self.dropped_deliveries.extend(dropped);
-                    self.outbox.set_body(id, places.body);
+                    self.outbox.set_body(id, locations.body);
                 }
             }
-            self.move_in(&write, places, to.journal);
+            self.record_locations(&write, locations, to.journal);
             self.publish_job(write, &mut published.acks);
         }
         for (_, delivery) in batch.deliveries {
             self.dropped_deliveries.extend(self.outbox.replace(delivery));
         }
         if self.meters.publish(batch.usage) {
-            self.asks.push(Ask::StoreUsage);
+            self.requests.push(DbRequest::StoreUsage);
             published.has_ask = true;
         }
         for key in batch.forgotten {
             self.endpoints.remove(&key);
-            let left = self.leaving.extract_if(.., |leaving| leaving.key == key);
-            published.acks.extend(left.flat_map(|leaving| leaving.acks));
+            let left = self.deleting_endpoints.extract_if(.., |deleting| deleting.key == key);
+            published.acks.extend(left.flat_map(|deleting| deleting.acks));
         }
         published
     }
 
     /// Records the locations of the payloads in the batch, and releases those that are not needed
     /// any more.
-    fn move_in(&mut self, write: &JobWrite, places: JobPlaces, journal: &Journal) {
+    fn record_locations(&mut self, write: &JobWrite, locations: JobLocations, journal: &Journal) {
         let Some(job) = self.jobs.get_mut(write.key) else { return };
         if write.row.status.is_none() {
-            journal.release(job.homes.kept().map(|(_, place)| place));
+            journal.release(job.payload_locations.kept().map(|(_, location)| location));
             return;
         }
         if !write.row.needs_input() {
-            journal.release(job.homes.input.take().into_iter().filter(|place| place.stays()));
+            journal.release(
+                job.payload_locations
+                    .input
+                    .take()
+                    .into_iter()
+                    .filter(|location| location.is_kept_in_journal()),
+            );
         }
         if write.clear_result
-            && let Some(results) = &mut job.homes.results
+            && let Some(results) = &mut job.payload_locations.results
         {
             results.pages.clear();
-            journal.release(results.output.take().into_iter().filter(|place| place.stays()));
+            journal.release(
+                results.output.take().into_iter().filter(|location| location.is_kept_in_journal()),
+            );
         }
-        let new = places.input.into_iter().chain(places.output);
-        journal.hold(new.filter(|place| place.stays()));
-        job.homes.add(places);
+        let new = locations.input.into_iter().chain(locations.output);
+        journal.hold(new.filter(|location| location.is_kept_in_journal()));
+        job.payload_locations.add(locations);
     }
 
     fn publish_job(&mut self, write: JobWrite, acks: &mut Vec<Ack>) {

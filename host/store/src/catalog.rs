@@ -4,7 +4,7 @@ use gristmill_core::catalog::{CatalogChange, CatalogEntry};
 use rusqlite::Connection;
 use rusqlite::types::Type;
 
-use crate::asks::CatalogRow;
+use crate::requests::CatalogRow;
 use crate::row::invalid;
 use crate::seal::Seal;
 
@@ -26,10 +26,10 @@ pub(crate) fn row(change: CatalogChange) -> CatalogRow {
 
 /// The encrypted body of an entry, since entries contain secrets.
 pub(crate) fn seal(seal: &Seal, entry: &CatalogRow, body: &str) -> Vec<u8> {
-    seal.seal(body.as_bytes(), &place(entry.kind, &entry.name))
+    seal.seal(body.as_bytes(), &purpose(entry.kind, &entry.name))
 }
 
-fn place(kind: &str, name: &str) -> String {
+fn purpose(kind: &str, name: &str) -> String {
     format!("catalog {kind} {name}")
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn each(
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
         let (kind, name) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
-        let body = seal.open_text(row.get_ref(2)?.as_blob()?, &place(kind, name));
+        let body = seal.open_text(row.get_ref(2)?.as_blob()?, &purpose(kind, name));
         look(kind, name, body.and_then(|body| String::from_utf8(body).ok()))?;
     }
     Ok(())

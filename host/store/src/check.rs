@@ -13,7 +13,7 @@ use crate::deleting::Endpoints;
 use crate::entry::Row;
 use crate::error::OpenError;
 use crate::inspect::Inspected;
-use crate::journal::image::{BatchImage, JobImage, JobPlaces, StateImage};
+use crate::journal::image::{BatchImage, JobImage, JobLocations, StateImage};
 use crate::owners::Owners;
 use crate::payloads::Kind;
 use crate::{catalog, journal, payloads, row, schema};
@@ -47,10 +47,10 @@ pub fn check(dir: &Path, secrets_key: Option<&Path>) -> Result<Report, OpenError
     let damage = std::mem::take(&mut inspected.journal.damage);
     let mut report = Report { damage, ..Report::default() };
     let mut endpoints = Endpoints::default();
-    let overruled = report.check_frames(&inspected, &mut endpoints)?;
+    let superseded = report.check_frames(&inspected, &mut endpoints)?;
     let of_tables = report.check_tables(&inspected, endpoints);
     report.note(&inspected.file, of_tables);
-    let kept = report.check_kept(&inspected, &overruled);
+    let kept = report.check_kept(&inspected, &superseded);
     report.note(&inspected.file, kept);
     Ok(report)
 }
@@ -72,19 +72,19 @@ impl Report {
         &mut self,
         inspected: &Inspected,
         endpoints: &mut Endpoints,
-    ) -> Result<Overruled, OpenError> {
-        let mut overruled = Overruled::new();
-        for segment in inspected.journal.unsettled() {
+    ) -> Result<Superseded, OpenError> {
+        let mut superseded = Superseded::new();
+        for segment in inspected.journal.uncheckpointed() {
             let path = inspected.journal_dir.join(segment.file.name());
             let (mut frames, mut bad) = (0, Vec::new());
             let mut gaps = Vec::new();
             segment.each_frame(
                 |at, frame| match BatchImage::read(frame) {
-                    Ok((image, places)) => {
+                    Ok((image, locations)) => {
                         frames += 1;
                         endpoints.add(&image);
-                        image.jobs.iter().zip(&places).for_each(|(job, places)| {
-                            overrule(&mut overruled, job, places);
+                        image.jobs.iter().zip(&locations).for_each(|(job, locations)| {
+                            supersede(&mut superseded, job, locations);
                         });
                     }
                     Err(error) => bad.push((at, error.to_string())),
@@ -101,7 +101,7 @@ impl Report {
                 self.add(&path, Some(at.into()), details);
             }
         }
-        Ok(overruled)
+        Ok(superseded)
     }
 
     fn check_tables(
@@ -197,13 +197,17 @@ impl Report {
         Ok(())
     }
 
-    fn check_kept(&mut self, inspected: &Inspected, overruled: &Overruled) -> rusqlite::Result<()> {
+    fn check_kept(
+        &mut self,
+        inspected: &Inspected,
+        superseded: &Superseded,
+    ) -> rusqlite::Result<()> {
         let Inspected { db, journal, journal_dir, .. } = inspected;
         let mut kept = Vec::new();
-        payloads::load_kept(db, |seq, kind, place| kept.push((seq, kind, place)))?;
-        kept.retain(|(seq, kind, _)| !overruled.contains(&(*seq, *kind)));
-        for (seq, kind, place) in kept {
-            match journal.payload(journal_dir, place) {
+        payloads::load_kept(db, |seq, kind, location| kept.push((seq, kind, location)))?;
+        kept.retain(|(seq, kind, _)| !superseded.contains(&(*seq, *kind)));
+        for (seq, kind, location) in kept {
+            match journal.payload(journal_dir, location) {
                 Ok(Ok(_)) => self.payloads += 1,
                 Ok(Err(damage)) => {
                     let name = kind.name();
@@ -221,19 +225,19 @@ impl Report {
 
 /// Payloads, by the number of their job, about which the journal has newer information than the
 /// tables.
-type Overruled = HashSet<(u64, Kind)>;
+type Superseded = HashSet<(u64, Kind)>;
 
 /// Adds the payloads that a frame replaces or removes.
-fn overrule(overruled: &mut Overruled, job: &JobImage<'_>, places: &JobPlaces) {
+fn supersede(superseded: &mut Superseded, job: &JobImage<'_>, locations: &JobLocations) {
     let row = match &job.state {
         StateImage::New { row, .. } | StateImage::Changed(row) => row.to_row(),
-        StateImage::Gone { .. } => None,
+        StateImage::Deleted { .. } => None,
     };
-    if places.input.is_some() || !row.as_ref().is_some_and(Row::needs_input) {
-        overruled.insert((job.seq, Kind::Input));
+    if locations.input.is_some() || !row.as_ref().is_some_and(Row::needs_input) {
+        superseded.insert((job.seq, Kind::Input));
     }
-    if places.output.is_some() || row.is_none() {
-        overruled.insert((job.seq, Kind::Output));
+    if locations.output.is_some() || row.is_none() {
+        superseded.insert((job.seq, Kind::Output));
     }
 }
 

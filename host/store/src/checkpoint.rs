@@ -23,28 +23,28 @@ use crate::entry::{Job, Row, Stored};
 use crate::error::Failure;
 use crate::index::{Index, Phase};
 use crate::journal::frame::{Frame, Frames};
-use crate::journal::image::{BatchImage, FixedImage, JobImage, JobPlaces, StateImage};
-use crate::journal::segment::Place;
+use crate::journal::image::{BatchImage, FixedImage, JobImage, JobLocations, StateImage};
+use crate::journal::segment::JournalLocation;
 use crate::journal::{Segment, damaged};
 use crate::payloads::Kind;
 use crate::row::integer;
 use crate::slab::JobKey;
-use crate::{chunks, deleting, delivery, payloads, repeat_rows, row, usage_rows};
+use crate::{chunks, deleting, delivery, idempotency_rows, payloads, row, usage_rows};
 
 /// Jobs in one transaction.
 const SLICE: usize = 256;
 
 /// The writes for one job.
-struct Work<'a> {
+struct JobWrites<'a> {
     seq: u64,
     key: Option<JobKey>,
-    deed: Deed<'a>,
+    change: RowChange<'a>,
     clears_result: bool,
-    payloads: Vec<(Kind, Place)>,
-    pages: &'a [(u64, Place)],
+    payloads: Vec<(Kind, JournalLocation)>,
+    pages: &'a [(u64, JournalLocation)],
 }
 
-enum Deed<'a> {
+enum RowChange<'a> {
     Insert(&'a JobImage<'a>, &'a FixedImage<'a>, Row),
     Update(Row),
     Delete(Stored),
@@ -61,7 +61,7 @@ fn unreadable(error: io::Error) -> rusqlite::Error {
 pub(crate) fn write_rest(
     db: &Connection,
     image: &BatchImage<'_>,
-    places: &[JobPlaces],
+    locations: &[JobLocations],
     frame: &Frame<'_>,
 ) -> rusqlite::Result<()> {
     for (key, name) in &image.endpoints {
@@ -77,12 +77,12 @@ pub(crate) fn write_rest(
     for row in &image.usage {
         usage_rows::put(db, row)?;
     }
-    for (job, places) in image.jobs.iter().zip(places) {
-        if let Some(repeat) = &job.repeat {
-            repeat_rows::put(db, job.seq, job.endpoint, &job.id, repeat)?;
+    for (job, locations) in image.jobs.iter().zip(locations) {
+        if let Some(idempotency) = &job.idempotency {
+            idempotency_rows::put(db, job.seq, job.endpoint, &job.id, idempotency)?;
         }
         if let Some(new) = &job.delivery {
-            let body = places.body.map(|place| frame.payload(place)).transpose();
+            let body = locations.body.map(|location| frame.payload(location)).transpose();
             delivery::put(db, new, body.map_err(unreadable)?.as_deref())?;
         }
     }
@@ -96,8 +96,8 @@ pub(crate) fn write_rest(
         db.prepare_cached("DELETE FROM endpoint WHERE seq = ?1")?.execute([key])?;
         deleting::unmark(db, *key)?;
     }
-    if let Some(last) = image.forgotten_repeats {
-        repeat_rows::forget(db, last)?;
+    if let Some(last) = image.dropped_records_up_to {
+        idempotency_rows::forget(db, last)?;
     }
     Ok(())
 }
@@ -110,54 +110,54 @@ impl Database {
         let mut frames = Frames::of_checked(&segment.file, segment.header, end)?;
         let (mut written, mut last_seq) = (HashSet::new(), 0);
         while let Some(frame) = frames.next()? {
-            let (image, places) = BatchImage::read(&frame)?;
-            let write = |db: &Connection| write_rest(db, &image, &places, &frame);
+            let (image, locations) = BatchImage::read(&frame)?;
+            let write = |db: &Connection| write_rest(db, &image, &locations, &frame);
             self.db.transaction(Sync::Later, write)?;
-            self.bodies_have_moved(&image, &places);
+            self.record_moved_bodies(&image, &locations);
             last_seq = image.jobs.iter().map(|job| job.seq).fold(last_seq, u64::max);
-            let jobs: Vec<_> = image.jobs.iter().zip(&places).collect();
+            let jobs: Vec<_> = image.jobs.iter().zip(&locations).collect();
             for slice in jobs.chunks(SLICE) {
-                let works = self.plan(slice, &mut written)?;
-                self.carry_out(&works, &frame)?;
+                let slice_writes = self.plan(slice, &mut written)?;
+                self.carry_out(&slice_writes, &frame)?;
                 self.db.checkpoint_wal()?;
-                self.serve_asks()?;
+                self.serve_requests()?;
             }
         }
         if frames.at() != end {
             return Err(damaged("a segment can no longer be read to its end").into());
         }
-        self.drop_repeats(last_seq)?;
-        self.db.set_settled(id)?;
-        self.shared.journal.set_settled(id);
+        self.drop_idempotency_rows(last_seq)?;
+        self.db.set_checkpointed(id)?;
+        self.shared.journal.set_checkpointed(id);
         Ok(())
     }
 
-    /// Removes the rows of marks that were dropped before older ones. A mark after `last_seq` may have no row yet: its turn is
+    /// Removes the rows of idempotency records that were dropped before older ones. A record after `last_seq` may have no row yet: its turn is
     /// the next checkpoint.
-    fn drop_repeats(&mut self, last_seq: u64) -> Result<(), Failure> {
+    fn drop_idempotency_rows(&mut self, last_seq: u64) -> Result<(), Failure> {
         let dropped = {
             let mut index = self.shared.index();
-            let (dropped, later) = std::mem::take(&mut index.dropped_repeats)
+            let (dropped, later) = std::mem::take(&mut index.dropped_records)
                 .into_iter()
                 .partition::<Vec<_>, _>(|seq| *seq <= last_seq);
-            index.dropped_repeats = later;
+            index.dropped_records = later;
             dropped
         };
         for slice in dropped.chunks(SLICE) {
-            self.db.transaction(Sync::Later, |db| repeat_rows::delete(db, slice))?;
+            self.db.transaction(Sync::Later, |db| idempotency_rows::delete(db, slice))?;
             self.db.checkpoint_wal()?;
-            self.serve_asks()?;
+            self.serve_requests()?;
         }
         Ok(())
     }
 
-    /// What is to be done for some jobs. A job whose removal is on its way to the journal is waited
-    /// for: what says that it is gone does not know yet that the database has it.
+    /// The writes for some jobs. A job whose removal is not in the journal yet is waited for: the
+    /// removal does not say yet which rows the database has.
     fn plan<'a>(
         &mut self,
-        jobs: &[(&'a JobImage<'a>, &'a JobPlaces)],
+        jobs: &[(&'a JobImage<'a>, &'a JobLocations)],
         written: &mut HashSet<u64>,
-    ) -> Result<Vec<Work<'a>>, Failure> {
+    ) -> Result<Vec<JobWrites<'a>>, Failure> {
         let keys: Vec<_> = jobs.iter().map(|(image, _)| image.job_id()).collect();
         let is_settled = |index: &Index| {
             let found = keys.iter().flatten().filter_map(|id| index.find(*id));
@@ -172,39 +172,45 @@ impl Database {
             // An index that has ended knows of no job.
             return Err(Failure::Ended);
         }
-        let mut plan = |(image, places): (&'a JobImage<'a>, &'a JobPlaces), id: Option<JobId>| {
+        let mut plan = |(image, locations): (&'a JobImage<'a>, &'a JobLocations),
+                        id: Option<JobId>| {
             let key = id.and_then(|id| index.key_of(id));
             let job = key.and_then(|key| index.jobs.get_mut(key));
-            work(image, places, key, job.filter(|job| job.seq == image.seq), written)
+            writes_of(image, locations, key, job.filter(|job| job.seq == image.seq), written)
         };
         Ok(jobs.iter().zip(&keys).filter_map(|(job, id)| plan(*job, *id)).collect())
     }
 
-    fn carry_out(&mut self, works: &[Work<'_>], frame: &Frame<'_>) -> Result<(), Failure> {
-        let is_idle = |work: &Work<'_>| {
-            matches!(work.deed, Deed::Nothing)
-                && work.payloads.is_empty()
-                && work.pages.is_empty()
-                && !work.clears_result
+    fn carry_out(
+        &mut self,
+        slice_writes: &[JobWrites<'_>],
+        frame: &Frame<'_>,
+    ) -> Result<(), Failure> {
+        let is_idle = |writes: &JobWrites<'_>| {
+            matches!(writes.change, RowChange::Nothing)
+                && writes.payloads.is_empty()
+                && writes.pages.is_empty()
+                && !writes.clears_result
         };
-        if works.iter().all(is_idle) {
+        if slice_writes.iter().all(is_idle) {
             return Ok(());
         }
         self.db.transaction(Sync::Later, |db| {
-            works.iter().try_for_each(|work| work.write(db, frame))
+            slice_writes.iter().try_for_each(|writes| writes.write(db, frame))
         })?;
         let mut index = self.shared.index();
-        for work in works {
-            let Some(job) = work.key.and_then(|key| index.jobs.get_mut(key)) else { continue };
-            if job.seq == work.seq {
-                work.note(job);
+        for writes in slice_writes {
+            let Some(job) = writes.key.and_then(|key| index.jobs.get_mut(key)) else { continue };
+            if job.seq == writes.seq {
+                writes.note(job);
             }
         }
         Ok(())
     }
 
-    fn bodies_have_moved(&self, image: &BatchImage<'_>, places: &[JobPlaces]) {
-        let with_body = image.jobs.iter().zip(places).filter(|(_, places)| places.body.is_some());
+    fn record_moved_bodies(&self, image: &BatchImage<'_>, locations: &[JobLocations]) {
+        let with_body =
+            image.jobs.iter().zip(locations).filter(|(_, locations)| locations.body.is_some());
         let ids = with_body.filter_map(|(job, _)| Some(DeliveryId(job.delivery.as_ref()?.id)));
         let ids: Vec<_> = ids.collect();
         if ids.is_empty() {
@@ -218,88 +224,101 @@ impl Database {
 }
 
 /// The writes for a job that has changed or was deleted.
-fn work<'a>(
+fn writes_of<'a>(
     image: &'a JobImage<'a>,
-    places: &'a JobPlaces,
+    locations: &'a JobLocations,
     key: Option<JobKey>,
     job: Option<&mut Job>,
     written: &mut HashSet<u64>,
-) -> Option<Work<'a>> {
+) -> Option<JobWrites<'a>> {
     let seq = image.seq;
     let clears_result = image.clears_result;
-    if let &StateImage::Gone { job, output, chunks } = &image.state {
-        let deed = Deed::Delete(Stored { job, output, chunks });
-        return Some(Work { seq, key, deed, clears_result, payloads: Vec::new(), pages: &[] });
+    if let &StateImage::Deleted { job, output, chunks } = &image.state {
+        let change = RowChange::Delete(Stored { job, output, chunks });
+        return Some(JobWrites {
+            seq,
+            key,
+            change,
+            clears_result,
+            payloads: Vec::new(),
+            pages: &[],
+        });
     }
     let job = job?;
     let row = job.visible()?.clone();
     job.stored.job = true;
-    let deed = match &image.state {
-        StateImage::New { fixed, .. } => Deed::Insert(image, fixed, row),
-        _ if written.contains(&seq) => Deed::Nothing,
-        _ => Deed::Update(row),
+    let change = match &image.state {
+        StateImage::New { fixed, .. } => RowChange::Insert(image, fixed, row),
+        _ if written.contains(&seq) => RowChange::Nothing,
+        _ => RowChange::Update(row),
     };
     written.insert(seq);
     let mut payloads = Vec::new();
-    if let Some(place) = places.input.filter(|_| job.homes.input == places.input) {
-        payloads.push((Kind::Input, place));
+    if let Some(location) =
+        locations.input.filter(|_| job.payload_locations.input == locations.input)
+    {
+        payloads.push((Kind::Input, location));
     }
-    if let Some(place) = places.output.filter(|_| job.homes.output() == places.output) {
+    if let Some(location) =
+        locations.output.filter(|_| job.payload_locations.output() == locations.output)
+    {
         job.stored.output = true;
-        payloads.push((Kind::Output, place));
+        payloads.push((Kind::Output, location));
     }
     // Pages of an earlier attempt may be deleted already.
-    let has_pages = job.homes.find_pages(&places.pages).is_some();
+    let has_pages = job.payload_locations.find_pages(&locations.pages).is_some();
     job.stored.chunks |= has_pages;
-    let pages = if has_pages { &places.pages[..] } else { &[] };
-    Some(Work { seq, key, deed, clears_result, payloads, pages })
+    let pages = if has_pages { &locations.pages[..] } else { &[] };
+    Some(JobWrites { seq, key, change, clears_result, payloads, pages })
 }
 
-impl Work<'_> {
+impl JobWrites<'_> {
     fn write(&self, db: &Connection, frame: &Frame<'_>) -> rusqlite::Result<()> {
-        match &self.deed {
-            Deed::Insert(image, fixed, row) => row::insert(db, image, fixed, row)?,
-            Deed::Update(row) => {
+        match &self.change {
+            RowChange::Insert(image, fixed, row) => row::insert(db, image, fixed, row)?,
+            RowChange::Update(row) => {
                 row::update(db, self.seq, row)?;
                 if !row.needs_input() {
                     payloads::delete_input(db, self.seq)?;
                 }
             }
-            Deed::Delete(stored) if stored.job => {
+            RowChange::Delete(stored) if stored.job => {
                 row::delete(db, self.seq)?;
                 payloads::delete(db, self.seq, stored.output)?;
                 if stored.chunks {
                     chunks::delete(db, self.seq)?;
                 }
             }
-            Deed::Delete(_) | Deed::Nothing => {}
+            RowChange::Delete(_) | RowChange::Nothing => {}
         }
         if self.clears_result {
             chunks::delete(db, self.seq)?;
             payloads::delete_output(db, self.seq)?;
         }
-        for &(kind, place) in &self.payloads {
-            if place.stays() {
-                payloads::keep(db, self.seq, kind, place)?;
+        for &(kind, location) in &self.payloads {
+            if location.is_kept_in_journal() {
+                payloads::keep(db, self.seq, kind, location)?;
             } else {
-                payloads::put(db, self.seq, kind, &frame.payload(place).map_err(unreadable)?)?;
+                payloads::put(db, self.seq, kind, &frame.payload(location).map_err(unreadable)?)?;
             }
         }
-        for &(first, place) in self.pages {
-            chunks::put(db, self.seq, first, &frame.payload(place).map_err(unreadable)?)?;
+        for &(first, location) in self.pages {
+            chunks::put(db, self.seq, first, &frame.payload(location).map_err(unreadable)?)?;
         }
         Ok(())
     }
 
     /// Records in the job which payloads have moved.
     fn note(&self, job: &mut Job) {
-        for &(kind, place) in self.payloads.iter().filter(|(_, place)| !place.stays()) {
-            job.homes.leave(kind, place);
+        for &(kind, location) in
+            self.payloads.iter().filter(|(_, location)| !location.is_kept_in_journal())
+        {
+            job.payload_locations.clear(kind, location);
         }
-        let pages = job.homes.find_pages(self.pages);
-        if let Some(results) = &mut job.homes.results {
+        let pages = job.payload_locations.find_pages(self.pages);
+        if let Some(results) = &mut job.payload_locations.results {
             drop(pages.map(|range| results.pages.drain(range)));
         }
-        job.homes.tidy();
+        job.payload_locations.tidy();
     }
 }

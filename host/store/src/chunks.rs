@@ -13,8 +13,8 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use rusqlite::{Connection, params};
 
-use crate::journal::segment::Place;
-use crate::journal::{self, Journal, sum};
+use crate::journal::segment::JournalLocation;
+use crate::journal::{self, Journal, checksum};
 use crate::payloads::is_whole;
 use crate::row::integer;
 
@@ -78,8 +78,8 @@ pub(crate) fn paginate(mut first: u64, chunks: Vec<Chunk>) -> Vec<Page> {
     pages
 }
 
-/// Which page of which attempt: job, attempt, index of the first chunk. The attempt keeps a page of an
-/// earlier one from being taken for a page of a later one.
+/// Which page of which attempt: job, attempt, index of the first chunk. With the attempt, a page of an
+/// earlier attempt is not mistaken for one of a later attempt.
 type PageKey = (u64, Claim, u64);
 
 /// The pages that were written or read last, up to a number of bytes.
@@ -117,7 +117,7 @@ impl ChunkCache {
     /// there is asks next for the start of a page.
     pub(crate) fn read(&self, seq: u64, query: &Query) -> Option<ChunkPage> {
         let mut answer = Answer::new(query);
-        while let Some(from) = answer.wants() {
+        while let Some(from) = answer.next_needed() {
             let page = self.0.get(&(seq, query.attempt, from))?;
             answer.take(&page);
         }
@@ -152,7 +152,7 @@ impl<'a> Answer<'a> {
     }
 
     /// The index of the next chunk; `None` when the answer is complete.
-    fn wants(&self) -> Option<u64> {
+    fn next_needed(&self) -> Option<u64> {
         let next = self.page.next();
         (!self.is_full && next < self.query.end).then_some(next)
     }
@@ -178,17 +178,17 @@ impl<'a> Answer<'a> {
 /// pages has the next chunk. Ends early when a page has moved to the database meanwhile.
 pub(crate) fn read(
     journal: &Journal,
-    pages: &[(u64, Place)],
+    pages: &[(u64, JournalLocation)],
     query: &Query,
     begun: ChunkPage,
 ) -> io::Result<ChunkPage> {
     let bytes = begun.chunks.iter().map(Chunk::len).sum();
     let mut answer = Answer { query, page: begun, bytes, is_full: false };
-    for (first, place) in pages {
-        if answer.wants().is_none_or(|next| next < *first) {
+    for (first, location) in pages {
+        if answer.next_needed().is_none_or(|next| next < *first) {
             break;
         }
-        let Some(bytes) = journal.read(*place)? else { break };
+        let Some(bytes) = journal.read(*location)? else { break };
         let page = Page::decode(*first, bytes);
         answer.take(&page.ok_or_else(|| journal::damaged("a page of chunks"))?);
     }
@@ -198,7 +198,7 @@ pub(crate) fn read(
 /// Writes a page to its table, in the bytes of the journal.
 pub(crate) fn put(db: &Connection, seq: u64, first: u64, bytes: &[u8]) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO chunk (seq, first, body, sum) VALUES (?1, ?2, ?3, ?4)";
-    let sum = sum::of(bytes);
+    let sum = checksum::of(bytes);
     db.prepare_cached(sql)?.execute(params![integer(seq), integer(first), bytes, sum])?;
     Ok(())
 }
@@ -216,7 +216,7 @@ pub(crate) fn get(
            (SELECT max(first) FROM chunk WHERE seq = ?1 AND first <= ?2), 0) ORDER BY first",
     )?;
     let mut rows = statement.query(params![integer(seq), integer(query.from)])?;
-    while answer.wants().is_some()
+    while answer.next_needed().is_some()
         && let Some(row) = rows.next()?
     {
         let first = row.get::<_, i64>(0)?.unsigned_abs();

@@ -8,7 +8,7 @@ use gristmill_core::record::{ClaimedJob, Lease};
 use gristmill_core::time::Timestamp;
 
 use crate::index::Index;
-use crate::journal::segment::Place;
+use crate::journal::segment::JournalLocation;
 use crate::payloads::Payload;
 use crate::slab::JobKey;
 
@@ -26,7 +26,7 @@ pub(crate) struct Claimed {
     ttl_at: Timestamp,
     pub(crate) input: Option<Payload>,
     /// The location of the input, when it is in the journal.
-    pub(crate) place: Option<Place>,
+    pub(crate) location: Option<JournalLocation>,
     /// Whether the stored input is damaged.
     pub(crate) is_damaged: bool,
 }
@@ -96,7 +96,7 @@ impl Index {
             execution_timeout_ms: job.execution_timeout_ms.get(),
             ttl_at: job.row.ttl_at,
             input: job.pending.as_ref().and_then(|pending| pending.input.clone()),
-            place: job.homes.input,
+            location: job.payload_locations.input,
             is_damaged: false,
         })
     }

@@ -9,7 +9,7 @@ use std::io;
 use crate::database::Database;
 use crate::db::Sync;
 use crate::error::Failure;
-use crate::journal::segment::{Place, SegmentId};
+use crate::journal::segment::{JournalLocation, SegmentId};
 use crate::payloads::{self, Kind};
 use crate::slab::JobKey;
 
@@ -21,7 +21,7 @@ struct Kept {
     key: JobKey,
     seq: u64,
     kind: Kind,
-    place: Place,
+    location: JournalLocation,
 }
 
 impl Database {
@@ -34,7 +34,7 @@ impl Database {
                 self.move_kept(&kept)?;
             }
             self.db.checkpoint_wal()?;
-            self.serve_asks()?;
+            self.serve_requests()?;
             match next {
                 Some(next) => from = next,
                 None => return Ok(()),
@@ -50,16 +50,24 @@ impl Database {
         for (key, job) in index.jobs.range(from..to) {
             // A job that is being removed releases the segment by itself.
             if !job.is_being_removed() {
-                let kept = job.homes.kept().filter(|(_, place)| place.segment == segment);
-                found.extend(kept.map(|(kind, place)| Kept { key, seq: job.seq, kind, place }));
+                let kept = job
+                    .payload_locations
+                    .kept()
+                    .filter(|(_, location)| location.segment == segment);
+                found.extend(kept.map(|(kind, location)| Kept {
+                    key,
+                    seq: job.seq,
+                    kind,
+                    location,
+                }));
             }
         }
         (found, (to < index.jobs.end()).then_some(to))
     }
 
     fn move_kept(&mut self, kept: &Kept) -> Result<(), Failure> {
-        let &Kept { key, seq, kind, place } = kept;
-        let bytes = match self.shared.journal.read(place) {
+        let &Kept { key, seq, kind, location } = kept;
+        let bytes = match self.shared.journal.read(location) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(()),
             // The damaged payload stays where it is, and readers get an error.
@@ -82,11 +90,11 @@ impl Database {
         })?;
         let mut index = self.shared.index();
         if let Some(job) = index.jobs.get_mut(key).filter(|job| job.seq == seq)
-            && job.homes.leave(kind, place)
+            && job.payload_locations.clear(kind, location)
         {
-            job.homes.tidy();
+            job.payload_locations.tidy();
             drop(index);
-            self.shared.journal.release([place].into_iter());
+            self.shared.journal.release([location].into_iter());
         }
         Ok(())
     }

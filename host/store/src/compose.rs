@@ -13,14 +13,14 @@ use gristmill_core::record::{Chunk, ChunkPage, JobRecord};
 use gristmill_core::stream::OutputList;
 use tokio::sync::oneshot;
 
-use crate::asks::Ask;
 use crate::batch::{Batch, JobWrite, RowWrite};
 use crate::chunks::{self, Query};
 use crate::entry::Url;
 use crate::error::Failure;
 use crate::failure;
-use crate::journal::segment::Place;
+use crate::journal::segment::JournalLocation;
 use crate::payloads::{InputBytes, Kind};
+use crate::requests::DbRequest;
 use crate::shared::Shared;
 
 /// A webhook of a job that has ended, with the parts that are needed to compose it.
@@ -33,9 +33,9 @@ pub(crate) struct Call {
     /// Whether it is given up at once, because too many deliveries are waiting.
     pub(crate) is_refused: bool,
     /// The location of the job's input, when it is in the journal.
-    pub(crate) input: Option<Place>,
+    pub(crate) input: Option<JournalLocation>,
     /// The locations of its chunks that are in the journal.
-    pub(crate) pages: Vec<(u64, Place)>,
+    pub(crate) pages: Vec<(u64, JournalLocation)>,
 }
 
 /// A delivery that is added with the end of its job.
@@ -88,7 +88,7 @@ fn input(write: &JobWrite, call: &Call, shared: &Shared) -> Result<Option<Json>,
     if let Some(input) = shared.payloads.get(seq, Kind::Input) {
         return Ok(Some(input.body));
     }
-    match call.input.map(|place| shared.journal.read(place)).transpose() {
+    match call.input.map(|location| shared.journal.read(location)).transpose() {
         Ok(Some(Some(bytes))) => return Ok(InputBytes::read_body(&bytes)),
         Ok(Some(None) | None) => {}
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -97,8 +97,8 @@ fn input(write: &JobWrite, call: &Call, shared: &Shared) -> Result<Option<Json>,
         Err(error) => return Err(error.into()),
     }
     // The journal did not have it, or it has moved to the database meanwhile.
-    let read = |answer| Ask::Payloads { seqs: vec![seq], kind: Kind::Input, answer };
-    let found = ask(shared, read)?.pop().unwrap_or(Ok(None));
+    let read = |answer| DbRequest::Payloads { seqs: vec![seq], kind: Kind::Input, answer };
+    let found = request(shared, read)?.pop().unwrap_or(Ok(None));
     Ok(match found {
         Ok(input) => input.map(|input| input.body),
         Err(details) => Some(damaged_part(&details)),
@@ -119,7 +119,7 @@ fn output(write: &JobWrite, call: &Call, shared: &Shared) -> Result<Option<Json>
         return Ok(write.output.clone());
     }
     let mut list = OutputList::default();
-    while let Some(from) = list.wants(chunk_count) {
+    while let Some(from) = list.next_needed(chunk_count) {
         list.add(chunks_from(write, call, from, shared)?);
     }
     Ok(list.finish())
@@ -136,8 +136,8 @@ fn chunks_from(
         return Ok(page.from(from));
     }
     let at = call.pages.partition_point(|(first, _)| *first <= from);
-    if let Some((first, place)) = at.checked_sub(1).and_then(|at| call.pages.get(at)) {
-        match shared.journal.read(*place) {
+    if let Some((first, location)) = at.checked_sub(1).and_then(|at| call.pages.get(at)) {
+        match shared.journal.read(*location) {
             Ok(bytes) => {
                 if let Some(page) = bytes.and_then(|bytes| chunks::Page::decode(*first, bytes)) {
                     return Ok(page.from(from));
@@ -156,7 +156,8 @@ fn chunks_from(
         bytes_max: STREAM_PAGE_BYTES_MAX,
         count_max: STREAM_PAGE_CHUNKS_MAX,
     };
-    let found = ask(shared, |answer| Ask::Chunks { seq: write.fixed.seq, query, answer })?;
+    let found =
+        request(shared, |answer| DbRequest::Chunks { seq: write.fixed.seq, query, answer })?;
     Ok(found.unwrap_or_else(|details| damaged_chunks(from, call.record.chunk_count, &details)))
 }
 
@@ -168,9 +169,12 @@ fn damaged_chunks(first: u64, end: u64, details: &str) -> ChunkPage {
 }
 
 /// Waits for an answer of the database.
-fn ask<T>(shared: &Shared, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T, Failure> {
+fn request<T>(
+    shared: &Shared,
+    request: impl FnOnce(oneshot::Sender<T>) -> DbRequest,
+) -> Result<T, Failure> {
     let (sender, receiver) = oneshot::channel();
-    shared.index().asks.push(ask(sender));
+    shared.index().requests.push(request(sender));
     shared.wake_database();
     receiver.blocking_recv().map_err(|_| Failure::Ended)
 }

@@ -6,17 +6,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_core::room::{Shortage, Stall};
+use gristmill_core::disk_space::{Shortage, SpaceWait};
 use gristmill_core::store::StoreError;
 use tracing::{error, info};
 
-use crate::asks::Ask;
 use crate::db::Db;
 use crate::error::{Failure, OpenError};
 use crate::index::{Index, Phase};
 use crate::journal::Segment;
 use crate::journal::segment::SegmentId;
 use crate::payloads::{Found, Kind, Payload};
+use crate::requests::DbRequest;
 use crate::shared::{Shared, Waited};
 use crate::sync::MutexGuard;
 use crate::sync::thread::{Builder, JoinHandle};
@@ -45,7 +45,7 @@ pub(crate) struct Database {
     /// The newest segment of the journal that the tables have recorded.
     noted: SegmentId,
     /// Set while a write waits for space.
-    stall: Option<Stalled>,
+    space_wait: Option<Stalled>,
     pub(crate) bill_expiry: Expiry,
 }
 
@@ -54,12 +54,12 @@ pub(crate) struct Database {
 struct Stalled {
     /// Whether a caller waits for it.
     is_answer: bool,
-    _guard: Stall,
+    _guard: SpaceWait,
 }
 
 /// The next work.
 enum Work {
-    Answer(Vec<Ask>),
+    Answer(Vec<DbRequest>),
     Checkpoint(Segment),
     Compact(SegmentId),
     /// Record the newest segment, and the time.
@@ -72,7 +72,7 @@ impl Database {
     pub(crate) fn new(shared: Arc<Shared>, db: Db) -> Self {
         let noted = shared.journal.end().segment;
         let bill_expiry = Expiry::default();
-        Self { shared, db, compacted: None, noted, stall: None, bill_expiry }
+        Self { shared, db, compacted: None, noted, space_wait: None, bill_expiry }
     }
 
     /// Starts the thread. It ends when the index is closed, or drained.
@@ -98,7 +98,7 @@ impl Database {
             let is_answer = matches!(work, Work::Answer(_));
             is_tidy = false;
             let done = match work {
-                Work::Answer(asks) => self.answer_all(asks),
+                Work::Answer(requests) => self.answer_all(requests),
                 Work::Checkpoint(segment) => self.checkpoint(&segment),
                 Work::Compact(segment) => self.compact(segment).map(|()| {
                     self.compacted = Some(segment);
@@ -134,10 +134,10 @@ impl Database {
     /// The failed write has changed nothing. It is tried again after a pause, in which readers are
     /// served.
     fn waits_for_space(&mut self, error: &Failure, is_answer: bool) {
-        if self.stall.is_none() {
+        if self.space_wait.is_none() {
             error!("the database waits for space on the disk: {error}");
-            let guard = self.shared.settings.room.stall();
-            self.stall = Some(Stalled { is_answer, _guard: guard });
+            let guard = self.shared.settings.disk_space.wait_for_space();
+            self.space_wait = Some(Stalled { is_answer, _guard: guard });
         }
         let shared = self.shared.clone();
         let mut index = shared.index();
@@ -148,7 +148,7 @@ impl Database {
 
     /// Records a success. An answer that only reads does not show that there is space again.
     fn goes_on(&mut self, is_answer: bool) {
-        if self.stall.take_if(|stalled| stalled.is_answer || !is_answer).is_some() {
+        if self.space_wait.take_if(|stalled| stalled.is_answer || !is_answer).is_some() {
             info!("the database continues: the disk has space again");
         }
     }
@@ -160,8 +160,8 @@ impl Database {
             if index.phase == Phase::Closed {
                 return Work::End(Phase::Closed);
             }
-            if !index.asks.is_empty() {
-                return Work::Answer(std::mem::take(&mut index.asks));
+            if !index.requests.is_empty() {
+                return Work::Answer(std::mem::take(&mut index.requests));
             }
             if index.phase == Phase::Drained {
                 return Work::End(Phase::Drained);
@@ -170,7 +170,7 @@ impl Database {
             if newest != self.noted {
                 return Work::Note(newest);
             }
-            if let Some(segment) = self.shared.journal.to_settle() {
+            if let Some(segment) = self.shared.journal.next_to_checkpoint() {
                 return Work::Checkpoint(segment);
             }
             let sparse = self.shared.journal.to_compact();
@@ -193,27 +193,27 @@ impl Database {
         if index.phase == Phase::Closed {
             return Err(Failure::Ended);
         }
-        let asks = std::mem::take(&mut index.asks);
-        if asks.is_empty() {
+        let requests = std::mem::take(&mut index.requests);
+        if requests.is_empty() {
             index.is_commit_awaited = true;
             shared.wait_database(&mut index, None);
             return Ok(index);
         }
         drop(index);
-        self.answer_all(asks)?;
+        self.answer_all(requests)?;
         Ok(shared.index())
     }
 
     /// Answers the present requests.
-    pub(crate) fn serve_asks(&mut self) -> Result<(), Failure> {
-        let asks = std::mem::take(&mut self.shared.index().asks);
-        self.answer_all(asks)
+    pub(crate) fn serve_requests(&mut self) -> Result<(), Failure> {
+        let requests = std::mem::take(&mut self.shared.index().requests);
+        self.answer_all(requests)
     }
 
-    fn answer_all(&mut self, asks: Vec<Ask>) -> Result<(), Failure> {
+    fn answer_all(&mut self, requests: Vec<DbRequest>) -> Result<(), Failure> {
         let mut no_space = Ok(());
-        for ask in asks {
-            match self.answer(ask) {
+        for request in requests {
+            match self.answer(request) {
                 Err(error) if error.is_no_space() => no_space = Err(error),
                 done => done?,
             }
@@ -221,25 +221,25 @@ impl Database {
         no_space
     }
 
-    fn answer(&self, ask: Ask) -> Result<(), Failure> {
+    fn answer(&self, request: DbRequest) -> Result<(), Failure> {
         let db = self.db.connection();
         // A dropped receiver means that the caller does not need the answer any more.
-        match ask {
-            Ask::Payloads { seqs, kind, answer } => {
+        match request {
+            DbRequest::Payloads { seqs, kind, answer } => {
                 let found: rusqlite::Result<_> =
                     seqs.iter().map(|&seq| self.payload(seq, kind)).collect();
                 let _ = answer.send(found?);
             }
-            Ask::Chunks { seq, query, answer } => {
+            DbRequest::Chunks { seq, query, answer } => {
                 let _ = answer.send(chunks::get(db, seq, &query)?);
             }
-            Ask::DeliveryBody { id, answer } => {
+            DbRequest::DeliveryBody { id, answer } => {
                 let _ = answer.send(delivery::body(db, id)?);
             }
-            Ask::Catalog { answer } => {
+            DbRequest::Catalog { answer } => {
                 let _ = answer.send(catalog::read(db, &self.db.seal)?);
             }
-            Ask::WriteCatalog(rows, answer) => {
+            DbRequest::WriteCatalog(rows, answer) => {
                 let deleted = deleting::numbers(&mut self.shared.index(), &rows);
                 match self.db.write_catalog(&rows, &deleted).map_err(Failure::from) {
                     Ok(()) => drop(answer.send(Ok(()))),
@@ -249,19 +249,19 @@ impl Database {
                     Err(error) => return Err(error),
                 }
             }
-            Ask::Usage { query, answer } => {
+            DbRequest::Usage { query, answer } => {
                 let _ = answer.send(self.usage(&query)?);
             }
-            Ask::StoreUsage => self.store_usage().inspect_err(|error| {
+            DbRequest::StoreUsage => self.store_usage().inspect_err(|error| {
                 if error.is_no_space() {
-                    self.shared.index().asks.push(Ask::StoreUsage);
+                    self.shared.index().requests.push(DbRequest::StoreUsage);
                 }
             })?,
-            Ask::Backup { with_secrets_key, answer } => {
+            DbRequest::Backup { with_secrets_key, answer } => {
                 let _ = answer.send(self.backup(with_secrets_key)?);
             }
             #[cfg(test)]
-            Ask::RowsWritten { answer } => {
+            DbRequest::RowsWritten { answer } => {
                 let _ = answer.send(db.total_changes());
             }
         }

@@ -17,13 +17,13 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, params};
 use uuid::Uuid;
 
-use crate::asks::CatalogRow;
 use crate::damage::Damage;
 use crate::entry::EndpointKey;
 use crate::error::OpenError;
 use crate::frozen::{FrozenFile, OpenFile, Thaw};
 use crate::journal::segment::SegmentId;
-use crate::journal::{JournalEnd, Known};
+use crate::journal::{JournalEnd, JournalRecord};
+use crate::requests::CatalogRow;
 use crate::seal::Seal;
 use crate::{catalog, deleting, durable, row, schema};
 
@@ -44,8 +44,8 @@ const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// The lock file of the directory, locked by the process that uses it.
 pub(crate) const LOCK: &str = "store.lock";
 
-/// The place of a text that only the right key decrypts.
-const SEALED_WORD_PLACE: &str = "meta";
+/// The purpose of a text that only the right key decrypts.
+const SEALED_WORD_PURPOSE: &str = "meta";
 
 /// Whether a commit waits for the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(crate) struct Db {
     pub(crate) seal: Arc<Seal>,
     pub(crate) node: NodeId,
     /// The tables' knowledge of the journal when the file was opened.
-    pub(crate) journal: Known,
+    pub(crate) journal: JournalRecord,
     /// The newest time that the host has recorded.
     pub(crate) seen_at: Option<Timestamp>,
     /// Whether the file was closed in order the last time.
@@ -118,7 +118,7 @@ impl Db {
         let (node, was_clean, sealed): (_, bool, Vec<u8>) =
             connection
                 .query_row(sql, (), |row| Ok((NodeId(row.get(0)?), row.get(1)?, row.get(2)?)))?;
-        if seal.open_text(&sealed, SEALED_WORD_PLACE).is_none() {
+        if seal.open_text(&sealed, SEALED_WORD_PURPOSE).is_none() {
             return Err(OpenError::SecretsKey {
                 file: key_file.to_owned(),
                 details: "it is not the key that this store's secrets were encrypted with".into(),
@@ -128,8 +128,10 @@ impl Db {
             quick_check(&connection, &file)?;
         }
         let (journal, seen_at) = match found {
-            Found::Store { version: schema::VERSION_MIN } => (read_known_of_6(&connection)?, None),
-            _ => read_known(&connection)?,
+            Found::Store { version: schema::VERSION_MIN } => {
+                (read_journal_record_of_6(&connection)?, None)
+            }
+            _ => read_journal_record(&connection)?,
         };
         // From here on the journal is what is synced; see `transaction`.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
@@ -191,7 +193,7 @@ impl Db {
 
     /// Records that the journal up to `segment` is checkpointed. On stable storage when this
     /// returns, together with all data of the checkpoint.
-    pub(crate) fn set_settled(&self, segment: SegmentId) -> rusqlite::Result<()> {
+    pub(crate) fn set_checkpointed(&self, segment: SegmentId) -> rusqlite::Result<()> {
         self.transaction(Sync::Now, |db| {
             db.prepare_cached("UPDATE meta SET settled = ?1")?.execute([segment.0])?;
             Ok(())
@@ -428,21 +430,24 @@ pub(crate) fn configure(db: &Connection) -> rusqlite::Result<()> {
 }
 
 /// What the tables know of the journal, and the newest time that they have seen.
-pub(crate) fn read_known(db: &Connection) -> rusqlite::Result<(Known, Option<Timestamp>)> {
+pub(crate) fn read_journal_record(
+    db: &Connection,
+) -> rusqlite::Result<(JournalRecord, Option<Timestamp>)> {
     let sql = "SELECT settled, journal_last, journal_end, seen_at FROM meta";
     db.query_row(sql, (), |row| {
-        let settled = SegmentId(row.get(0)?);
-        let last = row.get::<_, Option<u32>>(1)?.map_or(settled, SegmentId);
+        let checkpointed = SegmentId(row.get(0)?);
+        let last = row.get::<_, Option<u32>>(1)?.map_or(checkpointed, SegmentId);
         let seen_at = row.get::<_, Option<i64>>(3)?.map(i64::unsigned_abs);
-        let known = Known { settled, last, end: row.get(2)?, is_upgraded: false };
+        let known = JournalRecord { checkpointed, last, end: row.get(2)?, is_upgraded: false };
         Ok((known, seen_at.map(Timestamp::from_millis)))
     })
 }
 
 /// What the tables of version 6 know of the journal.
-pub(crate) fn read_known_of_6(db: &Connection) -> rusqlite::Result<Known> {
-    let settled = db.query_row("SELECT settled FROM meta", (), |row| row.get(0).map(SegmentId))?;
-    Ok(Known { settled, last: settled, end: None, is_upgraded: true })
+pub(crate) fn read_journal_record_of_6(db: &Connection) -> rusqlite::Result<JournalRecord> {
+    let checkpointed =
+        db.query_row("SELECT settled FROM meta", (), |row| row.get(0).map(SegmentId))?;
+    Ok(JournalRecord { checkpointed, last: checkpointed, end: None, is_upgraded: true })
 }
 
 fn create(db: &mut Connection, seal: &Seal) -> rusqlite::Result<()> {
@@ -453,7 +458,7 @@ fn create(db: &mut Connection, seal: &Seal) -> rusqlite::Result<()> {
     transaction.execute_batch(deleting::TABLE)?;
     transaction.execute(
         "INSERT INTO meta (id, node, is_clean, sealed, settled) VALUES (1, ?1, 1, ?2, 0)",
-        params![u16::from_be_bytes([high, low]), seal.seal(b"gristmill", SEALED_WORD_PLACE)],
+        params![u16::from_be_bytes([high, low]), seal.seal(b"gristmill", SEALED_WORD_PURPOSE)],
     )?;
     transaction.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", schema::VERSION)?;
@@ -475,7 +480,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unused_space_is_given_back_step_by_step() {
+    fn unused_space_is_released_step_by_step() {
         let dir = tempfile::tempdir().unwrap();
         let db = Db::open(dir.path(), None).unwrap();
         let fill = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 4000)

@@ -10,11 +10,11 @@ use gristmill_core::time::Timestamp;
 use gristmill_core::usage::Metered;
 
 use crate::backlog::{Backlog, Urgency};
+use crate::disk_usage::{DiskUsage, ResultsFull};
 use crate::entry::{Ack, Change, Job, Lifetime, Pending};
 use crate::failure;
 use crate::index::{Endpoint, Index, ReadyNotice};
 use crate::slab::JobKey;
-use crate::weight::{ResultsFull, Weight};
 
 impl Index {
     /// Applies an event. This is the only place where a job's state changes.
@@ -27,19 +27,19 @@ impl Index {
         event: JobEvent,
         now: Timestamp,
     ) -> Result<Option<ReadyNotice>, IllegalTransition> {
-        let gone = IllegalTransition { state: JobState::Removed.name(), event: event.name() };
-        let Some(job) = self.jobs.get_mut(key) else { return Err(gone) };
-        let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) else { return Err(gone) };
+        let removed = IllegalTransition { state: JobState::Removed.name(), event: event.name() };
+        let Some(job) = self.jobs.get_mut(key) else { return Err(removed) };
+        let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) else { return Err(removed) };
         let (state, effects) = job.row.state().apply(event)?;
         if effects.is_empty() {
             return Ok(None);
         }
 
         let purge_at_before = job.purge_at();
-        let weight_before = Weight::of(job);
+        let usage_before = DiskUsage::of(job);
         // A claim is written no later than its result; no caller waits for the claim alone.
         let urgency = match event {
-            JobEvent::Claimed { .. } => Urgency::Soon,
+            JobEvent::Claimed { .. } => Urgency::Deferred,
             _ => Urgency::Now,
         };
         let pending = touch(job, key, &mut self.backlog, urgency);
@@ -47,7 +47,7 @@ impl Index {
         job.row.status = state.status();
         match event {
             JobEvent::Claimed { claim } => {
-                endpoint.ready.remove(job.low_priority, job.row.place, key);
+                endpoint.ready.remove(job.low_priority, job.row.queue_position, key);
                 job.row.last_claim = claim;
                 job.row.attempt_mut().started_at = Some(now);
             }
@@ -56,8 +56,8 @@ impl Index {
                 // A client retries the job: it waits at the end of the queue, and earlier crashes
                 // of the host do not count.
                 job.row.crashes = 0;
-                self.last_place += 1;
-                job.row.place = self.last_place;
+                self.last_queue_position += 1;
+                job.row.queue_position = self.last_queue_position;
             }
             JobEvent::Finished { .. }
             | JobEvent::Released { .. }
@@ -72,10 +72,10 @@ impl Index {
         }
 
         let notice = carry_out(effects, job, key, endpoint, now);
-        let weight = Weight::of(job);
-        endpoint.weight.remove(weight_before);
-        endpoint.weight.add(weight);
-        self.owners.account(job.owner).replace(weight_before.bytes(), weight.bytes());
+        let disk_usage = DiskUsage::of(job);
+        endpoint.disk_usage.remove(usage_before);
+        endpoint.disk_usage.add(disk_usage);
+        self.owners.account(job.owner).replace(usage_before.bytes(), disk_usage.bytes());
         self.expiry.remove(purge_at_before, key);
         if !effects.contains(&Effect::Delete) {
             self.expiry.insert(job.purge_at(), key);
@@ -131,7 +131,7 @@ impl Index {
         let attempt = job.row.attempt_mut();
         attempt.result_bytes += output_bytes;
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
-            endpoint.weight.kept += output_bytes;
+            endpoint.disk_usage.kept += output_bytes;
         }
         self.owners.account(job.owner).add(output_bytes);
         attempt.error = end.error;
@@ -155,7 +155,7 @@ impl Index {
         }
         let Some((_, job)) = self.leased(lease, now) else { return Ok(()) };
         let (endpoint, owner) = (job.endpoint, job.owner);
-        let kept = self.endpoints.get(&endpoint).map_or(0, |endpoint| endpoint.weight.kept);
+        let kept = self.endpoints.get(&endpoint).map_or(0, |endpoint| endpoint.disk_usage.kept);
         if kept.saturating_add(bytes as u64) > result_bytes_max {
             return Err(ResultsFull::Endpoint { mib: result_bytes_max >> 20 });
         }
@@ -192,7 +192,7 @@ impl Index {
         attempt.chunk_count = first + count;
         attempt.result_bytes += bytes;
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
-            endpoint.weight.kept += bytes;
+            endpoint.disk_usage.kept += bytes;
         }
         self.owners.account(job.owner).add(bytes);
         true
@@ -273,12 +273,12 @@ fn carry_out(
         match effect {
             Effect::Enqueue => {
                 job.row.attempt_mut().queued_at = Some(now);
-                endpoint.ready.insert(job.low_priority, job.row.place, key);
+                endpoint.ready.insert(job.low_priority, job.row.queue_position, key);
                 let may_start_worker = !job.low_priority;
                 let endpoint = endpoint.name.clone();
                 notice = Some(ReadyNotice { endpoint, job: job.id, may_start_worker });
             }
-            Effect::Dequeue => endpoint.ready.remove(job.low_priority, job.row.place, key),
+            Effect::Dequeue => endpoint.ready.remove(job.low_priority, job.row.queue_position, key),
             Effect::StartRetention => job.row.attempt_mut().finished_at = Some(now),
             Effect::ClearResult => clear_result(job),
             Effect::CountCompleted => lifetime(job).completed += 1,

@@ -10,10 +10,10 @@ use gristmill_core::id::EndpointId;
 use rusqlite::Connection;
 use rusqlite::types::FromSql;
 
-use crate::asks::CatalogRow;
 use crate::entry::EndpointKey;
 use crate::index::Index;
 use crate::journal::image::{BatchImage, StateImage};
+use crate::requests::CatalogRow;
 
 /// The table of the marks. A directory of version 7 without it gets it when it is opened.
 pub(crate) const TABLE: &str =
@@ -62,7 +62,7 @@ impl Endpoints {
         for job in &image.jobs {
             match job.state {
                 StateImage::New { .. } => drop(self.jobs.insert(job.seq, Some(job.endpoint))),
-                StateImage::Gone { .. } => drop(self.jobs.insert(job.seq, None)),
+                StateImage::Deleted { .. } => drop(self.jobs.insert(job.seq, None)),
                 StateImage::Changed(_) => {}
             }
         }

@@ -10,8 +10,8 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::entry::EndpointKey;
+use crate::journal::checksum;
 use crate::journal::image::DeliveryImage;
-use crate::journal::sum;
 use crate::payloads::{Found, is_whole};
 use crate::row::{integer, invalid};
 
@@ -48,7 +48,7 @@ pub(crate) fn put(
     ])?;
     if let Some(body) = body {
         let sql = "INSERT OR REPLACE INTO delivery_body (seq, body, sum) VALUES (?1, ?2, ?3)";
-        db.prepare_cached(sql)?.execute(params![seq, body, sum::of(body)])?;
+        db.prepare_cached(sql)?.execute(params![seq, body, checksum::of(body)])?;
     }
     if delivery.state != PENDING {
         db.prepare_cached("DELETE FROM delivery_body WHERE seq = ?1")?.execute([seq])?;

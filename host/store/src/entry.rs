@@ -15,8 +15,8 @@ use tokio::sync::oneshot;
 
 use crate::backlog::Urgency;
 use crate::failure;
-use crate::journal::image::JobPlaces;
-use crate::journal::segment::Place;
+use crate::journal::image::JobLocations;
+use crate::journal::segment::JournalLocation;
 use crate::meters::Bills;
 use crate::owners::OwnerKey;
 use crate::payloads::{Kind, Payload};
@@ -55,7 +55,7 @@ pub(crate) struct Job {
     /// The rows that the database may have.
     pub(crate) stored: Stored,
     /// The locations of its visible payloads that are in the journal.
-    pub(crate) homes: Homes,
+    pub(crate) payload_locations: PayloadLocations,
     pub(crate) created_at: Timestamp,
     pub(crate) retention_ms: Millis,
     pub(crate) execution_timeout_ms: Millis,
@@ -82,51 +82,51 @@ pub(crate) struct Stored {
 
 /// The locations of a job's visible payloads in the journal. Other payloads are in the database.
 #[derive(Debug, Default)]
-pub(crate) struct Homes {
-    pub(crate) input: Option<Place>,
-    pub(crate) results: Option<Box<ResultHomes>>,
+pub(crate) struct PayloadLocations {
+    pub(crate) input: Option<JournalLocation>,
+    pub(crate) results: Option<Box<ResultLocations>>,
 }
 
 /// The locations of the results of attempts.
 #[derive(Debug, Default)]
-pub(crate) struct ResultHomes {
-    pub(crate) output: Option<Place>,
+pub(crate) struct ResultLocations {
+    pub(crate) output: Option<JournalLocation>,
     /// Pages of chunks by the index of their first chunk, ascending; chunks in the database come
     /// before these.
-    pub(crate) pages: Vec<(u64, Place)>,
+    pub(crate) pages: Vec<(u64, JournalLocation)>,
 }
 
-impl Homes {
-    pub(crate) fn output(&self) -> Option<Place> {
+impl PayloadLocations {
+    pub(crate) fn output(&self) -> Option<JournalLocation> {
         self.results.as_ref()?.output
     }
 
-    pub(crate) fn pages(&self) -> &[(u64, Place)] {
+    pub(crate) fn pages(&self) -> &[(u64, JournalLocation)] {
         self.results.as_ref().map_or(&[], |results| &results.pages)
     }
 
-    pub(crate) fn results_mut(&mut self) -> &mut ResultHomes {
+    pub(crate) fn results_mut(&mut self) -> &mut ResultLocations {
         self.results.get_or_insert_default()
     }
 
     /// Adds the locations that a batch wrote.
-    pub(crate) fn add(&mut self, places: JobPlaces) {
-        self.input = places.input.or(self.input);
-        if places.output.is_some() || !places.pages.is_empty() {
+    pub(crate) fn add(&mut self, locations: JobLocations) {
+        self.input = locations.input.or(self.input);
+        if locations.output.is_some() || !locations.pages.is_empty() {
             let results = self.results_mut();
-            results.output = places.output.or(results.output);
-            results.pages.extend(places.pages);
+            results.output = locations.output.or(results.output);
+            results.pages.extend(locations.pages);
         }
     }
 
-    /// Removes the location of a payload. False when the payload is not at `place`.
-    pub(crate) fn leave(&mut self, kind: Kind, place: Place) -> bool {
-        let home = match (kind, &mut self.results) {
+    /// Removes the location of a payload. False when the payload is not at `location`.
+    pub(crate) fn clear(&mut self, kind: Kind, location: JournalLocation) -> bool {
+        let stored = match (kind, &mut self.results) {
             (Kind::Input, _) => &mut self.input,
             (Kind::Output, Some(results)) => &mut results.output,
             (Kind::Output, None) => return false,
         };
-        home.take_if(|home| *home == place).is_some()
+        stored.take_if(|stored| *stored == location).is_some()
     }
 
     /// Releases unused memory.
@@ -135,7 +135,7 @@ impl Homes {
     }
 
     /// The index range of `some`, the pages of one batch, among the pages.
-    pub(crate) fn find_pages(&self, some: &[(u64, Place)]) -> Option<Range<usize>> {
+    pub(crate) fn find_pages(&self, some: &[(u64, JournalLocation)]) -> Option<Range<usize>> {
         let (first, _) = some.first()?;
         let at = self.pages().partition_point(|(index, _)| index < first);
         let range = at..at + some.len();
@@ -143,10 +143,10 @@ impl Homes {
     }
 
     /// The payloads that stay in the journal and keep their segment alive.
-    pub(crate) fn kept(&self) -> impl Iterator<Item = (Kind, Place)> {
-        let input = self.input.map(|place| (Kind::Input, place));
-        let output = self.output().map(|place| (Kind::Output, place));
-        input.into_iter().chain(output).filter(|(_, place)| place.stays())
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (Kind, JournalLocation)> {
+        let input = self.input.map(|location| (Kind::Input, location));
+        let output = self.output().map(|location| (Kind::Output, location));
+        input.into_iter().chain(output).filter(|(_, location)| location.is_kept_in_journal())
     }
 }
 
@@ -160,7 +160,7 @@ pub(crate) struct Row {
     pub(crate) retries: u16,
     pub(crate) last_claim: Claim,
     /// The job's position in the queue; the lowest is claimed first.
-    pub(crate) place: u64,
+    pub(crate) queue_position: u64,
     pub(crate) ttl_at: Timestamp,
     /// Absent until the job is claimed, ends or is queued again. Shared, so that a snapshot is
     /// cheap.

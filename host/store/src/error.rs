@@ -74,7 +74,7 @@ pub enum OpenError {
     #[error(
         "damaged: {0}. The host does not start on it, so that nothing acknowledged is lost without a \
          word. List all damage with `gristmill check --data-dir {dir}`; then restore a backup, or \
-         salvage the rest with `gristmill repair --data-dir {dir} --output NEW`",
+         repair the rest with `gristmill repair --data-dir {dir} --output NEW`",
         dir = data_dir(&.0.file).display()
     )]
     Damaged(Damage),

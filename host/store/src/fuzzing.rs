@@ -9,8 +9,8 @@ use rusqlite::{Connection, params};
 
 use crate::entry::{Attempt, Job, Row};
 use crate::journal::frame::{self, Extent, HEAD_BYTES};
-use crate::journal::image::{BatchImage, JobPlaces, StateImage};
-use crate::journal::segment::{HEADER_BYTES, Header, Place, SegmentId};
+use crate::journal::image::{BatchImage, JobLocations, StateImage};
+use crate::journal::segment::{HEADER_BYTES, Header, JournalLocation, SegmentId};
 use crate::owners::Owners;
 use crate::payloads::InputBytes;
 use crate::row::integer;
@@ -20,30 +20,33 @@ use crate::{chunks, row, schema};
 ///
 /// # Errors
 /// The decoder's error.
-pub fn rewrite_frame(says: &[u8], payload_bytes: u32) -> Result<Vec<u8>, String> {
-    Ok(decode(says, payload_bytes)?.0.encode())
+pub fn rewrite_frame(encoded_batch: &[u8], payload_bytes: u32) -> Result<Vec<u8>, String> {
+    Ok(decode(encoded_batch, payload_bytes)?.0.encode())
 }
 
 /// The positions of a frame's payloads, in the order of the frame: offset and length.
 ///
 /// # Errors
 /// The decoder's error.
-pub fn payloads_of_frame(says: &[u8], payload_bytes: u32) -> Result<Vec<(u32, u32)>, String> {
-    let (_, places) = decode(says, payload_bytes)?;
-    let each = |places: JobPlaces| {
-        let JobPlaces { input, output, pages, body } = places;
+pub fn payloads_of_frame(
+    encoded_batch: &[u8],
+    payload_bytes: u32,
+) -> Result<Vec<(u32, u32)>, String> {
+    let (_, locations) = decode(encoded_batch, payload_bytes)?;
+    let each = |locations: JobLocations| {
+        let JobLocations { input, output, pages, body } = locations;
         let pages = pages.into_iter().map(|(_, page)| Some(page));
         [input, output].into_iter().chain(pages).chain([body]).flatten().collect::<Vec<_>>()
     };
-    Ok(places.into_iter().flat_map(each).map(|place| (place.at, place.len)).collect())
+    Ok(locations.into_iter().flat_map(each).map(|location| (location.at, location.len)).collect())
 }
 
 /// The rows of a frame's new jobs: as the frame has them, and as the table returns them.
 ///
 /// # Errors
 /// The decoder's error, or the database's.
-pub fn rows_of_frame(says: &[u8], payload_bytes: u32) -> Result<[Vec<String>; 2], String> {
-    let (image, _) = decode(says, payload_bytes)?;
+pub fn rows_of_frame(encoded_batch: &[u8], payload_bytes: u32) -> Result<[Vec<String>; 2], String> {
+    let (image, _) = decode(encoded_batch, payload_bytes)?;
     let (mut said, mut read) = (Vec::new(), Vec::new());
     let db = tables().map_err(text)?;
     for job in &image.jobs {
@@ -134,14 +137,14 @@ pub fn reseal_segment(bytes: &mut [u8]) {
 fn reseal_frame(bytes: &mut [u8], salt: u64, number: u32, at: u32) -> Option<u32> {
     let from = at as usize;
     let lengths = bytes.get(from + 8..from + 16)?.as_chunks::<4>().0;
-    let [says, payloads] = *<&[_; 2]>::try_from(lengths).ok()?;
-    let [says, payloads] = [says, payloads].map(u32::from_le_bytes);
-    let end = Extent::of(at, says, payloads)?.end;
-    let frame = bytes.get_mut(from..end as usize).filter(|_| says > 0)?;
+    let [encoded_batch, payloads] = *<&[_; 2]>::try_from(lengths).ok()?;
+    let [encoded_batch, payloads] = [encoded_batch, payloads].map(u32::from_le_bytes);
+    let end = Extent::of(at, encoded_batch, payloads)?.end;
+    let frame = bytes.get_mut(from..end as usize).filter(|_| encoded_batch > 0)?;
     let (head, rest) = frame.split_at_mut(HEAD_BYTES as usize);
-    let (says, rest) = rest.split_at(says as usize);
+    let (encoded_batch, rest) = rest.split_at(encoded_batch as usize);
     let payloads = rest.get(..payloads as usize)?;
-    head.copy_from_slice(&frame::head(salt, number, says, [payloads].into_iter()));
+    head.copy_from_slice(&frame::head(salt, number, encoded_batch, [payloads].into_iter()));
     Some(end)
 }
 
@@ -161,7 +164,7 @@ fn as_stored(row: &Row) -> Row {
     });
     let has_time = |attempt: &Arc<Attempt>| attempt.started_at.or(attempt.finished_at).is_some();
     Row {
-        place: number(row.place),
+        queue_position: number(row.queue_position),
         ttl_at: time(row.ttl_at),
         attempt: attempt.filter(has_time),
         ..row.clone()
@@ -177,9 +180,12 @@ pub fn forget_newest_segment(dir: &Path) {
     db.execute("UPDATE meta SET journal_last = NULL, journal_end = NULL", ()).expect("a store");
 }
 
-fn decode(says: &[u8], payload_bytes: u32) -> Result<(BatchImage<'_>, Vec<JobPlaces>), String> {
-    let payloads = Place { segment: SegmentId(1), at: HEADER_BYTES, len: payload_bytes };
-    BatchImage::decode(says, payloads, false).map_err(|error| error.to_string())
+fn decode(
+    encoded_batch: &[u8],
+    payload_bytes: u32,
+) -> Result<(BatchImage<'_>, Vec<JobLocations>), String> {
+    let payloads = JournalLocation { segment: SegmentId(1), at: HEADER_BYTES, len: payload_bytes };
+    BatchImage::decode(encoded_batch, payloads, false).map_err(|error| error.to_string())
 }
 
 fn tables() -> rusqlite::Result<Connection> {

@@ -12,37 +12,37 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use gristmill_core::delivery::DeliveryId;
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobEvent, JobStatus};
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::{JobCounts, JobRecord, NewJob};
-use gristmill_core::room::DiskRoom;
 use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 
-use crate::asks::{Ask, ChunkQuestion, Write};
 use crate::backlog::{Backlog, Urgency};
+use crate::bulk_removal::BulkRemoval;
 use crate::chunks::Query;
+use crate::disk_usage::{DiskUsage, EndpointMax, check_owner};
 use crate::entry::{
-    Ack, Change, EndpointKey, Homes, Job, Millis, NewRow, Pending, Row, Stored, Url,
+    Ack, Change, EndpointKey, Job, Millis, NewRow, PayloadLocations, Pending, Row, Stored, Url,
 };
 use crate::expiry::Expiry;
+use crate::idempotency_index::{Dropped, IdempotencyIndex, IdempotencyRecord};
 use crate::ids::Ids;
-use crate::journal::segment::Place;
+use crate::journal::segment::JournalLocation;
 use crate::meters::Meters;
 use crate::order::Order;
 use crate::outbox::Outbox;
 use crate::owners::Owners;
 use crate::payloads::Payload;
 use crate::ready::Ready;
-use crate::repeats::{First, Forgotten, Repeats};
+use crate::requests::{ChunkRequest, DbRequest, Write};
 use crate::slab::{JobKey, Slab};
-use crate::sweep::Sweep;
-use crate::weight::{EndpointMax, Weight, check_owner};
 
 /// Most jobs that a list examines under one hold of the lock: 50 µs.
-const LOOKS_MAX: usize = 1_000;
+const VISITS_MAX: usize = 1_000;
 
 /// Most pages of chunks that one answer reads.
 const PAGES_MAX: usize = 256;
@@ -73,13 +73,13 @@ pub(crate) struct Index {
     /// Changes that the writer has to write.
     pub(crate) backlog: Backlog,
     /// Requests to the database's thread. Bounded by one entry for each caller.
-    pub(crate) asks: Vec<Ask>,
+    pub(crate) requests: Vec<DbRequest>,
     /// Whether the database's thread waits for the batch that is being written.
     pub(crate) is_commit_awaited: bool,
     /// Removals of many jobs, which the writer carries out slice by slice.
-    pub(crate) sweeps: VecDeque<Sweep>,
+    pub(crate) bulk_removals: VecDeque<BulkRemoval>,
     /// Endpoints that are being deleted.
-    pub(crate) leaving: Vec<Leaving>,
+    pub(crate) deleting_endpoints: Vec<DeletingEndpoint>,
     pub(crate) owners: Owners,
     /// The usage, as it is on disk.
     pub(crate) meters: Meters,
@@ -88,16 +88,16 @@ pub(crate) struct Index {
     /// Deliveries that the next batch removes. No caller waits for that.
     pub(crate) dropped_deliveries: Vec<DeliveryId>,
     /// Submissions with an `Idempotency-Key`, by which duplicates are recognised.
-    pub(crate) repeats: Repeats<EndpointKey>,
-    /// The next batch removes the rows of `repeats` up to this number. No caller waits for that.
-    pub(crate) forgotten_repeats: Option<u64>,
-    /// Marks of submissions that went before older ones; their rows go with the next checkpoint. After a crash the next start
+    pub(crate) idempotency_index: IdempotencyIndex<EndpointKey>,
+    /// The next batch removes the rows of `idempotency_index` up to this number. No caller waits for that.
+    pub(crate) dropped_records_up_to: Option<u64>,
+    /// Idempotency records that were dropped before older ones; the next checkpoint deletes their rows. After a crash the next start
     /// drops them again.
-    pub(crate) dropped_repeats: Vec<u64>,
+    pub(crate) dropped_records: Vec<u64>,
     /// Dropped when the store has ended, which tells those who wait for that.
     pub(crate) closers: Vec<Ack>,
     pub(crate) last_seq: u64,
-    pub(crate) last_place: u64,
+    pub(crate) last_queue_position: u64,
     pub(crate) last_endpoint: u32,
     /// Number of jobs that clients can see.
     pub(crate) visible_jobs: u64,
@@ -116,20 +116,20 @@ pub(crate) struct Endpoint {
     /// committed.
     pub(crate) is_stored: bool,
     /// The bytes of all its jobs on disk.
-    pub(crate) weight: Weight,
+    pub(crate) disk_usage: DiskUsage,
 }
 
 impl Endpoint {
     pub(crate) fn new(name: EndpointId) -> Self {
         let (ready, history) = (Ready::default(), Order::default());
-        let (counts, weight) = (JobCounts::default(), Weight::default());
-        Self { name, ready, history, counts, is_stored: false, weight }
+        let (counts, disk_usage) = (JobCounts::default(), DiskUsage::default());
+        Self { name, ready, history, counts, is_stored: false, disk_usage }
     }
 }
 
 /// An endpoint that is being deleted.
 #[derive(Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct DeletingEndpoint {
     pub(crate) key: EndpointKey,
     /// Resolve when it is deleted on disk.
     pub(crate) acks: Vec<Ack>,
@@ -144,7 +144,7 @@ pub(crate) struct FoundChunks {
     /// Whether the first chunk is in the database, or does not exist.
     pub(crate) begins_in_database: bool,
     /// The pages in the journal with the chunks that are not in the database.
-    pub(crate) pages: Vec<(u64, Place)>,
+    pub(crate) pages: Vec<(u64, JournalLocation)>,
 }
 
 /// Calls of the dispatcher that are due once the lock is released.
@@ -161,11 +161,11 @@ pub(crate) struct ReadyNotice {
 pub(crate) enum Decided {
     Queued(ReadyNotice),
     /// The submission is a duplicate.
-    Repeat(SubmitAnswer),
+    Repeated(SubmitAnswer),
 }
 
 impl Index {
-    pub(crate) fn new(room: Arc<DiskRoom>) -> Self {
+    pub(crate) fn new(room: Arc<DiskSpaceGauge>) -> Self {
         Self {
             phase: Phase::Open,
             jobs: Slab::new(),
@@ -174,20 +174,20 @@ impl Index {
             names: HashMap::new(),
             expiry: Expiry::default(),
             backlog: Backlog::default(),
-            asks: Vec::new(),
+            requests: Vec::new(),
             is_commit_awaited: false,
-            sweeps: VecDeque::new(),
-            leaving: Vec::new(),
+            bulk_removals: VecDeque::new(),
+            deleting_endpoints: Vec::new(),
             owners: Owners::new(room),
             meters: Meters::default(),
             outbox: Outbox::default(),
             dropped_deliveries: Vec::new(),
-            repeats: Repeats::default(),
-            forgotten_repeats: None,
-            dropped_repeats: Vec::new(),
+            idempotency_index: IdempotencyIndex::default(),
+            dropped_records_up_to: None,
+            dropped_records: Vec::new(),
             closers: Vec::new(),
             last_seq: 0,
-            last_place: 0,
+            last_queue_position: 0,
             last_endpoint: 0,
             visible_jobs: 0,
         }
@@ -254,10 +254,10 @@ impl Index {
         if job.row.state().apply(JobEvent::RetryRequested).is_err() {
             return Ok((RetryAnswer::WrongStatus(status), None));
         }
-        let (own, input_bytes) = (Weight::of(job), job.input_bytes);
-        if let Some(Endpoint { ready, weight, .. }) = self.endpoints.get(&job.endpoint) {
+        let (own, input_bytes) = (DiskUsage::of(job), job.input_bytes);
+        if let Some(Endpoint { ready, disk_usage, .. }) = self.endpoints.get(&job.endpoint) {
             // Its result is removed, and its input waits instead of being kept.
-            let mut others = *weight;
+            let mut others = *disk_usage;
             others.remove(own);
             max.check(ready.len(), others, input_bytes)?;
         }
@@ -278,22 +278,25 @@ impl Index {
     ) -> Result<Decided, StoreError> {
         let Submitted { job, input, reserved } = new;
         // Checked under the same lock as the deletion. The endpoint's jobs are deleted after its
-        // life has ended, so a job that is accepted here is deleted with the others.
-        if job.life.has_ended() {
+        // incarnation has ended, so a job that is accepted here is deleted with the others.
+        if job.incarnation.has_ended() {
             return Err(StoreError::EndpointDeleted);
         }
         let endpoint = self.endpoint_or_new(&job.endpoint);
-        if let Some(answer) = job.idempotency.and_then(|mark| self.repeats.find(&endpoint, mark)) {
+        if let Some(answer) = job
+            .idempotency
+            .and_then(|idempotency| self.idempotency_index.find(&endpoint, idempotency))
+        {
             match answer {
                 SubmitAnswer::Repeated(first) => self.ack_id(first, ack),
                 SubmitAnswer::Queued | SubmitAnswer::KeyReused => drop(ack.send(())),
             }
-            return Ok(Decided::Repeat(answer));
+            return Ok(Decided::Repeated(answer));
         }
-        let Endpoint { ready, history, weight, .. } =
+        let Endpoint { ready, history, disk_usage, .. } =
             self.endpoints.get_mut(&endpoint).expect("it has just been made");
         let input_bytes = u32::try_from(input.len()).unwrap_or(u32::MAX);
-        max.of(job.waiting_jobs_max).check(ready.len(), *weight, input_bytes)?;
+        max.of(job.waiting_jobs_max).check(ready.len(), *disk_usage, input_bytes)?;
         let may_linger = job.may_linger;
         let owner = self.owners.key(&job.owner);
         check_owner(self.owners.account(owner), input_bytes)?;
@@ -302,12 +305,12 @@ impl Index {
             self.owners.urls(owner).check(url)?;
         }
         self.last_seq += 1;
-        self.last_place += 1;
+        self.last_queue_position += 1;
         if let Some(Idempotency { key, content }) = job.idempotency {
-            let first = First { seq: self.last_seq, job: job.id, content, at: now };
-            match self.repeats.remember(endpoint, key, first) {
-                Some(Forgotten::UpTo(last)) => self.forgotten_repeats = Some(last),
-                Some(Forgotten::Only(seq)) => self.dropped_repeats.push(seq),
+            let first = IdempotencyRecord { seq: self.last_seq, job: job.id, content, at: now };
+            match self.idempotency_index.insert(endpoint, key, first) {
+                Some(Dropped::UpTo(last)) => self.dropped_records_up_to = Some(last),
+                Some(Dropped::Only(seq)) => self.dropped_records.push(seq),
                 None => {}
             }
         }
@@ -337,7 +340,7 @@ impl Index {
             input_bytes,
             webhook,
             stored: Stored::default(),
-            homes: Homes::default(),
+            payload_locations: PayloadLocations::default(),
             created_at: now,
             retention_ms: Millis::new(job.retention_ms),
             execution_timeout_ms: Millis::new(job.policy.execution_timeout_ms),
@@ -346,7 +349,7 @@ impl Index {
                 crashes: 0,
                 retries: 0,
                 last_claim: Claim::default(),
-                place: self.last_place,
+                queue_position: self.last_queue_position,
                 ttl_at: now.plus_millis(job.policy.ttl_ms),
                 attempt: None,
             },
@@ -354,15 +357,15 @@ impl Index {
             pending: Some(Box::new(pending)),
         };
         let ttl_at = entry.row.ttl_at;
-        let own = Weight::of(&entry);
-        weight.add(own);
+        let own = DiskUsage::of(&entry);
+        disk_usage.add(own);
         self.owners.account(owner).add(own.bytes());
         let key = self.jobs.insert(entry);
         self.ids.insert(job.id, key, &self.jobs);
-        ready.insert(low_priority, self.last_place, key);
+        ready.insert(low_priority, self.last_queue_position, key);
         history.insert(self.last_seq, key);
         self.expiry.insert(ttl_at, key);
-        let urgency = if may_linger { Urgency::Soon } else { Urgency::Now };
+        let urgency = if may_linger { Urgency::Deferred } else { Urgency::Now };
         if let Some(pending) = self.jobs.get_mut(key).and_then(|job| job.pending.as_mut()) {
             self.backlog.push_job(key, &mut pending.queued, urgency);
         }
@@ -376,21 +379,22 @@ impl Index {
         let webhook = job.webhook.take().filter(|_| job.row.needs_input());
         job.webhook = webhook.map(|url| self.owners.urls(job.owner).hold(url));
         self.last_seq = self.last_seq.max(job.seq);
-        self.last_place = self.last_place.max(job.row.place);
+        self.last_queue_position = self.last_queue_position.max(job.row.queue_position);
         self.visible_jobs += 1;
         let (id, seq, purge_at, status) = (job.id, job.seq, job.purge_at(), job.row.status);
-        let (low_priority, place, endpoint) = (job.low_priority, job.row.place, job.endpoint);
-        let weight = Weight::of(&job);
-        self.owners.account(job.owner).add(weight.bytes());
+        let (low_priority, position, endpoint) =
+            (job.low_priority, job.row.queue_position, job.endpoint);
+        let disk_usage = DiskUsage::of(&job);
+        self.owners.account(job.owner).add(disk_usage.bytes());
         let key = self.jobs.insert(job);
         self.ids.insert(id, key, &self.jobs);
         self.expiry.insert(purge_at, key);
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
             endpoint.count_status(None, status);
-            endpoint.weight.add(weight);
+            endpoint.disk_usage.add(disk_usage);
             endpoint.history.insert(seq, key);
             if status == Some(JobStatus::InQueue) {
-                endpoint.ready.insert(low_priority, place, key);
+                endpoint.ready.insert(low_priority, position, key);
             }
         }
     }
@@ -402,17 +406,17 @@ impl Index {
         let job = self.jobs.remove(key)?;
         self.visible_jobs -= 1;
         self.expiry.remove(job.purge_at(), key);
-        let weight = Weight::of(&job);
-        self.owners.account(job.owner).remove(weight.bytes());
+        let disk_usage = DiskUsage::of(&job);
+        self.owners.account(job.owner).remove(disk_usage.bytes());
         if let Some(url) = &job.webhook {
             self.owners.urls(job.owner).release(url);
         }
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
             endpoint.count_status(job.row.status, None);
-            endpoint.weight.remove(weight);
+            endpoint.disk_usage.remove(disk_usage);
             endpoint.history.remove(job.seq, key);
             if job.row.status == Some(JobStatus::InQueue) {
-                endpoint.ready.remove(job.low_priority, job.row.place, key);
+                endpoint.ready.remove(job.low_priority, job.row.queue_position, key);
             }
         }
         Some(job)
@@ -446,19 +450,23 @@ impl Index {
         self.backlog.push_last(Write::Barrier(ack));
     }
 
-    /// Locations of the visible chunks for `ask`: the job's rows, its claim, and the query.
-    pub(crate) fn chunk_query(&self, ask: &ChunkQuestion, now: Timestamp) -> Option<FoundChunks> {
-        let (_, job) = self.find(ask.id)?;
+    /// Locations of the visible chunks for `request`: the job's rows, its claim, and the query.
+    pub(crate) fn chunk_query(
+        &self,
+        request: &ChunkRequest,
+        now: Timestamp,
+    ) -> Option<FoundChunks> {
+        let (_, job) = self.find(request.id)?;
         let row = job.visible_at(now)?;
         let query = Query {
             attempt: row.stream_attempt(),
-            from: ask.from,
+            from: request.from,
             end: row.chunk_count(),
-            bytes_max: ask.bytes_max,
-            count_max: ask.count_max,
+            bytes_max: request.bytes_max,
+            count_max: request.count_max,
         };
-        let pages = job.homes.pages();
-        let before = pages.partition_point(|(first, _)| *first <= ask.from);
+        let pages = job.payload_locations.pages();
+        let before = pages.partition_point(|(first, _)| *first <= request.from);
         let pages = pages.iter().skip(before.saturating_sub(1)).take(PAGES_MAX).copied();
         Some(FoundChunks {
             seq: job.seq,
@@ -473,7 +481,7 @@ impl Index {
         self.endpoint(endpoint).map(|(_, endpoint)| endpoint.counts).unwrap_or_default()
     }
 
-    /// Adds the matching ones of the next `LOOKS_MAX` jobs before `before` to `jobs`. Returns where
+    /// Adds the matching ones of the next `VISITS_MAX` jobs before `before` to `jobs`. Returns where
     /// the list goes on: `Continue` when there may be more for this page, `Break` for the next one.
     pub(crate) fn list(
         &self,
@@ -489,7 +497,7 @@ impl Index {
             if jobs.len() >= query.count_max {
                 return ControlFlow::Break(Some(last));
             }
-            if looks == LOOKS_MAX {
+            if looks == VISITS_MAX {
                 return ControlFlow::Continue(last);
             }
             last = seq;
@@ -507,26 +515,26 @@ impl Index {
     /// to a new endpoint of the same name.
     pub(crate) fn forget(&mut self, endpoint: &EndpointId) {
         let Some(key) = self.names.remove(endpoint) else { return };
-        let forgotten = self.repeats.forget_endpoint(&key, self.last_seq);
-        self.forgotten_repeats = Some(forgotten);
+        let forgotten = self.idempotency_index.forget_endpoint(&key, self.last_seq);
+        self.dropped_records_up_to = Some(forgotten);
         self.dropped_deliveries.extend(self.outbox.forget(&key));
         self.leave(key);
     }
 
     /// Removes all jobs of an endpoint that has no name any more, then the endpoint.
     pub(crate) fn leave(&mut self, key: EndpointKey) {
-        self.leaving.push(Leaving { key, acks: Vec::new() });
-        self.sweeps.push_back(Sweep::Forget { endpoint: key, from: 0 });
+        self.deleting_endpoints.push(DeletingEndpoint { key, acks: Vec::new() });
+        self.bulk_removals.push_back(BulkRemoval::Forget { endpoint: key, from: 0 });
     }
 
     /// Resolves `ack` when the deleted endpoints of this name are deleted on disk.
     pub(crate) fn ack_deletion(&mut self, endpoint: &EndpointId, ack: Ack) {
-        let Self { endpoints, leaving, .. } = self;
-        let is_it = |leaving: &&mut Leaving| {
-            endpoints.get(&leaving.key).is_some_and(|found| found.name == *endpoint)
+        let Self { endpoints, deleting_endpoints, .. } = self;
+        let is_it = |deleting: &&mut DeletingEndpoint| {
+            endpoints.get(&deleting.key).is_some_and(|found| found.name == *endpoint)
         };
         // They are deleted one after the other.
-        match leaving.iter_mut().rfind(is_it) {
+        match deleting_endpoints.iter_mut().rfind(is_it) {
             Some(last) => last.acks.push(ack),
             None => self.ack_all(ack),
         }
@@ -534,7 +542,7 @@ impl Index {
 
     /// Whether the endpoint is being deleted.
     pub(crate) fn is_leaving(&self, key: EndpointKey) -> bool {
-        self.leaving.iter().any(|leaving| leaving.key == key)
+        self.deleting_endpoints.iter().any(|deleting| deleting.key == key)
     }
 }
 

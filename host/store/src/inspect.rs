@@ -12,9 +12,9 @@ use gristmill_core::backup::{DATABASE, JOURNAL, SECRETS_KEY};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::db::{Found, LOCK, identify, read_known, read_known_of_6};
+use crate::db::{Found, LOCK, identify, read_journal_record, read_journal_record_of_6};
 use crate::error::OpenError;
-use crate::journal::Known;
+use crate::journal::JournalRecord;
 use crate::journal::scan::Scan;
 use crate::schema;
 use crate::seal::Seal;
@@ -25,7 +25,7 @@ pub(crate) struct Inspected {
     pub(crate) file: PathBuf,
     pub(crate) journal_dir: PathBuf,
     pub(crate) journal: Scan,
-    pub(crate) known: Known,
+    pub(crate) known: JournalRecord,
     pub(crate) version: i64,
     /// The encryption key; `None` when its file is missing.
     pub(crate) seal: Option<Seal>,
@@ -48,8 +48,8 @@ impl Inspected {
             return Err(OpenError::NotAStore { file });
         };
         let known = match version {
-            schema::VERSION => read_known(&db)?.0,
-            _ => read_known_of_6(&db)?,
+            schema::VERSION => read_journal_record(&db)?.0,
+            _ => read_journal_record_of_6(&db)?,
         };
         let journal_dir = dir.join(JOURNAL);
         let journal = Scan::open(&journal_dir, known).map_err(in_dir)?;

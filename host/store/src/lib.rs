@@ -32,15 +32,15 @@
 //!
 //! **Invariants.** The state is that of the tables plus all segments of the journal that are not
 //! checkpointed. Only these files use SQL: `schema.rs`, `db.rs`, `row.rs`, `payloads.rs`,
-//! `chunks.rs`, `deleting.rs`, `delivery.rs`, `repeat_rows.rs`, `usage_rows.rs`, `catalog.rs`, `checkpoint.rs`,
-//! `recover.rs`, `inspect.rs`, `check.rs` and `salvage.rs`. Only `decide.rs` changes a job's state.
+//! `chunks.rs`, `deleting.rs`, `delivery.rs`, `idempotency_rows.rs`, `usage_rows.rs`, `catalog.rs`, `checkpoint.rs`,
+//! `recover.rs`, `inspect.rs`, `check.rs` and `repair.rs`. Only `decide.rs` changes a job's state.
 //! The store starts a tokio task only to read a large payload. After a failed commit, nothing in
 //! memory is trusted any more.
 
-mod asks;
 mod backlog;
 mod backup;
 mod batch;
+mod bulk_removal;
 mod catalog;
 mod check;
 mod checkpoint;
@@ -54,6 +54,7 @@ mod db;
 mod decide;
 mod deleting;
 mod delivery;
+mod disk_usage;
 mod durable;
 mod entry;
 mod error;
@@ -63,6 +64,8 @@ mod frozen;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod idempotency_index;
+mod idempotency_rows;
 mod ids;
 mod index;
 mod inspect;
@@ -74,12 +77,12 @@ mod order;
 mod outbox;
 mod owners;
 mod payloads;
+mod placeholders;
 mod ready;
 mod recover;
-mod repeat_rows;
-mod repeats;
+mod repair;
+mod requests;
 mod row;
-mod salvage;
 mod schema;
 mod seal;
 mod settings;
@@ -88,19 +91,16 @@ mod shared;
 #[cfg(feature = "shuttle")]
 mod shuttle_tests;
 mod slab;
-mod stand_in;
 mod store;
-mod sweep;
 mod sync;
 mod urls;
 mod usage_rows;
-mod weight;
 mod writer;
 
 pub use check::{Report, check};
 pub use damage::Damage;
 pub use error::{OpenError, Recovery};
 pub use memory::MemoryStore;
-pub use salvage::{Salvaged, repair};
+pub use repair::{Repaired, repair};
 pub use settings::{OnFatal, Settings};
 pub use store::SqliteStore;

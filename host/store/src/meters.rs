@@ -135,11 +135,11 @@ impl Meters {
             bounded.entry(key).or_default().add(&sum);
         }
         let absolute = bounded.into_iter().map(|(key, added)| {
-            let (place, mut sum) = ((period, key), added);
-            if let Some(before) = self.rows.get(&place) {
+            let (meter_key, mut sum) = ((period, key), added);
+            if let Some(before) = self.rows.get(&meter_key) {
                 sum.add(&before.sum);
             }
-            UsageWrite { period, key: place.1, sum, added }
+            UsageWrite { period, key: meter_key.1, sum, added }
         });
         absolute.collect()
     }
@@ -148,9 +148,9 @@ impl Meters {
     /// own row, or a common one when its owner has too many. A new row is counted.
     fn row_of(&mut self, mut key: MeterKey, new: &BTreeMap<MeterKey, UsageSum>) -> MeterKey {
         loop {
-            let place = (self.period, key);
-            let is_known = new.contains_key(&place.1) || self.rows.contains_key(&place);
-            key = place.1;
+            let meter_key = (self.period, key);
+            let is_known = new.contains_key(&meter_key.1) || self.rows.contains_key(&meter_key);
+            key = meter_key.1;
             if is_known {
                 return key;
             }
@@ -196,10 +196,10 @@ impl Meters {
     /// is added to them any more.
     pub(crate) fn stored(&mut self, rows: Vec<UsageWrite>) {
         for UsageWrite { period, key, sum, .. } in rows {
-            let place = (period, key);
+            let meter_key = (period, key);
             if period != self.period {
-                self.rows.remove(&place);
-            } else if let Some(meter) = self.rows.get_mut(&place) {
+                self.rows.remove(&meter_key);
+            } else if let Some(meter) = self.rows.get_mut(&meter_key) {
                 meter.is_stored = meter.sum == sum;
             }
         }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_grows_within_its_period_and_no_period_comes_again() {
+    fn a_row_grows_within_its_period_and_periods_never_repeat() {
         let mut meters = Meters::default();
         meters.begin_after(4);
         let seen = [(1, 10), (2, 10), (3, 11), (4, 10), (5, 10)].map(|(jobs, hour)| {

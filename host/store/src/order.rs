@@ -197,7 +197,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_an_ordered_set(ops in prop::collection::vec(op(), 1..30)) {
+        fn the_order_behaves_like_an_ordered_set(ops in prop::collection::vec(op(), 1..30)) {
             let mut slab = Slab::new();
             let keys: Vec<_> = (0..4).map(|n| slab.insert(n)).collect();
             let mut order = Order::default();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_order_fills_the_pieces() {
+    fn ordered_insertions_fill_the_pieces() {
         let mut slab = Slab::new();
         let key = slab.insert(());
         let mut order = Order::default();

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gristmill_core::disk_share::DiskAccount;
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::OwnerId;
-use gristmill_core::room::DiskRoom;
 
 use crate::urls::Urls;
 
@@ -20,7 +20,7 @@ pub(crate) struct OwnerKey(u32);
 /// All owners of jobs since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
-    room: Arc<DiskRoom>,
+    disk_space: Arc<DiskSpaceGauge>,
     all: Vec<Owner>,
     keys: HashMap<OwnerId, OwnerKey>,
 }
@@ -34,8 +34,8 @@ struct Owner {
 
 impl Owners {
     /// Without any owner, on this disk.
-    pub(crate) fn new(room: Arc<DiskRoom>) -> Self {
-        Self { room, ..Self::default() }
+    pub(crate) fn new(disk_space: Arc<DiskSpaceGauge>) -> Self {
+        Self { disk_space, ..Self::default() }
     }
 
     /// The number of the owner; a new name gets a new number.
@@ -45,7 +45,7 @@ impl Owners {
         }
         let number = u32::try_from(self.all.len()).expect("fewer than 2^32 owners have jobs");
         let key = OwnerKey(number);
-        let account = DiskAccount::new(&self.room, name);
+        let account = DiskAccount::new(&self.disk_space, name);
         self.all.push(Owner { name: name.clone(), account, urls: Urls::default() });
         self.keys.insert(name.clone(), key);
         key

@@ -12,8 +12,8 @@ use quick_cache::sync::Cache;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::journal::segment::{Place, SegmentId};
-use crate::journal::sum;
+use crate::journal::checksum;
+use crate::journal::segment::{JournalLocation, SegmentId};
 use crate::row::{integer, invalid};
 use crate::seal::Seal;
 
@@ -157,7 +157,7 @@ fn open_s3(sealed: &[u8], seal: &Seal, seq: u64) -> Option<Arc<S3Config>> {
     serde_json::from_slice(&text).ok().map(Arc::new)
 }
 
-/// The place that the encryption binds a job's object-storage settings to.
+/// The purpose that the encryption binds a job's object-storage settings to.
 fn s3_place(seq: u64) -> String {
     format!("input.s3 {seq}")
 }
@@ -167,7 +167,7 @@ pub(crate) type Found<T> = Result<Option<T>, String>;
 
 /// Whether `body` matches its checksum in the tables. Rows of version 6 have no checksum.
 pub(crate) fn is_whole(body: &[u8], sum: Option<u32>) -> bool {
-    sum.is_none_or(|expected| expected == sum::of(body))
+    sum.is_none_or(|expected| expected == checksum::of(body))
 }
 
 /// Writes an input or output to its table, in the bytes of the journal.
@@ -177,21 +177,32 @@ pub(crate) fn put(db: &Connection, seq: u64, kind: Kind, bytes: &[u8]) -> rusqli
             let broken = || invalid(1, Type::Blob, "an input in the journal has no end");
             let (body, s3) = InputBytes::split(bytes).ok_or_else(broken)?;
             let sql = "INSERT OR REPLACE INTO input (seq, body, s3, sum) VALUES (?1, ?2, ?3, ?4)";
-            db.prepare_cached(sql)?.execute(params![integer(seq), body, s3, sum::of(body)])?
+            db.prepare_cached(sql)?.execute(params![integer(seq), body, s3, checksum::of(body)])?
         }
         Kind::Output => db
             .prepare_cached("INSERT OR REPLACE INTO output (seq, body, sum) VALUES (?1, ?2, ?3)")?
-            .execute(params![integer(seq), bytes, sum::of(bytes)])?,
+            .execute(params![integer(seq), bytes, checksum::of(bytes)])?,
     };
     Ok(())
 }
 
 /// Records the location of an input or output that stays in the journal.
-pub(crate) fn keep(db: &Connection, seq: u64, kind: Kind, place: Place) -> rusqlite::Result<()> {
+pub(crate) fn keep(
+    db: &Connection,
+    seq: u64,
+    kind: Kind,
+    location: JournalLocation,
+) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT OR REPLACE INTO kept (seq, kind, segment, at, len) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
-    .execute(params![integer(seq), kind.code(), place.segment.0, place.at, place.len])?;
+    .execute(params![
+        integer(seq),
+        kind.code(),
+        location.segment.0,
+        location.at,
+        location.len
+    ])?;
     Ok(())
 }
 
@@ -205,7 +216,7 @@ pub(crate) fn unkeep(db: &Connection, seq: u64, kind: Kind) -> rusqlite::Result<
 /// Passes the job's number and the location of each payload that stays in the journal to `take`.
 pub(crate) fn load_kept(
     db: &Connection,
-    mut take: impl FnMut(u64, Kind, Place),
+    mut take: impl FnMut(u64, Kind, JournalLocation),
 ) -> rusqlite::Result<()> {
     let mut statement = db.prepare("SELECT seq, kind, segment, at, len FROM kept")?;
     let mut rows = statement.query(())?;
@@ -213,8 +224,9 @@ pub(crate) fn load_kept(
         let seq = row.get::<_, i64>(0)?.unsigned_abs();
         let kind = Kind::from_code(row.get(1)?);
         let kind = kind.ok_or_else(|| invalid(1, Type::Integer, "unknown kind of payload"))?;
-        let place = Place { segment: SegmentId(row.get(2)?), at: row.get(3)?, len: row.get(4)? };
-        take(seq, kind, place);
+        let location =
+            JournalLocation { segment: SegmentId(row.get(2)?), at: row.get(3)?, len: row.get(4)? };
+        take(seq, kind, location);
     }
     Ok(())
 }

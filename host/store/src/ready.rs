@@ -25,13 +25,13 @@ impl Ready {
         self.normal.iter().next().map(|(_, key)| key)
     }
 
-    pub(crate) fn insert(&mut self, low_priority: bool, place: u64, key: JobKey) {
-        let is_new = self.queue(low_priority).insert(place, key);
+    pub(crate) fn insert(&mut self, low_priority: bool, queue_position: u64, key: JobKey) {
+        let is_new = self.queue(low_priority).insert(queue_position, key);
         debug_assert!(is_new, "a job waits once");
     }
 
-    pub(crate) fn remove(&mut self, low_priority: bool, place: u64, key: JobKey) {
-        let was_there = self.queue(low_priority).remove(place, key);
+    pub(crate) fn remove(&mut self, low_priority: bool, queue_position: u64, key: JobKey) {
+        let was_there = self.queue(low_priority).remove(queue_position, key);
         debug_assert!(was_there, "a job that waits is in the queue");
     }
 

@@ -11,11 +11,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::record::JobCounts;
-use gristmill_core::room::DiskRoom;
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::Hour;
 use rusqlite::Connection;
@@ -23,13 +23,13 @@ use rusqlite::types::Type;
 
 use crate::damage::Damage;
 use crate::db::{Db, Sync};
-use crate::entry::{EndpointKey, Homes, Job, Millis};
+use crate::entry::{EndpointKey, Job, Millis, PayloadLocations};
 use crate::error::{Failure, OpenError, Recovery};
 use crate::index::{Endpoint, Index};
-use crate::journal::image::{BatchImage, JobImage, JobPlaces, StateImage};
+use crate::journal::image::{BatchImage, JobImage, JobLocations, StateImage};
 use crate::journal::{self, Journal, Segment};
 use crate::payloads::Kind;
-use crate::{catalog, checkpoint, deleting, delivery, payloads, repeat_rows, row, usage_rows};
+use crate::{catalog, checkpoint, deleting, delivery, idempotency_rows, payloads, row, usage_rows};
 
 /// Reads everything except the payloads: the tables, and then the journal that is not checkpointed.
 /// Also returns the journal's end. Cost: about a microsecond for each job, and for each row of usage
@@ -37,11 +37,11 @@ use crate::{catalog, checkpoint, deleting, delivery, payloads, repeat_rows, row,
 pub(crate) fn load(
     db: &Db,
     journal: &Journal,
-    unsettled: &[Segment],
-    room: Arc<DiskRoom>,
+    uncheckpointed: &[Segment],
+    disk_space: Arc<DiskSpaceGauge>,
     now: Timestamp,
 ) -> Result<(Index, u32), OpenError> {
-    let mut index = Index::new(room);
+    let mut index = Index::new(disk_space);
     let damage =
         |file: &Path, details| Damage { file: file.to_owned(), offset: None, details }.into();
     let damaged = |details: String| -> OpenError { damage(&db.file, details) };
@@ -63,9 +63,9 @@ pub(crate) fn load(
     // Content that does not belong to jobs is written to the tables first, and read from there.
     let end = db
         .transaction(Sync::Later, |db| {
-            Ok(journal::replay(dir, unsettled, |frame| {
-                let (image, places) = BatchImage::read(frame)?;
-                Ok(checkpoint::write_rest(db, &image, &places, frame)?)
+            Ok(journal::replay(dir, uncheckpointed, |frame| {
+                let (image, locations) = BatchImage::read(frame)?;
+                Ok(checkpoint::write_rest(db, &image, &locations, frame)?)
             }))
         })?
         .map_err(of_journal)?;
@@ -73,7 +73,7 @@ pub(crate) fn load(
     load_deleting(db.connection(), &mut index).map_err(of_tables)?;
     load_jobs(db.connection(), &mut index).map_err(of_tables)?;
     load_kept(db.connection(), &mut index).map_err(of_tables)?;
-    repeat_rows::load(db.connection(), &mut index).map_err(of_tables)?;
+    idempotency_rows::load(db.connection(), &mut index).map_err(of_tables)?;
     load_deliveries(db.connection(), &mut index).map_err(of_tables)?;
     index.meters.begin_after(usage_rows::last_run(db.connection()).map_err(of_tables)?);
     usage_rows::load_newest(db.connection(), &mut index.meters.newest, Hour::of(now))
@@ -82,23 +82,23 @@ pub(crate) fn load(
         catalog::parse(&body)
             .map_err(|error| damaged(format!("a catalog entry cannot be read: {error}")))?;
     }
-    journal::replay(dir, unsettled, |frame| {
-        let (image, places) = BatchImage::read(frame)?;
-        for (job, places) in image.jobs.iter().zip(places) {
-            replay_job(&mut index, job, places).ok_or_else(|| journal::damaged("a job"))?;
+    journal::replay(dir, uncheckpointed, |frame| {
+        let (image, locations) = BatchImage::read(frame)?;
+        for (job, locations) in image.jobs.iter().zip(locations) {
+            replay_job(&mut index, job, locations).ok_or_else(|| journal::damaged("a job"))?;
         }
         Ok(())
     })
     .map_err(of_journal)?;
     for job in index.jobs.values_mut() {
         if !job.row.needs_input() {
-            job.homes.input = None;
+            job.payload_locations.input = None;
         }
-        let kept = || job.homes.kept().map(|(_, place)| place);
-        if let Some(place) = kept().find(|place| !journal.has(*place)) {
+        let kept = || job.payload_locations.kept().map(|(_, location)| location);
+        if let Some(location) = kept().find(|location| !journal.has(*location)) {
             return Err(damaged(format!(
                 "a payload of job `{}` is missing: segment {} of the journal",
-                job.id, place.segment.0
+                job.id, location.segment.0
             )));
         }
         journal.hold(kept());
@@ -108,12 +108,12 @@ pub(crate) fn load(
 }
 
 /// Applies a frame's entry of a job to the index. `None` when it is invalid.
-fn replay_job(index: &mut Index, image: &JobImage<'_>, places: JobPlaces) -> Option<()> {
+fn replay_job(index: &mut Index, image: &JobImage<'_>, locations: JobLocations) -> Option<()> {
     let id = image.job_id()?;
     index.last_seq = index.last_seq.max(image.seq);
     let before = index.unrestore(id);
     let mut job = match (&image.state, before) {
-        (StateImage::Gone { .. }, _) => return Some(()),
+        (StateImage::Deleted { .. }, _) => return Some(()),
         (StateImage::New { fixed, row, input }, before) => Job {
             id,
             seq: image.seq,
@@ -123,7 +123,7 @@ fn replay_job(index: &mut Index, image: &JobImage<'_>, places: JobPlaces) -> Opt
             input_bytes: input.unwrap_or(0),
             webhook: fixed.webhook.map(|url| Arc::new(url.into())),
             stored: before.map(|before| before.stored).unwrap_or_default(),
-            homes: Homes::default(),
+            payload_locations: PayloadLocations::default(),
             created_at: Timestamp::from_millis(fixed.created_at),
             retention_ms: Millis::new(fixed.retention_ms),
             execution_timeout_ms: Millis::new(fixed.execution_timeout_ms),
@@ -136,12 +136,12 @@ fn replay_job(index: &mut Index, image: &JobImage<'_>, places: JobPlaces) -> Opt
         (StateImage::Changed(_), None) => return Some(()),
     };
     if image.clears_result
-        && let Some(results) = &mut job.homes.results
+        && let Some(results) = &mut job.payload_locations.results
     {
         results.pages.clear();
         results.output = None;
     }
-    job.homes.add(places);
+    job.payload_locations.add(locations);
     if index.endpoints.contains_key(&job.endpoint) {
         index.restore(job);
     }
@@ -205,19 +205,19 @@ fn load_jobs(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
 }
 
 fn load_kept(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
-    let mut kept: HashMap<u64, JobPlaces> = HashMap::new();
-    payloads::load_kept(db, |seq, kind, place| {
-        let places = kept.entry(seq).or_default();
+    let mut kept: HashMap<u64, JobLocations> = HashMap::new();
+    payloads::load_kept(db, |seq, kind, location| {
+        let locations = kept.entry(seq).or_default();
         match kind {
-            Kind::Input => places.input = Some(place),
-            Kind::Output => places.output = Some(place),
+            Kind::Input => locations.input = Some(location),
+            Kind::Output => locations.output = Some(location),
         }
     })?;
     let jobs = index.jobs.range(0..index.jobs.end());
     let found = jobs.filter_map(|(key, job)| Some((key, kept.remove(&job.seq)?)));
-    for (key, places) in found.collect::<Vec<_>>() {
+    for (key, locations) in found.collect::<Vec<_>>() {
         if let Some(job) = index.jobs.get_mut(key) {
-            job.homes.add(places);
+            job.payload_locations.add(locations);
         }
     }
     Ok(())

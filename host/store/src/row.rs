@@ -8,7 +8,7 @@ use gristmill_core::time::Timestamp;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Statement, params};
 
-use crate::entry::{Attempt, EndpointKey, Homes, Job, Millis, Row, Stored};
+use crate::entry::{Attempt, EndpointKey, Job, Millis, PayloadLocations, Row, Stored};
 use crate::journal::image::{FixedImage, JobImage, StateImage};
 use crate::owners::Owners;
 
@@ -62,7 +62,7 @@ pub(crate) fn insert(
 ) -> rusqlite::Result<()> {
     let input_bytes = match &job.state {
         StateImage::New { input, .. } => input.unwrap_or(0),
-        StateImage::Changed(_) | StateImage::Gone { .. } => 0,
+        StateImage::Changed(_) | StateImage::Deleted { .. } => 0,
     };
     let mut statement = db.prepare_cached(INSERT)?;
     bind_changing(&mut statement, job.seq, row)?;
@@ -104,7 +104,7 @@ fn bind_changing(statement: &mut Statement<'_>, seq: u64, row: &Row) -> rusqlite
     statement.raw_bind_parameter(3, row.last_claim.0)?;
     statement.raw_bind_parameter(4, row.crashes)?;
     statement.raw_bind_parameter(5, row.retries)?;
-    statement.raw_bind_parameter(6, integer(row.place))?;
+    statement.raw_bind_parameter(6, integer(row.queue_position))?;
     statement.raw_bind_parameter(7, integer(row.ttl_at.as_millis()))?;
     statement.raw_bind_parameter(8, time(attempt.and_then(|attempt| attempt.started_at)))?;
     statement.raw_bind_parameter(9, time(attempt.and_then(|attempt| attempt.finished_at)))?;
@@ -150,7 +150,7 @@ pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Re
         low_priority: row.get(3)?,
         input_bytes: u32::try_from(number(20)?).unwrap_or(u32::MAX),
         webhook: row.get::<_, Option<String>>(18)?.map(|url| Arc::new(url.into())),
-        homes: Homes::default(),
+        payload_locations: PayloadLocations::default(),
         stored: Stored {
             job: true,
             output: match status {
@@ -173,7 +173,7 @@ pub(crate) fn read(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Re
             crashes: row.get(9)?,
             retries: u16::try_from(number(10)?).unwrap_or(u16::MAX),
             last_claim,
-            place: number(11)?,
+            queue_position: number(11)?,
             ttl_at: Timestamp::from_millis(number(12)?),
             attempt: has_attempt.then(|| Arc::new(attempt)),
         },

@@ -1,7 +1,7 @@
 //! Secrets on disk: the database holds them encrypted, and does not hold the key.
 //!
-//! XChaCha20-Poly1305 with a random nonce for each text, and the text's place as associated data,
-//! so that no text can be moved to another place. The key is 32 random bytes in a separate file,
+//! XChaCha20-Poly1305 with a random nonce for each text, and the text's purpose as associated data,
+//! so that no text can be moved to another row. The key is 32 random bytes in a separate file,
 //! readable only by its owner, which an operator may keep apart from the data directory and its
 //! backups. Cost: 24 + 16 bytes and about a microsecond for each text.
 
@@ -56,20 +56,20 @@ impl Seal {
         &self.cursors
     }
 
-    /// Encrypts a text for `place`.
-    pub(crate) fn seal(&self, text: &[u8], place: &str) -> Vec<u8> {
+    /// Encrypts a text for `purpose`.
+    pub(crate) fn seal(&self, text: &[u8], purpose: &str) -> Vec<u8> {
         let nonce: [u8; NONCE_BYTES] = rand::random();
-        let payload = Payload { msg: text, aad: place.as_bytes() };
+        let payload = Payload { msg: text, aad: purpose.as_bytes() };
         let sealed = self.cipher.encrypt(&XNonce::from(nonce), payload);
         // The cipher only fails for texts over 256 GiB.
         [&nonce[..], &sealed.expect("a text of the store is far below the cipher's bound")].concat()
     }
 
-    /// Decrypts a text that was encrypted for `place`; `None` when it was encrypted for another
-    /// place or with another key.
-    pub(crate) fn open_text(&self, sealed: &[u8], place: &str) -> Option<Vec<u8>> {
+    /// Decrypts a text that was encrypted for `purpose`; `None` when it was encrypted for another
+    /// purpose or with another key.
+    pub(crate) fn open_text(&self, sealed: &[u8], purpose: &str) -> Option<Vec<u8>> {
         let (nonce, text) = sealed.split_first_chunk::<NONCE_BYTES>()?;
-        let payload = Payload { msg: text, aad: place.as_bytes() };
+        let payload = Payload { msg: text, aad: purpose.as_bytes() };
         self.cipher.decrypt(&XNonce::from(*nonce), payload).ok()
     }
 }

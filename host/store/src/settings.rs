@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::limits::QUEUE_JOBS_MAX;
-use gristmill_core::room::DiskRoom;
 
+use crate::disk_usage::EndpointMax;
 use crate::journal::Bounds;
-use crate::weight::EndpointMax;
 
 /// Called with the reason when the store must end. Runs on the writer thread.
 pub type OnFatal = Arc<dyn Fn(&str) + Send + Sync>;
@@ -29,7 +29,7 @@ pub struct Settings {
     /// [`DiskFull`](gristmill_core::store::StoreError::DiskFull), and at an owner's share
     /// [`OwnerDiskFull`](gristmill_core::store::StoreError::OwnerDiskFull). The store records here
     /// when it waits for space.
-    pub room: Arc<DiskRoom>,
+    pub disk_space: Arc<DiskSpaceGauge>,
     /// Most bytes of payloads that wait to be written. At the bound `submit`, `finish` and
     /// `append_chunks` wait. A payload larger than this is written alone.
     pub write_buffer_bytes: usize,
@@ -67,7 +67,7 @@ impl Default for Settings {
             queue_jobs_max: QUEUE_JOBS_MAX,
             waiting_bytes_max: 16 << 30,
             result_bytes_max: 64 << 30,
-            room: Arc::default(),
+            disk_space: Arc::default(),
             write_buffer_bytes: 64 << 20,
             batch_jobs_max: 1_024,
             batch_bytes_max: 4 << 20,
@@ -105,9 +105,9 @@ impl Settings {
     /// The bounds of the journal. A file of it must have room for its header.
     pub(crate) fn journal_bounds(&self) -> Bounds {
         let segment_bytes = self.segment_bytes.clamp(512, 1 << 30);
-        let unsettled_max = self.journal_bytes / u64::from(segment_bytes);
-        let unsettled_max = usize::try_from(unsettled_max).unwrap_or(usize::MAX).max(1);
-        Bounds { segment_bytes, unsettled_max }
+        let uncheckpointed_max = self.journal_bytes / u64::from(segment_bytes);
+        let uncheckpointed_max = usize::try_from(uncheckpointed_max).unwrap_or(usize::MAX).max(1);
+        Bounds { segment_bytes, uncheckpointed_max }
     }
 }
 

@@ -11,13 +11,13 @@ use gristmill_core::store::StoreError;
 use gristmill_core::time::{Clock, Timestamp};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
-use crate::asks::Ask;
 use crate::batch::Caches;
 use crate::chunks::ChunkCache;
 use crate::index::{Index, Phase, ReadyNotice};
 use crate::journal::Journal;
-use crate::journal::segment::Place;
+use crate::journal::segment::JournalLocation;
 use crate::payloads::PayloadCache;
+use crate::requests::DbRequest;
 use crate::seal::Seal;
 use crate::settings::Settings;
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -27,7 +27,7 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 const OPERATION_BYTES: usize = 512;
 
 /// Bytes that the calling task reads from the journal. More goes to a thread that may block.
-pub(crate) const READ_HERE_BYTES_MAX: u32 = 64 << 10;
+pub(crate) const READ_INLINE_BYTES_MAX: u32 = 64 << 10;
 
 /// The store's memory, and the channels to its threads.
 #[derive(Debug)]
@@ -177,9 +177,9 @@ impl Shared {
         self.wake_database.notify_one();
     }
 
-    /// Sends a request to the database's thread. The answer arrives at the receiver of `ask`.
-    pub(crate) fn ask(&self, ask: Ask) -> Result<(), StoreError> {
-        self.open_index()?.asks.push(ask);
+    /// Sends a request to the database's thread. The answer arrives at the receiver of `request`.
+    pub(crate) fn request(&self, request: DbRequest) -> Result<(), StoreError> {
+        self.open_index()?.requests.push(request);
         self.wake_database();
         Ok(())
     }
@@ -189,12 +189,15 @@ impl Shared {
     /// # Errors
     /// [`StoreError::Damaged`] when the bytes are not those that were written. The store continues
     /// to work: other payloads are intact, and the damage is logged.
-    pub(crate) async fn read_journal(&self, place: Place) -> Result<Option<Bytes>, StoreError> {
-        let read = if place.len <= READ_HERE_BYTES_MAX {
-            self.journal.read(place)
+    pub(crate) async fn read_journal(
+        &self,
+        location: JournalLocation,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let read = if location.len <= READ_INLINE_BYTES_MAX {
+            self.journal.read(location)
         } else {
             let journal = self.journal.clone();
-            let reading = tokio::task::spawn_blocking(move || journal.read(place));
+            let reading = tokio::task::spawn_blocking(move || journal.read(location));
             reading.await.map_err(|_| StoreError::Closed)?
         };
         read.map_err(|error| self.unreadable(&error))
@@ -264,13 +267,13 @@ impl Shared {
         self.operations.fetch_add(operations, Ordering::Relaxed);
     }
 
-    pub(crate) fn tell_ready(&self, notice: Option<ReadyNotice>) {
+    pub(crate) fn notify_ready(&self, notice: Option<ReadyNotice>) {
         if let Some(ReadyNotice { endpoint, job, may_start_worker }) = notice {
             self.signals.job_ready(&endpoint, job, may_start_worker);
         }
     }
 
-    pub(crate) fn tell_changed(&self, ids: &[JobId]) {
+    pub(crate) fn notify_changed(&self, ids: &[JobId]) {
         for id in ids {
             self.signals.changed(*id);
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gristmill_core::catalog::CatalogStore as _;
-use gristmill_core::endpoint::Life;
+use gristmill_core::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
@@ -62,7 +62,7 @@ fn new_job(endpoint: EndpointId) -> NewJob {
         retention_ms: 60_000,
         may_linger: false,
         waiting_jobs_max: None,
-        life: Life::default(),
+        incarnation: EndpointIncarnation::default(),
     }
 }
 
@@ -111,7 +111,9 @@ fn callers_and_threads(closes: bool, segment_bytes: u32) {
                     let end = match turn {
                         0 => block_on(store.cancel(&endpoint(), job.lease.job)).map(|_| ()),
                         1 => block_on(store.finish(job.lease, done)).map(|_| ()),
-                        _ => block_on(store.finish_soon(job.lease, done, metered())).map(|_| ()),
+                        _ => {
+                            block_on(store.finish_deferred(job.lease, done, metered())).map(|_| ())
+                        }
                     };
                     let status =
                         if turn == 0 { JobStatus::Cancelled } else { JobStatus::Completed };
@@ -177,12 +179,12 @@ fn in_many_orders(scheduler: impl Scheduler + 'static, test: fn()) {
 }
 
 #[test]
-fn nobody_waits_for_ever_and_nothing_is_lost() {
+fn no_call_waits_for_ever_and_no_change_is_lost() {
     in_many_orders(RandomScheduler::new(ORDERS), || callers_and_threads(false, 2_048));
 }
 
 #[test]
-fn a_close_comes_at_any_moment() {
+fn a_close_may_happen_at_any_moment() {
     in_many_orders(RandomScheduler::new(ORDERS), || callers_and_threads(true, 512));
 }
 

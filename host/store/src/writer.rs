@@ -16,8 +16,8 @@ use crate::batch::{Batch, BatchMax};
 use crate::compose::compose;
 use crate::error::{Failure, OpenError};
 use crate::index::Phase;
-use crate::journal::image::{BatchImage, JobPlaces};
-use crate::journal::sum::Piece;
+use crate::journal::checksum::Piece;
+use crate::journal::image::{BatchImage, JobLocations};
 use crate::journal::{AppendError, Appended, Appender};
 use crate::shared::Shared;
 use crate::sync::thread::{self, Builder, JoinHandle};
@@ -34,7 +34,7 @@ enum Work {
     Commit {
         batch: Box<Batch>,
         /// Jobs in the batch and in the backlog.
-        jobs_under_way: usize,
+        jobs_in_flight: usize,
     },
     End,
 }
@@ -51,17 +51,17 @@ const SPACE_PAUSES_MAX: u32 = 50;
 fn append(
     appender: &mut Appender,
     shared: &Shared,
-    says: &[u8],
+    encoded_batch: &[u8],
     payloads: &[Piece],
 ) -> Result<Appended, Failure> {
-    let mut stall = None;
+    let mut space_wait = None;
     let mut pauses = 0;
     loop {
-        match appender.append(says, payloads) {
+        match appender.append(encoded_batch, payloads) {
             Err(AppendError::NoSpace(error)) => {
-                if stall.is_none() {
+                if space_wait.is_none() {
                     error!("the journal waits for space on the disk: {error}");
-                    stall = Some(shared.settings.room.stall());
+                    space_wait = Some(shared.settings.disk_space.wait_for_space());
                 }
                 match shared.index().phase {
                     Phase::Open if shared.is_serving() => {}
@@ -72,7 +72,7 @@ fn append(
                 thread::sleep(SPACE_PAUSE);
             }
             appended => {
-                if stall.is_some() {
+                if space_wait.is_some() {
                     info!("the journal continues: the disk has space again");
                 }
                 return Ok(appended?);
@@ -88,11 +88,11 @@ fn append(
 /// time, however many jobs share it. With 64 waiting callers, the pause raises the rate from 28,300
 /// to 34,700 jobs/s, and reduces the processor time of a job from 51 to 40 µs, and the median from
 /// 2.2 to 1.8 ms.
-fn pause(jobs_under_way: usize) -> Duration {
+fn pause(jobs_in_flight: usize) -> Duration {
     const FOR_EACH_US: u64 = 10;
     const MAX_US: u64 = 700;
     const MIN_US: u64 = 60;
-    let us = (jobs_under_way as u64).saturating_mul(FOR_EACH_US).min(MAX_US);
+    let us = (jobs_in_flight as u64).saturating_mul(FOR_EACH_US).min(MAX_US);
     Duration::from_micros(if us < MIN_US { 0 } else { us })
 }
 
@@ -137,10 +137,10 @@ impl Writer {
             // Called without a taken batch, since the database may wait for a batch.
             self.shared.journal.wait_for_room();
             match self.next_work() {
-                Work::Commit { batch, jobs_under_way } => {
+                Work::Commit { batch, jobs_in_flight } => {
                     let begun = Instant::now();
                     self.commit(*batch)?;
-                    thread::sleep(pause(jobs_under_way).saturating_sub(begun.elapsed()));
+                    thread::sleep(pause(jobs_in_flight).saturating_sub(begun.elapsed()));
                 }
                 Work::End => return Ok(()),
             }
@@ -161,7 +161,7 @@ impl Writer {
                 return Work::End;
             }
             if index.backlog.len() < max.jobs {
-                index.sweep_slice(self.shared.clock.now());
+                index.remove_slice(self.shared.clock.now());
             }
             let due = index.backlog.due();
             let is_due = match due {
@@ -169,11 +169,11 @@ impl Writer {
                 Some(Due::By(at)) => index.phase != Phase::Open || at <= Instant::now(),
                 None => false,
             };
-            if is_due || !index.sweeps.is_empty() {
+            if is_due || !index.bulk_removals.is_empty() {
                 let takes_all = index.phase != Phase::Open;
                 let batch = Box::new(index.take_batch(max, takes_all, self.shared.clock.now()));
-                let jobs_under_way = batch.jobs.len() + index.backlog.len();
-                return Work::Commit { batch, jobs_under_way };
+                let jobs_in_flight = batch.jobs.len() + index.backlog.len();
+                return Work::Commit { batch, jobs_in_flight };
             }
             if index.phase == Phase::Closing {
                 index.phase = Phase::Drained;
@@ -196,8 +196,8 @@ impl Writer {
         let shared = &self.shared;
         let reserved = batch.reserved;
         let mut has_sealed = false;
-        let places = if batch.is_empty() {
-            batch.jobs.iter().map(|_| JobPlaces::default()).collect()
+        let locations = if batch.is_empty() {
+            batch.jobs.iter().map(|_| JobLocations::default()).collect()
         } else {
             compose(&mut batch, shared)?;
             #[cfg(test)]
@@ -208,17 +208,17 @@ impl Writer {
             let appended = append(&mut self.appender, shared, &image.encode(), &payloads)?;
             shared.count_commit(batch.operations);
             has_sealed = appended.is_first;
-            image.places(appended.payloads).collect()
+            image.locations(appended.payloads).collect()
         };
         let (published, is_awaited) = {
             let mut index = shared.index();
-            let published = index.publish(batch, places, &shared.caches());
+            let published = index.publish(batch, locations, &shared.caches());
             (published, std::mem::take(&mut index.is_commit_awaited))
         };
         if has_sealed || is_awaited || published.has_ask {
             shared.wake_database();
         }
-        shared.tell_changed(&published.changed);
+        shared.notify_changed(&published.changed);
         if published.has_deliveries {
             shared.signals.delivery_added();
         }

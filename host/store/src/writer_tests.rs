@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::delivery::{DeliveryState, DeliveryStore};
-use gristmill_core::endpoint::Life;
+use gristmill_core::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, WorkerId};
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::payload::Json;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::asks::{Ask, Write};
+use crate::requests::{DbRequest, Write};
 use crate::{Settings, SqliteStore};
 
 struct Held {
@@ -66,7 +66,7 @@ impl Held {
 
     async fn rows_written(&self) -> u64 {
         let (answer, rows) = oneshot::channel();
-        self.store.shared.ask(Ask::RowsWritten { answer }).unwrap();
+        self.store.shared.request(DbRequest::RowsWritten { answer }).unwrap();
         rows.await.unwrap()
     }
 }
@@ -101,7 +101,7 @@ fn job() -> NewJob {
         may_linger: false,
         waiting_jobs_max: None,
         idempotency: None,
-        life: Life::default(),
+        incarnation: EndpointIncarnation::default(),
     }
 }
 
@@ -133,7 +133,7 @@ async fn nothing_is_visible_before_it_is_on_disk_but_it_can_be_claimed() {
 }
 
 #[tokio::test]
-async fn a_life_within_one_commit_is_one_frame_and_no_row() {
+async fn a_job_that_ends_within_one_commit_is_one_frame_and_no_row() {
     let t = open(Settings::default());
     let before = (t.store.stats(), t.rows_written().await);
     let held = t.hold().await;
@@ -154,7 +154,7 @@ async fn a_life_within_one_commit_is_one_frame_and_no_row() {
 }
 
 #[tokio::test]
-async fn a_job_that_came_and_went_within_one_commit_leaves_nothing() {
+async fn a_job_removed_within_the_commit_of_its_submission_leaves_nothing() {
     let t = open(Settings::default());
     let held = t.hold().await;
     let new = job();
@@ -200,7 +200,7 @@ async fn jobs_share_a_webhook_url_until_they_end() {
 }
 
 #[tokio::test]
-async fn who_loses_a_race_waits_for_the_winner() {
+async fn the_loser_of_a_race_waits_for_the_winner() {
     let t = open(Settings::default());
     let new = job();
     assert_eq!(t.store.submit(new.clone()).await, Ok(SubmitAnswer::Queued));
@@ -247,7 +247,7 @@ async fn a_change_during_a_commit_is_part_of_the_next() {
 }
 
 #[tokio::test]
-async fn chunks_wait_for_room_and_not_for_the_disk() {
+async fn chunks_wait_for_buffer_space_and_not_for_the_disk() {
     let t = open(Settings { write_buffer_bytes: 4_096, ..Settings::default() });
     assert_eq!(t.store.submit(job()).await, Ok(SubmitAnswer::Queued));
     let lease = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
@@ -324,7 +324,7 @@ async fn a_submission_that_may_linger_is_written_with_or_without_a_result() {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_given_up_half_way_hands_its_jobs_back() {
+async fn an_abandoned_claim_releases_its_jobs() {
     let t = open(Settings { payload_cache_bytes: 0, ..Settings::default() });
     let input = Json::parse(format!("\"{}\"", "x".repeat(100_000))).unwrap();
     let new = NewJob { input, ..job() };
@@ -380,7 +380,7 @@ async fn webhooks_that_end_together_are_divided_among_batches() {
 }
 
 #[tokio::test]
-async fn a_webhook_larger_than_a_batch_goes_alone() {
+async fn a_webhook_larger_than_a_batch_is_written_alone() {
     let settings =
         Settings { batch_bytes_max: 1, write_buffer_bytes: 10_000, ..Settings::default() };
     let t = open(settings);
@@ -414,7 +414,7 @@ async fn cancelled_jobs_with_large_inputs_are_divided_among_batches() {
 }
 
 #[tokio::test]
-async fn room_for_a_webhook_is_taken_before_its_job_ends() {
+async fn space_for_a_webhook_is_reserved_before_its_job_ends() {
     let t = open(Settings { write_buffer_bytes: 64 << 10, ..Settings::default() });
     let new = NewJob { webhook: Some("https://example.com/".to_owned()), ..job() };
     assert_eq!(t.store.submit(new).await, Ok(SubmitAnswer::Queued));

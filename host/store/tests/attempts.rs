@@ -24,8 +24,8 @@ use gristmill_core::time::ManualClock;
 use gristmill_store::{Settings, SqliteStore};
 use support::fixture::{Fixture, contract};
 use support::{
-    START, chunk, endpoint, job, json, low_priority, open_with, place, restless, settings, submit,
-    worker,
+    START, chunk, endpoint, job, json, low_priority, open_with, settings, stream_position, submit,
+    with_small_segments, worker,
 };
 use tempfile::TempDir;
 
@@ -43,7 +43,7 @@ async fn the_read_position_only_grows(t: Fixture) {
     let _ = t.store.append_chunks(lease, vec![chunk("1"), chunk("2"), chunk("3")]).await.unwrap();
     t.flush().await;
     for (next, expected) in [(2, 2), (1, 2), (3, 3), (0, 3), (99, 3)] {
-        t.store.mark_delivered(id, place(1, next)).await.unwrap();
+        t.store.mark_delivered(id, stream_position(1, next)).await.unwrap();
         assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, expected);
     }
     assert_eq!(t.store.release(lease).await, Ok(Fenced::Applied));
@@ -61,16 +61,19 @@ async fn each_attempt_has_a_read_position_of_its_own(t: Fixture) {
         let _ = t.store.finish(lease, Outcome::Failed("x".into())).await.unwrap();
         let record = t.record("a", id).await.unwrap();
         assert_eq!((record.attempt, record.chunks_delivered), (Claim(number), 0));
-        assert_eq!(t.store.chunks(id, 0, 99, 99).await.unwrap().end(), place(number, 2));
+        assert_eq!(t.store.chunks(id, 0, 99, 99).await.unwrap().end(), stream_position(number, 2));
         for other in [0, number - 1, number + 1, u32::MAX] {
-            t.store.mark_delivered(id, place(other, 2)).await.unwrap();
+            t.store.mark_delivered(id, stream_position(other, 2)).await.unwrap();
             assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, 0, "{other}");
         }
-        t.store.mark_delivered(id, place(number, 1)).await.unwrap();
+        t.store.mark_delivered(id, stream_position(number, 1)).await.unwrap();
         assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, 1);
         assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
         assert_eq!(attempt().await, Claim(number + 1), "that of the next attempt, while it waits");
-        assert_eq!(t.store.chunks(id, 0, 99, 99).await.unwrap().end(), place(number + 1, 0));
+        assert_eq!(
+            t.store.chunks(id, 0, 99, 99).await.unwrap().end(),
+            stream_position(number + 1, 0)
+        );
     }
     assert_eq!(t.store.cancel(&a, id).await, Ok(Some(JobStatus::Cancelled)));
     assert_eq!(attempt().await, Claim(4), "a cancel does not change it");
@@ -216,7 +219,7 @@ impl Disk {
 #[tokio::test]
 async fn the_time_survives_a_kill_wherever_it_is_kept() {
     // With the second settings everything is soon checkpointed.
-    for settings in [settings, restless] {
+    for settings in [settings, with_small_segments] {
         let mut disk = Disk::new(settings);
         let id = submit(disk.store(), job("a")).await;
         disk.fail().await;
@@ -252,8 +255,8 @@ async fn the_time_survives_a_kill_wherever_it_is_kept() {
 }
 
 #[tokio::test]
-async fn a_partial_output_survives_a_kill_and_goes_with_its_job() {
-    for settings in [settings, restless] {
+async fn a_partial_output_survives_a_kill_and_is_deleted_with_its_job() {
+    for settings in [settings, with_small_segments] {
         let mut disk = Disk::new(settings);
         let a = endpoint("a");
         let id = submit(disk.store(), job("a")).await;

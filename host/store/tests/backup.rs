@@ -29,7 +29,8 @@ use gristmill_core::time::ManualClock;
 use gristmill_store::{Settings, SqliteStore};
 use parking_lot::Mutex;
 use support::{
-    START, chunk, endpoint, job, json, open_with, restless, restore, settings, submit, worker,
+    START, chunk, endpoint, job, json, open_with, restore, settings, submit, with_small_segments,
+    worker,
 };
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -92,8 +93,8 @@ async fn submit_without_end(store: Arc<SqliteStore>, ledger: Arc<Mutex<Ledger>>,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_before_it_is_in_it() {
-    for settings in [restless(), Settings { segment_bytes: 1 << 20, ..settings() }] {
+async fn a_backup_has_every_change_acknowledged_before_it() {
+    for settings in [with_small_segments(), Settings { segment_bytes: 1 << 20, ..settings() }] {
         let settings = Settings { queue_jobs_max: 1_000_000, ..settings };
         let disk = Disk::new(settings.clone());
         let mut completed = Vec::new();
@@ -160,7 +161,7 @@ async fn write_much(disk: &Disk) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_tables_stay_as_they_are_while_they_are_read() {
-    let settings = Settings { queue_jobs_max: 1_000_000, ..restless() };
+    let settings = Settings { queue_jobs_max: 1_000_000, ..with_small_segments() };
     let disk = Disk::new(settings.clone());
     let id = submit(&*disk.store, NewJob { input: input(2), ..job("a") }).await;
     let mut files = disk.store.backup(true).await.unwrap();
@@ -195,7 +196,7 @@ async fn the_tables_stay_as_they_are_while_they_are_read() {
 /// The journal's files are reused as soon as no reader needs them, and a backup is a reader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn segments_are_not_written_over_while_they_are_read() {
-    let disk = Disk::new(restless());
+    let disk = Disk::new(with_small_segments());
     let mut completed = Vec::new();
     for n in 0..20 {
         submit(&*disk.store, NewJob { input: input(n), ..job("a") }).await;
@@ -208,7 +209,7 @@ async fn segments_are_not_written_over_while_they_are_read() {
         submit(&*disk.store, NewJob { input: input(n), ..job("b") }).await;
         disk.store.purge(&endpoint("b")).await.unwrap();
     }
-    let restored = Disk::of(restore(files), restless());
+    let restored = Disk::of(restore(files), with_small_segments());
     for (n, id) in completed.iter().enumerate() {
         assert_eq!(restored.store.output(*id).await.unwrap(), Some(input(n)), "{n}");
     }
@@ -285,7 +286,7 @@ async fn a_store_that_is_closed_cuts_the_copy() {
 }
 
 #[tokio::test]
-async fn the_key_is_in_it_when_asked_for() {
+async fn a_backup_has_the_secrets_key_only_on_request() {
     let disk = Disk::new(settings());
     let names = |files: &[BackupFile]| files.iter().any(|file| file.name == SECRETS_KEY);
     let without = disk.store.backup(false).await.unwrap();

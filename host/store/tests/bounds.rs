@@ -12,11 +12,11 @@ mod support;
 use std::sync::Arc;
 
 use gristmill_core::delivery::DeliveryStore;
+use gristmill_core::disk_space::{DiskSpaceGauge, Shortage};
 use gristmill_core::id::{JobId, OwnerId, TemplateId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::limits::{CRASHES_MAX, ERROR_BYTES_MAX, ERROR_IN_MEMORY_BYTES_MAX};
 use gristmill_core::record::{Chunk, Lease, NewJob, Outcome};
-use gristmill_core::room::{DiskRoom, Shortage};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, StoreError};
 use gristmill_core::tenancy::Tenancy;
@@ -111,7 +111,7 @@ impl OnDisk {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn long_errors_outlive_a_start() {
-    for settings in [support::settings(), support::restless()] {
+    for settings in [support::settings(), support::with_small_segments()] {
         let mut t = OnDisk::new(settings);
         let mut failed = Vec::new();
         for error in errors() {
@@ -291,7 +291,7 @@ async fn the_results_that_an_endpoint_keeps_are_bounded() {
     assert_eq!(t.store().append_chunks(lease, vec![half]).await, Ok(Fenced::Stale));
     t.store().flush().await.unwrap();
     assert!(t.error(jobs[4]).await.unwrap().starts_with(reason));
-    assert_eq!(t.store().holds(lease).await, Ok(false));
+    assert_eq!(t.store().holds_lease(lease).await, Ok(false));
 
     // A result of the size of an error message is kept.
     let lease = t.claim().await;
@@ -362,7 +362,7 @@ fn resident_bytes() -> u64 {
 #[ignore = "measures the memory of the whole process, so it must run alone"]
 async fn a_waiting_job_with_a_webhook() {
     const JOBS: u64 = 10_000;
-    let settings = Settings { queue_jobs_max: 1 << 20, ..support::restless() };
+    let settings = Settings { queue_jobs_max: 1 << 20, ..support::with_small_segments() };
     let mut t = OnDisk::new(settings);
     let url = format!("https://hooks.example/{}", "x".repeat(2_000));
     let waits = |store: Arc<SqliteStore>| {
@@ -386,17 +386,21 @@ fn heavy_of(owner: &str, name: &str) -> NewJob {
 }
 
 /// A store on a disk with so many free MiB, which several owners share.
-fn shared_disk(mib: u64) -> (OnDisk, Arc<DiskRoom>, Tenancy) {
+fn shared_disk(mib: u64) -> (OnDisk, Arc<DiskSpaceGauge>, Tenancy) {
     let tenancy = Tenancy::default();
     tenancy.set_several_owners(true);
-    let room = Arc::new(DiskRoom::new(tenancy.clone()));
-    room.set(mib << 20, 0);
-    (OnDisk::new(Settings { room: room.clone(), ..support::settings() }), room, tenancy)
+    let disk_space = Arc::new(DiskSpaceGauge::new(tenancy.clone()));
+    disk_space.set(mib << 20, 0);
+    (
+        OnDisk::new(Settings { disk_space: disk_space.clone(), ..support::settings() }),
+        disk_space,
+        tenancy,
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_of_many_endpoints_leaves_room_on_the_disk_to_others() {
-    let (mut t, room, tenancy) = shared_disk(80);
+    let (mut t, disk_space, tenancy) = shared_disk(80);
     let mut mib = 0;
     let refused = loop {
         let new = heavy_of("a", &format!("a-{}", mib % 7));
@@ -405,7 +409,7 @@ async fn an_owner_of_many_endpoints_leaves_room_on_the_disk_to_others() {
             Err(refused) => break refused,
         }
         assert!(mib < 80, "nothing was refused");
-        room.set((80 - mib) << 20, 0);
+        disk_space.set((80 - mib) << 20, 0);
     };
     assert_eq!((mib, refused), (59, StoreError::OwnerDiskFull { held_mib: 59 }));
     t.restart();
@@ -418,10 +422,10 @@ async fn an_owner_of_many_endpoints_leaves_room_on_the_disk_to_others() {
     for number in 0..7 {
         t.store().purge(&endpoint(&format!("a-{number}"))).await.unwrap();
     }
-    room.set(65 << 20, 0);
+    disk_space.set(65 << 20, 0);
     submit(t.store(), heavy_of("a", "a-0")).await;
     // Without a second owner there is no share.
-    room.set(1 << 20, 0);
+    disk_space.set(1 << 20, 0);
     for _ in 0..17 {
         tenancy.set_several_owners(false);
         submit(t.store(), heavy_of("a", "a-1")).await;
@@ -432,7 +436,7 @@ async fn an_owner_of_many_endpoints_leaves_room_on_the_disk_to_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn results_beyond_an_owners_share_of_the_disk_are_not_kept() {
-    let (t, room, _) = shared_disk(1 << 10);
+    let (t, disk_space, _) = shared_disk(1 << 10);
     let mut ids = Vec::new();
     for _ in 0..20 {
         ids.push(submit(t.store(), NewJob { owner: OwnerId::new("a").unwrap(), ..job("a") }).await);
@@ -447,7 +451,7 @@ async fn results_beyond_an_owners_share_of_the_disk_are_not_kept() {
         finish(&mib).await;
     }
     // The owner has 17 MiB, nine times what is free then.
-    room.set(2 << 20, 0);
+    disk_space.set(2 << 20, 0);
     finish(&mib).await;
     finish("short").await;
     assert_eq!(t.error(ids[16]).await, None);
@@ -460,20 +464,20 @@ async fn results_beyond_an_owners_share_of_the_disk_are_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_room_there_is_no_new_work_and_all_else_goes_on() {
-    let room = Arc::new(DiskRoom::default());
-    let t = OnDisk::new(Settings { room: room.clone(), ..support::settings() });
+async fn without_disk_space_new_work_is_refused_and_the_rest_continues() {
+    let disk_space = Arc::new(DiskSpaceGauge::default());
+    let t = OnDisk::new(Settings { disk_space: disk_space.clone(), ..support::settings() });
     let running = submit(t.store(), job("a")).await;
     let lease = t.claim().await;
     let waiting = submit(t.store(), job("a")).await;
     let workers = [worker("w")];
-    room.set(900, 1_000);
+    disk_space.set(900, 1_000);
     let refused = t.store().submit(job("a")).await;
     assert_eq!(refused, Err(StoreError::DiskFull(Shortage::Bytes)));
     let started = t.store().claim(&endpoint("a"), &workers).await.unwrap();
     assert_eq!(started[0].lease.job, waiting);
     assert_eq!(t.store().release(started[0].lease).await, Ok(Fenced::Applied));
-    room.set(100, 1_000);
+    disk_space.set(100, 1_000);
     assert!(t.store().claim(&endpoint("a"), &workers).await.unwrap().is_empty());
     let finished = t.store().finish(lease, Outcome::Failed("no".to_owned())).await;
     assert_eq!(finished, Ok(Fenced::Applied));
@@ -481,13 +485,13 @@ async fn without_room_there_is_no_new_work_and_all_else_goes_on() {
     assert_eq!(t.store().retry(&endpoint("a"), running, None).await, Ok(RetryAnswer::Queued));
     let cancelled = t.store().cancel(&endpoint("a"), running).await;
     assert_eq!(cancelled, Ok(Some(JobStatus::Cancelled)));
-    room.set(5_000, 1_000);
-    room.set_inodes(9, 10);
+    disk_space.set(5_000, 1_000);
+    disk_space.set_inodes(9, 10);
     let refused = t.store().submit(job("a")).await.unwrap_err();
     assert_eq!(refused, StoreError::DiskFull(Shortage::Inodes));
     assert!(refused.to_string().contains("no free inodes"), "{refused}");
-    room.set_inodes(20, 10);
-    assert!(room.may_start_again());
+    disk_space.set_inodes(20, 10);
+    assert!(disk_space.may_start_again());
     assert_eq!(t.store().claim(&endpoint("a"), &workers).await.unwrap().len(), 1);
     submit(t.store(), job("a")).await;
 }
@@ -505,7 +509,7 @@ async fn a_clock_that_is_years_ahead_for_a_while_deletes_no_bill() {
         let lease = store.claim(&endpoint("a"), &[worker("w")]).await.unwrap().remove(0).lease;
         assert_eq!(lease.job, id);
         let metered = support::metered("t");
-        let finished = store.finish_soon(lease, Outcome::Completed(json("1")), metered).await;
+        let finished = store.finish_deferred(lease, Outcome::Completed(json("1")), metered).await;
         assert_eq!(finished, Ok(Fenced::Applied));
         store.flush().await.unwrap();
         store.usage(&support::all_usage()).await.unwrap().len()

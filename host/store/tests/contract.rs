@@ -39,7 +39,7 @@ contract!(
     each_outcome_is_kept,
     a_stale_lease_changes_nothing,
     a_job_is_cancelled_wherever_it_is,
-    of_cancel_and_finish_one_wins_and_both_know,
+    either_cancel_or_finish_wins_and_both_callers_see_it,
     a_released_job_keeps_its_place_and_its_count,
     a_retry_clears_the_result_and_queues_at_the_end,
     only_failed_and_timed_out_jobs_can_be_retried,
@@ -49,7 +49,7 @@ contract!(
     the_ttl_ends_a_retention,
     a_ttl_is_shortened_and_never_lengthened,
     many_jobs_expire_in_slices,
-    a_purge_removes_what_waits,
+    a_purge_removes_the_waiting_jobs,
     counts_follow_the_jobs,
     endpoints_do_not_see_each_other,
     a_full_queue_refuses,
@@ -57,10 +57,10 @@ contract!(
     progress_lasts_as_long_as_its_attempt,
     a_deleted_endpoint_is_forgotten,
     the_next_endpoint_of_a_name_shows_nothing_of_a_deleted_one,
-    whoever_watches_is_told,
-    the_dispatcher_is_told_at_once,
+    watchers_are_notified,
+    the_dispatcher_is_notified_at_once,
     a_closed_store_refuses,
-    the_catalog_keeps_what_was_put_last,
+    the_catalog_keeps_the_last_entry_put,
 );
 
 async fn a_submitted_job_waits(t: Fixture) {
@@ -239,7 +239,7 @@ async fn a_job_is_cancelled_wherever_it_is(t: Fixture) {
     assert_eq!(t.store.cancel(&a, unknown).await, Ok(None));
 }
 
-async fn of_cancel_and_finish_one_wins_and_both_know(t: Fixture) {
+async fn either_cancel_or_finish_wins_and_both_callers_see_it(t: Fixture) {
     let a = endpoint("a");
     for _ in 0..50 {
         let id = t.submit("a").await;
@@ -283,7 +283,7 @@ async fn a_retry_clears_the_result_and_queues_at_the_end(t: Fixture) {
     let _ = t.store.append_chunks(lease, vec![chunk("1"), chunk("2")]).await.unwrap();
     t.clock.advance(1_000);
     let _ = t.store.finish(lease, Outcome::Failed("x".into())).await.unwrap();
-    t.store.mark_delivered(id, support::place(1, 2)).await.unwrap();
+    t.store.mark_delivered(id, support::stream_position(1, 2)).await.unwrap();
     assert_eq!(t.record("a", id).await.unwrap().chunks_delivered, 2);
     let other = t.submit("a").await;
 
@@ -441,7 +441,7 @@ async fn many_jobs_expire_in_slices(t: Fixture) {
     assert_eq!(left, [600, 100, 0]);
 }
 
-async fn a_purge_removes_what_waits(t: Fixture) {
+async fn a_purge_removes_the_waiting_jobs(t: Fixture) {
     let a = endpoint("a");
     assert_eq!(t.store.purge(&a).await, Ok(0));
     let (running, done) = (t.submit("a").await, t.submit("a").await);
@@ -621,7 +621,7 @@ async fn the_next_endpoint_of_a_name_shows_nothing_of_a_deleted_one(t: Fixture) 
     assert!(t.record("a", new).await.is_some(), "the deletion has left the next endpoint alone");
 }
 
-async fn whoever_watches_is_told(t: Fixture) {
+async fn watchers_are_notified(t: Fixture) {
     let new = job("a");
     let (id, a) = (new.id, endpoint("a"));
     let watch = t.signals.watch(id);
@@ -669,22 +669,22 @@ impl ReadyListener for Listener {
     }
 }
 
-async fn the_dispatcher_is_told_at_once(t: Fixture) {
+async fn the_dispatcher_is_notified_at_once(t: Fixture) {
     let listener = Arc::new(Listener::default());
     t.signals.set_ready_listener(listener.clone());
-    let told = || std::mem::take(&mut *listener.0.lock());
+    let received = || std::mem::take(&mut *listener.0.lock());
     let id = t.submit("a").await;
-    assert_eq!(told(), [(endpoint("a"), true)]);
+    assert_eq!(received(), [(endpoint("a"), true)]);
     let lease = t.claim("a").await.lease;
     let _ = t.store.release(lease).await.unwrap();
-    assert_eq!(told(), [(endpoint("a"), true)]);
+    assert_eq!(received(), [(endpoint("a"), true)]);
     let lease = t.claim("a").await.lease;
     let _ = t.store.finish(lease, Outcome::TimedOut).await.unwrap();
-    assert_eq!(told(), []);
+    assert_eq!(received(), []);
     t.store.retry(&endpoint("a"), id, None).await.unwrap();
-    assert_eq!(told(), [(endpoint("a"), true)]);
+    assert_eq!(received(), [(endpoint("a"), true)]);
     t.submit_job(low_priority(job("b"))).await;
-    assert_eq!(told(), [(endpoint("b"), false)]);
+    assert_eq!(received(), [(endpoint("b"), false)]);
 }
 
 async fn a_closed_store_refuses(t: Fixture) {
@@ -709,7 +709,7 @@ async fn a_closed_store_refuses(t: Fixture) {
     assert_eq!(t.store.write_catalog(vec![]).await, Err(StoreError::Closed));
 }
 
-async fn the_catalog_keeps_what_was_put_last(t: Fixture) {
+async fn the_catalog_keeps_the_last_entry_put(t: Fixture) {
     let image = |name: &str, digit: char| {
         let digest: ComponentDigest = String::from(digit).repeat(64).parse().unwrap();
         let owner = OwnerId::new("owner").unwrap();

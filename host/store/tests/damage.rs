@@ -284,7 +284,7 @@ async fn a_check_changes_nothing_and_a_repair_of_a_whole_directory_loses_nothing
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_repair_saves_what_is_before_and_behind_the_damage() {
+async fn a_repair_saves_data_before_and_after_the_damage() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
     let mut jobs = Vec::new();
@@ -528,7 +528,7 @@ async fn catalog_of(store: Arc<SqliteStore>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_template_is_damage_that_deletes_nothing_and_a_repair_puts_a_stand_in() {
+async fn a_lost_template_is_damage_that_deletes_nothing_and_a_repair_adds_a_placeholder() {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(open(dir.path()).unwrap());
     catalog_of(store.clone()).await;
@@ -665,12 +665,12 @@ async fn a_deletion_that_a_crash_interrupts_leaves_no_job_to_the_next_endpoint_o
             store.write_catalog(vec![CatalogChange::Put(record.clone())]).await.unwrap();
         }
         drop(store);
-        for life in 0..2 {
+        for incarnation in 0..2 {
             let store = open(dir.path()).unwrap();
             let names: Vec<_> = store.endpoints().unwrap();
-            assert_eq!(names.len(), life, "{names:?}");
+            assert_eq!(names.len(), incarnation, "{names:?}");
             for id in &old {
-                assert!(store.job(&e, *id).await.unwrap().is_none(), "life {life}");
+                assert!(store.job(&e, *id).await.unwrap().is_none(), "life {incarnation}");
             }
             let new = submit(&store, job("e")).await;
             let claimed = store.claim(&e, &[worker("w")]).await.unwrap();

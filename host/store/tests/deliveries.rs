@@ -57,8 +57,8 @@ impl Fixture {
         Self::sqlite_with(support::settings())
     }
 
-    fn restless() -> Self {
-        Self::sqlite_with(support::restless())
+    fn with_small_segments() -> Self {
+        Self::sqlite_with(support::with_small_segments())
     }
 
     fn sqlite_with(settings: Settings) -> Self {
@@ -133,25 +133,25 @@ macro_rules! contract {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() { super::$name(super::Fixture::sqlite()).await })*
         }
-        mod restless {
+        mod with_small_segments {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() { super::$name(super::Fixture::restless()).await })*
+            async fn $name() { super::$name(super::Fixture::with_small_segments()).await })*
         }
     };
 }
 
 contract!(
     each_end_has_a_delivery_with_the_document,
-    what_was_streamed_is_the_output,
-    a_job_without_a_webhook_has_none,
-    a_job_that_goes_without_an_end_has_none,
+    the_streamed_chunks_are_the_output,
+    a_job_without_a_webhook_has_no_delivery,
+    a_job_deleted_before_its_end_has_no_delivery,
     a_retry_has_another_delivery_at_its_end,
     attempts_are_counted_and_delivered_later,
     a_delivery_outlives_its_job_and_a_crash,
-    a_job_given_up_after_crashes_has_one,
-    a_deleted_endpoint_takes_its_deliveries_along,
+    a_job_given_up_after_crashes_has_a_delivery,
+    deleting_an_endpoint_deletes_its_deliveries,
     the_next_endpoint_of_a_name_sends_no_webhook_of_a_deleted_one,
-    the_deliverer_is_told,
+    the_deliverer_is_notified,
 );
 
 async fn each_end_has_a_delivery_with_the_document(t: Fixture) {
@@ -194,7 +194,7 @@ async fn each_end_has_a_delivery_with_the_document(t: Fixture) {
     assert_eq!(t.due().await.len(), 4, "one target");
 }
 
-async fn what_was_streamed_is_the_output(t: Fixture) {
+async fn the_streamed_chunks_are_the_output(t: Fixture) {
     t.submit(Some(URL)).await;
     let lease = t.claim().await;
     let _ = t.store().append_chunks(lease, vec![chunk("1"), chunk("\"b\"")]).await.unwrap();
@@ -204,13 +204,13 @@ async fn what_was_streamed_is_the_output(t: Fixture) {
     assert_eq!(t.body(&t.log().await[0]).await["output"], json!([1, "b", 3]));
 }
 
-async fn a_job_without_a_webhook_has_none(t: Fixture) {
+async fn a_job_without_a_webhook_has_no_delivery(t: Fixture) {
     t.submit(None).await;
     t.finish(Outcome::TimedOut).await;
     assert!(t.log().await.is_empty());
 }
 
-async fn a_job_that_goes_without_an_end_has_none(mut t: Fixture) {
+async fn a_job_deleted_before_its_end_has_no_delivery(mut t: Fixture) {
     t.submit(Some(URL)).await;
     t.store().purge(&endpoint("a")).await.unwrap();
     let hook = Some(URL.to_owned());
@@ -284,7 +284,7 @@ async fn a_delivery_outlives_its_job_and_a_crash(mut t: Fixture) {
     assert_eq!((&body["output"], &body["input"]), (&json!("out"), &json!({ "n": 1 })));
 }
 
-async fn a_job_given_up_after_crashes_has_one(mut t: Fixture) {
+async fn a_job_given_up_after_crashes_has_a_delivery(mut t: Fixture) {
     t.submit(Some(URL)).await;
     for _ in 0..CRASHES_MAX {
         t.claim().await;
@@ -297,7 +297,7 @@ async fn a_job_given_up_after_crashes_has_one(mut t: Fixture) {
     assert!(body["error"].as_str().unwrap().contains("host died"), "{body}");
 }
 
-async fn a_deleted_endpoint_takes_its_deliveries_along(mut t: Fixture) {
+async fn deleting_an_endpoint_deletes_its_deliveries(mut t: Fixture) {
     t.submit(Some(URL)).await;
     t.finish(Outcome::TimedOut).await;
     let id = t.due().await[0].id;
@@ -334,7 +334,7 @@ async fn the_next_endpoint_of_a_name_sends_no_webhook_of_a_deleted_one(mut t: Fi
     }
 }
 
-async fn the_deliverer_is_told(t: Fixture) {
+async fn the_deliverer_is_notified(t: Fixture) {
     t.submit(Some(URL)).await;
     t.finish(Outcome::TimedOut).await;
     t.signals.delivery_to_send().await;

@@ -20,7 +20,7 @@ use std::time::Instant;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore, Image};
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::id::{JobId, OwnerId};
-use gristmill_core::idempotency::{Idempotency, KEY_LIFE_MS};
+use gristmill_core::idempotency::{Idempotency, KEY_LIFETIME_MS};
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::limits::RETENTION_ASYNC_MS;
 use gristmill_core::listing::{Cursor, JobQuery};
@@ -90,7 +90,7 @@ impl Disk {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives() {
+async fn acknowledged_changes_survive() {
     let mut disk = Disk::new();
     let node = disk.store().node();
     let a = endpoint("a");
@@ -137,7 +137,7 @@ async fn what_was_acknowledged_survives() {
 }
 
 #[tokio::test]
-async fn jobs_that_ran_wait_again_and_are_given_up_in_the_end() {
+async fn interrupted_jobs_are_requeued_and_fail_after_the_last_crash() {
     let mut disk = Disk::new();
     let a = endpoint("a");
     let id = disk.submit(job("a")).await;
@@ -199,7 +199,7 @@ async fn the_queue_keeps_its_order() {
 }
 
 #[tokio::test]
-async fn time_goes_on_while_the_host_is_down() {
+async fn time_passes_while_the_host_is_down() {
     let mut disk = Disk::new();
     let waiting = disk.submit(with_ttl(job("a"), 10_000)).await;
     let done = disk.submit(job("a")).await;
@@ -231,7 +231,7 @@ async fn a_closed_store_is_clean() {
 }
 
 #[tokio::test]
-async fn closing_writes_what_was_asked_for() {
+async fn closing_writes_every_requested_change() {
     let mut disk = Disk::new();
     let store = Arc::new(disk.store.take().unwrap());
     let mut submits = JoinSet::new();
@@ -376,7 +376,7 @@ async fn a_start_with_many_jobs_is_quick() {
 /// A segment is written from front to back, so a copy at any moment equals the state after a crash
 /// at that moment, including a half-written frame at its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_copy_of_the_journal_has_what_was_acknowledged_before() {
+async fn every_copy_of_the_journal_has_the_changes_acknowledged_before() {
     let disk = Disk::new();
     let dir = disk.dir.path().join("own");
     let store = Arc::new(open(&dir, &disk.clock, &disk.signals).0);
@@ -442,7 +442,7 @@ async fn the_log_stays_bounded() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_was_being_deleted_does_not_come_back() {
+async fn an_endpoint_in_deletion_stays_deleted_after_a_restart() {
     let mut disk = Disk::new();
     disk.submit(job("a")).await;
     disk.store().close().await;
@@ -488,20 +488,20 @@ async fn inputs_beyond_the_cache_come_from_the_disk() {
 #[tokio::test]
 async fn a_repeated_submission_is_known_after_a_crash_too() {
     let mut disk = Disk::new();
-    let mark = Some(Idempotency { key: [1; 16], content: [2; 16] });
-    let marked = || NewJob { idempotency: mark, ..job("a") };
-    let first = disk.submit(marked()).await;
+    let idempotency = Some(Idempotency { key: [1; 16], content: [2; 16] });
+    let with_key = || NewJob { idempotency, ..job("a") };
+    let first = disk.submit(with_key()).await;
     disk.store().purge(&endpoint("a")).await.unwrap();
     disk.reopen();
-    assert_eq!(disk.store().submit(marked()).await, Ok(SubmitAnswer::Repeated(first)));
+    assert_eq!(disk.store().submit(with_key()).await, Ok(SubmitAnswer::Repeated(first)));
     // The rows of the job are deleted, and their number is not used again.
     disk.submit(NewJob { idempotency: None, ..job("a") }).await;
     disk.reopen();
-    disk.clock.advance(KEY_LIFE_MS);
+    disk.clock.advance(KEY_LIFETIME_MS);
     disk.store().expire().await.unwrap();
     disk.flush().await;
     disk.reopen();
-    disk.submit(marked()).await;
+    disk.submit(with_key()).await;
 }
 
 /// The content of all files of the data directory, except the key.
@@ -561,7 +561,7 @@ async fn a_store_opens_with_its_own_key_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_file_shrinks_on_a_host_that_only_looks_for_expired_jobs() {
+async fn the_file_shrinks_on_a_host_that_only_expires_jobs() {
     let disk = Disk::new();
     let input = json(&format!("\"{}\"", "x".repeat(4 << 20)));
     for _ in 0..10 {
@@ -582,8 +582,8 @@ async fn the_file_shrinks_on_a_host_that_only_looks_for_expired_jobs() {
 async fn keys_of_deleted_endpoints_leave_no_rows() {
     let mut disk = Disk::new();
     for round in 0..3 {
-        let mark = Some(Idempotency { key: [round; 16], content: [0; 16] });
-        disk.submit(NewJob { idempotency: mark, ..job("a") }).await;
+        let idempotency = Some(Idempotency { key: [round; 16], content: [0; 16] });
+        disk.submit(NewJob { idempotency, ..job("a") }).await;
         disk.store().delete_endpoint(&endpoint("a")).await.unwrap();
         disk.submit(job("b")).await;
         disk.reopen();
@@ -598,7 +598,7 @@ async fn keys_of_deleted_endpoints_leave_no_rows() {
 /// A result that is being written when the store ends is present together with its bill, or neither
 /// is; changes of the clock have no influence.
 #[tokio::test]
-async fn what_is_billed_are_the_results_that_are_there() {
+async fn exactly_the_stored_results_are_billed() {
     const HOUR_MS: u64 = 3_600_000;
     let mut disk = Disk::new();
     let mut lost = 0;
@@ -609,7 +609,7 @@ async fn what_is_billed_are_the_results_that_are_there() {
         let workers: Vec<_> = (0..10).map(|n| worker(&n.to_string())).collect();
         for claimed in disk.store().claim(&endpoint("a"), &workers).await.unwrap() {
             let outcome = Outcome::Completed(json("1"));
-            let finished = disk.store().finish_soon(claimed.lease, outcome, metered("t")).await;
+            let finished = disk.store().finish_deferred(claimed.lease, outcome, metered("t")).await;
             assert_eq!(finished, Ok(Fenced::Applied));
         }
         let at = disk.clock.now();

@@ -25,7 +25,9 @@ use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Settings, SqliteStore};
 use parking_lot::Mutex;
-use support::{START, TTL_MS, chunk, endpoint, job, json, restless, settings, submit, worker};
+use support::{
+    START, TTL_MS, chunk, endpoint, job, json, settings, submit, with_small_segments, worker,
+};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
@@ -138,7 +140,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn what_comes_and_goes_within_the_journal_never_reaches_the_database() {
+async fn jobs_deleted_within_the_journal_never_reach_the_database() {
     let mut disk = Disk::new(settings());
     for n in 0..50 {
         disk.submit(&text(n, 100)).await;
@@ -155,8 +157,8 @@ async fn what_comes_and_goes_within_the_journal_never_reaches_the_database() {
 }
 
 #[tokio::test]
-async fn what_stays_is_taken_over_and_the_journal_does_not_grow() {
-    let mut disk = Disk::new(Settings { segment_bytes: 8 << 10, ..restless() });
+async fn remaining_data_is_checkpointed_and_the_journal_does_not_grow() {
+    let mut disk = Disk::new(Settings { segment_bytes: 8 << 10, ..with_small_segments() });
     let mut ids = Vec::new();
     for n in 0..300 {
         ids.push(disk.submit(&text(n, 200)).await);
@@ -176,7 +178,7 @@ async fn what_stays_is_taken_over_and_the_journal_does_not_grow() {
 
 #[tokio::test]
 async fn large_payloads_stay_in_the_journal_as_long_as_their_job() {
-    let mut disk = Disk::new(restless());
+    let mut disk = Disk::new(with_small_segments());
     let large = text(1, 40_000);
     let (mut failed, mut completed) = (Vec::new(), Vec::new());
     for _ in 0..8 {
@@ -207,9 +209,9 @@ async fn large_payloads_stay_in_the_journal_as_long_as_their_job() {
 }
 
 #[tokio::test]
-async fn the_input_of_a_job_that_can_run_no_more_goes() {
+async fn the_input_of_a_job_that_can_never_run_again_is_deleted() {
     for (size, table) in [(200, "input"), (40_000, "kept")] {
-        let mut disk = Disk::new(restless());
+        let mut disk = Disk::new(with_small_segments());
         for _ in 0..12 {
             disk.submit(&text(1, size)).await;
         }
@@ -232,7 +234,7 @@ async fn the_input_of_a_job_that_can_run_no_more_goes() {
 
 #[tokio::test]
 async fn a_few_large_payloads_do_not_keep_many_files() {
-    let mut disk = Disk::new(Settings { segment_bytes: 128 << 10, ..restless() });
+    let mut disk = Disk::new(Settings { segment_bytes: 128 << 10, ..with_small_segments() });
     let mut kept = Vec::new();
     for n in 0..60 {
         let id = disk.submit(&text(n, 20_000)).await;
@@ -254,7 +256,7 @@ async fn a_few_large_payloads_do_not_keep_many_files() {
 }
 
 #[tokio::test]
-async fn a_frame_that_was_not_finished_is_forgotten_and_a_damaged_one_is_refused() {
+async fn an_incomplete_frame_is_dropped_and_a_damaged_one_is_refused() {
     let mut disk = Disk::new(settings());
     let first = disk.submit(&text(1, 100)).await;
     let second = disk.submit(&text(2, 100)).await;
@@ -286,8 +288,8 @@ async fn a_frame_that_was_not_finished_is_forgotten_and_a_damaged_one_is_refused
 
 /// Jobs run while checkpoints copy their results; then the store ends in the middle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_was_acknowledged_survives_a_restless_journal() {
-    let mut disk = Disk::new(Settings { segment_bytes: 4 << 10, ..restless() });
+async fn acknowledged_changes_survive_a_journal_of_small_segments() {
+    let mut disk = Disk::new(Settings { segment_bytes: 4 << 10, ..with_small_segments() });
     for round in 0..4 {
         let acknowledged = Arc::new(Mutex::new(Vec::new()));
         let mut lives = JoinSet::new();

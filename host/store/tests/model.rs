@@ -16,7 +16,7 @@ use std::sync::Arc;
 use gristmill_core::backup::BackupSource as _;
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId};
-use gristmill_core::idempotency::{Idempotency, KEY_LIFE_MS};
+use gristmill_core::idempotency::{Idempotency, KEY_LIFETIME_MS};
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::{Lease, NewJob, Outcome};
 use gristmill_core::signals::Signals;
@@ -44,7 +44,7 @@ enum Op {
         is_low: bool,
         is_sync: bool,
         ttl_ms: u64,
-        mark: Option<(u8, u8)>,
+        idempotency: Option<(u8, u8)>,
         is_large: bool,
     },
     Claim {
@@ -110,11 +110,11 @@ fn op() -> impl Strategy<Value = Op> {
     let endpoint = 0..ENDPOINTS.len();
     let (lease, job) = (0..64_usize, 0..64_usize);
     let ttl_ms = prop_oneof![Just(86_400_000), 10_000..100_000_u64];
-    let mark = prop::option::of((0..3_u8, 0..2_u8));
+    let idempotency = prop::option::of((0..3_u8, 0..2_u8));
     prop_oneof![
-        6 => (endpoint.clone(), any::<bool>(), any::<bool>(), ttl_ms, mark, any::<bool>()).prop_map(
-            |(endpoint, is_low, is_sync, ttl_ms, mark, is_large)| {
-                Op::Submit { endpoint, is_low, is_sync, ttl_ms, mark, is_large }
+        6 => (endpoint.clone(), any::<bool>(), any::<bool>(), ttl_ms, idempotency, any::<bool>()).prop_map(
+            |(endpoint, is_low, is_sync, ttl_ms, idempotency, is_large)| {
+                Op::Submit { endpoint, is_low, is_sync, ttl_ms, idempotency, is_large }
             }
         ),
         6 => (endpoint.clone(), 0..4_usize)
@@ -139,7 +139,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (job, 1..4_u32, 0..6_u64)
             .prop_map(|(job, attempt, next)| Op::MarkDelivered { job, attempt, next }),
         2 => Just(Op::Expire),
-        3 => prop_oneof![1..5_000_u64, Just(60_000), Just(1_800_000), Just(KEY_LIFE_MS), Just(KEPT_MS / 2)]
+        3 => prop_oneof![1..5_000_u64, Just(60_000), Just(1_800_000), Just(KEY_LIFETIME_MS), Just(KEPT_MS / 2)]
             .prop_map(|ms| Op::Advance { ms }),
         1 => endpoint.prop_map(|endpoint| Op::DeleteEndpoint { endpoint }),
         3 => Just(Op::Crash),
@@ -248,13 +248,13 @@ impl Pair {
                 self.clock.advance(*ms);
                 return;
             }
-            Op::Submit { endpoint, is_low, is_sync, ttl_ms, mark, is_large } => {
+            Op::Submit { endpoint, is_low, is_sync, ttl_ms, idempotency, is_large } => {
                 let name = ENDPOINTS[*endpoint];
                 let job = if *is_sync { sync_job(name) } else { job(name) };
                 let job = if *is_low { low_priority(job) } else { job };
                 let length = if *is_large { LARGE_BYTES } else { 1 };
                 let input = json(&format!("[{:length$}]", self.jobs.len()));
-                let idempotency = mark
+                let idempotency = idempotency
                     .map(|(key, content)| Idempotency { key: [key; 16], content: [content; 16] });
                 let job = with_ttl(NewJob { input, idempotency, ..job }, *ttl_ms);
                 self.jobs.push((job.endpoint.clone(), job.id));
@@ -304,7 +304,7 @@ impl Pair {
                     _ => Outcome::TimedOut,
                 };
                 if is_metered {
-                    format!("{:?}", store.finish_soon(lease, outcome, metered(template)).await)
+                    format!("{:?}", store.finish_deferred(lease, outcome, metered(template)).await)
                 } else {
                     format!("{:?}", store.finish(lease, outcome).await)
                 }
@@ -331,7 +331,10 @@ impl Pair {
             }
             Op::MarkDelivered { job, attempt, next } => {
                 let Some((_, id)) = job_at(job) else { return String::new() };
-                format!("{:?}", store.mark_delivered(id, support::place(attempt, next)).await)
+                format!(
+                    "{:?}",
+                    store.mark_delivered(id, support::stream_position(attempt, next)).await
+                )
             }
             Op::Expire => format!("{:?}", store.expire().await),
             Op::DeleteEndpoint { endpoint } => {

@@ -9,7 +9,7 @@
 mod support;
 
 use gristmill_core::id::{JobId, OwnerId};
-use gristmill_core::idempotency::{Idempotency, KEY_LIFE_MS};
+use gristmill_core::idempotency::{Idempotency, KEY_LIFETIME_MS};
 use gristmill_core::job::JobStatus;
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::{NewJob, Outcome};
@@ -18,18 +18,18 @@ use support::fixture::{Fixture, contract};
 use support::{QUEUE_JOBS_MAX, TTL_MS, endpoint, job};
 
 contract!(
-    a_submission_that_comes_again_is_the_same_job,
+    a_repeated_submission_is_the_same_job,
     a_key_belongs_to_one_submission,
-    a_key_is_remembered_when_its_job_is_gone,
+    an_idempotency_key_outlives_its_job,
     a_key_is_forgotten_after_its_time_and_with_its_endpoint,
-    a_full_queue_answers_what_came_before,
+    a_full_queue_still_answers_repeated_submissions,
     submissions_at_one_time_make_one_job,
     a_retry_waits_within_the_bounds_of_submissions,
     jobs_are_listed_newest_first_in_pages,
     a_list_shows_one_status_of_one_endpoint,
 );
 
-fn marked(key: &str, body: &str) -> NewJob {
+fn with_key(key: &str, body: &str) -> NewJob {
     let owner = OwnerId::new("owner").unwrap();
     let idempotency = Some(Idempotency::new(&owner, key, "run", body.as_bytes()));
     NewJob { idempotency, ..job("a") }
@@ -42,63 +42,63 @@ async fn list(t: &Fixture, query: JobQuery) -> (Vec<JobId>, Option<JobQuery>) {
     (page.jobs.iter().map(|job| job.id).collect(), next)
 }
 
-async fn a_submission_that_comes_again_is_the_same_job(t: Fixture) {
-    let first = marked("k", "{}");
+async fn a_repeated_submission_is_the_same_job(t: Fixture) {
+    let first = with_key("k", "{}");
     assert_eq!(t.store.submit(first.clone()).await, Ok(SubmitAnswer::Queued));
-    assert_eq!(t.store.submit(marked("k", "{}")).await, Ok(SubmitAnswer::Repeated(first.id)));
+    assert_eq!(t.store.submit(with_key("k", "{}")).await, Ok(SubmitAnswer::Repeated(first.id)));
     let lease = t.claim("a").await.lease;
     let _ = t.store.finish(lease, Outcome::Failed("no".into())).await.unwrap();
-    assert_eq!(t.store.submit(marked("k", "{}")).await, Ok(SubmitAnswer::Repeated(first.id)));
+    assert_eq!(t.store.submit(with_key("k", "{}")).await, Ok(SubmitAnswer::Repeated(first.id)));
     assert!(t.claim_many("a", 9).await.is_empty());
 }
 
 async fn a_key_belongs_to_one_submission(t: Fixture) {
-    t.submit_job(marked("k", "{}")).await;
-    assert_eq!(t.store.submit(marked("k", "{ }")).await, Ok(SubmitAnswer::KeyReused));
-    t.submit_job(marked("l", "{ }")).await;
+    t.submit_job(with_key("k", "{}")).await;
+    assert_eq!(t.store.submit(with_key("k", "{ }")).await, Ok(SubmitAnswer::KeyReused));
+    t.submit_job(with_key("l", "{ }")).await;
     // Another endpoint has separate keys.
-    t.submit_job(NewJob { endpoint: endpoint("b"), ..marked("k", "{ }") }).await;
+    t.submit_job(NewJob { endpoint: endpoint("b"), ..with_key("k", "{ }") }).await;
     assert_eq!(t.claim_many("a", 9).await.len(), 2);
 }
 
-async fn a_key_is_remembered_when_its_job_is_gone(t: Fixture) {
-    let id = t.submit_job(marked("k", "{}")).await;
+async fn an_idempotency_key_outlives_its_job(t: Fixture) {
+    let id = t.submit_job(with_key("k", "{}")).await;
     assert_eq!(t.store.purge(&endpoint("a")).await, Ok(1));
-    assert_eq!(t.store.submit(marked("k", "{}")).await, Ok(SubmitAnswer::Repeated(id)));
+    assert_eq!(t.store.submit(with_key("k", "{}")).await, Ok(SubmitAnswer::Repeated(id)));
     assert_eq!(t.store.counts(&endpoint("a")).await.unwrap().in_queue, 0);
 }
 
 async fn a_key_is_forgotten_after_its_time_and_with_its_endpoint(t: Fixture) {
-    let first = t.submit_job(marked("k", "{}")).await;
-    t.clock.advance(KEY_LIFE_MS - 1);
+    let first = t.submit_job(with_key("k", "{}")).await;
+    t.clock.advance(KEY_LIFETIME_MS - 1);
     let next = t.store.expire().await.unwrap().0;
     assert_eq!(next, t.store.now().plus_millis(1));
-    assert_eq!(t.store.submit(marked("k", "{}")).await, Ok(SubmitAnswer::Repeated(first)));
+    assert_eq!(t.store.submit(with_key("k", "{}")).await, Ok(SubmitAnswer::Repeated(first)));
     t.clock.advance(1);
     t.store.expire().await.unwrap();
-    let second = t.submit_job(marked("k", "{ }")).await;
-    assert_eq!(t.store.submit(marked("k", "{ }")).await, Ok(SubmitAnswer::Repeated(second)));
+    let second = t.submit_job(with_key("k", "{ }")).await;
+    assert_eq!(t.store.submit(with_key("k", "{ }")).await, Ok(SubmitAnswer::Repeated(second)));
     t.store.delete_endpoint(&endpoint("a")).await.unwrap();
-    t.submit_job(marked("k", "{}")).await;
+    t.submit_job(with_key("k", "{}")).await;
 }
 
-async fn a_full_queue_answers_what_came_before(t: Fixture) {
-    let first = t.submit_job(marked("k", "{}")).await;
+async fn a_full_queue_still_answers_repeated_submissions(t: Fixture) {
+    let first = t.submit_job(with_key("k", "{}")).await;
     for _ in 1..QUEUE_JOBS_MAX {
         t.submit("a").await;
     }
     let full = Err(StoreError::QueueFull { limit: QUEUE_JOBS_MAX });
-    assert_eq!(t.store.submit(marked("l", "{}")).await, full);
-    assert_eq!(t.store.submit(marked("k", "{}")).await, Ok(SubmitAnswer::Repeated(first)));
+    assert_eq!(t.store.submit(with_key("l", "{}")).await, full);
+    assert_eq!(t.store.submit(with_key("k", "{}")).await, Ok(SubmitAnswer::Repeated(first)));
     t.store.purge(&endpoint("a")).await.unwrap();
     // A refused submission is not recorded.
-    t.submit_job(marked("l", "{ }")).await;
+    t.submit_job(with_key("l", "{ }")).await;
 }
 
 async fn submissions_at_one_time_make_one_job(t: Fixture) {
     for n in 0..20 {
         let submit = |_| {
-            let (store, job) = (t.store.clone(), marked(&n.to_string(), "{}"));
+            let (store, job) = (t.store.clone(), with_key(&n.to_string(), "{}"));
             tokio::spawn(async move {
                 let id = job.id;
                 match store.submit(job).await.unwrap() {

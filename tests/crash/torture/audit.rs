@@ -10,13 +10,13 @@ use super::ledger::is_final;
 use super::session::Session;
 use super::streams::check_replay;
 use super::submission::{Kind, MILL};
-use super::webhooks::Told;
+use super::webhooks::ReceivedWebhooks;
 
 /// Calls at one time.
 const CALLS: usize = 8;
 
 /// Audits a host without other callers. Jobs in their second audit are removed by ending their ttl.
-pub(crate) async fn audit(session: &Session, told: &mut Told) {
+pub(crate) async fn audit(session: &Session, received: &mut ReceivedWebhooks) {
     session.settle().await.unwrap();
     eventually("stuck: every job of the endpoint to end", async || {
         let jobs = &session.client.health(MILL).await["jobs"];
@@ -37,14 +37,14 @@ pub(crate) async fn audit(session: &Session, told: &mut Told) {
     for job in &jobs {
         let entry = session.ledger.entry(job);
         if entry.submission.as_ref().is_some_and(|submission| submission.webhook.is_some()) {
-            told.expect(job, &entry).await;
+            received.expect(job, &entry).await;
         }
     }
     check_counters(session).await;
     check_bill(session).await;
     let leaving = session.ledger.next_round();
     for (job, entry) in &leaving {
-        told.forget(job, entry);
+        received.forget(job, entry);
     }
     let leaving: Vec<_> = leaving.into_keys().collect();
     each(&leaving, async |job| remove(session, job).await).await;
@@ -87,9 +87,9 @@ async fn check_counters(session: &Session) {
     let health = session.client.health(MILL).await;
     let totals = session.ledger.totals();
     let expected = [totals.completed, totals.failed, totals.retried];
-    let told = ["completed", "failed", "retried"].map(|field| &health["jobs"][field]);
-    let told = told.map(|count: &Value| count.as_u64().unwrap());
-    assert_eq!(told, expected, "wrong: completed, failed, retried of {health}");
+    let shown = ["completed", "failed", "retried"].map(|field| &health["jobs"][field]);
+    let shown = shown.map(|count: &Value| count.as_u64().unwrap());
+    assert_eq!(shown, expected, "wrong: completed, failed, retried of {health}");
 }
 
 /// The bill has each result once, and no attempt that a kill interrupted.

@@ -34,11 +34,11 @@ impl Version {
 
     /// A job has seen a value that `is_this` accepts: it must be the last one, and stays so from
     /// now on.
-    fn saw(&mut self, is_this: impl Fn(u64) -> bool, told: &Value) {
+    fn saw(&mut self, is_this: impl Fn(u64) -> bool, shown: &Value) {
         let possible = [Some(self.acknowledged), self.in_doubt];
         let found = possible.into_iter().flatten().find(|version| is_this(*version));
         self.acknowledged =
-            found.unwrap_or_else(|| panic!("lost: a deploy, {self:?}: a job has run {told}"));
+            found.unwrap_or_else(|| panic!("lost: a deploy, {self:?}: a job has run {shown}"));
         self.in_doubt = None;
     }
 }
@@ -95,17 +95,17 @@ impl Deployer {
             let request = session.client.request(Method::POST, &path).json(&body);
             let document = session.call("runsync", request).await?.ok();
             // A host that drains answers before the job's end.
-            if !is_final(&document) && session.is_doomed() {
+            if !is_final(&document) && session.is_kill_announced() {
                 return None;
             }
             assert_eq!(document["status"], "COMPLETED", "wrong: {document}");
             Some(document["output"].clone())
         };
-        let told = output(HANDLER).await?;
-        self.handler.saw(|version| (told == input) == is_echo(version), &told);
-        let told = output(SETTINGS).await?;
-        let number = told["env"].as_str().and_then(|text| text.parse().ok());
-        self.settings.saw(|version| number == Some(version), &told);
+        let shown = output(HANDLER).await?;
+        self.handler.saw(|version| (shown == input) == is_echo(version), &shown);
+        let shown = output(SETTINGS).await?;
+        let number = shown["env"].as_str().and_then(|text| text.parse().ok());
+        self.settings.saw(|version| number == Some(version), &shown);
         Some(())
     }
 }

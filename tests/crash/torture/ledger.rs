@@ -106,7 +106,7 @@ struct State {
     unanswered: Vec<Submission>,
     /// Number of submissions without a key and without an answer: each may have become an unknown
     /// job.
-    nobodys: u64,
+    unattributed: u64,
     /// Jobs whose cancellation was not acknowledged yet.
     to_cancel: Vec<String>,
     /// Jobs that were retried without an answer.
@@ -150,7 +150,7 @@ impl Ledger {
         let mut state = self.0.lock().unwrap();
         match submission.has_key {
             true => state.unanswered.push(submission),
-            false => state.nobodys += 1,
+            false => state.unattributed += 1,
         }
     }
 
@@ -253,8 +253,8 @@ impl Ledger {
         if let Some(submission) = &entry.submission {
             assert!(submission.permits(&document), "wrong: {text}, known: {entry:?}");
         }
-        if let Some(told) = &entry.cancel {
-            assert_eq!(document["status"], *told, "lost: a cancel: {text}, known: {entry:?}");
+        if let Some(shown) = &entry.cancel {
+            assert_eq!(document["status"], *shown, "lost: a cancel: {text}, known: {entry:?}");
         }
         entry.may_run_again = false;
         let status = document["status"].as_str().unwrap().to_owned();
@@ -281,8 +281,8 @@ impl Ledger {
     /// A job of the host whose answer was lost. There are at most as many as lost answers.
     pub(crate) fn adopt(&self, job: &str) {
         let mut state = self.0.lock().unwrap();
-        assert!(state.nobodys > 0, "wrong: no call submitted {job}");
-        state.nobodys -= 1;
+        assert!(state.unattributed > 0, "wrong: no call submitted {job}");
+        state.unattributed -= 1;
         let round = state.round;
         state.jobs.insert(job.to_owned(), Entry::new(None, round));
     }
@@ -303,7 +303,7 @@ impl Ledger {
     /// submission without an answer has been found by now, or has not arrived.
     pub(crate) fn next_round(&self) -> HashMap<String, Entry> {
         let mut state = self.0.lock().unwrap();
-        state.nobodys = 0;
+        state.unattributed = 0;
         let round = state.round;
         state.round += 1;
         let (leaving, staying): (HashMap<_, _>, HashMap<_, _>) =

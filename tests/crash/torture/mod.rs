@@ -28,7 +28,7 @@ pub(crate) use self::random::Random;
 use self::session::Session;
 use self::streams::StreamReader;
 use self::submission::MILL;
-use self::webhooks::Told;
+use self::webhooks::ReceivedWebhooks;
 
 const SUBMITTERS: usize = 4;
 const STREAM_READERS: usize = 2;
@@ -105,7 +105,7 @@ struct Torture {
     begun: Instant,
     random: Random,
     ledger: Arc<Ledger>,
-    told: Told,
+    received: ReceivedWebhooks,
     purger: Purger,
     deployer: Deployer,
     readers: Vec<StreamReader>,
@@ -117,13 +117,13 @@ struct Torture {
 
 impl Torture {
     async fn start(random: Random) -> Self {
-        let told = Told::start().await;
+        let received = ReceivedWebhooks::start().await;
         let mut config = NamedTempFile::new().unwrap();
         for operation in OPERATIONS {
             writeln!(config, "[rate-limits.{operation}]\n{OUT_OF_REACH}").unwrap();
         }
         let path = config.path().to_str().unwrap();
-        let webhooks = told.host();
+        let webhooks = received.host();
         let arguments = ["--config", path, "--webhook-allow", &webhooks];
         let further = ["--journal-mib", JOURNAL_MIB, "--log", "warn", "--drain-timeout", "1"];
         let host = TestHost::start_with(&[&arguments[..], &further].concat());
@@ -133,7 +133,7 @@ impl Torture {
             begun: Instant::now(),
             random,
             ledger: Arc::default(),
-            told,
+            received,
             purger: Purger::default(),
             deployer: Deployer::start(&host).await,
             readers: std::iter::repeat_with(StreamReader::default).take(STREAM_READERS).collect(),
@@ -153,7 +153,7 @@ impl Torture {
         let session = self.session();
         let mut tasks = vec![];
         for _ in 0..SUBMITTERS {
-            let (random, url) = (self.random.fork(), self.told.url());
+            let (random, url) = (self.random.fork(), self.received.url());
             tasks.push(tokio::spawn(load::submit(session.clone(), random, url)));
         }
         tasks.push(tokio::spawn(load::read(session.clone(), self.random.fork())));
@@ -170,7 +170,7 @@ impl Torture {
         // Sometimes at once: while the host still recovers from the last kill.
         let life = if self.random.one_in(8) { (0, 30) } else { (100, 600) };
         tokio::time::sleep(self.random.ms(life.0, life.1)).await;
-        session.doom();
+        session.announce_kill();
         match end {
             End::Kill => self.host.kill9(),
             End::Drain => {
@@ -194,7 +194,7 @@ impl Torture {
         for reader in readers {
             self.readers.push(reader.await.unwrap());
         }
-        self.told.take_in();
+        self.received.record_new_calls();
     }
 
     /// Starts the host again; sometimes it is killed during the start.
@@ -210,7 +210,7 @@ impl Torture {
 
     async fn audit(&mut self) {
         let session = self.session();
-        audit::audit(&session, &mut self.told).await;
+        audit::audit(&session, &mut self.received).await;
         self.purger.audit(&session).await;
         self.deployer.check(&session).await.unwrap();
         assert!(!self.host.log().contains("panicked"), "wrong: {}", self.host.log());
@@ -227,7 +227,7 @@ impl Torture {
 
     fn totals(&self) -> String {
         let calls: u64 = self.ledger.answers().values().sum();
-        let webhooks = self.told.calls;
+        let webhooks = self.received.calls;
         format!("{calls} calls answered, {webhooks} webhooks received, all as promised")
     }
 
@@ -237,7 +237,7 @@ impl Torture {
             println!("{count:>9} {what}");
         }
         let [p50, p99, most] = [50, 99, 100].map(|percent| percentile(&mut self.starts, percent));
-        println!("{:>9} webhooks received", self.told.calls);
+        println!("{:>9} webhooks received", self.received.calls);
         println!(
             "{:>9} jobs ran more than once, because a kill broke them off",
             self.ledger.ran_again()

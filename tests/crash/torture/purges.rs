@@ -18,7 +18,7 @@ pub(crate) struct Purger {
     /// Submissions without an answer: each may have become a job.
     unanswered: usize,
     /// The jobs that the last purges removed.
-    gone: Vec<String>,
+    purged: Vec<String>,
 }
 
 impl Purger {
@@ -51,8 +51,8 @@ impl Purger {
         };
         let removed = answer.ok()["removed"].as_u64().unwrap();
         assert!(self.may_wait(removed), "lost, or purged twice: {removed} removed of {self:?}");
-        self.gone = std::mem::take(&mut self.waiting);
-        self.gone.append(&mut self.in_doubt);
+        self.purged = std::mem::take(&mut self.waiting);
+        self.purged.append(&mut self.in_doubt);
         self.unanswered = 0;
         self.check(session).await
     }
@@ -72,7 +72,7 @@ impl Purger {
         for job in &self.waiting {
             assert_eq!(status(job).await?, 200, "lost: {job}, after a purge or without one");
         }
-        for job in &self.gone {
+        for job in &self.purged {
             assert_eq!(status(job).await?, 404, "lost: a purge: {job} is back");
         }
         Some(())

@@ -17,23 +17,23 @@ pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) ledger: Arc<Ledger>,
     /// Set just before the host is killed or asked to end.
-    is_doomed: Arc<AtomicBool>,
+    is_kill_announced: Arc<AtomicBool>,
     /// Set once it is dead.
     is_over: Arc<AtomicBool>,
 }
 
 impl Session {
     pub(crate) fn new(client: Client, ledger: Arc<Ledger>) -> Self {
-        Self { client, ledger, is_doomed: Arc::default(), is_over: Arc::default() }
+        Self { client, ledger, is_kill_announced: Arc::default(), is_over: Arc::default() }
     }
 
     /// From now on a call may get no answer.
-    pub(crate) fn doom(&self) {
-        self.is_doomed.store(true, Ordering::SeqCst);
+    pub(crate) fn announce_kill(&self) {
+        self.is_kill_announced.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) fn is_doomed(&self) -> bool {
-        self.is_doomed.load(Ordering::SeqCst)
+    pub(crate) fn is_kill_announced(&self) -> bool {
+        self.is_kill_announced.load(Ordering::SeqCst)
     }
 
     /// The process has ended.
@@ -47,13 +47,13 @@ impl Session {
 
     /// Checks that the kill can have caused the error of a call.
     pub(crate) fn check_lost(&self, error: &reqwest::Error) {
-        assert!(self.is_doomed(), "wrong: the host broke a call off by itself: {error:?}");
+        assert!(self.is_kill_announced(), "wrong: the host broke a call off by itself: {error:?}");
     }
 
     pub(crate) async fn call(&self, what: &'static str, request: RequestBuilder) -> Option<Answer> {
         match self.client.try_send(request).await {
             Ok(answer) if answer.status == 503 => {
-                assert!(self.is_doomed(), "wrong: refused without a reason: {answer:?}");
+                assert!(self.is_kill_announced(), "wrong: refused without a reason: {answer:?}");
                 assert!(answer.header("retry-after").is_some(), "wrong: {answer:?}");
                 self.ledger.count("503 while the host drains");
                 None

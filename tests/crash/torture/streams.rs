@@ -111,7 +111,7 @@ impl Reading {
         }
         match end {
             // A host that drains ends the events early.
-            Ok(()) => assert!(session.is_doomed(), "wrong: events without an end: {text}"),
+            Ok(()) => assert!(session.is_kill_announced(), "wrong: events without an end: {text}"),
             Err(error) => session.check_lost(&error),
         }
         None

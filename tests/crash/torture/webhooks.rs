@@ -8,13 +8,13 @@ use super::ledger::{End, Entry};
 
 /// All calls by their `webhook-id`.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct ReceivedWebhooks {
     receiver: Receiver,
     bodies: HashMap<String, Vec<u8>>,
     pub(crate) calls: usize,
 }
 
-impl Told {
+impl ReceivedWebhooks {
     pub(crate) async fn start() -> Self {
         Self { receiver: Receiver::start(&["200 OK"]).await, bodies: HashMap::new(), calls: 0 }
     }
@@ -28,7 +28,7 @@ impl Told {
     }
 
     /// Records the newest calls. A repeated one must have the same bytes.
-    pub(crate) fn take_in(&mut self) {
+    pub(crate) fn record_new_calls(&mut self) {
         for call in self.receiver.take() {
             self.calls += 1;
             let id = call.header("webhook-id").to_owned();
@@ -42,7 +42,7 @@ impl Told {
         for end in &entry.ends {
             let id = webhook_id(job, end);
             eventually(&format!("lost: the webhook {id}"), async || {
-                self.take_in();
+                self.record_new_calls();
                 self.bodies.contains_key(&id).then_some(())
             })
             .await;

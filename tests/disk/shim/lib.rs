@@ -131,7 +131,7 @@ fn fails(setup: &Setup, calls: &mut Calls, call: &str, path: &Path) -> Option<c_
 }
 
 /// Counts the call, and kills the process if `DISK_KILL` names this call.
-fn perhaps_die(setup: &Setup, calls: &mut Calls, call: &str, path: &Path) {
+fn die_if_due(setup: &Setup, calls: &mut Calls, call: &str, path: &Path) {
     let kill = setup.kill.as_ref().filter(|kill| kill.call == call);
     if kill.is_none_or(|kill| !path.to_string_lossy().contains(&kill.name)) {
         return;
@@ -202,7 +202,7 @@ unsafe fn write_at(fd: c_int, bytes: *const c_void, count: usize, at: Option<i64
         // SAFETY: the caller promises the buffer; the system has just read `written` bytes of it.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast(), written as usize) };
         log(setup, record::WRITE, &path, at as u64, bytes);
-        perhaps_die(setup, &mut calls, "write", &path);
+        die_if_due(setup, &mut calls, "write", &path);
     }
     written as isize
 }
@@ -260,7 +260,7 @@ fn sync(fd: c_int, call: c_long) -> c_int {
         set_errno(errno);
         return -1;
     }
-    perhaps_die(setup, &mut calls, "sync", &path);
+    die_if_due(setup, &mut calls, "sync", &path);
     let answer = really();
     if answer == 0 {
         log(setup, record::SYNC, &path, 0, &[]);

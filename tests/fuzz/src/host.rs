@@ -24,8 +24,8 @@ use gristmill_core::rate::OperationLimit;
 use gristmill_core::record::ClaimedJob;
 use gristmill_core::registry_auth::RegistryAuth;
 use gristmill_core::runtime::{
-    Added, Attempt, AttemptReport, AttemptSink, Components, Reservation, Runtime, RuntimeLoad,
-    StageError, Staged, Volumes,
+    AddedComponent, Attempt, AttemptReport, AttemptSink, Components, Reservation, Runtime,
+    RuntimeLoad, StageError, Staged, Volumes,
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore as _;
@@ -89,7 +89,7 @@ impl Registries for Nothing {
         _: &RemoteImage,
         _: Option<&RegistryAuth>,
         _: &OwnerId,
-    ) -> Result<Added, FetchError> {
+    ) -> Result<AddedComponent, FetchError> {
         Err(FetchError::Full)
     }
 }
@@ -202,7 +202,7 @@ impl Host {
             runtime: Arc::new(Nothing),
             volumes: Arc::new(Nothing),
             store: store.clone(),
-            room: Arc::default(),
+            disk_space: Arc::default(),
             logs: Arc::default(),
             deliveries: store.clone(),
             usage: store.clone(),

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arbitrary::{Arbitrary, Unstructured};
-use gristmill_core::endpoint::Life;
+use gristmill_core::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, WorkerId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::JobStatus;
@@ -363,7 +363,7 @@ impl Store {
             may_linger: false,
             waiting_jobs_max: None,
             idempotency: None,
-            life: Life::default(),
+            incarnation: EndpointIncarnation::default(),
         }
     }
 

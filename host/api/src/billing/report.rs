@@ -59,7 +59,7 @@ pub(crate) struct Record {
 
 impl Record {
     /// The record's position in the report; it is unique.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn cursor_position(&self) -> String {
         format!("{:010} {}", self.bucket.0, self.id)
     }
 }
@@ -88,8 +88,9 @@ impl Report {
             })
             .await?;
             let found = sums.into_iter().map(|((bucket, id), sum)| Record { bucket, id, sum });
-            records
-                .extend(found.filter(|record| after.is_none_or(|after| *record.place() > *after)));
+            records.extend(
+                found.filter(|record| after.is_none_or(|after| *record.cursor_position() > *after)),
+            );
             at = end;
         }
         Ok(records)
@@ -107,7 +108,8 @@ impl Report {
 }
 
 /// The bucket of a position; the first one if the text is not a position.
-fn bucket_of(place: Option<&str>) -> Hour {
-    let bucket = place.and_then(|place| place.split_once(' ')?.0.parse().ok());
+fn bucket_of(cursor_position: Option<&str>) -> Hour {
+    let bucket =
+        cursor_position.and_then(|cursor_position| cursor_position.split_once(' ')?.0.parse().ok());
     Hour(bucket.unwrap_or(0))
 }

@@ -59,7 +59,7 @@ pub(crate) async fn endpoints(
     let (grouping, prices) = (report.grouping, state.prices);
     let select = move |page: Page| {
         let document = |record| BillingRecord::new(record, grouping, &prices);
-        page.of(records, |record| record.place(), document)
+        page.of(records, |record| record.cursor_position(), document)
     };
     page.make(&state, select).await
 }

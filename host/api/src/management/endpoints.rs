@@ -13,7 +13,7 @@ use gristmill_core::limits::{ALLOWED_HOSTS_MAX, Bounds, EXECUTION_TIMEOUT_MS};
 use super::dto::{self, EndpointInput, EndpointWithSecret, NewEndpoint, ReuseInput, ScalerType};
 use super::input::Named;
 use super::input::{self, bounded, bounded_u32};
-use super::owned::{own, random_id};
+use super::owned::{find_owned, random_id};
 use super::page::{Page, Paged};
 use super::volumes;
 use crate::auth::ManagementCaller;
@@ -36,7 +36,7 @@ pub(crate) async fn get(
 ) -> Result<Json<dto::Endpoint>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
+    let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
     Ok(Json(endpoint.into()))
 }
 
@@ -88,11 +88,11 @@ pub(crate) async fn create(
                 return Err(ApiError::conflict(format!("endpoint `{id}` exists already")));
             }
             id.check_new().map_err(|error| ApiError::bad_request(error.to_string()))?;
-            Ok((put(apply(view, blank, input)?), ()))
+            Ok((upsert(apply_patch(view, blank, input)?), ()))
         })
         .await?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = own(&view, &caller.0, id.as_str())?;
+    let endpoint: &Endpoint = find_owned(&view, &caller.0, id.as_str())?;
     state.workers.refresh(&endpoint.id);
     Ok(Json(endpoint.into()))
 }
@@ -115,12 +115,13 @@ pub(crate) async fn update(
     let input: EndpointInput = input::json(&state, &caller, request).await?;
     state
         .change(&caller.0, |view| {
-            let endpoint = apply(view, own::<Endpoint>(view, &caller.0, &id)?.clone(), input)?;
-            Ok::<_, ApiError>((put(endpoint), ()))
+            let endpoint =
+                apply_patch(view, find_owned::<Endpoint>(view, &caller.0, &id)?.clone(), input)?;
+            Ok::<_, ApiError>((upsert(endpoint), ()))
         })
         .await?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
+    let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
     state.workers.refresh(&endpoint.id);
     Ok(Json(endpoint.into()))
 }
@@ -138,28 +139,29 @@ pub(crate) async fn delete(
     Named(id): Named,
 ) -> Result<StatusCode, ApiError> {
     caller.require(Scope::Manage)?;
-    let (id, life) = state
+    let (id, incarnation) = state
         .change(&caller.0, |view| {
-            let Endpoint { id, .. } = own(view, &caller.0, &id)?;
-            let life = view.deployments.get(id).map(|deployment| deployment.life.clone());
+            let Endpoint { id, .. } = find_owned(view, &caller.0, &id)?;
+            let incarnation =
+                view.deployments.get(id).map(|deployment| deployment.incarnation.clone());
             let change = CatalogChange::Delete(CatalogKey::Endpoint(id.clone()));
-            Ok::<_, ApiError>((vec![change], (id.clone(), life.unwrap_or_default())))
+            Ok::<_, ApiError>((vec![change], (id.clone(), incarnation.unwrap_or_default())))
         })
         .await?;
     state.workers.refresh(&id);
     state.store.await_deletion(&id).await?;
-    state.logs.forget(&life);
+    state.logs.forget(&incarnation);
     // Those of its releases.
-    images::forget_unused(&state).await;
+    images::remove_unused_components(&state).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub(super) fn put(endpoint: Endpoint) -> Vec<CatalogChange> {
+pub(super) fn upsert(endpoint: Endpoint) -> Vec<CatalogChange> {
     vec![CatalogChange::Put(CatalogEntry::Endpoint(endpoint))]
 }
 
 /// The endpoint with the given fields changed, if the result is valid.
-fn apply(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoint, ApiError> {
+fn apply_patch(view: &View, current: Endpoint, input: EndpointInput) -> Result<Endpoint, ApiError> {
     let scaling = scaling(current.scaling, &input)?;
     let (template, template_is_deleted) = match input.template_id {
         Some(id) => {

@@ -39,8 +39,8 @@ pub(crate) async fn list(
     let select = move |page: Page| {
         let own = view.images.values().filter(|image| image.owner == caller.0.owner);
         let handlers = own.filter_map(|image| Some((image, view.components.get(&image.digest)?)));
-        let place = |(image, _): &(&Arc<Image>, _)| image.reference();
-        page.of(handlers, place, |(image, component)| Handler::new(image, component))
+        let cursor_position = |(image, _): &(&Arc<Image>, _)| image.reference();
+        page.of(handlers, cursor_position, |(image, component)| Handler::new(image, component))
     };
     page.make(&state, select).await
 }
@@ -89,7 +89,7 @@ pub(crate) async fn upload(
     }
     auth::check_again(&caller.0, &state)?;
     let added = images::Named::Added(staged.add(&caller.0.owner).await.map_err(images::refused)?);
-    let named = async move { images::name(&state, &caller.0, name, added, None).await };
+    let named = async move { images::tag(&state, &caller.0, name, added, None).await };
     let (image, component) = complete(named).await??;
     Ok(Json(Handler::new(&image, &component)))
 }
@@ -107,6 +107,6 @@ pub(crate) async fn delete(
     Named(reference): Named,
 ) -> Result<StatusCode, ApiError> {
     caller.require(Scope::Manage)?;
-    images::forget(&state, &caller.0, &ImageName::parse(&reference)?).await?;
+    images::untag(&state, &caller.0, &ImageName::parse(&reference)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{KeyId, OwnerId};
 use gristmill_core::key::{ApiKey, NewKey, Scope};
-use gristmill_core::limits::{KEY_ENDPOINTS_MAX, KEY_LIFE_S};
+use gristmill_core::limits::{KEY_ENDPOINTS_MAX, KEY_LIFETIME_S};
 use gristmill_core::time::Timestamp;
 
 use super::dto::{Key, KeyInput, KeyWithText};
@@ -35,8 +35,10 @@ pub(crate) async fn list(
 ) -> Result<Paged, ApiError> {
     caller.require(Scope::Admin)?;
     let view = state.catalog.view();
-    let place = |key: &&Arc<ApiKey>| format!("{:020} {}", key.created_at.as_millis(), key.id);
-    let select = move |page: Page| page.of(view.keys.values(), place, |key| Key::from(&**key));
+    let cursor_position =
+        |key: &&Arc<ApiKey>| format!("{:020} {}", key.created_at.as_millis(), key.id);
+    let select =
+        move |page: Page| page.of(view.keys.values(), cursor_position, |key| Key::from(&**key));
     page.make(&state, select).await
 }
 
@@ -72,7 +74,7 @@ pub(crate) async fn create(
     let now = state.jobs.now();
     let expires_at = match input.expires_in_seconds {
         Some(seconds) => {
-            let seconds = input::bounded("expiresInSeconds", KEY_LIFE_S, seconds)?;
+            let seconds = input::bounded("expiresInSeconds", KEY_LIFETIME_S, seconds)?;
             Some(now.plus_millis(seconds * 1_000))
         }
         None => None,
@@ -96,7 +98,7 @@ pub(crate) async fn create(
 
 /// Revokes a key: from now on it is refused.
 ///
-/// The last admin key that does not expire is kept: without one nobody could make keys.
+/// The last admin key that does not expire is kept: without one no new keys could be made.
 #[utoipa::path(
     delete, path = "/keys/{id}", operation_id = "RevokeKey", tag = tag::KEYS,
     responses((status = 204, description = "It is refused from now on"), Mistaken, Missing),

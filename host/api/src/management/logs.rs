@@ -1,6 +1,6 @@
 //! `GET /v1/endpoints/{id}/logs`: what an endpoint's handlers have logged lately, as an array, or as
-//! server-sent events that go on as lines come. The id of an event is the line's number; whoever comes
-//! back with `Last-Event-ID` goes on after it.
+//! server-sent events that continue with new lines. The id of an event is the line's number; a client
+//! that returns with `Last-Event-ID` continues after it.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -22,8 +22,8 @@ use tokio::time::{Instant, timeout};
 
 use super::dto;
 use super::input::Named;
-use super::owned::own;
-use crate::auth::{KEY_CHECK_INTERVAL, KeyInUse, ManagementCaller};
+use super::owned::find_owned;
+use crate::auth::{KEY_CHECK_INTERVAL, KeyCheck, ManagementCaller};
 use crate::error::ApiError;
 use crate::openapi::parameters::LogFilter;
 use crate::openapi::refusals::{Missing, Mistaken};
@@ -50,9 +50,10 @@ pub(crate) async fn read(
 ) -> Result<Response, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
-    let life = view.deployments.get(&endpoint.id).map(|deployment| deployment.life.clone());
-    let life = life.unwrap_or_default();
+    let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
+    let incarnation =
+        view.deployments.get(&endpoint.id).map(|deployment| deployment.incarnation.clone());
+    let incarnation = incarnation.unwrap_or_default();
     let query = Query(query.as_deref().unwrap_or_default());
     let mut wanted = LogQuery {
         after: sse::last_event_id(&headers, "the number of a line", sse::number)?.unwrap_or(0),
@@ -60,16 +61,16 @@ pub(crate) async fn read(
         count_max: query.bounded("tail", LIST_LOGS)?,
     };
     match job(query)? {
-        Wanted::All => {}
-        Wanted::Job(job) => wanted.job = Some(job),
-        Wanted::Nothing => return Ok(Json::<[(); 0]>([]).into_response()),
+        JobSelection::All => {}
+        JobSelection::Job(job) => wanted.job = Some(job),
+        JobSelection::Nothing => return Ok(Json::<[(); 0]>([]).into_response()),
     }
     if sse::is_accepted(&headers) {
-        let key = KeyInUse::new(&state, &caller.0, Scope::Manage, None);
-        let follower = state.logs.follow(&life);
+        let key = KeyCheck::new(&state, &caller.0, Scope::Manage, None);
+        let follower = state.logs.follow(&incarnation);
         return Ok(follow(state, key, follower, wanted));
     }
-    let lines = state.logs.read(&life, wanted);
+    let lines = state.logs.read(&incarnation, wanted);
     // There may be 10,000 of them.
     let write = move || {
         let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
@@ -79,26 +80,26 @@ pub(crate) async fn read(
 }
 
 /// What a query is for: all jobs, one of them, or one that there cannot be.
-enum Wanted {
+enum JobSelection {
     All,
     Job(JobId),
     Nothing,
 }
 
-fn job(query: Query<'_>) -> Result<Wanted, ApiError> {
-    let Some(text) = query.text("job") else { return Ok(Wanted::All) };
+fn job(query: Query<'_>) -> Result<JobSelection, ApiError> {
+    let Some(text) = query.text("job") else { return Ok(JobSelection::All) };
     if let Ok(job) = text.parse() {
-        return Ok(Wanted::Job(job));
+        return Ok(JobSelection::Job(job));
     }
     // As with the job of a path: what could be an id is not found, anything else is a mistake.
     let is_id = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if !text.is_empty() && text.bytes().all(is_id) {
-        return Ok(Wanted::Nothing);
+        return Ok(JobSelection::Nothing);
     }
     Err(ApiError::bad_request(format!("query `job` must be the id of a job, not `{text}`")))
 }
 
-fn follow(state: ApiState, key: KeyInUse, follower: Follower, query: LogQuery) -> Response {
+fn follow(state: ApiState, key: KeyCheck, follower: Follower, query: LogQuery) -> Response {
     let from = (state, key, follower, query);
     let pages = stream::unfold(from, async |(state, key, follower, mut query)| {
         let lines = next_lines(&state, &key, &follower, query).await?;
@@ -118,7 +119,7 @@ fn follow(state: ApiState, key: KeyInUse, follower: Follower, query: LogQuery) -
 /// host closes down.
 async fn next_lines(
     state: &ApiState,
-    key: &KeyInUse,
+    key: &KeyCheck,
     follower: &Follower,
     query: LogQuery,
 ) -> Option<Vec<Arc<LogLine>>> {

@@ -32,14 +32,18 @@ pub(super) trait Owned: Sized {
 /// # Errors
 /// 400 when the text is not an id; 404 when there is no such object, or it belongs to another
 /// owner.
-pub(super) fn own<'v, T: Owned>(view: &'v View, key: &ApiKey, id: &str) -> Result<&'v T, ApiError> {
+pub(super) fn find_owned<'v, T: Owned>(
+    view: &'v View,
+    key: &ApiKey,
+    id: &str,
+) -> Result<&'v T, ApiError> {
     find(view, id, |found: &&T| key.sees(found.owner()))
 }
 
 /// The owner's object with this id, for another object of the same owner.
 ///
 /// # Errors
-/// Errors of [`own`].
+/// Errors of [`find_owned`].
 pub(super) fn of_owner<'v, T: Owned>(
     view: &'v View,
     owner: &OwnerId,

@@ -61,7 +61,7 @@ impl Page {
         state.pages.write(move || select(self)).await
     }
 
-    /// Selects the page from the elements of the list, in any order. `place` returns the position
+    /// Selects the page from the elements of the list, in any order. `cursor_position` returns the position
     /// of an element: a text that no other element has.
     ///
     /// # Errors
@@ -69,17 +69,19 @@ impl Page {
     pub(crate) fn of<T, D: Serialize>(
         self,
         things: impl IntoIterator<Item = T>,
-        place: impl Fn(&T) -> String,
+        cursor_position: impl Fn(&T) -> String,
         mut document: impl FnMut(T) -> D,
     ) -> Result<Paged, ApiError> {
         let mut placed: Vec<_> = things
             .into_iter()
-            .map(|thing| (place(&thing), thing))
-            .filter(|(place, _)| self.after.as_ref().is_none_or(|after| place > after))
+            .map(|thing| (cursor_position(&thing), thing))
+            .filter(|(cursor_position, _)| {
+                self.after.as_ref().is_none_or(|after| cursor_position > after)
+            })
             .collect();
         placed.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         let (mut json, mut last, mut next) = (vec![b'['], None, None);
-        for (count, (place, thing)) in placed.into_iter().enumerate() {
+        for (count, (cursor_position, thing)) in placed.into_iter().enumerate() {
             let end = json.len();
             let mut is_full = count >= self.count_max;
             if !is_full {
@@ -91,18 +93,18 @@ impl Page {
                 next = last.and_then(|last: String| self.link(&last));
                 break;
             }
-            last = Some(place);
+            last = Some(cursor_position);
         }
         json.push(b']');
         Ok(Paged { json, next })
     }
 
     /// The link to the next page, with all other parameters of the request.
-    fn link(&self, place: &str) -> Option<HeaderValue> {
+    fn link(&self, cursor_position: &str) -> Option<HeaderValue> {
         let given = url::form_urlencoded::parse(self.uri.query().unwrap_or_default().as_bytes());
         let query = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs(given.filter(|(name, _)| name != "cursor"))
-            .append_pair("cursor", place)
+            .append_pair("cursor", cursor_position)
             .finish();
         HeaderValue::try_from(format!("</v1{}?{query}>; rel=\"next\"", self.uri.path())).ok()
     }
@@ -149,8 +151,9 @@ mod tests {
         loop {
             let things = things.iter().map(|thing| (*thing).to_owned());
             // The position of an element is bounded, its document is not.
-            let place = |thing: &String| thing.chars().take(20).collect();
-            let paged = page(&uri).await.unwrap().of(things, place, |thing| thing).unwrap();
+            let cursor_position = |thing: &String| thing.chars().take(20).collect();
+            let paged =
+                page(&uri).await.unwrap().of(things, cursor_position, |thing| thing).unwrap();
             pages.push(serde_json::from_slice(&paged.json).unwrap());
             let Some(next) = paged.next else { return pages };
             let next = next.to_str().unwrap().strip_prefix("</v1").unwrap();
@@ -190,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_asked_for_stays_in_the_link() {
+    async fn the_link_keeps_the_requested_filter() {
         let paged = page("/things?limit=1&flag=x%20y").await.unwrap();
         let paged = paged.of(["a", "b"], |thing| (*thing).to_owned(), |thing| thing).unwrap();
         assert_eq!(paged.next.unwrap(), "</v1/things?limit=1&flag=x+y&cursor=a>; rel=\"next\"");

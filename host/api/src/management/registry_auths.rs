@@ -14,7 +14,7 @@ use gristmill_core::registry_auth;
 
 use super::dto::{RegistryAuth, RegistryAuthInput};
 use super::input::{self, Named};
-use super::owned::{own, random_id};
+use super::owned::{find_owned, random_id};
 use super::page::{Page, Paged};
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
@@ -57,7 +57,7 @@ pub(crate) async fn get(
 ) -> Result<Json<RegistryAuth>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let auth: &registry_auth::RegistryAuth = own(&view, &caller.0, &id)?;
+    let auth: &registry_auth::RegistryAuth = find_owned(&view, &caller.0, &id)?;
     Ok(Json(auth.into()))
 }
 
@@ -124,7 +124,7 @@ pub(crate) async fn delete(
     caller.require(Scope::Manage)?;
     state
         .change(&caller.0, |view| {
-            let auth: &registry_auth::RegistryAuth = own(view, &caller.0, &id)?;
+            let auth: &registry_auth::RegistryAuth = find_owned(view, &caller.0, &id)?;
             let id = auth.id.clone();
             let mut users = view.templates.values().filter(|template| {
                 template.owner == auth.owner && template.registry_auth == id.as_str()

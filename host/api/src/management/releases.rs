@@ -12,7 +12,7 @@ use gristmill_core::template::Template;
 
 use super::dto::{self, RollbackInput};
 use super::input::{self, Named};
-use super::owned::own;
+use super::owned::find_owned;
 use super::page::{Page, Paged};
 use super::templates::refresh_bound;
 use crate::auth::ManagementCaller;
@@ -36,10 +36,10 @@ pub(crate) async fn list(
 ) -> Result<Paged, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
+    let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
     // There are 20 at most.
-    let place = |release: &&Release| format!("{:010}", u32::MAX - release.version);
-    page.of(&endpoint.releases, place, dto::Release::from)
+    let cursor_position = |release: &&Release| format!("{:010}", u32::MAX - release.version);
+    page.of(&endpoint.releases, cursor_position, dto::Release::from)
 }
 
 /// Goes back to a handler that the endpoint has run: its template names that component from now on.
@@ -60,7 +60,7 @@ pub(crate) async fn roll_back(
     let input: RollbackInput = input::json_or_default(&state, &caller, request).await?;
     let template = state
         .change(&caller.0, |view| {
-            let endpoint = own(view, &caller.0, &id)?;
+            let endpoint = find_owned(view, &caller.0, &id)?;
             let template = rolled_back(view, endpoint, input.version)?;
             let id = template.id.clone();
             let change = CatalogChange::Put(CatalogEntry::Template(template));
@@ -69,7 +69,7 @@ pub(crate) async fn roll_back(
         .await?;
     refresh_bound(&state, &template);
     let view = state.catalog.view();
-    let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
+    let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
     let current = endpoint.releases.last();
     Ok(Json(current.ok_or_else(|| nowhere(endpoint))?.into()))
 }

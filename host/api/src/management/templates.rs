@@ -13,14 +13,14 @@ use gristmill_core::key::{ApiKey, Scope};
 use gristmill_core::limits::{
     ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, IMAGE_NAME_CHARS_MAX, PORTS_MAX, README_CHARS_MAX,
 };
-use gristmill_core::runtime::Added;
+use gristmill_core::runtime::AddedComponent;
 use gristmill_core::template::{Template, TemplateFilter};
 use gristmill_core::usage::Hour;
 
 use super::dto::template::{PLATFORM_FLAG, branded_flag};
 use super::dto::{self, NewTemplate, TemplateInput};
 use super::input::{self, Named};
-use super::owned::{missing, own, random_id, read_id};
+use super::owned::{find_owned, missing, random_id, read_id};
 use super::page::{Page, Paged};
 use super::registry_auths;
 use super::volumes;
@@ -78,8 +78,10 @@ pub(crate) async fn list(
         let templates = view.templates.values();
         let visible =
             templates.filter(|t| t.is_visible_to(&caller.0, bound.contains(&t.id), filter));
-        let place = |t: &&Arc<Template>| format!("{} {}", t.name, t.id);
-        page.of(visible, place, |t| dto::Template::new(t, &parts.brand, &used, &parts.prices))
+        let cursor_position = |t: &&Arc<Template>| format!("{} {}", t.name, t.id);
+        page.of(visible, cursor_position, |t| {
+            dto::Template::new(t, &parts.brand, &used, &parts.prices)
+        })
     };
     page.make(&state, select).await
 }
@@ -107,10 +109,10 @@ pub(crate) async fn create(
             return Err(ApiError::conflict(format!("template `{id}` exists already")));
         }
         id.check_new().map_err(|error| ApiError::bad_request(error.to_string()))?;
-        apply(view, &caller.0, blank(id.clone(), caller.0.owner.clone()), input.clone())
+        apply_patch(view, &caller.0, blank(id.clone(), caller.0.owner.clone()), input.clone())
     };
     let fetched = fetch(&state, create(&state.catalog.view())?, &input).await?;
-    let put_new = |view: &View| create(view).map(|new| put(view, new, fetched.as_ref()));
+    let put_new = |view: &View| create(view).map(|new| upsert(view, new, fetched.as_ref()));
     let template = state.change(&caller.0, put_new).await?;
     Ok(Json(document(&state, &template).await?))
 }
@@ -133,15 +135,15 @@ pub(crate) async fn update(
     let id: TemplateId = read_id(&id)?;
     let input: TemplateInput = input::json(&state, &caller, request).await?;
     let update = |view: &View| {
-        let current: &Template = own(view, &caller.0, id.as_str())?;
-        apply(view, &caller.0, current.clone(), input.clone())
+        let current: &Template = find_owned(view, &caller.0, id.as_str())?;
+        apply_patch(view, &caller.0, current.clone(), input.clone())
     };
     let fetched = fetch(&state, update(&state.catalog.view())?, &input).await?;
-    let put_new = |view: &View| update(view).map(|new| put(view, new, fetched.as_ref()));
+    let put_new = |view: &View| update(view).map(|new| upsert(view, new, fetched.as_ref()));
     let template = state.change(&caller.0, put_new).await?;
     drop(fetched);
     refresh_bound(&state, &id);
-    images::forget_unused(&state).await;
+    images::remove_unused_components(&state).await;
     Ok(Json(document(&state, &template).await?))
 }
 
@@ -161,7 +163,7 @@ pub(crate) async fn delete(
     let id: TemplateId = read_id(&id)?;
     state
         .change(&caller.0, |view| {
-            let owner = &own::<Template>(view, &caller.0, id.as_str())?.owner;
+            let owner = &find_owned::<Template>(view, &caller.0, id.as_str())?.owner;
             if let Some(user) = view.bound_to(&id).max_by_key(|user| user.owner == *owner) {
                 let whose = if user.owner == *owner { "an" } else { "another owner's" };
                 let sentence = format!("template `{id}` is in use by {whose} endpoint");
@@ -171,7 +173,7 @@ pub(crate) async fn delete(
         })
         .await?;
     refresh_bound(&state, &id);
-    images::forget_unused(&state).await;
+    images::remove_unused_components(&state).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -204,7 +206,11 @@ fn is_visible(view: &View, reader: &ApiKey, template: &Template, filter: Templat
 }
 
 /// The changes of a template write: the template, and the component that was fetched for it.
-fn put(view: &View, template: Template, fetched: Option<&Added>) -> (Vec<CatalogChange>, Template) {
+fn upsert(
+    view: &View,
+    template: Template,
+    fetched: Option<&AddedComponent>,
+) -> (Vec<CatalogChange>, Template) {
     let component = fetched.map(|added| {
         let stored = view.components.get(&added.component.digest);
         added.component.clone().owned_by(&template.owner, stored.map(|stored| &**stored))
@@ -224,8 +230,8 @@ async fn fetch(
     state: &ApiState,
     template: Template,
     input: &TemplateInput,
-) -> Result<Option<Added>, ApiError> {
-    if input.image_name.is_none() || !RemoteImage::is_meant(&template.image) {
+) -> Result<Option<AddedComponent>, ApiError> {
+    if input.image_name.is_none() || !RemoteImage::names_registry(&template.image) {
         return Ok(None);
     }
     let image = remote_image(&template)?;
@@ -264,7 +270,7 @@ fn blank(id: TemplateId, owner: OwnerId) -> Template {
 }
 
 /// The template with the given fields changed, if the result is valid and the caller may write it.
-fn apply(
+fn apply_patch(
     view: &View,
     caller: &ApiKey,
     current: Template,
@@ -357,7 +363,7 @@ fn check_registry_auth(view: &View, template: &Template) -> Result<(), ApiError>
     }
     let id = &template.registry_auth;
     let auth = registry_auths::named_by_template(view, &template.owner, id)?;
-    match RemoteImage::is_meant(&template.image) {
+    match RemoteImage::names_registry(&template.image) {
         true => registry_auths::check_registry(view, auth, &remote_image(template)?),
         false => Ok(()),
     }

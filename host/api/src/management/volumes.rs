@@ -11,7 +11,7 @@ use gristmill_core::volume::{MountPath, Volume};
 
 use super::dto::{self, NetworkVolumeInput, NewNetworkVolume};
 use super::input::{self, Named};
-use super::owned::{of_owner, own, random_id};
+use super::owned::{find_owned, of_owner, random_id};
 use super::page::{Page, Paged};
 use crate::auth::ManagementCaller;
 use crate::error::{ApiError, ErrorCode};
@@ -32,7 +32,7 @@ pub(crate) async fn get(
 ) -> Result<Json<dto::NetworkVolume>, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let volume: &Volume = own(&view, &caller.0, &id)?;
+    let volume: &Volume = find_owned(&view, &caller.0, &id)?;
     Ok(Json(volume.into()))
 }
 
@@ -70,8 +70,8 @@ pub(crate) async fn create(
     caller.require(Scope::Manage)?;
     let input: NewNetworkVolume = input::json(&state, &caller, request).await?;
     input::check_name(&input.name)?;
-    let place = input.data_center_id.as_deref().unwrap_or_default();
-    input::check_text("dataCenterId", place, NAME_CHARS_MAX)?;
+    let data_center = input.data_center_id.as_deref().unwrap_or_default();
+    input::check_text("dataCenterId", data_center, NAME_CHARS_MAX)?;
     let volume = Volume {
         id: random_id(),
         owner: caller.0.owner.clone(),
@@ -79,7 +79,7 @@ pub(crate) async fn create(
         size_gb: input::bounded_u32("size", Volume::SIZE_GB, input.size)?,
         created_at: state.jobs.now(),
     };
-    let change = put(&volume);
+    let change = upsert(&volume);
     state.change(&caller.0, |_| Ok::<_, ApiError>((change, ()))).await?;
     Ok(Json((&volume).into()))
 }
@@ -100,8 +100,8 @@ pub(crate) async fn update(
     let input: NetworkVolumeInput = input::json(&state, &caller, request).await?;
     let volume = state
         .change(&caller.0, |view| {
-            let volume = apply(own::<Volume>(view, &caller.0, &id)?.clone(), input)?;
-            Ok::<_, ApiError>((put(&volume), volume))
+            let volume = apply_patch(find_owned::<Volume>(view, &caller.0, &id)?.clone(), input)?;
+            Ok::<_, ApiError>((upsert(&volume), volume))
         })
         .await?;
     Ok(Json((&volume).into()))
@@ -120,7 +120,7 @@ pub(crate) async fn delete(
     caller.require(Scope::Manage)?;
     let id = state
         .change(&caller.0, |view| {
-            let id = own::<Volume>(view, &caller.0, &id)?.id.clone();
+            let id = find_owned::<Volume>(view, &caller.0, &id)?.id.clone();
             if let Some(user) = view.user_of(&id) {
                 let sentence = format!("network volume `{id}` is in use by endpoint `{user}`");
                 return Err(ApiError::conflict(sentence));
@@ -164,11 +164,11 @@ pub(super) fn check_mount_path(path: &str) -> Result<(), ApiError> {
     }
 }
 
-fn put(volume: &Volume) -> Vec<CatalogChange> {
+fn upsert(volume: &Volume) -> Vec<CatalogChange> {
     vec![CatalogChange::Put(CatalogEntry::Volume(volume.clone()))]
 }
 
-fn apply(mut volume: Volume, input: NetworkVolumeInput) -> Result<Volume, ApiError> {
+fn apply_patch(mut volume: Volume, input: NetworkVolumeInput) -> Result<Volume, ApiError> {
     if let Some(name) = input.name {
         input::check_name(&name)?;
         volume.name = name;

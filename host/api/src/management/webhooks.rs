@@ -8,9 +8,9 @@ use gristmill_core::endpoint::Endpoint;
 use gristmill_core::key::Scope;
 
 use super::dto::{Delivery, EndpointWithSecret};
-use super::endpoints::put;
+use super::endpoints::upsert;
 use super::input::Named;
-use super::owned::own;
+use super::owned::find_owned;
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
 use crate::openapi::refusals::{Missing, Mistaken};
@@ -31,13 +31,13 @@ pub(crate) async fn rotate_secret(
     let now = state.jobs.now();
     state
         .change(&caller.0, |view| {
-            let mut endpoint = own::<Endpoint>(view, &caller.0, &id)?.clone();
+            let mut endpoint = find_owned::<Endpoint>(view, &caller.0, &id)?.clone();
             endpoint.webhook_secrets = endpoint.webhook_secrets.rotated(now);
-            Ok::<_, ApiError>((put(endpoint), ()))
+            Ok::<_, ApiError>((upsert(endpoint), ()))
         })
         .await?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
+    let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
     state.workers.refresh(&endpoint.id);
     Ok(Json(endpoint.into()))
 }
@@ -54,7 +54,7 @@ pub(crate) async fn deliveries(
 ) -> Result<Response, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = own(&view, &caller.0, &id)?;
+    let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
     let deliveries = state.deliveries.deliveries(&endpoint.id, DELIVERY_LOG_MAX).await?;
     // They may have 3 MiB.
     let write = move || {

@@ -247,6 +247,6 @@ pub(crate) async fn get(
     Extension(Document(text)): Extension<Document>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    auth::count_stranger(&request, &state)?;
+    auth::count_unauthenticated(&request, &state)?;
     Ok(json_response(Body::from(text)))
 }

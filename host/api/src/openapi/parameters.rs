@@ -71,7 +71,7 @@ parameters! {
         "ttl", Query, at_least_zero(), "Milliseconds: shortens the job's remaining life; needs the scope `submit`";
     }
     /// Parameters of `stream`.
-    StreamPlace {
+    StreamPosition {
         "wait", Query, wait(STREAM_WAIT_MS), waiting("a chunk or the job's end", STREAM_WAIT_MS);
         "from", Query, at_least_zero(), "Reads from this chunk; the delivered position does not change";
         "Last-Event-ID", Header, event_id("^([0-9]+-)?[0-9]+$"), "Server-sent events only: continue after the chunk of the event with this id";

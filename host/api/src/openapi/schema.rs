@@ -11,8 +11,9 @@ use gristmill_core::key::Scope as KeyScope;
 use gristmill_core::limits::{
     ALLOWED_HOSTS_MAX, ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, Bounds, ENV_NAME_CHARS_MAX,
     ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, EXECUTION_TIMEOUT_MS, HOST_PATTERN_BYTES_MAX,
-    IMAGE_NAME_CHARS_MAX, KEY_ENDPOINTS_MAX, KEY_LIFE_S, NAME_BYTES_MAX, NAME_CHARS_MAX, PORTS_MAX,
-    README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, S3_FIELD_CHARS_MAX, TTL_MS, WEBHOOK_URL_BYTES_MAX,
+    IMAGE_NAME_CHARS_MAX, KEY_ENDPOINTS_MAX, KEY_LIFETIME_S, NAME_BYTES_MAX, NAME_CHARS_MAX,
+    PORTS_MAX, README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, S3_FIELD_CHARS_MAX, TTL_MS,
+    WEBHOOK_URL_BYTES_MAX,
 };
 use gristmill_core::volume::{MountPath as VolumePath, Volume};
 use utoipa::openapi::schema::{
@@ -137,7 +138,7 @@ schemas! {
     ReuseJobs: "Most jobs of one instance; 1: every job has an instance of its own" =>
         integer(Reuse::JOBS_MAX);
     ReuseIdle: "Seconds for which an instance waits for its next job" => integer(Reuse::IDLE_S);
-    KeyLife: "Seconds after which the key is refused" => integer(KEY_LIFE_S);
+    KeyLife: "Seconds after which the key is refused" => integer(KEY_LIFETIME_S);
     Gigabytes: "In gigabytes" =>
         integer(Bounds { min: 0, default: 0, max: u32::MAX.into() });
     Fuel: "Most instructions of one attempt; 0 derives it from the timeout again" =>

@@ -18,7 +18,7 @@ pub(crate) struct Key(Option<HeaderValue>);
 impl Key {
     /// What makes `owner`'s submission of `body` recognisable; `None` without the header. Hashes the
     /// body.
-    pub(crate) fn mark(
+    pub(crate) fn record(
         &self,
         owner: &OwnerId,
         operation: &str,
@@ -46,9 +46,9 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Key, ApiError> {
     }
 }
 
-/// Tells the client when its submission had come before.
-pub(crate) fn tell(submitted: Submitted, response: &mut Response) {
-    if submitted.is_repeat {
+/// Adds the header of a repeated submission.
+pub(crate) fn add_replayed_header(submitted: Submitted, response: &mut Response) {
+    if submitted.is_repeated {
         let headers = response.headers_mut();
         headers.insert("idempotent-replayed", HeaderValue::from_static("true"));
     }

@@ -3,9 +3,9 @@
 pub(crate) mod dto;
 pub(crate) mod idempotency;
 pub(crate) mod openai;
-mod pieces;
 pub(crate) mod results;
 pub(crate) mod sse;
+mod streaming_body;
 mod submission;
 pub(crate) mod waiting;
 

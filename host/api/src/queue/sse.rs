@@ -2,7 +2,7 @@
 //! A reader that comes back with `Last-Event-ID` goes on after that chunk.
 //!
 //! The id of an event names the attempt and the chunk's index, such as `2-30`; ids of the first attempt
-//! are the index alone. Each attempt has a stream of its own. A reader whose place is in the stream of
+//! are the index alone. Each attempt has a stream of its own. A reader whose position is in the stream of
 //! an earlier attempt gets an event `restart`, and then the current attempt's chunks from the first on.
 
 use std::convert::Infallible;
@@ -17,10 +17,10 @@ use futures::stream;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::jobs::Jobs;
-use gristmill_core::record::StreamPlace;
+use gristmill_core::record::StreamPosition;
 use gristmill_core::stream::{Position, StreamPage};
 
-use crate::auth::KeyInUse;
+use crate::auth::KeyCheck;
 use crate::error::ApiError;
 use crate::query::integer;
 use crate::queue::{dto, waiting};
@@ -52,15 +52,15 @@ pub(crate) fn last_event_id<T>(
         .ok_or_else(|| ApiError::bad_request(format!("the header Last-Event-ID must be {what}")))
 }
 
-/// The place that a returning reader asks for: after the event that `Last-Event-ID` names.
+/// The position of a returning reader: after the event that `Last-Event-ID` names.
 ///
 /// # Errors
 /// 400 when the header is no id of a chunk's event.
 pub(crate) fn resume(headers: &HeaderMap) -> Result<Option<Position>, ApiError> {
     let what = "the id of a chunk's event: its index, or its attempt and its index, such as `2-30`";
     let last = last_event_id(headers, what, parse_id)?;
-    Ok(last.map(|StreamPlace { attempt, index }| {
-        Position::At(StreamPlace { attempt, index: index.saturating_add(1) })
+    Ok(last.map(|StreamPosition { attempt, index }| {
+        Position::At(StreamPosition { attempt, index: index.saturating_add(1) })
     }))
 }
 
@@ -68,12 +68,12 @@ pub(crate) fn resume(headers: &HeaderMap) -> Result<Option<Position>, ApiError> 
 const FIRST_ATTEMPT: Claim = Claim(1);
 
 /// The id of a chunk's event.
-fn event_id(StreamPlace { attempt, index }: StreamPlace) -> String {
+fn event_id(StreamPosition { attempt, index }: StreamPosition) -> String {
     if attempt == FIRST_ATTEMPT { index.to_string() } else { format!("{}-{index}", attempt.0) }
 }
 
 /// The way back. A number with too many digits is as large as a number can be.
-fn parse_id(text: &str) -> Option<StreamPlace> {
+fn parse_id(text: &str) -> Option<StreamPosition> {
     let (attempt, index) = match text.split_once('-') {
         Some((attempt, index)) if !attempt.is_empty() => {
             let attempt = u32::try_from(number(attempt)?).unwrap_or(u32::MAX);
@@ -81,7 +81,7 @@ fn parse_id(text: &str) -> Option<StreamPlace> {
         }
         _ => (FIRST_ATTEMPT, text),
     };
-    Some(StreamPlace { attempt, index: number(index)? })
+    Some(StreamPosition { attempt, index: number(index)? })
 }
 
 /// A number that is not negative; with too many digits it is as large as a number can be.
@@ -92,7 +92,7 @@ pub(crate) fn number(text: &str) -> Option<u64> {
 /// Answers with all pages as they come.
 pub(crate) async fn follow(
     jobs: Arc<Jobs>,
-    key: KeyInUse,
+    key: KeyCheck,
     endpoint: EndpointId,
     id: JobId,
     position: Position,
@@ -143,13 +143,13 @@ pub(crate) fn one_line(json: &mut [u8]) {
 /// What the connection does next; it asks only once it has taken what came before.
 enum Next {
     Show(StreamPage, Reader),
-    Look { at: StreamPlace, reader: Reader },
-    End { at: StreamPlace, reader: Reader },
+    Look { at: StreamPosition, reader: Reader },
+    End { at: StreamPosition, reader: Reader },
 }
 
 struct Reader {
     jobs: Arc<Jobs>,
-    key: KeyInUse,
+    key: KeyCheck,
     endpoint: EndpointId,
     id: JobId,
     moves_cursor: bool,
@@ -158,7 +158,7 @@ struct Reader {
 impl Reader {
     /// The next page; `None` when the job was deleted, the key does not hold any more, or the host
     /// closes down: the connection then ends without an `end`.
-    async fn look(&self, at: StreamPlace) -> Option<StreamPage> {
+    async fn look(&self, at: StreamPosition) -> Option<StreamPage> {
         self.delivered(at).await;
         self.key.check().ok()?;
         let Self { jobs, key, endpoint, id, .. } = self;
@@ -168,7 +168,7 @@ impl Reader {
         (!is_silent || !self.jobs.is_closing()).then_some(page)
     }
 
-    async fn delivered(&self, next: StreamPlace) {
+    async fn delivered(&self, next: StreamPosition) {
         if self.moves_cursor {
             // The store is closing: then the position is forgotten anyway.
             let _ = self.jobs.mark_delivered(self.id, next).await;
@@ -187,7 +187,7 @@ fn text(id: JobId, page: &StreamPage) -> Bytes {
         text.extend_from_slice(format!("event: restart\ndata: {restart}\n\n").as_bytes());
     }
     for (index, chunk) in (page.page.first..).zip(&page.page.chunks) {
-        let event = event_id(StreamPlace { attempt, index });
+        let event = event_id(StreamPosition { attempt, index });
         text.extend_from_slice(format!("id: {event}\ndata: ").as_bytes());
         let data = text.len();
         dto::write_chunk(&mut text, index, chunk);
@@ -216,21 +216,21 @@ mod tests {
 
     #[test]
     fn event_ids_name_the_attempt_unless_it_is_the_first() {
-        let place = |attempt, index| StreamPlace { attempt: Claim(attempt), index };
+        let stream_position = |attempt, index| StreamPosition { attempt: Claim(attempt), index };
         let cases = [
-            ("0", place(1, 0)),
-            ("30", place(1, 30)),
-            ("2-0", place(2, 0)),
-            ("17-5", place(17, 5)),
+            ("0", stream_position(1, 0)),
+            ("30", stream_position(1, 30)),
+            ("2-0", stream_position(2, 0)),
+            ("17-5", stream_position(17, 5)),
         ];
         for (text, expected) in cases {
             assert_eq!(event_id(expected), text);
             assert_eq!(parse_id(text), Some(expected), "{text}");
         }
         let lenient = [
-            ("1-30", place(1, 30)),
-            ("-0", place(1, 0)),
-            ("99999999999-99999999999999999999", place(u32::MAX, i64::MAX as u64)),
+            ("1-30", stream_position(1, 30)),
+            ("-0", stream_position(1, 0)),
+            ("99999999999-99999999999999999999", stream_position(u32::MAX, i64::MAX as u64)),
         ];
         for (text, expected) in lenient {
             assert_eq!(parse_id(text), Some(expected), "{text}");

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use crate::error::ApiError;
 use crate::management::input::check_text;
 use crate::openapi::schema;
-use crate::whole::Whole;
+use crate::whole_number::WholeNumber;
 
 /// What a client submitted.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ pub(crate) fn parse(body: &Bytes) -> Result<Submission, ApiError> {
     let not_json = |error: &dyn std::fmt::Display| {
         ApiError::bad_request(format!("the body is not valid JSON: {error}"))
     };
-    // Of a field that is ignored, nobody else would look at the bytes.
+    // The bytes of ignored fields are not checked anywhere else.
     let text = str::from_utf8(body).map_err(|error| not_json(&error))?;
     let fields: Body<'_> = serde_json::from_str(text).map_err(|error| not_json(&error))?;
     let input = fields.input.filter(|raw| raw.get() != "null").ok_or_else(|| {
@@ -187,8 +187,8 @@ fn policy(raw: Option<&RawValue>) -> Result<PolicyRequest, ApiError> {
     let body: PolicyBody<'_> = optional_object(raw, "policy")?.unwrap_or_default();
     let millis = |raw, field| -> Result<Option<u64>, ApiError> {
         // A negative number is out of bounds like 0; the bounds are checked with the policy.
-        let value: Option<Whole> = optional(raw, field, MILLISECONDS)?;
-        Ok(value.map(|Whole(ms)| u64::try_from(ms.max(0)).unwrap_or(u64::MAX)))
+        let value: Option<WholeNumber> = optional(raw, field, MILLISECONDS)?;
+        Ok(value.map(|WholeNumber(ms)| u64::try_from(ms.max(0)).unwrap_or(u64::MAX)))
     };
     Ok(PolicyRequest {
         execution_timeout_ms: millis(body.execution_timeout, "policy.executionTimeout")?,
@@ -276,12 +276,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_utf_8_is_not_json_even_where_it_is_ignored() {
+    fn invalid_utf_8_is_refused_even_in_ignored_fields() {
         assert!(parse(&Bytes::from_static(b"{\"input\":{},\"other\":\"\xff\"}")).is_err());
     }
 
     #[test]
-    fn what_is_unknown_or_null_is_as_if_absent() {
+    fn unknown_and_null_fields_count_as_absent() {
         let body = r#" {"input": {"a": 9007199254740993}, "webhook": null, "policy": {"x": 1,
             "ttl": null}, "s3Config": {"bucketName": "b", "objectPath": "o"}, "timeout": 1} "#;
         let submission = parse(&Bytes::from_static(body.as_bytes())).unwrap();

@@ -8,7 +8,7 @@ use gristmill_core::jobs::Jobs;
 use gristmill_core::record::JobRecord;
 use gristmill_core::stream::{Position, StreamPage};
 
-use crate::auth::KeyInUse;
+use crate::auth::KeyCheck;
 use crate::error::ApiError;
 
 /// The record of the job once it has ended, or as it is when `wait` is over; see [`Jobs::wait_for_end`].
@@ -16,7 +16,7 @@ use crate::error::ApiError;
 /// # Errors
 /// Those of the store; 401 once the key does not hold any more.
 pub(crate) async fn for_end(
-    key: &KeyInUse,
+    key: &KeyCheck,
     jobs: &Jobs,
     endpoint: &EndpointId,
     id: JobId,
@@ -40,7 +40,7 @@ pub(crate) fn has_news(page: &StreamPage) -> bool {
 /// # Errors
 /// Like those of [`for_end`].
 pub(crate) async fn for_page(
-    key: &KeyInUse,
+    key: &KeyCheck,
     jobs: &Jobs,
     endpoint: &EndpointId,
     id: JobId,

@@ -15,7 +15,7 @@ use tokio::io::AsyncRead;
 use tokio_util::io::ReaderStream;
 
 use super::error::{OciCode, RegistryError};
-use super::uploads::Taken;
+use super::uploads::UploadInUse;
 use super::{Caller, answer, images_of, manifests, name};
 use crate::body;
 use crate::query::Query;
@@ -177,7 +177,7 @@ fn unreadable(digest: BlobDigest, error: &io::Error) -> RegistryError {
 }
 
 /// Appends a body to an upload.
-async fn append(taken: &Taken, headers: &HeaderMap, body: Body) -> Result<(), RegistryError> {
+async fn append(taken: &UploadInUse, headers: &HeaderMap, body: Body) -> Result<(), RegistryError> {
     let there = taken.len();
     let expected = match headers.get(header::CONTENT_RANGE) {
         None => None,
@@ -221,7 +221,7 @@ fn bytes_of_range(range: &HeaderValue, there: u64) -> Result<u64, RegistryError>
 fn conclude(
     state: &ApiState,
     owner: &OwnerId,
-    taken: Taken,
+    taken: UploadInUse,
     name: &str,
     digest: BlobDigest,
 ) -> Result<Response, RegistryError> {

@@ -138,7 +138,7 @@ async fn take(
     let digest = pushed.digest();
     let (state, caller) = (state.clone(), Arc::clone(caller));
     complete(async move {
-        images::name(&state, &caller, image, named, Some(pushed)).await?;
+        images::tag(&state, &caller, image, named, Some(pushed)).await?;
         // The image has the blobs now, for the next manifest that names them.
         for blob in [config, component] {
             while state.uploads.release(&caller.owner, &name, blob.digest) {}
@@ -179,7 +179,7 @@ pub(super) async fn delete(
     tags.sort_unstable();
     complete(async move {
         for (_, tag) in tags {
-            images::forget(&state, &key, &ImageName { name: name.clone(), tag }).await?;
+            images::untag(&state, &key, &ImageName { name: name.clone(), tag }).await?;
         }
         Ok(StatusCode::ACCEPTED.into_response())
     })

@@ -59,7 +59,7 @@ pub(crate) fn routes() -> Router<ApiState> {
 }
 
 /// Whether an unknown path was meant for a registry: a path with a name of several parts.
-pub(crate) fn is_meant(path: &str) -> bool {
+pub(crate) fn is_registry_path(path: &str) -> bool {
     let rest = path.strip_prefix("/v2/").unwrap_or_default();
     ["/blobs/", "/manifests/", "/referrers/", "/tags/list"].iter().any(|part| rest.contains(part))
 }
@@ -99,10 +99,10 @@ mod tests {
     #[test]
     fn names_of_several_parts_are_seen() {
         for path in ["/v2/a/b/blobs/uploads", "/v2/a/b/manifests/1", "/v2/a/b/c/tags/list"] {
-            assert!(is_meant(path), "{path}");
+            assert!(is_registry_path(path), "{path}");
         }
         for path in ["/v2/a/status/j", "/v1/a/b/manifests/1", "/v2/blobs", "/"] {
-            assert!(!is_meant(path), "{path}");
+            assert!(!is_registry_path(path), "{path}");
         }
     }
 }

@@ -7,7 +7,7 @@
 //! Each upload has at most the bytes of a component, all together those that may be staged.
 //! An upload that no call has touched for [`IDLE_MAX`] is removed, with its file; a task looks once a
 //! minute, as long as there are any. At the bound the older copies of a blob that was pushed several times
-//! give way to any upload. An upload that no call has touched for [`GIVES_WAY_AFTER`] gives way to its
+//! give way to any upload. An upload that no call has touched for [`EVICTABLE_AFTER`] gives way to its
 //! owner's uploads when it is whole, and to other owners' when all places are taken and its owner has more
 //! than [`UPLOADS_OF_PUSH`]. Nothing of them outlives the process.
 
@@ -38,12 +38,12 @@ const UPLOADS_OF_OWNER_MAX: usize = 16;
 /// Uploads of one push: the config and the component.
 const UPLOADS_OF_PUSH: usize = 2;
 
-/// How long an upload stays that nobody touches.
+/// How long an untouched upload is kept.
 const IDLE_MAX: Duration = Duration::from_secs(600);
 
 /// How long an untouched upload keeps its place when the place is needed. Clients push the next piece, or
 /// the manifest, within seconds.
-const GIVES_WAY_AFTER: Duration = Duration::from_secs(60);
+const EVICTABLE_AFTER: Duration = Duration::from_secs(60);
 
 /// Interval of the task that deletes idle uploads.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -99,7 +99,7 @@ impl Upload {
 
     /// Time until its owner's next upload may replace it, if no call uses it before.
     fn keeps_place_for(&self) -> Duration {
-        let kept = if self.digest.is_some() { GIVES_WAY_AFTER } else { IDLE_MAX };
+        let kept = if self.digest.is_some() { EVICTABLE_AFTER } else { IDLE_MAX };
         kept.saturating_sub(self.touched_at.elapsed())
     }
 }
@@ -164,7 +164,7 @@ impl Uploads {
         owner: &OwnerId,
         name: &str,
         id: &str,
-    ) -> Result<Taken, RegistryError> {
+    ) -> Result<UploadInUse, RegistryError> {
         let unknown = || {
             let sentence =
                 format!("upload `{id}` not found: it has ended, or was not continued in time");
@@ -179,7 +179,7 @@ impl Uploads {
             let sentence = "another call is writing this upload";
             RegistryError::invalid(OciCode::BlobUploadInvalid, sentence)
         })?;
-        Ok(Taken { uploads: self.clone(), id: key, staged: Some(staged) })
+        Ok(UploadInUse { uploads: self.clone(), id: key, staged: Some(staged) })
     }
 
     /// A complete blob that waits for its manifest, with its size.
@@ -261,14 +261,14 @@ impl Table {
 
     /// Of the uploads that no call has, those of other owners with more than the least share: the one
     /// that gives way first, and when.
-    fn gives_way_to(&self, owner: &OwnerId) -> Option<(Duration, UploadId)> {
+    fn find_evictable_for(&self, owner: &OwnerId) -> Option<(Duration, UploadId)> {
         let others = self.uploads.iter().filter(|(_, upload)| {
             upload.staged.is_some()
                 && upload.owner != *owner
                 && self.count_of(&upload.owner) > UPLOADS_OF_PUSH
         });
         let waits = others
-            .map(|(id, upload)| (GIVES_WAY_AFTER.saturating_sub(upload.touched_at.elapsed()), *id));
+            .map(|(id, upload)| (EVICTABLE_AFTER.saturating_sub(upload.touched_at.elapsed()), *id));
         waits.min_by_key(|(wait, id)| (*wait, id.0))
     }
 
@@ -293,7 +293,7 @@ impl Table {
         let own = free.clone().filter(|(_, upload)| of_owner(upload));
         let kept = own.map(|(id, upload)| (upload.keeps_place_for(), *id));
         let own = kept.min_by_key(|(wait, _)| *wait);
-        let others = if has_most { None } else { self.gives_way_to(owner) };
+        let others = if has_most { None } else { self.find_evictable_for(owner) };
         match own.into_iter().chain(others).min_by_key(|(wait, _)| *wait) {
             Some((Duration::ZERO, id)) => {
                 self.uploads.remove(&id);
@@ -301,7 +301,7 @@ impl Table {
             }
             Some((wait, _)) => Err(wait),
             // Calls have all uploads that could give way.
-            None => Err(GIVES_WAY_AFTER),
+            None => Err(EVICTABLE_AFTER),
         }
     }
 
@@ -314,13 +314,13 @@ impl Table {
 
 /// An upload that one call uses; dropping this returns it.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct UploadInUse {
     uploads: Uploads,
     pub(super) id: UploadId,
     staged: Option<Box<dyn Staged>>,
 }
 
-impl Taken {
+impl UploadInUse {
     /// Ends the upload, and deletes its file.
     pub(super) fn end(mut self) {
         self.staged = None;
@@ -334,7 +334,7 @@ impl Taken {
     }
 }
 
-impl Deref for Taken {
+impl Deref for UploadInUse {
     type Target = dyn Staged;
 
     fn deref(&self) -> &(dyn Staged + 'static) {
@@ -342,7 +342,7 @@ impl Deref for Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for UploadInUse {
     fn drop(&mut self) {
         let mut table = self.uploads.0.lock();
         match (self.staged.take(), table.uploads.get_mut(&self.id)) {
@@ -362,7 +362,7 @@ mod tests {
     use axum::http::header;
     use axum::response::IntoResponse as _;
     use bytes::Bytes;
-    use gristmill_core::runtime::{AddComponentError, Added, StageError};
+    use gristmill_core::runtime::{AddComponentError, AddedComponent, StageError};
 
     use super::*;
 
@@ -392,7 +392,7 @@ mod tests {
             File::open("/dev/null")
         }
 
-        async fn add(self: Box<Self>, _: &OwnerId) -> Result<Added, AddComponentError> {
+        async fn add(self: Box<Self>, _: &OwnerId) -> Result<AddedComponent, AddComponentError> {
             Err(AddComponentError::Failed("not here".to_owned()))
         }
     }
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_call_at_a_time_has_an_upload_and_it_goes_when_it_is_left() {
+    async fn an_upload_serves_one_call_at_a_time_and_is_deleted_when_abandoned() {
         let uploads = Uploads::default();
         let me = owner("me");
         let id = uploads.begin(&me, "mill", Box::new(Three)).unwrap().to_string();
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_owner_who_comes_later_finds_places() {
+    async fn a_later_owner_can_begin_uploads() {
         let uploads = Uploads::default();
         let mut counts = vec![];
         // Each of them takes all it can, and a call has each upload.
@@ -478,8 +478,8 @@ mod tests {
         }
         assert_eq!(uploads.0.lock().uploads.len(), UPLOADS_MAX);
         assert_eq!(retry_after(begin("o0").unwrap_err()), IDLE_MAX.as_secs(), "its own, in time");
-        assert_eq!(retry_after(begin("late").unwrap_err()), GIVES_WAY_AFTER.as_secs());
-        tokio::time::sleep(GIVES_WAY_AFTER).await;
+        assert_eq!(retry_after(begin("late").unwrap_err()), EVICTABLE_AFTER.as_secs());
+        tokio::time::sleep(EVICTABLE_AFTER).await;
         for _ in 0..UPLOADS_OF_PUSH {
             begin("late").unwrap();
         }
@@ -529,7 +529,7 @@ mod tests {
             uploads.take(&me, "mill", &id).unwrap().finish(BlobDigest::of(&number.to_le_bytes()));
         }
         assert!(begin().is_err());
-        tokio::time::sleep(GIVES_WAY_AFTER).await;
+        tokio::time::sleep(EVICTABLE_AFTER).await;
         for _ in 0..UPLOADS_OF_OWNER_MAX {
             begin().unwrap();
         }

@@ -57,12 +57,12 @@ pub struct Catalog {
     tenancy: Tenancy,
     /// Changes come one at a time, so that each is decided on the view that it changes.
     change: Arc<tokio::sync::Mutex<()>>,
-    shown: Arc<Shown>,
+    shown: Arc<CatalogState>,
 }
 
 /// The part of the catalog that a change needs once it is decided.
 #[derive(Debug)]
-struct Shown {
+struct CatalogState {
     store: Arc<dyn CatalogStore>,
     view: RwLock<Arc<View>>,
     /// Deployments that are not in the view any more. A job that took one earlier may still run it.
@@ -93,7 +93,7 @@ impl Catalog {
         let tenancy = Tenancy::default();
         tenancy.set_several_owners(view.has_several_owners());
         let view = RwLock::new(Arc::new(view));
-        let shown = Shown { store, view, retired: Mutex::default() };
+        let shown = CatalogState { store, view, retired: Mutex::default() };
         let bounds = OwnerBounds::default();
         Ok(Self { clock, bounds, tenancy, change: Arc::default(), shown: Arc::new(shown) })
     }
@@ -178,7 +178,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn forget_unused(&self) -> Result<Vec<ComponentDigest>, StoreError> {
+    pub async fn remove_unused_components(&self) -> Result<Vec<ComponentDigest>, StoreError> {
         self.change(|view| {
             let users = self.users_of_components(view);
             let mut changes = vec![];
@@ -223,7 +223,7 @@ impl Catalog {
     }
 }
 
-impl Shown {
+impl CatalogState {
     /// Writes the changes, and shows the view that they lead to.
     async fn write(
         &self,
@@ -245,17 +245,17 @@ impl Shown {
         let mut retired = self.retired.lock();
         retired.retain(|deployment| deployment.strong_count() > 0);
         let view = self.view.read().clone();
-        let gone = view.deployments.iter().filter(|(id, shown)| {
+        let deleted = view.deployments.iter().filter(|(id, shown)| {
             next.deployments.get(*id).is_none_or(|newer| !Arc::ptr_eq(newer, shown))
         });
-        retired.extend(gone.map(|(_, deployment)| Arc::downgrade(deployment)));
+        retired.extend(deleted.map(|(_, deployment)| Arc::downgrade(deployment)));
         // From now on no submission to a deleted endpoint is accepted, however long ago its call looked
         // the endpoint up.
         let deleted = view.deployments.iter().filter(|(id, shown)| {
-            next.deployments.get(*id).is_none_or(|newer| newer.life != shown.life)
+            next.deployments.get(*id).is_none_or(|newer| newer.incarnation != shown.incarnation)
         });
         let deleted = deleted.map(|(id, shown)| {
-            shown.life.end();
+            shown.incarnation.end();
             id.clone()
         });
         deleted.collect()

@@ -211,8 +211,15 @@ impl View {
         let is_usable = is_there && template.is_usable_by(&endpoint.owner);
         let component = self.component_of(&template).filter(|_| is_usable);
         let volume = endpoint.network_volume.as_ref().and_then(|id| self.volumes.get(id)).cloned();
-        let life = self.deployments.get(&endpoint.id).map(|current| current.life.clone());
-        Deployment { endpoint, template, component, volume, life: life.unwrap_or_default() }
+        let incarnation =
+            self.deployments.get(&endpoint.id).map(|current| current.incarnation.clone());
+        Deployment {
+            endpoint,
+            template,
+            component,
+            volume,
+            incarnation: incarnation.unwrap_or_default(),
+        }
     }
 
     /// Gives the next version to each endpoint whose deployment is not what it was before, and answers
@@ -232,7 +239,7 @@ impl View {
                 let image = deployment.template.image.clone();
                 let version = endpoint.version;
                 endpoint.releases.push(Release { version, released_at: now, image, component });
-                let surplus = endpoint.releases.len().saturating_sub(Release::KEPT);
+                let surplus = endpoint.releases.len().saturating_sub(Release::KEPT_MAX);
                 endpoint.releases.drain(..surplus);
             }
             self.shares.remove(EntryRef::Endpoint(&deployment.endpoint));

@@ -19,7 +19,7 @@ pub(super) async fn run(parts: Arc<DeliveryParts>, delivery: Delivery, bodies: A
     let result = match attempt(&parts, &delivery, &bodies).await {
         Ok(Some(end)) => {
             let (report, next) = judge(end, delivery.attempts + 1);
-            tell(&delivery, &report, next);
+            log_outcome(&delivery, &report, next);
             parts.store.record_attempt(id, report, next).await
         }
         Ok(None) => Ok(()),
@@ -53,7 +53,7 @@ async fn attempt(
         Err(error) => return Err(error),
     };
     // No call is made for a deleted endpoint, and a new endpoint of that name has other secrets.
-    if deployment.life.has_ended() {
+    if deployment.incarnation.has_ended() {
         return Ok(None);
     }
     let (now, id) = (parts.clock.now(), delivery.webhook_id());
@@ -95,7 +95,7 @@ fn judge(end: CallEnd, attempts: u32) -> (AttemptReport, AfterAttempt) {
 }
 
 /// The URL may hold secrets, so the log has its host only.
-fn tell(delivery: &Delivery, report: &AttemptReport, next: AfterAttempt) {
+fn log_outcome(delivery: &Delivery, report: &AttemptReport, next: AfterAttempt) {
     let (job, target) = (delivery.job, delivery.target());
     let error = report.error.as_deref().unwrap_or_default();
     match next {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gristmill_core::egress::{AllowedHosts, Permission};
 use gristmill_egress::{
-    AGENT, AddressPolicy, Clients, Destination, Reach, innermost_cause, refused_address,
+    AGENT, AddressPolicy, AddressScope, Clients, Destination, innermost_cause, refused_address,
 };
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, USER_AGENT};
@@ -41,32 +41,32 @@ impl HttpSender {
     }
 
     /// The URL, and what a call of it may reach.
-    fn check(&self, url: &str) -> Result<(Url, Destination, Reach), String> {
+    fn check(&self, url: &str) -> Result<(Url, Destination, AddressScope), String> {
         let url = Url::parse(url).map_err(|error| error.to_string())?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err("the URL has a user name or a password".to_owned());
         }
         let destination = Destination::of(&url).map_err(|error| error.to_string())?;
-        let reach = match destination.permission(&self.allowed) {
+        let scope = match destination.permission(&self.allowed) {
             // Whoever names a receiver means it, wherever it is.
-            Permission::AnyAddress | Permission::Public => Reach::AnyAddress,
+            Permission::AnyAddress | Permission::Public => AddressScope::AnyAddress,
             Permission::Denied => {
                 self.clients.check(&destination).map_err(|error| error.to_string())?;
-                Reach::PublicAddresses
+                AddressScope::PublicAddresses
             }
         };
-        Ok((url, destination, reach))
+        Ok((url, destination, scope))
     }
 }
 
 #[async_trait]
 impl WebhookSender for HttpSender {
     async fn send(&self, call: WebhookCall) -> CallEnd {
-        let (url, destination, reach) = match self.check(&call.url) {
+        let (url, destination, scope) = match self.check(&call.url) {
             Ok(checked) => checked,
             Err(reason) => return CallEnd::Refused(reason),
         };
-        let client = match self.clients.get(reach) {
+        let client = match self.clients.get(scope) {
             Ok(client) => client,
             Err(error) => return CallEnd::Failed(error),
         };
@@ -104,7 +104,7 @@ impl WebhookSender for HttpSender {
     }
 }
 
-/// Lets the receiver finish its answer. The status has been told, so nothing depends on the rest.
+/// Lets the receiver finish its answer. The status has arrived, so nothing depends on the rest.
 async fn read(mut answer: Response) {
     let mut bytes = 0;
     while let Ok(Some(piece)) = answer.chunk().await {
@@ -123,11 +123,15 @@ mod tests {
     fn only_what_the_operator_names_may_be_inside() {
         let allowed = ["127.0.0.1:9000", "hooks.lan"].map(|host| host.parse().unwrap());
         let sender = HttpSender::new(AllowedHosts::new(allowed.into()), AddressPolicy::default());
-        let reach = |url: &str| sender.check(url).map(|(_, _, reach)| reach);
-        assert_eq!(reach("http://127.0.0.1:9000/x"), Ok(Reach::AnyAddress));
-        assert_eq!(reach("https://hooks.lan/"), Ok(Reach::AnyAddress));
-        assert_eq!(reach("https://example.com/"), Ok(Reach::PublicAddresses));
-        assert_eq!(reach("http://localhost/"), Ok(Reach::PublicAddresses), "seen when resolved");
+        let scope = |url: &str| sender.check(url).map(|(_, _, scope)| scope);
+        assert_eq!(scope("http://127.0.0.1:9000/x"), Ok(AddressScope::AnyAddress));
+        assert_eq!(scope("https://hooks.lan/"), Ok(AddressScope::AnyAddress));
+        assert_eq!(scope("https://example.com/"), Ok(AddressScope::PublicAddresses));
+        assert_eq!(
+            scope("http://localhost/"),
+            Ok(AddressScope::PublicAddresses),
+            "seen when resolved"
+        );
         for refused in [
             "http://127.0.0.1:9001/",
             "http://169.254.169.254/latest",
@@ -138,7 +142,7 @@ mod tests {
             "ftp://example.com/",
             "nonsense",
         ] {
-            assert!(reach(refused).is_err(), "{refused}");
+            assert!(scope(refused).is_err(), "{refused}");
         }
     }
 }

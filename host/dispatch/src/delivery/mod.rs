@@ -71,8 +71,8 @@ impl Deliverer {
         Self { stop, running: Mutex::new(Some(running)) }
     }
 
-    /// Starts no more attempts, and waits a few seconds for those that are on their way. What is
-    /// not delivered by then stays in the outbox.
+    /// Starts no more attempts, and waits a few seconds for those that are running. Deliveries
+    /// that have not ended by then stay in the outbox.
     pub async fn drain(&self) {
         self.stop.cancel();
         let running = self.running.lock().take();
@@ -124,6 +124,6 @@ async fn run(parts: Arc<DeliveryParts>, stop: CancellationToken) {
             () = stop.cancelled() => break,
         }
     }
-    // What has not ended by then is dropped with the set, and sent again after the next start.
+    // Attempts that have not ended by then are dropped with the set, and repeated after the next start.
     let _ = timeout(DRAIN, async { while attempts.join_next().await.is_some() {} }).await;
 }

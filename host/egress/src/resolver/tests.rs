@@ -65,7 +65,7 @@ async fn addresses_that_were_found_before_are_used_once_and_checked() {
 /// Names whose lookup hangs use up the turns of their endpoint, and a half of all turns with those
 /// of their owner's other endpoints.
 #[tokio::test]
-async fn names_that_hang_delay_nobody_else() {
+async fn hanging_lookups_delay_no_other_names() {
     let lookups = Lookups::new(|host| {
         if host == "hangs.example" {
             std::thread::sleep(Duration::from_secs(2));

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gristmill_core::room::DiskRoom;
+use gristmill_core::disk_space::DiskSpaceGauge;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 use tracing::{info, warn};
@@ -75,14 +75,15 @@ impl Leftovers {
     ///
     /// # Errors
     /// When there can be no further thread; the next start wipes them then.
-    pub(super) fn wipe(self, room: Arc<DiskRoom>) -> io::Result<Wiping> {
+    pub(super) fn wipe(self, disk_space: Arc<DiskSpaceGauge>) -> io::Result<Wiping> {
         let is_stopped = Arc::new(AtomicBool::new(false));
         if !self.0.is_empty() {
             let is_stopped = is_stopped.clone();
             let run = move || {
                 // Without it the wipe runs at the usual priority.
                 let _ = rustix::process::nice(NICE);
-                let mut removal = Removal { room, is_stopped, files: 0, began: Instant::now() };
+                let mut removal =
+                    Removal { disk_space, is_stopped, files: 0, began: Instant::now() };
                 removal.run(&self.0);
             };
             thread::Builder::new().name("wipe".to_owned()).spawn(run)?;
@@ -93,7 +94,7 @@ impl Leftovers {
 
 /// The work of the thread.
 struct Removal {
-    room: Arc<DiskRoom>,
+    disk_space: Arc<DiskSpaceGauge>,
     is_stopped: Arc<AtomicBool>,
     /// Files and directories that were removed.
     files: u64,
@@ -196,7 +197,7 @@ impl Removal {
     fn may_go_on(&mut self) -> bool {
         let worked = self.began.elapsed();
         if worked >= WORK {
-            if self.room.admits_work() {
+            if self.disk_space.admits_work() {
                 thread::sleep(worked.min(10 * WORK));
             }
             self.began = Instant::now();
@@ -218,7 +219,7 @@ mod tests {
 
     fn removal() -> Removal {
         Removal {
-            room: Arc::default(),
+            disk_space: Arc::default(),
             is_stopped: Arc::default(),
             files: 0,
             began: Instant::now(),

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Dir, FileType, statat};
 use rustix::io::Errno;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DirectoryEntry, ErrorCode};
 
-use super::gate::Slot;
+use super::io_limits::Slot;
 use super::node::{Node, code, descriptor_type};
 
 /// Entries that are read at one time.
@@ -31,7 +31,7 @@ impl Listing {
     /// # Errors
     /// When it is none, or too much is open.
     pub(crate) async fn begin(node: &Arc<Node>) -> Result<Self, ErrorCode> {
-        let slot = node.gate.open_file()?;
+        let slot = node.io_limits.open_file()?;
         let directory = node.look(|node| Dir::new(node.directory()?).map_err(code)).await?;
         Ok(Self {
             node: node.clone(),

@@ -1,13 +1,13 @@
-//! What handlers have of a file system: a network volume that persists, and scratch space that is
-//! gone with the instance. A handler whose endpoint has neither has no files at all, and costs
+//! The file systems of handlers: a network volume that persists, and scratch space that is deleted
+//! with the instance. A handler whose endpoint has neither has no files at all, and costs
 //! nothing here.
 //!
 //! [`Disks`] knows all mounts of the host; a [`mount`] is one directory with its [`space`]; a
-//! [`node`] is what a handler has open of it, by way of a [`path`]; [`gate`] says when an operation
+//! [`node`] is what a handler has open of it, by way of a [`path`]; [`io_limits`] says when an operation
 //! may run; [`leftovers`] are the directories that earlier processes left behind.
 //! `host_fns::filesystem` is the way in.
 
-mod gate;
+mod io_limits;
 mod leftovers;
 mod listing;
 mod mount;
@@ -25,9 +25,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gristmill_core::disk_share::DiskAccount;
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::{OwnerId, VolumeId};
-use gristmill_core::room::DiskRoom;
 use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::{Clock as _, SystemClock};
 use gristmill_core::volume::{MountPath, SCRATCH_PATH, Volume, gigabytes};
@@ -41,13 +41,13 @@ use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use crate::artifacts::blocking;
 use crate::files::create_private_dir;
 
-use self::gate::{Gate, Gates};
+use self::io_limits::{IoLimits, JobIoLimits};
 use self::leftovers::Leftovers;
 pub use self::leftovers::Wiping;
 pub(crate) use self::listing::Listing;
 use self::mount::{Mount, wipe};
-pub(crate) use self::node::{How, Node};
-pub(crate) use self::streams::{PIECE_BYTES, ReadStream, To, WriteStream};
+pub(crate) use self::node::{Node, OpenMode};
+pub(crate) use self::streams::{PIECE_BYTES, ReadStream, WriteAt, WriteStream};
 
 /// Below the data directory: one directory for each network volume.
 const VOLUMES: &str = "volumes";
@@ -63,7 +63,7 @@ const REMOVED: &str = ".removed";
 #[derive(Debug)]
 pub(crate) struct Disks {
     volumes_dir: PathBuf,
-    /// The directories of all processes, of which each has one below.
+    /// The directory with one directory for each process.
     scratch_dir: PathBuf,
     /// The directory of this process: made for its first scratch space, so that no leftover is in it.
     own_scratch_dir: OnceCell<PathBuf>,
@@ -72,8 +72,8 @@ pub(crate) struct Disks {
     /// for each. `None` for one that was removed: a job that began before must not make it again.
     volumes: Mutex<HashMap<VolumeId, Option<Counted>>>,
     scratches: AtomicU64,
-    gates: Gates,
-    room: Arc<DiskRoom>,
+    io_limits: IoLimits,
+    disk_space: Arc<DiskSpaceGauge>,
 }
 
 /// A volume, once it is counted.
@@ -83,7 +83,7 @@ type Counted = Arc<OnceCell<Arc<Mount>>>;
 #[derive(Debug)]
 pub(crate) struct Files {
     mounts: Vec<(Arc<Mount>, String)>,
-    gate: Arc<Gate>,
+    io_limits: Arc<JobIoLimits>,
 }
 
 impl Disks {
@@ -92,7 +92,11 @@ impl Disks {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(crate) fn open(data_dir: &Path, room: Arc<DiskRoom>, tenancy: Tenancy) -> io::Result<Self> {
+    pub(crate) fn open(
+        data_dir: &Path,
+        disk_space: Arc<DiskSpaceGauge>,
+        tenancy: Tenancy,
+    ) -> io::Result<Self> {
         let (volumes_dir, scratch_dir) = (data_dir.join(VOLUMES), data_dir.join(SCRATCH));
         let mut leftovers = Leftovers::default();
         leftovers.find(&scratch_dir, |_| true)?;
@@ -104,8 +108,8 @@ impl Disks {
             leftovers: Mutex::new(leftovers),
             volumes: Mutex::default(),
             scratches: AtomicU64::new(0),
-            gates: Gates::new(tenancy),
-            room,
+            io_limits: IoLimits::new(tenancy),
+            disk_space,
         })
     }
 
@@ -115,7 +119,7 @@ impl Disks {
     /// # Errors
     /// When there can be no further thread; the next start removes it then.
     pub(crate) fn wipe_leftovers(&self) -> io::Result<Wiping> {
-        std::mem::take(&mut *self.leftovers.lock()).wipe(self.room.clone())
+        std::mem::take(&mut *self.leftovers.lock()).wipe(self.disk_space.clone())
     }
 
     /// What an attempt of this deployment sees; `None` when that is nothing.
@@ -144,7 +148,7 @@ impl Disks {
             })?;
             mounts.push((mount, SCRATCH_PATH.to_owned()));
         }
-        Ok((!mounts.is_empty()).then(|| Files { mounts, gate: self.gates.job(owner, id) }))
+        Ok((!mounts.is_empty()).then(|| Files { mounts, io_limits: self.io_limits.job(owner, id) }))
     }
 
     /// The mount of a volume, the same for all its jobs. The first call counts what is in it, and
@@ -162,7 +166,7 @@ impl Disks {
             Some(mount) => mount.clone(),
             None => {
                 let path = self.volumes_dir.join(volume.id.as_str());
-                let account = DiskAccount::new(&self.room, &volume.owner);
+                let account = DiskAccount::new(&self.disk_space, &volume.owner);
                 let counting = tokio::spawn(async move {
                     let open =
                         || blocking(move || Mount::volume(&path, bytes_max, account).map(Arc::new));
@@ -179,7 +183,11 @@ impl Disks {
     ///
     /// # Errors
     /// Those of the file system; one is that the volume exists.
-    pub(crate) fn place_volume(&self, id: &VolumeId, directory: &Path) -> io::Result<()> {
+    pub(crate) fn assign_volume_directory(
+        &self,
+        id: &VolumeId,
+        directory: &Path,
+    ) -> io::Result<()> {
         create_private_dir(&self.volumes_dir)?;
         std::os::unix::fs::symlink(directory.canonicalize()?, self.volumes_dir.join(id.as_str()))
     }
@@ -191,7 +199,8 @@ impl Disks {
             blocking(move || new_directory(&scratch_dir))
         };
         let own = self.own_scratch_dir.get_or_try_init(make).await?;
-        let (path, account) = (own.join(number.to_string()), DiskAccount::new(&self.room, owner));
+        let (path, account) =
+            (own.join(number.to_string()), DiskAccount::new(&self.disk_space, owner));
         blocking(move || Mount::scratch(path, bytes_max, account)).await.map(Arc::new)
     }
 
@@ -240,12 +249,12 @@ fn new_directory(parent: &Path) -> io::Result<PathBuf> {
 impl Files {
     /// Whether the handler wanted more space than there was.
     pub(crate) fn was_full(&self) -> bool {
-        self.gate.was_full()
+        self.io_limits.was_full()
     }
 
     /// Forgets that, for the next job of the same instance.
     pub(crate) fn begin(&self) {
-        self.gate.begin();
+        self.io_limits.begin();
     }
 
     /// The roots of all mounts, with the paths where a handler finds them.
@@ -254,7 +263,7 @@ impl Files {
     /// [`ErrorCode::Quota`] when the job has too many descriptors.
     pub(crate) fn roots(&self) -> impl Iterator<Item = Result<(Node, String), ErrorCode>> {
         self.mounts.iter().map(|(mount, path)| {
-            Node::root(mount.clone(), self.gate.clone()).map(|root| (root, path.clone()))
+            Node::root(mount.clone(), self.io_limits.clone()).map(|root| (root, path.clone()))
         })
     }
 }

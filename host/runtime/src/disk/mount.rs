@@ -20,8 +20,8 @@ use crate::files::create_private_dir;
 /// How much deeper than handlers can go an operator may have put directories.
 const COUNTED_DEPTH_MAX: usize = 4 * DEPTH_MAX;
 
-/// A directory with its space. Whoever uses it holds it: what is to be wiped is wiped once nobody
-/// does.
+/// A directory with its space. Its users hold it, and a directory that must be wiped is wiped after
+/// the last one.
 #[derive(Debug)]
 pub(crate) struct Mount {
     /// The directory itself.
@@ -29,7 +29,7 @@ pub(crate) struct Mount {
     pub(crate) space: Space,
     /// Held by the one operation that changes something: what it finds stays so until it is done.
     pub(crate) change: Arc<Mutex<()>>,
-    /// What is removed with it.
+    /// The directory to remove with it.
     wiped: OnceLock<PathBuf>,
 }
 
@@ -62,7 +62,7 @@ impl Mount {
         Self { root: Arc::new(root), space, change: Arc::default(), wiped: OnceLock::new() }
     }
 
-    /// Has this directory, which is the one of this mount, removed once nobody uses it.
+    /// Removes the mount's directory, `path`, after its last use.
     pub(crate) fn wipe_at_end(&self, path: PathBuf) {
         // Only the first counts; nothing is wiped twice.
         let _ = self.wiped.set(path);
@@ -105,7 +105,7 @@ fn count(directory: OwnedFd, depth: usize) -> io::Result<u64> {
         }
         let stat = match statat(entries.fd()?, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            // Removed meanwhile, by somebody who works on the host.
+            // Removed meanwhile, by a person or program on the host.
             Err(Errno::NOENT) => continue,
             Err(error) => return Err(error.into()),
         };
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn scratch_is_wiped_once_nobody_uses_it() {
+    async fn scratch_is_wiped_after_its_last_use() {
         let host = tempfile::tempdir().unwrap();
         let path = host.path().join("s");
         let scratch =

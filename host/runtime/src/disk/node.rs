@@ -1,5 +1,5 @@
 //! A file or a directory that a handler has open, and what can be done with it. All of it blocks
-//! on the disk: [`Gate`] says where it runs.
+//! on the disk: [`JobIoLimits`] says where it runs.
 //!
 //! **Invariants.** Nothing grows before its space is taken, and below the disk's reserve no hole of a
 //! sparse file is filled either. There are no symbolic links to follow,
@@ -24,19 +24,19 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, DescriptorStat, DescriptorType, ErrorCode, MetadataHashValue, OpenFlags,
 };
 
-use super::gate::{Gate, Slot};
+use super::io_limits::{JobIoLimits, Slot};
 use super::mount::Mount;
 use super::path::{DEPTH_MAX, Parts};
 use super::space::{BLOCK_BYTES, FileKey, NODE_BYTES, charge, file_charge, size};
 
-/// What is found by a name as it is, be it a link.
-const AS_IT_IS: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
+/// A link itself, not its target.
+const NO_FOLLOW: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
 
 /// A descriptor of a handler.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) mount: Arc<Mount>,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) io_limits: Arc<JobIoLimits>,
     file: Arc<File>,
     kind: Kind,
     flags: DescriptorFlags,
@@ -53,7 +53,7 @@ enum Kind {
 
 /// How something is opened.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct How {
+pub(crate) struct OpenMode {
     pub(crate) open: OpenFlags,
     pub(crate) flags: DescriptorFlags,
 }
@@ -63,33 +63,33 @@ impl Node {
     ///
     /// # Errors
     /// [`ErrorCode::Quota`] when the job has too many descriptors.
-    pub(crate) fn root(mount: Arc<Mount>, gate: Arc<Gate>) -> Result<Self, ErrorCode> {
+    pub(crate) fn root(mount: Arc<Mount>, io_limits: Arc<JobIoLimits>) -> Result<Self, ErrorCode> {
         Ok(Self {
             file: mount.root.clone(),
             kind: Kind::Directory { depth: 0 },
             flags: DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY,
-            slot: Some(gate.slot()?),
+            slot: Some(io_limits.slot()?),
             mount,
-            gate,
+            io_limits,
         })
     }
 
-    /// Runs [`Gate::look`] on this.
+    /// Runs [`JobIoLimits::look`] on this.
     pub(crate) async fn look<T: Send + 'static>(
         self: &Arc<Self>,
         operation: impl FnOnce(&Self) -> Result<T, ErrorCode> + Send + 'static,
     ) -> Result<T, ErrorCode> {
         let node = self.clone();
-        self.gate.look(move || operation(&node)).await
+        self.io_limits.look(move || operation(&node)).await
     }
 
-    /// Runs [`Gate::change`] on this.
+    /// Runs [`JobIoLimits::change`] on this.
     pub(crate) async fn change<T: Send + 'static>(
         self: &Arc<Self>,
         operation: impl FnOnce(&Self) -> Result<T, ErrorCode> + Send + 'static,
     ) -> Result<T, ErrorCode> {
         let node = self.clone();
-        self.gate.change(&self.mount, move || operation(&node)).await
+        self.io_limits.change(&self.mount, move || operation(&node)).await
     }
 
     /// How it was opened.
@@ -106,29 +106,29 @@ impl Node {
     }
 
     /// Opens what lies below this directory. Changes the mount, if only by what is open.
-    pub(crate) fn open(&self, path: &str, how: How) -> Result<Self, ErrorCode> {
+    pub(crate) fn open(&self, path: &str, mode: OpenMode) -> Result<Self, ErrorCode> {
         let depth = self.depth()?;
         let unsupported = DescriptorFlags::FILE_INTEGRITY_SYNC
             | DescriptorFlags::DATA_INTEGRITY_SYNC
             | DescriptorFlags::REQUESTED_WRITE_SYNC;
-        if how.flags.intersects(unsupported) {
+        if mode.flags.intersects(unsupported) {
             return Err(ErrorCode::Unsupported);
         }
-        let slot = self.gate.open_file()?;
+        let slot = self.io_limits.open_file()?;
         let parts = parts(path)?;
         let (parent, name) = parts.parent(self.file.as_fd()).map_err(code)?;
-        let only_directory = how.open.contains(OpenFlags::DIRECTORY) || parts.is_directory;
-        let creates = how.open.contains(OpenFlags::CREATE);
-        if only_directory && (creates || how.open.contains(OpenFlags::TRUNCATE)) {
+        let only_directory = mode.open.contains(OpenFlags::DIRECTORY) || parts.is_directory;
+        let creates = mode.open.contains(OpenFlags::CREATE);
+        if only_directory && (creates || mode.open.contains(OpenFlags::TRUNCATE)) {
             return Err(ErrorCode::Invalid);
         }
-        let mut flags = access(how) | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // What is no file, such as a pipe that somebody made on the host, must not make it wait.
+        let mut flags = access(mode) | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // A pipe or device, which the operator may have made, must not block the open.
         flags |= OFlags::NONBLOCK | OFlags::NOCTTY;
         if only_directory {
             flags |= OFlags::DIRECTORY;
         }
-        let is_exclusive = creates && how.open.contains(OpenFlags::EXCLUSIVE);
+        let is_exclusive = creates && mode.open.contains(OpenFlags::EXCLUSIVE);
         let file = match openat(&parent, name, flags, Mode::empty()) {
             Ok(_) if is_exclusive => return Err(ErrorCode::Exist),
             Ok(file) => file,
@@ -141,13 +141,13 @@ impl Node {
                     code(error)
                 })?
             }
-            Err(_) if is_exclusive && statat(&parent, name, AS_IT_IS).is_ok() => {
+            Err(_) if is_exclusive && statat(&parent, name, NO_FOLLOW).is_ok() => {
                 return Err(ErrorCode::Exist);
             }
             Err(error) => return Err(code(error)),
         };
-        let node = self.opened(file, depth + parts.depth(), how.flags, slot)?;
-        if how.open.contains(OpenFlags::TRUNCATE) {
+        let node = self.opened(file, depth + parts.depth(), mode.flags, slot)?;
+        if mode.open.contains(OpenFlags::TRUNCATE) {
             node.set_size(0)?;
         }
         Ok(node)
@@ -171,7 +171,7 @@ impl Node {
         }
         Ok(Self {
             mount: self.mount.clone(),
-            gate: self.gate.clone(),
+            io_limits: self.io_limits.clone(),
             file: Arc::new(file.into()),
             kind,
             flags,
@@ -259,7 +259,7 @@ impl Node {
         self.depth()?;
         let parts = parts(path)?;
         let (parent, name) = parts.parent(self.file.as_fd()).map_err(code)?;
-        let stat = statat(&parent, name, AS_IT_IS).map_err(code)?;
+        let stat = statat(&parent, name, NO_FOLLOW).map_err(code)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => return Err(ErrorCode::IsDirectory),
             _ if parts.is_directory => return Err(ErrorCode::NotDirectory),
@@ -291,7 +291,7 @@ impl Node {
         check_depth(depth + path.depth())?;
         let (old_parent, old) = from.parent(self.file.as_fd()).map_err(code)?;
         let (new_parent, new) = path.parent(to.file.as_fd()).map_err(code)?;
-        let stat = statat(&old_parent, old, AS_IT_IS).map_err(code)?;
+        let stat = statat(&old_parent, old, NO_FOLLOW).map_err(code)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             let [old, new] = [fstat(&old_parent), fstat(&new_parent)];
             if FileKey::of(&old.map_err(code)?) != FileKey::of(&new.map_err(code)?) {
@@ -301,7 +301,7 @@ impl Node {
         } else if from.is_directory || path.is_directory {
             return Err(ErrorCode::NotDirectory);
         }
-        let replaced = statat(&new_parent, new, AS_IT_IS).ok();
+        let replaced = statat(&new_parent, new, NO_FOLLOW).ok();
         renameat(&old_parent, old, &new_parent, new).map_err(code)?;
         if let Some(replaced) = replaced {
             // A name moved onto itself replaces nothing.
@@ -312,12 +312,12 @@ impl Node {
         Ok(())
     }
 
-    /// What is known of this.
+    /// The metadata of this node.
     pub(crate) fn stat(&self) -> Result<DescriptorStat, ErrorCode> {
         fstat(&*self.file).map(|stat| described(&stat)).map_err(code)
     }
 
-    /// What is known of something below this directory.
+    /// The metadata of a path below this directory.
     pub(crate) fn stat_at(&self, path: &str) -> Result<DescriptorStat, ErrorCode> {
         self.raw_stat_at(path).map(|stat| described(&stat))
     }
@@ -326,7 +326,7 @@ impl Node {
         self.depth()?;
         let parts = parts(path)?;
         let (parent, name) = parts.parent(self.file.as_fd()).map_err(code)?;
-        let stat = statat(&parent, name, AS_IT_IS).map_err(code)?;
+        let stat = statat(&parent, name, NO_FOLLOW).map_err(code)?;
         if parts.is_directory && FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return Err(ErrorCode::NotDirectory);
         }
@@ -346,7 +346,7 @@ impl Node {
         self.depth()?;
         let parts = parts(path)?;
         let (parent, name) = parts.parent(self.file.as_fd()).map_err(code)?;
-        utimensat(&parent, name, times, AS_IT_IS).map_err(code)
+        utimensat(&parent, name, times, NO_FOLLOW).map_err(code)
     }
 
     /// Waits until all that was written is on stable storage.
@@ -443,9 +443,9 @@ fn check_for_holes(file: &File, offset: u64, end: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-fn access(how: How) -> OFlags {
-    let writes = how.flags.contains(DescriptorFlags::WRITE);
-    match (how.flags.contains(DescriptorFlags::READ), writes) {
+fn access(mode: OpenMode) -> OFlags {
+    let writes = mode.flags.contains(DescriptorFlags::WRITE);
+    match (mode.flags.contains(DescriptorFlags::READ), writes) {
         (true, true) => OFlags::RDWR,
         (false, true) => OFlags::WRONLY,
         (true | false, false) => OFlags::RDONLY,

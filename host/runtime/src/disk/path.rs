@@ -1,8 +1,8 @@
 //! Paths that a handler gives, below one of its directories.
 //!
-//! A path is taken apart as text, so `..` is gone before the operating system sees it, and is then
+//! A path is parsed as text, so `..` is resolved before the operating system sees it, and is then
 //! followed one directory at a time, each opened without following links. So no path leads out of
-//! the directory that it began in, whatever lies on the disk and whoever renames it meanwhile.
+//! the directory that it began in, whatever is on the disk or is renamed meanwhile.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,8 +15,8 @@ const PATH_BYTES_MAX: usize = 4_096;
 /// Longest name of one file or directory, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// Deepest level below the root of a mount on which something can be made: whoever walks over a
-/// mount holds one open directory for each.
+/// Deepest level below the root of a mount on which something can be made: a walk over a mount
+/// holds one open directory for each.
 pub(crate) const DEPTH_MAX: usize = 64;
 
 /// Why a path leads nowhere.

@@ -2,7 +2,7 @@
 //!
 //! Every file counts with its size, rounded up to blocks, and every file and directory with
 //! [`NODE_BYTES`] more: one number bounds the bytes of a mount and the count of its files, however
-//! empty they are. A file that was removed while somebody had it open counts until it is closed.
+//! empty they are. A file that was removed while it was open counts until it is closed.
 //!
 //! The bytes also count in the account of the mount's owner, who has a share of the host's disk.
 //!
@@ -76,13 +76,13 @@ struct Open {
 }
 
 impl Space {
-    /// A space of which this much is taken.
+    /// A space with `used` bytes in use.
     pub(crate) fn new(used: u64, max: u64, account: DiskAccount) -> Self {
         account.add(used);
         Self { counts: Mutex::new(Counts { used, max, open: HashMap::new() }), account }
     }
 
-    /// Moves the bound. What is taken beyond it stays.
+    /// Moves the bound. Space in use beyond it stays in use.
     pub(crate) fn set_max(&self, max: u64) {
         self.counts.lock().max = max;
     }
@@ -106,11 +106,11 @@ impl Space {
 
     /// Whether the host's disk has room for further blocks, wherever in a file they are.
     pub(crate) fn disk_has_room(&self) -> bool {
-        self.account.room().admits_work()
+        self.account.disk_space().admits_work()
     }
 
     fn admits(&self, bytes: u64) -> bool {
-        self.account.room().admits_work() && self.account.admits_work(bytes)
+        self.account.disk_space().admits_work() && self.account.admits_work(bytes)
     }
 
     /// Gives so much back.
@@ -167,14 +167,14 @@ fn counts_less(counts: &mut Counts, bytes: u64, account: &DiskAccount) {
 mod tests {
     use std::sync::Arc;
 
+    use gristmill_core::disk_space::DiskSpaceGauge;
     use gristmill_core::id::OwnerId;
-    use gristmill_core::room::DiskRoom;
     use gristmill_core::tenancy::Tenancy;
 
     use super::*;
 
-    fn account(room: &Arc<DiskRoom>, owner: &str) -> DiskAccount {
-        DiskAccount::new(room, &OwnerId::new(owner).unwrap())
+    fn account(disk_space: &Arc<DiskSpaceGauge>, owner: &str) -> DiskAccount {
+        DiskAccount::new(disk_space, &OwnerId::new(owner).unwrap())
     }
 
     const KEY: FileKey = FileKey { device: 1, inode: 2 };
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_taken_than_there_is() {
+    fn no_more_space_is_taken_than_there_is() {
         let space = Space::new(10, 100, DiskAccount::default());
         assert_eq!(space.take(90), Ok(()));
         assert_eq!(space.take(1), Err(Errno::NOSPC));
@@ -203,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_of_a_disk_without_room() {
-        let room = Arc::new(DiskRoom::default());
-        let space = Space::new(10, 100, account(&room, "a"));
-        room.set(1, 2);
+    fn no_space_is_taken_on_a_full_disk() {
+        let disk_space = Arc::new(DiskSpaceGauge::default());
+        let space = Space::new(10, 100, account(&disk_space, "a"));
+        disk_space.set(1, 2);
         assert_eq!(space.take(1), Err(Errno::NOSPC));
         assert_eq!(space.take(0), Ok(()));
         space.give_back(5);
-        room.set(9, 2);
+        disk_space.set(9, 2);
         assert_eq!(space.take(1), Ok(()));
         assert_eq!(space.used(), 6);
     }
@@ -220,22 +220,22 @@ mod tests {
         const GIB: u64 = 1 << 30;
         let tenancy = Tenancy::default();
         tenancy.set_several_owners(true);
-        let room = Arc::new(DiskRoom::new(tenancy));
-        room.set(4 * GIB, 0);
-        let mount = |owner| Space::new(0, 100 * GIB, account(&room, owner));
+        let disk_space = Arc::new(DiskSpaceGauge::new(tenancy));
+        disk_space.set(4 * GIB, 0);
+        let mount = |owner| Space::new(0, 100 * GIB, account(&disk_space, owner));
         let [first, second] = ["a", "a"].map(mount);
         assert_eq!(first.take(2 * GIB), Ok(()));
-        room.set(2 * GIB, 0);
+        disk_space.set(2 * GIB, 0);
         assert_eq!(second.take(GIB), Ok(()));
-        room.set(GIB, 0);
+        disk_space.set(GIB, 0);
         assert_eq!(first.take(1), Err(Errno::NOSPC));
         assert_eq!(second.take(0), Ok(()), "what takes nothing always fits");
         assert_eq!(mount("b").take(GIB / 2), Ok(()));
         drop(second);
-        room.set(2 * GIB, 0);
+        disk_space.set(2 * GIB, 0);
         assert_eq!(first.take(GIB / 2), Ok(()));
         first.give_back(u64::MAX);
-        assert_eq!(account(&room, "a").bytes(), 0);
+        assert_eq!(account(&disk_space, "a").bytes(), 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Files as streams. A stream has one operation under way at most, and keeps what one operation
-//! reads or writes. What was written is on its way to the file when somebody waits for the stream,
-//! or drops it; a stream that is left behind by a handler that ends may lose its last write.
+//! reads or writes. Written bytes are sent to the file when a caller waits for the stream or drops
+//! it; a stream that is left behind by a handler that ends may lose its last write.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use wasmtime_wasi::async_trait;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-use super::gate::Slot;
+use super::io_limits::Slot;
 use super::node::Node;
 
 /// Most bytes that one operation reads or writes.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
-/// Reads a file from a place on.
+/// Reads a file from an offset on.
 pub(crate) struct ReadStream {
     node: Arc<Node>,
     offset: u64,
@@ -37,7 +37,7 @@ impl ReadStream {
     /// [`ErrorCode::IsDirectory`], and [`ErrorCode::Quota`] when the job has too much open.
     pub(crate) fn new(node: Arc<Node>, offset: u64) -> Result<Self, ErrorCode> {
         node.file()?;
-        let slot = node.gate.slot()?;
+        let slot = node.io_limits.slot()?;
         Ok(Self { node, offset, state: Reading::Idle, _slot: slot })
     }
 
@@ -90,7 +90,7 @@ impl InputStream for ReadStream {
         }
     }
 
-    // The default reads as much as it can at once, most of which the usual caller has no use for.
+    // The default reads as much as it can at once; the usual caller needs little of that.
     async fn blocking_read(&mut self, size: usize) -> StreamResult<Bytes> {
         if matches!(self.state, Reading::Idle) && size > 0 {
             self.begin(size);
@@ -102,20 +102,20 @@ impl InputStream for ReadStream {
     }
 }
 
-/// Writes to a file, from a place on or at its end.
+/// Writes to a file, from an offset on or at its end.
 pub(crate) struct WriteStream {
     node: Arc<Node>,
-    to: To,
+    to: WriteAt,
     state: Writing,
     _slot: Slot,
 }
 
 /// Where the next bytes go.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum To {
-    /// To this place.
+pub(crate) enum WriteAt {
+    /// At this offset.
     Offset(u64),
-    /// To the end, wherever it is by then.
+    /// At the end of the file at the time of the write.
     End,
 }
 
@@ -129,9 +129,9 @@ enum Writing {
 impl WriteStream {
     /// # Errors
     /// [`ErrorCode::IsDirectory`], and [`ErrorCode::Quota`] when the job has too much open.
-    pub(crate) fn new(node: Arc<Node>, to: To) -> Result<Self, ErrorCode> {
+    pub(crate) fn new(node: Arc<Node>, to: WriteAt) -> Result<Self, ErrorCode> {
         node.file()?;
-        let slot = node.gate.slot()?;
+        let slot = node.io_limits.slot()?;
         Ok(Self { node, to, state: Writing::Idle, _slot: slot })
     }
 }
@@ -160,13 +160,13 @@ impl OutputStream for WriteStream {
             }
         }
         let (node, to) = (self.node.clone(), self.to);
-        if let To::Offset(offset) = &mut self.to {
+        if let WriteAt::Offset(offset) = &mut self.to {
             *offset = offset.saturating_add(bytes.len() as u64);
         }
         let writing = async move {
             let write = move |node: &Node| match to {
-                To::Offset(offset) => node.write(&bytes, offset),
-                To::End => node.append(&bytes),
+                WriteAt::Offset(offset) => node.write(&bytes, offset),
+                WriteAt::End => node.append(&bytes),
             };
             node.change(write).await
         };

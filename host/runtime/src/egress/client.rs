@@ -7,7 +7,7 @@ use gristmill_core::egress::{AllowedHosts, Permission};
 use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::EndpointId;
 use gristmill_core::tenancy::Tenancy;
-use gristmill_egress::{AddressPolicy, AddressRefused, Clients, Destination, Found, Reach};
+use gristmill_egress::{AddressPolicy, AddressRefused, AddressScope, Clients, Destination, Found};
 use http::header::{self, HeaderMap, HeaderName};
 use parking_lot::Mutex;
 use reqwest::Client;
@@ -113,9 +113,9 @@ impl Egress {
         Ok(self.clients.look_up(destination, &endpoint.owner, &endpoint.id).await?)
     }
 
-    /// The client for a reach.
-    pub(super) fn client(&self, reach: Reach) -> Result<&Client, EgressError> {
-        self.clients.get(reach).map_err(EgressError::Other)
+    /// The client for a scope.
+    pub(super) fn client(&self, address_scope: AddressScope) -> Result<&Client, EgressError> {
+        self.clients.get(address_scope).map_err(EgressError::Other)
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use gristmill_core::egress::Permission;
 use gristmill_core::endpoint::Deployment;
 use gristmill_egress::{
-    AddressRefused, Destination, LookupError, Reach, innermost_cause, refused_address,
+    AddressRefused, AddressScope, Destination, LookupError, innermost_cause, refused_address,
 };
 use http::{HeaderMap, Method};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -131,7 +131,7 @@ impl JobEgress {
         &self,
         request: OutgoingRequest,
     ) -> Result<(reqwest::Response, Slot), EgressError> {
-        let (destination, reach) = self.reach(&request.method, &request.url)?;
+        let (destination, address_scope) = self.address_scope(&request.method, &request.url)?;
         let of_job =
             self.in_flight.clone().try_acquire_owned().map_err(|_| EgressError::TooMany)?;
         let endpoint = &self.deployment.endpoint;
@@ -146,7 +146,7 @@ impl JobEgress {
         };
         let mut sending = self
             .egress
-            .client(reach)?
+            .client(address_scope)?
             .request(request.method, request.url)
             .headers(without_hop_headers(request.headers))
             .timeout(self.remaining());
@@ -161,7 +161,11 @@ impl JobEgress {
     }
 
     /// Where a request to this URL goes, and what it may reach.
-    fn reach(&self, method: &Method, url: &Url) -> Result<(Destination, Reach), EgressError> {
+    fn address_scope(
+        &self,
+        method: &Method,
+        url: &Url,
+    ) -> Result<(Destination, AddressScope), EgressError> {
         let destination =
             Destination::of(url).map_err(|error| EgressError::Invalid(error.to_string()))?;
         if *method == Method::CONNECT {
@@ -169,10 +173,10 @@ impl JobEgress {
         }
         let endpoint = &self.deployment.endpoint;
         match self.egress.permission(endpoint, &destination) {
-            Permission::AnyAddress => Ok((destination, Reach::AnyAddress)),
+            Permission::AnyAddress => Ok((destination, AddressScope::AnyAddress)),
             Permission::Public => {
                 self.egress.check(&destination)?;
-                Ok((destination, Reach::PublicAddresses))
+                Ok((destination, AddressScope::PublicAddresses))
             }
             Permission::Denied => {
                 let Destination { host, port, .. } = destination;

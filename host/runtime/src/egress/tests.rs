@@ -168,7 +168,7 @@ async fn redirects_are_returned() {
 }
 
 #[tokio::test]
-async fn hop_headers_stay_here_and_others_go() {
+async fn hop_by_hop_headers_are_dropped_and_others_are_sent() {
     let port = server().await;
     let allowed = [format!("127.0.0.1:{port}")];
     let mut request = get(format!("http://127.0.0.1:{port}/x"));
@@ -210,7 +210,7 @@ async fn time_and_size_are_bounded() {
 }
 
 #[tokio::test]
-async fn mistakes_are_told_apart() {
+async fn errors_are_distinguished() {
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let allowed = [format!("127.0.0.1:{closed}")];
     let refused = send(&allowed, format!("http://127.0.0.1:{closed}/")).await;

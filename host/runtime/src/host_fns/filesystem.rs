@@ -16,7 +16,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
-use crate::disk::{How, Listing, Node, PIECE_BYTES, ReadStream, To, WriteStream};
+use crate::disk::{Listing, Node, OpenMode, PIECE_BYTES, ReadStream, WriteAt, WriteStream};
 use crate::state::State;
 
 /// Replaces wasmtime's functions with these.
@@ -194,7 +194,7 @@ impl types::HostDescriptor for State {
         flags: DescriptorFlags,
     ) -> FsResult<Resource<Descriptor>> {
         let node = self.node(&fd)?;
-        let opened = node.change(move |node| node.open(&path, How { open, flags })).await?;
+        let opened = node.change(move |node| node.open(&path, OpenMode { open, flags })).await?;
         Ok(self.add_node(opened)?)
     }
 
@@ -251,14 +251,14 @@ impl types::HostDescriptor for State {
         fd: Resource<Descriptor>,
         offset: Filesize,
     ) -> FsResult<Resource<DynOutputStream>> {
-        self.write_stream(&fd, To::Offset(offset))
+        self.write_stream(&fd, WriteAt::Offset(offset))
     }
 
     fn append_via_stream(
         &mut self,
         fd: Resource<Descriptor>,
     ) -> FsResult<Resource<DynOutputStream>> {
-        self.write_stream(&fd, To::End)
+        self.write_stream(&fd, WriteAt::End)
     }
 
     async fn is_same_object(
@@ -288,7 +288,7 @@ impl State {
     fn write_stream(
         &mut self,
         fd: &Resource<Descriptor>,
-        to: To,
+        to: WriteAt,
     ) -> FsResult<Resource<DynOutputStream>> {
         let stream: DynOutputStream = Box::new(WriteStream::new(self.node(fd)?, to)?);
         Ok(self.table.push(stream)?)

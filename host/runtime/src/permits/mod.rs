@@ -1,11 +1,11 @@
-//! Permits for room that all owners share: places, such as sandboxes, and the bytes of memory of all places together.
+//! Permits for capacity that all owners share: slots, such as sandboxes, and the bytes of memory of all slots together.
 //!
 //! A job takes a permit before it is claimed, for one sandbox and for all the memory that its endpoint allows. **Fairness:** owners
 //! that wait take turns, then the endpoints of an owner, and the workers of an endpoint are served in the order in which they
 //! came. A worker that finds too few free bytes holds up the later endpoints of its owner, and each owner that would hold more bytes than
 //! its own owner would, so that a stream of small sandboxes does not starve a large one. It does so for a [quarter](holds) of the
 //! time only: the memory that it waits for may be in use for days.
-//! **Bounds:** the sum of all permits never exceeds the limits, and no owner holds more than its share ([`room`]). **Cost:** a
+//! **Bounds:** the sum of all permits never exceeds the limits, and no owner holds more than its share ([`capacity`]). **Cost:** a
 //! permit that is free takes one uncontended lock and one look at a hash map, and the same when it is given back; a worker that waits
 //! also takes a channel, and then each permit that is taken or given back looks at each owner that waits, and at up to
 //! [`ENDPOINTS_LOOKED_AT_MAX`] of its endpoints.
@@ -14,8 +14,8 @@
 //! These permits are held for as long as a job runs: an endpoint that is alone may have all of them, and an owner's share depends on
 //! what is free.
 
+mod capacity;
 mod holds;
-mod room;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+pub(crate) use self::capacity::Amount;
+use self::capacity::{Capacity, Fit};
 use self::holds::Holds;
-pub(crate) use self::room::Amount;
-use self::room::{Fit, Room};
-use crate::turns::Turns;
+use crate::round_robin::RoundRobin;
 
 /// Most endpoints of an owner that are looked at for a permit. Later ones wait until one of these has been served.
 const ENDPOINTS_LOOKED_AT_MAX: usize = 32;
@@ -44,8 +44,8 @@ struct Shared {
 }
 
 struct State {
-    room: Room,
-    turns: Turns<OwnerId, Turns<EndpointId, VecDeque<Waiter>>>,
+    capacity: Capacity,
+    turns: RoundRobin<OwnerId, RoundRobin<EndpointId, VecDeque<Waiter>>>,
     next_waiter: u64,
     /// How many wait, of all endpoints.
     waiting: usize,
@@ -60,7 +60,7 @@ struct Waiter {
     grant: oneshot::Sender<Permit>,
 }
 
-/// The right to one place with so many bytes. Dropped, it is given back.
+/// The right to one slot with so many bytes. Dropped, it is given back.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Permit {
@@ -81,20 +81,20 @@ pub(crate) enum Wanted {
 /// The first endpoint whose waiter there is room for.
 enum Next {
     Endpoint(OwnerId, EndpointId),
-    /// No waiter can be served. A newcomer may hold at most so many bytes, or a place if its owner holds none.
-    Nobody {
+    /// No waiter can be served. A newcomer may hold at most so many bytes, or a slot if its owner holds none.
+    NoWaiter {
         bytes_max: u64,
     },
 }
 
 impl Permits {
-    /// Permits for so many places with so many bytes together, shared among the owners of this host.
+    /// Permits for so many slots with so many bytes together, shared among the owners of this host.
     pub(crate) fn new(places_max: usize, bytes_max: u64, tenancy: Tenancy) -> Self {
-        let all = Amount { places: places_max as u64, bytes: bytes_max };
-        let room = Room::new(all, tenancy);
+        let all = Amount { slots: places_max as u64, bytes: bytes_max };
+        let capacity = Capacity::new(all, tenancy);
         let state = State {
-            room,
-            turns: Turns::default(),
+            capacity,
+            turns: RoundRobin::default(),
             next_waiter: 0,
             waiting: 0,
             holds: Holds::default(),
@@ -103,20 +103,20 @@ impl Permits {
         Self(Arc::new(Shared { all, state: Mutex::new(state) }))
     }
 
-    /// All bytes of this host's places together.
+    /// All bytes of this host's slots together.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.0.all.bytes
     }
 
     /// Most bytes of one permit: all of them, or three quarters while several owners have endpoints.
     pub(crate) fn bytes_of_owner_max(&self) -> u64 {
-        self.0.state.lock().room.bytes_of_owner_max()
+        self.0.state.lock().capacity.bytes_of_owner_max()
     }
 
     /// How many permits are taken.
     pub(crate) fn taken(&self) -> usize {
-        let free = self.0.state.lock().room.free().places;
-        usize::try_from(self.0.all.places - free).unwrap_or(usize::MAX)
+        let free = self.0.state.lock().capacity.free().slots;
+        usize::try_from(self.0.all.slots - free).unwrap_or(usize::MAX)
     }
 
     /// How many workers wait for a permit.
@@ -124,16 +124,16 @@ impl Permits {
         self.0.state.lock().waiting
     }
 
-    /// Whether the host has room for a place with so many bytes, and only the owner's share is in the way.
+    /// Whether the host has room for a slot with so many bytes, and only the owner's share is in the way.
     pub(crate) fn is_at_share(&self, owner: &OwnerId, bytes: u64) -> bool {
-        self.0.state.lock().room.fit(owner, bytes).is_share()
+        self.0.state.lock().capacity.fit(owner, bytes).is_share()
     }
 
-    /// A permit for a place with so many bytes, when there is one and no worker waits for it.
+    /// A permit for a slot with so many bytes, when there is one and no worker waits for it.
     pub(crate) fn try_take(&self, owner: &OwnerId, bytes: u64) -> Option<Permit> {
         let mut state = self.0.state.lock();
         state.admits(owner, bytes).then(|| {
-            state.room.take(owner, bytes);
+            state.capacity.take(owner, bytes);
             self.permit(owner.clone(), bytes)
         })
     }
@@ -149,7 +149,7 @@ impl Permits {
         let bytes = bytes.min(self.0.all.bytes);
         let (grant, granted) = oneshot::channel();
         let number = self.0.state.lock().push(owner, endpoint, bytes, grant);
-        let place = Place {
+        let position = WaiterPosition {
             permits: self.clone(),
             owner: owner.clone(),
             endpoint: endpoint.clone(),
@@ -160,7 +160,7 @@ impl Permits {
         self.watch();
         async move {
             let permit = granted.await.expect("only its own future removes a waiter");
-            drop(place);
+            drop(position);
             permit
         }
     }
@@ -205,8 +205,8 @@ impl Permits {
             state.heads().flat_map(|(owner, heads)| heads.map(move |(_, bytes)| (owner, bytes)));
         heads.into_iter().find_map(|(owner, bytes)| {
             let own = idle.get(owner).copied();
-            let then = state.room.fit_after(owner, bytes, all_idle, own.unwrap_or_default());
-            let is_own = own.is_some() && state.room.fit(owner, bytes).is_share();
+            let then = state.capacity.fit_after(owner, bytes, all_idle, own.unwrap_or_default());
+            let is_own = own.is_some() && state.capacity.fit(owner, bytes).is_share();
             match (then, is_own) {
                 (Fit::Fits, true) => Some(Wanted::Of(owner.clone())),
                 (Fit::Fits, false) => Some(Wanted::OfAny),
@@ -248,44 +248,44 @@ impl State {
         let mut bytes_max = u64::MAX;
         // Decided when the first waiter without enough bytes is met.
         let mut may_hold = None;
-        if self.room.free().places == 0 {
-            return Next::Nobody { bytes_max };
+        if self.capacity.free().slots == 0 {
+            return Next::NoWaiter { bytes_max };
         }
         let mut holds = std::mem::take(&mut self.holds);
         let mut next = None;
         'owners: for (owner, endpoints) in self.heads() {
             for (endpoint, bytes) in endpoints {
-                let fit = self.room.fit(owner, bytes);
+                let fit = self.capacity.fit(owner, bytes);
                 if fit == Fit::Fits && self.may_pass(owner, bytes, bytes_max) {
                     next = Some(Next::Endpoint(owner.clone(), endpoint.clone()));
                     break 'owners;
                 }
                 if fit.is_bytes() && *may_hold.get_or_insert_with(|| holds.may_hold()) {
-                    let then = self.room.held(owner).bytes.saturating_add(bytes);
+                    let then = self.capacity.held(owner).bytes.saturating_add(bytes);
                     bytes_max = bytes_max.min(then);
                     break;
                 }
             }
         }
         self.holds = holds;
-        next.unwrap_or(Next::Nobody { bytes_max })
+        next.unwrap_or(Next::NoWaiter { bytes_max })
     }
 
     /// Whether the owner may go before waiters that would hold `bytes_max` bytes.
     fn may_pass(&self, owner: &OwnerId, bytes: u64, bytes_max: u64) -> bool {
-        let held = self.room.held(owner);
-        held.places == 0 || held.bytes.saturating_add(bytes) <= bytes_max
+        let held = self.capacity.held(owner);
+        held.slots == 0 || held.bytes.saturating_add(bytes) <= bytes_max
     }
 
-    /// Whether a newcomer may take a place at once.
+    /// Whether a newcomer may take a slot at once.
     fn admits(&mut self, owner: &OwnerId, bytes: u64) -> bool {
-        if self.room.fit(owner, bytes) != Fit::Fits {
+        if self.capacity.fit(owner, bytes) != Fit::Fits {
             return false;
         }
         if self.waiting == 0 {
             return true;
         }
-        let Next::Nobody { bytes_max } = self.look() else { return false };
+        let Next::NoWaiter { bytes_max } = self.look() else { return false };
         self.turns.get(owner).is_none() && self.may_pass(owner, bytes, bytes_max)
     }
 
@@ -316,32 +316,32 @@ impl State {
             .turns
             .serve(&owner, |endpoints| endpoints.serve(&endpoint, VecDeque::pop_front))?;
         self.waiting -= 1;
-        self.room.take(&owner, waiter.bytes);
+        self.capacity.take(&owner, waiter.bytes);
         Some((owner, waiter))
     }
 
     /// Removes a waiter, if it still waits.
-    fn remove(&mut self, place: &Place) {
+    fn remove(&mut self, position: &WaiterPosition) {
         let waiting = &mut self.waiting;
-        self.turns.change(&place.owner, |endpoints| {
-            endpoints.change(&place.endpoint, |queue| {
+        self.turns.change(&position.owner, |endpoints| {
+            endpoints.change(&position.endpoint, |queue| {
                 let before = queue.len();
-                queue.retain(|waiter| waiter.number != place.number);
+                queue.retain(|waiter| waiter.number != position.number);
                 *waiting -= before - queue.len();
             });
         });
     }
 }
 
-/// A waiter's place in the queue. Dropped, it is left.
-struct Place {
+/// A waiter's position in the queue. Dropped, it is left.
+struct WaiterPosition {
     permits: Permits,
     owner: OwnerId,
     endpoint: EndpointId,
     number: u64,
 }
 
-impl Drop for Place {
+impl Drop for WaiterPosition {
     fn drop(&mut self) {
         self.permits.0.state.lock().remove(self);
         // It may have been a large one that the others waited for.
@@ -353,7 +353,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let is_wanted = {
             let mut state = self.permits.0.state.lock();
-            state.room.give_back(&self.owner, self.bytes);
+            state.capacity.give_back(&self.owner, self.bytes);
             state.waiting > 0
         };
         if is_wanted {

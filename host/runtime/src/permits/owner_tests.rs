@@ -76,17 +76,17 @@ fn two_owners_come_to_equal_shares() {
 
 #[test]
 fn small_hosts_serve_several_owners() {
-    for (places, of_first) in [(1, 1), (2, 1), (3, 2), (4, 3), (8, 6)] {
-        let permits = Permits::new(places, u64::MAX, several());
+    for (slots, of_first) in [(1, 1), (2, 1), (3, 2), (4, 3), (8, 6)] {
+        let permits = Permits::new(slots, u64::MAX, several());
         let first = take_all(&permits, "first", 1);
-        assert_eq!(first.len(), of_first, "{places}");
+        assert_eq!(first.len(), of_first, "{slots}");
         let second = take_all(&permits, "second", 1);
-        assert_eq!(second.is_empty(), places == 1, "{places}");
+        assert_eq!(second.is_empty(), slots == 1, "{slots}");
     }
 }
 
 #[test]
-fn an_owner_that_held_everything_lets_the_other_one_go_first() {
+fn an_owner_that_held_everything_is_served_after_the_other() {
     let tenancy = Tenancy::default();
     let permits = Permits::new(8, u64::MAX, tenancy.clone());
     let mut first = take_all(&permits, "first", 1);
@@ -95,7 +95,7 @@ fn an_owner_that_held_everything_lets_the_other_one_go_first() {
     let mut waits: Vec<_> = (0..20).map(|_| join(&permits, "first", "many", 1)).collect();
     let mut others: Vec<_> = (0..2).map(|_| join(&permits, "second", "few", 1)).collect();
     let mut granted = vec![];
-    // The first place of the second owner is exempt. With its second one it leaves one free.
+    // The first slot of the second owner is exempt. With its second one it leaves one free.
     for count in [1, 1, 2] {
         drop(first.pop());
         granted.extend(served(&mut others));
@@ -136,7 +136,7 @@ fn owners_take_turns_before_endpoints_do() {
 }
 
 #[test]
-fn waiters_of_an_owner_at_its_share_hold_up_nobody_else() {
+fn waiters_of_an_owner_at_its_share_delay_no_other_owner() {
     let permits = Permits::new(8, 800 * MIB, several());
     let _first = take_all(&permits, "first", MIB);
     let mut waits = join(&permits, "first", "parked", MIB);
@@ -145,14 +145,14 @@ fn waiters_of_an_owner_at_its_share_hold_up_nobody_else() {
     for _ in 0..3 {
         drop(permits.try_take(&owner("second"), 100 * MIB).expect("without a queue"));
     }
-    // A second sandbox of the second owner: fewer places than the first one has, and more memory.
+    // A second sandbox of the second owner: fewer slots than the first one has, and more memory.
     let second = permits.try_take(&owner("second"), 100 * MIB).unwrap();
     drop((second, permits.try_take(&owner("second"), 100 * MIB)));
     assert!(waits.now_or_never().is_none());
 }
 
 #[test]
-fn a_large_sandbox_holds_up_owners_that_hold_more_and_no_others() {
+fn a_large_sandbox_delays_only_owners_that_hold_more() {
     let permits = Permits::new(100, 100 * MIB, several());
     let mut first = take_all(&permits, "first", 5 * MIB);
     assert_eq!(first.len(), 15);
@@ -217,8 +217,8 @@ async fn a_large_sandbox_starts_in_the_next_hold() {
 fn idle_permits_are_wanted_where_they_help() {
     let permits = Permits::new(8, u64::MAX, several());
     let idle = |parts: &[(&str, u64)]| {
-        let amount = |places| Amount { places, bytes: places };
-        parts.iter().map(|(who, places)| (owner(who), amount(*places))).collect::<HashMap<_, _>>()
+        let amount = |slots| Amount { slots, bytes: slots };
+        parts.iter().map(|(who, slots)| (owner(who), amount(*slots))).collect::<HashMap<_, _>>()
     };
     let _first = take_all(&permits, "first", 1);
     let _second = permits.try_take(&owner("second"), 1).unwrap();
@@ -313,29 +313,28 @@ impl Model {
         self.all.bytes - self.all.bytes / 4
     }
 
-    /// Whether the rules let the owner hold one place more with so many bytes.
+    /// Whether the rules let the owner hold one slot more with so many bytes.
     fn may_have(&self, who: usize, bytes: u64) -> bool {
         let (held, all) = (self.sum(Some(who)), self.sum(None));
-        let free =
-            Amount { places: self.all.places - all.places, bytes: self.all.bytes - all.bytes };
-        if free.places == 0 || free.bytes < bytes {
+        let free = Amount { slots: self.all.slots - all.slots, bytes: self.all.bytes - all.bytes };
+        if free.slots == 0 || free.bytes < bytes {
             return false;
         }
-        let is_first = held.places == 0 && bytes <= self.bytes_of_owner_max();
+        let is_first = held.slots == 0 && bytes <= self.bytes_of_owner_max();
         let is_share =
-            held.places < 3 * (free.places - 1) && held.bytes + bytes <= 3 * (free.bytes - bytes);
+            held.slots < 3 * (free.slots - 1) && held.bytes + bytes <= 3 * (free.bytes - bytes);
         !self.is_shared || is_first || is_share
     }
 
     fn check(&self) {
         let sum = self.sum(None);
-        assert!(sum.places <= self.all.places && sum.bytes <= self.all.bytes, "{sum:?}");
-        assert_eq!(self.permits.taken() as u64, sum.places);
+        assert!(sum.slots <= self.all.slots && sum.bytes <= self.all.bytes, "{sum:?}");
+        assert_eq!(self.permits.taken() as u64, sum.slots);
         assert_eq!(self.permits.waiting(), self.waiting.len());
         for who in 0..OWNERS.len() {
             let held = self.sum(Some(who));
             if self.is_shared {
-                let is_bounded = held.places <= (self.all.places * 3 / 4).max(1);
+                let is_bounded = held.slots <= (self.all.slots * 3 / 4).max(1);
                 assert!(is_bounded && held.bytes <= self.bytes_of_owner_max(), "{held:?}");
             }
             // An owner's first waiter of some endpoint has its turn.
@@ -345,7 +344,7 @@ impl Model {
             });
             let ready = heads.filter(|(_, head)| self.may_have(who, head.bytes));
             let all_ready = !own.is_empty() && ready.count() == own_endpoints(&own);
-            let is_first = held.places == 0;
+            let is_first = held.slots == 0;
             assert!(
                 !all_ready || self.is_held_up(who, held.bytes),
                 "an owner waits, though there is room for it"
@@ -371,16 +370,16 @@ proptest! {
     /// Whatever comes and goes: no bound is passed, no owner without a permit waits beside room for it, and an owner waits
     /// beside room only for an owner that would hold less memory.
     #[test]
-    fn bounds_hold_and_no_owner_waits_beside_room_for_it(
-        places in 1..12_usize,
+    fn bounds_hold_and_no_owner_waits_without_need(
+        slots in 1..12_usize,
         bytes in 40..200_u64,
         is_shared: bool,
         events in prop::collection::vec(event(), 1..120),
     ) {
         let tenancy = Tenancy::default();
         tenancy.set_several_owners(is_shared);
-        let permits = Permits::new(places, bytes, tenancy);
-        let all = Amount { places: places as u64, bytes };
+        let permits = Permits::new(slots, bytes, tenancy);
+        let all = Amount { slots: slots as u64, bytes };
         let mut model = Model { permits, all, is_shared, held: vec![], waiting: vec![] };
         for event in events {
             model.apply(event);

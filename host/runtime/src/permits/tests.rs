@@ -103,7 +103,7 @@ fn a_large_sandbox_is_not_starved_by_small_ones() {
 }
 
 #[test]
-fn a_waiter_that_gives_up_lets_the_others_pass() {
+fn a_waiter_that_gives_up_does_not_delay_the_others() {
     let permits = Permits::new(10, 10 * MIB, Tenancy::default());
     let first = permits.try_take(&owner(), MIB).unwrap();
     let mut queue = Queue::new(&permits);
@@ -122,7 +122,7 @@ fn a_waiter_that_gives_up_lets_the_others_pass() {
 }
 
 #[test]
-fn a_request_for_more_than_there_is_gets_all_of_it() {
+fn a_request_beyond_the_total_gets_the_total() {
     let permits = Permits::new(2, MIB, Tenancy::default());
     assert!(permits.try_take(&owner(), 2 * MIB).is_none());
     let mut queue = Queue::new(&permits);

@@ -121,7 +121,7 @@ async fn pointers_that_lie_trap() {
 
 /// Fills slots of the pool with a pattern, then checks that other jobs find no trace of it there.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_job_leaves_is_never_seen_again() {
+async fn a_job_never_sees_leftovers_of_another() {
     const PAGES: u32 = 512;
     let grow = format!("(drop (memory.grow (i32.const {PAGES})))");
     let from = 65_536;
@@ -199,7 +199,7 @@ fn with_core_instances(count: u32) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn too_many_parts_are_refused_at_the_door() {
+async fn too_many_parts_are_refused_before_the_compile() {
     let many = |count: u32, part: &str| part.repeat(count as usize);
     // The handler has its own memory, and wit-component adds a table.
     let memories = guest_with(&many(MEMORIES_MAX, "(memory 0)"), ECHO);
@@ -229,7 +229,7 @@ async fn too_many_parts_are_refused_at_the_door() {
 /// Cuts a component and flips bits of it. Each result is refused with a sentence, or is a component
 /// whose job ends in order.
 #[tokio::test(flavor = "multi_thread")]
-async fn damaged_components_harm_nobody() {
+async fn damaged_components_do_no_harm() {
     let whole = guest(ECHO);
     let mut damaged: Vec<_> =
         (0..whole.len()).step_by(41).map(|len| whole[..len].to_vec()).collect();

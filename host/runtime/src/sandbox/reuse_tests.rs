@@ -64,7 +64,7 @@ async fn an_endpoint_that_is_deployed_again_shares_no_instance_with_the_one_befo
     // With the same name, version, component and settings.
     run.deploy_again();
     let after = run.deployment();
-    assert!(before.endpoint == after.endpoint && before.life != after.life);
+    assert!(before.endpoint == after.endpoint && before.incarnation != after.incarnation);
     assert_eq!(next(&sandbox, &run).await, "1");
     assert_eq!(sandbox.sandbox.load().idle, 2);
     sandbox.sandbox.retire(&EndpointId::new("other").unwrap(), None);
@@ -89,7 +89,7 @@ async fn an_instance_that_was_reserved_for_no_job_waits_on() {
 }
 
 #[tokio::test]
-async fn what_one_job_used_is_not_the_next_ones() {
+async fn usage_of_one_job_is_not_counted_for_the_next() {
     let sandbox = TestSandbox::open();
     let emits =
         "(call $emit (local.get $input) (local.get $input_len) (i32.const 0) (i32.const 0) \
@@ -112,7 +112,7 @@ async fn what_one_job_used_is_not_the_next_ones() {
 }
 
 #[tokio::test]
-async fn what_failed_in_its_instance_is_not_used_again() {
+async fn an_instance_with_a_failed_job_is_not_reused() {
     // Traps, or spins, depending on the length of the input.
     let body = format!(
         "(if (i32.eq (local.get $input_len) (i32.const 2)) (then unreachable))
@@ -158,7 +158,7 @@ async fn an_instance_does_not_wait_longer_than_it_may() {
 }
 
 #[tokio::test]
-async fn who_needs_a_place_gets_that_of_an_instance_that_waits() {
+async fn a_job_without_a_permit_gets_that_of_an_idle_instance() {
     let sandbox = TestSandbox::open();
     let mut runs = vec![];
     for name in ["a", "b", "c"] {

@@ -67,7 +67,7 @@ async fn every_job_has_an_instance_of_its_own() {
 
 /// Each call needs at least two words of stack, so a hundred thousand calls do not fit.
 #[tokio::test]
-async fn the_stack_ends_where_it_is_said_to() {
+async fn the_stack_ends_at_the_documented_size() {
     let deep = "(func $deep (param i32) (result i32)
         (if (result i32) (local.get 0)
           (then (i32.add (i32.const 1) (call $deep (i32.sub (local.get 0) (i32.const 1)))))
@@ -90,7 +90,7 @@ async fn the_stack_ends_where_it_is_said_to() {
 }
 
 #[tokio::test]
-async fn limits_and_traps_are_told_in_a_sentence() {
+async fn limits_and_traps_are_reported_in_a_sentence() {
     let grow = "(loop $more (br_if $more (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) \
          unreachable";
     let huge_output = |bytes: u32| {
@@ -274,7 +274,7 @@ async fn all_sandboxes_share_one_budget_of_memory() {
 }
 
 #[tokio::test]
-async fn a_wait_for_a_sandbox_that_is_given_up_leaves_nothing() {
+async fn an_abandoned_wait_for_a_sandbox_leaves_nothing() {
     let sandbox = TestSandbox::open();
     let run = sandbox.run(ECHO).await;
     let deployment = run.deployment();
@@ -288,7 +288,7 @@ async fn a_wait_for_a_sandbox_that_is_given_up_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_dropped_attempt_gives_its_place_back() {
+async fn a_dropped_attempt_returns_its_permit() {
     let sandbox = TestSandbox::open();
     let run = sandbox.run(SPIN).await;
     let limit = Duration::from_millis(50);
@@ -419,7 +419,7 @@ async fn a_damaged_component_is_not_compiled() {
 }
 
 #[tokio::test]
-async fn files_are_private_and_go_with_the_component() {
+async fn files_are_private_and_are_deleted_with_the_component() {
     use std::os::unix::fs::PermissionsExt as _;
     let sandbox = TestSandbox::open();
     let component = sandbox.add(guest(ECHO)).await;
@@ -444,7 +444,7 @@ async fn files_are_private_and_go_with_the_component() {
 }
 
 #[tokio::test]
-async fn a_start_removes_what_has_no_record() {
+async fn a_start_removes_files_without_a_record() {
     let TestSandbox { sandbox, records, directory } = TestSandbox::open();
     let forgotten = sandbox.add_component(guest(ECHO).into()).await.unwrap();
     // A crash, before the record is written.

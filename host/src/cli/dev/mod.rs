@@ -4,7 +4,7 @@
 //! new version of the endpoint: running jobs end on the old version, and waiting jobs get the new
 //! one. While a build fails, the host serves the last good build.
 
-mod news;
+mod event_log;
 mod watch;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,7 +16,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use tempfile::TempDir;
 
-use self::news::Ticker;
+use self::event_log::EventLog;
 use self::watch::Changes;
 use super::build::{self, BuildOptions, Built, Missing};
 use super::deploy::Deployable;
@@ -24,7 +24,7 @@ use super::output;
 use super::project::Project;
 use super::serve::ServeArgs;
 use crate::client::Client;
-use crate::serve::{Companion, run_with};
+use crate::serve::{DevHook, run_with};
 
 /// The default address.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -72,14 +72,14 @@ pub(crate) fn dev(args: DevArgs) -> anyhow::Result<ExitCode> {
         ..ServeArgs::default()
     };
     let settings = settings.settings()?;
-    let ticker = Ticker::start()?;
+    let event_log = EventLog::start()?;
     let mut session = Session { dir, data_dir: data.dir, options: args.options, deployed: None };
-    let companion = Companion {
-        listener: ticker.listener(),
+    let dev_hook = DevHook {
+        listener: event_log.listener(),
         work: Box::new(move |addr| Box::pin(async move { session.run(addr).await })),
     };
-    let outcome = run_with(&settings, Some(companion));
-    ticker.finish();
+    let outcome = run_with(&settings, Some(dev_hook));
+    event_log.finish();
     outcome.map(|()| ExitCode::SUCCESS)
 }
 

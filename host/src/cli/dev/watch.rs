@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_are_told_from_what_tools_make() {
+    fn sources_are_distinguished_from_build_outputs() {
         for path in ["src/lib.rs", "Cargo.toml", "gristmill.toml", "src/build/a.rs", "handler.ts"] {
             assert!(is_source(Path::new(path)), "{path}");
         }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn changes_are_told_wherever_they_are() {
+    async fn changes_are_reported_in_every_directory() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         fs::create_dir_all(root.join("src")).unwrap();

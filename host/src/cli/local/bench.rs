@@ -62,7 +62,7 @@ impl Bench {
             let name = volume.display();
             ensure!(volume.is_dir(), "the volume {name} is no directory");
             sandbox
-                .place_volume(&deployment::volume_id(), volume)
+                .assign_volume_directory(&deployment::volume_id(), volume)
                 .with_context(|| format!("cannot use the volume {name}"))?;
         }
         let timeout_ms = settings.timeout_ms();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{Deployment, Endpoint, Life};
+use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use gristmill_core::template::Template;
 use gristmill_core::time::{Clock as _, SystemClock};
@@ -58,7 +58,7 @@ pub(crate) fn local(settings: LocalSettings, component: ComponentDigest) -> Depl
         template: Arc::new(template),
         component: Some(component),
         volume: volume.map(Arc::new),
-        life: Life::default(),
+        incarnation: EndpointIncarnation::default(),
     }
 }
 

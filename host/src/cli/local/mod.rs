@@ -2,7 +2,7 @@
 //! that a host uses.
 
 mod bench;
-mod chosen;
+mod component_source;
 mod deployment;
 mod stack;
 
@@ -14,7 +14,7 @@ use gristmill_core::egress::HostPattern;
 use gristmill_core::volume::Volume;
 
 pub(crate) use bench::{Bench, LocalJob, stop_on_signal};
-pub(crate) use chosen::Chosen;
+pub(crate) use component_source::ComponentSource;
 pub(crate) use deployment::local as local_deployment;
 pub(crate) use stack::{describe_call, describe_stack};
 

@@ -1,6 +1,6 @@
 //! The stack of a handler that trapped, in readable form.
 
-use gristmill_core::runtime::{SourcePlace, StackCall};
+use gristmill_core::runtime::{SourceLocation, StackCall};
 
 /// How to add names and lines to a component.
 const ABOUT_NAMES: &str = "the component has no names of functions; in Rust, keep them with \
@@ -21,7 +21,7 @@ pub(crate) fn describe_stack(stack: &[StackCall]) -> Vec<String> {
     lines.extend(calls.map(|(index, call)| format!("{index:>4}: {}", describe_call(call))));
     let missing = if !stack.iter().any(is_named) {
         Some(ABOUT_NAMES)
-    } else if stack.iter().all(|call| call.place.is_none()) {
+    } else if stack.iter().all(|call| call.location.is_none()) {
         Some(ABOUT_LINES)
     } else {
         None
@@ -36,9 +36,9 @@ pub(crate) fn describe_call(call: &StackCall) -> String {
     let cut =
         function.char_indices().nth(NAME_CHARS_SHOWN).and_then(|(end, _)| function.get(..end));
     let function = cut.map_or_else(|| function.to_owned(), |start| format!("{start}…"));
-    match &call.place {
-        Some(SourcePlace { file, line: Some(line) }) => format!("{function} at {file}:{line}"),
-        Some(SourcePlace { file, line: None }) => format!("{function} at {file}"),
+    match &call.location {
+        Some(SourceLocation { file, line: Some(line) }) => format!("{function} at {file}:{line}"),
+        Some(SourceLocation { file, line: None }) => format!("{function} at {file}"),
         None => function,
     }
 }
@@ -54,10 +54,10 @@ mod tests {
 
     #[test]
     fn a_stack_is_readable_and_says_what_it_lacks() {
-        let named = StackCall { function: Some("mill::grind".into()), place: None };
-        let place = SourcePlace { file: "src/lib.rs".into(), line: Some(7) };
-        let placed = StackCall { place: Some(place), ..named.clone() };
-        let export = StackCall { function: Some("a:b/run@0.1.0#handle".into()), place: None };
+        let named = StackCall { function: Some("mill::grind".into()), location: None };
+        let location = SourceLocation { file: "src/lib.rs".into(), line: Some(7) };
+        let placed = StackCall { location: Some(location), ..named.clone() };
+        let export = StackCall { function: Some("a:b/run@0.1.0#handle".into()), location: None };
         let shown = |stack: &[StackCall]| describe_stack(stack)[1..].join("\n");
         let expected = "   0: mill::grind at src/lib.rs:7\n   1: a:b/run@0.1.0#handle";
         assert_eq!(shown(&[placed, export.clone()]), expected);
@@ -66,7 +66,7 @@ mod tests {
         assert!(nameless.contains("a function without a name\n") && nameless.contains("strip"));
         assert!(describe_stack(&[]).is_empty());
 
-        let generic = StackCall { function: Some("é".repeat(500)), place: None };
+        let generic = StackCall { function: Some("é".repeat(500)), location: None };
         assert_eq!(describe_call(&generic).chars().count(), NAME_CHARS_SHOWN + 1);
     }
 }

@@ -18,7 +18,7 @@ use gristmill_core::runtime::{AttemptEnd, AttemptReport, Usage};
 use tokio_util::sync::CancellationToken;
 
 use super::input::InputSource;
-use super::local::{Bench, Chosen, LocalJob, LocalOptions, stop_on_signal};
+use super::local::{Bench, ComponentSource, LocalJob, LocalOptions, stop_on_signal};
 use super::output;
 use document::RunDocument;
 pub(crate) use sink::TerminalSink;
@@ -54,7 +54,7 @@ pub(crate) struct RunArgs {
 }
 
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let chosen = Chosen::new(args.handler.as_deref())?;
+    let chosen = ComponentSource::new(args.handler.as_deref())?;
     let component = chosen.read()?;
     let input = match &args.input {
         Some(source) => source.read()?,
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_says_what_was_used() {
+    fn the_summary_shows_the_usage() {
         let usage = Usage {
             instantiate_us: 90,
             run_us: 12_345,

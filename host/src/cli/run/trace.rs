@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_cut() {
+    fn long_values_are_shortened() {
         let mut shown = Shown::default();
         assert!(write!(shown, "{:?}", vec![7_u8; 1 << 20]).is_err());
         assert_eq!(shown.to_string().chars().count(), SHOWN_BYTES_MAX + 1);

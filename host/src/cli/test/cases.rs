@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_what_is_allowed() {
+    fn errors_name_the_wrong_value_and_the_allowed_ones() {
         let of = |case: &str| format!(r#"{{"tests":[{{"name":"a","input":{{}}{case}}}]}}"#);
         let cases = [
             ("[]".to_owned(), "expected struct"),

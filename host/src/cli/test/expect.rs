@@ -8,7 +8,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::diff::{Difference, Extent, compare, cut, key, shown};
-use super::seen::Seen;
+use super::observed::Observed;
 
 /// The expectations of a case. Without any, the job must complete.
 #[derive(Debug, Default)]
@@ -105,7 +105,7 @@ impl Expectation {
     }
 
     /// All differences between the job and the expectations.
-    pub(super) fn differences(&self, seen: &Seen) -> Vec<Difference> {
+    pub(super) fn differences(&self, seen: &Observed) -> Vec<Difference> {
         let mut found = Vec::new();
         self.compare_end(seen, &mut found);
         if seen.status == JobStatus::Completed && self.is_about_output() {
@@ -120,7 +120,7 @@ impl Expectation {
         found
     }
 
-    fn compare_end(&self, seen: &Seen, found: &mut Vec<Difference>) {
+    fn compare_end(&self, seen: &Observed, found: &mut Vec<Difference>) {
         let expected = self.status();
         if seen.status != expected {
             let got = match &seen.error {
@@ -167,7 +167,7 @@ impl Expectation {
         }
     }
 
-    fn compare_chunks(&self, seen: &Seen, found: &mut Vec<Difference>) {
+    fn compare_chunks(&self, seen: &Observed, found: &mut Vec<Difference>) {
         let (Some(expected), Some(chunks)) = (&self.chunks, &seen.chunks) else { return };
         match expected {
             Chunks::Count(count) if chunks.len() as u64 == *count => {}
@@ -189,7 +189,7 @@ impl Expectation {
         }
     }
 
-    fn compare_budgets(&self, seen: &Seen, found: &mut Vec<Difference>) {
+    fn compare_budgets(&self, seen: &Observed, found: &mut Vec<Difference>) {
         let fuel = seen.local.as_ref().and_then(|local| local.fuel);
         let is_over = |max: Option<u64>, used: Option<u64>| {
             Some((max?, used?)).filter(|(max, used)| used > max)
@@ -218,13 +218,13 @@ mod tests {
     use gristmill_core::payload::Json;
     use serde_json::json;
 
-    use super::super::seen::SeenLocally;
+    use super::super::observed::ObservedLocally;
     use super::*;
 
-    fn seen(status: JobStatus, output: &Value) -> Seen {
+    fn seen(status: JobStatus, output: &Value) -> Observed {
         let local =
-            SeenLocally { fuel: Some(50), memory_bytes_peak: 0, log: vec![], stack: vec![] };
-        Seen {
+            ObservedLocally { fuel: Some(50), memory_bytes_peak: 0, log: vec![], stack: vec![] };
+        Observed {
             status,
             output: (status == JobStatus::Completed).then(|| Json::from_value(output)),
             error: (status != JobStatus::Completed).then(|| "no flour".to_owned()),
@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    fn complaints(expectation: &Expectation, seen: &Seen) -> Vec<String> {
+    fn complaints(expectation: &Expectation, seen: &Observed) -> Vec<String> {
         expectation.differences(seen).iter().map(ToString::to_string).collect()
     }
 
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_job_can_be_is_refused() {
+    fn impossible_expectations_are_refused() {
         let error = Some(regex("expected_error", "x").unwrap());
         let both =
             Expectation { error: error.clone(), output: Some(json!(1)), ..Default::default() };

@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::cases::Case;
-use super::seen::{Seen, SeenLocally};
+use super::observed::{Observed, ObservedLocally};
 use crate::cli::local::{Bench, LocalJob};
 
 /// Runs a case in its own sandbox; `None` when it was interrupted.
-pub(super) async fn run(bench: &Bench, case: &Case, stop: CancellationToken) -> Option<Seen> {
+pub(super) async fn run(bench: &Bench, case: &Case, stop: CancellationToken) -> Option<Observed> {
     let sink = Arc::new(CaseSink::default());
     let timeout_ms = case.expectation.timeout_ms;
     let job = LocalJob { input: case.input.clone(), env: case.env.clone(), timeout_ms };
@@ -37,7 +37,7 @@ pub(super) async fn run(bench: &Bench, case: &Case, stop: CancellationToken) -> 
         }
         AttemptEnd::Stopped => return None,
     };
-    let local = SeenLocally {
+    let local = ObservedLocally {
         fuel: usage.fuel,
         memory_bytes_peak: usage.memory_bytes_peak,
         log: kept.log,
@@ -45,7 +45,7 @@ pub(super) async fn run(bench: &Bench, case: &Case, stop: CancellationToken) -> 
     };
     let chunks = Some(kept.chunks.into_iter().map(|chunk| chunk.output).collect());
     let run_us = usage.run_us;
-    Some(Seen { status, output, error, chunks, run_us, local: Some(local) })
+    Some(Observed { status, output, error, chunks, run_us, local: Some(local) })
 }
 
 /// Keeps the side output of a handler.

@@ -8,10 +8,10 @@ mod diff;
 mod expect;
 mod junit;
 mod local;
+mod observed;
 mod record;
 mod remote;
 mod report;
-mod seen;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ use gristmill_core::limits::Bounds;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::ConnectionArgs;
-use super::local::{Bench, Chosen, LocalOptions, stop_on_signal};
+use super::local::{Bench, ComponentSource, LocalOptions, stop_on_signal};
 use super::{output, parse};
 use crate::client::Client;
 use cases::{Case, CaseFile};
@@ -75,7 +75,7 @@ pub(crate) struct TestArgs {
 }
 
 /// The place where cases run.
-enum Place {
+enum TestTarget {
     Bench(Box<Bench>),
     Endpoint(Client, EndpointId),
 }
@@ -96,7 +96,7 @@ async fn run(args: TestArgs, jobs: usize) -> anyhow::Result<ExitCode> {
     let stop = CancellationToken::new();
     let _signals = tokio::spawn(stop_on_signal(stop.clone()));
     let began = Instant::now();
-    let (file, suite, place) = match args.endpoint {
+    let (file, suite, target) = match args.endpoint {
         Some(endpoint) => {
             let dir = match args.handler {
                 Some(path) if !path.is_dir() => bail!(
@@ -107,28 +107,29 @@ async fn run(args: TestArgs, jobs: usize) -> anyhow::Result<ExitCode> {
             };
             let file = CaseFile::read(args.cases, &dir)?;
             let suite = endpoint.to_string();
-            (file, suite, Place::Endpoint(args.connection.client()?, endpoint))
+            (file, suite, TestTarget::Endpoint(args.connection.client()?, endpoint))
         }
         None => {
-            let chosen = Chosen::new(args.handler.as_deref())?;
+            let chosen = ComponentSource::new(args.handler.as_deref())?;
             let file = CaseFile::read(args.cases, &chosen.dir)?;
             let component = chosen.read()?;
             let suite = chosen.name();
             let settings = args.options.over(chosen.project);
             let jobs_max = u32::try_from(jobs).unwrap_or(u32::MAX);
             let bench = Bench::open(component, settings, jobs_max, &stop).await?;
-            (file, suite, Place::Bench(Box::new(bench)))
+            (file, suite, TestTarget::Bench(Box::new(bench)))
         }
     };
     let filter = args.filter.as_deref().unwrap_or_default();
     let chosen: Vec<_> =
         file.cases.iter().enumerate().filter(|(_, case)| case.name.contains(filter)).collect();
     ensure!(!chosen.is_empty(), "no case of {} has `{filter}` in its name", file.path.display());
-    say_what_is_left_out(&file, &place);
+    report_skipped_config(&file, &target);
 
     let mut outcomes = Vec::with_capacity(chosen.len());
-    let mut running =
-        futures::stream::iter(&chosen).map(|(_, case)| perform(&place, case, &stop)).buffered(jobs);
+    let mut running = futures::stream::iter(&chosen)
+        .map(|(_, case)| perform(&target, case, &stop))
+        .buffered(jobs);
     while let Some(outcome) = running.next().await {
         let outcome = outcome?;
         if !args.json {
@@ -154,7 +155,7 @@ async fn run(args: TestArgs, jobs: usize) -> anyhow::Result<ExitCode> {
     Ok(if sum.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn say_what_is_left_out(file: &CaseFile, place: &Place) {
+fn report_skipped_config(file: &CaseFile, target: &TestTarget) {
     let name = file.path.display();
     if file.has_config {
         output::note(format_args!(
@@ -162,10 +163,10 @@ fn say_what_is_left_out(file: &CaseFile, place: &Place) {
         ));
     }
     let has_fuel = file.cases.iter().any(|case| case.expectation.max_fuel.is_some());
-    let why = match place {
-        Place::Endpoint(..) => "an endpoint does not report the fuel of a job",
-        Place::Bench(bench) if !bench.counts_fuel() => "fuel is not metered",
-        Place::Bench(_) => return,
+    let why = match target {
+        TestTarget::Endpoint(..) => "an endpoint does not report the fuel of a job",
+        TestTarget::Bench(bench) if !bench.counts_fuel() => "fuel is not metered",
+        TestTarget::Bench(_) => return,
     };
     if has_fuel {
         output::note(format_args!("note: `max_fuel` of {name} is not checked: {why}"));
@@ -174,16 +175,16 @@ fn say_what_is_left_out(file: &CaseFile, place: &Place) {
 
 /// Runs one case to its end.
 async fn perform<'a>(
-    place: &Place,
+    target: &TestTarget,
     case: &'a Case,
     stop: &CancellationToken,
 ) -> anyhow::Result<Outcome<'a>> {
-    let seen = match place {
-        Place::Bench(bench) => local::run(bench, case, stop.clone()).await,
-        Place::Endpoint(..) if !case.env.is_empty() => {
+    let seen = match target {
+        TestTarget::Bench(bench) => local::run(bench, case, stop.clone()).await,
+        TestTarget::Endpoint(..) if !case.env.is_empty() => {
             return Ok(Outcome::skipped(case, "an endpoint has its own env"));
         }
-        Place::Endpoint(client, endpoint) => tokio::select! {
+        TestTarget::Endpoint(client, endpoint) => tokio::select! {
             seen = remote::run(client, endpoint, case) => {
                 Some(seen.with_context(|| format!("case `{}`", case.name))?)
             }

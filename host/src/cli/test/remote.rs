@@ -7,9 +7,9 @@ use gristmill_core::payload::Json;
 use serde_json::value::RawValue;
 
 use super::cases::Case;
-use super::seen::Seen;
-use crate::cli::stream::{Follower, News};
-use crate::cli::submit::{Accepted, LOOK_WAIT, Waiting};
+use super::observed::Observed;
+use crate::cli::stream::{Follower, StreamUpdate};
+use crate::cli::submit::{Accepted, POLL_WAIT, Waiting};
 use crate::client::{Client, JobDocument, Submission, SubmissionPolicy};
 
 /// Submits a case's job and waits for its end.
@@ -20,7 +20,7 @@ pub(super) async fn run(
     client: &Client,
     endpoint: &EndpointId,
     case: &Case,
-) -> anyhow::Result<Seen> {
+) -> anyhow::Result<Observed> {
     let input: &RawValue = case.input.read()?;
     // A timeout below the host's minimum is compared with the job's run time instead.
     let timeout = case.expectation.timeout_ms.map(|ms| EXECUTION_TIMEOUT_MS.clamp(ms));
@@ -31,11 +31,11 @@ pub(super) async fn run(
         Some(_) => Some(chunks(client, endpoint, &id).await?),
         None => None,
     };
-    let waiting = Waiting { client, endpoint, id: &id, look: LOOK_WAIT, deadline: None };
+    let waiting = Waiting { client, endpoint, id: &id, look: POLL_WAIT, deadline: None };
     let last = waiting.until_end(|_| {}).await?;
     let document: JobDocument<'_> = last.read()?;
     let output = document.output.map(|output| Json::parse(output.get().to_owned()));
-    Ok(Seen {
+    Ok(Observed {
         status: document.status,
         output: output.transpose().context("the output is not JSON")?,
         error: document.error,
@@ -50,10 +50,10 @@ async fn chunks(client: &Client, endpoint: &EndpointId, id: &str) -> anyhow::Res
     let mut chunks = Vec::new();
     let follower = Follower::new(client.clone(), endpoint.clone(), id.to_owned(), Some(0));
     follower
-        .follow_to_end(|news| {
-            let chunk = match news {
-                News::Chunk(chunk) => chunk,
-                News::Restart => {
+        .follow_to_end(|update| {
+            let chunk = match update {
+                StreamUpdate::Chunk(chunk) => chunk,
+                StreamUpdate::Restart => {
                     chunks.clear();
                     return Ok(());
                 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::cases::Case;
 use super::diff::Difference;
-use super::seen::Seen;
+use super::observed::Observed;
 use crate::cli::local::{describe_call, describe_stack};
 use crate::cli::output;
 
@@ -25,7 +25,7 @@ pub(super) struct Outcome<'a> {
     pub(super) case: &'a Case,
     pub(super) verdict: Verdict,
     /// Its job, if there was one.
-    pub(super) seen: Option<Seen>,
+    pub(super) seen: Option<Observed>,
 }
 
 /// Whether a case met its expectations.
@@ -49,7 +49,7 @@ pub(super) struct Sum {
 
 impl<'a> Outcome<'a> {
     /// The result of a case with this job.
-    pub(super) fn of(case: &'a Case, seen: Seen) -> Self {
+    pub(super) fn of(case: &'a Case, seen: Observed) -> Self {
         let differences = case.expectation.differences(&seen);
         let verdict = match differences.is_empty() {
             true => Verdict::Passed,
@@ -191,7 +191,7 @@ fn test_document<'a>(outcome: &'a Outcome<'_>) -> TestDocument<'a> {
     TestDocument { name: &outcome.case.name, result, reason, differences, job }
 }
 
-fn job_document(seen: &Seen) -> JobDocument<'_> {
+fn job_document(seen: &Observed) -> JobDocument<'_> {
     // The same text, so that large integers survive.
     let raw = |json: &Json| RawValue::from_string(json.as_str().to_owned()).ok();
     let local = seen.local.as_ref();
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closing_line_says_what_there_was() {
+    fn the_closing_line_counts_the_cases() {
         let took = Duration::from_millis(349);
         let sum = |passed, failed, skipped| Sum { passed, failed, skipped }.describe(took);
         assert_eq!(sum(5, 1, 0), "5 passed, 1 failed in 0.3 s");

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_ends_at_a_block_and_is_all_there() {
+    fn writes_end_at_a_block_and_are_complete() {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = BlockWriter::default();
         for at in [32, 4_096, 5_000] {

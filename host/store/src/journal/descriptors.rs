@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_lack_of_descriptors_is_waited_for() {
+    fn only_a_lack_of_descriptors_is_retried() {
         for errno in [Errno::MFILE, Errno::NFILE] {
             let mut tries = 0;
             let opened = wait_for(|| {

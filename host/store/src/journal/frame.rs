@@ -8,8 +8,10 @@
 use std::borrow::Cow;
 use std::io;
 
-use crate::journal::segment::{BLOCK_BYTES, HEADER_BYTES, Header, Place, SegmentFile, SegmentId};
-use crate::journal::sum;
+use crate::journal::checksum;
+use crate::journal::segment::{
+    BLOCK_BYTES, HEADER_BYTES, Header, JournalLocation, SegmentFile, SegmentId,
+};
 
 /// Bytes of a frame's head: checksum, number of the frame in the segment, length of the encoded
 /// batch, length of its payloads; each as a 32-bit little-endian number.
@@ -33,8 +35,8 @@ pub(crate) struct Extent {
 
 impl Extent {
     /// The layout of a frame at `at`; `None` beyond 4 GiB.
-    pub(crate) fn of(at: u32, says: u32, payloads: u32) -> Option<Self> {
-        let len = HEAD_BYTES.checked_add(says)?.checked_add(payloads)?;
+    pub(crate) fn of(at: u32, batch_bytes: u32, payloads: u32) -> Option<Self> {
+        let len = HEAD_BYTES.checked_add(batch_bytes)?.checked_add(payloads)?;
         let (end, is_large) = (at.checked_add(len)?, len >= LARGE_BYTES);
         let end = if is_large { end.checked_next_multiple_of(BLOCK_BYTES)? } else { end };
         Some(Self { is_large, end })
@@ -46,14 +48,15 @@ impl Extent {
 struct Head {
     checksum: u32,
     number: u32,
-    says: u32,
+    batch_bytes: u32,
     payloads: u32,
 }
 
 impl Head {
     fn encode(self) -> [u8; HEAD_BYTES as usize] {
         let mut bytes = [0; HEAD_BYTES as usize];
-        let fields = [self.checksum, self.number, self.says, self.payloads].map(u32::to_le_bytes);
+        let fields =
+            [self.checksum, self.number, self.batch_bytes, self.payloads].map(u32::to_le_bytes);
         bytes.copy_from_slice(fields.as_flattened());
         bytes
     }
@@ -63,7 +66,7 @@ impl Head {
         Some(Self {
             checksum: fields.next()?,
             number: fields.next()?,
-            says: fields.next()?,
+            batch_bytes: fields.next()?,
             payloads: fields.next()?,
         })
     }
@@ -77,18 +80,23 @@ impl Head {
     }
 }
 
-/// The head of frame `number`, with the encoded batch `says` and `payloads`.
+/// The head of frame `number`, with the encoded batch `encoded_batch` and `payloads`.
 pub(crate) fn head<'a>(
     salt: u64,
     number: u32,
-    says: &[u8],
+    encoded_batch: &[u8],
     payloads: impl Iterator<Item = &'a [u8]> + Clone,
 ) -> [u8; HEAD_BYTES as usize] {
     let len = |bytes: usize| u32::try_from(bytes).expect("a batch is far smaller than 4 GiB");
     let payload_bytes = payloads.clone().map(<[u8]>::len).sum();
-    let head = Head { checksum: 0, number, says: len(says.len()), payloads: len(payload_bytes) };
+    let head = Head {
+        checksum: 0,
+        number,
+        batch_bytes: len(encoded_batch.len()),
+        payloads: len(payload_bytes),
+    };
     let mut hasher = head.hasher(salt);
-    hasher.update(says);
+    hasher.update(encoded_batch);
     payloads.for_each(|payload| hasher.update(payload));
     Head { checksum: hasher.finalize(), ..head }.encode()
 }
@@ -100,31 +108,31 @@ pub(crate) struct Frame<'a> {
     has_sums: bool,
     /// The whole frame, or the part before its payloads.
     bytes: Vec<u8>,
-    says: u32,
+    batch_bytes: u32,
     /// All its payloads, one after the other.
-    pub(crate) payloads: Place,
+    pub(crate) payloads: JournalLocation,
 }
 
 impl Frame<'_> {
     /// The encoded batch.
-    pub(crate) fn says(&self) -> &[u8] {
+    pub(crate) fn encoded_batch(&self) -> &[u8] {
         let from = HEAD_BYTES as usize;
-        self.bytes.get(from..from + self.says as usize).unwrap_or_default()
+        self.bytes.get(from..from + self.batch_bytes as usize).unwrap_or_default()
     }
 
     /// A payload of the frame, by its location in the segment.
     ///
     /// # Errors
     /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it does not match its checksum.
-    pub(crate) fn payload(&self, place: Place) -> io::Result<Cow<'_, [u8]>> {
-        let bytes = match self.at_hand(place) {
+    pub(crate) fn payload(&self, location: JournalLocation) -> io::Result<Cow<'_, [u8]>> {
+        let bytes = match self.in_memory(location) {
             Some(bytes) => bytes.into(),
-            None => Cow::from(self.file.read(place.at, place.len)?),
+            None => Cow::from(self.file.read(location.at, location.len)?),
         };
         if !self.has_sums {
             return Ok(bytes);
         }
-        sum::checked_cow(bytes).ok_or_else(|| self.file.damaged_payload(place))
+        checksum::checked_cow(bytes).ok_or_else(|| self.file.damaged_payload(location))
     }
 
     /// Whether each payload is followed by a checksum.
@@ -132,10 +140,10 @@ impl Frame<'_> {
         self.has_sums
     }
 
-    fn at_hand(&self, place: Place) -> Option<&[u8]> {
-        let before = HEAD_BYTES + self.says;
-        let from = place.at.checked_sub(self.payloads.at)?.checked_add(before)? as usize;
-        self.bytes.get(from..from.checked_add(place.len as usize)?)
+    fn in_memory(&self, location: JournalLocation) -> Option<&[u8]> {
+        let before = HEAD_BYTES + self.batch_bytes;
+        let from = location.at.checked_sub(self.payloads.at)?.checked_add(before)? as usize;
+        self.bytes.get(from..from.checked_add(location.len as usize)?)
     }
 }
 
@@ -197,14 +205,16 @@ impl<'a> Frames<'a> {
         let Some(head) = Head::decode(&self.file.read(self.at, HEAD_BYTES)?) else {
             return Ok(None);
         };
-        let Some(extent) = Extent::of(self.at, head.says, head.payloads) else { return Ok(None) };
-        let is_next = head.number == self.number && head.says > 0;
+        let Some(extent) = Extent::of(self.at, head.batch_bytes, head.payloads) else {
+            return Ok(None);
+        };
+        let is_next = head.number == self.number && head.batch_bytes > 0;
         if !is_next || u64::from(extent.end) > self.file_len {
             return Ok(None);
         }
-        let has_small = u64::from(head.payloads) <= SMALL_PAYLOADS * u64::from(head.says);
+        let has_small = u64::from(head.payloads) <= SMALL_PAYLOADS * u64::from(head.batch_bytes);
         let bytes = if has_small || !self.was_checked {
-            let bytes = self.file.read(self.at, HEAD_BYTES + head.says + head.payloads)?;
+            let bytes = self.file.read(self.at, HEAD_BYTES + head.batch_bytes + head.payloads)?;
             let mut hasher = head.hasher(self.salt);
             hasher.update(bytes.get(HEAD_BYTES as usize..).unwrap_or_default());
             if hasher.finalize() != head.checksum {
@@ -212,14 +222,14 @@ impl<'a> Frames<'a> {
             }
             bytes
         } else {
-            self.file.read(self.at, HEAD_BYTES + head.says)?
+            self.file.read(self.at, HEAD_BYTES + head.batch_bytes)?
         };
-        let at = self.at + HEAD_BYTES + head.says;
-        let payloads = Place { segment: self.segment, at, len: head.payloads };
+        let at = self.at + HEAD_BYTES + head.batch_bytes;
+        let payloads = JournalLocation { segment: self.segment, at, len: head.payloads };
         self.at = extent.end;
         self.number += 1;
         let (file, has_sums) = (self.file, self.has_sums);
-        Ok(Some(Frame { file, has_sums, bytes, says: head.says, payloads }))
+        Ok(Some(Frame { file, has_sums, bytes, batch_bytes: head.batch_bytes, payloads }))
     }
 }
 
@@ -230,9 +240,9 @@ mod tests {
     const HEADER: Header = Header { id: SegmentId(1), end_before: 0, salt: 99, has_sums: false };
 
     fn write(file: &SegmentFile, salt: u64, number: u32, at: u32, payload: &[u8]) -> u32 {
-        let says = format!("frame {number}");
-        let head = head(salt, number, says.as_bytes(), [payload].into_iter());
-        let bytes = [&head[..], says.as_bytes(), payload].concat();
+        let encoded_batch = format!("frame {number}");
+        let head = head(salt, number, encoded_batch.as_bytes(), [payload].into_iter());
+        let bytes = [&head[..], encoded_batch.as_bytes(), payload].concat();
         file.write(&bytes, at).unwrap();
         at + u32::try_from(bytes.len()).unwrap()
     }
@@ -241,17 +251,18 @@ mod tests {
         let mut frames = Frames::new(file, HEADER).unwrap();
         let mut count = 0;
         while let Some(frame) = frames.next().unwrap() {
-            assert_eq!(frame.says(), format!("frame {count}").as_bytes());
-            let place = |at, len| Place { segment: HEADER.id, at: frame.payloads.at + at, len };
-            assert_eq!(frame.payload(place(0, 2)).unwrap(), &b"xy"[..]);
-            assert!(matches!(frame.payload(place(1, 2)), Ok(Cow::Borrowed(b"yz"))));
+            assert_eq!(frame.encoded_batch(), format!("frame {count}").as_bytes());
+            let location =
+                |at, len| JournalLocation { segment: HEADER.id, at: frame.payloads.at + at, len };
+            assert_eq!(frame.payload(location(0, 2)).unwrap(), &b"xy"[..]);
+            assert!(matches!(frame.payload(location(1, 2)), Ok(Cow::Borrowed(b"yz"))));
             count += 1;
         }
         (count, frames.at())
     }
 
     #[test]
-    fn frames_are_read_up_to_the_first_that_is_not_whole() {
+    fn frames_are_read_up_to_the_first_incomplete_one() {
         let dir = tempfile::tempdir().unwrap();
         let file = SegmentFile::open(dir.path(), 1).unwrap();
         file.fill(0, 4_096).unwrap();

@@ -20,10 +20,10 @@ use crate::batch::{Batch, JobWrite, RowWrite};
 use crate::chunks::Page;
 use crate::delivery;
 use crate::entry::{Attempt, EndpointKey, Row};
+use crate::journal::checksum::{self, Piece, SUM_BYTES};
 use crate::journal::damaged;
 use crate::journal::frame::Frame;
-use crate::journal::segment::Place;
-use crate::journal::sum::{self, Piece, SUM_BYTES};
+use crate::journal::segment::JournalLocation;
 use crate::meters::UsageWrite;
 use crate::payloads::InputBytes;
 use crate::row;
@@ -51,7 +51,7 @@ pub(crate) struct BatchImage<'a> {
     pub(crate) attempts: Vec<DeliveryImage<'a>>,
     pub(crate) dropped_deliveries: Vec<u64>,
     pub(crate) forgotten: Vec<u32>,
-    pub(crate) forgotten_repeats: Option<u64>,
+    pub(crate) dropped_records_up_to: Option<u64>,
 }
 
 /// Values of a job's row that version 6 did not have. They follow the other content of a frame, by
@@ -103,7 +103,7 @@ pub(crate) struct JobImage<'a> {
     #[serde(borrow)]
     pub(crate) state: StateImage<'a>,
     /// Its idempotency record, if it has one.
-    pub(crate) repeat: Option<RepeatImage>,
+    pub(crate) idempotency: Option<IdempotencyImage>,
     /// Length of the new output.
     pub(crate) output: Option<u32>,
     /// The chunks and the output of an earlier attempt are deleted.
@@ -132,12 +132,12 @@ pub(crate) enum StateImage<'a> {
     /// The job has changed.
     Changed(#[serde(borrow)] RowImage<'a>),
     /// The job is deleted. The flags name the parts that the database may have.
-    Gone { job: bool, output: bool, chunks: bool },
+    Deleted { job: bool, output: bool, chunks: bool },
 }
 
 /// An idempotency record.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct RepeatImage {
+pub(crate) struct IdempotencyImage {
     pub(crate) key: [u8; 16],
     pub(crate) content: [u8; 16],
     pub(crate) at: u64,
@@ -162,7 +162,7 @@ pub(crate) struct RowImage<'a> {
     claim: u32,
     crashes: u8,
     retries: u16,
-    place: u64,
+    queue_position: u64,
     ttl_at: u64,
     #[serde(borrow)]
     attempt: Option<AttemptImage<'a>>,
@@ -236,7 +236,7 @@ impl<'a> RowImage<'a> {
             claim: row.last_claim.0,
             crashes: row.crashes,
             retries: row.retries,
-            place: row.place,
+            queue_position: row.queue_position,
             ttl_at: row.ttl_at.as_millis(),
             attempt,
             later,
@@ -262,7 +262,7 @@ impl<'a> RowImage<'a> {
             last_claim: Claim(self.claim),
             crashes: self.crashes,
             retries: self.retries,
-            place: self.place,
+            queue_position: self.queue_position,
             ttl_at: Timestamp::from_millis(self.ttl_at),
             attempt,
         })
@@ -274,7 +274,7 @@ impl<'a> JobImage<'a> {
     fn row(&self) -> Option<&RowImage<'a>> {
         match &self.state {
             StateImage::New { row, .. } | StateImage::Changed(row) => Some(row),
-            StateImage::Gone { .. } => None,
+            StateImage::Deleted { .. } => None,
         }
     }
 
@@ -295,27 +295,29 @@ impl<'a> JobImage<'a> {
                 row: RowImage::of(&write.row),
                 input: write.row.needs_input().then(|| {
                     let InputBytes { body, rest } = InputBytes::of(&new.input, seal, fixed.seq);
-                    sum::add(payloads, [body, rest])
+                    checksum::add(payloads, [body, rest])
                 }),
             },
             RowWrite::Update => StateImage::Changed(RowImage::of(&write.row)),
             &RowWrite::Delete(entry::Stored { job, output, chunks }) => {
-                StateImage::Gone { job, output, chunks }
+                StateImage::Deleted { job, output, chunks }
             }
-            RowWrite::NeverWas => StateImage::Gone { job: false, output: false, chunks: false },
+            RowWrite::NeverStored => {
+                StateImage::Deleted { job: false, output: false, chunks: false }
+            }
         };
         let output = write.output.as_ref();
-        let output = output.map(|output| sum::add(payloads, [output.as_bytes().clone()]));
+        let output = output.map(|output| checksum::add(payloads, [output.as_bytes().clone()]));
         let pages = write.pages.iter();
-        let mut add_page = |page: &Page| sum::add(payloads, [chunks::encode(&page.chunks)]);
+        let mut add_page = |page: &Page| checksum::add(payloads, [chunks::encode(&page.chunks)]);
         let pages = pages.map(|page| (page.first, add_page(page))).collect();
         let delivery = write.delivery.as_ref().map(|new| {
             if let Some(body) = &new.body {
-                sum::add(payloads, [body.clone()]);
+                checksum::add(payloads, [body.clone()]);
             }
             DeliveryImage::of(fixed.endpoint, &new.delivery)
         });
-        let repeat = write.idempotency.map(|Idempotency { key, content }| RepeatImage {
+        let idempotency = write.idempotency.map(|Idempotency { key, content }| IdempotencyImage {
             key,
             content,
             at: fixed.created_at.as_millis(),
@@ -325,7 +327,7 @@ impl<'a> JobImage<'a> {
             id: fixed.id.to_bytes(),
             endpoint: fixed.endpoint.0,
             state,
-            repeat,
+            idempotency,
             output,
             clears_result: write.clear_result,
             pages,
@@ -339,15 +341,15 @@ impl<'a> JobImage<'a> {
     }
 
     /// The locations of its payloads; the first is at `at`. Moves `at` behind the last payload.
-    fn places(&self, at: &mut Place, has_sums: bool) -> JobPlaces {
+    fn locations(&self, at: &mut JournalLocation, has_sums: bool) -> JobLocations {
         let mut next = |len: u32| {
-            let place = Place { len, ..*at };
+            let location = JournalLocation { len, ..*at };
             at.at = at.at.saturating_add(len);
-            place
+            location
         };
         let input = match &self.state {
             StateImage::New { input, .. } => input.map(&mut next),
-            StateImage::Changed(_) | StateImage::Gone { .. } => None,
+            StateImage::Changed(_) | StateImage::Deleted { .. } => None,
         };
         let output = self.output.map(&mut next);
         let pages = self.pages.iter().map(|&(first, len)| (first, next(len))).collect();
@@ -355,19 +357,19 @@ impl<'a> JobImage<'a> {
         let body_len = body_len.and_then(|len| u32::try_from(len).ok());
         let sum_bytes = if has_sums { SUM_BYTES } else { 0 };
         let body = body_len.map(|len| next(len.saturating_add(sum_bytes)));
-        JobPlaces { input, output, pages, body }
+        JobLocations { input, output, pages, body }
     }
 }
 
 /// The locations of the payloads of a [`JobImage`].
 #[derive(Debug, Default)]
-pub(crate) struct JobPlaces {
-    pub(crate) input: Option<Place>,
-    pub(crate) output: Option<Place>,
+pub(crate) struct JobLocations {
+    pub(crate) input: Option<JournalLocation>,
+    pub(crate) output: Option<JournalLocation>,
     /// By the index of the first chunk.
-    pub(crate) pages: Vec<(u64, Place)>,
+    pub(crate) pages: Vec<(u64, JournalLocation)>,
     /// The bytes that its webhook sends.
-    pub(crate) body: Option<Place>,
+    pub(crate) body: Option<JournalLocation>,
 }
 
 impl<'a> BatchImage<'a> {
@@ -387,7 +389,7 @@ impl<'a> BatchImage<'a> {
             attempts: attempts.map(|(key, delivery)| DeliveryImage::of(*key, delivery)).collect(),
             dropped_deliveries: batch.dropped_deliveries.iter().map(|id| id.0).collect(),
             forgotten: batch.forgotten.iter().map(|key| key.0).collect(),
-            forgotten_repeats: batch.forgotten_repeats,
+            dropped_records_up_to: batch.dropped_records_up_to,
         };
         (image, payloads)
     }
@@ -420,33 +422,37 @@ impl<'a> BatchImage<'a> {
     /// # Errors
     /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when the frame cannot be decoded. Its
     /// checksum was right, so another program wrote it.
-    pub(crate) fn read(frame: &'a Frame<'_>) -> io::Result<(Self, Vec<JobPlaces>)> {
-        Self::decode(frame.says(), frame.payloads, frame.has_sums())
+    pub(crate) fn read(frame: &'a Frame<'_>) -> io::Result<(Self, Vec<JobLocations>)> {
+        Self::decode(frame.encoded_batch(), frame.payloads, frame.has_sums())
     }
 
     /// Decodes a frame with payloads at `payloads`, each followed by a checksum if `has_sums`.
     pub(crate) fn decode(
-        says: &'a [u8],
-        payloads: Place,
+        encoded_batch: &'a [u8],
+        payloads: JournalLocation,
         has_sums: bool,
-    ) -> io::Result<(Self, Vec<JobPlaces>)> {
+    ) -> io::Result<(Self, Vec<JobLocations>)> {
         let other = |error| damaged(format!("a frame of another version: {error}"));
-        let (mut image, rest): (Self, _) = postcard::take_from_bytes(says).map_err(other)?;
+        let (mut image, rest): (Self, _) =
+            postcard::take_from_bytes(encoded_batch).map_err(other)?;
         if !rest.is_empty() {
             image.add_later(&postcard::from_bytes::<Vec<(u64, Later)>>(rest).map_err(other)?);
         }
         let mut at = payloads;
-        let places = image.jobs.iter().map(|job| job.places(&mut at, has_sums)).collect();
+        let locations = image.jobs.iter().map(|job| job.locations(&mut at, has_sums)).collect();
         if at.at != payloads.at + payloads.len {
             return Err(damaged("a frame's payloads have another length than it states"));
         }
-        Ok((image, places))
+        Ok((image, locations))
     }
 
     /// The locations of the jobs' payloads, which begin at `payloads`; each includes its checksum.
-    pub(crate) fn places(&self, payloads: Place) -> impl Iterator<Item = JobPlaces> + use<'_, 'a> {
+    pub(crate) fn locations(
+        &self,
+        payloads: JournalLocation,
+    ) -> impl Iterator<Item = JobLocations> + use<'_, 'a> {
         let mut at = payloads;
-        self.jobs.iter().map(move |job| job.places(&mut at, true))
+        self.jobs.iter().map(move |job| job.locations(&mut at, true))
     }
 }
 
@@ -461,8 +467,8 @@ mod tests {
             seq: 1,
             id: [0; 19],
             endpoint: 1,
-            state: StateImage::Gone { job: false, output: false, chunks: false },
-            repeat: None,
+            state: StateImage::Deleted { job: false, output: false, chunks: false },
+            idempotency: None,
             output: Some(10),
             clears_result: false,
             pages: vec![(0, u32::MAX)],
@@ -470,10 +476,10 @@ mod tests {
             has_body: false,
         };
         let image = BatchImage { jobs: vec![job], ..BatchImage::default() };
-        let says = image.encode();
+        let encoded_batch = image.encode();
         for len in [0, 9, 10, 11] {
-            let payloads = Place { segment: SegmentId(1), at: 100, len };
-            assert!(BatchImage::decode(&says, payloads, true).is_err(), "{len}");
+            let payloads = JournalLocation { segment: SegmentId(1), at: 100, len };
+            assert!(BatchImage::decode(&encoded_batch, payloads, true).is_err(), "{len}");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! [`image`] is the encoding of a batch. Once the journal is long, the
 //! [checkpoint](crate::checkpoint) copies the live data of the oldest segment into the database; a
 //! job that is created and deleted before that never reaches the database. Large payloads stay
-//! where they were written. A segment that is checkpointed (in the code: *settled*), and in which
+//! where they were written. A segment that is checkpointed, and in which
 //! nothing is needed any more, is overwritten.
 //!
 //! A start refuses a journal in which acknowledged data is missing or damaged ([`tail`]). Each
@@ -19,13 +19,13 @@
 //! database; at twice as much, appending waits too. Files of held payloads are not included.
 
 mod blocks;
+pub(crate) mod checksum;
 mod copy;
 mod descriptors;
 pub(crate) mod frame;
 pub(crate) mod image;
 pub(crate) mod scan;
 pub(crate) mod segment;
-pub(crate) mod sum;
 mod tail;
 
 use std::collections::BTreeMap;
@@ -41,10 +41,10 @@ use crate::damage::Damage;
 use crate::db::make_private_dir;
 use crate::error::{Failure, OpenError};
 use crate::journal::blocks::BlockWriter;
+use crate::journal::checksum::Piece;
 pub(crate) use crate::journal::copy::SegmentCopy;
 use crate::journal::frame::{Extent, Frames, HEAD_BYTES};
-use crate::journal::segment::{HEADER_BYTES, Header, Place, SegmentFile, SegmentId};
-use crate::journal::sum::Piece;
+use crate::journal::segment::{HEADER_BYTES, Header, JournalLocation, SegmentFile, SegmentId};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Bytes by which a new file grows ahead of the small frames that are written into it. For a large
@@ -60,7 +60,7 @@ pub(crate) struct Journal {
     bounds: Bounds,
     segments: Mutex<Segments>,
     /// Notified when a segment is checkpointed, or when there will be no further checkpoint.
-    settled: Condvar,
+    checkpointed: Condvar,
 }
 
 /// The size limits of the journal.
@@ -69,7 +69,7 @@ pub(crate) struct Bounds {
     /// Bytes of a segment; a larger frame gets a separate segment.
     pub(crate) segment_bytes: u32,
     /// Segments that may wait for the checkpoint.
-    pub(crate) unsettled_max: usize,
+    pub(crate) uncheckpointed_max: usize,
 }
 
 #[derive(Debug)]
@@ -80,7 +80,7 @@ struct Segments {
     free: Vec<Arc<SegmentFile>>,
     slots: u32,
     /// This segment and all earlier ones are checkpointed.
-    settled: SegmentId,
+    checkpointed: SegmentId,
     /// The newest segment.
     last: SegmentId,
     /// Whether the newest segment is still being written.
@@ -103,9 +103,9 @@ pub(crate) struct Segment {
 
 /// The tables' knowledge of the journal.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Known {
+pub(crate) struct JournalRecord {
     /// This segment and all earlier ones are checkpointed.
-    pub(crate) settled: SegmentId,
+    pub(crate) checkpointed: SegmentId,
     /// A segment that exists: the newest one when this was recorded, which is soon after its first
     /// frame.
     pub(crate) last: SegmentId,
@@ -132,16 +132,16 @@ impl Journal {
     /// known before the frames are replayed.
     pub(crate) fn open(
         dir: &Path,
-        known: Known,
+        known: JournalRecord,
         bounds: Bounds,
     ) -> Result<(Self, Vec<Segment>), OpenError> {
-        let settled = known.settled;
+        let checkpointed = known.checkpointed;
         let mut segments = Segments {
             used: BTreeMap::new(),
             free: Vec::new(),
             slots: 0,
-            settled,
-            last: settled,
+            checkpointed,
+            last: checkpointed,
             is_last_open: false,
             open_end: 0,
             is_closed: false,
@@ -171,20 +171,24 @@ impl Journal {
                 }
             }
         }
-        let mut unsettled: Vec<_> =
-            segments.used.range(after(settled)..).map(|(_, segment)| segment.clone()).collect();
-        let ends: Vec<_> = unsettled.iter().skip(1).map(|later| later.header.end_before).collect();
-        for (segment, end) in unsettled.iter_mut().zip(ends) {
+        let mut uncheckpointed: Vec<_> = segments
+            .used
+            .range(after(checkpointed)..)
+            .map(|(_, segment)| segment.clone())
+            .collect();
+        let ends: Vec<_> =
+            uncheckpointed.iter().skip(1).map(|later| later.header.end_before).collect();
+        for (segment, end) in uncheckpointed.iter_mut().zip(ends) {
             segment.end = Some(end);
         }
-        let numbers = unsettled.iter().map(|segment| segment.header.id.0);
-        let mut expected = settled.0 + 1..=known.last.0.max(segments.last.0);
+        let numbers = uncheckpointed.iter().map(|segment| segment.header.id.0);
+        let mut expected = checkpointed.0 + 1..=known.last.0.max(segments.last.0);
         let missing = numbers.zip(expected.by_ref()).find(|(found, expected)| found != expected);
         if let Some(missing) = missing.map(|(_, missing)| missing).or_else(|| expected.next()) {
             let details = format!("segment {missing} of the journal is missing");
             return Err(Damage { file: dir.to_owned(), offset: None, details }.into());
         }
-        for segment in &unsettled {
+        for segment in &uncheckpointed {
             segment.file.sync()?;
         }
         // The journal is whole without them. Later starts would take them for damage.
@@ -192,7 +196,7 @@ impl Journal {
             file.empty()?;
             segments.free.push(file);
         }
-        if let Some(newest) = unsettled.last_mut() {
+        if let Some(newest) = uncheckpointed.last_mut() {
             let end = end_of_newest(dir, newest, known)?;
             if known.end.is_none() {
                 newest.file.rewrite(end)?;
@@ -200,7 +204,7 @@ impl Journal {
             newest.end = Some(end);
             segments.open_end = end;
         }
-        for segment in &unsettled {
+        for segment in &uncheckpointed {
             segments.used.insert(segment.header.id, segment.clone());
         }
         let journal = Self {
@@ -208,9 +212,9 @@ impl Journal {
             directory: File::open(dir)?,
             bounds,
             segments: Mutex::new(segments),
-            settled: Condvar::new(),
+            checkpointed: Condvar::new(),
         };
-        Ok((journal, unsettled))
+        Ok((journal, uncheckpointed))
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -223,48 +227,48 @@ impl Journal {
         JournalEnd { segment: segments.last, at: segments.open_end }
     }
 
-    /// The payload at `place`; `None` when the segment was overwritten: then the payload is in the
+    /// The payload at `location`; `None` when the segment was overwritten: then the payload is in the
     /// database, or deleted.
     ///
     /// # Errors
     /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it does not match its checksum.
-    pub(crate) fn read(&self, place: Place) -> io::Result<Option<Bytes>> {
-        let Some((file, has_sums)) = self.file_of(place) else { return Ok(None) };
-        let bytes = Bytes::from(file.read(place.at, place.len)?);
+    pub(crate) fn read(&self, location: JournalLocation) -> io::Result<Option<Bytes>> {
+        let Some((file, has_sums)) = self.file_of(location) else { return Ok(None) };
+        let bytes = Bytes::from(file.read(location.at, location.len)?);
         if !has_sums {
             return Ok(Some(bytes));
         }
-        let payload = sum::checked(&bytes).ok_or_else(|| file.damaged_payload(place))?;
+        let payload = checksum::checked(&bytes).ok_or_else(|| file.damaged_payload(location))?;
         Ok(Some(bytes.slice_ref(payload)))
     }
 
-    fn file_of(&self, place: Place) -> Option<(Arc<SegmentFile>, bool)> {
+    fn file_of(&self, location: JournalLocation) -> Option<(Arc<SegmentFile>, bool)> {
         let segments = self.segments();
-        let segment = segments.used.get(&place.segment)?;
+        let segment = segments.used.get(&location.segment)?;
         Some((segment.file.clone(), segment.header.has_sums))
     }
 
-    /// Protects the bytes at `places` from being overwritten.
-    pub(crate) fn hold(&self, places: impl Iterator<Item = Place>) {
-        self.for_each(places, |segments, place| {
-            let segment = segments.used.get_mut(&place.segment);
+    /// Protects the bytes at `locations` from being overwritten.
+    pub(crate) fn hold(&self, locations: impl Iterator<Item = JournalLocation>) {
+        self.for_each(locations, |segments, location| {
+            let segment = segments.used.get_mut(&location.segment);
             debug_assert!(segment.is_some(), "what is held is there");
             if let Some(segment) = segment {
-                segment.held_bytes += u64::from(place.len);
+                segment.held_bytes += u64::from(location.len);
             }
         });
     }
 
     /// Undoes a [`hold`](Self::hold).
-    pub(crate) fn release(&self, places: impl Iterator<Item = Place>) {
-        self.for_each(places, |segments, place| {
-            let settled = segments.settled;
-            let segment = segments.used.get_mut(&place.segment);
+    pub(crate) fn release(&self, locations: impl Iterator<Item = JournalLocation>) {
+        self.for_each(locations, |segments, location| {
+            let checkpointed = segments.checkpointed;
+            let segment = segments.used.get_mut(&location.segment);
             debug_assert!(segment.is_some(), "what is held is there");
             if let Some(segment) = segment {
-                segment.held_bytes -= u64::from(place.len);
-                if segment.held_bytes == 0 && place.segment <= settled {
-                    segments.free(place.segment);
+                segment.held_bytes -= u64::from(location.len);
+                if segment.held_bytes == 0 && location.segment <= checkpointed {
+                    segments.free(location.segment);
                 }
             }
         });
@@ -273,26 +277,26 @@ impl Journal {
     /// Takes the lock only if there is any location; most jobs have none.
     fn for_each(
         &self,
-        places: impl Iterator<Item = Place>,
-        mut each: impl FnMut(&mut Segments, Place),
+        locations: impl Iterator<Item = JournalLocation>,
+        mut each: impl FnMut(&mut Segments, JournalLocation),
     ) {
-        let mut places = places.peekable();
-        if places.peek().is_some() {
+        let mut locations = locations.peekable();
+        if locations.peek().is_some() {
             let mut segments = self.segments();
-            places.for_each(|place| each(&mut segments, place));
+            locations.for_each(|location| each(&mut segments, location));
         }
     }
 
-    /// Whether bytes at `place` can be held.
-    pub(crate) fn has(&self, place: Place) -> bool {
-        self.segments().used.contains_key(&place.segment)
+    /// Whether bytes at `location` can be held.
+    pub(crate) fn has(&self, location: JournalLocation) -> bool {
+        self.segments().used.contains_key(&location.segment)
     }
 
     /// The segment to checkpoint next, if the journal is long.
-    pub(crate) fn to_settle(&self) -> Option<Segment> {
+    pub(crate) fn next_to_checkpoint(&self) -> Option<Segment> {
         let segments = self.segments();
-        let is_long = segments.unsettled() > self.bounds.unsettled_max;
-        let first = segments.used.range(after(segments.settled)..).next();
+        let is_long = segments.uncheckpointed() > self.bounds.uncheckpointed_max;
+        let first = segments.used.range(after(segments.checkpointed)..).next();
         first.filter(|_| is_long).map(|(_, segment)| segment.clone())
     }
 
@@ -300,23 +304,23 @@ impl Journal {
     /// move.
     pub(crate) fn to_compact(&self) -> Option<SegmentId> {
         let segments = self.segments();
-        let settled = segments.used.range(..=segments.settled);
-        let held = settled.clone().map(|(_, segment)| segment.held_bytes).sum::<u64>();
+        let checkpointed = segments.used.range(..=segments.checkpointed);
+        let held = checkpointed.clone().map(|(_, segment)| segment.held_bytes).sum::<u64>();
         let segment_bytes = u64::from(self.bounds.segment_bytes);
-        let bytes = settled.clone().count() as u64 * segment_bytes;
-        let spare = self.bounds.unsettled_max as u64 * segment_bytes;
-        let sparsest = settled.min_by_key(|(_, segment)| segment.held_bytes);
+        let bytes = checkpointed.clone().count() as u64 * segment_bytes;
+        let spare = self.bounds.uncheckpointed_max as u64 * segment_bytes;
+        let sparsest = checkpointed.min_by_key(|(_, segment)| segment.held_bytes);
         sparsest.filter(|_| bytes > 2 * held + spare).map(|(id, _)| *id)
     }
 
     /// Marks the segment and all earlier ones as checkpointed.
-    pub(crate) fn set_settled(&self, id: SegmentId) {
+    pub(crate) fn set_checkpointed(&self, id: SegmentId) {
         let mut segments = self.segments();
-        debug_assert!(id > segments.settled, "segments are settled in their order");
-        segments.settled = id;
+        debug_assert!(id > segments.checkpointed, "segments are checkpointed in their order");
+        segments.checkpointed = id;
         segments.free_unheld();
         drop(segments);
-        self.settled.notify_all();
+        self.checkpointed.notify_all();
     }
 
     /// Releases segments without held bytes. For a start, once everything needed is held.
@@ -328,7 +332,7 @@ impl Journal {
     pub(crate) fn trim(&self) -> io::Result<()> {
         let mut segments = self.segments();
         let mut surplus = Vec::new();
-        while segments.free.len() > self.bounds.unsettled_max {
+        while segments.free.len() > self.bounds.uncheckpointed_max {
             surplus.extend(segments.free.pop());
         }
         drop(segments);
@@ -353,14 +357,15 @@ impl Journal {
     /// There will be no further checkpoint.
     pub(crate) fn close(&self) {
         self.segments().is_closed = true;
-        self.settled.notify_all();
+        self.checkpointed.notify_all();
     }
 
     /// Waits while the checkpoint is far behind.
     pub(crate) fn wait_for_room(&self) {
         let mut segments = self.segments();
-        while segments.unsettled() > 2 * self.bounds.unsettled_max && !segments.is_closed {
-            self.settled.wait(&mut segments);
+        while segments.uncheckpointed() > 2 * self.bounds.uncheckpointed_max && !segments.is_closed
+        {
+            self.checkpointed.wait(&mut segments);
         }
     }
 
@@ -419,14 +424,14 @@ impl Journal {
 impl Segments {
     /// Number of segments that wait for the checkpoint; the one that is being written does not
     /// count.
-    fn unsettled(&self) -> usize {
-        let after_settled = self.used.range(after(self.settled)..).count();
-        after_settled - usize::from(self.is_last_open)
+    fn uncheckpointed(&self) -> usize {
+        let after_checkpointed = self.used.range(after(self.checkpointed)..).count();
+        after_checkpointed - usize::from(self.is_last_open)
     }
 
     fn free_unheld(&mut self) {
-        let settled = self.used.range(..=self.settled);
-        let unheld = settled.filter(|(_, segment)| segment.held_bytes == 0);
+        let checkpointed = self.used.range(..=self.checkpointed);
+        let unheld = checkpointed.filter(|(_, segment)| segment.held_bytes == 0);
         for id in unheld.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.free(id);
         }
@@ -448,7 +453,7 @@ fn damage(dir: &Path, file: &SegmentFile, offset: u32, details: impl Into<String
 }
 
 /// The end of the newest segment: the first incomplete frame, unless that frame was complete once.
-fn end_of_newest(dir: &Path, segment: &Segment, known: Known) -> Result<u32, OpenError> {
+fn end_of_newest(dir: &Path, segment: &Segment, known: JournalRecord) -> Result<u32, OpenError> {
     let Segment { file, header, .. } = segment;
     let mut frames = Frames::new(file, *header)?;
     while frames.next()?.is_some() {}
@@ -521,7 +526,7 @@ struct Open {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Appended {
     /// All its payloads, one after the other.
-    pub(crate) payloads: Place,
+    pub(crate) payloads: JournalLocation,
     /// Whether it is the first of its segment, so that the previous segment may be checkpointed.
     pub(crate) is_first: bool,
 }
@@ -540,14 +545,14 @@ impl Appender {
     /// again, at the same position.
     pub(crate) fn append(
         &mut self,
-        says: &[u8],
+        encoded_batch: &[u8],
         payloads: &[Piece],
     ) -> Result<Appended, AppendError> {
         let too_large = || AppendError::Fatal(io::Error::other("a batch of 4 GiB"));
         let payload_bytes = payloads.iter().map(|piece| piece.len()).sum::<usize>();
         let payload_bytes = u32::try_from(payload_bytes).map_err(|_| too_large())?;
-        let says_bytes = u32::try_from(says.len()).map_err(|_| too_large())?;
-        let extent_at = |at| Extent::of(at, says_bytes, payload_bytes);
+        let batch_bytes = u32::try_from(encoded_batch.len()).map_err(|_| too_large())?;
+        let extent_at = |at| Extent::of(at, batch_bytes, payload_bytes);
         let segment_bytes = self.journal.bounds.segment_bytes;
         let fits = |open: &Open| extent_at(open.at).is_some_and(|it| it.end <= segment_bytes);
         let open = match &mut self.open {
@@ -559,8 +564,8 @@ impl Appender {
         };
         let Extent { is_large, end } = extent_at(open.at).ok_or_else(too_large)?;
         let parts = payloads.iter().map(|payload| &payload[..]);
-        let head = frame::head(open.header.salt, open.frames, says, parts.clone());
-        let parts = [&head[..], says].into_iter().chain(parts);
+        let head = frame::head(open.header.salt, open.frames, encoded_batch, parts.clone());
+        let parts = [&head[..], encoded_batch].into_iter().chain(parts);
         if is_large {
             let written = self.blocks.write(&open.file, open.at, parts);
             written.map_err(AppendError::of_write)?;
@@ -571,8 +576,8 @@ impl Appender {
             written.map_err(AppendError::of_write)?;
         }
         open.file.sync().map_err(AppendError::Fatal)?;
-        let at = open.at + HEAD_BYTES + says_bytes;
-        let payloads = Place { segment: open.header.id, at, len: payload_bytes };
+        let at = open.at + HEAD_BYTES + batch_bytes;
+        let payloads = JournalLocation { segment: open.header.id, at, len: payload_bytes };
         open.at = end;
         open.frames += 1;
         self.journal.segments().open_end = end;
@@ -600,11 +605,11 @@ impl Open {
 /// being written when the last process ended is no error.
 pub(crate) fn replay(
     dir: &Path,
-    unsettled: &[Segment],
+    uncheckpointed: &[Segment],
     mut take: impl FnMut(&frame::Frame<'_>) -> Result<(), Failure>,
 ) -> Result<u32, Failure> {
     let mut ended = 0;
-    for Segment { file, header, end, .. } in unsettled {
+    for Segment { file, header, end, .. } in uncheckpointed {
         let mut frames = Frames::new(file, *header)?.up_to(*end);
         loop {
             let at = frames.at();

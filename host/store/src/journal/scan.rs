@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use crate::damage::Damage;
 use crate::journal::frame::{Frame, Frames};
-use crate::journal::segment::{Header, Place, SegmentFile, SegmentId};
-use crate::journal::{Known, damage, sum, tail};
+use crate::journal::segment::{Header, JournalLocation, SegmentFile, SegmentId};
+use crate::journal::{JournalRecord, checksum, damage, tail};
 
 /// The segments that were found, and the files that are not segments.
 pub(crate) struct Scan {
     pub(crate) segments: BTreeMap<SegmentId, Scanned>,
     pub(crate) damage: Vec<Damage>,
-    known: Known,
+    known: JournalRecord,
 }
 
 /// A segment that was found.
@@ -29,7 +29,7 @@ pub(crate) struct Scanned {
 
 impl Scan {
     /// Reads the headers of all files in `dir`.
-    pub(crate) fn open(dir: &Path, known: Known) -> io::Result<Self> {
+    pub(crate) fn open(dir: &Path, known: JournalRecord) -> io::Result<Self> {
         let mut scan = Self { segments: BTreeMap::new(), damage: Vec::new(), known };
         let entries = match fs::read_dir(dir) {
             Ok(entries) => entries.collect::<Result<Vec<_>, _>>()?,
@@ -56,9 +56,9 @@ impl Scan {
     }
 
     fn find_ends(&mut self, dir: &Path) {
-        let Known { settled, last, end, .. } = self.known;
-        let newest = self.segments.keys().next_back().copied().unwrap_or(settled).max(last);
-        for number in settled.0.saturating_add(1)..=newest.0 {
+        let JournalRecord { checkpointed, last, end, .. } = self.known;
+        let newest = self.segments.keys().next_back().copied().unwrap_or(checkpointed).max(last);
+        for number in checkpointed.0.saturating_add(1)..=newest.0 {
             if !self.segments.contains_key(&SegmentId(number)) {
                 let details = format!("segment {number} of the journal is missing");
                 self.damage.push(Damage { file: dir.to_owned(), offset: None, details });
@@ -77,20 +77,26 @@ impl Scan {
     }
 
     /// The segments that are not checkpointed, oldest first.
-    pub(crate) fn unsettled(&self) -> impl Iterator<Item = &Scanned> {
-        self.segments.range(SegmentId(self.known.settled.0.saturating_add(1))..).map(|(_, it)| it)
+    pub(crate) fn uncheckpointed(&self) -> impl Iterator<Item = &Scanned> {
+        self.segments
+            .range(SegmentId(self.known.checkpointed.0.saturating_add(1))..)
+            .map(|(_, it)| it)
     }
 
     /// A payload that stays in the journal.
-    pub(crate) fn payload(&self, dir: &Path, place: Place) -> io::Result<Result<Vec<u8>, Damage>> {
-        let Some(Scanned { file, header, .. }) = self.segments.get(&place.segment) else {
-            let details = format!("segment {} of the journal is missing", place.segment.0);
+    pub(crate) fn payload(
+        &self,
+        dir: &Path,
+        location: JournalLocation,
+    ) -> io::Result<Result<Vec<u8>, Damage>> {
+        let Some(Scanned { file, header, .. }) = self.segments.get(&location.segment) else {
+            let details = format!("segment {} of the journal is missing", location.segment.0);
             return Ok(Err(Damage { file: dir.to_owned(), offset: None, details }));
         };
         let damaged = |details: &str| {
-            damage(dir, file, place.at, format!("{details} of {} bytes", place.len))
+            damage(dir, file, location.at, format!("{details} of {} bytes", location.len))
         };
-        let mut bytes = match file.read(place.at, place.len) {
+        let mut bytes = match file.read(location.at, location.len) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 return Ok(Err(damaged("the file ends before a payload")));
@@ -98,11 +104,11 @@ impl Scan {
             Err(error) => return Err(error),
         };
         if header.has_sums {
-            let Some(len) = sum::checked(&bytes).map(<[u8]>::len) else {
+            let Some(len) = checksum::checked(&bytes).map(<[u8]>::len) else {
                 return Ok(Err(damaged("damaged payload")));
             };
             bytes.truncate(len);
-        } else if !is_in_whole_frame(file, *header, place)? {
+        } else if !is_in_whole_frame(file, *header, location)? {
             return Ok(Err(damaged("damaged frame around a payload")));
         }
         Ok(Ok(bytes))
@@ -110,17 +116,21 @@ impl Scan {
 }
 
 /// Whether a payload without its own checksum is in an intact frame.
-fn is_in_whole_frame(file: &SegmentFile, header: Header, place: Place) -> io::Result<bool> {
+fn is_in_whole_frame(
+    file: &SegmentFile,
+    header: Header,
+    location: JournalLocation,
+) -> io::Result<bool> {
     let mut frames = Frames::new(file, header)?;
     loop {
         while let Some(frame) = frames.next()? {
-            let Place { at, len, .. } = frame.payloads;
-            if (at..at.saturating_add(len)).contains(&place.at) {
+            let JournalLocation { at, len, .. } = frame.payloads;
+            if (at..at.saturating_add(len)).contains(&location.at) {
                 return Ok(true);
             }
         }
         match tail::find_frame(file, header, frames.number(), frames.at())? {
-            Some((at, number)) if at <= place.at => frames = frames.from(at, number),
+            Some((at, number)) if at <= location.at => frames = frames.from(at, number),
             _ => return Ok(false),
         }
     }

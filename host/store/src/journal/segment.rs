@@ -17,7 +17,7 @@ pub(crate) struct SegmentId(pub(crate) u32);
 
 /// A location of bytes in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct JournalLocation {
     pub(crate) segment: SegmentId,
     pub(crate) at: u32,
     pub(crate) len: u32,
@@ -28,9 +28,9 @@ pub(crate) struct Place {
 /// 64 KiB at a quarter.
 const KEPT_BYTES_MIN: u32 = 16 << 10;
 
-impl Place {
+impl JournalLocation {
     /// Whether an input or output here stays when its segment is checkpointed.
-    pub(crate) fn stays(self) -> bool {
+    pub(crate) fn is_kept_in_journal(self) -> bool {
         self.len >= KEPT_BYTES_MIN
     }
 }
@@ -234,8 +234,8 @@ impl SegmentFile {
     }
 
     /// The error for a payload of this file that does not match its checksum.
-    pub(crate) fn damaged_payload(&self, place: Place) -> io::Error {
-        let Place { at, len, .. } = place;
+    pub(crate) fn damaged_payload(&self, location: JournalLocation) -> io::Error {
+        let JournalLocation { at, len, .. } = location;
         damaged(format!("a payload of {len} bytes in {} at byte {at} is damaged", self.name()))
     }
 
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_is_whole_or_none() {
+    fn a_header_is_complete_or_refused() {
         let dir = tempfile::tempdir().unwrap();
         let file = SegmentFile::open(dir.path(), 7).unwrap();
         assert_eq!(file.header().unwrap(), None);

@@ -29,7 +29,7 @@ const FRAME_BYTES_MIN: u32 = HEAD_BYTES + 1;
 struct Candidate {
     at: u32,
     number: u32,
-    says: u32,
+    batch_bytes: u32,
     payloads: u32,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn find_frame(
         let bytes = file.read(at, until - at)?;
         for (offset, head) in (at..).zip(bytes.windows(HEAD_BYTES as usize)) {
             let Some(head) = candidate(head, offset, number, len) else { continue };
-            let bytes = u64::from(head.says) + u64::from(head.payloads);
+            let bytes = u64::from(head.batch_bytes) + u64::from(head.payloads);
             if bytes > budget {
                 return Ok(None);
             }
@@ -74,15 +74,20 @@ fn candidate(head: &[u8], at: u32, number: u32, len: u32) -> Option<Candidate> {
     if found <= number || found > number_max {
         return None;
     }
-    let (says, payloads) = (field(2)?, field(3)?);
-    let extent = Extent::of(at, says, payloads)?;
-    (says > 0 && extent.end <= len).then_some(Candidate { at, number: found, says, payloads })
+    let (batch_bytes, payloads) = (field(2)?, field(3)?);
+    let extent = Extent::of(at, batch_bytes, payloads)?;
+    (batch_bytes > 0 && extent.end <= len).then_some(Candidate {
+        at,
+        number: found,
+        batch_bytes,
+        payloads,
+    })
 }
 
 fn is_whole(file: &SegmentFile, salt: u64, head: &Candidate) -> io::Result<bool> {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&salt.to_le_bytes());
-    let (mut at, end) = (head.at + 4, head.at + HEAD_BYTES + head.says + head.payloads);
+    let (mut at, end) = (head.at + 4, head.at + HEAD_BYTES + head.batch_bytes + head.payloads);
     while at < end {
         let bytes = file.read(at, PIECE_BYTES.min(end - at))?;
         hasher.update(&bytes);
@@ -104,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_behind_damage_is_found_and_nothing_else_is_taken_for_one() {
+    fn a_frame_after_damage_is_found_and_nothing_else_is_mistaken_for_one() {
         let dir = tempfile::tempdir().unwrap();
         let file = SegmentFile::open(dir.path(), 1).unwrap();
         let header = Header { id: SegmentId(1), end_before: 0, salt: 7, has_sums: true };
@@ -129,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_in_payloads_do_not_take_for_ever() {
+    fn frame_heads_in_payloads_do_not_slow_the_search_without_bound() {
         let dir = tempfile::tempdir().unwrap();
         let file = SegmentFile::open(dir.path(), 1).unwrap();
         let header = Header { id: SegmentId(1), end_before: 0, salt: 7, has_sums: true };

@@ -17,7 +17,7 @@ use gristmill_core::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
-    StreamPlace, TIMED_OUT_ERROR, queue_limit,
+    StreamPosition, TIMED_OUT_ERROR, queue_limit,
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{
@@ -27,8 +27,8 @@ use gristmill_core::time::{Clock, Timestamp};
 use gristmill_core::usage::{Bill, Metered};
 use parking_lot::Mutex;
 
-use self::state::{Job, News, State, all_of};
-use crate::repeats::First;
+use self::state::{Job, Notifications, State, all_of};
+use crate::idempotency_index::IdempotencyRecord;
 
 /// Most jobs that one call of `expire` deletes.
 const EXPIRE_JOBS_MAX: usize = 500;
@@ -73,7 +73,7 @@ impl MemoryStore {
     /// running jobs are queued again at their old position or given up, and state that is not
     /// durable is lost. A closed store opens again.
     pub fn restart(&self) {
-        let mut news = News::default();
+        let mut notifications = Notifications::default();
         let mut state = self.state.lock();
         state.is_closed = false;
         state.outbox.restart();
@@ -86,13 +86,13 @@ impl MemoryStore {
             let is_last = job.crashes + 1 >= CRASHES_MAX;
             if job.purge_at() <= now {
                 let event = State::expiry_of(job, now);
-                state.apply(id, event, now, &mut news);
+                state.apply(id, event, now, &mut notifications);
             } else if is_running {
                 if is_last {
                     let error = format!("the host died while the job ran, {CRASHES_MAX} times");
                     job.error = Some(error);
                 }
-                state.apply(id, JobEvent::HostLost { is_last }, now, &mut news);
+                state.apply(id, JobEvent::HostLost { is_last }, now, &mut notifications);
             }
         }
     }
@@ -100,23 +100,23 @@ impl MemoryStore {
     /// Runs `change` under the lock, then sends its notifications.
     fn change<T>(
         &self,
-        change: impl FnOnce(&mut State, Timestamp, &mut News) -> T,
+        change: impl FnOnce(&mut State, Timestamp, &mut Notifications) -> T,
     ) -> Result<T, StoreError> {
-        let mut news = News::default();
+        let mut notifications = Notifications::default();
         let answer = {
             let mut state = self.state.lock();
             if state.is_closed {
                 return Err(StoreError::Closed);
             }
-            change(&mut state, self.clock.now(), &mut news)
+            change(&mut state, self.clock.now(), &mut notifications)
         };
-        if let Some((endpoint, job, may_start_worker)) = news.ready {
+        if let Some((endpoint, job, may_start_worker)) = notifications.ready {
             self.signals.job_ready(&endpoint, job, may_start_worker);
         }
-        if news.has_deliveries {
+        if notifications.has_deliveries {
             self.signals.delivery_added();
         }
-        for id in news.changed {
+        for id in notifications.changed {
             self.signals.changed(id);
         }
         Ok(answer)
@@ -129,7 +129,7 @@ impl MemoryStore {
         outcome: Outcome,
         metered: Option<Metered>,
     ) -> Result<Fenced, StoreError> {
-        self.change(|state, now, news| {
+        self.change(|state, now, notifications| {
             let Some(job) = state.leased(lease, now) else { return Fenced::Stale };
             let bill = metered.map(|metered| {
                 let wall_ms = now.millis_since(job.started_at.unwrap_or(now));
@@ -149,7 +149,7 @@ impl MemoryStore {
                 Outcome::TimedOut => job.error = Some(TIMED_OUT_ERROR.to_owned()),
             }
             let event = JobEvent::Finished { by: lease.claim, verdict };
-            let is_applied = state.apply(lease.job, event, now, news);
+            let is_applied = state.apply(lease.job, event, now, notifications);
             if let Some((endpoint, template, owner, sum)) = bill.filter(|_| is_applied) {
                 state.bill(endpoint, template, owner, &sum, now);
             }
@@ -182,30 +182,31 @@ impl JobStore for MemoryStore {
 
     async fn submit(&self, new: NewJob) -> Result<SubmitAnswer, StoreError> {
         let limit = new.queue_limit(self.queue_jobs_max);
-        self.change(|state, now, news| {
-            if new.life.has_ended() {
+        self.change(|state, now, notifications| {
+            if new.incarnation.has_ended() {
                 return Err(StoreError::EndpointDeleted);
             }
-            let mark = new.idempotency;
-            let repeat = mark.and_then(|mark| state.repeats.find(&new.endpoint, mark));
-            if let Some(repeat) = repeat {
-                return Ok(repeat);
+            let idempotency = new.idempotency;
+            let repeated = idempotency
+                .and_then(|idempotency| state.idempotency_index.find(&new.endpoint, idempotency));
+            if let Some(repeated) = repeated {
+                return Ok(repeated);
             }
             if state.waiting(&new.endpoint) >= limit {
                 return Err(StoreError::QueueFull { limit });
             }
-            state.last_place += 1;
+            state.last_queue_position += 1;
             state.last_seq += 1;
             state.operations += 1;
             let seq = state.last_seq;
-            if let Some(Idempotency { key, content }) = mark {
-                let first = First { seq, job: new.id, content, at: now };
-                state.repeats.remember(new.endpoint.clone(), key, first);
+            if let Some(Idempotency { key, content }) = idempotency {
+                let first = IdempotencyRecord { seq, job: new.id, content, at: now };
+                state.idempotency_index.insert(new.endpoint.clone(), key, first);
             }
             let job = Job {
                 seq,
                 state: JobState::InQueue,
-                place: state.last_place,
+                queue_position: state.last_queue_position,
                 last_claim: Claim::default(),
                 retries: 0,
                 crashes: 0,
@@ -223,8 +224,9 @@ impl JobStore for MemoryStore {
                 new,
             };
             let id = job.new.id;
-            news.ready = Some((job.new.endpoint.clone(), id, !job.new.policy.low_priority));
-            news.changed.push(id);
+            notifications.ready =
+                Some((job.new.endpoint.clone(), id, !job.new.policy.low_priority));
+            notifications.changed.push(id);
             state.ready.insert(job.ready_key(), id);
             let replaced = state.jobs.insert(id, job);
             debug_assert!(replaced.is_none(), "job ids are unique");
@@ -237,25 +239,28 @@ impl JobStore for MemoryStore {
         endpoint: &EndpointId,
         workers: &[WorkerId],
     ) -> Result<Vec<ClaimedJob>, StoreError> {
-        self.change(|state, now, news| {
-            workers.iter().map_while(|w| state.claim_next(endpoint, w, now, news)).collect()
+        self.change(|state, now, notifications| {
+            workers
+                .iter()
+                .map_while(|w| state.claim_next(endpoint, w, now, notifications))
+                .collect()
         })
     }
 
     async fn append_chunks(&self, lease: Lease, chunks: Vec<Chunk>) -> Result<Fenced, StoreError> {
-        self.change(|state, now, news| {
+        self.change(|state, now, notifications| {
             let Some(job) = state.leased(lease, now) else { return Fenced::Stale };
             job.chunks.extend(chunks);
-            news.changed.push(lease.job);
+            notifications.changed.push(lease.job);
             Fenced::Applied
         })
     }
 
     async fn set_progress(&self, lease: Lease, value: Json) -> Result<Fenced, StoreError> {
-        self.change(|state, now, news| {
+        self.change(|state, now, notifications| {
             let Some(job) = state.leased(lease, now) else { return Fenced::Stale };
             job.progress = Some(value);
-            news.changed.push(lease.job);
+            notifications.changed.push(lease.job);
             Fenced::Applied
         })
     }
@@ -264,7 +269,7 @@ impl JobStore for MemoryStore {
         self.finish_now(lease, outcome, None)
     }
 
-    async fn finish_soon(
+    async fn finish_deferred(
         &self,
         lease: Lease,
         outcome: Outcome,
@@ -284,15 +289,15 @@ impl JobStore for MemoryStore {
         self.read(|_, _| ())
     }
 
-    async fn holds(&self, lease: Lease) -> Result<bool, StoreError> {
+    async fn holds_lease(&self, lease: Lease) -> Result<bool, StoreError> {
         self.change(|state, now, _| state.leased(lease, now).is_some())
     }
 
     async fn release(&self, lease: Lease) -> Result<Fenced, StoreError> {
-        self.change(|state, now, news| {
+        self.change(|state, now, notifications| {
             let is_leased = state.leased(lease, now).is_some();
             let event = JobEvent::Released { by: lease.claim };
-            fenced(is_leased && state.apply(lease.job, event, now, news))
+            fenced(is_leased && state.apply(lease.job, event, now, notifications))
         })
     }
 
@@ -301,9 +306,9 @@ impl JobStore for MemoryStore {
         endpoint: &EndpointId,
         id: JobId,
     ) -> Result<Option<JobStatus>, StoreError> {
-        self.change(|state, now, news| {
+        self.change(|state, now, notifications| {
             state.live(Some(endpoint), id, now)?;
-            state.apply(id, JobEvent::CancelRequested, now, news);
+            state.apply(id, JobEvent::CancelRequested, now, notifications);
             state.jobs.get(&id)?.state.status()
         })
     }
@@ -315,7 +320,7 @@ impl JobStore for MemoryStore {
         waiting_jobs_max: Option<u32>,
     ) -> Result<RetryAnswer, StoreError> {
         let limit = queue_limit(waiting_jobs_max, self.queue_jobs_max);
-        self.change(|state, now, news| {
+        self.change(|state, now, notifications| {
             let job = state.live(Some(endpoint), id, now);
             let Some((job, status)) = job.and_then(|job| Some((job, job.state.status()?))) else {
                 return Ok(RetryAnswer::NotFound);
@@ -326,16 +331,18 @@ impl JobStore for MemoryStore {
             if state.waiting(endpoint) >= limit {
                 return Err(StoreError::QueueFull { limit });
             }
-            state.apply(id, JobEvent::RetryRequested, now, news);
+            state.apply(id, JobEvent::RetryRequested, now, notifications);
             Ok(RetryAnswer::Queued)
         })?
     }
 
     async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
-        self.change(|state, now, news| {
+        self.change(|state, now, notifications| {
             let waiting: Vec<_> = state.ready.range(all_of(endpoint)).map(|(_, id)| *id).collect();
-            let removed =
-                waiting.iter().filter(|&&id| state.apply(id, JobEvent::Purged, now, news)).count();
+            let removed = waiting
+                .iter()
+                .filter(|&&id| state.apply(id, JobEvent::Purged, now, notifications))
+                .count();
             removed as u64
         })
     }
@@ -346,18 +353,18 @@ impl JobStore for MemoryStore {
         id: JobId,
         ttl_ms: u64,
     ) -> Result<(), StoreError> {
-        self.change(|state, now, news| {
+        self.change(|state, now, notifications| {
             if state.live(Some(endpoint), id, now).is_some()
                 && let Some(job) = state.jobs.get_mut(&id)
             {
                 job.ttl_at = job.ttl_at.min(now.plus_millis(ttl_ms));
-                news.changed.push(id);
+                notifications.changed.push(id);
             }
         })
     }
 
     async fn expire(&self) -> Result<NextExpiry, StoreError> {
-        self.change(|state, now, news| {
+        self.change(|state, now, notifications| {
             let due: Vec<_> = state
                 .jobs
                 .iter()
@@ -366,11 +373,11 @@ impl JobStore for MemoryStore {
                 .take(EXPIRE_JOBS_MAX)
                 .collect();
             for (id, event) in due {
-                state.apply(id, event, now, news);
+                state.apply(id, event, now, notifications);
             }
-            state.repeats.forget(now);
+            state.idempotency_index.expire(now);
             let next = state.jobs.values().map(Job::purge_at).min().unwrap_or(Timestamp::NEVER);
-            NextExpiry(next.min(state.repeats.next()))
+            NextExpiry(next.min(state.idempotency_index.next()))
         })
     }
 
@@ -440,7 +447,7 @@ impl JobStore for MemoryStore {
         })
     }
 
-    async fn mark_delivered(&self, id: JobId, next: StreamPlace) -> Result<(), StoreError> {
+    async fn mark_delivered(&self, id: JobId, next: StreamPosition) -> Result<(), StoreError> {
         self.change(|state, _, _| {
             if let Some(job) = state.jobs.get_mut(&id)
                 && job.attempt() == next.attempt
@@ -481,7 +488,7 @@ impl JobStore for MemoryStore {
                 |job: &&Job| job.new.endpoint == *endpoint && job.state == JobState::InQueue;
             let waiting = || state.jobs.values().filter(waits);
             let normal = || waiting().filter(|job| !job.new.policy.low_priority);
-            let first = normal().min_by_key(|job| job.place);
+            let first = normal().min_by_key(|job| job.queue_position);
             Demand {
                 jobs: normal().count() as u64,
                 since: first.map(|job| job.queued_at),
@@ -491,7 +498,7 @@ impl JobStore for MemoryStore {
     }
 
     async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError> {
-        self.change(|state, now, news| state.forget_endpoint(endpoint, now, news))
+        self.change(|state, now, notifications| state.forget_endpoint(endpoint, now, notifications))
     }
 
     async fn await_deletion(&self, _: &EndpointId) -> Result<(), StoreError> {

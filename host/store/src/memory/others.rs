@@ -39,8 +39,8 @@ impl CatalogStore for MemoryStore {
 
     fn forget_endpoints(&self, deleted: &[EndpointId]) {
         // A closed store has no further callers.
-        let _ = self.change(|state, now, news| {
-            deleted.iter().for_each(|id| state.forget_endpoint(id, now, news));
+        let _ = self.change(|state, now, notifications| {
+            deleted.iter().for_each(|id| state.forget_endpoint(id, now, notifications));
         });
     }
 }
@@ -51,7 +51,7 @@ impl UsageStore for MemoryStore {
         self.read(|state, now| {
             let first_kept = Hour::of(now).first_kept();
             let kept = state.usage.iter().filter(|(key, _)| key.hour >= first_kept);
-            let wanted = kept.filter(|(key, _)| query.wants(key)).take(query.rows_max);
+            let wanted = kept.filter(|(key, _)| query.matches(key)).take(query.rows_max);
             wanted.map(|(key, sum)| UsageRow { key: key.clone(), sum: *sum }).collect()
         })
     }

@@ -16,8 +16,8 @@ use gristmill_core::stream::OutputList;
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Hour, UsageKey, UsageSum};
 
+use crate::idempotency_index::IdempotencyIndex;
 use crate::outbox::Outbox;
-use crate::repeats::Repeats;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -25,9 +25,9 @@ pub(super) struct State {
     pub(super) jobs: BTreeMap<JobId, Job>,
     /// Waiting jobs: normal before low priority, then by queue position.
     pub(super) ready: BTreeMap<(EndpointId, bool, u64), JobId>,
-    pub(super) last_place: u64,
+    pub(super) last_queue_position: u64,
     pub(super) last_seq: u64,
-    pub(super) repeats: Repeats<EndpointId>,
+    pub(super) idempotency_index: IdempotencyIndex<EndpointId>,
     pub(super) lifetime: BTreeMap<EndpointId, Lifetime>,
     pub(super) catalog: BTreeMap<(&'static str, String), CatalogEntry>,
     pub(super) operations: u64,
@@ -50,7 +50,7 @@ pub(super) struct Job {
     /// Grows from submission to submission.
     pub(super) seq: u64,
     pub(super) state: JobState,
-    pub(super) place: u64,
+    pub(super) queue_position: u64,
     pub(super) last_claim: Claim,
     pub(super) retries: u32,
     pub(super) crashes: u8,
@@ -83,7 +83,7 @@ impl Job {
     }
 
     pub(super) fn ready_key(&self) -> (EndpointId, bool, u64) {
-        (self.new.endpoint.clone(), self.new.policy.low_priority, self.place)
+        (self.new.endpoint.clone(), self.new.policy.low_priority, self.queue_position)
     }
 
     pub(super) fn record(&self, status: JobStatus) -> JobRecord {
@@ -110,13 +110,13 @@ impl Job {
 
 /// Notifications to send once the lock is released.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(super) struct Notifications {
     pub(super) changed: Vec<JobId>,
     pub(super) ready: Option<(EndpointId, JobId, bool)>,
     pub(super) has_deliveries: bool,
 }
 
-/// The places of an endpoint's jobs that wait.
+/// The queue positions of an endpoint's jobs that wait.
 pub(super) fn all_of(endpoint: &EndpointId) -> RangeInclusive<(EndpointId, bool, u64)> {
     (endpoint.clone(), false, 0)..=(endpoint.clone(), true, u64::MAX)
 }
@@ -152,7 +152,7 @@ impl State {
         id: JobId,
         event: JobEvent,
         now: Timestamp,
-        news: &mut News,
+        notifications: &mut Notifications,
     ) -> bool {
         let Some(job) = self.jobs.get_mut(&id) else { return false };
         let Ok((state, effects)) = job.state.apply(event) else { return false };
@@ -169,8 +169,8 @@ impl State {
             job.crashes += 1;
         }
         if event == JobEvent::RetryRequested {
-            self.last_place += 1;
-            job.place = self.last_place;
+            self.last_queue_position += 1;
+            job.queue_position = self.last_queue_position;
             job.crashes = 0;
         }
         let lifetime = self.lifetime.entry(job.new.endpoint.clone()).or_default();
@@ -180,7 +180,8 @@ impl State {
                 Effect::Enqueue => {
                     job.queued_at = now;
                     self.ready.insert(job.ready_key(), id);
-                    news.ready = Some((job.new.endpoint.clone(), id, !job.new.policy.low_priority));
+                    notifications.ready =
+                        Some((job.new.endpoint.clone(), id, !job.new.policy.low_priority));
                 }
                 Effect::Dequeue => {
                     self.ready.remove(&job.ready_key());
@@ -207,10 +208,10 @@ impl State {
                 Effect::SendWebhook => {
                     if let Some(delivery) = deliver(job, &mut self.outbox, &mut self.bodies) {
                         self.outbox.add(job.new.endpoint.clone(), delivery);
-                        news.has_deliveries = true;
+                        notifications.has_deliveries = true;
                     }
                 }
-                Effect::WakeWaiters => news.changed.push(id),
+                Effect::WakeWaiters => notifications.changed.push(id),
             }
         }
         if is_gone {
@@ -243,14 +244,14 @@ impl State {
         endpoint: &EndpointId,
         worker: &WorkerId,
         now: Timestamp,
-        news: &mut News,
+        notifications: &mut Notifications,
     ) -> Option<ClaimedJob> {
         loop {
             let range = (endpoint.clone(), false, 0)..=(endpoint.clone(), true, u64::MAX);
             let (_, &id) = self.ready.range(range).next()?;
             let job = self.jobs.get_mut(&id)?;
             if job.purge_at() <= now {
-                self.apply(id, JobEvent::TtlElapsed, now, news);
+                self.apply(id, JobEvent::TtlElapsed, now, notifications);
                 continue;
             }
             let claim = job.last_claim.next();
@@ -265,7 +266,7 @@ impl State {
                 execution_timeout_ms: job.new.policy.execution_timeout_ms,
                 ttl_at: job.ttl_at,
             };
-            self.apply(id, JobEvent::Claimed { claim }, now, news);
+            self.apply(id, JobEvent::Claimed { claim }, now, notifications);
             return Some(claimed);
         }
     }
@@ -275,15 +276,15 @@ impl State {
         &mut self,
         endpoint: &EndpointId,
         now: Timestamp,
-        news: &mut News,
+        notifications: &mut Notifications,
     ) {
         let of_it = self.jobs.values().filter(|job| job.new.endpoint == *endpoint);
         let ids: Vec<_> = of_it.map(|job| job.new.id).collect();
         for id in ids {
-            self.apply(id, JobEvent::TtlElapsed, now, news);
+            self.apply(id, JobEvent::TtlElapsed, now, notifications);
         }
         self.lifetime.remove(endpoint);
-        self.repeats.forget_endpoint(endpoint, self.last_seq);
+        self.idempotency_index.forget_endpoint(endpoint, self.last_seq);
         for id in self.outbox.forget(endpoint) {
             self.bodies.remove(&id);
         }

@@ -19,7 +19,7 @@ use gristmill_core::id::OwnerId;
 use gristmill_core::time::{Clock, Timestamp};
 
 use self::schedule::{Path, Schedule};
-use crate::journal::segment::Place;
+use crate::journal::segment::JournalLocation;
 
 /// The time by both measures.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +46,7 @@ pub(crate) struct Outbox<K> {
     /// The owners of the endpoints in the schedule.
     owners: BTreeMap<K, Option<OwnerId>>,
     /// The attempts that have begun and whose end was not reported, whatever became of the rows.
-    under_way: BTreeMap<DeliveryId, Path<K>>,
+    in_flight: BTreeMap<DeliveryId, Path<K>>,
     logs: BTreeMap<K, Log>,
     last_id: u64,
     /// For each endpoint.
@@ -60,7 +60,7 @@ struct Row<K> {
     target: Arc<str>,
     stage: Stage,
     /// Where the body is, while it is in the journal.
-    body: Option<Place>,
+    body: Option<JournalLocation>,
 }
 
 /// Where a delivery stands in this process.
@@ -96,7 +96,7 @@ impl<K> Default for Outbox<K> {
             asleep: BTreeSet::new(),
             schedule: Schedule::default(),
             owners: BTreeMap::new(),
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             logs: BTreeMap::new(),
             last_id: 0,
             pending_max: DELIVERIES_PENDING_MAX,
@@ -153,14 +153,14 @@ impl<K: Ord + Clone> Outbox<K> {
     }
 
     /// Notes where the delivery's body is; `None`: in the database.
-    pub(crate) fn set_body(&mut self, id: DeliveryId, place: Option<Place>) {
+    pub(crate) fn set_body(&mut self, id: DeliveryId, location: Option<JournalLocation>) {
         if let Some(row) = self.rows.get_mut(&id) {
-            row.body = place;
+            row.body = location;
         }
     }
 
     /// Where the body of a delivery is that is on its way; the inner `None`: in the database.
-    pub(crate) fn body(&self, id: DeliveryId) -> Option<Option<Place>> {
+    pub(crate) fn body(&self, id: DeliveryId) -> Option<Option<JournalLocation>> {
         let row = self.rows.get(&id)?;
         matches!(row.delivery.state, DeliveryState::Pending { .. }).then_some(row.body)
     }
@@ -235,14 +235,14 @@ impl<K: Ord + Clone> Outbox<K> {
         for id in ended {
             self.end(*id);
         }
-        self.take_in(owner_of, now);
+        self.accept_arrivals(owner_of, now);
         let mut due = Vec::new();
         while let Some(id) = self.schedule.begin() {
             let Some(row) = self.rows.get_mut(&id) else { continue };
             row.stage = Stage::UnderWay;
             due.push(row.delivery.clone());
             if let Some(path) = self.rows.get(&id).and_then(|row| self.path(row)) {
-                self.under_way.insert(id, path);
+                self.in_flight.insert(id, path);
             }
         }
         let wakes_at = self.asleep.first().map(|(until, _)| *until);
@@ -254,7 +254,7 @@ impl<K: Ord + Clone> Outbox<K> {
     pub(crate) fn restart(&mut self) {
         (self.schedule, self.owners) = Default::default();
         self.asleep.clear();
-        self.under_way.clear();
+        self.in_flight.clear();
         self.arrived.clear();
         for (id, row) in &mut self.rows {
             if row.stage != Stage::Ended {
@@ -266,7 +266,7 @@ impl<K: Ord + Clone> Outbox<K> {
 
     /// Gives back the share of an attempt. Without a record of it, the attempt has not been made.
     fn end(&mut self, id: DeliveryId) {
-        let Some(path) = self.under_way.remove(&id) else { return };
+        let Some(path) = self.in_flight.remove(&id) else { return };
         let was_received = match self.rows.get_mut(&id) {
             Some(row) if row.stage == Stage::UnderWay => {
                 row.stage = Stage::PutBack;
@@ -281,7 +281,7 @@ impl<K: Ord + Clone> Outbox<K> {
     }
 
     /// Takes in what has arrived and what wakes, up to a bound.
-    fn take_in(&mut self, owner_of: OwnerOf<'_>, now: Moment) {
+    fn accept_arrivals(&mut self, owner_of: OwnerOf<'_>, now: Moment) {
         for _ in 0..ARRIVALS_MAX {
             if let Some((until, id)) = self.asleep.first().copied()
                 && until <= now.elapsed

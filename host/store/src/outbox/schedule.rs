@@ -58,7 +58,7 @@ impl<K: Ord + Clone> Schedule<K> {
         self.change(path, |target| target.ready.remove(&id));
     }
 
-    /// Starts the attempt whose turn it is; `None` when all shares are used, or nothing is ready.
+    /// Starts the next attempt; `None` when all shares are used, or nothing is ready.
     pub(super) fn begin(&mut self) -> Option<DeliveryId> {
         self.all.begin()
     }
@@ -66,7 +66,7 @@ impl<K: Ord + Clone> Schedule<K> {
     /// An attempt has ended. `was_received`: the receiver took it; `None` when that is unknown.
     pub(super) fn end(&mut self, path: &Path<K>, was_received: Option<bool>) {
         self.change(path, |target| {
-            target.under_way = target.under_way.saturating_sub(1);
+            target.in_flight = target.in_flight.saturating_sub(1);
             target.is_failing = was_received.map_or(target.is_failing, |received| !received);
         });
     }
@@ -93,7 +93,7 @@ impl<K: Ord + Clone> Schedule<K> {
 
 /// A part of [`Schedule`] that takes turns with its like.
 trait Part: Default {
-    fn under_way(&self) -> usize;
+    fn in_flight(&self) -> usize;
     /// Nothing is ready and nothing under way: the part is dropped.
     fn is_idle(&self) -> bool;
     /// Whether the part waits behind those of its like that do not fail, and the delivery that
@@ -106,27 +106,27 @@ trait Part: Default {
 #[derive(Debug, Default)]
 struct Target {
     ready: BTreeSet<DeliveryId>,
-    under_way: usize,
+    in_flight: usize,
     is_failing: bool,
 }
 
 impl Part for Target {
-    fn under_way(&self) -> usize {
-        self.under_way
+    fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
     fn is_idle(&self) -> bool {
-        self.ready.is_empty() && self.under_way == 0
+        self.ready.is_empty() && self.in_flight == 0
     }
 
     fn first(&self) -> Option<(bool, DeliveryId)> {
-        let id = self.ready.first().filter(|_| self.under_way < ATTEMPTS_PER_TARGET_MAX)?;
+        let id = self.ready.first().filter(|_| self.in_flight < ATTEMPTS_PER_TARGET_MAX)?;
         Some((self.is_failing, *id))
     }
 
     fn begin(&mut self) -> Option<DeliveryId> {
         let id = self.ready.pop_first()?;
-        self.under_way += 1;
+        self.in_flight += 1;
         Some(id)
     }
 }
@@ -137,7 +137,7 @@ struct Shares<K, P, const MAX: usize> {
     members: BTreeMap<K, Member<P>>,
     /// The members that may start an attempt, the next one first.
     ranked: BTreeSet<(Rank, K)>,
-    under_way: usize,
+    in_flight: usize,
     turns: u64,
 }
 
@@ -154,14 +154,14 @@ struct Member<P> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     is_failing: bool,
-    under_way: usize,
+    in_flight: usize,
     turn: u64,
     first: DeliveryId,
 }
 
 impl<K, P, const MAX: usize> Default for Shares<K, P, MAX> {
     fn default() -> Self {
-        Self { members: BTreeMap::new(), ranked: BTreeSet::new(), under_way: 0, turns: 0 }
+        Self { members: BTreeMap::new(), ranked: BTreeSet::new(), in_flight: 0, turns: 0 }
     }
 }
 
@@ -172,13 +172,13 @@ impl<K: Ord + Clone, P: Part, const MAX: usize> Shares<K, P, MAX> {
         if let Some(rank) = member.rank.take() {
             self.ranked.remove(&(rank, key.clone()));
         }
-        let before = member.part.under_way();
+        let before = member.part.in_flight();
         let answer = change(&mut member);
-        self.under_way = (self.under_way + member.part.under_way()).saturating_sub(before);
+        self.in_flight = (self.in_flight + member.part.in_flight()).saturating_sub(before);
         if !member.part.is_idle() {
             member.rank = member.part.first().map(|(is_failing, first)| Rank {
                 is_failing,
-                under_way: member.part.under_way(),
+                in_flight: member.part.in_flight(),
                 turn: member.turn,
                 first,
             });
@@ -190,8 +190,8 @@ impl<K: Ord + Clone, P: Part, const MAX: usize> Shares<K, P, MAX> {
 }
 
 impl<K: Ord + Clone, P: Part, const MAX: usize> Part for Shares<K, P, MAX> {
-    fn under_way(&self) -> usize {
-        self.under_way
+    fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
     fn is_idle(&self) -> bool {
@@ -199,13 +199,13 @@ impl<K: Ord + Clone, P: Part, const MAX: usize> Part for Shares<K, P, MAX> {
     }
 
     fn first(&self) -> Option<(bool, DeliveryId)> {
-        let (rank, _) = self.ranked.first().filter(|_| self.under_way < MAX)?;
+        let (rank, _) = self.ranked.first().filter(|_| self.in_flight < MAX)?;
         // Only receivers fail: their endpoint, and its owner, are as good as others.
         Some((false, rank.first))
     }
 
     fn begin(&mut self) -> Option<DeliveryId> {
-        let (_, key) = self.ranked.first().filter(|_| self.under_way < MAX)?.clone();
+        let (_, key) = self.ranked.first().filter(|_| self.in_flight < MAX)?.clone();
         self.turns += 1;
         let turn = self.turns;
         self.change(&key, |member| {

@@ -80,13 +80,13 @@ impl Fixture {
     }
 
     fn is_empty(&self) -> bool {
-        let Outbox { rows, arrived, asleep, schedule, owners, under_way, .. } = &self.outbox;
+        let Outbox { rows, arrived, asleep, schedule, owners, in_flight, .. } = &self.outbox;
         rows.is_empty()
             && arrived.is_empty()
             && asleep.is_empty()
             && schedule.is_empty()
             && owners.is_empty()
-            && under_way.is_empty()
+            && in_flight.is_empty()
     }
 }
 
@@ -104,7 +104,7 @@ fn a_target_with_many_deliveries_does_not_hide_the_others() {
 }
 
 #[test]
-fn an_endpoint_with_many_targets_leaves_attempts_to_another() {
+fn an_endpoint_with_many_targets_does_not_use_all_attempts() {
     let mut t = Fixture::new();
     for n in 0..1_000 {
         t.add(1, &format!("http://dead-{n}/"));
@@ -115,7 +115,7 @@ fn an_endpoint_with_many_targets_leaves_attempts_to_another() {
 }
 
 #[test]
-fn a_call_takes_in_a_bounded_number_and_asks_to_be_called_again() {
+fn a_call_accepts_a_bounded_number_and_requests_another_call() {
     let mut t = Fixture::new();
     for n in 0..ARRIVALS_MAX {
         t.add(1, &format!("http://dead-{n}/"));
@@ -200,7 +200,7 @@ fn nothing_is_kept_of_an_endpoint_that_was_forgotten() {
     t.begin();
     t.outbox.forget(&1);
     t.ended = begun[2..].to_vec();
-    t.ended.extend(t.outbox.under_way.keys());
+    t.ended.extend(t.outbox.in_flight.keys());
     t.add(1, "http://a/");
     t.outbox.forget(&1);
     assert_eq!(t.begin(), (vec![], None));
@@ -223,7 +223,7 @@ fn the_log_keeps_the_newest_that_have_ended_and_all_that_have_not() {
 }
 
 #[test]
-fn an_endpoint_is_full_while_too_many_are_on_their_way() {
+fn an_endpoint_is_full_while_too_many_deliveries_are_pending() {
     let mut t = Fixture::new();
     t.outbox.pending_max = 2;
     t.add(1, "http://a/");
@@ -237,7 +237,7 @@ fn an_endpoint_is_full_while_too_many_are_on_their_way() {
 }
 
 #[test]
-fn an_endpoint_is_full_while_the_urls_on_their_way_are_too_long() {
+fn an_endpoint_is_full_while_the_urls_of_pending_deliveries_are_too_long() {
     let mut t = Fixture::new();
     let url = format!("http://a/{}", "x".repeat(1 << 20));
     let ids: Vec<_> = (0..32).map(|_| t.add(1, &url)).collect();

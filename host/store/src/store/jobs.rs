@@ -10,7 +10,8 @@ use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::listing::{JobPage, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
-    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome, StreamPlace,
+    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
+    StreamPosition,
 };
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
@@ -20,31 +21,31 @@ use gristmill_core::usage::{Bill, Metered};
 use tokio::sync::oneshot;
 
 use super::{SqliteStore, fenced};
-use crate::asks::{Ask, ChunkQuestion, Write};
+use crate::bulk_removal::{BulkRemoval, Purged};
 use crate::claim::{Claimed, Progress};
 use crate::decide::End;
 use crate::failure;
 use crate::index::{Decided, FoundChunks, Index, Phase, Submitted};
 use crate::payloads::{Kind, Payload};
+use crate::requests::{ChunkRequest, DbRequest, Write};
 use crate::shared::{answer, damaged};
-use crate::sweep::{Purged, Sweep};
 
 /// Most jobs that one call of `expire` deletes.
 const EXPIRE_JOBS_MAX: usize = 500;
 
 /// Most scans of the index, of a thousand jobs each, for one page of a list.
-const LIST_LOOKS_MAX: usize = 20;
+const LIST_VISITS_MAX: usize = 20;
 
 type FencedAnswer = Result<Fenced, StoreError>;
 
 /// Claimed jobs whose inputs are still being read. If the caller's future is dropped meanwhile,
 /// they are released, since no worker would ever run them.
-struct Unclaimed<'a> {
+struct ReleaseOnDrop<'a> {
     store: &'a SqliteStore,
     leases: Vec<Lease>,
 }
 
-impl Drop for Unclaimed<'_> {
+impl Drop for ReleaseOnDrop<'_> {
     fn drop(&mut self) {
         for lease in self.leases.drain(..) {
             // The store can only refuse this when it is closed, and then the next start releases
@@ -66,7 +67,7 @@ impl JobStore for SqliteStore {
 
     async fn submit(&self, mut job: NewJob) -> Result<SubmitAnswer, StoreError> {
         let shared = &self.shared;
-        let room = &shared.settings.room;
+        let room = &shared.settings.disk_space;
         if !room.admits_work() {
             return Err(StoreError::DiskFull(room.shortage()));
         }
@@ -80,10 +81,10 @@ impl JobStore for SqliteStore {
         let submitted = match decided {
             Decided::Queued(notice) => {
                 reserved.hand_over();
-                shared.tell_ready(Some(notice));
+                shared.notify_ready(Some(notice));
                 SubmitAnswer::Queued
             }
-            Decided::Repeat(answer) => answer,
+            Decided::Repeated(answer) => answer,
         };
         answer(on_disk).await?;
         Ok(submitted)
@@ -94,7 +95,7 @@ impl JobStore for SqliteStore {
         endpoint: &EndpointId,
         workers: &[WorkerId],
     ) -> Result<Vec<ClaimedJob>, StoreError> {
-        if !self.shared.settings.room.may_start_jobs() {
+        if !self.shared.settings.disk_space.may_start_jobs() {
             return Ok(Vec::new());
         }
         let mut claimed = Vec::new();
@@ -108,10 +109,10 @@ impl JobStore for SqliteStore {
         }
         if claimed.iter().any(|job| job.input.is_none()) {
             let leases = claimed.iter().map(|job| job.lease).collect();
-            let mut unclaimed = Unclaimed { store: self, leases };
+            let mut unclaimed = ReleaseOnDrop { store: self, leases };
             for job in claimed.iter_mut().filter(|job| job.input.is_none()) {
-                let Some(place) = job.place else { continue };
-                match self.read_place(job.seq, Kind::Input, place).await {
+                let Some(location) = job.location else { continue };
+                match self.read_place(job.seq, Kind::Input, location).await {
                     Ok(input) => job.input = input,
                     Err(StoreError::Damaged(_)) => job.is_damaged = true,
                     Err(error) => return Err(error),
@@ -182,10 +183,15 @@ impl JobStore for SqliteStore {
     async fn finish(&self, lease: Lease, outcome: Outcome) -> FencedAnswer {
         let (ack, on_disk) = oneshot::channel();
         let is_applied = self.finish_now(lease, outcome, None, Some(ack)).await?;
-        self.settle(is_applied, on_disk).await
+        self.await_durable(is_applied, on_disk).await
     }
 
-    async fn finish_soon(&self, lease: Lease, outcome: Outcome, metered: Metered) -> FencedAnswer {
+    async fn finish_deferred(
+        &self,
+        lease: Lease,
+        outcome: Outcome,
+        metered: Metered,
+    ) -> FencedAnswer {
         Ok(fenced(self.finish_now(lease, outcome, Some(metered), None).await?))
     }
 
@@ -203,13 +209,13 @@ impl JobStore for SqliteStore {
         answer(on_disk).await
     }
 
-    async fn holds(&self, lease: Lease) -> Result<bool, StoreError> {
+    async fn holds_lease(&self, lease: Lease) -> Result<bool, StoreError> {
         self.shared.change_live(|index, now| index.leased(lease, now).is_some())
     }
 
     async fn release(&self, lease: Lease) -> FencedAnswer {
         let (is_applied, on_disk) = self.release_now(lease)?;
-        self.settle(is_applied, on_disk).await
+        self.await_durable(is_applied, on_disk).await
     }
 
     async fn cancel(
@@ -245,7 +251,7 @@ impl JobStore for SqliteStore {
             index.ack_id(id, ack);
             Ok(retried)
         })??;
-        self.shared.tell_ready(notice);
+        self.shared.notify_ready(notice);
         answer(on_disk).await?;
         Ok(retried)
     }
@@ -253,11 +259,12 @@ impl JobStore for SqliteStore {
     async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
         let (sender, receiver) = oneshot::channel();
         self.shared.change(|index, _| {
-            let until = index.last_place + 1;
+            let until = index.last_queue_position + 1;
             match index.endpoint(endpoint) {
                 Some((endpoint, _)) => {
-                    let sweep = Sweep::Purge { endpoint, until, removed: 0, answer: sender };
-                    index.sweeps.push_back(sweep);
+                    let removal =
+                        BulkRemoval::Purge { endpoint, until, removed: 0, answer: sender };
+                    index.bulk_removals.push_back(removal);
                 }
                 None => {
                     let (ack, on_disk) = oneshot::channel();
@@ -293,13 +300,13 @@ impl JobStore for SqliteStore {
             for &key in &due {
                 index.expire(key, now);
             }
-            let forgotten = index.repeats.forget(now);
-            index.forgotten_repeats = forgotten.or(index.forgotten_repeats);
+            let forgotten = index.idempotency_index.expire(now);
+            index.dropped_records_up_to = forgotten.or(index.dropped_records_up_to);
             let is_change = !due.is_empty() || forgotten.is_some();
             if is_change {
                 index.ack_all(ack);
             }
-            (index.expiry.next().min(index.repeats.next()), is_change)
+            (index.expiry.next().min(index.idempotency_index.next()), is_change)
         })?;
         if is_change {
             answer(on_disk).await?;
@@ -311,8 +318,8 @@ impl JobStore for SqliteStore {
         let Some((mut record, long_error)) = self.find_record(endpoint, id)? else {
             return Ok(None);
         };
-        if let (Some(error), Some((seq, place))) = (&mut record.error, long_error)
-            && let Some(stored) = self.read_payload(seq, Kind::Output, place).await?
+        if let (Some(error), Some((seq, location))) = (&mut record.error, long_error)
+            && let Some(stored) = self.read_payload(seq, Kind::Output, location).await?
             && let Some(whole) = failure::whole(error, &stored)
         {
             *error = whole;
@@ -324,19 +331,19 @@ impl JobStore for SqliteStore {
         let cursors = self.shared.seal.cursors();
         let mut jobs = vec![];
         let mut next = Some(query.after.map_or(u64::MAX, |after| cursors.reveal(after)));
-        for _ in 0..LIST_LOOKS_MAX {
+        for _ in 0..LIST_VISITS_MAX {
             let Some(before) = next else { break };
             let look = |index: &Index, now| index.list(endpoint, query, before, &mut jobs, now);
             match self.shared.read(look)? {
-                ControlFlow::Break(place) => {
-                    next = place;
+                ControlFlow::Break(location) => {
+                    next = location;
                     break;
                 }
-                ControlFlow::Continue(place) => next = Some(place),
+                ControlFlow::Continue(location) => next = Some(location),
             }
             tokio::task::yield_now().await;
         }
-        Ok(JobPage { jobs, next: next.map(|place| cursors.hide(place)) })
+        Ok(JobPage { jobs, next: next.map(|location| cursors.hide(location)) })
     }
 
     async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError> {
@@ -346,11 +353,11 @@ impl JobStore for SqliteStore {
                 return None;
             }
             let pending = job.pending.as_ref().and_then(|pending| pending.input.clone());
-            Some((job.seq, pending, job.homes.input))
+            Some((job.seq, pending, job.payload_locations.input))
         })?;
         match found {
             Some((_, Some(pending), _)) => Ok(Some(pending.body)),
-            Some((seq, None, place)) => self.read_payload(seq, Kind::Input, place).await,
+            Some((seq, None, location)) => self.read_payload(seq, Kind::Input, location).await,
             None => Ok(None),
         }
     }
@@ -369,10 +376,10 @@ impl JobStore for SqliteStore {
                 | JobStatus::Cancelled
                 | JobStatus::TimedOut => return None,
             };
-            Some((is_cut, job.seq, job.homes.output()))
+            Some((is_cut, job.seq, job.payload_locations.output()))
         })?;
-        let Some((is_cut, seq, place)) = found else { return Ok(None) };
-        let stored = self.read_payload(seq, Kind::Output, place).await?;
+        let Some((is_cut, seq, location)) = found else { return Ok(None) };
+        let stored = self.read_payload(seq, Kind::Output, location).await?;
         Ok(if is_cut { stored.and_then(|stored| failure::partial(&stored)) } else { stored })
     }
 
@@ -383,8 +390,8 @@ impl JobStore for SqliteStore {
         bytes_max: usize,
         count_max: usize,
     ) -> Result<ChunkPage, StoreError> {
-        let ask = ChunkQuestion { id, from, bytes_max, count_max };
-        let found = self.shared.read(|index, now| index.chunk_query(&ask, now))?;
+        let request = ChunkRequest { id, from, bytes_max, count_max };
+        let found = self.shared.read(|index, now| index.chunk_query(&request, now))?;
         let mut none = ChunkPage { first: from, ..ChunkPage::default() };
         let Some(FoundChunks { seq, query, begins_in_database, pages }) = found else {
             return Ok(none);
@@ -403,7 +410,7 @@ impl JobStore for SqliteStore {
             }
         }
         let (sender, receiver) = oneshot::channel();
-        self.shared.ask(Ask::Chunks { seq, query, answer: sender })?;
+        self.shared.request(DbRequest::Chunks { seq, query, answer: sender })?;
         let page = answer(receiver).await?.map_err(damaged)?;
         let page = match page.chunks.is_empty() {
             true => page,
@@ -417,7 +424,7 @@ impl JobStore for SqliteStore {
         Ok(if attempt == Some(query.attempt) { page } else { none })
     }
 
-    async fn mark_delivered(&self, id: JobId, next: StreamPlace) -> Result<(), StoreError> {
+    async fn mark_delivered(&self, id: JobId, next: StreamPosition) -> Result<(), StoreError> {
         self.shared.change_live(|index, _| {
             if let Some(key) = index.key_of(id)
                 && let Some(job) = index.jobs.get_mut(key)

@@ -17,7 +17,6 @@ use gristmill_core::time::Clock;
 use gristmill_core::usage::Metered;
 use tokio::sync::oneshot;
 
-use crate::asks::Ask;
 use crate::chunks::Query;
 use crate::database::Database;
 use crate::db::Db;
@@ -25,11 +24,12 @@ use crate::decide::End;
 use crate::entry::Ack;
 use crate::error::{OpenError, Recovery};
 use crate::failure;
-use crate::journal::segment::Place;
+use crate::journal::segment::JournalLocation;
 use crate::journal::{Appender, Journal};
 use crate::payloads::{Found, InputBytes, Kind, Payload};
+use crate::requests::DbRequest;
 use crate::settings::Settings;
-use crate::shared::{READ_HERE_BYTES_MAX, Shared, answer, damaged};
+use crate::shared::{READ_INLINE_BYTES_MAX, Shared, answer, damaged};
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
 use crate::writer::Writer;
@@ -60,12 +60,17 @@ impl SqliteStore {
         settings: Settings,
     ) -> Result<(Self, Recovery), OpenError> {
         let db = Db::open(dir, settings.secrets_key.as_deref())?;
-        let (journal, unsettled) =
+        let (journal, uncheckpointed) =
             Journal::open(&dir.join("journal"), db.journal, settings.journal_bounds())?;
         db.upgrade()?;
-        let (mut index, end) =
-            recover::load(&db, &journal, &unsettled, settings.room.clone(), clock.now())?;
-        drop(unsettled);
+        let (mut index, end) = recover::load(
+            &db,
+            &journal,
+            &uncheckpointed,
+            settings.disk_space.clone(),
+            clock.now(),
+        )?;
+        drop(uncheckpointed);
         let mut recovery = Recovery { was_clean: db.was_clean, ..Recovery::default() };
         let now = clock.now();
         if let (Some(max), Some(seen_at)) = (settings.clock_jump_max_ms, db.seen_at) {
@@ -103,7 +108,7 @@ impl SqliteStore {
         kind: Kind,
     ) -> Result<Vec<Found<Payload>>, StoreError> {
         let (sender, receiver) = oneshot::channel();
-        self.shared.ask(Ask::Payloads { seqs, kind, answer: sender })?;
+        self.shared.request(DbRequest::Payloads { seqs, kind, answer: sender })?;
         answer(receiver).await
     }
 
@@ -112,9 +117,9 @@ impl SqliteStore {
         &self,
         seq: u64,
         kind: Kind,
-        place: Place,
+        location: JournalLocation,
     ) -> Result<Option<Payload>, StoreError> {
-        let Some(bytes) = self.shared.read_journal(place).await? else { return Ok(None) };
+        let Some(bytes) = self.shared.read_journal(location).await? else { return Ok(None) };
         let payload = match kind {
             Kind::Input => InputBytes::read(&bytes, &self.shared.seal, seq),
             Kind::Output => Some(Payload { body: Json::from_stored(bytes), s3_config: None }),
@@ -128,13 +133,13 @@ impl SqliteStore {
         &self,
         seq: u64,
         kind: Kind,
-        place: Option<Place>,
+        location: Option<JournalLocation>,
     ) -> Result<Option<Json>, StoreError> {
         if let Some(payload) = self.shared.payloads.get(seq, kind) {
             return Ok(Some(payload.body));
         }
-        if let Some(place) = place
-            && let Some(payload) = self.read_place(seq, kind, place).await?
+        if let Some(location) = location
+            && let Some(payload) = self.read_place(seq, kind, location).await?
         {
             return Ok(Some(payload.body));
         }
@@ -145,14 +150,14 @@ impl SqliteStore {
     /// Adds to `begun` what else `query` asks for, as far as `pages` of the journal go.
     async fn read_pages(
         &self,
-        pages: Vec<(u64, Place)>,
+        pages: Vec<(u64, JournalLocation)>,
         query: Query,
         begun: ChunkPage,
     ) -> Result<ChunkPage, StoreError> {
-        let bytes: u64 = pages.iter().map(|(_, place)| u64::from(place.len)).sum();
+        let bytes: u64 = pages.iter().map(|(_, location)| u64::from(location.len)).sum();
         let journal = self.shared.journal.clone();
         let read = move || chunks::read(&journal, &pages, &query, begun);
-        let read = match bytes <= READ_HERE_BYTES_MAX.into() {
+        let read = match bytes <= READ_INLINE_BYTES_MAX.into() {
             true => read(),
             false => tokio::task::spawn_blocking(read).await.map_err(|_| StoreError::Closed)?,
         };
@@ -161,7 +166,7 @@ impl SqliteStore {
 
     /// Waits until `fenced` is true of the disk too, if it says that something changed, or what
     /// outran this caller is.
-    async fn settle(
+    async fn await_durable(
         &self,
         is_applied: bool,
         on_disk: oneshot::Receiver<()>,
@@ -173,7 +178,7 @@ impl SqliteStore {
 
 /// A record; for a long error also the number of the job's rows and the error's position in the
 /// journal.
-type FoundRecord = Option<(JobRecord, Option<(u64, Option<Place>)>)>;
+type FoundRecord = Option<(JobRecord, Option<(u64, Option<JournalLocation>)>)>;
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
@@ -252,7 +257,7 @@ impl SqliteStore {
             let (_, job) = index.find_of(endpoint, id, now)?;
             let record = job.record(endpoint, now)?;
             let is_cut = record.error.as_deref().is_some_and(failure::is_cut);
-            Some((record, is_cut.then(|| (job.seq, job.homes.output()))))
+            Some((record, is_cut.then(|| (job.seq, job.payload_locations.output()))))
         })
     }
 
@@ -272,7 +277,7 @@ impl SqliteStore {
                 Err(_) => (false, None),
             }
         })?;
-        self.shared.tell_ready(notice);
+        self.shared.notify_ready(notice);
         Ok((is_applied, on_disk))
     }
 }

@@ -14,16 +14,16 @@ use gristmill_core::usage::{Hour, UsageQuery, UsageRow, UsageStore, UsageSum};
 use tokio::sync::oneshot;
 
 use super::SqliteStore;
-use crate::asks::{Ask, Write};
 use crate::catalog;
 use crate::outbox::Moment;
+use crate::requests::{DbRequest, Write};
 use crate::shared::{answer, damaged};
 
 #[async_trait]
 impl CatalogStore for SqliteStore {
     async fn load_catalog(&self) -> Result<Vec<CatalogEntry>, StoreError> {
         let (sender, receiver) = oneshot::channel();
-        self.shared.ask(Ask::Catalog { answer: sender })?;
+        self.shared.request(DbRequest::Catalog { answer: sender })?;
         let bodies = answer(receiver).await?;
         let parse = |body: &String| catalog::parse(body);
         Ok(bodies
@@ -38,7 +38,7 @@ impl CatalogStore for SqliteStore {
         // Changes that were decided earlier must be on disk earlier.
         self.flush().await?;
         let (sender, receiver) = oneshot::channel();
-        self.shared.ask(Ask::WriteCatalog(rows, sender))?;
+        self.shared.request(DbRequest::WriteCatalog(rows, sender))?;
         answer(receiver).await?
     }
 
@@ -56,7 +56,7 @@ impl CatalogStore for SqliteStore {
 impl UsageStore for SqliteStore {
     async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
         let (sender, receiver) = oneshot::channel();
-        self.shared.ask(Ask::Usage { query: query.clone(), answer: sender })?;
+        self.shared.request(DbRequest::Usage { query: query.clone(), answer: sender })?;
         answer(receiver).await
     }
 
@@ -83,14 +83,14 @@ impl DeliveryStore for SqliteStore {
 
     async fn delivery_body(&self, id: DeliveryId) -> Result<Option<Json>, StoreError> {
         let found = self.shared.read(|index, _| index.outbox.body(id))?;
-        let Some(place) = found else { return Ok(None) };
-        if let Some(place) = place
-            && let Some(bytes) = self.shared.read_journal(place).await?
+        let Some(location) = found else { return Ok(None) };
+        if let Some(location) = location
+            && let Some(bytes) = self.shared.read_journal(location).await?
         {
             return Ok(Some(Json::from_stored(bytes)));
         }
         let (sender, receiver) = oneshot::channel();
-        self.shared.ask(Ask::DeliveryBody { id, answer: sender })?;
+        self.shared.request(DbRequest::DeliveryBody { id, answer: sender })?;
         answer(receiver).await?.map_err(damaged)
     }
 

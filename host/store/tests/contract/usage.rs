@@ -24,9 +24,9 @@ async fn usage_is_kept_with_the_results(t: Fixture) {
         let lease = t.claim("a").await.lease;
         t.clock.advance(250);
         let (first, again) = (outcome.clone(), outcome);
-        let finished = t.store.finish_soon(lease, first, metered("t")).await;
+        let finished = t.store.finish_deferred(lease, first, metered("t")).await;
         assert_eq!(finished, Ok(Fenced::Applied));
-        let late = t.store.finish_soon(lease, again, metered("t")).await;
+        let late = t.store.finish_deferred(lease, again, metered("t")).await;
         assert_eq!(late, Ok(Fenced::Stale), "a late result is not billed");
         let record = t.record("a", lease.job).await.unwrap();
         assert_eq!(record.execution_ms(t.store.now()), 250);
@@ -112,7 +112,8 @@ async fn usage_is_found_by_hour_and_by_name(t: Fixture) {
 async fn finish_metered(t: &Fixture, name: &str) {
     t.submit(name).await;
     let lease = t.claim(name).await.lease;
-    let finished = t.store.finish_soon(lease, Outcome::Completed(json("1")), metered("t")).await;
+    let finished =
+        t.store.finish_deferred(lease, Outcome::Completed(json("1")), metered("t")).await;
     assert_eq!(finished, Ok(Fenced::Applied));
     t.flush().await;
 }

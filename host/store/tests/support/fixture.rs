@@ -37,8 +37,8 @@ impl Fixture {
         Self::sqlite_with(super::settings())
     }
 
-    pub(crate) fn restless() -> Self {
-        Self::sqlite_with(super::restless())
+    pub(crate) fn with_small_segments() -> Self {
+        Self::sqlite_with(super::with_small_segments())
     }
 
     fn sqlite_with(settings: Settings) -> Self {
@@ -92,9 +92,9 @@ macro_rules! contract {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() { super::$name(crate::support::fixture::Fixture::sqlite()).await })*
         }
-        mod restless {
+        mod with_small_segments {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() { super::$name(crate::support::fixture::Fixture::restless()).await })*
+            async fn $name() { super::$name(crate::support::fixture::Fixture::with_small_segments()).await })*
         }
     };
 }

@@ -14,13 +14,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gristmill_core::backup::{BackupFile, JOURNAL};
-use gristmill_core::endpoint::Life;
+use gristmill_core::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
 use gristmill_core::job::Claim;
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
-use gristmill_core::record::{Chunk, NewJob, StreamPlace};
+use gristmill_core::record::{Chunk, NewJob, StreamPosition};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
@@ -38,7 +38,7 @@ pub(crate) fn settings() -> Settings {
 }
 
 /// A journal with hardly room for a batch, and no caches: everything is soon in the database.
-pub(crate) fn restless() -> Settings {
+pub(crate) fn with_small_segments() -> Settings {
     Settings {
         journal_bytes: 0,
         segment_bytes: 512,
@@ -100,8 +100,8 @@ pub(crate) fn chunk(text: &str) -> Chunk {
     Chunk { output: json(text), metrics: None, part: None }
 }
 
-pub(crate) fn place(attempt: u32, index: u64) -> StreamPlace {
-    StreamPlace { attempt: Claim(attempt), index }
+pub(crate) fn stream_position(attempt: u32, index: u64) -> StreamPosition {
+    StreamPosition { attempt: Claim(attempt), index }
 }
 
 pub(crate) fn job(endpoint: &str) -> NewJob {
@@ -117,7 +117,7 @@ pub(crate) fn job(endpoint: &str) -> NewJob {
         may_linger: false,
         waiting_jobs_max: None,
         idempotency: None,
-        life: Life::default(),
+        incarnation: EndpointIncarnation::default(),
     }
 }
 

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::{ComputeType, object, requiring};
 use crate::error::ApiError;
 use crate::openapi::schema;
-use crate::whole;
+use crate::whole_number;
 use crate::wire_time::rfc3339;
 
 /// An endpoint to create, or the fields of one to change.
@@ -28,32 +28,32 @@ pub(crate) struct EndpointInput {
     #[schema(value_type = Option<schema::Id>)]
     pub(crate) template_id: Option<TemplateId>,
     #[schema(value_type = Option<schema::WorkersMin>)]
-    #[serde(default, deserialize_with = "whole::optional")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) workers_min: Option<u64>,
     #[schema(value_type = Option<schema::WorkersMax>)]
-    #[serde(default, deserialize_with = "whole::optional")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) workers_max: Option<u64>,
     #[schema(value_type = Option<schema::IdleTimeout>)]
-    #[serde(default, deserialize_with = "whole::optional")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) idle_timeout: Option<u64>,
     pub(crate) scaler_type: Option<ScalerType>,
     #[schema(value_type = Option<schema::ScalerValue>)]
-    #[serde(default, deserialize_with = "whole::optional")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) scaler_value: Option<u64>,
     #[schema(value_type = Option<schema::WaitingJobs>)]
-    #[serde(default, deserialize_with = "whole::optional")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) max_waiting_jobs: Option<u64>,
     /// By operation. An operation that is not named has the host's limit.
     #[schema(value_type = Option<schema::RateLimits>)]
     pub(crate) rate_limits: Option<BTreeMap<String, RateLimit>>,
     #[schema(value_type = Option<schema::ExecutionTimeout>)]
-    #[serde(default, deserialize_with = "whole::optional")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) execution_timeout_ms: Option<u64>,
     #[schema(value_type = Option<schema::MemoryMib>)]
-    #[serde(default, deserialize_with = "whole::optional")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) memory_mib: Option<u64>,
     #[schema(value_type = Option<schema::Fuel>)]
-    #[serde(default, deserialize_with = "whole::optional")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) max_fuel: Option<u64>,
     #[schema(value_type = Option<schema::Metering>)]
     pub(crate) metering: Option<Metering>,
@@ -135,10 +135,10 @@ pub(crate) enum ScalerType {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ReuseInput {
     #[schema(value_type = Option<schema::ReuseJobs>)]
-    #[serde(default, deserialize_with = "whole::optional")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) max_jobs: Option<u64>,
     #[schema(value_type = Option<schema::ReuseIdle>)]
-    #[serde(default, deserialize_with = "whole::optional")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) max_idle: Option<u64>,
 }
 
@@ -163,19 +163,19 @@ impl From<endpoint::Reuse> for Reuse {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RateLimit {
     /// Calls in any ten seconds.
-    #[serde(rename = "callsPer10s", deserialize_with = "whole::required")]
+    #[serde(rename = "callsPer10s", deserialize_with = "whole_number::required")]
     #[schema(value_type = u64, maximum = 4_294_967_295_u64)]
     calls_per_10s: u32,
     /// Concurrent calls; absent: no limit.
     #[serde(
         default,
-        deserialize_with = "whole::optional",
+        deserialize_with = "whole_number::optional",
         skip_serializing_if = "Option::is_none"
     )]
     #[schema(value_type = Option<u64>, maximum = 4_294_967_295_u64)]
     concurrent: Option<u32>,
     /// Calls in any ten seconds for each running worker; used if that gives more than `callsPer10s`.
-    #[serde(default, deserialize_with = "whole::required")]
+    #[serde(default, deserialize_with = "whole_number::required")]
     #[schema(value_type = u64, maximum = 4_294_967_295_u64)]
     calls_per_worker: u32,
 }

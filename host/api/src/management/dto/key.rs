@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::openapi::schema;
-use crate::whole;
+use crate::whole_number;
 use crate::wire_time::rfc3339;
 
 /// A key to create.
@@ -25,7 +25,7 @@ pub(crate) struct KeyInput {
     #[schema(value_type = Option<schema::KeyEndpoints>)]
     pub(crate) endpoints: Option<Vec<EndpointId>>,
     #[schema(value_type = Option<schema::KeyLife>)]
-    #[serde(default, deserialize_with = "whole::optional")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) expires_in_seconds: Option<u64>,
 }
 

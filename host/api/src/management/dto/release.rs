@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::openapi::schema;
-use crate::whole;
+use crate::whole_number;
 use crate::wire_time::rfc3339;
 
 /// A handler that an endpoint has run.
@@ -40,6 +40,6 @@ impl From<&endpoint::Release> for Release {
 pub(crate) struct RollbackInput {
     /// The `version` of a release; by default the release before the current one.
     #[schema(value_type = Option<u32>, minimum = 1)]
-    #[serde(default, deserialize_with = "whole::optional")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) version: Option<u64>,
 }

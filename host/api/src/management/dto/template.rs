@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::{Amount, ComputeType, requiring};
 use crate::billing::TemplateUsage;
 use crate::openapi::schema;
-use crate::whole;
+use crate::whole_number;
 
 /// The brand in the neutral field names, which always exist.
 pub(crate) const NEUTRAL: &str = "Platform";
@@ -46,11 +46,11 @@ pub(crate) struct TemplateInput {
     category: Option<ComputeType>,
     /// Size of each job's scratch space at `/tmp`; 0: none.
     #[schema(value_type = Option<schema::Gigabytes>)]
-    #[serde(default, deserialize_with = "whole::optional")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) container_disk_in_gb: Option<u32>,
     /// Stored and shown, without effect; use a network volume for persistent space.
     #[schema(value_type = Option<schema::Gigabytes>)]
-    #[serde(default, deserialize_with = "whole::optional")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) volume_in_gb: Option<u32>,
     /// Where the endpoint's network volume is mounted.
     #[schema(value_type = Option<schema::MountPath>)]

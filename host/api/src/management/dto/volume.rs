@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::openapi::schema;
-use crate::whole;
+use crate::whole_number;
 
 /// The only data center of volumes: this host.
 const DATA_CENTER: &str = "local";
@@ -19,7 +19,7 @@ pub(crate) struct NewNetworkVolume {
     pub(crate) name: String,
     /// The volume's size limit, in gigabytes.
     #[schema(value_type = schema::VolumeSize)]
-    #[serde(deserialize_with = "whole::required")]
+    #[serde(deserialize_with = "whole_number::required")]
     pub(crate) size: u64,
     /// Any short text, without effect: there is only one data center.
     #[schema(value_type = Option<schema::DataCenter>)]
@@ -34,7 +34,7 @@ pub(crate) struct NetworkVolumeInput {
     pub(crate) name: Option<String>,
     /// The new size limit in gigabytes, at least the current one.
     #[schema(value_type = Option<schema::VolumeSize>)]
-    #[serde(default, deserialize_with = "whole::optional")]
+    #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) size: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The wire shapes of the queue API, with their schemas. What is not set is absent.
+//! The wire shapes of the queue API, with their schemas. Fields without a value are absent.
 
 mod health;
 mod requests;
@@ -46,13 +46,13 @@ pub(crate) struct Purged {
 pub(crate) const JOB_ID: HeaderName = HeaderName::from_static("x-job-id");
 
 /// Names the job in a header, which is there before the body is.
-pub(crate) fn tell_id(response: &mut Response, id: JobId) {
+pub(crate) fn add_job_id_header(response: &mut Response, id: JobId) {
     let id = HeaderValue::from_str(&id.to_string()).expect("a job id is a header value");
     response.headers_mut().insert(JOB_ID, id);
 }
 
 /// Names the job a second time, as `X-Request-Id`: where OpenAI's clients look for it.
-pub(crate) fn repeat_id(response: &mut Response) {
+pub(crate) fn add_request_id_header(response: &mut Response) {
     const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
     if let Some(id) = response.headers().get(&JOB_ID).cloned() {
         response.headers_mut().insert(REQUEST_ID, id);

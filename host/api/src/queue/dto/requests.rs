@@ -49,7 +49,7 @@ impl RequestList {
         };
         Self {
             requests: page.jobs.iter().map(summary).collect(),
-            cursor: page.next.map(|Cursor(place)| format!("{place:016x}")),
+            cursor: page.next.map(|Cursor(position)| format!("{position:016x}")),
         }
     }
 }

@@ -11,9 +11,9 @@ use utoipa::ToSchema;
 
 use super::json_response;
 use crate::openapi::schema;
-use crate::queue::pieces::Pieces;
+use crate::queue::streaming_body::StreamingBody;
 
-/// A job as it is. What is not set is absent, never null.
+/// A job as it is. Fields without a value are absent, never null.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(not(test), expect(dead_code, reason = "the shape of what is written by hand"))]
@@ -60,7 +60,7 @@ pub(crate) fn status_document(document: &JobDocument) -> Response {
         return json_response(Body::from(head));
     }
     let pieces = [head.into(), output.as_bytes().clone(), Bytes::from_static(b"}")];
-    json_response(Pieces::new(pieces).into_body())
+    json_response(StreamingBody::new(pieces).into_body())
 }
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_status_document_is_what_its_schema_says() {
+    async fn the_status_document_matches_its_schema() {
         for status in JobStatus::ALL {
             for output in [None, Some("[1.0,null]".to_owned()), Some(format!("\"{:32768}\"", 0))] {
                 let document = JobDocument {

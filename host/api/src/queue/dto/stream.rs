@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_is_what_its_schema_says() {
+    fn a_stream_matches_its_schema() {
         let chunk = |metrics: Option<&str>, part| Chunk {
             output: Json::parse("{\"a\":1}").unwrap(),
             metrics: metrics.map(|text| Json::parse(text.to_owned()).unwrap()),

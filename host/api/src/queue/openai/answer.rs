@@ -49,7 +49,7 @@ async fn first_chunk(job: &OwnedJob) -> Result<Option<Json>, ApiError> {
             return Ok(Some(Json::from_stored(text.freeze())));
         }
         if page.chunks.is_empty() {
-            return Err(job.gone());
+            return Err(job.not_found());
         }
         page = job.chunks(Position::From(next), Duration::ZERO).await?.page;
     }

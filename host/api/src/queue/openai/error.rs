@@ -1,4 +1,4 @@
-//! OpenAI's error shape, `{"error":{"message","type","param","code"}}`: how refusals are told to
+//! OpenAI's error shape, `{"error":{"message","type","param","code"}}`: the form of refusals for
 //! its clients, and how an error that a handler answers with names its status code.
 
 use axum::body::Body;
@@ -68,7 +68,7 @@ struct Probe<'a> {
 /// that it names. Error objects are `{"error":{…}}` without another `object`, and
 /// `{"object":"error",…}`.
 pub(super) fn status_of(output: &Json) -> StatusCode {
-    // Most outputs are told apart without being read.
+    // Most outputs are no error objects, and are recognised without being parsed.
     if !output.as_str().starts_with('{') || !output.as_str().contains("\"error\"") {
         return StatusCode::OK;
     }

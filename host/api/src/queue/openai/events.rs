@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
 use futures::stream;
-use gristmill_core::record::StreamPlace;
+use gristmill_core::record::StreamPosition;
 use gristmill_core::stream::{Position, StreamPage};
 
 use super::answer::respond;
@@ -27,7 +27,7 @@ pub(crate) async fn answer(mut job: OwnedJob) -> Result<Response, ApiError> {
     let first = job.chunks(Position::From(0), WAIT).await?;
     if let Some(chunk) = first.page.chunks.first() {
         if status_of(&chunk.output) != StatusCode::OK {
-            job.let_go(); // it has said all, and comes to its end by itself
+            job.disarm(); // it has said all, and comes to its end by itself
             return Ok(respond(&chunk.output));
         }
         return Ok(response(Body::from_stream(pages(job, first))));
@@ -64,8 +64,8 @@ struct Reader {
     writer: EventWriter,
     /// A page that was read and not shown.
     page: Option<StreamPage>,
-    /// The place after the pages that were read.
-    next: StreamPlace,
+    /// The position after the pages that were read.
+    next: StreamPosition,
     is_over: bool,
 }
 

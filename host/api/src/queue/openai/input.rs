@@ -11,7 +11,7 @@ use crate::error::ApiError;
 
 /// What a client asks for.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ParsedRequest {
     pub(crate) input: Json,
     /// Whether it wants events.
     pub(crate) is_stream: bool,
@@ -35,7 +35,7 @@ pub(crate) fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
 ///
 /// # Errors
 /// 400 for a body that is no JSON object.
-pub(crate) fn parse(route: &str, body: &Bytes) -> Result<Wanted, ApiError> {
+pub(crate) fn parse(route: &str, body: &Bytes) -> Result<ParsedRequest, ApiError> {
     #[derive(Deserialize)]
     struct Fields<'a> {
         #[serde(borrow)]
@@ -63,7 +63,7 @@ pub(crate) fn parse(route: &str, body: &Bytes) -> Result<Wanted, ApiError> {
         text.extend_from_slice(body.as_bytes());
     }
     text.push(b'}');
-    Ok(Wanted { input: Json::from_stored(text), is_stream })
+    Ok(ParsedRequest { input: Json::from_stored(text), is_stream })
 }
 
 /// Whether the route names the models, or one of them: what an OpenAI client reads with GET.
@@ -95,7 +95,7 @@ mod tests {
         }
     }
 
-    fn parse(body: &str) -> Result<Wanted, ApiError> {
+    fn parse(body: &str) -> Result<ParsedRequest, ApiError> {
         super::parse("v1/a \"b\"", &Bytes::from(body.to_owned()))
     }
 
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn values_that_are_no_object_are_refused() {
         let cases = [
             ("[]", "must be a JSON object"),
             ("\"stream\"", "must be a JSON object"),

@@ -1,5 +1,5 @@
 //! A job whose only client is the call that submitted it: it is cancelled when that call is over
-//! before the job is, because its client went away or waited long enough.
+//! before the job is, because its client disconnected or waited long enough.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use gristmill_core::limits::WAIT_MS;
 use gristmill_core::payload::Json;
 use gristmill_core::stream::{Position, StreamPage};
 
-use crate::auth::KeyInUse;
+use crate::auth::KeyCheck;
 use crate::error::{ApiError, ErrorCode};
 use crate::queue::results::Memory;
 use crate::queue::waiting;
@@ -20,14 +20,14 @@ use crate::queue::waiting;
 /// How long a call waits for the end, or for the first chunk.
 pub(super) const WAIT: Duration = Duration::from_millis(WAIT_MS.max);
 
-/// A job that is cancelled when this value is dropped, unless it has ended or was let go.
+/// A job that is cancelled when this value is dropped, unless it has ended or was disarmed.
 pub(crate) struct OwnedJob {
     jobs: Arc<Jobs>,
-    key: KeyInUse,
+    key: KeyCheck,
     memory: Memory,
     endpoint: EndpointId,
     id: JobId,
-    is_let_go: bool,
+    is_disarmed: bool,
 }
 
 impl OwnedJob {
@@ -37,18 +37,18 @@ impl OwnedJob {
     /// Those of a submission.
     pub(crate) async fn submit(
         jobs: Arc<Jobs>,
-        key: KeyInUse,
+        key: KeyCheck,
         memory: Memory,
         deployment: Arc<Deployment>,
         request: SubmitRequest,
     ) -> Result<Self, ApiError> {
         key.check()?;
-        // A submission that has begun cannot be taken back. On a task of its own it goes on when
-        // the client goes away meanwhile, and its result, with the job, is dropped there.
+        // A submission that has begun cannot be undone. On a task of its own it continues when
+        // the client disconnects meanwhile, and its result, with the job, is dropped there.
         let submitting = tokio::spawn(async move {
             let id = jobs.submit(&deployment, request).await?.id;
             let endpoint = deployment.endpoint.id.clone();
-            Ok(Self { jobs, key, memory, endpoint, id, is_let_go: false })
+            Ok(Self { jobs, key, memory, endpoint, id, is_disarmed: false })
         });
         submitting.await.unwrap_or_else(|error| {
             Err(ApiError::new(ErrorCode::Internal, format!("the submission ended early: {error}")))
@@ -59,9 +59,9 @@ impl OwnedJob {
         self.id
     }
 
-    /// Leaves the job to itself.
-    pub(super) fn let_go(&mut self) {
-        self.is_let_go = true;
+    /// The job is not cancelled any more.
+    pub(super) fn disarm(&mut self) {
+        self.is_disarmed = true;
     }
 
     /// Waits for the end.
@@ -71,7 +71,7 @@ impl OwnedJob {
     pub(super) async fn wait_until_completed(&mut self) -> Result<(), ApiError> {
         let Self { jobs, key, endpoint, id, .. } = &*self;
         let record = waiting::for_end(key, jobs, endpoint, *id, WAIT).await?;
-        let record = record.ok_or_else(|| self.gone())?;
+        let record = record.ok_or_else(|| self.not_found())?;
         self.check_completed(record.status, record.error).await
     }
 
@@ -87,7 +87,7 @@ impl OwnedJob {
         self.key.check()?;
         let Self { jobs, key, endpoint, id, .. } = self;
         let page = waiting::for_page(key, jobs, endpoint, *id, position, wait).await?;
-        page.ok_or_else(|| self.gone())
+        page.ok_or_else(|| self.not_found())
     }
 
     /// What the handler of the COMPLETED job returned. The memory for it, and for its chunks, is held
@@ -97,11 +97,11 @@ impl OwnedJob {
     /// 404 when the job was removed; 503 when there is no memory for ten seconds.
     pub(super) async fn returned(&mut self) -> Result<Json, ApiError> {
         let record = self.jobs.record(&self.endpoint, self.id).await?;
-        self.memory.take_for(&record.ok_or_else(|| self.gone())?).await?;
-        self.jobs.returned(self.id).await?.ok_or_else(|| self.gone())
+        self.memory.take_for(&record.ok_or_else(|| self.not_found())?).await?;
+        self.jobs.returned(self.id).await?.ok_or_else(|| self.not_found())
     }
 
-    /// Tells how the job has ended. One that has not ended was waited for in vain and is cancelled.
+    /// Checks how the job has ended. A job that has not ended in time is cancelled.
     ///
     /// # Errors
     /// Every other end than COMPLETED.
@@ -111,7 +111,7 @@ impl OwnedJob {
         error: Option<String>,
     ) -> Result<(), ApiError> {
         if status.is_final() {
-            self.let_go();
+            self.disarm();
         }
         let (code, sentence) = match status {
             JobStatus::Completed => return Ok(()),
@@ -125,13 +125,13 @@ impl OwnedJob {
         Err(ApiError::new(code, sentence))
     }
 
-    /// Whether the host closes down and nobody is waited for any more.
+    /// Whether the host closes, and no longer waits for calls.
     pub(super) fn is_abandoned(&self) -> bool {
         self.jobs.is_closing()
     }
 
     async fn give_up(&mut self, status: JobStatus) -> ApiError {
-        self.let_go();
+        self.disarm();
         if let Err(error) = self.jobs.cancel(&self.endpoint, self.id).await {
             return error.into();
         }
@@ -145,7 +145,7 @@ impl OwnedJob {
     }
 
     /// What a client reads when the job was removed.
-    pub(super) fn gone(&self) -> ApiError {
+    pub(super) fn not_found(&self) -> ApiError {
         let id = self.id;
         ApiError::not_found(format!("job `{id}` was removed by purge-queue, or its ttl is over"))
     }
@@ -153,7 +153,7 @@ impl OwnedJob {
 
 impl Drop for OwnedJob {
     fn drop(&mut self) {
-        if self.is_let_go {
+        if self.is_disarmed {
             return;
         }
         let (jobs, endpoint, id) = (self.jobs.clone(), self.endpoint.clone(), self.id);

@@ -1,7 +1,7 @@
 //! What `/openai/*` is made of. A call becomes a job with the route and the body as its input; the
 //! handler speaks OpenAI's format, and its bare output is the answer.
 //!
-//! The call owns its job: whoever goes away before the end has it cancelled.
+//! The call owns its job: the job of a client that disconnects before the end is cancelled.
 
 pub(crate) mod answer;
 mod error;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use gristmill_core::endpoint::{Deployment, Endpoint, Life};
+use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
 use gristmill_core::id::{EndpointId, JobId, KeyId, NodeId, OwnerId, TemplateId, WorkerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::{Jobs, SubmitMode, SubmitRequest};
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use super::job::OwnedJob;
 use super::{answer, events};
-use crate::auth::KeyInUse;
+use crate::auth::KeyCheck;
 use crate::error::{ApiError, ErrorCode};
 use crate::in_flight::InFlight;
 use crate::queue::results::Memory;
@@ -66,7 +66,7 @@ impl Bench {
             template: Arc::new(Template::new(template, owner, "i:latest")),
             component: None,
             volume: None,
-            life: Life::default(),
+            incarnation: EndpointIncarnation::default(),
         });
         Self { store, jobs, deployment }
     }
@@ -83,7 +83,7 @@ impl Bench {
         };
         let (jobs, deployment) = (self.jobs.clone(), self.deployment.clone());
         let memory = Memory::new(&InFlight::of_results(), &KeyId::new("k").unwrap());
-        OwnedJob::submit(jobs, KeyInUse::none(), memory, deployment, request)
+        OwnedJob::submit(jobs, KeyCheck::none(), memory, deployment, request)
     }
 
     async fn claim(&self) -> Lease {
@@ -145,7 +145,7 @@ async fn a_call_that_has_waited_long_enough_cancels_its_job() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_by_somebody_else_ends_the_call() {
+async fn a_cancel_by_another_caller_ends_the_call() {
     let bench = Bench::new();
     for is_stream in [false, true] {
         let job = bench.submit().await.unwrap();
@@ -156,7 +156,7 @@ async fn a_cancel_by_somebody_else_ends_the_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_closes_down_answers_at_once_and_leaves_no_job_behind() {
+async fn a_closing_host_answers_at_once_and_leaves_no_job() {
     let bench = Bench::new();
     let (waiting, streaming) = (bench.submit().await.unwrap(), bench.submit().await.unwrap());
     let ids = [waiting.id(), streaming.id()];
@@ -175,7 +175,7 @@ async fn a_host_that_closes_down_answers_at_once_and_leaves_no_job_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_while_its_job_is_stored_leaves_no_job_behind() {
+async fn a_client_that_disconnects_while_its_job_is_stored_leaves_no_job() {
     let bench = Bench::new();
     let mut submitting = Box::pin(bench.submit());
     assert!(futures::poll!(&mut submitting).is_pending());

@@ -4,15 +4,15 @@ use axum::Extension;
 use axum::Json;
 use axum::extract::State;
 
+use crate::admission::Call;
 use crate::error::ApiError;
-use crate::front_door::Call;
 use crate::openapi::tag;
 use crate::queue::dto::Accepted;
 use crate::state::ApiState;
 
 /// Stops a job that runs, removes one that waits.
 ///
-/// Answers at once; a job that has ended keeps its status, which is told.
+/// Answers at once; a job that has ended keeps its status, which is returned.
 #[utoipa::path(
     post, path = "/{endpoint}/cancel/{job}", operation_id = "Cancel", tag = tag::JOBS,
     responses((status = 200, description = "Its status now", body = Accepted)),

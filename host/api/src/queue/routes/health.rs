@@ -4,8 +4,8 @@ use axum::Extension;
 use axum::Json;
 use axum::extract::State;
 
+use crate::admission::Call;
 use crate::error::ApiError;
-use crate::front_door::Call;
 use crate::openapi::tag;
 use crate::queue::dto::HealthReport;
 use crate::state::ApiState;

@@ -10,9 +10,9 @@ use gristmill_core::key::Scope;
 use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
 use gristmill_core::policy::PolicyRequest;
 
-use crate::auth::KeyInUse;
+use crate::admission::Call;
+use crate::auth::KeyCheck;
 use crate::error::{ApiError, ErrorCode};
-use crate::front_door::Call;
 use crate::openapi::tag;
 use crate::queue::dto;
 use crate::queue::openai::{answer, events, input, job::OwnedJob};
@@ -58,7 +58,7 @@ pub(crate) async fn openai(
         idempotency: None,
     };
     let endpoint = Some(&call.deployment.endpoint.id);
-    let key = KeyInUse::new(&state, &call.key, Scope::Submit, endpoint);
+    let key = KeyCheck::new(&state, &call.key, Scope::Submit, endpoint);
     let memory = Memory::new(&state.results, &call.key.id);
     let job =
         OwnedJob::submit(state.jobs.clone(), key, memory, call.deployment, submission).await?;
@@ -67,8 +67,8 @@ pub(crate) async fn openai(
     let answer =
         if wanted.is_stream { events::answer(job).await } else { answer::answer(job).await };
     let mut response = answer.into_response();
-    dto::tell_id(&mut response, id);
-    dto::repeat_id(&mut response);
+    dto::add_job_id_header(&mut response, id);
+    dto::add_request_id_header(&mut response);
     Ok(response)
 }
 

@@ -7,8 +7,8 @@ use gristmill_core::job::{JobStatus, UnknownStatus};
 use gristmill_core::limits::LIST_JOBS;
 use gristmill_core::listing::{Cursor, JobQuery};
 
+use crate::admission::Call;
 use crate::error::ApiError;
-use crate::front_door::Call;
 use crate::openapi::parameters::RequestFilter;
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
@@ -52,7 +52,7 @@ fn cursor(query: Query<'_>) -> Result<Option<Cursor>, ApiError> {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let is_cursor = text.len() == 16 && text.bytes().all(is_digit);
     match u64::from_str_radix(&text, 16) {
-        Ok(place) if is_cursor => Ok(Some(Cursor(place))),
+        Ok(position) if is_cursor => Ok(Some(Cursor(position))),
         _ => Err(ApiError::bad_request("query `cursor` must be the `cursor` of a page")),
     }
 }

@@ -6,8 +6,8 @@ use axum::extract::State;
 use gristmill_core::job::JobStatus;
 use gristmill_core::store::RetryAnswer;
 
+use crate::admission::Call;
 use crate::error::ApiError;
-use crate::front_door::Call;
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::queue::dto::Accepted;

@@ -7,9 +7,9 @@ use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::SubmitMode;
 use gristmill_core::limits::RUN_BODY_BYTES_MAX;
 
+use crate::admission::Call;
 use crate::auth;
 use crate::error::ApiError;
-use crate::front_door::Call;
 use crate::openapi::parameters::IdempotencyKey;
 use crate::openapi::refusals::{BodyRefused, KeyReused, QueueRefused};
 use crate::openapi::tag;
@@ -37,15 +37,15 @@ pub(crate) async fn run(
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&call.key.id, &parts, body, RUN_BODY_BYTES_MAX).await?;
     auth::check_again(&call.key, &state)?;
-    let (owner, repeat) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);
+    let (owner, idempotency) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);
     let check = move |body: &_| {
         let submission = submission::parse(body)?;
-        let mark = repeat.mark(&owner, "run", body);
-        Ok(submission.into_request(owner, SubmitMode::Async, mark))
+        let record = idempotency.record(&owner, "run", body);
+        Ok(submission.into_request(owner, SubmitMode::Async, record))
     };
     let request = state.checks.run(&call.key, &body.bytes, check).await?;
     let submitted = state.jobs.submit(&call.deployment, request).await?;
     let mut response = Accepted::new(submitted.id, JobStatus::InQueue).into_response();
-    idempotency::tell(submitted, &mut response);
+    idempotency::add_replayed_header(submitted, &mut response);
     Ok(response)
 }

@@ -9,9 +9,9 @@ use gristmill_core::jobs::SubmitMode;
 use gristmill_core::key::Scope;
 use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
 
-use crate::auth::KeyInUse;
+use crate::admission::Call;
+use crate::auth::KeyCheck;
 use crate::error::ApiError;
-use crate::front_door::Call;
 use crate::openapi::parameters::{IdempotencyKey, Wait};
 use crate::openapi::refusals::{BodyRefused, KeyReused, QueueRefused};
 use crate::openapi::tag;
@@ -47,14 +47,14 @@ pub(crate) async fn run_sync(
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&call.key.id, &parts, body, RUN_SYNC_BODY_BYTES_MAX).await?;
     let endpoint = &call.deployment.endpoint.id;
-    let key = KeyInUse::new(&state, &call.key, Scope::Submit, Some(endpoint));
+    let key = KeyCheck::new(&state, &call.key, Scope::Submit, Some(endpoint));
     key.check()?;
     let mode = SubmitMode::Sync { kept_ms: u64::try_from(kept.as_millis()).unwrap_or(u64::MAX) };
-    let (owner, repeat) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);
+    let (owner, idempotency) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);
     let check = move |body: &_| {
         let submission = submission::parse(body)?;
-        let mark = repeat.mark(&owner, "runsync", body);
-        Ok(submission.into_request(owner, mode, mark))
+        let record = idempotency.record(&owner, "runsync", body);
+        Ok(submission.into_request(owner, mode, record))
     };
     let request = state.checks.run(&call.key, &body.bytes, check).await?;
     let submitted = state.jobs.submit(&call.deployment, request).await?;
@@ -72,7 +72,7 @@ pub(crate) async fn run_sync(
     };
     // The job goes on without the call, and this is the only place that names it.
     let mut response = answer.unwrap_or_else(ApiError::into_response);
-    idempotency::tell(submitted, &mut response);
-    dto::tell_id(&mut response, id);
+    idempotency::add_replayed_header(submitted, &mut response);
+    dto::add_job_id_header(&mut response, id);
     Ok(response)
 }

@@ -6,9 +6,9 @@ use axum::response::Response;
 use gristmill_core::key::Scope;
 use gristmill_core::limits::WAIT_MS;
 
-use crate::auth::{self, KeyInUse};
+use crate::admission::Call;
+use crate::auth::{self, KeyCheck};
 use crate::error::ApiError;
-use crate::front_door::Call;
 use crate::openapi::parameters::{ShortenTtl, Wait};
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
@@ -58,7 +58,7 @@ pub(crate) async fn status_sync(
     let id = call.job()?;
     let wait = Query(query.as_deref().unwrap_or_default()).wait(WAIT_MS)?;
     let endpoint = &call.deployment.endpoint.id;
-    let key = KeyInUse::new(&state, &call.key, Scope::Read, Some(endpoint));
+    let key = KeyCheck::new(&state, &call.key, Scope::Read, Some(endpoint));
     let record = waiting::for_end(&key, &state.jobs, endpoint, id, wait).await?;
     results::document(&state, &call.key.id, record.ok_or_else(ApiError::job_not_found)?).await
 }

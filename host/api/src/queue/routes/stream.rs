@@ -10,14 +10,14 @@ use gristmill_core::key::Scope;
 use gristmill_core::limits::STREAM_WAIT_MS;
 use gristmill_core::stream::{Position, StreamPage};
 
-use crate::auth::KeyInUse;
+use crate::admission::Call;
+use crate::auth::KeyCheck;
 use crate::error::ApiError;
-use crate::front_door::Call;
-use crate::openapi::parameters::StreamPlace;
+use crate::openapi::parameters::StreamPosition;
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::query::Query;
-use crate::queue::pieces::Pieces;
+use crate::queue::streaming_body::StreamingBody;
 use crate::queue::{StreamShape, dto, sse, waiting};
 use crate::state::ApiState;
 
@@ -26,7 +26,7 @@ use crate::state::ApiState;
 /// One page, or with `Accept: text/event-stream` all pages as they come.
 #[utoipa::path(
     method(get, post), path = "/{endpoint}/stream/{job}", operation_id = "GetStream",
-    tag = tag::JOBS, params(StreamPlace), responses(dto::StreamAnswer, Mistaken),
+    tag = tag::JOBS, params(StreamPosition), responses(dto::StreamAnswer, Mistaken),
 )]
 pub(crate) async fn stream(
     State(state): State<ApiState>,
@@ -40,7 +40,7 @@ pub(crate) async fn stream(
     let query = Query(query.as_deref().unwrap_or_default());
     let wait = query.wait(STREAM_WAIT_MS)?;
     let position = query.unsigned("from")?.map_or(Position::Undelivered, Position::From);
-    let key = KeyInUse::new(&state, &call.key, Scope::Read, Some(endpoint));
+    let key = KeyCheck::new(&state, &call.key, Scope::Read, Some(endpoint));
     let resumed = sse::resume(&headers)?;
     if sse::is_accepted(&headers) {
         let position = resumed.unwrap_or(position);
@@ -63,12 +63,12 @@ fn page_body(
     position: Position,
     page: &StreamPage,
 ) -> axum::body::Body {
-    let body = Pieces::new([dto::stream_page(shape, page).into()]);
+    let body = StreamingBody::new([dto::stream_page(shape, page).into()]);
     // A replay leaves the read position of the others alone.
     if position != Position::Undelivered || page.page.chunks.is_empty() {
         return body.into_body();
     }
-    // The position moves when the connection has taken the page: a reader that went away before
+    // The position moves when the connection has taken the page: a reader that disconnected before
     // gets it again.
     let (jobs, next) = (state.jobs.clone(), page.page.end());
     body.on_end(move || {

@@ -33,24 +33,24 @@ struct Model {
 }
 
 impl Model {
-    fn under_way(&self, path: &Path<u8>, steps: Steps) -> usize {
+    fn in_flight(&self, path: &Path<u8>, steps: Steps) -> usize {
         self.entries.iter().filter(|e| e.is_under_way && is_same(&e.path, path, steps)).count()
     }
 
     fn may_begin(&self, entry: &Entry) -> bool {
         let path = &entry.path;
         !entry.is_under_way
-            && self.under_way(path, 0) < ATTEMPTS_MAX
-            && self.under_way(path, OWNER) < ATTEMPTS_PER_OWNER_MAX
-            && self.under_way(path, ENDPOINT) < ATTEMPTS_PER_ENDPOINT_MAX
-            && self.under_way(path, TARGET) < ATTEMPTS_PER_TARGET_MAX
+            && self.in_flight(path, 0) < ATTEMPTS_MAX
+            && self.in_flight(path, OWNER) < ATTEMPTS_PER_OWNER_MAX
+            && self.in_flight(path, ENDPOINT) < ATTEMPTS_PER_ENDPOINT_MAX
+            && self.in_flight(path, TARGET) < ATTEMPTS_PER_TARGET_MAX
     }
 
     /// Whether the receiver failed, the attempts under way, and the last turn: the least is next.
     fn rank(&self, path: &Path<u8>, steps: Steps) -> (bool, usize, Option<usize>) {
         let fails = steps == TARGET && self.failing.contains(path);
         let turn = self.turns[steps].iter().rposition(|turn| is_same(turn, path, steps));
-        (fails, self.under_way(path, steps), turn)
+        (fails, self.in_flight(path, steps), turn)
     }
 
     /// Checks a choice of the schedule, and follows it.
@@ -147,12 +147,12 @@ proptest! {
                     }
                 },
                 Event::End(which, was_received) => {
-                    let under_way: Vec<_> =
+                    let in_flight: Vec<_> =
                         model.entries.iter().filter(|e| e.is_under_way).map(|e| e.id).collect();
-                    if under_way.is_empty() {
+                    if in_flight.is_empty() {
                         continue;
                     }
-                    let id = *which.get(&under_way);
+                    let id = *which.get(&in_flight);
                     let position = model.entries.iter().position(|e| e.id == id).unwrap();
                     let path = model.entries.remove(position).path;
                     schedule.end(&path, was_received);

@@ -6,9 +6,9 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, params};
 
 use crate::entry::EndpointKey;
+use crate::idempotency_index::{Dropped, IdempotencyRecord};
 use crate::index::Index;
-use crate::journal::image::{IdBytes, RepeatImage};
-use crate::repeats::{First, Forgotten};
+use crate::journal::image::{IdBytes, IdempotencyImage};
 use crate::row::{integer, invalid};
 
 /// Adds the row of a job.
@@ -17,7 +17,7 @@ pub(crate) fn put(
     seq: u64,
     endpoint: u32,
     id: &IdBytes,
-    repeat: &RepeatImage,
+    idempotency: &IdempotencyImage,
 ) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT OR REPLACE INTO repeat (seq, endpoint, key, content, job, at) \
@@ -26,10 +26,10 @@ pub(crate) fn put(
     .execute(params![
         integer(seq),
         endpoint,
-        repeat.key,
-        repeat.content,
+        idempotency.key,
+        idempotency.content,
         &id[..],
-        integer(repeat.at)
+        integer(idempotency.at)
     ])?;
     Ok(())
 }
@@ -46,7 +46,7 @@ pub(crate) fn delete(db: &Connection, seqs: &[u64]) -> rusqlite::Result<()> {
     seqs.iter().try_for_each(|seq| delete.execute([integer(*seq)]).map(drop))
 }
 
-/// Brings the rows into the index, but for those of endpoints that are gone.
+/// Loads the rows into the index, except those of deleted endpoints.
 pub(crate) fn load(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     let sql = "SELECT seq, endpoint, key, content, job, at FROM repeat ORDER BY seq";
     let mut statement = db.prepare(sql)?;
@@ -58,19 +58,19 @@ pub(crate) fn load(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
         index.last_seq = index.last_seq.max(seq);
         index.last_endpoint = index.last_endpoint.max(endpoint.0);
         let job = JobId::from_bytes(row.get_ref(4)?.as_blob()?);
-        let first = First {
+        let first = IdempotencyRecord {
             seq,
             job: job.map_err(|error| invalid(4, Type::Blob, error))?,
             content: row.get(3)?,
             at: Timestamp::from_millis(number(5)?),
         };
         if index.endpoints.contains_key(&endpoint) {
-            let forgotten = index.repeats.remember(endpoint, row.get(2)?, first);
-            if let Some(Forgotten::Only(seq)) = forgotten {
-                index.dropped_repeats.push(seq);
+            let forgotten = index.idempotency_index.insert(endpoint, row.get(2)?, first);
+            if let Some(Dropped::Only(seq)) = forgotten {
+                index.dropped_records.push(seq);
             }
         }
     }
-    index.forgotten_repeats = Some(index.repeats.nothing_up_to(index.last_seq));
+    index.dropped_records_up_to = Some(index.idempotency_index.no_record_up_to(index.last_seq));
     Ok(())
 }

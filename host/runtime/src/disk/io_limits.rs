@@ -1,12 +1,12 @@
 //! How file operations take turns. They block, so they run on threads for that, and handlers wait
-//! for them like for a timer: their deadlines hold, and nobody else waits with them.
+//! for them like for a timer: their deadlines hold, and no other task waits with them.
 //!
 //! **Bounds.** A job has one operation at a time; all jobs together have [`OPERATIONS_MAX`], a quarter
 //! of them for the jobs of one endpoint and a half for those of one owner: an endpoint that makes the
 //! disk write gigabytes delays its own files. Operations that change something in a mount come one
 //! after the other. A job may have [`SLOTS_MAX`]
 //! descriptors, streams and listings, all jobs together a quarter of the files that the process may
-//! open, with a share for each owner while several owners have endpoints. An operation that has begun goes on when its attempt is ended: it holds its place, and
+//! open, with a share for each owner while several owners have endpoints. An operation that has begun goes on when its attempt is ended: it holds its permit, and
 //! its mount, until it is done.
 
 use std::sync::Arc;
@@ -33,12 +33,12 @@ const OPEN_FILES_MAX: u64 = 1 << 16;
 
 /// What all jobs share.
 #[derive(Debug)]
-pub(crate) struct Gates {
+pub(crate) struct IoLimits {
     operations: FairPermits,
     open_files: Permits,
 }
 
-impl Gates {
+impl IoLimits {
     pub(crate) fn new(tenancy: Tenancy) -> Self {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
         let files = usize::try_from(files.min(OPEN_FILES_MAX)).unwrap_or(usize::MAX);
@@ -48,9 +48,9 @@ impl Gates {
         }
     }
 
-    /// The gate of one job of an endpoint.
-    pub(crate) fn job(&self, owner: &OwnerId, endpoint: &EndpointId) -> Arc<Gate> {
-        Arc::new(Gate {
+    /// The limits of one job of an endpoint.
+    pub(crate) fn job(&self, owner: &OwnerId, endpoint: &EndpointId) -> Arc<JobIoLimits> {
+        Arc::new(JobIoLimits {
             turn: Arc::default(),
             slots: Arc::new(Semaphore::new(SLOTS_MAX)),
             operations: self.operations.share(owner, endpoint),
@@ -63,7 +63,7 @@ impl Gates {
 
 /// Through which all file operations of a job go.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct JobIoLimits {
     turn: Arc<Mutex<()>>,
     slots: Arc<Semaphore>,
     operations: FairShare,
@@ -79,7 +79,7 @@ pub(crate) struct Slot {
     _open_file: Option<Permit>,
 }
 
-impl Gate {
+impl JobIoLimits {
     /// The right to have something more.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Gate {
         self.run(turn, operation).await
     }
 
-    /// Runs an operation that changes the mount, with nobody else changing it meanwhile.
+    /// Runs an operation that changes the mount, alone among such operations.
     pub(crate) async fn change<T: Send + 'static>(
         &self,
         mount: &Mount,
@@ -133,10 +133,10 @@ impl Gate {
         guards: impl Send + 'static,
         operation: impl FnOnce() -> Result<T, ErrorCode> + Send + 'static,
     ) -> Result<T, ErrorCode> {
-        let place = self.operations.acquire().await;
+        let permit = self.operations.acquire().await;
         let done = tokio::task::spawn_blocking(move || {
             let done = operation();
-            drop((place, guards));
+            drop((permit, guards));
             done
         });
         // It fails when the host ends before the operation has begun.
@@ -148,8 +148,8 @@ impl Gate {
     }
 }
 
-fn one_of(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ErrorCode> {
-    places.clone().try_acquire_owned().map_err(|_| ErrorCode::Quota)
+fn one_of(semaphore: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ErrorCode> {
+    semaphore.clone().try_acquire_owned().map_err(|_| ErrorCode::Quota)
 }
 
 #[cfg(test)]
@@ -162,24 +162,25 @@ mod tests {
     /// Operations that do not end, as a sync of gigabytes for a while, of one endpoint's jobs.
     #[tokio::test]
     async fn slow_operations_of_an_endpoint_do_not_delay_another() {
-        let gates = Gates::new(Tenancy::default());
+        let io_limits = IoLimits::new(Tenancy::default());
         let owner = |name| OwnerId::new(name).unwrap();
         let endpoint = |name| EndpointId::new(name).unwrap();
         let (begun, has_begun) = mpsc::channel();
         let mut ends = Vec::new();
         let mut slow = Vec::new();
         for _ in 0..2 * OPERATIONS_MAX {
-            let gate = gates.job(&owner("greedy"), &endpoint("greedy"));
+            let io_limits = io_limits.job(&owner("greedy"), &endpoint("greedy"));
             let begun = begun.clone();
             let (end, is_over) = mpsc::channel::<()>();
             ends.push(end);
             slow.push(tokio::spawn(async move {
-                gate.look(move || {
-                    begun.send(()).unwrap();
-                    let _ = is_over.recv();
-                    Ok(())
-                })
-                .await
+                io_limits
+                    .look(move || {
+                        begun.send(()).unwrap();
+                        let _ = is_over.recv();
+                        Ok(())
+                    })
+                    .await
             }));
         }
         for _ in 0..OPERATIONS_MAX / 4 {
@@ -190,7 +191,7 @@ mod tests {
             };
             tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap();
         }
-        let other = gates.job(&owner("other"), &endpoint("other"));
+        let other = io_limits.job(&owner("other"), &endpoint("other"));
         let answer = tokio::time::timeout(Duration::from_secs(10), other.look(|| Ok(7))).await;
         assert_eq!(answer.unwrap().unwrap(), 7);
         assert!(has_begun.try_recv().is_err(), "the endpoint has no more than its quarter");
@@ -201,24 +202,24 @@ mod tests {
     }
 
     /// Opens files in as many jobs as it takes, until none can be opened.
-    fn open_all(gates: &Gates, owner: &str) -> Vec<Slot> {
+    fn open_all(io_limits: &IoLimits, owner: &str) -> Vec<Slot> {
         let (owner, endpoint) = (OwnerId::new(owner).unwrap(), EndpointId::new(owner).unwrap());
         let of_job = || {
-            let gate = gates.job(&owner, &endpoint);
-            let open: Vec<_> = std::iter::from_fn(|| gate.open_file().ok()).collect();
+            let io_limits = io_limits.job(&owner, &endpoint);
+            let open: Vec<_> = std::iter::from_fn(|| io_limits.open_file().ok()).collect();
             (!open.is_empty()).then_some(open)
         };
         std::iter::from_fn(of_job).flatten().collect()
     }
 
     #[test]
-    fn an_owner_leaves_open_files_for_others() {
+    fn an_owner_does_not_use_up_all_open_files() {
         let tenancy = Tenancy::default();
-        let gates = Gates::new(tenancy.clone());
-        let all = open_all(&gates, "greedy").len();
+        let io_limits = IoLimits::new(tenancy.clone());
+        let all = open_all(&io_limits, "greedy").len();
         tenancy.set_several_owners(true);
-        let of_greedy = open_all(&gates, "greedy");
+        let of_greedy = open_all(&io_limits, "greedy");
         assert_eq!(of_greedy.len(), all * 3 / 4, "of {all}");
-        assert!(!open_all(&gates, "other").is_empty());
+        assert!(!open_all(&io_limits, "other").is_empty());
     }
 }

@@ -22,13 +22,13 @@ use crate::damage::Damage;
 use crate::db::{configure, make_private_dir};
 use crate::error::OpenError;
 use crate::inspect::Inspected;
+use crate::journal::checksum;
 use crate::journal::frame::Frame;
-use crate::journal::image::{BatchImage, JobImage, JobPlaces, StateImage};
-use crate::journal::sum;
+use crate::journal::image::{BatchImage, JobImage, JobLocations, StateImage};
 use crate::owners::Owners;
 use crate::payloads::{self, Kind};
 use crate::row::integer;
-use crate::{catalog, checkpoint, chunks, deleting, row, schema, stand_in};
+use crate::{catalog, checkpoint, chunks, deleting, placeholders, row, schema};
 
 /// The tables, each with the first column of its key, which is also the order of reading. `meta` is
 /// copied separately.
@@ -48,7 +48,7 @@ const TABLES: [(&str, &str); 11] = [
 
 /// The result of a repair.
 #[derive(Debug, Default)]
-pub struct Salvaged {
+pub struct Repaired {
     /// Data that could not be read, and the jobs that were left out for that reason.
     pub losses: Vec<Damage>,
     /// Jobs in the new directory.
@@ -65,7 +65,7 @@ pub fn repair(
     dir: &Path,
     output: &Path,
     secrets_key: Option<&Path>,
-) -> Result<Salvaged, OpenError> {
+) -> Result<Repaired, OpenError> {
     let inspected = Inspected::open(dir, secrets_key)?;
     let in_output = |source| OpenError::Directory { dir: output.to_owned(), source };
     make_private_dir(output).map_err(in_output)?;
@@ -73,7 +73,7 @@ pub fn repair(
     let to = Connection::open(&file)?;
     to.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     configure(&to)?;
-    let mut salvage = Salvage {
+    let mut repair = Repair {
         to: &to,
         inspected: &inspected,
         losses: inspected.journal.damage.clone(),
@@ -85,21 +85,21 @@ pub fn repair(
     to.execute_batch(deleting::TABLE)?;
     to.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
     to.pragma_update(None, "user_version", schema::VERSION)?;
-    salvage.copy_meta()?;
+    repair.copy_meta()?;
     for (table, key) in TABLES {
-        salvage.copy_table(table, key)?;
+        repair.copy_table(table, key)?;
     }
     if inspected.db.table_exists(None, "deleting")? {
-        salvage.copy_table("deleting", "endpoint")?;
+        repair.copy_table("deleting", "endpoint")?;
     }
-    salvage.play_journal()?;
-    salvage.move_kept()?;
-    salvage.leave_out_damaged_records()?;
-    salvage.name_endpoints()?;
-    salvage.replace_records()?;
-    salvage.leave_out_unusable()?;
+    repair.play_journal()?;
+    repair.move_kept()?;
+    repair.leave_out_damaged_records()?;
+    repair.name_endpoints()?;
+    repair.replace_records()?;
+    repair.leave_out_unusable()?;
     let jobs = to.query_row("SELECT count(*) FROM job", (), |row| row.get::<_, i64>(0))?;
-    let losses = salvage.losses;
+    let losses = repair.losses;
     transaction.commit()?;
     to.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
     to.close().map_err(|(_, error)| error)?;
@@ -115,10 +115,10 @@ pub fn repair(
             Ok(()) | Err(_) => {}
         }
     }
-    Ok(Salvaged { losses, jobs: jobs.unsigned_abs() })
+    Ok(Repaired { losses, jobs: jobs.unsigned_abs() })
 }
 
-struct Salvage<'a> {
+struct Repair<'a> {
     to: &'a Connection,
     inspected: &'a Inspected,
     losses: Vec<Damage>,
@@ -128,14 +128,14 @@ struct Salvage<'a> {
     lost_endpoints: Vec<String>,
 }
 
-impl Salvage<'_> {
-    fn lose(&mut self, file: &Path, offset: Option<u64>, details: String) {
+impl Repair<'_> {
+    fn record_loss(&mut self, file: &Path, offset: Option<u64>, details: String) {
         self.losses.push(Damage { file: file.to_owned(), offset, details });
     }
 
-    fn lose_of_tables(&mut self, details: String) {
+    fn record_table_losses(&mut self, details: String) {
         let file = self.inspected.file.clone();
-        self.lose(&file, None, details);
+        self.record_loss(&file, None, details);
     }
 
     /// The new directory gets the state of a journal that ended in order before its first segment.
@@ -179,7 +179,7 @@ impl Salvage<'_> {
                     let details = format!(
                         "the table `{table}` cannot be read after {since}, up to {until}: {error}"
                     );
-                    self.lose_of_tables(details);
+                    self.record_table_losses(details);
                     let Some(found) = found else {
                         // Rows behind the damage are reached from the other end.
                         let backwards =
@@ -228,7 +228,7 @@ impl Salvage<'_> {
 
     fn play_journal(&mut self) -> Result<(), OpenError> {
         let inspected = self.inspected;
-        for segment in inspected.journal.unsettled() {
+        for segment in inspected.journal.uncheckpointed() {
             let path = inspected.journal_dir.join(segment.file.name());
             let (mut gaps, mut failed) = (Vec::new(), None);
             segment.each_frame(
@@ -247,30 +247,30 @@ impl Salvage<'_> {
                     "the journal cannot be read from here to {until}: jobs that were submitted in it \
                      are lost, and changes of others"
                 );
-                self.lose(&path, Some(from.into()), details);
+                self.record_loss(&path, Some(from.into()), details);
             }
         }
         for (seq, id) in std::mem::take(&mut self.orphans) {
             let id = id.map_or_else(|| format!("of row {seq}"), |id| id.to_string());
-            self.lose_of_tables(format!("job {id} is lost: its submission cannot be read"));
+            self.record_table_losses(format!("job {id} is lost: its submission cannot be read"));
         }
         Ok(())
     }
 
     fn play_frame(&mut self, path: &Path, at: u32, frame: &Frame<'_>) -> rusqlite::Result<()> {
-        let (image, places) = match BatchImage::read(frame) {
+        let (image, locations) = match BatchImage::read(frame) {
             Ok(read) => read,
             Err(error) => {
-                self.lose(path, Some(at.into()), error.to_string());
+                self.record_loss(path, Some(at.into()), error.to_string());
                 return Ok(());
             }
         };
-        if let Err(error) = checkpoint::write_rest(self.to, &image, &places, frame) {
-            self.lose(path, Some(at.into()), format!("a part of this frame: {error}"));
+        if let Err(error) = checkpoint::write_rest(self.to, &image, &locations, frame) {
+            self.record_loss(path, Some(at.into()), format!("a part of this frame: {error}"));
         }
-        for (job, places) in image.jobs.iter().zip(&places) {
-            if let Err(details) = self.play_job(job, places, frame)? {
-                self.lose(path, Some(at.into()), details);
+        for (job, locations) in image.jobs.iter().zip(&locations) {
+            if let Err(details) = self.play_job(job, locations, frame)? {
+                self.record_loss(path, Some(at.into()), details);
             }
         }
         Ok(())
@@ -280,13 +280,13 @@ impl Salvage<'_> {
     fn play_job(
         &mut self,
         job: &JobImage<'_>,
-        places: &JobPlaces,
+        locations: &JobLocations,
         frame: &Frame<'_>,
     ) -> rusqlite::Result<Result<(), String>> {
         let (to, seq) = (self.to, job.seq);
         let damaged = |what: &str| Ok(Err(format!("{what} of the job of row {seq} is damaged")));
         match &job.state {
-            StateImage::Gone { .. } => {
+            StateImage::Deleted { .. } => {
                 self.orphans.remove(&seq);
                 row::delete(to, seq)?;
                 payloads::delete(to, seq, true)?;
@@ -316,16 +316,18 @@ impl Salvage<'_> {
             payloads::delete_output(to, seq)?;
         }
         let mut result = Ok(());
-        let whole = [(Kind::Input, places.input), (Kind::Output, places.output)];
-        for (kind, place) in whole.into_iter().filter_map(|(kind, place)| Some((kind, place?))) {
+        let whole = [(Kind::Input, locations.input), (Kind::Output, locations.output)];
+        for (kind, location) in
+            whole.into_iter().filter_map(|(kind, location)| Some((kind, location?)))
+        {
             payloads::unkeep(to, seq, kind)?;
-            match frame.payload(place) {
+            match frame.payload(location) {
                 Ok(bytes) => payloads::put(to, seq, kind, &bytes)?,
                 Err(error) => result = Err(error.to_string()),
             }
         }
-        for &(first, place) in &places.pages {
-            match frame.payload(place) {
+        for &(first, location) in &locations.pages {
+            match frame.payload(location) {
                 Ok(bytes) => chunks::put(to, seq, first, &bytes)?,
                 Err(error) => result = Err(error.to_string()),
             }
@@ -336,9 +338,9 @@ impl Salvage<'_> {
     /// Moves payloads that stay in the journal into the tables.
     fn move_kept(&mut self) -> Result<(), OpenError> {
         let mut kept = Vec::new();
-        payloads::load_kept(self.to, |seq, kind, place| kept.push((seq, kind, place)))?;
-        for (seq, kind, place) in kept {
-            match self.inspected.journal.payload(&self.inspected.journal_dir, place)? {
+        payloads::load_kept(self.to, |seq, kind, location| kept.push((seq, kind, location)))?;
+        for (seq, kind, location) in kept {
+            match self.inspected.journal.payload(&self.inspected.journal_dir, location)? {
                 Ok(bytes) => payloads::put(self.to, seq, kind, &bytes)?,
                 Err(damage) => self.losses.push(damage),
             }
@@ -379,7 +381,7 @@ impl Salvage<'_> {
     fn leave_out_damaged_records(&mut self) -> rusqlite::Result<()> {
         let Some(seal) = &self.inspected.seal else {
             if self.to.prepare("SELECT 1 FROM catalog")?.exists(())? {
-                self.lose_of_tables(catalog::NOT_READ.to_owned());
+                self.record_table_losses(catalog::NOT_READ.to_owned());
             }
             return Ok(());
         };
@@ -395,7 +397,7 @@ impl Salvage<'_> {
             // Damage has no such aim: the key is another one.
             let sentence = "no record of the catalog can be decrypted with this key; they are copied \
                             as they are";
-            self.lose_of_tables(sentence.to_owned());
+            self.record_table_losses(sentence.to_owned());
             return Ok(());
         }
         for (kind, name) in damaged {
@@ -403,7 +405,7 @@ impl Salvage<'_> {
                 "DELETE FROM catalog WHERE kind = ?1 AND name = ?2",
                 params![kind, name],
             )?;
-            self.lose_of_tables(format!(
+            self.record_table_losses(format!(
                 "the {kind} `{name}` of the catalog is lost: it is damaged"
             ));
             if kind == "endpoint" {
@@ -427,9 +429,9 @@ impl Salvage<'_> {
         );
         lost.sort_unstable();
         lost.dedup();
-        let mut sentences = stand_in::add_endpoints(self.to, seal, &lost)?;
-        sentences.extend(stand_in::add(self.to, seal)?);
-        sentences.into_iter().for_each(|sentence| self.lose_of_tables(sentence));
+        let mut sentences = placeholders::add_endpoints(self.to, seal, &lost)?;
+        sentences.extend(placeholders::add(self.to, seal)?);
+        sentences.into_iter().for_each(|sentence| self.record_table_losses(sentence));
         Ok(())
     }
 
@@ -455,13 +457,13 @@ impl Salvage<'_> {
             row::delete(self.to, seq.unsigned_abs())?;
             payloads::delete(self.to, seq.unsigned_abs(), true)?;
             chunks::delete(self.to, seq.unsigned_abs())?;
-            self.lose_of_tables(details);
+            self.record_table_losses(details);
         }
         let sql = "SELECT seq FROM delivery WHERE state = 0 AND seq NOT IN \
                    (SELECT seq FROM delivery_body)";
         for seq in self.list::<i64>(sql)? {
             self.to.execute("DELETE FROM delivery WHERE seq = ?1", [seq])?;
-            self.lose_of_tables(format!("webhook {seq} is lost: its body cannot be read"));
+            self.record_table_losses(format!("webhook {seq} is lost: its body cannot be read"));
         }
         Ok(())
     }
@@ -521,7 +523,7 @@ impl Salvage<'_> {
             for (seq, second) in damaged {
                 let sql = format!("DELETE FROM {table} WHERE seq = ?1 AND {key} = ?2");
                 self.to.execute(&sql, [seq, second])?;
-                self.lose_of_tables(format!("row {seq} of the table `{table}` is damaged"));
+                self.record_table_losses(format!("row {seq} of the table `{table}` is damaged"));
             }
         }
         self.add_sums()
@@ -534,7 +536,7 @@ impl Salvage<'_> {
             let sql = format!("SELECT seq, {key}, body FROM {table} WHERE sum IS NULL");
             let mut statement = self.to.prepare(&sql)?;
             let rows = statement.query_map((), |row| {
-                let sum = sum::of(row.get_ref(2)?.as_blob()?);
+                let sum = checksum::of(row.get_ref(2)?.as_blob()?);
                 Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, sum))
             })?;
             for row in rows.collect::<rusqlite::Result<Vec<_>>>()? {

@@ -31,16 +31,16 @@ use rand::{RngExt as _, SeedableRng as _};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
-use crate::late_store::LateStore;
-use crate::mill::{Mill, SANDBOXES, Script};
+use crate::delayed_store::DelayedStore;
+use crate::simulated_runtime::{SANDBOXES, Script, SimulatedRuntime};
 
 pub(crate) const WORKERS_MAX: u32 = 4;
-const LIVES: usize = 4;
-const DEEDS: usize = 60;
+const HOST_RUNS: usize = 4;
+const OPERATIONS: usize = 60;
 const IDLE_S: u32 = 2;
 
 /// The time in which all automatic actions are completed: several late answers.
-pub(crate) const SOON: Duration = Duration::from_millis(200);
+pub(crate) const BRIEF_DELAY: Duration = Duration::from_millis(200);
 const TIMEOUT_MS: u64 = 400;
 
 /// Time after which a worker tries a component again.
@@ -52,7 +52,7 @@ const SHOWN: usize = 80;
 /// An event with its time.
 #[derive(Debug, Clone)]
 pub(crate) struct Trace {
-    clock: Arc<StoryClock>,
+    clock: Arc<ScenarioClock>,
     events: Arc<Mutex<Vec<String>>>,
     results: Arc<Mutex<BTreeSet<(JobId, u32)>>>,
     /// Attempts that were billed although they have no result.
@@ -60,7 +60,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    pub(crate) fn say(&self, what: impl AsRef<str>) {
+    pub(crate) fn record(&self, what: impl AsRef<str>) {
         self.events.lock().push(format!("{} {}", self.clock.now().as_millis(), what.as_ref()));
     }
 
@@ -80,7 +80,7 @@ impl Trace {
     }
 
     pub(crate) fn finished(&self, lease: Lease, verdict: &str, is_applied: bool) {
-        self.say(format!("{} is {verdict}, {is_applied}", Self::name(lease.job)));
+        self.record(format!("{} is {verdict}, {is_applied}", Self::name(lease.job)));
         if is_applied {
             let is_first = self.results.lock().insert((lease.job, lease.claim.0));
             assert!(is_first, "two results of one claim: {lease:?}");
@@ -90,17 +90,17 @@ impl Trace {
 
 /// The time, which continues from life to life.
 #[derive(Debug, Default)]
-struct StoryClock {
+struct ScenarioClock {
     before: AtomicU64,
-    life_began: Mutex<Option<Instant>>,
+    run_began: Mutex<Option<Instant>>,
 }
 
-impl Clock for StoryClock {
+impl Clock for ScenarioClock {
     fn now(&self) -> Timestamp {
         let before = self.before.load(Ordering::Relaxed);
-        let began = *self.life_began.lock();
-        let in_life = began.map_or(0, |began| began.elapsed().as_millis());
-        Timestamp::from_millis(before + u64::try_from(in_life).unwrap())
+        let began = *self.run_began.lock();
+        let in_run = began.map_or(0, |began| began.elapsed().as_millis());
+        Timestamp::from_millis(before + u64::try_from(in_run).unwrap())
     }
 
     fn elapsed(&self) -> Duration {
@@ -118,10 +118,10 @@ impl Clock for StoryClock {
 struct Acknowledged {
     id: JobId,
     script: Script,
-    may_be_gone: bool,
+    may_be_deleted: bool,
 }
 
-pub(crate) struct Story {
+pub(crate) struct Scenario {
     rng: StdRng,
     trace: Trace,
     store: Arc<MemoryStore>,
@@ -134,23 +134,23 @@ pub(crate) struct Story {
 }
 
 /// One life of the host.
-struct Life {
+struct HostRun {
     jobs: Arc<Jobs>,
-    late: Arc<LateStore>,
+    late: Arc<DelayedStore>,
     catalog: Arc<Catalog>,
     dispatcher: Arc<Dispatcher>,
-    runtime: Arc<Mill>,
+    runtime: Arc<SimulatedRuntime>,
     waiters: JoinSet<()>,
     watch: JoinHandle<()>,
 }
 
-impl Story {
+impl Scenario {
     /// Runs a seed and returns all of its events.
-    pub(crate) fn tell(seed: u64) -> Vec<String> {
-        let (trace, story) = Self::new(seed);
-        let told = std::panic::catch_unwind(AssertUnwindSafe(|| story.live_all()));
+    pub(crate) fn run_all(seed: u64) -> Vec<String> {
+        let (trace, scenario) = Self::new(seed);
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| scenario.run_hosts()));
         let events = std::mem::take(&mut *trace.events.lock());
-        if let Err(panic) = told {
+        if let Err(panic) = outcome {
             println!("seed {seed}, the last of {} events:", events.len());
             events.iter().rev().take(SHOWN).rev().for_each(|event| println!("  {event}"));
             std::panic::resume_unwind(panic);
@@ -159,7 +159,7 @@ impl Story {
     }
 
     fn new(seed: u64) -> (Trace, Self) {
-        let clock = Arc::new(StoryClock::default());
+        let clock = Arc::new(ScenarioClock::default());
         clock.before.store(1_700_000_000_000, Ordering::Relaxed);
         let signals = Arc::new(Signals::default());
         let trace = Trace {
@@ -168,7 +168,7 @@ impl Story {
             results: Arc::default(),
             unwanted: Arc::default(),
         };
-        let story = Self {
+        let scenario = Self {
             rng: StdRng::seed_from_u64(seed),
             trace: trace.clone(),
             store: Arc::new(MemoryStore::new(NodeId(1), clock, signals.clone())),
@@ -178,23 +178,23 @@ impl Story {
             made: 0,
             is_fragile: seed.is_multiple_of(4),
         };
-        (trace, story)
+        (trace, scenario)
     }
 
-    fn live_all(mut self) {
+    fn run_hosts(mut self) {
         let clock = self.trace.clock.clone();
-        for life in 0..LIVES {
+        for host in 0..HOST_RUNS {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .start_paused(true)
                 .build()
                 .unwrap();
             runtime.block_on(async {
-                *clock.life_began.lock() = Some(Instant::now());
-                self.trace.say("a life begins");
-                self.live(life + 1 == LIVES).await;
+                *clock.run_began.lock() = Some(Instant::now());
+                self.trace.record("a life begins");
+                self.run_host(host + 1 == HOST_RUNS).await;
                 let now = clock.now();
-                *clock.life_began.lock() = None;
+                *clock.run_began.lock() = None;
                 clock.before.store(now.as_millis() + 5, Ordering::Relaxed);
             });
             // All tasks of this life end; changes that were not acknowledged may or may not have
@@ -205,38 +205,38 @@ impl Story {
         }
     }
 
-    async fn live(&mut self, is_last: bool) {
-        let mut life = self.begin().await;
-        for _ in 0..DEEDS {
-            assert!(!life.watch.is_finished(), "see above");
+    async fn run_host(&mut self, is_last: bool) {
+        let mut host = self.begin().await;
+        for _ in 0..OPERATIONS {
+            assert!(!host.watch.is_finished(), "see above");
             sleep(self.pause()).await;
-            self.do_something(&mut life).await;
+            self.perform_operation(&mut host).await;
         }
         if is_last {
-            self.end_well(life).await;
+            self.finish_all(host).await;
         } else if self.rng.random() {
             let patience = Duration::from_millis(self.rng.random_range(0..600));
-            life.watch.abort();
-            let drained = life.dispatcher.drain(patience).await;
-            self.trace.say(format!("drained: {drained:?}"));
-            life.jobs.stop_waiting();
-            while life.waiters.join_next().await.is_some() {}
-            assert!(life.runtime.running.lock().is_empty());
+            host.watch.abort();
+            let drained = host.dispatcher.drain(patience).await;
+            self.trace.record(format!("drained: {drained:?}"));
+            host.jobs.stop_waiting();
+            while host.waiters.join_next().await.is_some() {}
+            assert!(host.runtime.running.lock().is_empty());
             assert_eq!(self.store.counts(&endpoint()).await.unwrap().in_progress, 0);
         } else {
-            self.trace.say("the host dies");
+            self.trace.record("the host dies");
         }
     }
 
-    async fn begin(&mut self) -> Life {
+    async fn begin(&mut self) -> HostRun {
         let rng = Mutex::new(StdRng::seed_from_u64(self.rng.random()));
         let (store, trace) = (self.store.clone(), self.trace.clone());
-        let late = Arc::new(LateStore { store, rng, trace });
+        let late = Arc::new(DelayedStore { store, rng, trace });
         let catalog =
             Arc::new(Catalog::open(self.store.clone(), self.trace.clock.clone()).await.unwrap());
         let workers_max = self.rng.random_range(1..=WORKERS_MAX);
         deploy(&catalog, workers_max).await;
-        let runtime = Arc::new(Mill::new(self.trace.clone(), self.attempts.clone()));
+        let runtime = Arc::new(SimulatedRuntime::new(self.trace.clone(), self.attempts.clone()));
         let dispatcher = Dispatcher::start(Parts {
             store: late.clone(),
             catalog: catalog.clone(),
@@ -250,51 +250,51 @@ impl Story {
         let (signals, workers) = (self.signals.clone(), dispatcher.clone());
         let jobs = Arc::new(Jobs::new(late.clone(), signals, workers, Strictness::Refuse));
         let watch = tokio::spawn(watch(self.store.clone(), runtime.clone()));
-        Life { jobs, late, catalog, dispatcher, runtime, waiters: JoinSet::new(), watch }
+        HostRun { jobs, late, catalog, dispatcher, runtime, waiters: JoinSet::new(), watch }
     }
 
     /// The pause between two actions: short, so that actions overlap; sometimes long, so that no
     /// later action hides a forgotten one.
     fn pause(&mut self) -> Duration {
         let is_long = self.rng.random_ratio(1, 8);
-        let ms_max = if is_long { 2 * SOON.as_millis() as u64 } else { 40 };
+        let ms_max = if is_long { 2 * BRIEF_DELAY.as_millis() as u64 } else { 40 };
         Duration::from_millis(self.rng.random_range(0..ms_max))
     }
 
-    async fn do_something(&mut self, life: &mut Life) {
+    async fn perform_operation(&mut self, host: &mut HostRun) {
         match self.rng.random_range(0..100) {
-            0..60 => self.submit(life).await,
-            60..72 => self.cancel(life).await,
-            72..84 => self.retry(life).await,
+            0..60 => self.submit(host).await,
+            60..72 => self.cancel(host).await,
+            72..84 => self.retry(host).await,
             84..87 => {
-                let purged = life.jobs.purge(&endpoint()).await.unwrap();
-                self.trace.say(format!("{purged} jobs are purged"));
+                let purged = host.jobs.purge(&endpoint()).await.unwrap();
+                self.trace.record(format!("{purged} jobs are purged"));
                 if purged > 0 {
-                    self.jobs.iter_mut().for_each(|job| job.may_be_gone = true);
+                    self.jobs.iter_mut().for_each(|job| job.may_be_deleted = true);
                 }
             }
             87..92 => {
                 let Some(job) = self.jobs.choose_mut(&mut self.rng) else { return };
-                job.may_be_gone = true;
-                life.jobs.shorten_ttl(&endpoint(), job.id, 300).await.unwrap();
-                self.trace.say(format!("{} has 300 ms", Trace::name(job.id)));
+                job.may_be_deleted = true;
+                host.jobs.shorten_ttl(&endpoint(), job.id, 300).await.unwrap();
+                self.trace.record(format!("{} has 300 ms", Trace::name(job.id)));
             }
             92 if self.is_fragile => {
                 let broken = Duration::from_millis(self.rng.random_range(0..3_000));
-                *life.runtime.broken_until.lock() = Some(Instant::now() + broken);
-                self.trace.say(format!("the component is broken for {} ms", broken.as_millis()));
+                *host.runtime.broken_until.lock() = Some(Instant::now() + broken);
+                self.trace.record(format!("the component is broken for {} ms", broken.as_millis()));
             }
             _ => {
                 let workers_max = self.rng.random_range(0..=WORKERS_MAX);
-                deploy(&life.catalog, workers_max).await;
-                life.runtime.allowed.lock().set(workers_max);
-                life.dispatcher.refresh(&endpoint());
-                self.trace.say(format!("workersMax is {workers_max}"));
+                deploy(&host.catalog, workers_max).await;
+                host.runtime.allowed.lock().set(workers_max);
+                host.dispatcher.refresh(&endpoint());
+                self.trace.record(format!("workersMax is {workers_max}"));
             }
         }
     }
 
-    async fn submit(&mut self, life: &mut Life) {
+    async fn submit(&mut self, host: &mut HostRun) {
         let script = match self.rng.random_range(0..10) {
             0..5 => Script::Return { after_ms: self.rng.random_range(0..60) },
             5..6 => Script::Return { after_ms: 0 },
@@ -323,57 +323,57 @@ impl Story {
             may_linger: false,
             waiting_jobs_max: None,
             idempotency: None,
-            life: gristmill_core::endpoint::Life::default(),
+            incarnation: gristmill_core::endpoint::EndpointIncarnation::default(),
         };
-        let late = life.late.clone();
+        let late = host.late.clone();
         assert_eq!(late.submit(job).await, Ok(SubmitAnswer::Queued));
-        self.trace.say(format!("{} is submitted: {script:?}", Trace::name(id)));
-        self.jobs.push(Acknowledged { id, script, may_be_gone: false });
+        self.trace.record(format!("{} is submitted: {script:?}", Trace::name(id)));
+        self.jobs.push(Acknowledged { id, script, may_be_deleted: false });
         if self.rng.random() {
             let wait = Duration::from_millis(self.rng.random_range(0..1_500));
-            let (jobs, trace) = (life.jobs.clone(), self.trace.clone());
-            life.waiters.spawn(async move {
+            let (jobs, trace) = (host.jobs.clone(), self.trace.clone());
+            host.waiters.spawn(async move {
                 let found = jobs.wait_for_end(&endpoint(), id, wait).await.unwrap();
                 let status = found.map(|record| record.status);
-                trace.say(format!("who waits for {} sees {status:?}", Trace::name(id)));
+                trace.record(format!("who waits for {} sees {status:?}", Trace::name(id)));
             });
         }
     }
 
-    async fn cancel(&mut self, life: &Life) {
+    async fn cancel(&mut self, host: &HostRun) {
         let Some(job) = self.jobs.choose(&mut self.rng) else { return };
-        let answer = life.late.cancel(&endpoint(), job.id).await.unwrap();
-        self.trace.say(format!("{} is cancelled: {answer:?}", Trace::name(job.id)));
-        assert!(answer.is_some_and(JobStatus::is_final) || job.may_be_gone);
+        let answer = host.late.cancel(&endpoint(), job.id).await.unwrap();
+        self.trace.record(format!("{} is cancelled: {answer:?}", Trace::name(job.id)));
+        assert!(answer.is_some_and(JobStatus::is_final) || job.may_be_deleted);
     }
 
-    async fn retry(&mut self, life: &Life) {
+    async fn retry(&mut self, host: &HostRun) {
         let Some(job) = self.jobs.choose(&mut self.rng) else { return };
-        let answer = life.jobs.retry(&endpoint(), job.id, None).await.unwrap();
-        self.trace.say(format!("{} is retried: {answer:?}", Trace::name(job.id)));
-        assert!(answer != RetryAnswer::NotFound || job.may_be_gone);
+        let answer = host.jobs.retry(&endpoint(), job.id, None).await.unwrap();
+        self.trace.record(format!("{} is retried: {answer:?}", Trace::name(job.id)));
+        assert!(answer != RetryAnswer::NotFound || job.may_be_deleted);
     }
 
     /// With enough time every job reaches its expected end, every call is answered, and no worker
     /// runs.
-    async fn end_well(&mut self, mut life: Life) {
-        deploy(&life.catalog, 2).await;
-        life.runtime.allowed.lock().set(2);
-        life.dispatcher.refresh(&endpoint());
+    async fn finish_all(&mut self, mut host: HostRun) {
+        deploy(&host.catalog, 2).await;
+        host.runtime.allowed.lock().set(2);
+        host.dispatcher.refresh(&endpoint());
         for _ in 0..1_200 {
-            assert!(!life.watch.is_finished(), "see above");
+            assert!(!host.watch.is_finished(), "see above");
             sleep(Duration::from_millis(100)).await;
         }
-        while let Some(answered) = life.waiters.try_join_next() {
+        while let Some(answered) = host.waiters.try_join_next() {
             answered.unwrap();
         }
-        assert!(life.waiters.is_empty(), "a caller still waits");
+        assert!(host.waiters.is_empty(), "a caller still waits");
         for job in &self.jobs {
             let record = self.store.job(&endpoint(), job.id).await.unwrap();
             let status = record.map(|record| record.status);
-            self.trace.say(format!("{} is {status:?} at last", Trace::name(job.id)));
+            self.trace.record(format!("{} is {status:?} at last", Trace::name(job.id)));
             let Some(status) = status else {
-                assert!(job.may_be_gone, "{} is lost", job.id);
+                assert!(job.may_be_deleted, "{} is lost", job.id);
                 continue;
             };
             let is_expected = match (job.script, status) {
@@ -390,11 +390,11 @@ impl Story {
         let billed = billed(&self.store).await;
         assert_eq!(billed, self.trace.billed(), "another number of attempts is billed than ended");
         assert_eq!(self.store.demand(&endpoint()).await.unwrap().jobs, 0, "jobs wait for ever");
-        let counts = life.dispatcher.counts(&endpoint());
+        let counts = host.dispatcher.counts(&endpoint());
         assert_eq!((counts.idle, counts.running, counts.initializing), (0, 0, 0));
-        assert!(life.runtime.running.lock().is_empty());
-        assert!(!life.watch.is_finished());
-        life.watch.abort();
+        assert!(host.runtime.running.lock().is_empty());
+        assert!(!host.watch.is_finished());
+        host.watch.abort();
         assert_eq!(self.signals.watched_jobs(), 0, "a watcher is still registered");
     }
 }
@@ -437,21 +437,21 @@ async fn deploy(catalog: &Catalog, workers_max: u32) {
 
 /// Checks that no job waits while a worker could run it, and that no attempt continues after its
 /// job has ended.
-async fn watch(store: Arc<MemoryStore>, mill: Arc<Mill>) {
+async fn watch(store: Arc<MemoryStore>, runtime: Arc<SimulatedRuntime>) {
     let mut waits_since = None;
     let mut unwanted = BTreeMap::new();
     loop {
         sleep(Duration::from_millis(10)).await;
         let demand = store.demand(&endpoint()).await.unwrap().jobs;
-        let running = mill.running.lock().clone();
-        let broken_until = *mill.broken_until.lock();
+        let running = runtime.running.lock().clone();
+        let broken_until = *runtime.broken_until.lock();
         let is_broken = broken_until.is_some_and(|until| Instant::now() < until + FAULT_PAUSE);
-        let running_max = SANDBOXES.min(mill.allowed.lock().now as usize);
+        let running_max = SANDBOXES.min(runtime.allowed.lock().now as usize);
         let could_run = demand > 0 && running.len() < running_max;
         let could_run = could_run && !is_broken;
         waits_since = could_run.then(|| waits_since.unwrap_or_else(Instant::now));
         assert!(
-            waits_since.is_none_or(|since| since.elapsed() < SOON),
+            waits_since.is_none_or(|since| since.elapsed() < BRIEF_DELAY),
             "{demand} jobs wait, {} run",
             running.len()
         );
@@ -462,7 +462,7 @@ async fn watch(store: Arc<MemoryStore>, mill: Arc<Mill>) {
                 unwanted.remove(job);
             } else {
                 let since: &mut Instant = unwanted.entry(*job).or_insert_with(Instant::now);
-                assert!(since.elapsed() < SOON, "{job} runs though it is not wanted");
+                assert!(since.elapsed() < BRIEF_DELAY, "{job} runs though it is not wanted");
             }
         }
         unwanted.retain(|job, _| running.contains(job));

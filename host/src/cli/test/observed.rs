@@ -6,7 +6,7 @@ use gristmill_core::runtime::StackCall;
 
 /// The end of a job, wherever it ran.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct Observed {
     /// How it ended.
     pub(super) status: JobStatus,
     /// Its output; after chunks without a value, the list of their outputs.
@@ -18,12 +18,12 @@ pub(super) struct Seen {
     /// How long it ran, in microseconds.
     pub(super) run_us: u64,
     /// Further properties that only a local sandbox knows.
-    pub(super) local: Option<SeenLocally>,
+    pub(super) local: Option<ObservedLocally>,
 }
 
 /// Properties that are known only where the handler runs.
 #[derive(Debug, Clone)]
-pub(super) struct SeenLocally {
+pub(super) struct ObservedLocally {
     /// The fuel that it used; `None` without fuel metering.
     pub(super) fuel: Option<u64>,
     /// The greatest sum of its memories, in bytes.
@@ -34,7 +34,7 @@ pub(super) struct SeenLocally {
     pub(super) stack: Vec<StackCall>,
 }
 
-impl Seen {
+impl Observed {
     /// How long it ran, in whole milliseconds.
     pub(super) fn run_ms(&self) -> u64 {
         self.run_us / 1_000

@@ -10,7 +10,8 @@ use gristmill_core::job::JobStatus;
 use gristmill_core::listing::{JobPage, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
-    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome, StreamPlace,
+    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
+    StreamPosition,
 };
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
@@ -22,21 +23,21 @@ use parking_lot::Mutex;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 
-use crate::story::Trace;
+use crate::scenario::Trace;
 
-const LATE_MS_MAX: u64 = 15;
+const DELAY_MS_MAX: u64 = 15;
 
 #[derive(Debug)]
-pub(crate) struct LateStore {
+pub(crate) struct DelayedStore {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) rng: Mutex<StdRng>,
     pub(crate) trace: Trace,
 }
 
-impl LateStore {
+impl DelayedStore {
     async fn late<T>(&self, answer: T) -> T {
-        let ms = self.rng.lock().random_range(0..LATE_MS_MAX);
-        if ms > LATE_MS_MAX / 2 {
+        let ms = self.rng.lock().random_range(0..DELAY_MS_MAX);
+        if ms > DELAY_MS_MAX / 2 {
             tokio::time::sleep(Duration::from_millis(ms)).await;
         }
         answer
@@ -44,7 +45,7 @@ impl LateStore {
 }
 
 #[async_trait]
-impl JobStore for LateStore {
+impl JobStore for DelayedStore {
     fn node(&self) -> NodeId {
         self.store.node()
     }
@@ -84,14 +85,14 @@ impl JobStore for LateStore {
         self.late(answer).await
     }
 
-    async fn finish_soon(
+    async fn finish_deferred(
         &self,
         lease: Lease,
         outcome: Outcome,
         metered: Metered,
     ) -> Result<Fenced, StoreError> {
         let verdict = outcome.verdict();
-        let answer = self.store.finish_soon(lease, outcome, metered).await;
+        let answer = self.store.finish_deferred(lease, outcome, metered).await;
         self.trace.finished(lease, &format!("{verdict:?}"), answer == Ok(Fenced::Applied));
         self.late(answer).await
     }
@@ -107,8 +108,8 @@ impl JobStore for LateStore {
         self.late(answer).await
     }
 
-    async fn holds(&self, lease: Lease) -> Result<bool, StoreError> {
-        let answer = self.store.holds(lease).await;
+    async fn holds_lease(&self, lease: Lease) -> Result<bool, StoreError> {
+        let answer = self.store.holds_lease(lease).await;
         self.late(answer).await
     }
 
@@ -181,7 +182,7 @@ impl JobStore for LateStore {
         self.store.chunks(id, from, bytes_max, count_max).await
     }
 
-    async fn mark_delivered(&self, id: JobId, next: StreamPlace) -> Result<(), StoreError> {
+    async fn mark_delivered(&self, id: JobId, next: StreamPosition) -> Result<(), StoreError> {
         self.store.mark_delivered(id, next).await
     }
 

@@ -10,20 +10,20 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
 /// A body of known length.
-pub(crate) struct Pieces {
+pub(crate) struct StreamingBody {
     pieces: VecDeque<Bytes>,
     remaining: u64,
     on_end: Option<Box<dyn FnOnce() + Send>>,
 }
 
-impl Pieces {
+impl StreamingBody {
     pub(crate) fn new(pieces: impl IntoIterator<Item = Bytes>) -> Self {
         let pieces: VecDeque<_> = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
         let remaining = pieces.iter().map(|piece| piece.len() as u64).sum();
         Self { pieces, remaining, on_end: None }
     }
 
-    /// Calls `then` when the connection has taken the last piece; never, if it goes away before.
+    /// Calls `then` when the connection has taken the last piece; never, if it closes before.
     pub(crate) fn on_end(mut self, then: impl FnOnce() + Send + 'static) -> Self {
         self.on_end = Some(Box::new(then));
         self
@@ -34,7 +34,7 @@ impl Pieces {
     }
 }
 
-impl hyper::body::Body for Pieces {
+impl hyper::body::Body for StreamingBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -71,11 +71,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_end_is_told_with_the_last_piece_and_not_before() {
+    async fn the_end_is_reported_with_the_last_piece_and_not_before() {
         let ended = Arc::new(AtomicBool::new(false));
-        let told = ended.clone();
+        let is_reported = ended.clone();
         let parts = ["ab", "", "c"].map(|part| Bytes::from_static(part.as_bytes()));
-        let mut body = Pieces::new(parts).on_end(move || told.store(true, Ordering::SeqCst));
+        let mut body =
+            StreamingBody::new(parts).on_end(move || is_reported.store(true, Ordering::SeqCst));
         assert_eq!(hyper::body::Body::size_hint(&body).exact(), Some(3));
         body.frame().await.unwrap().unwrap();
         assert!(!ended.load(Ordering::SeqCst));

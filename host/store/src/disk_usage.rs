@@ -17,7 +17,7 @@ const JOB_BYTES: u64 = 256;
 
 /// Bytes on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Weight {
+pub(crate) struct DiskUsage {
     /// Inputs of waiting jobs.
     pub(crate) waiting: u64,
     /// Outputs, chunks and long errors, and the inputs of jobs that have ended and can be retried.
@@ -62,14 +62,14 @@ impl EndpointMax {
     }
 
     /// Whether one more job may wait on an endpoint where `waiting` jobs wait already, and whose
-    /// other jobs have this weight.
+    /// other jobs have this disk usage.
     ///
     /// # Errors
     /// The refusal that names the bound.
     pub(crate) fn check(
         self,
         waiting: usize,
-        others: Weight,
+        others: DiskUsage,
         input_bytes: u32,
     ) -> Result<(), StoreError> {
         if waiting >= self.jobs {
@@ -96,8 +96,8 @@ pub(crate) fn check_owner(account: &DiskAccount, input_bytes: u32) -> Result<(),
     Err(StoreError::OwnerDiskFull { held_mib: account.bytes() >> 20 })
 }
 
-impl Weight {
-    /// The weight of a job's decided state.
+impl DiskUsage {
+    /// The disk usage of a job's decided state.
     pub(crate) fn of(job: &Job) -> Self {
         let (input, results) = (u64::from(job.input_bytes), job.row.result_bytes());
         let rows = JOB_BYTES;

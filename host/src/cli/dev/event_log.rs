@@ -10,7 +10,7 @@ use std::thread;
 
 use anyhow::Context as _;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job_news::{JobListener, JobNews};
+use gristmill_core::job_event_notice::{JobEventNotice, JobListener};
 use gristmill_core::record::TIMED_OUT_ERROR;
 use gristmill_core::runtime::{AttemptEnd, AttemptReport};
 
@@ -21,22 +21,22 @@ use crate::cli::{output, run};
 const LINES_MAX: usize = 10_000;
 
 /// Shows lines, on a separate thread.
-pub(super) struct Ticker {
+pub(super) struct EventLog {
     listener: Arc<Listener>,
 }
 
-enum Said {
+enum EventLine {
     Line(String),
     /// Answered when all earlier lines have been shown.
     End(Sender<()>),
 }
 
 struct Listener {
-    lines: SyncSender<Said>,
+    lines: SyncSender<EventLine>,
     dropped: Arc<AtomicU64>,
 }
 
-impl Ticker {
+impl EventLog {
     /// # Errors
     /// When there can be no further thread.
     pub(super) fn start() -> anyhow::Result<Self> {
@@ -58,18 +58,18 @@ impl Ticker {
     /// Waits until all lines are shown.
     pub(super) fn finish(self) {
         let (done, wait) = channel();
-        if self.listener.lines.send(Said::End(done)).is_ok() {
+        if self.listener.lines.send(EventLine::End(done)).is_ok() {
             // The thread has ended if standard output was closed.
             let _ = wait.recv();
         }
     }
 }
 
-fn show(lines: &Receiver<Said>, dropped: &AtomicU64) {
+fn show(lines: &Receiver<EventLine>, dropped: &AtomicU64) {
     while let Ok(said) = lines.recv() {
         let shown = match said {
-            Said::Line(line) => output::result(output::plain(&line)),
-            Said::End(done) => {
+            EventLine::Line(line) => output::result(output::plain(&line)),
+            EventLine::End(done) => {
                 let _ = done.send(());
                 return;
             }
@@ -85,9 +85,9 @@ fn show(lines: &Receiver<Said>, dropped: &AtomicU64) {
 }
 
 impl JobListener for Listener {
-    fn happened(&self, _: &EndpointId, job: JobId, news: JobNews<'_>) {
-        for line in describe(news) {
-            if self.lines.try_send(Said::Line(format!("job {job} {line}"))).is_err() {
+    fn notify_job_event(&self, _: &EndpointId, job: JobId, notice: JobEventNotice<'_>) {
+        for line in describe(notice) {
+            if self.lines.try_send(EventLine::Line(format!("job {job} {line}"))).is_err() {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -95,14 +95,14 @@ impl JobListener for Listener {
 }
 
 /// Describes an event in words.
-fn describe(news: JobNews<'_>) -> Vec<String> {
-    match news {
-        JobNews::Queued => vec!["submitted".to_owned()],
-        JobNews::Started { attempt: 1 } => vec!["started".to_owned()],
-        JobNews::Started { attempt } => vec![format!("started, attempt {attempt}")],
-        JobNews::Logged { level, line } => vec![format!("{}: {line}", level.as_str())],
-        JobNews::Trapped(stack) => describe_stack(stack),
-        JobNews::Ended(AttemptReport { end, usage }) => {
+fn describe(notice: JobEventNotice<'_>) -> Vec<String> {
+    match notice {
+        JobEventNotice::Queued => vec!["submitted".to_owned()],
+        JobEventNotice::Started { attempt: 1 } => vec!["started".to_owned()],
+        JobEventNotice::Started { attempt } => vec![format!("started, attempt {attempt}")],
+        JobEventNotice::Logged { level, line } => vec![format!("{}: {line}", level.as_str())],
+        JobEventNotice::Trapped(stack) => describe_stack(stack),
+        JobEventNotice::Ended(AttemptReport { end, usage }) => {
             let summary = run::summary(usage);
             let (status, error) = match end {
                 AttemptEnd::Returned(_) => ("COMPLETED", None),
@@ -126,16 +126,16 @@ mod tests {
     #[test]
     fn each_event_is_a_line() {
         let usage = Usage { run_us: 1_203, fuel: Some(33_518), chunks: 6, ..Usage::default() };
-        let ended = |end| describe(JobNews::Ended(&AttemptReport { end, usage })).concat();
+        let ended = |end| describe(JobEventNotice::Ended(&AttemptReport { end, usage })).concat();
         let completed = ended(AttemptEnd::Returned(Json::null()));
         assert!(completed.starts_with("COMPLETED (ran 1.203 ms"), "{completed}");
         assert!(completed.contains("fuel 33 518"), "{completed}");
         let failed = ended(AttemptEnd::Failed("no flour".to_owned()));
         assert!(failed.ends_with("chunks 6): no flour"), "{failed}");
         assert!(ended(AttemptEnd::DeadlineReached).starts_with("TIMED_OUT ("));
-        assert_eq!(describe(JobNews::Queued), ["submitted"]);
-        assert_eq!(describe(JobNews::Started { attempt: 2 }), ["started, attempt 2"]);
-        let line = JobNews::Logged { level: LogLevel::Warn, line: "low" };
+        assert_eq!(describe(JobEventNotice::Queued), ["submitted"]);
+        assert_eq!(describe(JobEventNotice::Started { attempt: 2 }), ["started, attempt 2"]);
+        let line = JobEventNotice::Logged { level: LogLevel::Warn, line: "low" };
         assert_eq!(describe(line), ["warn: low"]);
     }
 }

@@ -25,7 +25,7 @@ use tower::{Layer, Service};
 
 use crate::auth::{self, Form};
 use crate::error::ApiError;
-use crate::rate_limit::{Operation, Place};
+use crate::rate_limit::{ConcurrencyPermit, Operation};
 use crate::state::ApiState;
 
 /// An admitted call.
@@ -50,14 +50,14 @@ impl Call {
 /// The layer before the routes of one operation. It has its own type, because `from_fn` boxes its
 /// future and clones the route once more: 1 us for each call.
 #[derive(Debug, Clone)]
-pub(crate) struct FrontDoor {
+pub(crate) struct AdmissionLayer {
     pub(crate) state: ApiState,
     pub(crate) operation: Operation,
 }
 
-impl FrontDoor {
+impl AdmissionLayer {
     /// Admits a call: adds the [`Call`] to the request, and may count it as concurrent.
-    fn enter(&self, request: Request) -> Result<(Request, Option<Place>), ApiError> {
+    fn admit(&self, request: Request) -> Result<(Request, Option<ConcurrencyPermit>), ApiError> {
         let Self { state, operation } = self;
         let (mut parts, body) = request.into_parts();
         let key = auth::identify(&parts.headers, &parts.extensions, state, Form::BearerOrBare)?;
@@ -74,64 +74,66 @@ impl FrontDoor {
         let deployment = deployment.filter(|found| key.sees(&found.endpoint.owner));
         let deployment = deployment.ok_or_else(not_found)?;
         let running = || state.workers.counts(&id).running;
-        let place = state.limiter.enter(&key, &deployment.endpoint, *operation, running)?;
+        let permit = state.limiter.admit(&key, &deployment.endpoint, *operation, running)?;
         let job = part("job").and_then(|text| text.parse().ok());
         parts.extensions.insert(Call { key, deployment, job });
-        Ok((Request::from_parts(parts, body), place))
+        Ok((Request::from_parts(parts, body), permit))
     }
 }
 
-impl Layer<Route> for FrontDoor {
-    type Service = Guarded;
+impl Layer<Route> for AdmissionLayer {
+    type Service = AdmissionService;
 
-    fn layer(&self, route: Route) -> Guarded {
-        Guarded { door: self.clone(), route }
+    fn layer(&self, route: Route) -> AdmissionService {
+        AdmissionService { layer: self.clone(), route }
     }
 }
 
 /// A route behind the layer.
 #[derive(Debug, Clone)]
-pub(crate) struct Guarded {
-    door: FrontDoor,
+pub(crate) struct AdmissionService {
+    layer: AdmissionLayer,
     route: Route,
 }
 
-impl Service<Request> for Guarded {
+impl Service<Request> for AdmissionService {
     type Response = Response;
     type Error = Infallible;
-    type Future = Entered;
+    type Future = AdmissionFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(())) // as a route always is
     }
 
-    fn call(&mut self, request: Request) -> Entered {
-        match self.door.enter(request) {
-            Ok((request, place)) => Entered { answer: Ok(self.route.call(request)), place },
-            Err(refused) => Entered { answer: Err(Some(refused)), place: None },
+    fn call(&mut self, request: Request) -> AdmissionFuture {
+        match self.layer.admit(request) {
+            Ok((request, permit)) => {
+                AdmissionFuture { answer: Ok(self.route.call(request)), permit }
+            }
+            Err(refused) => AdmissionFuture { answer: Err(Some(refused)), permit: None },
         }
     }
 }
 
 /// The answer of the route, or the layer's refusal.
-pub(crate) struct Entered {
+pub(crate) struct AdmissionFuture {
     answer: Result<RouteFuture<Infallible>, Option<ApiError>>,
-    place: Option<Place>,
+    permit: Option<ConcurrencyPermit>,
 }
 
-impl Future for Entered {
+impl Future for AdmissionFuture {
     type Output = Result<Response, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { answer, place } = &mut *self;
+        let Self { answer, permit } = &mut *self;
         let response = match answer {
             Ok(answer) => ready!(Pin::new(answer).poll(context))?,
             Err(refused) => {
                 refused.take().expect("a future is not polled after its end").into_response()
             }
         };
-        Poll::Ready(Ok(match place.take() {
-            Some(place) => response.map(|body| Body::new(HeldBody { body, _place: place })),
+        Poll::Ready(Ok(match permit.take() {
+            Some(permit) => response.map(|body| Body::new(HeldBody { body, _permit: permit })),
             None => response,
         }))
     }
@@ -140,7 +142,7 @@ impl Future for Entered {
 /// A body whose call counts as concurrent until it has been sent.
 struct HeldBody {
     body: Body,
-    _place: Place,
+    _permit: ConcurrencyPermit,
 }
 
 impl hyper::body::Body for HeldBody {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::story::{SOON, Trace};
+use crate::scenario::{BRIEF_DELAY, Trace};
 
 /// Most sandboxes of the host.
 pub(crate) const SANDBOXES: usize = 3;
@@ -45,7 +45,7 @@ pub(crate) enum Script {
 }
 
 #[derive(Debug)]
-pub(crate) struct Mill {
+pub(crate) struct SimulatedRuntime {
     pub(crate) trace: Trace,
     pub(crate) running: Mutex<BTreeSet<JobId>>,
     /// Fewer permits than the maximum of workers.
@@ -72,7 +72,7 @@ impl Allowed {
 
     /// Workers that have read the endpoint before a change may take one more job.
     fn max_u32(&self) -> u32 {
-        let is_new = self.since.is_some_and(|since| since.elapsed() < SOON);
+        let is_new = self.since.is_some_and(|since| since.elapsed() < BRIEF_DELAY);
         if is_new { self.now.max(self.before) } else { self.now }
     }
 
@@ -81,7 +81,7 @@ impl Allowed {
     }
 }
 
-impl Mill {
+impl SimulatedRuntime {
     pub(crate) fn new(trace: Trace, attempts: Arc<Mutex<BTreeMap<JobId, u32>>>) -> Self {
         Self {
             trace,
@@ -94,7 +94,7 @@ impl Mill {
     }
 
     fn begin(&self, job: JobId, number: u32) {
-        self.trace.say(format!("{} attempt {number} begins", Trace::name(job)));
+        self.trace.record(format!("{} attempt {number} begins", Trace::name(job)));
         let mut running = self.running.lock();
         assert!(running.insert(job), "{job} runs twice at one time");
         assert!(running.len() <= self.allowed.lock().max(), "{} jobs run", running.len());
@@ -104,7 +104,7 @@ impl Mill {
 }
 
 #[async_trait]
-impl Runtime for Mill {
+impl Runtime for SimulatedRuntime {
     async fn prepare(&self, _: &Deployment) -> Result<(), String> {
         match *self.broken_until.lock() {
             Some(until) if Instant::now() < until => Err("it is broken".to_owned()),
@@ -148,7 +148,7 @@ impl Runtime for Mill {
             }
         };
         let end = timeout(limit, work).await.unwrap_or(AttemptEnd::DeadlineReached);
-        self.trace.say(format!(
+        self.trace.record(format!(
             "{} attempt {} ends: {end:?}",
             Trace::name(attempt.job),
             attempt.number

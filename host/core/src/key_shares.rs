@@ -21,7 +21,7 @@ const PERIOD_MS: u64 = 10_000;
 
 /// The keys that use one limit.
 #[derive(Debug, Default)]
-pub struct Shares {
+pub struct KeyShares {
     period: u64,
     keys: Vec<Sharer>,
 }
@@ -31,25 +31,25 @@ struct Sharer {
     /// `None`: all keys beyond [`KEYS_MAX`].
     key: Option<KeyId>,
     /// Its concurrent calls.
-    places: Arc<AtomicU32>,
-    now: Asked,
-    before: Asked,
+    permits: Arc<AtomicU32>,
+    now: Requested,
+    before: Requested,
     /// Calls that were admitted in this period.
     admitted: u32,
 }
 
 /// The requests of a key in one period, whether they were admitted or not.
 #[derive(Debug, Clone, Copy, Default)]
-struct Asked {
+struct Requested {
     calls: u32,
-    places: u32,
+    permits: u32,
 }
 
-/// One key among [`Shares`], until the next call of [`Shares::find`].
+/// One key among [`KeyShares`], until the next call of [`KeyShares::find`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position(usize);
 
-impl Shares {
+impl KeyShares {
     /// The key's position at `now_ms`, on any monotonic clock. Records a request for one more call,
     /// and for one more concurrent call.
     pub fn find(&mut self, key: &KeyId, now_ms: u64) -> Position {
@@ -57,9 +57,9 @@ impl Shares {
         let known = self.keys.iter().position(|sharer| sharer.key.as_ref() == Some(key));
         let position = known.unwrap_or_else(|| self.add(key));
         if let Some(sharer) = self.keys.get_mut(position) {
-            let held = sharer.places.load(Ordering::Relaxed);
+            let held = sharer.permits.load(Ordering::Relaxed);
             sharer.now.calls = sharer.now.calls.saturating_add(1);
-            sharer.now.places = sharer.now.places.max(held.saturating_add(1));
+            sharer.now.permits = sharer.now.permits.max(held.saturating_add(1));
         }
         Position(position)
     }
@@ -72,9 +72,9 @@ impl Shares {
         }
         self.keys.push(Sharer {
             key: (!is_full).then(|| key.clone()),
-            places: Arc::default(),
-            now: Asked::default(),
-            before: Asked::default(),
+            permits: Arc::default(),
+            now: Requested::default(),
+            before: Requested::default(),
             admitted: 0,
         });
         self.keys.len() - 1
@@ -88,10 +88,10 @@ impl Shares {
     }
 
     /// Concurrent calls of `cap` that are reserved for other keys.
-    pub fn places_of_others(&self, me: Position, cap: u32) -> u32 {
+    pub fn permits_of_others(&self, me: Position, cap: u32) -> u32 {
         self.of_others(me, cap, |sharer| {
-            let asked = sharer.now.places.max(sharer.before.places);
-            (asked, sharer.places.load(Ordering::Relaxed))
+            let requested = sharer.now.permits.max(sharer.before.permits);
+            (requested, sharer.permits.load(Ordering::Relaxed))
         })
     }
 
@@ -107,8 +107,8 @@ impl Shares {
         }
         let others = self.keys.iter().enumerate().filter(|(position, _)| *position != me.0);
         let kept = others.map(|(_, sharer)| {
-            let (asked, has) = of(sharer);
-            asked.min(part).saturating_sub(has)
+            let (requested, has) = of(sharer);
+            requested.min(part).saturating_sub(has)
         });
         kept.sum()
     }
@@ -121,15 +121,15 @@ impl Shares {
     }
 
     /// The key was refused for the cap, and so wants one more than it requested.
-    pub fn found_no_place(&mut self, me: Position) {
+    pub fn permit_refused(&mut self, me: Position) {
         if let Some(sharer) = self.keys.get_mut(me.0) {
-            sharer.now.places = sharer.now.places.saturating_add(1);
+            sharer.now.permits = sharer.now.permits.saturating_add(1);
         }
     }
 
     /// The counter of the key's concurrent calls.
-    pub fn places(&self, me: Position) -> Option<&Arc<AtomicU32>> {
-        self.keys.get(me.0).map(|sharer| &sharer.places)
+    pub fn permits(&self, me: Position) -> Option<&Arc<AtomicU32>> {
+        self.keys.get(me.0).map(|sharer| &sharer.permits)
     }
 
     fn advance(&mut self, period: u64) {
@@ -140,11 +140,11 @@ impl Shares {
         self.period = period;
         for sharer in &mut self.keys {
             let last = std::mem::take(&mut sharer.now);
-            sharer.before = if is_next { last } else { Asked::default() };
+            sharer.before = if is_next { last } else { Requested::default() };
             sharer.admitted = 0;
         }
         self.keys
-            .retain(|sharer| sharer.before.calls > 0 || sharer.places.load(Ordering::Relaxed) > 0);
+            .retain(|sharer| sharer.before.calls > 0 || sharer.permits.load(Ordering::Relaxed) > 0);
     }
 }
 
@@ -159,68 +159,68 @@ mod tests {
     }
 
     /// A call of the key, which is admitted if `cap` allows it.
-    fn takes_place(shares: &mut Shares, number: usize, now_ms: u64, cap: u32) -> bool {
+    fn take_permit(shares: &mut KeyShares, number: usize, now_ms: u64, cap: u32) -> bool {
         let me = shares.find(&key(number), now_ms);
-        let used: u32 = shares.keys.iter().map(|k| k.places.load(Ordering::Relaxed)).sum();
-        let has_place = used + shares.places_of_others(me, cap) < cap;
-        if has_place {
-            shares.places(me).unwrap().fetch_add(1, Ordering::Relaxed);
+        let used: u32 = shares.keys.iter().map(|k| k.permits.load(Ordering::Relaxed)).sum();
+        let has_permit = used + shares.permits_of_others(me, cap) < cap;
+        if has_permit {
+            shares.permits(me).unwrap().fetch_add(1, Ordering::Relaxed);
         } else {
-            shares.found_no_place(me);
+            shares.permit_refused(me);
         }
-        has_place
+        has_permit
     }
 
-    fn leaves_place(shares: &mut Shares, number: usize) {
+    fn return_permit(shares: &mut KeyShares, number: usize) {
         let sharer = shares.keys.iter().find(|sharer| sharer.key == Some(key(number)));
-        sharer.unwrap().places.fetch_sub(1, Ordering::Relaxed);
+        sharer.unwrap().permits.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn held(shares: &Shares, number: usize) -> u32 {
+    fn held(shares: &KeyShares, number: usize) -> u32 {
         let sharer = shares.keys.iter().find(|sharer| sharer.key == Some(key(number)));
-        sharer.map_or(0, |sharer| sharer.places.load(Ordering::Relaxed))
+        sharer.map_or(0, |sharer| sharer.permits.load(Ordering::Relaxed))
     }
 
     #[test]
-    fn a_key_that_is_alone_has_everything() {
-        let mut shares = Shares::default();
-        let taken = (0..500).filter(|_| takes_place(&mut shares, 0, 0, 400)).count();
+    fn a_single_key_may_use_the_whole_limit() {
+        let mut shares = KeyShares::default();
+        let taken = (0..500).filter(|_| take_permit(&mut shares, 0, 0, 400)).count();
         assert_eq!(taken, 400);
         let me = shares.find(&key(0), 0);
         assert_eq!(shares.calls_of_others(me, 1_000), 0);
     }
 
     #[test]
-    fn a_second_key_comes_to_its_half_as_places_become_free() {
-        let mut shares = Shares::default();
-        while takes_place(&mut shares, 0, 0, 400) {}
+    fn a_second_key_gets_its_half_as_permits_are_returned() {
+        let mut shares = KeyShares::default();
+        while take_permit(&mut shares, 0, 0, 400) {}
         for _ in 0..400 {
             // Both keys continue to call; the first one calls first.
-            leaves_place(&mut shares, 0);
+            return_permit(&mut shares, 0);
             for number in [0, 1] {
-                while takes_place(&mut shares, number, 0, 400) {}
+                while take_permit(&mut shares, number, 0, 400) {}
             }
         }
         assert_eq!((held(&shares, 0), held(&shares, 1)), (200, 200));
     }
 
     #[test]
-    fn a_modest_key_leaves_the_others_what_it_does_not_ask_for() {
-        let mut shares = Shares::default();
-        assert!(takes_place(&mut shares, 1, 0, 400));
-        leaves_place(&mut shares, 1);
-        let taken = (0..500).filter(|_| takes_place(&mut shares, 0, 0, 400)).count();
+    fn other_keys_may_use_what_a_modest_key_does_not_request() {
+        let mut shares = KeyShares::default();
+        assert!(take_permit(&mut shares, 1, 0, 400));
+        return_permit(&mut shares, 1);
+        let taken = (0..500).filter(|_| take_permit(&mut shares, 0, 0, 400)).count();
         assert_eq!(taken, 399, "one is kept for the key that took one before");
-        assert!(takes_place(&mut shares, 1, 0, 400));
-        leaves_place(&mut shares, 1);
+        assert!(take_permit(&mut shares, 1, 0, 400));
+        return_permit(&mut shares, 1);
         // Two periods later nothing is reserved for it any more.
-        assert!(takes_place(&mut shares, 0, 20_000, 400));
+        assert!(take_permit(&mut shares, 0, 20_000, 400));
     }
 
     #[test]
-    fn calls_are_kept_for_a_key_as_far_as_it_asked_for_them() {
-        let mut shares = Shares::default();
-        let admit = |shares: &mut Shares, number, calls, now_ms| {
+    fn calls_are_reserved_for_a_key_up_to_its_requests() {
+        let mut shares = KeyShares::default();
+        let admit = |shares: &mut KeyShares, number, calls, now_ms| {
             let me = shares.find(&key(number), now_ms);
             (0..calls).for_each(|_| shares.admitted(me));
             me
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn keys_beyond_the_bound_count_as_one() {
-        let mut shares = Shares::default();
+        let mut shares = KeyShares::default();
         for number in 0..10_000 {
             shares.find(&key(number), 0);
         }
@@ -256,18 +256,18 @@ mod tests {
         /// For any behaviour of the keys: there are never more concurrent calls than the cap, and a
         /// key without any gets the next free one before a key that has its part.
         #[test]
-        fn the_cap_holds_and_nobody_is_left_out(
+        fn the_cap_holds_and_every_key_is_served(
             events in prop::collection::vec((0_usize..4, any::<bool>(), 0_u64..3_000), 1..400),
             cap in 1_u32..30,
         ) {
-            let mut shares = Shares::default();
+            let mut shares = KeyShares::default();
             let mut now = 0;
             for (number, takes, gap) in events {
                 now += gap;
                 if takes {
-                    takes_place(&mut shares, number, now, cap);
+                    take_permit(&mut shares, number, now, cap);
                 } else if held(&shares, number) > 0 {
-                    leaves_place(&mut shares, number);
+                    return_permit(&mut shares, number);
                 }
                 let used: u32 = (0..4).map(|number| held(&shares, number)).sum();
                 prop_assert!(used <= cap);
@@ -277,14 +277,14 @@ mod tests {
             }
             // A key without any calls twice, while another one ends a call and begins another at
             // once.
-            while takes_place(&mut shares, 0, now, cap) {}
-            let is_left_out = held(&shares, 4) == 0 && !takes_place(&mut shares, 4, now, cap);
+            while take_permit(&mut shares, 0, now, cap) {}
+            let is_left_out = held(&shares, 4) == 0 && !take_permit(&mut shares, 4, now, cap);
             let used: u32 = (0..5).map(|number| held(&shares, number)).sum();
             let part = cap / u32::try_from(shares.keys.len()).unwrap();
             if is_left_out && used == cap && held(&shares, 0) > part {
-                leaves_place(&mut shares, 0);
-                prop_assert!(!takes_place(&mut shares, 0, now, cap));
-                prop_assert!(takes_place(&mut shares, 4, now, cap));
+                return_permit(&mut shares, 0);
+                prop_assert!(!take_permit(&mut shares, 0, now, cap));
+                prop_assert!(take_permit(&mut shares, 4, now, cap));
             }
         }
     }

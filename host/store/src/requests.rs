@@ -52,7 +52,7 @@ impl std::fmt::Debug for CatalogRow {
 /// A request for data that only the database has, or stores. Readers look at pending changes and at
 /// the journal first.
 #[derive(Debug)]
-pub(crate) enum Ask {
+pub(crate) enum DbRequest {
     /// Payloads of jobs, by row.
     Payloads { seqs: Vec<u64>, kind: Kind, answer: oneshot::Sender<Vec<Found<Payload>>> },
     /// Chunks of a job's rows.
@@ -77,7 +77,7 @@ pub(crate) enum Ask {
 
 /// Selects chunks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ChunkQuestion {
+pub(crate) struct ChunkRequest {
     pub(crate) id: JobId,
     pub(crate) from: u64,
     pub(crate) bytes_max: usize,

@@ -8,12 +8,12 @@ use crate::runtime::{AttemptReport, LogLevel, StackCall};
 /// Receives the events of jobs. Must be quick and must not block.
 pub trait JobListener: Send + Sync {
     /// Called for an event of a job of the endpoint.
-    fn happened(&self, endpoint: &EndpointId, job: JobId, news: JobNews<'_>);
+    fn notify_job_event(&self, endpoint: &EndpointId, job: JobId, notice: JobEventNotice<'_>);
 }
 
 /// An event of a job.
 #[derive(Debug, Clone, Copy)]
-pub enum JobNews<'a> {
+pub enum JobEventNotice<'a> {
     /// The job waits: it was submitted, or will run again.
     Queued,
     /// An attempt begins.

@@ -10,27 +10,30 @@ const NICE: i32 = 5;
 
 /// The same for handlers that have computed for long: they get a tenth of the time that brief ones
 /// need, and all idle time.
-const NICE_LENGTHY: i32 = 15;
+const NICE_LOW_PRIORITY: i32 = 15;
 
 /// Two runtimes with one thread for each core.
-pub(crate) struct Guests {
+pub(crate) struct GuestRuntimes {
     /// For the beginning of all attempts, and most of their ends.
-    pub(crate) brief: Runtime,
+    pub(crate) normal: Runtime,
     /// For attempts that compute for long.
-    pub(crate) lengthy: Runtime,
+    pub(crate) low_priority: Runtime,
 }
 
-impl Guests {
+impl GuestRuntimes {
     /// # Errors
     /// When the threads cannot be started.
     pub(crate) fn start() -> anyhow::Result<Self> {
-        Ok(Self { brief: runtime("guest", NICE)?, lengthy: runtime("lengthy", NICE_LENGTHY)? })
+        Ok(Self {
+            normal: runtime("guest", NICE)?,
+            low_priority: runtime("lengthy", NICE_LOW_PRIORITY)?,
+        })
     }
 
     /// Abandons attempts that still run: their jobs were released, or they hang in a host call.
     pub(crate) fn shutdown(self) {
-        self.brief.shutdown_background();
-        self.lengthy.shutdown_background();
+        self.normal.shutdown_background();
+        self.low_priority.shutdown_background();
     }
 }
 

@@ -15,7 +15,7 @@ use crate::stored_jobs;
 use crate::table::{Measured, Row, print_head, print_row, print_waiting};
 
 /// Names for `--only`, in the order in which they run.
-const WORKS: [&str; 9] =
+const WORKLOADS: [&str; 9] =
     ["runsync", "payloads", "run", "stream", "cpu", "wait", "endpoints", "health", "stored"];
 
 /// Bytes of a payload, unless the row has another size.
@@ -59,10 +59,10 @@ pub(crate) async fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
 pub(crate) fn asked_for(arguments: &BenchArguments) -> anyhow::Result<Vec<&'static str>> {
     let only = &arguments.only;
     for name in only {
-        ensure!(WORKS.contains(&name.as_str()), "--only takes one of {}", WORKS.join(", "));
+        ensure!(WORKLOADS.contains(&name.as_str()), "--only takes one of {}", WORKLOADS.join(", "));
     }
     let is_asked_for = |name: &&str| only.is_empty() || only.iter().any(|only| only == name);
-    Ok(WORKS.into_iter().filter(is_asked_for).collect())
+    Ok(WORKLOADS.into_iter().filter(is_asked_for).collect())
 }
 
 impl Bench<'_> {
@@ -77,7 +77,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Runs one of [`WORKS`].
+    /// Runs one of [`WORKLOADS`].
     pub(crate) async fn perform(&self, work: &str) -> anyhow::Result<Measured> {
         let rows = match work {
             "runsync" => self.runsync().await?,

@@ -10,7 +10,7 @@ use crate::cli::project::{FILE_NAME, Project};
 
 /// A component, and the directory of its inputs and cases.
 #[derive(Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct ComponentSource {
     component: PathBuf,
     /// The project's directory; for a named component, the current one.
     pub(crate) dir: PathBuf,
@@ -18,7 +18,7 @@ pub(crate) struct Chosen {
     pub(crate) project: Option<Project>,
 }
 
-impl Chosen {
+impl ComponentSource {
     /// Without an argument it is the project of the current directory, a directory is a project,
     /// and a file is a component.
     ///

@@ -42,9 +42,9 @@ impl PeerAddress {
 /// Whether a connection has carried a call with a valid key. The listener adds it to each request
 /// of the connection.
 #[derive(Debug, Default)]
-pub struct Standing(AtomicBool);
+pub struct ConnectionAuth(AtomicBool);
 
-impl Standing {
+impl ConnectionAuth {
     /// Whether there was such a call.
     pub fn has_key(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -75,7 +75,7 @@ impl Default for AddressLimit {
 }
 
 /// Counts the calls of each address.
-pub(crate) struct Strangers {
+pub(crate) struct UnauthenticatedLimiter {
     calls: NonZeroU32,
     clock: DefaultClock,
     limiter: DefaultKeyedRateLimiter<IpAddr>,
@@ -83,13 +83,13 @@ pub(crate) struct Strangers {
     swept_at: Mutex<Instant>,
 }
 
-impl std::fmt::Debug for Strangers {
+impl std::fmt::Debug for UnauthenticatedLimiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Strangers").field("calls", &self.calls).finish_non_exhaustive()
+        f.debug_struct("UnauthenticatedLimiter").field("calls", &self.calls).finish_non_exhaustive()
     }
 }
 
-impl Strangers {
+impl UnauthenticatedLimiter {
     pub(crate) fn new(limit: AddressLimit) -> Self {
         let calls = limit.calls_per_10s;
         // A bucket of size B with R refills in the window admits B + R - 1 calls in the window.
@@ -153,16 +153,19 @@ mod tests {
     #[test]
     fn each_address_has_a_limit_of_its_own() {
         let limit = AddressLimit { calls_per_10s: NonZeroU32::new(5).unwrap() };
-        let strangers = Strangers::new(limit);
+        let unauthenticated = UnauthenticatedLimiter::new(limit);
         for address in ["192.0.2.1", "192.0.2.2", "2001:db8::1"] {
             // Four at once; two more within ten seconds, the second just at their end.
             for _ in 0..4 {
-                assert!(strangers.admit(&from(address)).is_ok());
+                assert!(unauthenticated.admit(&from(address)).is_ok());
             }
-            assert!(strangers.admit(&from(address)).is_err());
+            assert!(unauthenticated.admit(&from(address)).is_err());
         }
-        assert!(strangers.admit(&from("2001:db8::2")).is_err(), "it is the same /64");
-        assert!(strangers.admit(&from("::ffff:192.0.2.1")).is_err(), "it is the same address");
-        assert!(strangers.admit(&from("2001:db8:0:1::1")).is_ok());
+        assert!(unauthenticated.admit(&from("2001:db8::2")).is_err(), "it is the same /64");
+        assert!(
+            unauthenticated.admit(&from("::ffff:192.0.2.1")).is_err(),
+            "it is the same address"
+        );
+        assert!(unauthenticated.admit(&from("2001:db8:0:1::1")).is_ok());
     }
 }

@@ -126,33 +126,33 @@ fn trapped(error: &wasmtime::Error, state: &State) -> String {
             format!("handler exited with status {status} before returning a result")
         });
     }
-    let place = place(error);
+    let location = location(error);
     match error.downcast_ref() {
         Some(Trap::OutOfFuel) => format!("fuel limit of {} exceeded", state.fuel_max()),
         Some(Trap::StackOverflow) => {
             let stack = Size(STACK_BYTES_MAX as u64);
-            format!("stack overflow: handler used more than {stack} of stack{place}")
+            format!("stack overflow: handler used more than {stack} of stack{location}")
         }
         Some(Trap::UnreachableCodeReached) => {
-            memory_limit(state).unwrap_or_else(|| aborted(&state.log.stderr_tail(), &place))
+            memory_limit(state).unwrap_or_else(|| aborted(&state.log.stderr_tail(), &location))
         }
         Some(trap) => memory_limit(state).unwrap_or_else(|| {
             let text = trap.to_string();
             let text = text.strip_prefix("wasm trap: ").unwrap_or(&text);
-            format!("handler trapped: {text}{place}")
+            format!("handler trapped: {text}{location}")
         }),
         None => memory_limit(state).unwrap_or_else(|| host_refused(error)),
     }
 }
 
 /// A panic or an abort. The handler's last output on standard error usually has the reason.
-fn aborted(stderr: &str, place: &str) -> String {
+fn aborted(stderr: &str, location: &str) -> String {
     match stderr.rfind("panicked at ") {
         Some(at) => {
             let panic = stderr.get(at..).unwrap_or(stderr);
             format!("handler {panic}")
         }
-        None if stderr.is_empty() => format!("handler aborted (`unreachable` executed{place})"),
+        None if stderr.is_empty() => format!("handler aborted (`unreachable` executed{location})"),
         None => format!("handler aborted: {stderr}"),
     }
 }
@@ -177,7 +177,7 @@ fn host_refused(error: &wasmtime::Error) -> String {
 }
 
 /// The location of a trap, if the component still has readable names.
-fn place(error: &wasmtime::Error) -> String {
+fn location(error: &wasmtime::Error) -> String {
     const NAME_BYTES_MAX: usize = 80;
     let frame = error.downcast_ref::<WasmBacktrace>().and_then(|trace| trace.frames().first());
     frame
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_told_by_its_message() {
+    fn a_panic_is_reported_with_its_message() {
         let stderr = "starting thread 'main' (1) panicked at src/lib.rs:5:9: boom";
         assert_eq!(aborted(stderr, ""), "handler panicked at src/lib.rs:5:9: boom");
         assert_eq!(aborted("assertion failed", ", in `f`"), "handler aborted: assertion failed");

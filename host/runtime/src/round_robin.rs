@@ -1,7 +1,7 @@
-//! Turns: keys that wait are served in a circle, and the waiters of a key in a queue of its own.
+//! Round robin: keys that wait are served in a circle, and the waiters of a key in a queue of its own.
 //!
 //! A key joins the circle behind all others, keeps its turn until one of its waiters is served, and then goes to the end.
-//! A key without waiters is in no circle. Turns are a queue themselves, so that they nest.
+//! A key without waiters is in no circle. A round robin is a queue itself, so that they nest.
 //!
 //! **Cost:** a hash map entry for each key that waits; leaving the circle looks at each key that waits.
 
@@ -22,25 +22,25 @@ impl<T> Queue for VecDeque<T> {
 
 /// Keys that wait, by their turns.
 #[derive(Debug)]
-pub(crate) struct Turns<K, Q> {
+pub(crate) struct RoundRobin<K, Q> {
     order: VecDeque<K>,
     /// Never empty ones.
     queues: HashMap<K, Q>,
 }
 
-impl<K, Q> Default for Turns<K, Q> {
+impl<K, Q> Default for RoundRobin<K, Q> {
     fn default() -> Self {
         Self { order: VecDeque::new(), queues: HashMap::new() }
     }
 }
 
-impl<K: Clone + Eq + Hash, Q: Queue> Queue for Turns<K, Q> {
+impl<K: Clone + Eq + Hash, Q: Queue> Queue for RoundRobin<K, Q> {
     fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 }
 
-impl<K: Clone + Eq + Hash, Q: Queue> Turns<K, Q> {
+impl<K: Clone + Eq + Hash, Q: Queue> RoundRobin<K, Q> {
     /// Adds waiters of a key with `add`, which must add at least one.
     pub(crate) fn join(&mut self, key: &K, add: impl FnOnce(&mut Q)) {
         let queue = self.queues.entry(key.clone()).or_default();
@@ -69,8 +69,8 @@ impl<K: Clone + Eq + Hash, Q: Queue> Turns<K, Q> {
         let queue = self.queues.get_mut(key)?;
         let served = take(queue);
         let is_empty = queue.is_empty();
-        let place = self.order.iter().position(|waiting| waiting == key);
-        let key = place.and_then(|place| self.order.remove(place))?;
+        let position = self.order.iter().position(|waiting| waiting == key);
+        let key = position.and_then(|position| self.order.remove(position))?;
         if is_empty {
             self.queues.remove(&key);
         } else {
@@ -94,7 +94,7 @@ impl<K: Clone + Eq + Hash, Q: Queue> Turns<K, Q> {
 mod tests {
     use super::*;
 
-    type Nested = Turns<char, Turns<u8, VecDeque<u32>>>;
+    type Nested = RoundRobin<char, RoundRobin<u8, VecDeque<u32>>>;
 
     fn next(turns: &mut Nested) -> Option<u32> {
         let key = *turns.iter().next()?.0;

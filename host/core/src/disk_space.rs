@@ -1,4 +1,4 @@
-//! Whether the host's disk has room for new work: bytes, and inodes, which each file needs. The
+//! Whether the host's disk has space for new work: bytes, and inodes, which each file needs. The
 //! gauge does no I/O: the host looks at the disk and sets it, and everything that adds to the disk
 //! reads it. The bytes of each owner are in [`disk_share`](crate::disk_share).
 //!
@@ -12,22 +12,22 @@ use crate::tenancy::Tenancy;
 
 /// Divisor of the reserve for the free space below which waiting jobs do not start: the rest is for
 /// the results of running jobs, for cancels, and for deletes.
-const START_PART: u64 = 4;
+const START_DIVISOR: u64 = 4;
 
 /// Divisor of the reserve for the space that must be free beyond the reserve before new work is
 /// admitted again. Without it, each job that ends near the bound would switch admission.
-const RETURN_PART: u64 = 8;
+const RETURN_DIVISOR: u64 = 8;
 
-/// The gauge. A new one reports that there is room.
+/// The gauge. A new one reports that there is space.
 #[derive(Debug, Default)]
-pub struct DiskRoom {
+pub struct DiskSpaceGauge {
     /// Whether bytes or inodes are below their reserve.
     is_low: AtomicBool,
     is_short: AtomicBool,
-    /// Whether jobs did not start for lack of room.
+    /// Whether jobs did not start for lack of space.
     is_start_awaited: AtomicBool,
     /// Writers that wait for space.
-    stalls: AtomicU32,
+    waiting_writers: AtomicU32,
     bytes: Gauge,
     inodes: Gauge,
     accounts: Accounts,
@@ -47,12 +47,12 @@ impl Gauge {
         self.free.store(free, Ordering::Relaxed);
         self.reserve.store(reserve, Ordering::Relaxed);
         let bound = |was_below: bool, bound: u64| {
-            bound.saturating_add(if was_below { reserve / RETURN_PART } else { 0 })
+            bound.saturating_add(if was_below { reserve / RETURN_DIVISOR } else { 0 })
         };
         let was_low = self.is_low.load(Ordering::Relaxed);
         self.is_low.store(free < bound(was_low, reserve), Ordering::Relaxed);
         let was_short = self.is_short.load(Ordering::Relaxed);
-        self.is_short.store(free < bound(was_short, reserve / START_PART), Ordering::Relaxed);
+        self.is_short.store(free < bound(was_short, reserve / START_DIVISOR), Ordering::Relaxed);
     }
 }
 
@@ -67,17 +67,17 @@ pub enum Shortage {
     Inodes,
 }
 
-/// A writer that waits for space. While there is one, there is no room.
+/// A writer that waits for space. While there is one, there is no space.
 #[derive(Debug)]
-pub struct Stall(Arc<DiskRoom>);
+pub struct SpaceWait(Arc<DiskSpaceGauge>);
 
-impl Drop for Stall {
+impl Drop for SpaceWait {
     fn drop(&mut self) {
-        self.0.stalls.fetch_sub(1, Ordering::Relaxed);
+        self.0.waiting_writers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl DiskRoom {
+impl DiskSpaceGauge {
     /// A gauge that reports that there is room, on a disk that the owners of this host share.
     pub fn new(tenancy: Tenancy) -> Self {
         Self { accounts: Accounts::new(tenancy), ..Self::default() }
@@ -90,39 +90,39 @@ impl DiskRoom {
 
     /// Whether new work may be accepted: submissions, uploads, images.
     pub fn admits_work(&self) -> bool {
-        !self.is_low.load(Ordering::Relaxed) && !self.is_stalled()
+        !self.is_low.load(Ordering::Relaxed) && !self.has_waiting_writers()
     }
 
     /// Whether waiting jobs may start.
-    pub fn has_room_to_start(&self) -> bool {
-        !self.is_short.load(Ordering::Relaxed) && !self.is_stalled()
+    pub fn has_space_to_start(&self) -> bool {
+        !self.is_short.load(Ordering::Relaxed) && !self.has_waiting_writers()
     }
 
     /// The same, for callers that want to start a job: a refusal is recorded for
     /// [`may_start_again`](Self::may_start_again).
     pub fn may_start_jobs(&self) -> bool {
-        let may_start = self.has_room_to_start();
+        let may_start = self.has_space_to_start();
         if !may_start {
             self.is_start_awaited.store(true, Ordering::Release);
         }
         may_start
     }
 
-    /// Whether there is room again for jobs that did not start before. True once for all refusals
+    /// Whether there is space again for jobs that did not start before. True once for all refusals
     /// so far; a refusal at the same time counts for the next call.
     pub fn may_start_again(&self) -> bool {
-        self.has_room_to_start() && self.is_start_awaited.swap(false, Ordering::AcqRel)
+        self.has_space_to_start() && self.is_start_awaited.swap(false, Ordering::AcqRel)
     }
 
     /// Whether a writer waits for space.
-    pub fn is_stalled(&self) -> bool {
-        self.stalls.load(Ordering::Relaxed) > 0
+    pub fn has_waiting_writers(&self) -> bool {
+        self.waiting_writers.load(Ordering::Relaxed) > 0
     }
 
     /// Records a writer that found no space; it waits until the guard is dropped.
-    pub fn stall(self: &Arc<Self>) -> Stall {
-        self.stalls.fetch_add(1, Ordering::Relaxed);
-        Stall(self.clone())
+    pub fn wait_for_space(self: &Arc<Self>) -> SpaceWait {
+        self.waiting_writers.fetch_add(1, Ordering::Relaxed);
+        SpaceWait(self.clone())
     }
 
     /// Sets the number of free bytes of the disk, and the reserve.
@@ -182,8 +182,8 @@ mod tests {
 
     #[test]
     fn new_work_stops_at_the_reserve_and_waiting_jobs_later() {
-        let room = DiskRoom::default();
-        assert!(room.admits_work() && room.may_start_jobs());
+        let disk_space = DiskSpaceGauge::default();
+        assert!(disk_space.admits_work() && disk_space.may_start_jobs());
         // (free, admits work, may start jobs)
         let looks = [
             (8_000, true, true),
@@ -200,17 +200,21 @@ mod tests {
             (0, false, false),
         ];
         for (free, admits, starts) in looks {
-            room.set(free, 800);
-            assert_eq!((room.admits_work(), room.may_start_jobs()), (admits, starts), "{free}");
-            assert_eq!((room.free_bytes(), room.reserve_bytes()), (free, 800));
+            disk_space.set(free, 800);
+            assert_eq!(
+                (disk_space.admits_work(), disk_space.may_start_jobs()),
+                (admits, starts),
+                "{free}"
+            );
+            assert_eq!((disk_space.free_bytes(), disk_space.reserve_bytes()), (free, 800));
         }
-        room.set(0, 0);
-        assert!(room.admits_work() && room.may_start_jobs(), "without a reserve");
+        disk_space.set(0, 0);
+        assert!(disk_space.admits_work() && disk_space.may_start_jobs(), "without a reserve");
     }
 
     #[test]
     fn inodes_have_a_reserve_of_their_own() {
-        let room = DiskRoom::default();
+        let disk_space = DiskSpaceGauge::default();
         // (free bytes, free inodes, admits work, may start jobs, what is short)
         let looks = [
             (8_000, 800, true, true, Shortage::Bytes),
@@ -221,26 +225,38 @@ mod tests {
             (8_000, 90, true, true, Shortage::Bytes),
         ];
         for (bytes, inodes, admits, starts, short) in looks {
-            room.set(bytes, 800);
-            room.set_inodes(inodes, 80);
-            assert_eq!((room.admits_work(), room.may_start_jobs()), (admits, starts), "{inodes}");
-            assert_eq!((room.free_inodes(), room.reserve_inodes()), (inodes, 80));
-            assert_eq!(room.shortage(), short, "{bytes}, {inodes}");
+            disk_space.set(bytes, 800);
+            disk_space.set_inodes(inodes, 80);
+            assert_eq!(
+                (disk_space.admits_work(), disk_space.may_start_jobs()),
+                (admits, starts),
+                "{inodes}"
+            );
+            assert_eq!((disk_space.free_inodes(), disk_space.reserve_inodes()), (inodes, 80));
+            assert_eq!(disk_space.shortage(), short, "{bytes}, {inodes}");
         }
-        room.set_inodes(0, 0);
-        assert!(room.admits_work(), "a file system without a fixed number of inodes");
+        disk_space.set_inodes(0, 0);
+        assert!(disk_space.admits_work(), "a file system without a fixed number of inodes");
     }
 
     #[test]
-    fn there_is_no_room_while_a_writer_waits() {
-        let room = Arc::new(DiskRoom::default());
-        let first = room.stall();
-        let second = room.stall();
+    fn no_space_is_reported_while_a_writer_waits() {
+        let disk_space = Arc::new(DiskSpaceGauge::default());
+        let first = disk_space.wait_for_space();
+        let second = disk_space.wait_for_space();
         drop(first);
-        assert!(room.is_stalled() && !room.admits_work() && !room.may_start_jobs());
+        assert!(
+            disk_space.has_waiting_writers()
+                && !disk_space.admits_work()
+                && !disk_space.may_start_jobs()
+        );
         drop(second);
-        assert!(!room.is_stalled() && room.admits_work() && room.may_start_jobs());
-        assert!(room.may_start_again(), "jobs were refused before");
-        assert!(!room.may_start_again(), "once");
+        assert!(
+            !disk_space.has_waiting_writers()
+                && disk_space.admits_work()
+                && disk_space.may_start_jobs()
+        );
+        assert!(disk_space.may_start_again(), "jobs were refused before");
+        assert!(!disk_space.may_start_again(), "once");
     }
 }

@@ -5,33 +5,33 @@ use serde::de::{self, Deserialize, Deserializer, Unexpected, Visitor};
 
 /// A number without a fraction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Whole(pub(crate) i128);
+pub(crate) struct WholeNumber(pub(crate) i128);
 
-impl<'de> Deserialize<'de> for Whole {
+impl<'de> Deserialize<'de> for WholeNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Number;
 
         impl Visitor<'_> for Number {
-            type Value = Whole;
+            type Value = WholeNumber;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("a whole number")
             }
 
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Whole, E> {
-                Ok(Whole(number.into()))
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<WholeNumber, E> {
+                Ok(WholeNumber(number.into()))
             }
 
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Whole, E> {
-                Ok(Whole(number.into()))
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<WholeNumber, E> {
+                Ok(WholeNumber(number.into()))
             }
 
-            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Whole, E> {
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<WholeNumber, E> {
                 if number.fract() != 0.0 {
                     return Err(E::invalid_type(Unexpected::Float(number), &self));
                 }
                 #[expect(clippy::cast_possible_truncation, reason = "saturates: out of any bounds")]
-                Ok(Whole(number as i128))
+                Ok(WholeNumber(number as i128))
             }
         }
 
@@ -45,7 +45,7 @@ where
     D: Deserializer<'de>,
     T: TryFrom<i128>,
 {
-    let Whole(number) = Whole::deserialize(deserializer)?;
+    let WholeNumber(number) = WholeNumber::deserialize(deserializer)?;
     T::try_from(number).map_err(|_| out_of_range(number))
 }
 
@@ -55,7 +55,7 @@ where
     D: Deserializer<'de>,
     T: TryFrom<i128>,
 {
-    let Some(Whole(number)) = Option::deserialize(deserializer)? else { return Ok(None) };
+    let Some(WholeNumber(number)) = Option::deserialize(deserializer)? else { return Ok(None) };
     T::try_from(number).map(Some).map_err(|_| out_of_range(number))
 }
 
@@ -81,8 +81,8 @@ mod tests {
             ("true", None),
         ];
         for (text, expected) in cases {
-            let number: Option<Whole> = serde_json::from_str(text).ok();
-            assert_eq!(number.map(|Whole(number)| number), expected, "{text}");
+            let number: Option<WholeNumber> = serde_json::from_str(text).ok();
+            assert_eq!(number.map(|WholeNumber(number)| number), expected, "{text}");
         }
     }
 }

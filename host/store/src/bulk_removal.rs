@@ -6,16 +6,16 @@ use gristmill_core::job::JobEvent;
 use gristmill_core::time::Timestamp;
 use tokio::sync::oneshot;
 
-use crate::asks::Write;
 use crate::entry::EndpointKey;
 use crate::index::Index;
+use crate::requests::Write;
 
 /// Jobs that one slice removes or examines.
 pub(crate) const SLICE: usize = 1_000;
 
 /// A removal in progress.
 #[derive(Debug)]
-pub(crate) enum Sweep {
+pub(crate) enum BulkRemoval {
     /// Removes the waiting jobs of an endpoint that were queued before `until`.
     Purge { endpoint: EndpointKey, until: u64, removed: u64, answer: oneshot::Sender<Purged> },
     /// Removes all jobs of an endpoint, then the endpoint.
@@ -31,10 +31,10 @@ pub(crate) struct Purged {
 }
 
 impl Index {
-    /// Carries out one slice of the first sweep, if there is one.
-    pub(crate) fn sweep_slice(&mut self, now: Timestamp) {
-        match self.sweeps.pop_front() {
-            Some(Sweep::Purge { endpoint, until, mut removed, answer }) => {
+    /// Carries out one slice of the first removal, if there is one.
+    pub(crate) fn remove_slice(&mut self, now: Timestamp) {
+        match self.bulk_removals.pop_front() {
+            Some(BulkRemoval::Purge { endpoint, until, mut removed, answer }) => {
                 let ready = self.endpoints.get(&endpoint).map(|endpoint| &endpoint.ready);
                 let keys = ready.map(|ready| ready.before(until, SLICE)).unwrap_or_default();
                 for &key in &keys {
@@ -43,7 +43,12 @@ impl Index {
                     removed += 1;
                 }
                 if keys.len() == SLICE {
-                    self.sweeps.push_front(Sweep::Purge { endpoint, until, removed, answer });
+                    self.bulk_removals.push_front(BulkRemoval::Purge {
+                        endpoint,
+                        until,
+                        removed,
+                        answer,
+                    });
                 } else {
                     let (ack, on_disk) = oneshot::channel();
                     self.ack_all(ack);
@@ -51,7 +56,7 @@ impl Index {
                     let _ = answer.send(Purged { removed, on_disk });
                 }
             }
-            Some(Sweep::Forget { endpoint, from }) => {
+            Some(BulkRemoval::Forget { endpoint, from }) => {
                 let to = (from + SLICE).min(self.jobs.end());
                 let slice = self.jobs.range(from..to);
                 let keys: Vec<_> =
@@ -62,7 +67,7 @@ impl Index {
                     let _ = self.decide(key, JobEvent::TtlElapsed, now);
                 }
                 if to < self.jobs.end() {
-                    self.sweeps.push_front(Sweep::Forget { endpoint, from: to });
+                    self.bulk_removals.push_front(BulkRemoval::Forget { endpoint, from: to });
                 } else {
                     self.backlog.push_last(Write::Forget(endpoint));
                 }

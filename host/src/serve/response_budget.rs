@@ -25,18 +25,18 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// All large answers that wait for their clients.
 #[derive(Debug, Default)]
-pub(crate) struct Untaken(Mutex<Waiting>);
+pub(crate) struct ResponseBudget(Mutex<UnreadAnswers>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct UnreadAnswers {
     bytes: usize,
     next_number: u64,
-    answers: BTreeMap<Place, Answer>,
+    answers: BTreeMap<AnswerPosition, Answer>,
 }
 
 /// An answer's position among all: the one that has waited longest is first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct AnswerPosition {
     since: Instant,
     number: u64,
 }
@@ -49,59 +49,59 @@ struct Answer {
 
 /// An answer that waits, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
-    all: Arc<Untaken>,
-    place: Place,
+pub(crate) struct BudgetPermit {
+    all: Arc<ResponseBudget>,
+    position: AnswerPosition,
 }
 
 /// There is no room for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NoRoom;
+pub(crate) struct OverBudget;
 
-impl Untaken {
+impl ResponseBudget {
     /// Counts a complete answer, if it is large. `connection` is cancelled when it must be closed.
     ///
     /// # Errors
     /// When there is no room for it.
-    pub(crate) fn hold_whole(
+    pub(crate) fn reserve_whole(
         self: &Arc<Self>,
         bytes: u64,
         connection: &CancellationToken,
-    ) -> Result<Option<Held>, NoRoom> {
-        let bytes = usize::try_from(bytes).map_err(|_| NoRoom)?;
+    ) -> Result<Option<BudgetPermit>, OverBudget> {
+        let bytes = usize::try_from(bytes).map_err(|_| OverBudget)?;
         if bytes <= SMALL_BYTES {
             return Ok(None);
         }
         let mut waiting = self.0.lock();
         waiting.make_room(bytes);
         if waiting.bytes + bytes > BYTES_MAX {
-            return Err(NoRoom);
+            return Err(OverBudget);
         }
-        Ok(Some(Held { all: self.clone(), place: waiting.add(bytes, connection) }))
+        Ok(Some(BudgetPermit { all: self.clone(), position: waiting.add(bytes, connection) }))
     }
 
     /// The same for a piece of a longer answer, which is never refused.
-    pub(crate) fn hold_piece(
+    pub(crate) fn reserve_piece(
         self: &Arc<Self>,
         bytes: usize,
         connection: &CancellationToken,
-    ) -> Option<Held> {
+    ) -> Option<BudgetPermit> {
         if bytes <= SMALL_BYTES {
             return None;
         }
         let mut waiting = self.0.lock();
         waiting.make_room(bytes);
-        Some(Held { all: self.clone(), place: waiting.add(bytes, connection) })
+        Some(BudgetPermit { all: self.clone(), position: waiting.add(bytes, connection) })
     }
 }
 
-impl Waiting {
-    fn add(&mut self, bytes: usize, connection: &CancellationToken) -> Place {
-        let place = Place { since: Instant::now(), number: self.next_number };
+impl UnreadAnswers {
+    fn add(&mut self, bytes: usize, connection: &CancellationToken) -> AnswerPosition {
+        let position = AnswerPosition { since: Instant::now(), number: self.next_number };
         self.next_number += 1;
         self.bytes += bytes;
-        self.answers.insert(place, Answer { bytes, connection: connection.clone() });
-        place
+        self.answers.insert(position, Answer { bytes, connection: connection.clone() });
+        position
     }
 
     fn make_room(&mut self, bytes: usize) {
@@ -116,21 +116,21 @@ impl Waiting {
     }
 }
 
-impl Held {
+impl BudgetPermit {
     /// The client has read a part of it.
-    pub(crate) fn was_taken(&mut self) {
+    pub(crate) fn record_progress(&mut self) {
         let mut waiting = self.all.0.lock();
-        if let Some(answer) = waiting.answers.remove(&self.place) {
-            self.place.since = Instant::now();
-            waiting.answers.insert(self.place, answer);
+        if let Some(answer) = waiting.answers.remove(&self.position) {
+            self.position.since = Instant::now();
+            waiting.answers.insert(self.position, answer);
         }
     }
 }
 
-impl Drop for Held {
+impl Drop for BudgetPermit {
     fn drop(&mut self) {
         let mut waiting = self.all.0.lock();
-        if let Some(answer) = waiting.answers.remove(&self.place) {
+        if let Some(answer) = waiting.answers.remove(&self.position) {
             waiting.bytes -= answer.bytes;
         }
     }
@@ -141,22 +141,22 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_slowest_goes_when_there_is_no_room() {
+    async fn the_slowest_client_is_disconnected_beyond_the_budget() {
         const HALF: usize = BYTES_MAX / 2;
-        let all = Arc::new(Untaken::default());
+        let all = Arc::new(ResponseBudget::default());
         let connections: [_; 3] = std::array::from_fn(|_| CancellationToken::new());
         let has_gone = || connections.each_ref().map(CancellationToken::is_cancelled);
-        let mut quick = all.hold_whole(HALF as u64, &connections[0]).unwrap().unwrap();
+        let mut quick = all.reserve_whole(HALF as u64, &connections[0]).unwrap().unwrap();
         tokio::time::advance(GRACE / 2).await;
-        let slow = all.hold_piece(HALF, &connections[1]).unwrap();
+        let slow = all.reserve_piece(HALF, &connections[1]).unwrap();
         tokio::time::advance(GRACE).await;
-        quick.was_taken();
-        let third = all.hold_whole(HALF as u64, &connections[2]).unwrap().unwrap();
+        quick.record_progress();
+        let third = all.reserve_whole(HALF as u64, &connections[2]).unwrap().unwrap();
         assert_eq!(has_gone(), [false, true, false]);
         let another = CancellationToken::new();
-        let refused = all.hold_whole(HALF as u64, &another);
-        assert_eq!(refused.err(), Some(NoRoom), "the others have taken something");
-        let piece = all.hold_piece(HALF, &another).unwrap();
+        let refused = all.reserve_whole(HALF as u64, &another);
+        assert_eq!(refused.err(), Some(OverBudget), "the others have taken something");
+        let piece = all.reserve_piece(HALF, &another).unwrap();
         assert_eq!(has_gone(), [false, true, false]);
         drop((slow, quick, third, piece));
         let waiting = all.0.lock();
@@ -165,10 +165,10 @@ mod tests {
 
     #[test]
     fn small_answers_are_not_counted() {
-        let all = Arc::new(Untaken::default());
+        let all = Arc::new(ResponseBudget::default());
         let connection = CancellationToken::new();
-        assert!(all.hold_whole(SMALL_BYTES as u64, &connection).unwrap().is_none());
-        assert!(all.hold_whole(SMALL_BYTES as u64 + 1, &connection).unwrap().is_some());
-        assert!(all.hold_piece(SMALL_BYTES, &connection).is_none());
+        assert!(all.reserve_whole(SMALL_BYTES as u64, &connection).unwrap().is_none());
+        assert!(all.reserve_whole(SMALL_BYTES as u64 + 1, &connection).unwrap().is_some());
+        assert!(all.reserve_piece(SMALL_BYTES, &connection).is_none());
     }
 }

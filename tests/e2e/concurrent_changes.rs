@@ -40,7 +40,7 @@ async fn listed(client: &Client, path: &str, field: &str, value: &str) -> usize 
 }
 
 #[tokio::test]
-async fn one_of_many_makes_what_there_is_once() {
+async fn one_of_many_calls_creates_a_unique_object() {
     let host = TestHost::start();
     let client = host.client();
     host.upload("echo:latest", echo("once")).await.ok();
@@ -68,7 +68,7 @@ async fn one_of_many_makes_what_there_is_once() {
 
 /// Names of volumes and keys need not be unique: each call creates one.
 #[tokio::test]
-async fn what_may_have_the_same_name_is_made_by_each() {
+async fn objects_that_may_share_a_name_are_created_by_each_call() {
     let host = TestHost::start();
     let client = host.client();
     for (path, body) in [

@@ -1,5 +1,5 @@
 //! Selects the threads that an attempt computes on. An attempt that has computed for longer than
-//! [`BRIEF`] moves to threads of a lower priority, if there are any. The operating system preempts
+//! [`SHORT_COMPUTE_MAX`] moves to threads of a lower priority, if there are any. The operating system preempts
 //! these as soon as a brief job can run, even inside the handler or a host function. The cost for
 //! brief jobs is two readings of the clock in each poll.
 
@@ -11,29 +11,29 @@ use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
 /// More than most handlers compute in total, and few enough ticks for a handler that does not end.
-const BRIEF: Duration = Duration::from_millis(10);
+const SHORT_COMPUTE_MAX: Duration = Duration::from_millis(10);
 
 /// Runs a future here while it is brief, and then on the threads for lengthy ones. `None` when
 /// those threads have ended.
-pub(crate) async fn run<F>(future: F, lengthy: Option<&Handle>) -> Option<F::Output>
+pub(crate) async fn run<F>(future: F, low_priority_threads: Option<&Handle>) -> Option<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    let Some(lengthy) = lengthy else { return Some(future.await) };
+    let Some(low_priority_threads) = low_priority_threads else { return Some(future.await) };
     let future = Some(Box::pin(future));
-    match (Brief { future, computed: Duration::ZERO }).await {
+    match (Measured { future, computed: Duration::ZERO }).await {
         Ok(output) => Some(output),
-        Err(future) => AbortOnDropHandle::new(lengthy.spawn(future)).await.ok(),
+        Err(future) => AbortOnDropHandle::new(low_priority_threads.spawn(future)).await.ok(),
     }
 }
 
 /// A future that returns itself when it has computed for too long.
-struct Brief<F> {
+struct Measured<F> {
     future: Option<Pin<Box<F>>>,
     computed: Duration,
 }
 
-impl<F: Future> Future for Brief<F> {
+impl<F: Future> Future for Measured<F> {
     type Output = Result<F::Output, Pin<Box<F>>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -43,7 +43,7 @@ impl<F: Future> Future for Brief<F> {
         self.computed += started.elapsed();
         match polled {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending if self.computed > BRIEF => Poll::Ready(Err(future)),
+            Poll::Pending if self.computed > SHORT_COMPUTE_MAX => Poll::Ready(Err(future)),
             Poll::Pending => {
                 self.future = Some(future);
                 Poll::Pending
@@ -62,9 +62,9 @@ mod tests {
     use super::*;
 
     /// Counts its polls on the threads for lengthy futures.
-    struct Lane(Option<Runtime>);
+    struct LowPriorityThreads(Option<Runtime>);
 
-    impl Lane {
+    impl LowPriorityThreads {
         fn start() -> Self {
             let mut threads = Builder::new_multi_thread();
             Self(Some(threads.worker_threads(1).thread_name("slow").build().unwrap()))
@@ -75,7 +75,7 @@ mod tests {
         }
     }
 
-    impl Drop for Lane {
+    impl Drop for LowPriorityThreads {
         fn drop(&mut self) {
             // Dropping it here would wait for its threads, which async code may not do.
             self.0.take().unwrap().shutdown_background();
@@ -92,9 +92,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_computes_for_long_goes_on_elsewhere() {
-        let lane = Lane::start();
-        let seen = lane.run(async {
+    async fn a_future_that_computes_for_long_moves_to_other_threads() {
+        let threads = LowPriorityThreads::start();
+        let seen = threads.run(async {
             let mut seen = vec![];
             for _ in 0..3 {
                 seen.push(is_slow());
@@ -106,20 +106,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_only_waits_stays() {
-        let lane = Lane::start();
-        let waits = lane.run(async {
-            tokio::time::sleep(BRIEF * 3).await;
+    async fn a_future_that_only_waits_stays() {
+        let threads = LowPriorityThreads::start();
+        let waits = threads.run(async {
+            tokio::time::sleep(SHORT_COMPUTE_MAX * 3).await;
             is_slow()
         });
         assert!(!waits.await);
     }
 
     #[tokio::test]
-    async fn what_is_dropped_goes_on_nowhere() {
-        let lane = Lane::start();
+    async fn a_dropped_future_runs_nowhere() {
+        let threads = LowPriorityThreads::start();
         let alive = Arc::new(());
-        let computing = lane.run({
+        let computing = threads.run({
             let alive = alive.clone();
             async move {
                 let _held = alive;
@@ -128,7 +128,7 @@ mod tests {
                 }
             }
         });
-        let given_up = tokio::time::timeout(BRIEF * 10, computing).await;
+        let given_up = tokio::time::timeout(SHORT_COMPUTE_MAX * 10, computing).await;
         assert!(given_up.is_err());
         while Arc::strong_count(&alive) > 1 {
             yield_now().await;

@@ -1,8 +1,8 @@
 //! The room that permits are for, and the share of it that an owner may hold.
 //!
 //! **Bounds.** While several owners have endpoints, an owner holds at most [`SHARE_TO_FREE`] times as much as is left free,
-//! of places and of bytes: 192 of 256 places alone, 109 of each of two. The first place of an owner is exempt, so that an owner
-//! gets one as soon as any place is free; its bytes are at most three quarters of all. While one owner has endpoints, that
+//! of slots and of bytes: 192 of 256 slots alone, 109 of each of two. The first slot of an owner is exempt, so that an owner
+//! gets one as soon as any slot is free; its bytes are at most three quarters of all. While one owner has endpoints, that
 //! owner may hold everything.
 
 use std::collections::HashMap;
@@ -16,41 +16,41 @@ const SHARE_TO_FREE: u64 = 3;
 /// An amount of room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Amount {
-    pub(crate) places: u64,
+    pub(crate) slots: u64,
     pub(crate) bytes: u64,
 }
 
 impl Amount {
-    /// One place with so many bytes.
+    /// One slot with so many bytes.
     pub(crate) fn one(bytes: u64) -> Self {
-        Self { places: 1, bytes }
+        Self { slots: 1, bytes }
     }
 
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {
-            places: self.places.saturating_add(other.places),
+            slots: self.slots.saturating_add(other.slots),
             bytes: self.bytes.saturating_add(other.bytes),
         }
     }
 
     fn minus(self, other: Self) -> Self {
         Self {
-            places: self.places.saturating_sub(other.places),
+            slots: self.slots.saturating_sub(other.slots),
             bytes: self.bytes.saturating_sub(other.bytes),
         }
     }
 }
 
-/// Whether there is room for one place more.
+/// Whether there is room for one slot more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// There is.
     Fits,
-    /// Every place is taken.
+    /// Every slot is taken.
     NoPlace,
     /// Too few bytes are free.
     NoBytes,
-    /// The owner has its share of the places.
+    /// The owner has its share of the slots.
     PlacesOfOwner,
     /// The owner has its share of the bytes.
     BytesOfOwner,
@@ -62,7 +62,7 @@ impl Fit {
         matches!(self, Self::PlacesOfOwner | Self::BytesOfOwner)
     }
 
-    /// Whether places are there, and bytes are in the way.
+    /// Whether slots are there, and bytes are in the way.
     pub(crate) fn is_bytes(self) -> bool {
         matches!(self, Self::NoBytes | Self::BytesOfOwner)
     }
@@ -70,7 +70,7 @@ impl Fit {
 
 /// Places and bytes, and the part of them that each owner holds.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct Capacity {
     all: Amount,
     free: Amount,
     /// Owners that hold something.
@@ -78,7 +78,7 @@ pub(super) struct Room {
     tenancy: Tenancy,
 }
 
-impl Room {
+impl Capacity {
     pub(super) fn new(all: Amount, tenancy: Tenancy) -> Self {
         Self { all, free: all, held: HashMap::new(), tenancy }
     }
@@ -100,7 +100,7 @@ impl Room {
         }
     }
 
-    /// Whether a place with so many bytes is there for the owner.
+    /// Whether a slot with so many bytes is there for the owner.
     pub(super) fn fit(&self, owner: &OwnerId, bytes: u64) -> Fit {
         self.fit_of(self.held(owner), self.free, bytes)
     }
@@ -117,13 +117,13 @@ impl Room {
     }
 
     fn fit_of(&self, held: Amount, free: Amount, bytes: u64) -> Fit {
-        if free.places == 0 {
+        if free.slots == 0 {
             return Fit::NoPlace;
         }
         let is_shared = self.tenancy.has_several_owners();
         let (then, left) = (held.plus(Amount::one(bytes)), free.minus(Amount::one(bytes)));
-        let is_first = held.places == 0;
-        if is_shared && !is_first && then.places > left.places.saturating_mul(SHARE_TO_FREE) {
+        let is_first = held.slots == 0;
+        if is_shared && !is_first && then.slots > left.slots.saturating_mul(SHARE_TO_FREE) {
             return Fit::PlacesOfOwner;
         }
         if free.bytes < bytes {
@@ -134,7 +134,7 @@ impl Room {
         if is_shared && !is_share { Fit::BytesOfOwner } else { Fit::Fits }
     }
 
-    /// Takes a place that [`fit`](Self::fit) has found.
+    /// Takes a slot that [`fit`](Self::fit) has found.
     pub(super) fn take(&mut self, owner: &OwnerId, bytes: u64) {
         self.free = self.free.minus(Amount::one(bytes));
         match self.held.get_mut(owner) {
@@ -149,7 +149,7 @@ impl Room {
         self.free = self.free.plus(Amount::one(bytes));
         if let Some(held) = self.held.get_mut(owner) {
             *held = held.minus(Amount::one(bytes));
-            if held.places == 0 {
+            if held.slots == 0 {
                 self.held.remove(owner);
             }
         }

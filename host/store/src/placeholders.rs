@@ -1,7 +1,7 @@
 //! Templates in place of those that a damaged catalog has lost, for a repair. A host does not start
 //! while an endpoint's template is missing, since it does not know what the endpoint's jobs run with.
 //!
-//! A stand-in has the image and the component that the endpoint ran last, and neither environment nor
+//! A placeholder has the image and the component that the endpoint ran last, and neither environment nor
 //! arguments: those are lost. So its endpoints are paused, and their jobs wait for the operator.
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub(crate) fn add(to: &Connection, seal: &Seal) -> rusqlite::Result<Vec<String>>
         let Some(mut endpoint) = entries.iter().find_map(is_it) else { continue };
         let template = templates
             .entry(missing.template.clone())
-            .or_insert_with(|| stand_in(&missing.template, &endpoint));
+            .or_insert_with(|| placeholder(&missing.template, &endpoint));
         sentences.push(format!(
             "{missing}: its environment and arguments are lost. The endpoint is paused, on a template \
              with the image `{}`: complete the template, and set the endpoint's workersMax",
@@ -83,7 +83,7 @@ pub(crate) fn add_endpoints(
     Ok(sentences)
 }
 
-fn stand_in(id: &TemplateId, endpoint: &Endpoint) -> Template {
+fn placeholder(id: &TemplateId, endpoint: &Endpoint) -> Template {
     let last = endpoint.releases.last();
     let image = last.map_or("", |release| &release.image);
     Template {

@@ -3,27 +3,27 @@
 use gristmill_tests::TestHost;
 
 #[tokio::test]
-async fn callers_without_a_key_are_limited_by_their_address() {
+async fn unauthenticated_callers_are_limited_by_their_address() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.toml");
     let limit = "[rate-limits.unauthenticated]\ncalls-per-10s = 20\n";
     std::fs::write(&config, limit).unwrap();
     let host = TestHost::start_with(&["--config", config.to_str().unwrap()]);
     let client = host.client();
-    let strangers = [client.with_authorization(None), client.with_key("gm_0000_wrong")];
+    let unauthenticated = [client.with_authorization(None), client.with_key("gm_0000_wrong")];
     let mut statuses = vec![];
     for n in 0..30 {
         // Each of these calls has no valid key.
-        let stranger = &strangers[n % 2];
+        let caller = &unauthenticated[n % 2];
         let path =
             ["/v1/templates", "/v2/x/health", "/nowhere", "/openapi.json", "/v2/x/run"][n % 5];
-        statuses.push(stranger.get(path).await.status);
+        statuses.push(caller.get(path).await.status);
     }
     // Eleven at once, and one more in each second that this takes.
     let let_in = statuses.iter().filter(|status| **status != 429).count();
     assert!((11..=20).contains(&let_in), "{statuses:?}");
     assert!(statuses[29] == 429, "{statuses:?}");
-    let refused = strangers[0].get("/v1/templates").await;
+    let refused = unauthenticated[0].get("/v1/templates").await;
     let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=10).contains(&wait), "{wait}");
     assert!(refused.refused(429).contains("without a valid API key"), "{refused:?}");
