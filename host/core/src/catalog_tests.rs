@@ -15,6 +15,7 @@ use crate::catalog::{
 use crate::digest::ComponentDigest;
 use crate::endpoint::Endpoint;
 use crate::id::{EndpointId, OwnerId, RegistryAuthId, TemplateId};
+use crate::key::{ApiKey, NewKey, Scope};
 use crate::registry_auth::RegistryAuth;
 use crate::store::StoreError;
 use crate::template::Template;
@@ -120,6 +121,30 @@ fn template(of: &str, id: &str, image: &str) -> Template {
 fn endpoint(of: &str, id: &str, template: &str) -> CatalogEntry {
     let template = TemplateId::new(template).unwrap();
     CatalogEntry::Endpoint(Endpoint::new(EndpointId::new(id).unwrap(), owner(of), template, NOW))
+}
+
+/// Shares of what all owners use begin before the second owner has an endpoint, which could not start a job by then.
+#[tokio::test]
+async fn an_owner_exists_as_soon_as_a_key_names_it() {
+    let t = Fixture::new().await;
+    let key_of = |name: &str| {
+        let new = NewKey {
+            name: name.into(),
+            owner: owner(name),
+            scopes: vec![Scope::Submit],
+            endpoints: None,
+            expires_at: None,
+        };
+        ApiKey::generate(new, NOW).0
+    };
+    let tenancy = t.catalog.tenancy();
+    let (first, second) = (key_of("a"), key_of("b"));
+    t.put([CatalogEntry::Key(first)]).await;
+    assert!(!tenancy.has_several_owners());
+    t.put([CatalogEntry::Key(second.clone())]).await;
+    assert!(tenancy.has_several_owners());
+    t.delete(CatalogKey::Key(second.id)).await;
+    assert!(!tenancy.has_several_owners());
 }
 
 #[tokio::test]

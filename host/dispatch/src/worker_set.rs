@@ -494,6 +494,24 @@ mod tests {
     }
 
     #[test]
+    fn no_more_workers_wait_for_a_sandbox_than_jobs_wait() {
+        let set = WorkerSet::default();
+        let scaling = Scaling { workers_min: 1, workers_max: 9, ..SCALING };
+        assert_eq!(set.refresh(scaling, 4, 4), 4);
+        let throttled: Vec<_> = (0..4).map(|_| set.throttled()).collect();
+        let ended = |claimable| {
+            let leaves =
+                |worker: &&Throttled<'_>| worker.leaves_surplus(claimable, scaling) == Retire::Yes;
+            throttled.iter().filter(leaves).count()
+        };
+        assert_eq!(ended(4), 0, "each has its job");
+        assert_eq!((ended(2), set.alive()), (2, 2), "two jobs were cancelled");
+        assert_eq!((ended(0), set.alive()), (1, 1), "`workersMin` keeps the last one");
+        drop(throttled);
+        assert_eq!(set.counts(scaling).throttled, 0);
+    }
+
+    #[test]
     fn a_job_is_not_lost_when_the_worker_woken_for_it_ends() {
         let set = WorkerSet::default();
         assert_eq!(set.refresh(SCALING, 2, 2), 2);
