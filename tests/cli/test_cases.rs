@@ -80,7 +80,10 @@ fn wrong() -> (Value, Vec<(&'static str, &'static str)>) {
         ("output", "$.echo.n[1]: expected 3, got 2"),
         ("null", "$: expected null, got {\"echo\":null}"),
         ("subset", "$.b: expected 2, got nothing"),
-        ("schema", "$.echo: expected what `expected_schema` allows (4 is greater than the maximum"),
+        (
+            "schema",
+            "$.echo: expected a value that `expected_schema` allows (4 is greater than the maximum",
+        ),
         ("regex", "$: expected a match of /^x$/, got xxx"),
         ("chunks", "chunks[0].i: expected 1, got 0"),
         ("count", "number of chunks: expected 2, got 1"),

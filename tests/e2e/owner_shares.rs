@@ -40,7 +40,7 @@ async fn reason(client: &Client, endpoint: &str, job: &str) -> String {
 #[tokio::test]
 async fn jobs_that_run_for_a_week_leave_sandboxes_for_other_owners() {
     let host = TestHost::start_with(&["--max-running-jobs", "4"]);
-    let [first, second] = [host.client_of("first").await, host.client_of("second").await];
+    let first = host.client();
     deploy(&first, "parks", json!({ "workersMax": 6, "memoryMib": 16 })).await;
     let mut parked = vec![];
     for _ in 0..4 {
@@ -53,6 +53,7 @@ async fn jobs_that_run_for_a_week_leave_sandboxes_for_other_owners() {
     assert!(reason(&first, "parks", &waits).await.contains("every sandbox of the host is taken"));
 
     // A second owner comes while the first one holds everything: the next free sandbox is the second owner's.
+    let second = host.client_of("second").await;
     deploy(&second, "works", json!({ "workersMax": 1, "memoryMib": 16 })).await;
     let job = second.submit("works", json!({ "op": "echo" })).await;
     until_workers(&second, "works", 0, 1).await;
@@ -66,8 +67,13 @@ async fn jobs_that_run_for_a_week_leave_sandboxes_for_other_owners() {
         assert_eq!(second.finish("works", json!({ "op": "echo" })).await["status"], "COMPLETED");
     }
 
-    // Alone again, the first owner may use the whole host.
+    // Alone again, the first owner may use the whole host: the other one has neither an endpoint nor a key.
     assert_eq!(second.delete("/v1/endpoints/works").await.status, 204);
+    let keys = first.get("/v1/keys").await.ok();
+    let is_second = |key: &&Value| key["owner"] == "second";
+    let key = keys.as_array().unwrap().iter().find(is_second).unwrap()["id"].clone();
+    let path = format!("/v1/keys/{}", key.as_str().unwrap());
+    assert_eq!(first.delete(&path).await.status, 204);
     first.until("parks", &waits, "IN_PROGRESS").await;
     until_workers(&first, "parks", 4, 0).await;
 }

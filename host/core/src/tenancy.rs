@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether endpoints of several owners are deployed. Clones show the same.
+/// Whether the host has several owners. Clones show the same.
 #[derive(Debug, Clone, Default)]
 pub struct Tenancy(Arc<AtomicBool>);
 

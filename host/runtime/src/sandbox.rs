@@ -72,7 +72,7 @@ pub struct SandboxSettings {
     /// Whether the disk has room: without it uploads are refused, and the files of handlers cannot
     /// grow.
     pub disk_space: Arc<DiskSpaceGauge>,
-    /// Whether several owners have endpoints: then each holds a share of the sandboxes only.
+    /// Whether the host has several owners: then each holds a share of the sandboxes only.
     pub tenancy: Tenancy,
 }
 

@@ -25,7 +25,7 @@ use crate::artifacts::{AddError, Artifacts, blocking};
 use crate::component::PREAMBLE_BYTES;
 use crate::files;
 
-/// An owner's uploads hold at most this many times the bytes that are left free, while several owners have endpoints or keys.
+/// An owner's uploads hold at most this many times the bytes that are left free, while the host has several owners.
 const OWNER_TO_FREE: u64 = 3;
 
 /// The staged bytes of all files together, and those of each owner. A clone shares them.

@@ -117,7 +117,7 @@ impl Catalog {
         self.shown.view.read().clone()
     }
 
-    /// Whether endpoints of several owners are deployed, now and after later changes.
+    /// Whether the host has several owners, now and after later changes.
     pub fn tenancy(&self) -> Tenancy {
         self.tenancy.clone()
     }

@@ -6,7 +6,7 @@
 //! disk write gigabytes delays its own files. Operations that change something in a mount come one
 //! after the other. A job may have [`SLOTS_MAX`]
 //! descriptors, streams and listings, all jobs together a quarter of the files that the process may
-//! open, with a share for each owner while several owners have endpoints. An operation that has begun goes on when its attempt is ended: it holds its permit, and
+//! open, with a share for each owner while the host has several owners. An operation that has begun goes on when its attempt is ended: it holds its permit, and
 //! its mount, until it is done.
 
 use std::sync::Arc;

@@ -108,7 +108,7 @@ impl Permits {
         self.0.all.bytes
     }
 
-    /// Most bytes of one permit: all of them, or three quarters while several owners have endpoints.
+    /// Most bytes of one permit: all of them, or three quarters while the host has several owners.
     pub(crate) fn bytes_of_owner_max(&self) -> u64 {
         self.0.state.lock().capacity.bytes_of_owner_max()
     }
