@@ -361,10 +361,10 @@ impl RateLimiter {
         self.count(key, calls, &call, running_workers)
     }
 
-    /// Counts a call of the management API, as [`admit`](Self::enter) does.
+    /// Counts a call of the management API, as [`admit`](Self::admit) does.
     ///
     /// # Errors
-    /// Those of [`admit`](Self::enter).
+    /// Those of [`admit`](Self::admit).
     pub(crate) fn enter_management(
         &self,
         key: &ApiKey,

@@ -25,7 +25,7 @@
 //! * The usage of an attempt is in the frame of its result, added to the sums of the hour
 //!   ([`meters`]); the sums are written to the database when a caller reads them, or when the hour
 //!   is over ([`usage_rows`]).
-//! * A start refuses damage ([`Damage`]); [`check`](fn@check) lists all damage, and [`repair`]
+//! * A start refuses damage ([`Damage`]); [`check`](fn@check) lists all damage, and [`repair`](fn@repair)
 //!   copies the undamaged data into a new directory.
 //! * Opening the store scans the tables into memory, applies the rest of the journal, and repairs
 //!   the state that the end of the last process left behind ([`recover`]).

@@ -8,7 +8,7 @@
 //! nothing is needed any more, is overwritten.
 //!
 //! A start refuses a journal in which acknowledged data is missing or damaged ([`tail`]). Each
-//! payload has its own checksum ([`sum`]).
+//! payload has its own checksum ([`checksum`]).
 //!
 //! **Invariants.** One thread appends. The segments that are not checkpointed have consecutive
 //! numbers, and each records where the previous one ended. Bytes that a job or delivery refers to
