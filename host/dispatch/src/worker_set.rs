@@ -500,9 +500,11 @@ mod tests {
         assert_eq!(set.refresh(scaling, 4, 4), 4);
         let throttled: Vec<_> = (0..4).map(|_| set.throttled()).collect();
         let ended = |claimable| {
-            let leaves =
-                |worker: &&Throttled<'_>| worker.leaves_surplus(claimable, scaling) == Retire::Yes;
-            throttled.iter().filter(leaves).count()
+            let waiting =
+                throttled.iter().filter(|worker| !worker.has_left.load(Ordering::Relaxed));
+            waiting
+                .filter(|worker| worker.leaves_surplus(claimable, scaling) == Retire::Yes)
+                .count()
         };
         assert_eq!(ended(4), 0, "each has its job");
         assert_eq!((ended(2), set.alive()), (2, 2), "two jobs were cancelled");
