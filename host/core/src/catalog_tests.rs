@@ -212,8 +212,8 @@ async fn an_owner_without_references_does_not_own_a_component() {
     assert_eq!(t.catalog.remove_unused_components().await.unwrap(), [ComponentDigest::of(b"x")]);
 }
 
-#[tokio::test]
-async fn a_template_that_is_private_again_runs_for_its_owner_alone() {
+/// With the public template `t` of the owner `a`, which runs the component `x`.
+async fn with_public_template() -> (Fixture, Template) {
     let t = Fixture::new().await;
     let public = Template { is_public: true, ..template("a", "t", "mill") };
     t.put([
@@ -222,6 +222,12 @@ async fn a_template_that_is_private_again_runs_for_its_owner_alone() {
         CatalogEntry::Template(public.clone()),
     ])
     .await;
+    (t, public)
+}
+
+#[tokio::test]
+async fn a_template_that_is_private_again_runs_for_its_owner_alone() {
+    let (t, public) = with_public_template().await;
     t.put([endpoint("a", "ea", "t"), endpoint("b", "eb", "t")]).await;
     assert!(t.component("eb").is_some());
     let users = |t: &Fixture| t.catalog.view().users_of(&image("a", b"x")).len();
@@ -235,14 +241,7 @@ async fn a_template_that_is_private_again_runs_for_its_owner_alone() {
 
 #[tokio::test]
 async fn a_template_is_deleted_although_others_could_use_it_once() {
-    let t = Fixture::new().await;
-    let public = Template { is_public: true, ..template("a", "t", "mill") };
-    t.put([
-        CatalogEntry::Component(component(b"x", &["a"])),
-        CatalogEntry::Image(image("a", b"x")),
-        CatalogEntry::Template(public.clone()),
-    ])
-    .await;
+    let (t, public) = with_public_template().await;
     t.put([endpoint("b", "eb", "t")]).await;
     let (id, eb) = (TemplateId::new("t").unwrap(), EndpointId::new("eb").unwrap());
     let bound = |t: &Fixture| t.catalog.view().bound_to(&id).count();

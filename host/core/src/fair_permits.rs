@@ -12,7 +12,7 @@
 //! These permits are for short work, such as a file operation: the parts are fixed, and hold on a host
 //! of one owner too, since a slow endpoint must not delay the other endpoints of its owner. The
 //! permits of sandboxes (`permits` of the runtime) are held for as long as a job runs, up to a week.
-//! There one endpoint may use the whole host while nobody else needs it, so an owner's share depends
+//! There one endpoint may use the whole host while no other endpoint needs it, so an owner's share depends
 //! on what is free, endpoints have none, and waiting owners take turns. Neither rule suits the other
 //! use, and a sandbox's permit is one uncontended lock, not three semaphores.
 

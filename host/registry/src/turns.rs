@@ -1,8 +1,8 @@
 //! The turns of fetches. A registry may be slow or silent for as long as a fetch may last, so the
 //! fetches of one owner must leave turns to other owners.
 //!
-//! **Bounds.** [`FETCHES_MAX`] fetches at one time, a half of them for one owner, of whom
-//! [`WAITING_MAX`] more wait.
+//! **Bounds.** [`FETCHES_MAX`] fetches at one time, a half of them for one owner. Up to
+//! [`WAITING_MAX`] further fetches of an owner wait.
 //! **Cost.** A lock and a look into a map for each fetch.
 
 use std::collections::HashMap;

@@ -14,6 +14,7 @@ use crate::entry::EndpointKey;
 use crate::index::Index;
 use crate::journal::image::{BatchImage, StateImage};
 use crate::requests::CatalogRow;
+use crate::row;
 
 /// The table of the marks. A directory of version 7 without it gets it when it is opened.
 pub(crate) const TABLE: &str =
@@ -75,7 +76,9 @@ impl Endpoints {
         db: &Connection,
     ) -> rusqlite::Result<Vec<(String, u64)>> {
         let records: HashSet<String> =
-            list(db, "SELECT name FROM catalog WHERE kind = 'endpoint'")?.into_iter().collect();
+            row::list(db, "SELECT name FROM catalog WHERE kind = 'endpoint'")?
+                .into_iter()
+                .collect();
         if records.is_empty() && !db.prepare("SELECT 1 FROM catalog")?.exists(())? {
             return Ok(Vec::new());
         }
@@ -85,6 +88,12 @@ impl Endpoints {
         if db.table_exists(None, "deleting")? {
             self.names.extend(load(db)?.into_iter().map(|key| (key.0, None)));
         }
+        let named = self.names.into_iter().filter_map(|(key, name)| Some((key, name?)));
+        let unrecorded: Vec<_> = named.filter(|(_, name)| !records.contains(name)).collect();
+        if unrecorded.is_empty() {
+            // The usual case: the table of jobs need not be read.
+            return Ok(Vec::new());
+        }
         let mut counts: HashMap<u32, u64> = HashMap::new();
         for (seq, endpoint) in pairs::<i64, u32>(db, "SELECT seq, endpoint FROM job")? {
             let is_newer = self.jobs.contains_key(&seq.unsigned_abs());
@@ -93,16 +102,11 @@ impl Endpoints {
         for endpoint in self.jobs.into_values().flatten() {
             *counts.entry(endpoint).or_default() += 1;
         }
-        let named = self.names.into_iter().filter_map(|(key, name)| Some((key, name?)));
-        let unrecorded = named.filter(|(_, name)| !records.contains(name));
-        let with_jobs =
-            unrecorded.map(|(key, name)| (name, counts.get(&key).copied().unwrap_or(0)));
+        let with_jobs = unrecorded
+            .into_iter()
+            .map(|(key, name)| (name, counts.get(&key).copied().unwrap_or(0)));
         Ok(with_jobs.filter(|(_, jobs)| *jobs > 0).collect())
     }
-}
-
-fn list<T: FromSql>(db: &Connection, sql: &str) -> rusqlite::Result<Vec<T>> {
-    db.prepare(sql)?.query_map((), |row| row.get(0))?.collect()
 }
 
 fn pairs<A: FromSql, B: FromSql>(db: &Connection, sql: &str) -> rusqlite::Result<Vec<(A, B)>> {

@@ -354,11 +354,12 @@ impl Repair<'_> {
     fn name_endpoints(&mut self) -> rusqlite::Result<()> {
         let sql =
             "SELECT DISTINCT endpoint FROM job WHERE endpoint NOT IN (SELECT seq FROM endpoint)";
-        let nameless: Vec<i64> = self.list(sql)?;
+        let nameless: Vec<i64> = row::list(self.to, sql)?;
         if nameless.is_empty() {
             return Ok(());
         }
-        let named: BTreeSet<String> = self.list("SELECT name FROM endpoint")?.into_iter().collect();
+        let named: BTreeSet<String> =
+            row::list(self.to, "SELECT name FROM endpoint")?.into_iter().collect();
         let bodies = match &self.inspected.seal {
             Some(seal) => catalog::read(self.to, seal).unwrap_or_default(),
             None => Vec::new(),
@@ -461,7 +462,7 @@ impl Repair<'_> {
         }
         let sql = "SELECT seq FROM delivery WHERE state = 0 AND seq NOT IN \
                    (SELECT seq FROM delivery_body)";
-        for seq in self.list::<i64>(sql)? {
+        for seq in row::list::<i64>(self.to, sql)? {
             self.to.execute("DELETE FROM delivery WHERE seq = ?1", [seq])?;
             self.record_table_losses(format!("webhook {seq} is lost: its body cannot be read"));
         }
@@ -545,10 +546,6 @@ impl Repair<'_> {
             }
         }
         Ok(())
-    }
-
-    fn list<T: rusqlite::types::FromSql>(&self, sql: &str) -> rusqlite::Result<Vec<T>> {
-        self.to.prepare(sql)?.query_map((), |row| row.get(0))?.collect()
     }
 }
 

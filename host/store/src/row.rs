@@ -216,6 +216,14 @@ pub(crate) fn status_from(code: u8) -> Option<JobStatus> {
     })
 }
 
+/// The first column of all rows.
+pub(crate) fn list<T: rusqlite::types::FromSql>(
+    db: &Connection,
+    sql: &str,
+) -> rusqlite::Result<Vec<T>> {
+    db.prepare(sql)?.query_map((), |row| row.get(0))?.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

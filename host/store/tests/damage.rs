@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _, Image};
 use gristmill_core::digest::ComponentDigest;
-use gristmill_core::endpoint::Endpoint;
+use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::{JobId, OwnerId, TemplateId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
@@ -528,6 +528,15 @@ async fn catalog_of(store: Arc<SqliteStore>) {
     catalog.change(|_| Ok::<_, StoreError>((changes, ()))).await.unwrap();
 }
 
+/// The deployment of `e` in a repaired directory, in which the job still waits.
+async fn deployment_with(waiting: JobId, dir: &Path) -> Arc<Deployment> {
+    let store = Arc::new(open(dir).unwrap());
+    let catalog = Catalog::open(store.clone(), Arc::new(ManualClock::new(START))).await.unwrap();
+    let left = store.job(&endpoint("e"), waiting).await.unwrap().unwrap();
+    assert_eq!(left.status, JobStatus::InQueue);
+    catalog.deployment(&endpoint("e")).unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_template_is_damage_that_deletes_nothing_and_a_repair_adds_a_placeholder() {
     let dir = tempfile::tempdir().unwrap();
@@ -559,13 +568,9 @@ async fn a_lost_template_is_damage_that_deletes_nothing_and_a_repair_adds_a_plac
     assert_eq!((losses.len(), repaired.jobs), (1, 1), "{losses:?}");
     assert!(losses[0].contains(expected) && losses[0].contains("`mill`"), "{losses:?}");
     assert_eq!(check(new.path(), None).unwrap().damage, []);
-    let store = Arc::new(open(new.path()).unwrap());
-    let catalog = Catalog::open(store.clone(), clock).await.unwrap();
-    let deployment = catalog.deployment(&endpoint("e")).unwrap();
+    let deployment = deployment_with(waiting, new.path()).await;
     assert_eq!(deployment.endpoint.scaling.workers_max, 0, "its jobs wait for the operator");
     assert_eq!(deployment.component, Some(ComponentDigest::of(b"mill")));
-    let left = store.job(&endpoint("e"), waiting).await.unwrap().unwrap();
-    assert_eq!(left.status, JobStatus::InQueue);
 }
 
 /// Flips a bit of the encrypted body of a record.
@@ -602,13 +607,8 @@ async fn a_damaged_record_of_the_catalog_is_named_and_a_repair_keeps_the_jobs() 
         assert_eq!((losses.len(), repaired.jobs), (2, 1), "{losses:?}");
         assert!(losses[0].contains(&expected), "{losses:?}");
         assert_eq!(check(new.path(), None).unwrap().damage, []);
-        let store = Arc::new(open(new.path()).unwrap());
-        let clock = Arc::new(ManualClock::new(START));
-        let catalog = Catalog::open(store.clone(), clock).await.unwrap();
-        let deployment = catalog.deployment(&endpoint("e")).unwrap();
+        let deployment = deployment_with(waiting, new.path()).await;
         assert_eq!(deployment.endpoint.scaling.workers_max, 0, "its jobs wait for the operator");
-        let left = store.job(&endpoint("e"), waiting).await.unwrap().unwrap();
-        assert_eq!(left.status, JobStatus::InQueue);
     }
 }
 
@@ -632,11 +632,7 @@ async fn an_endpoint_without_a_record_is_damage_and_a_repair_keeps_its_jobs() {
     let repaired = repair(dir.path(), new.path(), None).unwrap();
     assert_eq!((repaired.losses.len(), repaired.jobs), (1, 1), "{:?}", repaired.losses);
     assert_eq!(check(new.path(), None).unwrap().damage, []);
-    let store = Arc::new(open(new.path()).unwrap());
-    let catalog = Catalog::open(store.clone(), Arc::new(ManualClock::new(START))).await.unwrap();
-    assert!(catalog.deployment(&endpoint("e")).is_some());
-    let left = store.job(&endpoint("e"), waiting).await.unwrap().unwrap();
-    assert_eq!(left.status, JobStatus::InQueue);
+    deployment_with(waiting, new.path()).await;
 }
 
 /// A crash comes between the deletion of the record and that of the jobs; the name may have been used again by then.

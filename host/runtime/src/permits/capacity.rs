@@ -100,6 +100,12 @@ impl Capacity {
         }
     }
 
+    /// Whether the owner may go before waiters that would hold `bytes_max` bytes.
+    pub(super) fn may_pass(&self, owner: &OwnerId, bytes: u64, bytes_max: u64) -> bool {
+        let held = self.held(owner);
+        held.slots == 0 || held.bytes.saturating_add(bytes) <= bytes_max
+    }
+
     /// Whether a slot with so many bytes is there for the owner.
     pub(super) fn fit(&self, owner: &OwnerId, bytes: u64) -> Fit {
         self.fit_of(self.held(owner), self.free, bytes)

@@ -2,8 +2,8 @@
 //!
 //! Without holds, a stream of small sandboxes would always take the memory before a large one. With holds alone, one large sandbox
 //! that waits for a job of seven days would stop the host for seven days, with most of its memory free. So holds last for [`HOLD`],
-//! and then everybody passes for [`PASS`], whoever waits and however many. In a hold, all permits that are given back come to those who
-//! wait for memory: jobs that take less time than [`HOLD`] starve no large sandbox.
+//! and then all others pass for [`PASS`], however many large sandboxes wait. In a hold, all permits that are given back go to the workers
+//! that wait for memory: jobs that take less time than [`HOLD`] starve no large sandbox.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// How long others are held up.
 pub(super) const HOLD: Duration = Duration::from_secs(10);
 
-/// How long nobody is held up after that.
+/// How long all others pass after that.
 pub(super) const PASS: Duration = Duration::from_secs(30);
 
 /// How late the end of a hold may be noticed.

@@ -43,9 +43,12 @@ struct Shared {
     state: Mutex<State>,
 }
 
+/// The waiters, by the turns of owners and of their endpoints.
+type Line = RoundRobin<OwnerId, RoundRobin<EndpointId, VecDeque<Waiter>>>;
+
 struct State {
     capacity: Capacity,
-    turns: RoundRobin<OwnerId, RoundRobin<EndpointId, VecDeque<Waiter>>>,
+    turns: Line,
     next_waiter: u64,
     /// How many wait, of all endpoints.
     waiting: usize,
@@ -201,9 +204,9 @@ impl Permits {
     pub(crate) fn wanted(&self, idle: &HashMap<OwnerId, Amount>) -> Option<Wanted> {
         let state = self.0.state.lock();
         let all_idle = idle.values().copied().fold(Amount::default(), Amount::plus);
-        let heads =
-            state.heads().flat_map(|(owner, heads)| heads.map(move |(_, bytes)| (owner, bytes)));
-        heads.into_iter().find_map(|(owner, bytes)| {
+        let mut waiters = heads(&state.turns)
+            .flat_map(|(owner, heads)| heads.map(move |(_, bytes)| (owner, bytes)));
+        waiters.find_map(|(owner, bytes)| {
             let own = idle.get(owner).copied();
             let then = state.capacity.fit_after(owner, bytes, all_idle, own.unwrap_or_default());
             let is_own = own.is_some() && state.capacity.fit(owner, bytes).is_share();
@@ -232,49 +235,40 @@ impl Permit {
     }
 }
 
-impl State {
-    /// The owners that wait, by their turns, each with the first waiters of its endpoints and the bytes that these want.
-    fn heads(&self) -> impl Iterator<Item = (&OwnerId, impl Iterator<Item = (&EndpointId, u64)>)> {
-        self.turns.iter().map(|(owner, endpoints)| {
-            let heads = endpoints.iter().take(ENDPOINTS_LOOKED_AT_MAX);
-            let heads =
-                heads.filter_map(|(endpoint, waiters)| Some((endpoint, waiters.front()?.bytes)));
-            (owner, heads)
-        })
-    }
+/// The owners that wait, by their turns, each with the first waiters of its endpoints and the bytes that these want.
+fn heads(
+    turns: &Line,
+) -> impl Iterator<Item = (&OwnerId, impl Iterator<Item = (&EndpointId, u64)>)> {
+    turns.iter().map(|(owner, endpoints)| {
+        let heads = endpoints.iter().take(ENDPOINTS_LOOKED_AT_MAX);
+        (owner, heads.filter_map(|(endpoint, waiters)| Some((endpoint, waiters.front()?.bytes))))
+    })
+}
 
+impl State {
     /// Finds the first endpoint whose waiter fits, and passes no waiter with a better right.
     fn look(&mut self) -> Next {
+        let Self { capacity, turns, holds, .. } = self;
         let mut bytes_max = u64::MAX;
-        // Decided when the first waiter without enough bytes is met.
-        let mut may_hold = None;
-        if self.capacity.free().slots == 0 {
+        if capacity.free().slots == 0 {
             return Next::NoWaiter { bytes_max };
         }
-        let mut holds = std::mem::take(&mut self.holds);
-        let mut next = None;
-        'owners: for (owner, endpoints) in self.heads() {
+        // Decided when the first waiter without enough bytes is met.
+        let mut may_hold = None;
+        for (owner, endpoints) in heads(turns) {
             for (endpoint, bytes) in endpoints {
-                let fit = self.capacity.fit(owner, bytes);
-                if fit == Fit::Fits && self.may_pass(owner, bytes, bytes_max) {
-                    next = Some(Next::Endpoint(owner.clone(), endpoint.clone()));
-                    break 'owners;
+                let fit = capacity.fit(owner, bytes);
+                if fit == Fit::Fits && capacity.may_pass(owner, bytes, bytes_max) {
+                    return Next::Endpoint(owner.clone(), endpoint.clone());
                 }
                 if fit.is_bytes() && *may_hold.get_or_insert_with(|| holds.may_hold()) {
-                    let then = self.capacity.held(owner).bytes.saturating_add(bytes);
+                    let then = capacity.held(owner).bytes.saturating_add(bytes);
                     bytes_max = bytes_max.min(then);
                     break;
                 }
             }
         }
-        self.holds = holds;
-        next.unwrap_or(Next::NoWaiter { bytes_max })
-    }
-
-    /// Whether the owner may go before waiters that would hold `bytes_max` bytes.
-    fn may_pass(&self, owner: &OwnerId, bytes: u64, bytes_max: u64) -> bool {
-        let held = self.capacity.held(owner);
-        held.slots == 0 || held.bytes.saturating_add(bytes) <= bytes_max
+        Next::NoWaiter { bytes_max }
     }
 
     /// Whether a newcomer may take a slot at once.
@@ -286,7 +280,7 @@ impl State {
             return true;
         }
         let Next::NoWaiter { bytes_max } = self.look() else { return false };
-        self.turns.get(owner).is_none() && self.may_pass(owner, bytes, bytes_max)
+        self.turns.get(owner).is_none() && self.capacity.may_pass(owner, bytes, bytes_max)
     }
 
     /// Adds a waiter, and returns its number.

@@ -167,7 +167,7 @@ fn a_large_sandbox_delays_only_owners_that_hold_more() {
     assert_eq!(large.amount().bytes, 40 * MIB);
 }
 
-/// A large sandbox that cannot start for a long time stops nobody: neither its own owner's other endpoints, nor another owner.
+/// A large sandbox that cannot start for a long time stops neither its own owner's other endpoints, nor another owner.
 #[tokio::test(start_paused = true)]
 async fn a_large_sandbox_that_waits_for_days_holds_up_others_for_a_part_of_the_time() {
     for (is_shared, holder, waiter) in [(false, "first", "first"), (true, "first", "second")] {
