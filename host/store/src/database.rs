@@ -261,8 +261,10 @@ impl Database {
                 let _ = answer.send(self.backup(with_secrets_key)?);
             }
             #[cfg(test)]
-            DbRequest::RowsWritten { answer } => {
-                let _ = answer.send(db.total_changes());
+            DbRequest::JobRows { answer } => {
+                let count = "SELECT (SELECT count(*) FROM job) + (SELECT count(*) FROM input)
+                     + (SELECT count(*) FROM output) + (SELECT count(*) FROM chunk)";
+                let _ = answer.send(db.query_row(count, [], |row| row.get(0))?);
             }
         }
         Ok(())

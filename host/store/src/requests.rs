@@ -70,9 +70,9 @@ pub(crate) enum DbRequest {
     StoreUsage,
     /// Opens the files of a backup.
     Backup { with_secrets_key: bool, answer: oneshot::Sender<Result<Vec<BackupFile>, BackupError>> },
-    /// Number of rows written since the file was opened.
+    /// Number of rows that the tables hold of jobs and their payloads.
     #[cfg(test)]
-    RowsWritten { answer: oneshot::Sender<u64> },
+    JobRows { answer: oneshot::Sender<u64> },
 }
 
 /// Selects chunks.
