@@ -15,9 +15,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt as _, StreamExt as _};
+use futures::FutureExt as _;
 use gristmill_api::{Api, ConnectionAuth, PeerAddress};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderValue};
@@ -32,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::half_close::ClientSide;
+use super::interrupts::Rarely;
 use super::linger::Linger;
 use super::response_budget::{BudgetPermit, OverBudget, ResponseBudget};
 use super::unread::{RequestBody, Unread};
@@ -122,8 +121,10 @@ impl Server {
             Watched { stream, activity: activity.clone(), client, has_ended: false, linger: None };
         let stream = TokioIo::new(watched);
         let mut connection = pin!(self.http.serve_connection_with_upgrades(stream, service));
-        let mut interrupts = self.interrupts(&activity, given_up);
+        let mut is_ending = false;
         loop {
+            // Awaited with the same deadline for the client's end once the connection is ending.
+            let interrupt = self.interrupt(&activity, given_up, is_ending).boxed();
             let interrupt = tokio::select! {
                 biased;
                 outcome = connection.as_mut() => {
@@ -132,39 +133,39 @@ impl Server {
                     }
                     return;
                 }
-                Some(interrupt) = interrupts.next() => interrupt,
+                interrupt = Rarely::new(interrupt) => interrupt,
             };
             match interrupt {
                 Interrupt::GivenUp => {
                     debug!("a connection was closed: others needed its room");
                     return;
                 }
-                Interrupt::Quiet if activity.lock().is_ending() => {
+                Interrupt::Quiet if is_ending => {
                     debug!("a connection was closed: the client did not end it");
                     return;
                 }
                 Interrupt::Quiet | Interrupt::End => {
+                    is_ending = true;
                     activity.lock().ends_since.get_or_insert_with(Instant::now);
                     connection.as_mut().graceful_shutdown();
-                    // With the deadline for the client's end.
-                    interrupts.push(quiet_for_too_long(&activity, self.idle_wait).boxed());
                 }
             }
         }
     }
 
-    /// The reasons for interrupting a connection. Each of them is polled only when it wakes the
-    /// connection itself, and not each time bytes arrive, which was 1 % of the processor time of a call.
-    fn interrupts<'a>(
-        &'a self,
-        activity: &'a Mutex<Activity>,
-        given_up: &'a CancellationToken,
-    ) -> FuturesUnordered<BoxFuture<'a, Interrupt>> {
-        FuturesUnordered::from_iter([
-            given_up.cancelled().map(|()| Interrupt::GivenUp).boxed(),
-            self.end.cancelled().map(|()| Interrupt::End).boxed(),
-            quiet_for_too_long(activity, self.idle_wait).boxed(),
-        ])
+    /// Returns when the connection must be interrupted. `End` is returned only while it `is_ending`
+    /// not yet.
+    async fn interrupt(
+        &self,
+        activity: &Mutex<Activity>,
+        given_up: &CancellationToken,
+        is_ending: bool,
+    ) -> Interrupt {
+        tokio::select! {
+            () = given_up.cancelled() => Interrupt::GivenUp,
+            () = self.end.cancelled(), if !is_ending => Interrupt::End,
+            () = quiet_for_too_long(activity, self.idle_wait) => Interrupt::Quiet,
+        }
     }
 }
 
@@ -181,12 +182,12 @@ enum Interrupt {
 
 /// Returns when the connection has been without a call for too long, or its client has not read an
 /// answer in time.
-async fn quiet_for_too_long(activity: &Mutex<Activity>, idle_wait: Duration) -> Interrupt {
+async fn quiet_for_too_long(activity: &Mutex<Activity>, idle_wait: Duration) {
     loop {
         let now = Instant::now();
         let deadline = activity.lock().deadline(idle_wait);
         if deadline.is_some_and(|deadline| deadline <= now) {
-            return Interrupt::Quiet;
+            return;
         }
         // A wait that begins from now on may last at least this long.
         let next = now + HEAD_WAIT.min(TAKE_WAIT).min(idle_wait);

@@ -9,6 +9,7 @@ mod connection;
 mod disk;
 mod guest_runtimes;
 mod half_close;
+mod interrupts;
 mod linger;
 mod listener;
 mod log_queue;
