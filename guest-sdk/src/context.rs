@@ -10,8 +10,8 @@ use crate::{EmitError, Error, http};
 
 /// The running attempt: facts about it, and all calls that leave the sandbox.
 ///
-/// Calls are cheap and return at once, except [`emit`](Self::emit) and its sibling, which wait while
-/// the client is slow, and [`http_send`](Self::http_send). A test builds one with
+/// Calls are cheap and return at once, except [`emit`](Self::emit) and its sibling, which wait
+/// while the client is slow, and [`http_send`](Self::http_send). A test builds one with
 /// `testing::TestContext`.
 ///
 /// ```
@@ -168,9 +168,9 @@ impl Context {
     }
 
     /// Replaces the value that the job's status shows while it runs. Never waits. If values follow
-    /// each other quickly, clients may see only the last one. A value that has no JSON form is dropped
-    /// with a line in the job's log. When the handler fails, the last value stays as the job's
-    /// `output`, beside its `error`, unless it has more than 8 KiB.
+    /// each other quickly, clients may see only the last one. A value that has no JSON form is
+    /// dropped with a line in the job's log. When the handler fails, the last value stays as the
+    /// job's `output`, beside its `error`, unless it has more than 8 KiB.
     ///
     /// ```
     /// # use serde_json::json;
@@ -185,8 +185,9 @@ impl Context {
         }
     }
 
-    /// Writes one line to the job's log, for the people who run the endpoint. The log is capped; the
-    /// host counts the lines beyond its cap. Standard output and standard error go to the same log.
+    /// Writes one line to the job's log, for the people who run the endpoint. The log is capped;
+    /// the host counts the lines beyond its cap. Standard output and standard error go to the same
+    /// log.
     ///
     /// ```
     /// # use gristmill_sdk::Level;

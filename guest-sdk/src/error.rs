@@ -8,9 +8,9 @@ use serde_json::value::{RawValue, to_raw_value};
 /// How a handler ends a job that it cannot complete. Every case makes the job `FAILED`, and the
 /// job is not repeated: the host repeats a job only if the host itself stopped while it ran.
 ///
-/// Any [`std::error::Error`] converts to [`Error::Failed`], so `?` works. To make that possible this
-/// type is not a `std::error::Error` itself; for a type that is only [`Display`](fmt::Display),
-/// write `.map_err(Error::failed)`.
+/// Any [`std::error::Error`] converts to [`Error::Failed`], so `?` works. To make that possible
+/// this type is not a `std::error::Error` itself; for a type that is only
+/// [`Display`](fmt::Display), write `.map_err(Error::failed)`.
 ///
 /// ```
 /// use gristmill_sdk::{Context, Error};

@@ -1,4 +1,5 @@
-//! A wall clock that jumps, before a start and while the host runs: no job is deleted before its time.
+//! A wall clock that jumps, before a start and while the host runs: no job is deleted before its
+//! time.
 
 use std::ffi::OsStr;
 use std::fs;

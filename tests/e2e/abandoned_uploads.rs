@@ -1,5 +1,5 @@
-//! Uploads and pushes whose client closes the connection before the answer: each of them is made as a
-//! whole, or leaves nothing.
+//! Uploads and pushes whose client closes the connection before the answer: each of them is made as
+//! a whole, or leaves nothing.
 
 use std::collections::BTreeSet;
 use std::fs;

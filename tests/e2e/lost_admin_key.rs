@@ -1,5 +1,5 @@
-//! The operator stays able to make keys: the last admin key is not revoked, and one whose text is lost is
-//! replaced by a start without keys.
+//! The operator stays able to make keys: the last admin key is not revoked, and one whose text is
+//! lost is replaced by a start without keys.
 
 use gristmill_tests::TestHost;
 use serde_json::json;

@@ -1,8 +1,9 @@
 //! Two hosts on the same works, in turn: `make bench-against`.
 //!
-//! A machine's speed drifts within minutes, so the absolute figures of two runs do not compare. Here
-//! the programs run a work one right after the other, the first of them changes with each round, and
-//! the ratio is taken round by round; the median of the ratios is printed with their spread.
+//! A machine's speed drifts within minutes, so the absolute figures of two runs do not compare.
+//! Here the programs run a work one right after the other, the first of them changes with each
+//! round, and the ratio is taken round by round; the median of the ratios is printed with their
+//! spread.
 
 #![expect(clippy::print_stdout, reason = "the figures are for the terminal")]
 
@@ -39,7 +40,8 @@ pub(crate) async fn run(arguments: &BenchArguments, against: &Against) -> anyhow
     Ok(())
 }
 
-/// One line for each row of a work; `pairs` has the base's rows and the new program's of each round.
+/// One line for each row of a work; `pairs` has the base's rows and the new program's of each
+/// round.
 fn print_ratios(pairs: &[(Vec<Row>, Vec<Row>)]) {
     for (at, row) in pairs[0].0.iter().enumerate() {
         let ratio = |figure: fn(&Figures) -> f64| {

@@ -43,7 +43,8 @@ impl ManagementCaller {
         require(&self.0, needed, None)
     }
 
-    /// Like [`require`](Self::require) for what is the host's, which other owners' keys do not reach.
+    /// Like [`require`](Self::require) for what is the host's, which other owners' keys do not
+    /// reach.
     pub(crate) fn require_of_operator(&self, needed: Scope) -> Result<(), ApiError> {
         self.require(needed)?;
         match self.0.owner.is_operator() {

@@ -1,9 +1,9 @@
 //! Changes of the catalog in a caller's name.
 //!
-//! **Promises.** A key that was revoked, or has expired, changes nothing. A call may last for minutes
-//! between its first look at the key and the change: its body is on its way, a component waits for its
-//! compile, or an image is being fetched. So the change itself looks again, at the same view of the
-//! catalog that it decides on.
+//! **Promises.** A key that was revoked, or has expired, changes nothing. A call may last for
+//! minutes between its first look at the key and the change: its body is on its way, a component
+//! waits for its compile, or an image is being fetched. So the change itself looks again, at the
+//! same view of the catalog that it decides on.
 
 use gristmill_core::catalog::{CatalogChange, View};
 use gristmill_core::key::ApiKey;

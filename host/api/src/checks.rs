@@ -1,13 +1,14 @@
-//! Work that takes long, apart from the threads that serve calls: checks of large bodies and pages of
-//! lists. 20 MB of JSON take about 100 ms when its values are small, during which other calls would not
-//! be answered.
+//! Work that takes long, apart from the threads that serve calls: checks of large bodies and pages
+//! of lists. 20 MB of JSON take about 100 ms when its values are small, during which other calls
+//! would not be answered.
 //!
-//! **Bounds.** Half of the cores check bodies at one time, and half of them write pages. Owners take turns
-//! for checks, and so do the keys of an owner: a check waits for at most one of each other owner, and
-//! not for all the bodies that one key sends. Pages, which take some milliseconds, wait in the order of
-//! arrival. The memory of all bodies has [a bound](crate::in_flight) of its own, and a share for each key.
-//! **Cost.** Nothing for a body of at most [`INLINE_BYTES_MAX`]; a lock and a change of threads for a
-//! larger one, and a change of threads for a page.
+//! **Bounds.** Half of the cores check bodies at one time, and half of them write pages. Owners
+//! take turns for checks, and so do the keys of an owner: a check waits for at most one of each
+//! other owner, and not for all the bodies that one key sends. Pages, which take some milliseconds,
+//! wait in the order of arrival. The memory of all bodies has [a bound](crate::in_flight) of its
+//! own, and a share for each key.
+//! **Cost.** Nothing for a body of at most [`INLINE_BYTES_MAX`]; a lock and a change of threads for
+//! a larger one, and a change of threads for a page.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;

@@ -1,6 +1,6 @@
-//! Changes that are completed even when their client closes the connection, which drops the future of
-//! its call. A change has several steps, such as a record of the catalog and then its files, and no
-//! client may stop it between two of them.
+//! Changes that are completed even when their client closes the connection, which drops the future
+//! of its call. A change has several steps, such as a record of the catalog and then its files, and
+//! no client may stop it between two of them.
 //!
 //! **Costs.** One task for each change.
 

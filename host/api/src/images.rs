@@ -58,8 +58,8 @@ pub(crate) enum Named {
     Known(ComponentDigest),
 }
 
-/// Lets the owner's `name` name a component. Endpoints that run this image run the new component from
-/// their next job on. To be run as a whole, by [`complete`](crate::complete::complete).
+/// Lets the owner's `name` name a component. Endpoints that run this image run the new component
+/// from their next job on. To be run as a whole, by [`complete`](crate::complete::complete).
 ///
 /// # Errors
 /// When a known component is not stored any more.
@@ -155,7 +155,8 @@ pub(crate) async fn remove_unused_components(state: &ApiState) {
     }
 }
 
-/// The refusal of a component while too many of its owner wait to be compiled. A compile takes seconds, and minutes at most.
+/// The refusal of a component while too many of its owner wait to be compiled. A compile takes
+/// seconds, and minutes at most.
 pub(crate) fn too_many_waiting(sentence: impl Into<String>) -> ApiError {
     let refusal =
         Refusal::at_one_time("upload", UPLOADS_WAITING_MAX).after(Duration::from_secs(10));

@@ -1,5 +1,5 @@
-//! Memory with one bound for all, and a share of it for each key: that of request bodies that are being
-//! read, and that of large results that are being put together.
+//! Memory with one bound for all, and a share of it for each key: that of request bodies that are
+//! being read, and that of large results that are being put together.
 //!
 //! A body takes memory when its bytes arrive, not when it is announced. While it arrives quickly,
 //! the rest of its announced length is reserved too, so that a body that has begun can end. A body
@@ -9,12 +9,13 @@
 //!
 //! A result takes all of its memory at once, and holds it until the answer is complete.
 //!
-//! **Bounds.** [`BODIES_IN_FLIGHT_BYTES_MAX`] of bodies and [`RESULTS_IN_FLIGHT_BYTES_MAX`] of results. A
-//! key holds at most [`KEY_TO_FREE`] times the memory that is left free: of bodies 192 MiB alone, 109 MiB
-//! each of two, and there is always some left for the next key. A wait ends after [`TURN_WAIT`].
+//! **Bounds.** [`BODIES_IN_FLIGHT_BYTES_MAX`] of bodies and [`RESULTS_IN_FLIGHT_BYTES_MAX`] of
+//! results. A key holds at most [`KEY_TO_FREE`] times the memory that is left free: of bodies 192
+//! MiB alone, 109 MiB each of two, and there is always some left for the next key. A wait ends
+//! after [`TURN_WAIT`].
 //!
-//! **Cost.** Nothing for a body of at most [`SMALL_BODY_BYTES`] on HTTP/1.1; for another one a lock at its
-//! start and at its end, and two for each second in between.
+//! **Cost.** Nothing for a body of at most [`SMALL_BODY_BYTES`] on HTTP/1.1; for another one a lock
+//! at its start and at its end, and two for each second in between.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -32,12 +33,13 @@ use crate::error::{ApiError, ErrorCode};
 /// gets 503 after [`TURN_WAIT`].
 pub(crate) const BODIES_IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 
-/// Most bytes of large results that are being put together at one time (128 MiB). A list of 20 MiB of
-/// chunks needs 28 MiB, so that one key has three of them under way, and the next key one.
+/// Most bytes of large results that are being put together at one time (128 MiB). A list of 20 MiB
+/// of chunks needs 28 MiB, so that one key has three of them under way, and the next key one.
 pub(crate) const RESULTS_IN_FLIGHT_BYTES_MAX: usize = 128 << 20;
 
-/// Results, and the bodies of HTTP/1.1, do not count against the bound up to this size: a connection's read buffer is of
-/// the same order. On HTTP/2 a connection carries up to 256 bodies at one time, and each of them counts.
+/// Results, and the bodies of HTTP/1.1, do not count against the bound up to this size: a
+/// connection's read buffer is of the same order. On HTTP/2 a connection carries up to 256 bodies
+/// at one time, and each of them counts.
 pub(crate) const SMALL_BODY_BYTES: usize = 64 << 10;
 
 /// How long a body waits for memory.
@@ -232,8 +234,8 @@ impl InFlight {
         Ok(Some(share))
     }
 
-    /// The memory of a body that may become `wanted` bytes long. It holds none yet, and needs none for
-    /// its first `uncounted` bytes.
+    /// The memory of a body that may become `wanted` bytes long. It holds none yet, and needs none
+    /// for its first `uncounted` bytes.
     pub(crate) fn share(&self, key: &KeyId, wanted: usize, uncounted: usize) -> Share {
         let (pool, key) = (self.clone(), key.clone());
         Share { pool, key, body: None, wanted, uncounted, held: 0, quick: None }

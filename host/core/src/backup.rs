@@ -14,8 +14,8 @@ pub const CHECKSUMS: &str = "SHA256SUMS";
 /// The database. Every backup has it.
 pub const DATABASE: &str = "store.db";
 
-/// An empty file in a data directory that a restore or a repair has not completed. No host starts on
-/// such a directory.
+/// An empty file in a data directory that a restore or a repair has not completed. No host starts
+/// on such a directory.
 pub const UNFINISHED: &str = ".unfinished";
 
 /// The key of the stored secrets. A backup has it only on request.

@@ -19,8 +19,9 @@ pub const DELIVERY_LOG_MAX: usize = 1_000;
 /// since the endpoint's receivers have failed or been slow for long.
 pub const DELIVERIES_PENDING_MAX: usize = 100_000;
 
-/// Bytes of the URLs of an endpoint's deliveries that may be on their way at one time (32 MiB): they
-/// are in memory, and a URL may have 2,048 bytes. One more is given up before its first attempt.
+/// Bytes of the URLs of an endpoint's deliveries that may be on their way at one time (32 MiB):
+/// they are in memory, and a URL may have 2,048 bytes. One more is given up before its first
+/// attempt.
 pub const DELIVERIES_PENDING_URL_BYTES_MAX: usize = 32 << 20;
 
 /// Attempts that are under way at one time.
@@ -38,8 +39,8 @@ pub const ATTEMPTS_PER_TARGET_MAX: usize = 4;
 /// Wait between two attempts of a delivery, in milliseconds.
 pub const RETRY_INTERVAL_MS: u64 = 10_000;
 
-/// Longest error of an attempt that is kept, in bytes. Longer texts are cut: the log of deliveries is
-/// in memory.
+/// Longest error of an attempt that is kept, in bytes. Longer texts are cut: the log of deliveries
+/// is in memory.
 pub const DELIVERY_ERROR_BYTES_MAX: usize = 512;
 
 /// Keeps webhooks until their receivers have accepted them, or the host gives them up.

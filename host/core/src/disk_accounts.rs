@@ -1,5 +1,5 @@
-//! The bytes of each owner on the disk, by owner. [`disk_share`](crate::disk_share) has the rule for
-//! them.
+//! The bytes of each owner on the disk, by owner. [`disk_share`](crate::disk_share) has the rule
+//! for them.
 //!
 //! **Bounds.** One number for each owner that holds an account, some 100 bytes; nothing for others.
 //! **Cost.** A lock and a look into a map to find an account, which its holders keep.

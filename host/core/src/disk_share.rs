@@ -1,11 +1,12 @@
 //! Each owner's share of the disk: the bytes of the owner's jobs, results and files.
 //!
 //! **Bounds.** While the host has several owners, an owner's new work is refused once its account
-//! would exceed [`WORK_TO_FREE`] times the bytes that are left free above the disk's reserve, and its
-//! results once the account would exceed [`RESULTS_TO_FREE`] times them. So an owner that is alone on
-//! the disk leaves a quarter of it to the next owner, each further owner leaves a quarter of the rest,
-//! and accepted jobs keep room for their results. Up to [`SMALL_BYTES`] an owner is refused by the
-//! disk's reserve only. While the host has one owner, that owner may use the whole disk.
+//! would exceed [`WORK_TO_FREE`] times the bytes that are left free above the disk's reserve, and
+//! its results once the account would exceed [`RESULTS_TO_FREE`] times them. So an owner that is
+//! alone on the disk leaves a quarter of it to the next owner, each further owner leaves a quarter
+//! of the rest, and accepted jobs keep room for their results. Up to [`SMALL_BYTES`] an owner is
+//! refused by the disk's reserve only. While the host has one owner, that owner may use the whole
+//! disk.
 //!
 //! The free bytes are those of the last measurement, a quarter of a second old at most.
 //!

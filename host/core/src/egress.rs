@@ -144,7 +144,8 @@ impl AllowedHosts {
 }
 
 /// Whether an address is reachable from anywhere: not loopback, private, link-local, shared,
-/// multicast, reserved, a cloud platform's own, nor a form of IPv6 that embeds such an IPv4 address.
+/// multicast, reserved, a cloud platform's own, nor a form of IPv6 that embeds such an IPv4
+/// address.
 pub fn is_public(address: IpAddr) -> bool {
     match (address, embedded_v4(address)) {
         (IpAddr::V4(v4), _) | (IpAddr::V6(_), Some(v4)) => is_public_v4(v4),

@@ -61,8 +61,8 @@ pub enum SubmitMode {
     Async,
     /// `/runsync`.
     Sync {
-        /// How long the client wants the result to be kept, in milliseconds: the `wait` of the call, or 0
-        /// without one.
+        /// How long the client wants the result to be kept, in milliseconds: the `wait` of the
+        /// call, or 0 without one.
         kept_ms: u64,
     },
 }
@@ -194,8 +194,8 @@ impl Jobs {
         result + page
     }
 
-    /// The document of a job: the record, and the output when there is one. A large output is read and
-    /// put together on a thread that may block.
+    /// The document of a job: the record, and the output when there is one. A large output is read
+    /// and put together on a thread that may block.
     ///
     /// # Errors
     /// Those of the store.
@@ -294,9 +294,9 @@ impl Jobs {
         }
     }
 
-    /// The next page of the job's stream. Waits up to `wait` for something new: a chunk, the job's end, or
-    /// another attempt than that of `position`. Call [`Jobs::mark_delivered`] once the page has been
-    /// handed over.
+    /// The next page of the job's stream. Waits up to `wait` for something new: a chunk, the job's
+    /// end, or another attempt than that of `position`. Call [`Jobs::mark_delivered`] once the page
+    /// has been handed over.
     ///
     /// # Errors
     /// Errors of the store.
@@ -339,8 +339,8 @@ impl Jobs {
         }
     }
 
-    /// Remembers that the chunks before `next` have reached a client; nothing changes when the job has
-    /// another attempt meanwhile.
+    /// Remembers that the chunks before `next` have reached a client; nothing changes when the job
+    /// has another attempt meanwhile.
     ///
     /// # Errors
     /// Those of the store.

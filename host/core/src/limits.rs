@@ -10,8 +10,8 @@ pub const NAME_BYTES_MAX: usize = 128;
 /// Longest display name, in characters. Longer ones are refused with 400.
 pub const NAME_CHARS_MAX: usize = 128;
 
-/// Longest `webhook` of a submission, in bytes (2 KiB): 400. It stays in memory for as long as its job
-/// and its deliveries exist.
+/// Longest `webhook` of a submission, in bytes (2 KiB): 400. It stays in memory for as long as its
+/// job and its deliveries exist.
 pub const WEBHOOK_URL_BYTES_MAX: usize = 2 * KIB;
 
 /// Longest field of a submission's `s3Config`, in characters (4 Ki): 400.
@@ -44,8 +44,8 @@ pub const PORTS_MAX: usize = 256;
 /// Most hosts that an endpoint may allow: 400.
 pub const ALLOWED_HOSTS_MAX: usize = 256;
 
-/// Longest entry of a list of allowed hosts, and longest host of a registry, in bytes: a DNS name has 253 at most. Longer ones are
-/// refused with 400.
+/// Longest entry of a list of allowed hosts, and longest host of a registry, in bytes: a DNS name
+/// has 253 at most. Longer ones are refused with 400.
 pub const HOST_PATTERN_BYTES_MAX: usize = 300;
 
 /// Most endpoints that one API key names: 400.

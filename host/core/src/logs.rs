@@ -1,9 +1,10 @@
-//! The newest log lines of handlers. They are only in memory; the host's own log has the same lines.
+//! The newest log lines of handlers. They are only in memory; the host's own log has the same
+//! lines.
 //!
 //! **Bounds.** [`ENDPOINT_BYTES_MAX`] for each endpoint, whose oldest lines are dropped first, and
 //! [`ALL_BYTES_MAX`] for all endpoints: beyond it, lines of the endpoint with the most bytes are
-//! dropped. A line costs its text and about a hundred bytes. A line wakes the [`Follower`]s of its own
-//! endpoint only.
+//! dropped. A line costs its text and about a hundred bytes. A line wakes the [`Follower`]s of its
+//! own endpoint only.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -30,8 +31,8 @@ const LINE_BYTES: usize = 100;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     /// Grows from line to line of the endpoint: the time of the line in milliseconds, or one more
-    /// than the line before. It says nothing about other endpoints, and usually grows over a restart,
-    /// too.
+    /// than the line before. It says nothing about other endpoints, and usually grows over a
+    /// restart, too.
     pub number: u64,
     /// When it came.
     pub at: Timestamp,
@@ -52,8 +53,8 @@ impl LogLine {
 /// Which lines of an endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogQuery {
-    /// Only those after this number. A number that no line has reached is one of an earlier process,
-    /// whose clock was ahead; all lines are newer.
+    /// Only those after this number. A number that no line has reached is one of an earlier
+    /// process, whose clock was ahead; all lines are newer.
     pub after: u64,
     /// Only those of this job.
     pub job: Option<JobId>,
@@ -70,8 +71,8 @@ pub struct Logs {
 #[derive(Debug, Default)]
 struct State {
     bytes: usize,
-    /// By the endpoints' incarnations: another endpoint may take the id of a deleted one, whose jobs still
-    /// log.
+    /// By the endpoints' incarnations: another endpoint may take the id of a deleted one, whose
+    /// jobs still log.
     endpoints: HashMap<EndpointIncarnation, Lines>,
     /// The endpoints that have a [`Follower`].
     followed: HashMap<EndpointIncarnation, Followed>,

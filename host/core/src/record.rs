@@ -49,8 +49,8 @@ impl NewJob {
     }
 }
 
-/// How many jobs may wait on an endpoint with this bound of its own, in a store that lets `store_max`
-/// wait on each.
+/// How many jobs may wait on an endpoint with this bound of its own, in a store that lets
+/// `store_max` wait on each.
 pub fn queue_limit(waiting_jobs_max: Option<u32>, store_max: usize) -> usize {
     let own = waiting_jobs_max.and_then(|jobs| usize::try_from(jobs).ok());
     own.map_or(store_max, |own| own.min(store_max))
@@ -116,7 +116,8 @@ pub enum Outcome {
     FailedWith {
         /// Why.
         error: String,
-        /// Its newest progress value. `null`, or more than [`PARTIAL_OUTPUT_BYTES_MAX`], stands for none.
+        /// Its newest progress value. `null`, or more than [`PARTIAL_OUTPUT_BYTES_MAX`], stands for
+        /// none.
         output: Json,
     },
     /// The attempt ran into its executionTimeout.
@@ -201,8 +202,8 @@ impl ChunkPage {
     }
 }
 
-/// A position in a job's stream. Each attempt has a stream of its own: an index alone names chunks of
-/// several attempts.
+/// A position in a job's stream. Each attempt has a stream of its own: an index alone names chunks
+/// of several attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamPosition {
     /// The attempt that emits the chunk.
@@ -236,13 +237,13 @@ pub struct JobRecord {
     pub error: Option<String>,
     /// The newest progress value of the running attempt.
     pub progress: Option<Json>,
-    /// The attempt that the stream belongs to: the last one, or the next one while none has begun since
-    /// the job was queued.
+    /// The attempt that the stream belongs to: the last one, or the next one while none has begun
+    /// since the job was queued.
     pub attempt: Claim,
     /// How many chunks of this attempt a client may read.
     pub chunk_count: u64,
-    /// Of a COMPLETED job: bytes of its chunks, with their metrics, and of what its handler returned. 0 of
-    /// any other job.
+    /// Of a COMPLETED job: bytes of its chunks, with their metrics, and of what its handler
+    /// returned. 0 of any other job.
     pub result_bytes: u64,
     /// How many chunks `/stream` has delivered.
     pub chunks_delivered: u64,

@@ -33,7 +33,8 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
     /// Reserves a sandbox for one attempt, if there is room now and no worker waits for it. Quick.
     fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation>;
 
-    /// Waits for room for one attempt. Owners that wait take turns, then their endpoints. Dropping the future ends the wait.
+    /// Waits for room for one attempt. Owners that wait take turns, then their endpoints. Dropping
+    /// the future ends the wait.
     async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation;
 
     /// Ends the idle instances of an endpoint, unless they belong to its `current` deployment, by
@@ -297,8 +298,9 @@ pub trait Staged: Send + Sync + std::fmt::Debug {
     /// Errors of the file system.
     fn open(&self) -> io::Result<File>;
 
-    /// Checks, compiles and keeps them as a component of this owner, apart from this process. The same bytes
-    /// twice cost one compilation. Owners take turns, and few uploads of one owner may wait.
+    /// Checks, compiles and keeps them as a component of this owner, apart from this process. The
+    /// same bytes twice cost one compilation. Owners take turns, and few uploads of one owner may
+    /// wait.
     ///
     /// # Errors
     /// [`AddComponentError`]; nothing is kept.

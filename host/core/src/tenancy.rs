@@ -1,7 +1,8 @@
 //! Whether several owners share the host.
 //!
-//! Limits that keep a part of the host free for other owners hold only then: a host of one owner uses all of itself.
-//! The catalog keeps the answer up to date with each change; a look at it is one atomic load.
+//! Limits that keep a part of the host free for other owners hold only then: a host of one owner
+//! uses all of itself. The catalog keeps the answer up to date with each change; a look at it is
+//! one atomic load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -147,8 +147,8 @@ impl ManualClock {
         }
     }
 
-    /// Sets the wall clock ahead by `ms` milliseconds, or back, while no time passes. Sleepers sleep
-    /// on, as they do with the machine's clock.
+    /// Sets the wall clock ahead by `ms` milliseconds, or back, while no time passes. Sleepers
+    /// sleep on, as they do with the machine's clock.
     pub fn jump(&self, ms: i64) {
         let mut state = self.state.lock();
         state.ahead_ms = state.ahead_ms.saturating_add(ms);

@@ -9,8 +9,8 @@
 //!
 //! **Bounds.** Sums saturate at the greatest number. A row is kept for [`KEPT_HOURS`], even if its
 //! endpoint is deleted. An owner has [`OWNER_ROWS_MAX`] rows for an hour. Further endpoints count
-//! together as endpoint [`OTHERS`](crate::id::OTHERS), by template while there are as many rows again,
-//! and then as template [`OTHERS`](crate::id::OTHERS) too.
+//! together as endpoint [`OTHERS`](crate::id::OTHERS), by template while there are as many rows
+//! again, and then as template [`OTHERS`](crate::id::OTHERS) too.
 
 use std::ops::Range;
 
@@ -229,9 +229,9 @@ pub trait UsageStore: Send + Sync + std::fmt::Debug {
     /// shown.
     async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError>;
 
-    /// The usage of a template in these hours, by owner; an owner may come several times. Its values
-    /// are on disk. It is read from memory, which has the present hour and [`NEWEST_HOURS`] before it.
-    /// Empty when the store is closed.
+    /// The usage of a template in these hours, by owner; an owner may come several times. Its
+    /// values are on disk. It is read from memory, which has the present hour and [`NEWEST_HOURS`]
+    /// before it. Empty when the store is closed.
     fn newest_of_template(
         &self,
         template: &TemplateId,

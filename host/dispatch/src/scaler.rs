@@ -14,8 +14,8 @@ use crate::worker_set::{Demand, WorkerSet};
 
 /// Looks until nothing waits that could take another worker. The caller has said that it watches.
 ///
-/// A job has waited for as long as the wall clock says, or as long as this has watched it when that is
-/// more: a clock that is set back keeps no worker from starting.
+/// A job has waited for as long as the wall clock says, or as long as this has watched it when that
+/// is more: a clock that is set back keeps no worker from starting.
 pub(crate) async fn watch(starter: Starter, endpoint: EndpointId, set: Arc<WorkerSet>) {
     let shared = &starter.shared;
     // The oldest waiting job, by when it was queued, and since when this watches it.

@@ -126,8 +126,8 @@ async fn step(
 }
 
 /// Sleeps until a wake-up, unless a job arrived after the worker's last check. Ends the worker
-/// after the idle timeout, unless `workersMin` keeps it: then it sleeps on without a timeout, since a
-/// change of the endpoint wakes it.
+/// after the idle timeout, unless `workersMin` keeps it: then it sleeps on without a timeout, since
+/// a change of the endpoint wakes it.
 async fn sleep(
     shared: &Shared,
     set: &WorkerSet,
@@ -179,8 +179,8 @@ async fn has_jobs(shared: &Shared, endpoint: &EndpointId) -> bool {
     shared.store.demand(endpoint).await.is_ok_and(|demand| demand.claimable > 0)
 }
 
-/// Resolves when fewer jobs wait than workers wait for a sandbox: a job that was cancelled or has expired leaves its worker in the
-/// line. Returns whether this worker ends.
+/// Resolves when fewer jobs wait than workers wait for a sandbox: a job that was cancelled or has
+/// expired leaves its worker in the line. Returns whether this worker ends.
 async fn too_few_jobs(
     shared: &Shared,
     endpoint: &EndpointId,

@@ -57,8 +57,8 @@ pub enum Reason {
     Unknown(String),
 }
 
-/// The host of a URL has an address that may not be connected to. One such address is enough: a name
-/// that mixes them is an attempt at something.
+/// The host of a URL has an address that may not be connected to. One such address is enough: a
+/// name that mixes them is an attempt at something.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{host}` has an address {reason}")]
 pub struct AddressRefused {

@@ -25,7 +25,8 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Creates the clients. The one for [`AddressScope::PublicAddresses`] connects where `addresses` permits.
+    /// Creates the clients. The one for [`AddressScope::PublicAddresses`] connects where
+    /// `addresses` permits.
     pub fn new(addresses: AddressPolicy) -> Self {
         Self::with_names(addresses, lookup_by_system)
     }
@@ -56,8 +57,8 @@ impl Clients {
         }
     }
 
-    /// Refuses a destination that is an address, as a request for [`AddressScope::PublicAddresses`] would
-    /// be refused. Names are checked when they are resolved.
+    /// Refuses a destination that is an address, as a request for [`AddressScope::PublicAddresses`]
+    /// would be refused. Names are checked when they are resolved.
     ///
     /// # Errors
     /// [`AddressRefused`] when the host is such an address.

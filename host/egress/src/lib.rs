@@ -1,10 +1,9 @@
 //! Outgoing HTTP whose addresses are checked: what was looked at is what is connected to.
 //!
 //! A caller asks where a URL leads ([`Destination`]), decides what the request may reach
-//! ([`AddressScope`]), finds the addresses ([`Clients::look_up`]), and sends it with the client for that
-//! reach ([`Clients`]). Redirects are returned,
-//! never followed, so that each hop is checked; there is no proxy, no cookie, and no connection
-//! that another request has used.
+//! ([`AddressScope`]), finds the addresses ([`Clients::look_up`]), and sends it with the client for
+//! that reach ([`Clients`]). Redirects are returned, never followed, so that each hop is checked;
+//! there is no proxy, no cookie, and no connection that another request has used.
 
 mod addresses;
 mod clients;

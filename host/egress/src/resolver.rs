@@ -1,15 +1,16 @@
 //! Name resolution. The addresses that are checked here are those that are connected to, so an
 //! answer cannot change between the check and the connection.
 //!
-//! A caller looks a name up before it sends its request ([`Clients::look_up`](crate::Clients::look_up)):
-//! so the time that a lookup takes, or waits for its turn, is not taken from the receiver. The
-//! addresses travel to the connection in a variable of the task ([`Found::with`]). A request without
-//! them is one of the host's own, such as the fetch of an image: it looks its name up while it
-//! connects, and takes no turn, since its caller bounds how many there are.
+//! A caller looks a name up before it sends its request
+//! ([`Clients::look_up`](crate::Clients::look_up)): so the time that a lookup takes, or waits for
+//! its turn, is not taken from the receiver. The addresses travel to the connection in a variable
+//! of the task ([`Found::with`]). A request without them is one of the host's own, such as the
+//! fetch of an image: it looks its name up while it connects, and takes no turn, since its caller
+//! bounds how many there are.
 //!
-//! **Bounds.** [`LOOKUPS_MAX`] lookups at one time, a quarter of them for one endpoint, a half for one
-//! owner: names that hang leave turns to other owners. A caller waits [`LOOKUP_TIMEOUT`] for a lookup
-//! that runs.
+//! **Bounds.** [`LOOKUPS_MAX`] lookups at one time, a quarter of them for one endpoint, a half for
+//! one owner: names that hang leave turns to other owners. A caller waits [`LOOKUP_TIMEOUT`] for a
+//! lookup that runs.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};

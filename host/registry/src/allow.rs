@@ -69,8 +69,8 @@ impl RegistryHosts {
         }
     }
 
-    /// The URL below which a registry has its images. Docker Hub has them at another host than the one
-    /// that names it; an entry of `--registry-allow` names that other host.
+    /// The URL below which a registry has its images. Docker Hub has them at another host than the
+    /// one that names it; an entry of `--registry-allow` names that other host.
     ///
     /// # Errors
     /// When the host is invalid.

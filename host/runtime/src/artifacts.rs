@@ -187,7 +187,8 @@ impl Artifacts {
 
     /// Checks, stores and compiles what was uploaded, for the metered engine. Bytes that are known
     /// already cost no second compile. Large components take seconds, and components are compiled
-    /// one at a time, in turns of their owners. The returned guard keeps the files until there is a record.
+    /// one at a time, in turns of their owners. The returned guard keeps the files until there is a
+    /// record.
     ///
     /// # Errors
     /// [`AddError`]; nothing is stored then.
@@ -206,8 +207,9 @@ impl Artifacts {
         let hold = self.hold(digest);
         let path = self.component_path(digest);
         let turn = self.turn_of_upload(digest, owner).await?;
-        // The file may get its name after the caller has left, so the hold lasts as long. The upload
-        // counts as staged until it is compiled: uploads that wait for their turn are bounded, too.
+        // The file may get its name after the caller has left, so the hold lasts as long. The
+        // upload counts as staged until it is compiled: uploads that wait for their turn are
+        // bounded, too.
         let upload = Arc::new(upload);
         let (keeping, named) = (hold.clone(), upload.clone());
         blocking(move || {
@@ -447,8 +449,8 @@ fn load_file(artifact: &Artifact, engine: Arc<RunEngine>) -> Result<Loaded, Load
     // SAFETY: the file was made by our compiler: its digest is the one that we recorded when it
     // was, or we have just made it. The path leads to the descriptor that was hashed, so that
     // another file of the name is not loaded. The file is in a directory that only this user can
-    // write, is never changed in place, and wasmtime checks that it was made for this engine. What a
-    // developer's compile takes from a cache was in a directory of this user's alone.
+    // write, is never changed in place, and wasmtime checks that it was made for this engine. What
+    // a developer's compile takes from a cache was in a directory of this user's alone.
     let component = unsafe { CompiledComponent::deserialize_file(&engine.engine, path) };
     let component = component.map_err(|error| LoadError::Host(causes(&error)))?;
     let info = names(&engine.engine, &component);
@@ -456,8 +458,8 @@ fn load_file(artifact: &Artifact, engine: Arc<RunEngine>) -> Result<Loaded, Load
     Ok(Loaded { component, engine })
 }
 
-/// Gives a compiled file its name, and opens it. The file may get its name after the caller has left,
-/// so the hold lasts as long.
+/// Gives a compiled file its name, and opens it. The file may get its name after the caller has
+/// left, so the hold lasts as long.
 async fn finish(compiled: Unfinished, hold: Arc<FileGuard>) -> io::Result<Artifact> {
     blocking(move || {
         let _keeping = hold;

@@ -1,11 +1,11 @@
 //! The turn to compile: one component at a time, and the order in which others wait.
 //!
-//! Owners take turns, so that no owner waits behind all uploads of another. Components that jobs wait for come
-//! before uploads, at most [`JOBS_IN_A_ROW`] of them while an upload waits.
+//! Owners take turns, so that no owner waits behind all uploads of another. Components that jobs
+//! wait for come before uploads, at most [`JOBS_IN_A_ROW`] of them while an upload waits.
 //!
-//! **Bounds.** [`UPLOADS_WAITING_MAX`] uploads of an owner wait; a further one is refused. Workers that need the same component
-//! share one compile, so the components of deployed endpoints bound the other line. **Cost:** a lock and a channel for each
-//! compile.
+//! **Bounds.** [`UPLOADS_WAITING_MAX`] uploads of an owner wait; a further one is refused. Workers
+//! that need the same component share one compile, so the components of deployed endpoints bound
+//! the other line. **Cost:** a lock and a channel for each compile.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

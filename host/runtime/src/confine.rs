@@ -1,11 +1,11 @@
 //! The confinement of the compiling process. Before its compiler looks at a component, the process
-//! gives up files, the network, other programs and other processes for good. A component that finds a
-//! mistake in the compiler can then neither read a key, nor write a file of the host's, nor send
+//! gives up files, the network, other programs and other processes for good. A component that finds
+//! a mistake in the compiler can then neither read a key, nor write a file of the host's, nor send
 //! anything.
 //!
-//! There are two layers of the kernel's, and each is enough for most of it. Landlock takes away files,
-//! connections and signals. A seccomp filter leaves the system calls that compiling needs; they concern
-//! memory and threads mostly. A kernel that lacks one of them still has the other, and
+//! There are two layers of the kernel's, and each is enough for most of it. Landlock takes away
+//! files, connections and signals. A seccomp filter leaves the system calls that compiling needs;
+//! they concern memory and threads mostly. A kernel that lacks one of them still has the other, and
 //! [`Confinement`] says so.
 //!
 //! **Bounds.** Descriptors that are open already stay usable. The host still runs the result of the
@@ -27,7 +27,8 @@ use seccompiler::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The newest version of Landlock whose rights are asked for; older kernels take away what they can.
+/// The newest version of Landlock whose rights are asked for; older kernels take away what they
+/// can.
 const LANDLOCK: ABI = ABI::V7;
 
 /// System calls that concern memory, threads, time, the end of the process, and files that are open
@@ -118,7 +119,8 @@ const PR_SET_VMA: i32 = 0x53_56_4d_41;
 /// The outcome of confining this process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confinement {
-    /// The layers that the kernel lacks or refuses, each with the reason; empty when the process is confined.
+    /// The layers that the kernel lacks or refuses, each with the reason; empty when the process is
+    /// confined.
     pub(crate) missing: Vec<String>,
 }
 
@@ -222,7 +224,8 @@ mod tests {
 
     use super::*;
 
-    /// The child's environment: which layers, the directory with its files, and a port that listens.
+    /// The child's environment: which layers, the directory with its files, and a port that
+    /// listens.
     const LAYERS: &str = "CONFINE_TEST_LAYERS";
     const DIRECTORY: &str = "CONFINE_TEST_DIRECTORY";
     const PORT: &str = "CONFINE_TEST_PORT";

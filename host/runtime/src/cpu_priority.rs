@@ -1,7 +1,7 @@
 //! Selects the threads that an attempt computes on. An attempt that has computed for longer than
-//! [`SHORT_COMPUTE_MAX`] moves to threads of a lower priority, if there are any. The operating system preempts
-//! these as soon as a brief job can run, even inside the handler or a host function. The cost for
-//! brief jobs is two readings of the clock in each poll.
+//! [`SHORT_COMPUTE_MAX`] moves to threads of a lower priority, if there are any. The operating
+//! system preempts these as soon as a brief job can run, even inside the handler or a host
+//! function. The cost for brief jobs is two readings of the clock in each poll.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

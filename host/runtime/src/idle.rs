@@ -5,9 +5,10 @@
 //! deletion and creation, an endpoint has another deployment, even with the same names and
 //! versions; its idle instances end at once.
 //!
-//! An instance that waits keeps its permit, so that the pool is never exhausted; a worker that finds no permit
-//! ends the instance that has waited longest, and of its own owner's instances only while that owner has its share. The cost is the instance's memory, until its time is over. A search goes
-//! through all idle instances; there are at most as many as jobs may run.
+//! An instance that waits keeps its permit, so that the pool is never exhausted; a worker that
+//! finds no permit ends the instance that has waited longest, and of its own owner's instances only
+//! while that owner has its share. The cost is the instance's memory, until its time is over. A
+//! search goes through all idle instances; there are at most as many as jobs may run.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -103,7 +104,8 @@ impl Idle {
         self.make_room();
     }
 
-    /// Ends instances, the one that has waited longest first, for as long as a worker waits for a permit that this gives it.
+    /// Ends instances, the one that has waited longest first, for as long as a worker waits for a
+    /// permit that this gives it.
     pub(crate) fn make_room(&self) {
         while self.permits.waiting() > 0 {
             // Dropped after the lock: it takes up to 100 µs.

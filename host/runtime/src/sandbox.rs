@@ -49,7 +49,8 @@ pub struct SandboxSettings {
     pub data_dir: PathBuf,
     /// The compiler of components.
     pub compiler: Compiler,
-    /// Most jobs that run at one time, at least 1; more wait for one to end. Each reserves 16 GiB of address space.
+    /// Most jobs that run at one time, at least 1; more wait for one to end. Each reserves 16 GiB
+    /// of address space.
     pub running_jobs_max: u32,
     /// Most memory of all sandboxes together, in bytes. A job reserves as much of it as its
     /// endpoint allows, and waits until there is so much; a deployment that allows more than this
@@ -63,8 +64,8 @@ pub struct SandboxSettings {
     pub low_priority_threads: Option<Handle>,
     /// The addresses for handlers' requests to public hosts.
     pub addresses: AddressPolicy,
-    /// Hosts with private addresses that the handlers of every owner may reach, if their endpoint lists
-    /// them. Endpoints of the operator need no entry here.
+    /// Hosts with private addresses that the handlers of every owner may reach, if their endpoint
+    /// lists them. Endpoints of the operator need no entry here.
     pub private_hosts: AllowedHosts,
     /// Whether sinks receive the handler's stack when it traps, with source lines if the component
     /// has debug information. Only for trusted handlers, since this parses that information.
@@ -187,8 +188,9 @@ impl Sandbox {
         self.disks.assign_volume_directory(volume, directory)
     }
 
-    /// Removes the files of handlers that earlier processes left behind, on a thread of low priority,
-    /// until the guard is dropped: scratch space and deleted volumes. Takes no time itself.
+    /// Removes the files of handlers that earlier processes left behind, on a thread of low
+    /// priority, until the guard is dropped: scratch space and deleted volumes. Takes no time
+    /// itself.
     ///
     /// # Errors
     /// When there can be no further thread; the next start removes them then.

@@ -1,8 +1,9 @@
 //! Uploads in progress: unnamed files beside the components.
 //!
-//! **Bounds.** All of them together have [`STAGED_BYTES_MAX`] bytes, and those of one owner three quarters of that while there are others, those that wait for their compile
-//! among them; the reader of an upload bounds its size. A file is deleted with its [`StagedFile`],
-//! and the next start deletes the files that a process left behind.
+//! **Bounds.** All of them together have [`STAGED_BYTES_MAX`] bytes, and those of one owner three
+//! quarters of that while there are others, those that wait for their compile among them; the
+//! reader of an upload bounds its size. A file is deleted with its [`StagedFile`], and the next
+//! start deletes the files that a process left behind.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -25,7 +26,8 @@ use crate::artifacts::{AddError, Artifacts, blocking};
 use crate::component::PREAMBLE_BYTES;
 use crate::files;
 
-/// An owner's uploads hold at most this many times the bytes that are left free, while the host has several owners.
+/// An owner's uploads hold at most this many times the bytes that are left free, while the host has
+/// several owners.
 const OWNER_TO_FREE: u64 = 3;
 
 /// The staged bytes of all files together, and those of each owner. A clone shares them.
@@ -166,7 +168,8 @@ impl StagedFile {
         self.content.lock().preamble.clone()
     }
 
-    /// Gives the file its name; it is on stable storage then. Its bytes count as staged until this is dropped. Blocks on the disk.
+    /// Gives the file its name; it is on stable storage then. Its bytes count as staged until this
+    /// is dropped. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system; there is no such file then, or it is the one from before.

@@ -38,8 +38,9 @@ pub(crate) struct BackupArgs {
 
 /// Make a data directory from a backup.
 ///
-/// A host that is started on it continues from the moment of the backup: it runs the jobs that waited
-/// or ran then, and delivers their webhooks. Nothing is written unless the backup is complete.
+/// A host that is started on it continues from the moment of the backup: it runs the jobs that
+/// waited or ran then, and delivers their webhooks. Nothing is written unless the backup is
+/// complete.
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
     /// The backup.

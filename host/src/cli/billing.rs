@@ -14,8 +14,8 @@ use crate::client::BillingRecord;
 /// List usage and its cost by time and by endpoint, template or owner.
 #[derive(Debug, Args)]
 pub(crate) struct BillingArgs {
-    /// The first hour that counts is that of this time: a date, or RFC 3339 [default: 30 days before
-    /// `--to`].
+    /// The first hour that counts is that of this time: a date, or RFC 3339 [default: 30 days
+    /// before `--to`].
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
     /// Usage after this time does not count [default: now].

@@ -54,7 +54,8 @@ pub(crate) struct DeployArgs {
     /// The tag of the uploaded handler.
     #[arg(long, default_value = DEFAULT_TAG)]
     tag: String,
-    /// An environment variable of the handler; may be repeated. They replace those of an earlier deploy.
+    /// An environment variable of the handler; may be repeated. They replace those of an earlier
+    /// deploy.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse::env_var)]
     env: Vec<parse::EnvVar>,
     /// An argument of the handler; may be repeated. They replace those of an earlier deploy.
@@ -94,7 +95,8 @@ pub(crate) struct EndpointOptions {
     /// Most jobs that may wait; 0 restores the host's bound [default: the host's bound].
     #[arg(long, value_name = "N")]
     max_waiting_jobs: Option<u32>,
-    /// How long a job may run unless its submission sets another time, in milliseconds [default: 600000].
+    /// How long a job may run unless its submission sets another time, in milliseconds [default:
+    /// 600000].
     #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(EXECUTION_TIMEOUT_MS))]
     execution_timeout: Option<u64>,
     /// Memory of one job, in MiB [default: 256].

@@ -41,8 +41,8 @@ struct CreateArgs {
         value_parser = parse::scope()
     )]
     scopes: Vec<Scope>,
-    /// Whose key it is: it reaches what this owner has, and nothing else. Only keys of the operator,
-    /// `default`, may have the scope admin [default: the operator's].
+    /// Whose key it is: it reaches what this owner has, and nothing else. Only keys of the
+    /// operator, `default`, may have the scope admin [default: the operator's].
     #[arg(long, value_name = "NAME")]
     owner: Option<OwnerId>,
     /// An endpoint that the key is good for; may be repeated [default: all of its owner's].

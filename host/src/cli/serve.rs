@@ -124,9 +124,9 @@ pub struct ServeArgs {
     )]
     pub max_connections: Option<u32>,
 
-    /// Connections at one time from one address without a valid key; a further one closes the oldest
-    /// of them. Without this option loopback addresses have no bound [default: a sixteenth of
-    /// max-connections].
+    /// Connections at one time from one address without a valid key; a further one closes the
+    /// oldest of them. Without this option loopback addresses have no bound [default: a sixteenth
+    /// of max-connections].
     #[arg(
         long,
         value_name = "N",
@@ -184,8 +184,9 @@ pub struct ServeArgs {
     )]
     pub max_running_jobs: Option<u32>,
 
-    /// Memory that all sandboxes may have together, in MiB. Each takes the `memoryMib` of its endpoint; jobs wait for it
-    /// [default: three quarters of the machine's memory, or of its control group's limit].
+    /// Memory that all sandboxes may have together, in MiB. Each takes the `memoryMib` of its
+    /// endpoint; jobs wait for it [default: three quarters of the machine's memory, or of its
+    /// control group's limit].
     #[arg(
         long,
         value_name = "MIB",
@@ -214,8 +215,8 @@ pub struct ServeArgs {
     pub max_waiting_mib: Option<u64>,
 
     /// Most that the results may take that one endpoint keeps, in MiB, with the inputs of jobs that
-    /// can be retried; beyond it, submissions are answered with 429, and a job that would add more is
-    /// FAILED [default: 65536].
+    /// can be retried; beyond it, submissions are answered with 429, and a job that would add more
+    /// is FAILED [default: 65536].
     #[arg(
         long,
         value_name = "MIB",
@@ -234,8 +235,8 @@ pub struct ServeArgs {
     )]
     pub max_owner_records: Option<u64>,
 
-    /// Most that these records of one owner may take in memory, in MiB; a change beyond it is refused
-    /// with 400 [default: 16].
+    /// Most that these records of one owner may take in memory, in MiB; a change beyond it is
+    /// refused with 400 [default: 16].
     #[arg(
         long,
         value_name = "MIB",
@@ -244,8 +245,8 @@ pub struct ServeArgs {
     )]
     pub max_owner_record_mib: Option<u64>,
 
-    /// Most that the uploaded components of one owner may take on disk, in MiB, without their compiled
-    /// files; an upload beyond it is refused with 400 [default: 16384].
+    /// Most that the uploaded components of one owner may take on disk, in MiB, without their
+    /// compiled files; an upload beyond it is refused with 400 [default: 16384].
     #[arg(
         long,
         value_name = "MIB",
@@ -265,8 +266,8 @@ pub struct ServeArgs {
     pub disk_reserve_mib: Option<u64>,
 
     /// How much of the journal may wait for a checkpoint into the database, in MiB; up to twice as
-    /// much when the database is slow. A larger journal takes more disk and saves work: jobs that are
-    /// deleted before their checkpoint never reach the database [default: 1024].
+    /// much when the database is slow. A larger journal takes more disk and saves work: jobs that
+    /// are deleted before their checkpoint never reach the database [default: 1024].
     #[arg(
         long,
         value_name = "MIB",
@@ -284,9 +285,9 @@ pub struct ServeArgs {
     )]
     pub drain_timeout: Option<u64>,
 
-    /// The largest jump of the machine's clock that is followed while the clock is not synchronised, in
-    /// seconds; 0 follows any. Counts between the newest time in the store and the start, too, when
-    /// waiting jobs would be deleted [default: 3600].
+    /// The largest jump of the machine's clock that is followed while the clock is not
+    /// synchronised, in seconds; 0 follows any. Counts between the newest time in the store and the
+    /// start, too, when waiting jobs would be deleted [default: 3600].
     #[arg(
         long,
         value_name = "SECONDS",
@@ -316,8 +317,9 @@ pub struct ServeArgs {
     pub webhook_allow: Vec<HostPattern>,
 
     /// A host with an address which is not public that handlers of every owner may call, if their
-    /// endpoint lists it in `allowedHosts`: `HOST`, `HOST:PORT` or `*.DOMAIN`. Endpoints of the operator
-    /// need no entry here. Can be given more than once; the environment separates with commas.
+    /// endpoint lists it in `allowedHosts`: `HOST`, `HOST:PORT` or `*.DOMAIN`. Endpoints of the
+    /// operator need no entry here. Can be given more than once; the environment separates with
+    /// commas.
     #[arg(
         long,
         value_name = "HOST",
@@ -327,8 +329,8 @@ pub struct ServeArgs {
     )]
     pub handler_allow: Vec<HostPattern>,
 
-    /// A TOML file with what usage costs, in credits: `job`, `wall-second`, `gb-second`, `cpu-second`,
-    /// `giga-fuel`, `gb-in`, `gb-out` [default: everything is free].
+    /// A TOML file with what usage costs, in credits: `job`, `wall-second`, `gb-second`,
+    /// `cpu-second`, `giga-fuel`, `gb-in`, `gb-out` [default: everything is free].
     #[arg(long, value_name = "FILE", env = "GRISTMILL_PRICES", hide_env_values = true)]
     pub prices: Option<PathBuf>,
     /// A registry that may have an address which is not public: `HOST`, `HOST:PORT` or `*.DOMAIN`;
@@ -343,9 +345,10 @@ pub struct ServeArgs {
     )]
     pub registry_allow: Vec<RegistryPattern>,
 
-    /// A network that webhooks, images and handlers may not reach though its addresses are public, such
-    /// as `9.0.0.0/8` or `2001:db8::/32`. `--webhook-allow`, `--registry-allow` and an endpoint's
-    /// `!private` go before it. Can be given more than once; the environment separates with commas.
+    /// A network that webhooks, images and handlers may not reach though its addresses are public,
+    /// such as `9.0.0.0/8` or `2001:db8::/32`. `--webhook-allow`, `--registry-allow` and an
+    /// endpoint's `!private` go before it. Can be given more than once; the environment separates
+    /// with commas.
     #[arg(
         long,
         value_name = "CIDR",
@@ -355,9 +358,9 @@ pub struct ServeArgs {
     )]
     pub egress_deny: Vec<Network>,
 
-    /// Answer calls without a key, with every permission: for trying things out on one's own machine.
-    /// Only on a loopback address, and only calls that name it as their host and come from no other
-    /// website. Not in the environment, where it would open a host that never heard of it.
+    /// Answer calls without a key, with every permission: for trying things out on one's own
+    /// machine. Only on a loopback address, and only calls that name it as their host and come from
+    /// no other website. Not in the environment, where it would open a host that never heard of it.
     #[arg(long)]
     pub no_key: bool,
 

@@ -103,7 +103,8 @@ struct TemplateOptions {
     /// Whether other owners may see all of it, its environment included, and use it.
     #[arg(long, value_name = "BOOL")]
     public: Option<bool>,
-    /// Whether it is the platform's own, for all owners: for a template of the operator's, with an admin key.
+    /// Whether it is the platform's own, for all owners: for a template of the operator's, with an
+    /// admin key.
     #[arg(long, value_name = "BOOL")]
     platform: Option<bool>,
 }

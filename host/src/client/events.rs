@@ -39,7 +39,8 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    /// Opens the stream that `request` asks for, after the event with the id `after` if there is one.
+    /// Opens the stream that `request` asks for, after the event with the id `after` if there is
+    /// one.
     pub(super) async fn open(
         client: &Client,
         mut request: RequestBuilder,

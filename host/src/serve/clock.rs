@@ -193,8 +193,8 @@ fn steady_ms() -> u64 {
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "no crate here has this call of the C library")]
 pub(crate) fn is_synchronised() -> bool {
-    // SAFETY: a `timex` has only numbers, and zero is valid for all of them; without a mode the call
-    // only writes to this value, which outlives the call.
+    // SAFETY: a `timex` has only numbers, and zero is valid for all of them; without a mode the
+    // call only writes to this value, which outlives the call.
     let state = unsafe {
         let mut asked: libc::timex = std::mem::zeroed();
         libc::adjtimex(&raw mut asked)

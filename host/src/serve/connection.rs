@@ -1,11 +1,12 @@
 //! One connection, from its first byte to its end. The calls on it are counted, and while there is
 //! none its time is bounded: a client that says nothing, sends a head a byte at a time, or sleeps
-//! between two calls keeps its place for a known time only. While a call is under way its body and its
-//! wait have bounds of their own, and its answer has one here: a client that does not take it holds
-//! its memory, and is disconnected. Large answers have [a bound](super::response_budget) all together. A
-//! body that was [not read](super::unread) when its answer is ready is read, or ends the connection,
-//! which then [lingers](super::linger). A client that ends its side right after a request
-//! [gets its answer](super::half_close); the call of a client that ends it later is dropped.
+//! between two calls keeps its place for a known time only. While a call is under way its body and
+//! its wait have bounds of their own, and its answer has one here: a client that does not take it
+//! holds its memory, and is disconnected. Large answers have [a bound](super::response_budget) all
+//! together. A body that was [not read](super::unread) when its answer is ready is read, or ends
+//! the connection, which then [lingers](super::linger). A client that ends its side right after a
+//! request [gets its answer](super::half_close); the call of a client that ends it later is
+//! dropped.
 
 use std::convert::Infallible;
 use std::io::{self, IoSlice};
@@ -46,8 +47,8 @@ const END_WAIT: Duration = Duration::from_secs(5);
 /// A client that has read nothing of its answer for this long is disconnected.
 const TAKE_WAIT: Duration = Duration::from_secs(30);
 
-/// A client is also disconnected if the host has waited for it longer than [`TAKE_WAIT`] in total and
-/// it reads slower than this.
+/// A client is also disconnected if the host has waited for it longer than [`TAKE_WAIT`] in total
+/// and it reads slower than this.
 const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 
 /// The first bytes of an HTTP/2 connection (RFC 9113, section 3.4). They are no head: a client may
@@ -154,7 +155,8 @@ impl Server {
     }
 
     /// The reasons for interrupting a connection. Each of them is polled only when it wakes the
-    /// connection itself, and not each time bytes arrive, which was 1 % of the processor time of a call.
+    /// connection itself, and not each time bytes arrive, which was 1 % of the processor time of a
+    /// call.
     fn interrupts<'a>(
         &'a self,
         activity: &'a Mutex<Activity>,

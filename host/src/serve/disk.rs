@@ -1,4 +1,5 @@
-//! Looks at the free bytes and inodes of the data directory's file system, and keeps a ballast there.
+//! Looks at the free bytes and inodes of the data directory's file system, and keeps a ballast
+//! there.
 //!
 //! **Promises.** New work is refused before the disk is full ([`DiskSpaceGauge`]). The ballast is a
 //! placeholder file of up to 16 MiB. It is removed when the disk is full, so that a start has room

@@ -1,13 +1,13 @@
 //! Clients that end their side of a connection right after a request and wait for the answer, as
 //! `nc -N` does. HTTP/1.1 permits that; such a client gets its answer.
 //!
-//! A client that leaves looks the same: its end of the connection arrives, and no more can be known before
-//! something is sent to it. The time distinguishes them. An end that comes with a request, or within
-//! [`GRACE`] of its last byte, is kept from HTTP until the call is over. A later end is that of a client
-//! that has left, and ends its call. So does an end in the middle of a body.
+//! A client that leaves looks the same: its end of the connection arrives, and no more can be known
+//! before something is sent to it. The time distinguishes them. An end that comes with a request,
+//! or within [`GRACE`] of its last byte, is kept from HTTP until the call is over. A later end is
+//! that of a client that has left, and ends its call. So does an end in the middle of a body.
 //!
-//! **Bounds.** A client that leaves within [`GRACE`] is noticed when its answer cannot be sent. Until then its
-//! call goes on, for as long as calls may.
+//! **Bounds.** A client that leaves within [`GRACE`] is noticed when its answer cannot be sent.
+//! Until then its call goes on, for as long as calls may.
 //! **Cost.** A lock and a look at the clock for each read of a connection that finds nothing yet.
 
 use std::task::Waker;

@@ -296,8 +296,9 @@ async fn serve(
     }
 }
 
-/// Checks that the catalog has a record of each endpoint with jobs. The store itself goes on with the deletions that a crash
-/// interrupted, so an endpoint without a record has lost it, and its jobs must not be deleted for that.
+/// Checks that the catalog has a record of each endpoint with jobs. The store itself goes on with
+/// the deletions that a crash interrupted, so an endpoint without a record has lost it, and its
+/// jobs must not be deleted for that.
 ///
 /// # Errors
 /// Names the first such endpoint, and the remedy.

@@ -31,8 +31,8 @@ const REST_BYTES_MAX: u64 = 256 << 10;
 /// How long an answer waits for that rest.
 const REST_WAIT: Duration = Duration::from_secs(1);
 
-/// The unread part of the body of a connection's current request. A connection has one of these, since
-/// HTTP/1.x has one request at a time.
+/// The unread part of the body of a connection's current request. A connection has one of these,
+/// since HTTP/1.x has one request at a time.
 #[derive(Debug, Default)]
 pub(super) struct Unread(Mutex<Left>);
 

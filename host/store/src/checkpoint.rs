@@ -132,8 +132,8 @@ impl Database {
         Ok(())
     }
 
-    /// Removes the rows of idempotency records that were dropped before older ones. A record after `last_seq` may have no row yet: its turn is
-    /// the next checkpoint.
+    /// Removes the rows of idempotency records that were dropped before older ones. A record after
+    /// `last_seq` may have no row yet: its turn is the next checkpoint.
     fn drop_idempotency_rows(&mut self, last_seq: u64) -> Result<(), Failure> {
         let dropped = {
             let mut index = self.shared.index();

@@ -78,8 +78,8 @@ pub(crate) fn paginate(mut first: u64, chunks: Vec<Chunk>) -> Vec<Page> {
     pages
 }
 
-/// Which page of which attempt: job, attempt, index of the first chunk. With the attempt, a page of an
-/// earlier attempt is not mistaken for one of a later attempt.
+/// Which page of which attempt: job, attempt, index of the first chunk. With the attempt, a page of
+/// an earlier attempt is not mistaken for one of a later attempt.
 type PageKey = (u64, Claim, u64);
 
 /// The pages that were written or read last, up to a number of bytes.

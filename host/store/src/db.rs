@@ -151,8 +151,9 @@ impl Db {
         })
     }
 
-    /// Brings a file of version 6 to this version, durably. To be called once the journal is open: until then a start that
-    /// fails must leave a directory of version 6, in which segments without a header are no damage.
+    /// Brings a file of version 6 to this version, durably. To be called once the journal is open:
+    /// until then a start that fails must leave a directory of version 6, in which segments without
+    /// a header are no damage.
     pub(crate) fn upgrade(&self) -> rusqlite::Result<()> {
         self.transaction(Sync::Now, |db| {
             if self.journal.is_upgraded {

@@ -1,8 +1,10 @@
-//! Endpoints that are being deleted, on disk: the catalog does not have them any more, and their jobs are still being removed.
+//! Endpoints that are being deleted, on disk: the catalog does not have them any more, and their
+//! jobs are still being removed.
 //!
-//! The mark of an endpoint is written in the transaction that deletes its record from the catalog. So a crash between the two steps
-//! of a deletion never gives the jobs to the next endpoint of that name, and a start removes the rest of them. **Cost:** one row for
-//! each deletion, until its jobs are removed.
+//! The mark of an endpoint is written in the transaction that deletes its record from the catalog.
+//! So a crash between the two steps of a deletion never gives the jobs to the next endpoint of that
+//! name, and a start removes the rest of them. **Cost:** one row for each deletion, until its jobs
+//! are removed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,8 +22,8 @@ use crate::row;
 pub(crate) const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS deleting (endpoint INTEGER PRIMARY KEY) STRICT;";
 
-/// The numbers of the endpoints whose records these rows delete. An endpoint without jobs gets a number, so that a job that is
-/// submitted meanwhile is deleted as well.
+/// The numbers of the endpoints whose records these rows delete. An endpoint without jobs gets a
+/// number, so that a job that is submitted meanwhile is deleted as well.
 pub(crate) fn numbers(index: &mut Index, rows: &[CatalogRow]) -> Vec<EndpointKey> {
     let deleted = rows.iter().filter(|row| row.kind == "endpoint" && row.body.is_none());
     let names = deleted.filter_map(|row| EndpointId::new(&row.name).ok());
@@ -45,7 +47,8 @@ pub(crate) fn load(db: &Connection) -> rusqlite::Result<Vec<EndpointKey>> {
     statement.query_map((), |row| row.get(0).map(EndpointKey))?.collect()
 }
 
-/// The endpoints of the journal's frames, and the jobs that these add or remove, to be looked at together with the tables.
+/// The endpoints of the journal's frames, and the jobs that these add or remove, to be looked at
+/// together with the tables.
 #[derive(Debug, Default)]
 pub(crate) struct Endpoints {
     /// `None`: all jobs of the endpoint are removed.
@@ -69,8 +72,9 @@ impl Endpoints {
         }
     }
 
-    /// Names of endpoints with jobs and without a record in the catalog, with the number of their jobs. Endpoints that are being
-    /// deleted are not among them. A store that is used without a catalog has none.
+    /// Names of endpoints with jobs and without a record in the catalog, with the number of their
+    /// jobs. Endpoints that are being deleted are not among them. A store that is used without a
+    /// catalog has none.
     pub(crate) fn without_record(
         mut self,
         db: &Connection,

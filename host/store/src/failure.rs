@@ -1,5 +1,5 @@
-//! What a FAILED job stores in the place of its output: the partial output of its handler, or, when its
-//! error is long, the whole error. Memory has the beginning of a long error only.
+//! What a FAILED job stores in the place of its output: the partial output of its handler, or, when
+//! its error is long, the whole error. Memory has the beginning of a long error only.
 //!
 //! | error | partial output | stored |
 //! |---|---|---|

@@ -1,8 +1,10 @@
 //! Templates in place of those that a damaged catalog has lost, for a repair. A host does not start
-//! while an endpoint's template is missing, since it does not know what the endpoint's jobs run with.
+//! while an endpoint's template is missing, since it does not know what the endpoint's jobs run
+//! with.
 //!
-//! A placeholder has the image and the component that the endpoint ran last, and neither environment nor
-//! arguments: those are lost. So its endpoints are paused, and their jobs wait for the operator.
+//! A placeholder has the image and the component that the endpoint ran last, and neither
+//! environment nor arguments: those are lost. So its endpoints are paused, and their jobs wait for
+//! the operator.
 
 use std::collections::BTreeMap;
 
@@ -50,8 +52,8 @@ pub(crate) fn add(to: &Connection, seal: &Seal) -> rusqlite::Result<Vec<String>>
     Ok(sentences)
 }
 
-/// Adds endpoints with these names to the catalog, so that their jobs are kept: paused, of the operator,
-/// and on a placeholder template of the same id. Returns a sentence for each endpoint.
+/// Adds endpoints with these names to the catalog, so that their jobs are kept: paused, of the
+/// operator, and on a placeholder template of the same id. Returns a sentence for each endpoint.
 ///
 /// # Errors
 /// Those of the tables.

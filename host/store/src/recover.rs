@@ -32,8 +32,8 @@ use crate::payloads::Kind;
 use crate::{catalog, checkpoint, deleting, delivery, idempotency_rows, payloads, row, usage_rows};
 
 /// Reads everything except the payloads: the tables, and then the journal that is not checkpointed.
-/// Also returns the journal's end. Cost: about a microsecond for each job, and for each row of usage
-/// of the newest hours.
+/// Also returns the journal's end. Cost: about a microsecond for each job, and for each row of
+/// usage of the newest hours.
 pub(crate) fn load(
     db: &Db,
     journal: &Journal,

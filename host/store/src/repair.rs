@@ -377,8 +377,8 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Removes the records of the catalog that cannot be decrypted or parsed. Without the key of the
-    /// secrets all records stay as they are.
+    /// Removes the records of the catalog that cannot be decrypted or parsed. Without the key of
+    /// the secrets all records stay as they are.
     fn leave_out_damaged_records(&mut self) -> rusqlite::Result<()> {
         let Some(seal) = &self.inspected.seal else {
             if self.to.prepare("SELECT 1 FROM catalog")?.exists(())? {

@@ -3,8 +3,8 @@
 //! Most jobs of an owner have the same URL, and a URL may have 2,048 bytes. A job holds its URL as
 //! long as its webhook may be sent, and the URL is removed with the last job that holds it.
 //!
-//! **Bounds.** [`BYTES_MAX`] bytes of an owner's URLs. **Cost.** One look into a map when a job with a
-//! webhook is added, and one when it ends; nothing for other jobs.
+//! **Bounds.** [`BYTES_MAX`] bytes of an owner's URLs. **Cost.** One look into a map when a job
+//! with a webhook is added, and one when it ends; nothing for other jobs.
 
 use std::collections::HashMap;
 

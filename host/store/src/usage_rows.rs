@@ -5,8 +5,8 @@
 //! segment of the journal in which it was written first.
 //!
 //! **A wrong clock deletes no bill.** Rows expire by the wall clock, but for each hour that really
-//! passes at most [`EXPIRED_EACH_HOUR`] hours of the bill do. A clock that is years ahead hides the old
-//! rows, and they are shown again once it is right.
+//! passes at most [`EXPIRED_EACH_HOUR`] hours of the bill do. A clock that is years ahead hides the
+//! old rows, and they are shown again once it is right.
 
 use std::cell::Cell;
 use std::time::Duration;

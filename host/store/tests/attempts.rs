@@ -1,5 +1,6 @@
-//! What a job shows of its attempts: how long it has waited since it was last queued, what a failed attempt has
-//! left, and how far the stream of each attempt was read; on every store, and after every restart.
+//! What a job shows of its attempts: how long it has waited since it was last queued, what a failed
+//! attempt has left, and how far the stream of each attempt was read; on every store, and after
+//! every restart.
 
 #![allow(
     clippy::unwrap_used,

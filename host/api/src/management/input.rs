@@ -35,8 +35,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 /// Parses the body, an object, as `T`.
 ///
 /// # Errors
-/// 400 that names the field which does not fit; 401 when the caller's key was revoked or has expired while
-/// the body was on its way.
+/// 400 that names the field which does not fit; 401 when the caller's key was revoked or has
+/// expired while the body was on its way.
 pub(crate) async fn json<T: DeserializeOwned + Send + 'static>(
     state: &ApiState,
     caller: &ManagementCaller,

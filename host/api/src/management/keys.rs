@@ -121,8 +121,8 @@ pub(crate) async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Refuses to revoke an admin key unless another one is left: one that does not expire either, if this
-/// one does not.
+/// Refuses to revoke an admin key unless another one is left: one that does not expire either, if
+/// this one does not.
 fn check_replaced(view: &View, key: &ApiKey, now: Timestamp) -> Result<(), ApiError> {
     let makes_keys = |key: &ApiKey| key.allows(Scope::Admin, None) && !key.is_expired(now);
     let lasts = |other: &ApiKey| other.expires_at.is_none() || key.expires_at.is_some();

@@ -1,6 +1,6 @@
-//! `GET /v1/endpoints/{id}/logs`: what an endpoint's handlers have logged lately, as an array, or as
-//! server-sent events that continue with new lines. The id of an event is the line's number; a client
-//! that returns with `Last-Event-ID` continues after it.
+//! `GET /v1/endpoints/{id}/logs`: what an endpoint's handlers have logged lately, as an array, or
+//! as server-sent events that continue with new lines. The id of an event is the line's number; a
+//! client that returns with `Last-Event-ID` continues after it.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -34,8 +34,8 @@ use crate::state::ApiState;
 
 /// The newest lines that the endpoint's handlers have logged, the oldest of them first.
 ///
-/// With `Accept: text/event-stream` they go on as they come. The host keeps half a MiB of them for each
-/// endpoint, until it is started again.
+/// With `Accept: text/event-stream` they go on as they come. The host keeps half a MiB of them for
+/// each endpoint, until it is started again.
 #[utoipa::path(
     get, path = "/endpoints/{id}/logs", operation_id = "ReadLogs", tag = tag::ENDPOINTS,
     params(LogFilter),
@@ -114,9 +114,9 @@ fn follow(state: ApiState, key: KeyCheck, follower: Follower, query: LogQuery) -
     sse::response(Body::from_stream(pages))
 }
 
-/// The lines that there are, or that come within [`COMMENT_INTERVAL`]; none when that is over. `None`: the
-/// endpoint was deleted, and its id may have another owner now; the key does not hold any more; or the
-/// host closes down.
+/// The lines that there are, or that come within [`COMMENT_INTERVAL`]; none when that is over.
+/// `None`: the endpoint was deleted, and its id may have another owner now; the key does not hold
+/// any more; or the host closes down.
 async fn next_lines(
     state: &ApiState,
     key: &KeyCheck,

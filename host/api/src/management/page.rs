@@ -61,8 +61,8 @@ impl Page {
         state.pages.write(move || select(self)).await
     }
 
-    /// Selects the page from the elements of the list, in any order. `cursor_position` returns the position
-    /// of an element: a text that no other element has.
+    /// Selects the page from the elements of the list, in any order. `cursor_position` returns the
+    /// position of an element: a text that no other element has.
     ///
     /// # Errors
     /// 500 when a document has no JSON form.

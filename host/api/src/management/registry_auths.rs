@@ -23,7 +23,8 @@ use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
 use crate::state::ApiState;
 
-/// All credentials of the key's owner, without their passwords; with an admin key those of all owners.
+/// All credentials of the key's owner, without their passwords; with an admin key those of all
+/// owners.
 #[utoipa::path(
     get, path = "/containerregistryauth", operation_id = "ListContainerRegistryAuths",
     tag = tag::REGISTRY_AUTHS, params(PageOfList),

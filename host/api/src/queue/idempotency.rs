@@ -16,8 +16,8 @@ pub(crate) const KEY_CHARS_MAX: usize = 255;
 pub(crate) struct Key(Option<HeaderValue>);
 
 impl Key {
-    /// What makes `owner`'s submission of `body` recognisable; `None` without the header. Hashes the
-    /// body.
+    /// What makes `owner`'s submission of `body` recognisable; `None` without the header. Hashes
+    /// the body.
     pub(crate) fn record(
         &self,
         owner: &OwnerId,

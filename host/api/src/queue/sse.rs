@@ -1,9 +1,10 @@
-//! `/stream` as server-sent events: one event for each chunk, then one event `end` with the final status.
-//! A reader that comes back with `Last-Event-ID` goes on after that chunk.
+//! `/stream` as server-sent events: one event for each chunk, then one event `end` with the final
+//! status. A reader that comes back with `Last-Event-ID` goes on after that chunk.
 //!
-//! The id of an event names the attempt and the chunk's index, such as `2-30`; ids of the first attempt
-//! are the index alone. Each attempt has a stream of its own. A reader whose position is in the stream of
-//! an earlier attempt gets an event `restart`, and then the current attempt's chunks from the first on.
+//! The id of an event names the attempt and the chunk's index, such as `2-30`; ids of the first
+//! attempt are the index alone. Each attempt has a stream of its own. A reader whose position is in
+//! the stream of an earlier attempt gets an event `restart`, and then the current attempt's chunks
+//! from the first on.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -101,7 +102,8 @@ pub(crate) async fn follow(
     let first = first.ok_or_else(ApiError::job_not_found)?;
     let moves_cursor = position == Position::Undelivered;
     let reader = Reader { jobs, key, endpoint, id, moves_cursor };
-    // The text of a page is one piece, which is all that is in memory until the reader has taken it.
+    // The text of a page is one piece, which is all that is in memory until the reader has taken
+    // it.
     let pages = stream::unfold(Next::Show(first, reader), |next| async {
         let (page, reader) = match next {
             Next::Show(page, reader) => (page, reader),

@@ -1,5 +1,5 @@
-//! Calls that wait for a job. Such a call ends early once its key was revoked or has expired: the key is
-//! looked at every two seconds, and so not at all for a job that is quick.
+//! Calls that wait for a job. Such a call ends early once its key was revoked or has expired: the
+//! key is looked at every two seconds, and so not at all for a job that is quick.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use gristmill_core::stream::{Position, StreamPage};
 use crate::auth::KeyCheck;
 use crate::error::ApiError;
 
-/// The record of the job once it has ended, or as it is when `wait` is over; see [`Jobs::wait_for_end`].
+/// The record of the job once it has ended, or as it is when `wait` is over; see
+/// [`Jobs::wait_for_end`].
 ///
 /// # Errors
 /// Those of the store; 401 once the key does not hold any more.

@@ -1,15 +1,16 @@
 //! Uploads in progress: those that are still written, and complete blobs that wait for their
 //! manifest.
 //!
-//! **Bounds.** [`UPLOADS_MAX`] at one time. An owner has a third of the places that other owners leave, but
-//! at most [`UPLOADS_OF_OWNER_MAX`]; [`UPLOADS_OF_PUSH`] are always allowed. So an owner who comes later
-//! finds places: 16 beside one other owner, 10 beside two, and two beside eight that have all they may.
-//! Each upload has at most the bytes of a component, all together those that may be staged.
-//! An upload that no call has touched for [`IDLE_MAX`] is removed, with its file; a task looks once a
-//! minute, as long as there are any. At the bound the older copies of a blob that was pushed several times
-//! give way to any upload. An upload that no call has touched for [`EVICTABLE_AFTER`] gives way to its
-//! owner's uploads when it is whole, and to other owners' when all places are taken and its owner has more
-//! than [`UPLOADS_OF_PUSH`]. Nothing of them outlives the process.
+//! **Bounds.** [`UPLOADS_MAX`] at one time. An owner has a third of the places that other owners
+//! leave, but at most [`UPLOADS_OF_OWNER_MAX`]; [`UPLOADS_OF_PUSH`] are always allowed. So an owner
+//! who comes later finds places: 16 beside one other owner, 10 beside two, and two beside eight
+//! that have all they may. Each upload has at most the bytes of a component, all together those
+//! that may be staged. An upload that no call has touched for [`IDLE_MAX`] is removed, with its
+//! file; a task looks once a minute, as long as there are any. At the bound the older copies of a
+//! blob that was pushed several times give way to any upload. An upload that no call has touched
+//! for [`EVICTABLE_AFTER`] gives way to its owner's uploads when it is whole, and to other owners'
+//! when all places are taken and its owner has more than [`UPLOADS_OF_PUSH`]. Nothing of them
+//! outlives the process.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -41,8 +42,8 @@ const UPLOADS_OF_PUSH: usize = 2;
 /// How long an untouched upload is kept.
 const IDLE_MAX: Duration = Duration::from_secs(600);
 
-/// How long an untouched upload keeps its place when the place is needed. Clients push the next piece, or
-/// the manifest, within seconds.
+/// How long an untouched upload keeps its place when the place is needed. Clients push the next
+/// piece, or the manifest, within seconds.
 const EVICTABLE_AFTER: Duration = Duration::from_secs(60);
 
 /// Interval of the task that deletes idle uploads.
@@ -259,8 +260,8 @@ impl Table {
         third.clamp(UPLOADS_OF_PUSH, UPLOADS_OF_OWNER_MAX)
     }
 
-    /// Of the uploads that no call has, those of other owners with more than the least share: the one
-    /// that gives way first, and when.
+    /// Of the uploads that no call has, those of other owners with more than the least share: the
+    /// one that gives way first, and when.
     fn find_evictable_for(&self, owner: &OwnerId) -> Option<(Duration, UploadId)> {
         let others = self.uploads.iter().filter(|(_, upload)| {
             upload.staged.is_some()

@@ -37,8 +37,9 @@ async fn attempt(
     delivery: &Delivery,
     bodies: &FairPermits,
 ) -> Result<Option<CallEnd>, StoreError> {
-    // Found before the body: the deletion of an endpoint removes its deliveries before another endpoint
-    // can have its name. So a delivery whose body is found below belongs to this endpoint's life.
+    // Found before the body: the deletion of an endpoint removes its deliveries before another
+    // endpoint can have its name. So a delivery whose body is found below belongs to this
+    // endpoint's life.
     let Some(deployment) = parts.catalog.deployment(&delivery.endpoint) else {
         return Ok(Some(CallEnd::Refused("the endpoint was deleted".to_owned())));
     };

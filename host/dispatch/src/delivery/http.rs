@@ -29,8 +29,8 @@ pub struct HttpSender {
 }
 
 impl HttpSender {
-    /// A sender for receivers with addresses that the policy permits, and for those on the list with
-    /// any.
+    /// A sender for receivers with addresses that the policy permits, and for those on the list
+    /// with any.
     pub fn new(allowed: AllowedHosts, addresses: AddressPolicy) -> Self {
         Self::with_clients(allowed, Clients::new(addresses))
     }

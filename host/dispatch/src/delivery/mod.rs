@@ -1,11 +1,12 @@
 //! Calls webhooks: takes what is due from the outbox, sends it, and records what came of it.
 //!
-//! One loop starts the attempts, each in a task of its own. The store chooses them: owners, endpoints
-//! and receivers have shares of the attempts and take turns, so that receivers that are slow or dead
-//! delay their own endpoint only. Jobs are never affected: a delivery has a life of its own.
+//! One loop starts the attempts, each in a task of its own. The store chooses them: owners,
+//! endpoints and receivers have shares of the attempts and take turns, so that receivers that are
+//! slow or dead delay their own endpoint only. Jobs are never affected: a delivery has a life of
+//! its own.
 //!
-//! **Bounds.** Those of [`DeliveryStore::begin_attempts`], and [`BODY_KIB_MAX`] of bodies in memory,
-//! in shares too.
+//! **Bounds.** Those of [`DeliveryStore::begin_attempts`], and [`BODY_KIB_MAX`] of bodies in
+//! memory, in shares too.
 
 mod attempt;
 mod http;
@@ -124,6 +125,7 @@ async fn run(parts: Arc<DeliveryParts>, stop: CancellationToken) {
             () = stop.cancelled() => break,
         }
     }
-    // Attempts that have not ended by then are dropped with the set, and repeated after the next start.
+    // Attempts that have not ended by then are dropped with the set, and repeated after the next
+    // start.
     let _ = timeout(DRAIN, async { while attempts.join_next().await.is_some() {} }).await;
 }

@@ -7,8 +7,8 @@ use gristmill_core::id::{EndpointId, OwnerId};
 /// Makes calls to receivers.
 #[async_trait]
 pub trait WebhookSender: Send + Sync + std::fmt::Debug {
-    /// Makes one call, once. Ends in bounded time, whatever the receiver does, once the lookup of the
-    /// receiver's name has had its turn.
+    /// Makes one call, once. Ends in bounded time, whatever the receiver does, once the lookup of
+    /// the receiver's name has had its turn.
     async fn send(&self, call: WebhookCall) -> CallEnd;
 }
 

@@ -1,13 +1,13 @@
 //! How file operations take turns. They block, so they run on threads for that, and handlers wait
 //! for them like for a timer: their deadlines hold, and no other task waits with them.
 //!
-//! **Bounds.** A job has one operation at a time; all jobs together have [`OPERATIONS_MAX`], a quarter
-//! of them for the jobs of one endpoint and a half for those of one owner: an endpoint that makes the
-//! disk write gigabytes delays its own files. Operations that change something in a mount come one
-//! after the other. A job may have [`SLOTS_MAX`]
-//! descriptors, streams and listings, all jobs together a quarter of the files that the process may
-//! open, with a share for each owner while the host has several owners. An operation that has begun goes on when its attempt is ended: it holds its permit, and
-//! its mount, until it is done.
+//! **Bounds.** A job has one operation at a time; all jobs together have [`OPERATIONS_MAX`], a
+//! quarter of them for the jobs of one endpoint and a half for those of one owner: an endpoint that
+//! makes the disk write gigabytes delays its own files. Operations that change something in a mount
+//! come one after the other. A job may have [`SLOTS_MAX`] descriptors, streams and listings, all
+//! jobs together a quarter of the files that the process may open, with a share for each owner
+//! while the host has several owners. An operation that has begun goes on when its attempt is
+//! ended: it holds its permit, and its mount, until it is done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,7 +91,8 @@ impl JobIoLimits {
     /// The right to have one more file of the host open.
     ///
     /// # Errors
-    /// [`ErrorCode::Quota`] when the job has as much as it may, or the jobs of its owner or all jobs together have.
+    /// [`ErrorCode::Quota`] when the job has as much as it may, or the jobs of its owner or all
+    /// jobs together have.
     pub(crate) fn open_file(&self) -> Result<Slot, ErrorCode> {
         let slot = one_of(&self.slots)?;
         let open_file = self.open_files.try_take(&self.owner, 0).ok_or(ErrorCode::Quota)?;

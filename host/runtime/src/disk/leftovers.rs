@@ -5,9 +5,9 @@
 //! there are. [`Leftovers::wipe`] removes them on a thread of its own. A wipe that ends early, by a
 //! stop or by a crash, leaves the rest to the next start.
 //!
-//! **Costs.** One open descriptor for each level of the tree. The thread has the lowest priority and
-//! works at most half of the time, while the disk has room: removals share the file system's journal
-//! with the commits of the store.
+//! **Costs.** One open descriptor for each level of the tree. The thread has the lowest priority
+//! and works at most half of the time, while the disk has room: removals share the file system's
+//! journal with the commits of the store.
 
 use std::ffi::{CStr, CString};
 use std::fs;

@@ -3,8 +3,8 @@
 //! nothing here.
 //!
 //! [`Disks`] knows all mounts of the host; a [`mount`] is one directory with its [`space`]; a
-//! [`node`] is what a handler has open of it, by way of a [`path`]; [`io_limits`] says when an operation
-//! may run; [`leftovers`] are the directories that earlier processes left behind.
+//! [`node`] is what a handler has open of it, by way of a [`path`]; [`io_limits`] says when an
+//! operation may run; [`leftovers`] are the directories that earlier processes left behind.
 //! `host_fns::filesystem` is the way in.
 
 mod io_limits;
@@ -65,7 +65,8 @@ pub(crate) struct Disks {
     volumes_dir: PathBuf,
     /// The directory with one directory for each process.
     scratch_dir: PathBuf,
-    /// The directory of this process: made for its first scratch space, so that no leftover is in it.
+    /// The directory of this process: made for its first scratch space, so that no leftover is in
+    /// it.
     own_scratch_dir: OnceCell<PathBuf>,
     leftovers: Mutex<Leftovers>,
     /// Volumes that were used since the start, so that each is counted once: one open directory
@@ -87,8 +88,8 @@ pub(crate) struct Files {
 }
 
 impl Disks {
-    /// Notes what earlier processes left behind, by name alone: scratch space, and volumes that were
-    /// deleted. Blocks on the disk.
+    /// Notes what earlier processes left behind, by name alone: scratch space, and volumes that
+    /// were deleted. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system.

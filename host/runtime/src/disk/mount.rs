@@ -34,8 +34,8 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// Opens a volume's directory, and makes it if it is not there. Counts what is in it,
-    /// which takes a look at each file. It counts in the account of the volume's owner. Blocks on the
+    /// Opens a volume's directory, and makes it if it is not there. Counts what is in it, which
+    /// takes a look at each file. It counts in the account of the volume's owner. Blocks on the
     /// disk.
     ///
     /// # Errors
@@ -79,7 +79,8 @@ impl Drop for Mount {
     }
 }
 
-/// Removes a directory with all that is in it. What cannot be removed now is removed by the next start.
+/// Removes a directory with all that is in it. What cannot be removed now is removed by the next
+/// start.
 pub(crate) fn wipe(path: &Path) {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

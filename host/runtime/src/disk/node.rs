@@ -1,11 +1,10 @@
 //! A file or a directory that a handler has open, and what can be done with it. All of it blocks
 //! on the disk: [`JobIoLimits`] says where it runs.
 //!
-//! **Invariants.** Nothing grows before its space is taken, and below the disk's reserve no hole of a
-//! sparse file is filled either. There are no symbolic links to follow,
-//! none can be made, and no second names of a file either: each file has one name, and counts once.
-//! A directory is renamed in its parent only, so that none gets deeper than
-//! [`DEPTH_MAX`].
+//! **Invariants.** Nothing grows before its space is taken, and below the disk's reserve no hole of
+//! a sparse file is filled either. There are no symbolic links to follow, none can be made, and no
+//! second names of a file either: each file has one name, and counts once. A directory is renamed
+//! in its parent only, so that none gets deeper than [`DEPTH_MAX`].
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -191,8 +190,8 @@ impl Node {
     ///
     /// # Errors
     /// [`ErrorCode::InsufficientSpace`] when the mount is full. Also when the disk is below its
-    /// reserve and the write needs a further block, be it in a hole of the file; existing blocks can
-    /// always be overwritten.
+    /// reserve and the write needs a further block, be it in a hole of the file; existing blocks
+    /// can always be overwritten.
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), ErrorCode> {
         let end = offset.checked_add(bytes.len() as u64).ok_or(ErrorCode::FileTooLarge)?;
         let file = self.file()?;

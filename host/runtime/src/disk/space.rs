@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-/// What a file or a directory counts besides its content. An ext4 disk has one inode for each 16 KiB,
-/// so files that count as much do not use up the inodes of a disk before its bytes.
+/// What a file or a directory counts besides its content. An ext4 disk has one inode for each 16
+/// KiB, so files that count as much do not use up the inodes of a disk before its bytes.
 pub(crate) const NODE_BYTES: u64 = 16 << 10;
 
 /// What the size of a file is rounded up to.

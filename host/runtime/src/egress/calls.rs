@@ -1,9 +1,9 @@
 //! The outgoing calls of one job, which end with it: on an endpoint that reuses instances the
 //! handler's handles live on, and no task polls them while the instance waits.
 //!
-//! **Promise.** After [`Calls::end`] no request of the job is sent, no body of one is read or written,
-//! and what they held (sockets, buffers, slots) is given back. A handler that goes on to use such a
-//! handle in its next job gets an error.
+//! **Promise.** After [`Calls::end`] no request of the job is sent, no body of one is read or
+//! written, and what they held (sockets, buffers, slots) is given back. A handler that goes on to
+//! use such a handle in its next job gets an error.
 //! **Cost.** An uncontended lock for each piece of a body, and one for each request.
 
 use std::pin::Pin;
@@ -70,8 +70,8 @@ impl Calls {
         }
     }
 
-    /// A body that fails beyond [`HTTP_BODY_BYTES_MAX`], when nothing comes for too long, or when the
-    /// job has ended.
+    /// A body that fails beyond [`HTTP_BODY_BYTES_MAX`], when nothing comes for too long, or when
+    /// the job has ended.
     pub(super) fn capped(
         &self,
         body: WasiBody,

@@ -1,9 +1,10 @@
 //! The room that permits are for, and the share of it that an owner may hold.
 //!
-//! **Bounds.** While the host has several owners, an owner holds at most [`SHARE_TO_FREE`] times as much as is left free,
-//! of slots and of bytes: 192 of 256 slots alone, 109 of each of two. The first slot of an owner is exempt, so that an owner
-//! gets one as soon as any slot is free; its bytes are at most three quarters of all. While the host has one owner, that
-//! owner may hold everything.
+//! **Bounds.** While the host has several owners, an owner holds at most [`SHARE_TO_FREE`] times as
+//! much as is left free, of slots and of bytes: 192 of 256 slots alone, 109 of each of two. The
+//! first slot of an owner is exempt, so that an owner gets one as soon as any slot is free; its
+//! bytes are at most three quarters of all. While the host has one owner, that owner may hold
+//! everything.
 
 use std::collections::HashMap;
 

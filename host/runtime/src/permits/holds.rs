@@ -1,9 +1,11 @@
 //! When a worker that waits for memory may hold up others.
 //!
-//! Without holds, a stream of small sandboxes would always take the memory before a large one. With holds alone, one large sandbox
-//! that waits for a job of seven days would stop the host for seven days, with most of its memory free. So holds last for [`HOLD`],
-//! and then all others pass for [`PASS`], however many large sandboxes wait. In a hold, all permits that are given back go to the workers
-//! that wait for memory: jobs that take less time than [`HOLD`] starve no large sandbox.
+//! Without holds, a stream of small sandboxes would always take the memory before a large one. With
+//! holds alone, one large sandbox that waits for a job of seven days would stop the host for seven
+//! days, with most of its memory free. So holds last for [`HOLD`], and then all others pass for
+//! [`PASS`], however many large sandboxes wait. In a hold, all permits that are given back go to
+//! the workers that wait for memory: jobs that take less time than [`HOLD`] starve no large
+//! sandbox.
 
 use std::time::Duration;
 
@@ -26,7 +28,8 @@ pub(super) struct Holds {
 }
 
 impl Holds {
-    /// Whether a worker that waits for memory holds up others now. The next hold begins with the first question after the pass.
+    /// Whether a worker that waits for memory holds up others now. The next hold begins with the
+    /// first question after the pass.
     pub(super) fn may_hold(&mut self) -> bool {
         let now = Instant::now();
         let is_over = |begun: Instant| now.duration_since(begun) >= HOLD + PASS;

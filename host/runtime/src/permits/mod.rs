@@ -1,18 +1,22 @@
-//! Permits for capacity that all owners share: slots, such as sandboxes, and the bytes of memory of all slots together.
+//! Permits for capacity that all owners share: slots, such as sandboxes, and the bytes of memory of
+//! all slots together.
 //!
-//! A job takes a permit before it is claimed, for one sandbox and for all the memory that its endpoint allows. **Fairness:** owners
-//! that wait take turns, then the endpoints of an owner, and the workers of an endpoint are served in the order in which they
-//! came. A worker that finds too few free bytes holds up the later endpoints of its owner, and each owner that would hold more bytes than
-//! its own owner would, so that a stream of small sandboxes does not starve a large one. It does so for a [quarter](holds) of the
-//! time only: the memory that it waits for may be in use for days.
-//! **Bounds:** the sum of all permits never exceeds the limits, and no owner holds more than its share ([`capacity`]). **Cost:** a
-//! permit that is free takes one uncontended lock and one look at a hash map, and the same when it is given back; a worker that waits
-//! also takes a channel, and then each permit that is taken or given back looks at each owner that waits, and at up to
+//! A job takes a permit before it is claimed, for one sandbox and for all the memory that its
+//! endpoint allows. **Fairness:** owners that wait take turns, then the endpoints of an owner, and
+//! the workers of an endpoint are served in the order in which they came. A worker that finds too
+//! few free bytes holds up the later endpoints of its owner, and each owner that would hold more
+//! bytes than its own owner would, so that a stream of small sandboxes does not starve a large one.
+//! It does so for a [quarter](holds) of the time only: the memory that it waits for may be in use
+//! for days.
+//! **Bounds:** the sum of all permits never exceeds the limits, and no owner holds more than its
+//! share ([`capacity`]). **Cost:** a permit that is free takes one uncontended lock and one look at
+//! a hash map, and the same when it is given back; a worker that waits also takes a channel, and
+//! then each permit that is taken or given back looks at each owner that waits, and at up to
 //! [`ENDPOINTS_LOOKED_AT_MAX`] of its endpoints.
 //!
-//! [`FairPermits`](gristmill_core::fair_permits::FairPermits) are for short work, with a fixed part for each endpoint and owner.
-//! These permits are held for as long as a job runs: an endpoint that is alone may have all of them, and an owner's share depends on
-//! what is free.
+//! [`FairPermits`](gristmill_core::fair_permits::FairPermits) are for short work, with a fixed part
+//! for each endpoint and owner. These permits are held for as long as a job runs: an endpoint that
+//! is alone may have all of them, and an owner's share depends on what is free.
 
 mod capacity;
 mod holds;
@@ -31,7 +35,8 @@ use self::capacity::{Capacity, Fit};
 use self::holds::Holds;
 use crate::round_robin::RoundRobin;
 
-/// Most endpoints of an owner that are looked at for a permit. Later ones wait until one of these has been served.
+/// Most endpoints of an owner that are looked at for a permit. Later ones wait until one of these
+/// has been served.
 const ENDPOINTS_LOOKED_AT_MAX: usize = 32;
 
 /// The permits of a sandbox host. A clone shares them.
@@ -84,7 +89,8 @@ pub(crate) enum Wanted {
 /// The first endpoint whose waiter there is room for.
 enum Next {
     Endpoint(OwnerId, EndpointId),
-    /// No waiter can be served. A newcomer may hold at most so many bytes, or a slot if its owner holds none.
+    /// No waiter can be served. A newcomer may hold at most so many bytes, or a slot if its owner
+    /// holds none.
     NoWaiter {
         bytes_max: u64,
     },
@@ -127,7 +133,8 @@ impl Permits {
         self.0.state.lock().waiting
     }
 
-    /// Whether the host has room for a slot with so many bytes, and only the owner's share is in the way.
+    /// Whether the host has room for a slot with so many bytes, and only the owner's share is in
+    /// the way.
     pub(crate) fn is_at_share(&self, owner: &OwnerId, bytes: u64) -> bool {
         self.0.state.lock().capacity.fit(owner, bytes).is_share()
     }
@@ -141,8 +148,8 @@ impl Permits {
         })
     }
 
-    /// Joins the queue for a permit. The future resolves to it; dropping the future leaves the queue. A request for more than
-    /// all bytes asks for all bytes, so that every wait can end.
+    /// Joins the queue for a permit. The future resolves to it; dropping the future leaves the
+    /// queue. A request for more than all bytes asks for all bytes, so that every wait can end.
     pub(crate) fn queue(
         &self,
         owner: &OwnerId,
@@ -168,7 +175,8 @@ impl Permits {
         }
     }
 
-    /// Grants all permits that there is room for. To be called when the owners of the host may have changed.
+    /// Grants all permits that there is room for. To be called when the owners of the host may have
+    /// changed.
     pub(crate) fn serve(&self) {
         loop {
             let mut state = self.0.state.lock();
@@ -200,7 +208,8 @@ impl Permits {
         }));
     }
 
-    /// The permits among the idle ones that a waiter could use. `idle`: how much each owner holds idle.
+    /// The permits among the idle ones that a waiter could use. `idle`: how much each owner holds
+    /// idle.
     pub(crate) fn wanted(&self, idle: &HashMap<OwnerId, Amount>) -> Option<Wanted> {
         let state = self.0.state.lock();
         let all_idle = idle.values().copied().fold(Amount::default(), Amount::plus);
@@ -235,7 +244,8 @@ impl Permit {
     }
 }
 
-/// The owners that wait, by their turns, each with the first waiters of its endpoints and the bytes that these want.
+/// The owners that wait, by their turns, each with the first waiters of its endpoints and the bytes
+/// that these want.
 fn heads(
     turns: &Line,
 ) -> impl Iterator<Item = (&OwnerId, impl Iterator<Item = (&EndpointId, u64)>)> {

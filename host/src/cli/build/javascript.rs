@@ -1,4 +1,5 @@
-//! JavaScript and TypeScript, with the SDK's `gristmill-sdk build`, as the project has it installed.
+//! JavaScript and TypeScript, with the SDK's `gristmill-sdk build`, as the project has it
+//! installed.
 
 use std::path::{Path, PathBuf};
 

@@ -42,8 +42,8 @@ pub(crate) struct RunArgs {
     /// the `input` in test_input.json, in the project's or the current directory].
     #[arg(long, value_name = "JSON|@FILE|-")]
     input: Option<InputSource>,
-    /// Show each call that the handler makes to the host, on standard error: what it passed, what it
-    /// got, how long it took.
+    /// Show each call that the handler makes to the host, on standard error: what it passed, what
+    /// it got, how long it took.
     #[arg(long)]
     trace: bool,
     /// Print one JSON document with status, output, chunks and usage instead.

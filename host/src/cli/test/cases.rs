@@ -15,8 +15,8 @@
 //!
 //! A case has an `input`, and may have a `name`, a `timeout` in milliseconds, `env`, and
 //! expectations: those of [`CaseDocument`]. A key that is not known is refused: a mistyped
-//! expectation would never fail. Beside `tests` there may be a `config`, which describes machines to
-//! a hosted service and means nothing here.
+//! expectation would never fail. Beside `tests` there may be a `config`, which describes machines
+//! to a hosted service and means nothing here.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -62,7 +62,8 @@ pub(crate) struct TestArgs {
     /// Print one JSON document instead.
     #[arg(long)]
     json: bool,
-    /// Write the output of each case that has no expectation, and completed, into the file of cases.
+    /// Write the output of each case that has no expectation, and completed, into the file of
+    /// cases.
     #[arg(long)]
     record: bool,
     /// Send the cases to this endpoint of a host, instead of running them here.

@@ -1,9 +1,10 @@
 //! Webhooks on their way, in memory: which are attempted next, and the log of each endpoint. Holds
 //! what is on disk, without the bodies.
 //!
-//! **Bounds.** [`DELIVERIES_PENDING_MAX`] and [`DELIVERIES_PENDING_URL_BYTES_MAX`] for each endpoint.
-//! **Cost.** Some 500 bytes and the URL for each delivery, and some 300 bytes for each receiver that
-//! deliveries wait for. Nothing here looks at all deliveries, but the end of an endpoint.
+//! **Bounds.** [`DELIVERIES_PENDING_MAX`] and [`DELIVERIES_PENDING_URL_BYTES_MAX`] for each
+//! endpoint.
+//! **Cost.** Some 500 bytes and the URL for each delivery, and some 300 bytes for each receiver
+//! that deliveries wait for. Nothing here looks at all deliveries, but the end of an endpoint.
 
 mod schedule;
 

@@ -1,11 +1,11 @@
 //! Which pending webhook is attempted next, as pure logic: every owner, every endpoint and every
 //! receiver has a share of the attempts, and they take turns.
 //!
-//! **Promise.** The next attempt belongs to the owner with the fewest attempts under way; among equals
-//! to the owner whose last turn is the longest ago. The same holds for the endpoints of that owner
-//! and for the receivers of that endpoint. Receivers whose last attempt failed wait behind the
-//! other receivers of their endpoint. A receiver's deliveries go out in the order in which their
-//! jobs ended.
+//! **Promise.** The next attempt belongs to the owner with the fewest attempts under way; among
+//! equals to the owner whose last turn is the longest ago. The same holds for the endpoints of that
+//! owner and for the receivers of that endpoint. Receivers whose last attempt failed wait behind
+//! the other receivers of their endpoint. A receiver's deliveries go out in the order in which
+//! their jobs ended.
 //! **Bounds.** [`ATTEMPTS_MAX`] and its parts for an owner, an endpoint and a receiver.
 //! **Cost.** O(log n) for each delivery that comes, starts or ends. A waiting delivery takes some
 //! 60 bytes, and a receiver some 300 bytes while deliveries wait for it.

@@ -9,7 +9,8 @@ use crate::billing::{Grouping, Record};
 use crate::openapi::schema;
 use crate::wire_time::rfc3339;
 
-/// The usage of one group in one period (bucket). Of the three ids it has the one that `grouping` names.
+/// The usage of one group in one period (bucket). Of the three ids it has the one that `grouping`
+/// names.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BillingRecord {

@@ -90,8 +90,8 @@ impl OwnedJob {
         page.ok_or_else(|| self.not_found())
     }
 
-    /// What the handler of the COMPLETED job returned. The memory for it, and for its chunks, is held
-    /// until this value is dropped.
+    /// What the handler of the COMPLETED job returned. The memory for it, and for its chunks, is
+    /// held until this value is dropped.
     ///
     /// # Errors
     /// 404 when the job was removed; 503 when there is no memory for ten seconds.
