@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use crate::requests::Write;
 use crate::slab::JobKey;
 
-/// How long a submission whose client waits for the result, or a claim, may stay off the disk. This
-/// is longer than most handlers run, and far below the cost of a crash.
+/// Longest delay of a claim, or of a submission whose client waits for the result. Most handlers
+/// end within it, so that their result is written together with the submission.
 pub(crate) const LINGER: Duration = Duration::from_millis(2);
 
 /// Whether a caller waits for the change.
@@ -54,8 +54,8 @@ impl Backlog {
         self.now.push_back(write);
     }
 
-    /// Adds the newest state of a job, unless `queued` says that it is here already and at least as
-    /// urgent.
+    /// Adds the newest state of a job, unless `queued` shows that the state is here already and at
+    /// least as urgent.
     pub(crate) fn push_job(&mut self, key: JobKey, queued: &mut Option<Urgency>, urgency: Urgency) {
         match (*queued, urgency) {
             (Some(Urgency::Now), _) | (Some(Urgency::Deferred), Urgency::Deferred) => return,

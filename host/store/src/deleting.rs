@@ -1,10 +1,10 @@
-//! Endpoints that are being deleted, on disk: the catalog does not have them any more, and their
-//! jobs are still being removed.
+//! Marks on disk for endpoints that are being deleted: the catalog does not have them any more, but
+//! their jobs are still being removed.
 //!
 //! The mark of an endpoint is written in the transaction that deletes its record from the catalog.
-//! So a crash between the two steps of a deletion never gives the jobs to the next endpoint of that
-//! name, and a start removes the rest of them. **Cost:** one row for each deletion, until its jobs
-//! are removed.
+//! So after a crash between the two steps of a deletion, the next endpoint of that name does not
+//! get the jobs, and the next start removes the rest of them. **Cost:** one row for each deletion,
+//! until its jobs are removed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -36,7 +36,7 @@ pub(crate) fn mark(db: &Connection, endpoints: &[EndpointKey]) -> rusqlite::Resu
     endpoints.iter().try_for_each(|key| db.prepare_cached(sql)?.execute([key.0]).map(|_| ()))
 }
 
-/// Removes the mark of an endpoint, all jobs of which are removed.
+/// Removes the mark of an endpoint whose jobs are all removed.
 pub(crate) fn unmark(db: &Connection, endpoint: u32) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM deleting WHERE endpoint = ?1")?.execute([endpoint]).map(|_| ())
 }
@@ -47,8 +47,8 @@ pub(crate) fn load(db: &Connection) -> rusqlite::Result<Vec<EndpointKey>> {
     statement.query_map((), |row| row.get(0).map(EndpointKey))?.collect()
 }
 
-/// The endpoints of the journal's frames, and the jobs that these add or remove, to be looked at
-/// together with the tables.
+/// The endpoints in the journal's frames, and the jobs that these frames add or remove: the tables
+/// alone do not show them.
 #[derive(Debug, Default)]
 pub(crate) struct Endpoints {
     /// `None`: all jobs of the endpoint are removed.

@@ -1,5 +1,5 @@
-//! All jobs in memory: their decided state, which is ahead of the disk, and their visible state,
-//! which never is.
+//! All jobs in memory. Each has a decided state, which may be ahead of the disk, and a visible
+//! state, which is always on disk.
 //!
 //! **Invariants.** All changes happen under one lock, which is held for microseconds and never
 //! during I/O. A job is in its endpoint's queue exactly while its decided state is IN_QUEUE, and in
@@ -95,7 +95,7 @@ pub(crate) struct Index {
     /// Idempotency records that were dropped before older ones; the next checkpoint deletes their
     /// rows. After a crash the next start drops them again.
     pub(crate) dropped_records: Vec<u64>,
-    /// Dropped when the store has ended, which tells those who wait for that.
+    /// Dropped when the store has ended, so that callers that wait for the end are notified.
     pub(crate) closers: Vec<Ack>,
     pub(crate) last_seq: u64,
     pub(crate) last_queue_position: u64,
@@ -268,8 +268,8 @@ impl Index {
         }
     }
 
-    /// Adds a job to its queue, unless it came before. `ack` resolves when it, or the one that came
-    /// before, is on disk.
+    /// Adds a job to its queue, unless the submission is a duplicate. `ack` resolves when the job,
+    /// or the job of the first submission, is on disk.
     pub(crate) fn submit(
         &mut self,
         new: Submitted,
@@ -482,9 +482,9 @@ impl Index {
         self.endpoint(endpoint).map(|(_, endpoint)| endpoint.counts).unwrap_or_default()
     }
 
-    /// Adds the matching ones of the next `VISITS_MAX` jobs before `before` to `jobs`. Returns
-    /// where the list goes on: `Continue` when there may be more for this page, `Break` for the
-    /// next one.
+    /// Examines the next `VISITS_MAX` jobs before `before`, and adds the matching ones to `jobs`.
+    /// Returns the position at which the list continues: `Continue` when this page may get more
+    /// jobs, `Break` when the next page begins there.
     pub(crate) fn list(
         &self,
         name: &EndpointId,

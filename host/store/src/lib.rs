@@ -35,7 +35,7 @@
 //! `chunks.rs`, `deleting.rs`, `delivery.rs`, `idempotency_rows.rs`, `usage_rows.rs`, `catalog.rs`,
 //! `checkpoint.rs`, `recover.rs`, `inspect.rs`, `check.rs` and `repair.rs`. Only `decide.rs`
 //! changes a job's state. The store starts a tokio task only to read a large payload. After a
-//! failed commit, nothing in memory is trusted any more.
+//! failed commit the store ends, since memory then has changes that are not on disk.
 
 mod backlog;
 mod backup;

@@ -11,8 +11,8 @@
 //! are then removed from here.
 //!
 //! **Bounds.** A row, of about 250 bytes, for each endpoint, template and owner that had results in
-//! this hour, and for a short time those of the previous one. An owner has two times
-//! [`OWNER_ROWS_MAX`] rows and one more in a period: what further endpoints use counts under
+//! this hour, and for a short time those of the previous one. An owner has at most two times
+//! [`OWNER_ROWS_MAX`] rows and one more in a period: the usage of further endpoints counts under
 //! [`OTHERS`].
 
 use std::collections::{BTreeMap, HashMap};

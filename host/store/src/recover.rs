@@ -1,4 +1,4 @@
-//! From the disk to the index, when a store is opened.
+//! Fills the index from the disk when a store is opened.
 //!
 //! A scan of the tables fills the index, and the part of the journal that is not checkpointed is
 //! applied to it. Then the store repairs the state at the end of the last process, with the same
@@ -175,7 +175,7 @@ fn load_endpoints(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Goes on with the deletions that a crash interrupted.
+/// Continues the deletions that a crash interrupted.
 fn load_deleting(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     for key in deleting::load(db)? {
         index.last_endpoint = index.last_endpoint.max(key.0);

@@ -395,7 +395,7 @@ impl Repair<'_> {
             Ok(())
         })?;
         if records > 0 && damaged.len() == records {
-            // Damage has no such aim: the key is another one.
+            // Damage would not affect exactly the records: the key must be the wrong one.
             let sentence = "no record of the catalog can be decrypted with this key; they are copied \
                             as they are";
             self.record_table_losses(sentence.to_owned());
@@ -421,7 +421,7 @@ impl Repair<'_> {
     fn replace_records(&mut self) -> rusqlite::Result<()> {
         let Some(seal) = &self.inspected.seal else { return Ok(()) };
         let mut lost = std::mem::take(&mut self.lost_endpoints);
-        // Records in damaged pages have left no trace but their jobs.
+        // Records in damaged pages are known only by their jobs.
         lost.extend(
             deleting::Endpoints::default()
                 .without_record(self.to)?

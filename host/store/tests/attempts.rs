@@ -1,6 +1,6 @@
-//! What a job shows of its attempts: how long it has waited since it was last queued, what a failed
-//! attempt has left, and how far the stream of each attempt was read; on every store, and after
-//! every restart.
+//! What a job shows of its attempts, on every store and after every restart: the time since it was
+//! last queued, the partial output of a failed attempt, and the read position of each attempt's
+//! stream.
 
 #![allow(
     clippy::unwrap_used,

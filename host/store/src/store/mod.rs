@@ -148,7 +148,7 @@ impl SqliteStore {
         Ok(found.map_err(damaged)?.map(|payload| payload.body))
     }
 
-    /// Adds to `begun` what else `query` asks for, as far as `pages` of the journal go.
+    /// Adds to `begun` the further chunks of `query` that are in `pages` of the journal.
     async fn read_pages(
         &self,
         pages: Vec<(u64, JournalLocation)>,
@@ -165,8 +165,8 @@ impl SqliteStore {
         read.map_err(|error| self.shared.unreadable(&error))
     }
 
-    /// Waits until `fenced` is true of the disk too, if it says that something changed, or what
-    /// outran this caller is.
+    /// Waits until the change is on disk, if `fenced` says that one was applied; otherwise until
+    /// the change that came first is.
     async fn await_durable(
         &self,
         is_applied: bool,
