@@ -1,4 +1,4 @@
-//! The files of a backup, each as it was at one instant that is the same for all.
+//! The files of a backup: their state at one instant, the same for all of them.
 //!
 //! A backup is a tar archive of these files, with [`CHECKSUMS`] at its end; without that file it is
 //! incomplete. [`is_name`] lists the permitted names.

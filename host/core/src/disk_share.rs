@@ -25,7 +25,7 @@ const WORK_TO_FREE: u64 = 3;
 /// refused long before a job fails for lack of room.
 const RESULTS_TO_FREE: u64 = 9;
 
-/// Bytes that each owner may have, whatever the others have.
+/// Bytes that each owner may have, however much the others have.
 const SMALL_BYTES: u64 = 16 << 20;
 
 /// The bytes of one owner on the disk. All accounts of an owner count the same bytes.
@@ -81,7 +81,7 @@ impl DiskAccount {
         debug_assert!(bytes <= before, "they were added");
     }
 
-    /// What took `before` bytes takes `after` bytes now.
+    /// An object that took `before` bytes takes `after` bytes now.
     pub fn replace(&self, before: u64, after: u64) {
         match after.cmp(&before) {
             std::cmp::Ordering::Greater => self.add(after - before),

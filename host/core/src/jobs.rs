@@ -111,9 +111,9 @@ pub struct Jobs {
     workers: Arc<dyn Workers>,
     strictness: Strictness,
     draining: CancellationToken,
-    /// For calls that wait for other things than a job.
+    /// Notifies calls that wait for other events than changes of a job.
     closing: CancellationToken,
-    /// The same, in a form that costs a waiting call one load.
+    /// The same state as a flag, which a waiting call reads with one load.
     is_closing: AtomicBool,
 }
 
@@ -224,7 +224,7 @@ impl Jobs {
         }
     }
 
-    /// Waits until the job has ended or `wait` is over, and returns what is known of it then.
+    /// Waits until the job has ended or `wait` is over, and returns its record at that time.
     ///
     /// # Errors
     /// Errors of the store.
@@ -360,10 +360,10 @@ impl Jobs {
         self.store.cancel(endpoint, id).await
     }
 
-    /// Queues a FAILED or TIMED_OUT job again, unless as many jobs wait as may.
+    /// Queues a FAILED or TIMED_OUT job again, unless the endpoint's queue is full.
     ///
     /// # Errors
-    /// Those of the store, among them its refusals of submissions at the endpoint's bounds.
+    /// Those of the store, including its refusals at the endpoint's bounds.
     pub async fn retry(
         &self,
         endpoint: &EndpointId,

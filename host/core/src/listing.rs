@@ -22,7 +22,7 @@ pub struct JobQuery {
 pub struct Cursor(pub u64);
 
 /// Hides the positions of jobs in cursors. A position counts the jobs of all endpoints, so a cursor
-/// that showed it would tell one owner how many jobs the others submit.
+/// that showed it would reveal to one owner how many jobs the others submit.
 ///
 /// Each key is a permutation of all numbers: a Feistel network of four rounds, whose functions are
 /// parts of HMAC-SHA-256. Cost: some 3 us for each position.

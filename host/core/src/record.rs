@@ -49,8 +49,8 @@ impl NewJob {
     }
 }
 
-/// How many jobs may wait on an endpoint with this bound of its own, in a store that lets
-/// `store_max` wait on each.
+/// Most waiting jobs of an endpoint with this bound, in a store with the bound `store_max` for each
+/// endpoint.
 pub fn queue_limit(waiting_jobs_max: Option<u32>, store_max: usize) -> usize {
     let own = waiting_jobs_max.and_then(|jobs| usize::try_from(jobs).ok());
     own.map_or(store_max, |own| own.min(store_max))
@@ -120,7 +120,7 @@ pub enum Outcome {
         /// none.
         output: Json,
     },
-    /// The attempt ran into its executionTimeout.
+    /// The attempt reached its executionTimeout.
     TimedOut,
 }
 
@@ -144,7 +144,7 @@ impl Outcome {
     }
 }
 
-/// The error text of a job that ran into its executionTimeout.
+/// The error text of a job whose attempt reached its executionTimeout.
 pub const TIMED_OUT_ERROR: &str = "executionTimeout exceeded";
 
 /// One element of a job's stream.
@@ -242,8 +242,8 @@ pub struct JobRecord {
     pub attempt: Claim,
     /// How many chunks of this attempt a client may read.
     pub chunk_count: u64,
-    /// Of a COMPLETED job: bytes of its chunks, with their metrics, and of what its handler
-    /// returned. 0 of any other job.
+    /// For a COMPLETED job: bytes of its chunks, with their metrics, and of its handler's output. 0
+    /// for any other job.
     pub result_bytes: u64,
     /// How many chunks `/stream` has delivered.
     pub chunks_delivered: u64,
@@ -276,7 +276,7 @@ pub struct Demand {
     pub claimable: u64,
 }
 
-/// How many jobs an endpoint has, by state, and how many it ever had.
+/// Numbers of an endpoint's jobs by state: now, and since the endpoint was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JobCounts {
     /// Waiting now.

@@ -24,7 +24,8 @@ use crate::record::{Chunk, S3Config};
 #[async_trait]
 pub trait Runtime: Send + Sync + std::fmt::Debug {
     /// Makes the deployment's component ready to run: loads it, or compiles it when its compiled
-    /// file is missing. Quick if that has happened before. `perform` does the same where needed.
+    /// file is missing. Quick if the component is loaded already. `perform` does the same if
+    /// needed.
     ///
     /// # Errors
     /// One sentence that says why the component cannot run here.
@@ -298,9 +299,9 @@ pub trait Staged: Send + Sync + std::fmt::Debug {
     /// Errors of the file system.
     fn open(&self) -> io::Result<File>;
 
-    /// Checks, compiles and keeps them as a component of this owner, apart from this process. The
-    /// same bytes twice cost one compilation. Owners take turns, and few uploads of one owner may
-    /// wait.
+    /// Checks, compiles (in a separate process) and keeps the bytes as a component of this owner.
+    /// The same bytes twice cost one compilation. Owners take turns, and few uploads of one owner
+    /// may wait.
     ///
     /// # Errors
     /// [`AddComponentError`]; nothing is kept.
@@ -320,7 +321,7 @@ pub struct AddedComponent {
 /// A guard: keeps an object for as long as it exists.
 pub type FileGuard = Box<dyn Any + Send + Sync>;
 
-/// Why bytes are not accepted now.
+/// Why an upload cannot continue now.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     /// Too many uploads are in progress.
@@ -362,7 +363,7 @@ pub enum AddComponentError {
     /// It is not a component that this host can run; one sentence says why.
     #[error("{0}")]
     Rejected(String),
-    /// As many uploads of its owner wait to be compiled as may.
+    /// The owner has as many uploads that wait to be compiled as it may have.
     #[error(
         "{UPLOADS_WAITING_MAX} uploads of this owner wait to be compiled, which is the limit; try again when one of them \
          has ended"

@@ -17,7 +17,8 @@ pub struct Template {
     pub owner: OwnerId,
     /// Unique among the owner's templates.
     pub name: String,
-    /// The uploaded component, `name:tag` or `name@sha256:…`; or an image in a registry.
+    /// The name of the handler: an uploaded component, `name:tag` or `name@sha256:…`, or an image
+    /// in a registry.
     pub image: String,
     /// The component that was fetched for an image in a registry.
     #[serde(default)]

@@ -25,7 +25,7 @@ use crate::time::Timestamp;
 /// year ago.
 pub const KEPT_HOURS: u32 = 400 * 24;
 
-/// Rows of one owner for an hour with the endpoints' own ids. Beyond as many rows again of the
+/// Most rows of one owner for an hour with the ids of endpoints. After as many further rows of the
 /// endpoint [`OTHERS`](crate::id::OTHERS), one row has the rest.
 pub const OWNER_ROWS_MAX: usize = 10_000;
 

@@ -1,5 +1,5 @@
-//! One worker of an endpoint: it reserves a sandbox, claims a job, runs it, and begins again. It
-//! sleeps when there is no job, and ends after the endpoint's idle timeout.
+//! One worker of an endpoint. It reserves a sandbox, claims a job, runs it, and repeats. It sleeps
+//! when there is no job, and ends after the endpoint's idle timeout.
 //!
 //! **The sandbox comes before the claim.** A job that waits for a sandbox is still in the queue: it
 //! can be purged, a job of higher priority passes it, and its timeouts have not begun. After the

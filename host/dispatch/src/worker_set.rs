@@ -6,9 +6,10 @@
 //! no worker sleeps is counted in `missed_wakeups`: a worker that found the queue empty checks it
 //! again before it sleeps, if this count has grown meanwhile.
 //!
-//! Of the workers that `workersMin` keeps, one is a task, which prepares the component; the others
-//! are a number. Each job starts one of them at once, whatever the scaler says, so callers see no
-//! difference: a task starts in microseconds. An endpoint without jobs costs one task at most.
+//! Of the workers that `workersMin` keeps while there are no jobs, one is a task, which prepares
+//! the component; the others are only a number. Each job starts one of them at once, whatever the
+//! scaler says, so callers see no difference: a task starts in microseconds. An endpoint without
+//! jobs costs one task at most.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -72,7 +73,7 @@ pub(crate) enum Idle {
     Retires,
     /// It has been woken meanwhile, and is awake.
     Woken,
-    /// It is the one task that `workers_min` keeps: it sleeps on.
+    /// It is the one task that `workers_min` keeps, and continues to sleep.
     Stays,
 }
 

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-/// More than most handlers compute in total, and few enough ticks for a handler that does not end.
+/// Most handlers compute for less than this in total. A handler that never ends reaches it after
+/// five ticks.
 const SHORT_COMPUTE_MAX: Duration = Duration::from_millis(10);
 
 /// Runs a future here while it is brief, and then on the threads for lengthy ones. `None` when

@@ -1,5 +1,5 @@
-//! The sandbox of Gristmill: one wasmtime instance per job, or for several jobs if their endpoint
-//! reuses instances.
+//! The sandbox of Gristmill, in which handlers run: one wasmtime instance for each job, or for
+//! several jobs if their endpoint reuses instances.
 //!
 //! [`Sandbox`] is the entry point: it accepts uploaded components
 //! ([`Components`](gristmill_core::runtime::Components)) and runs attempts of jobs
@@ -10,8 +10,8 @@
 //! and `egress`, and their files in `disk`.
 //!
 //! **Invariants.** This is the only crate that depends on wasmtime. No component is loaded from a
-//! compiled file whose digest is not the recorded one. Nothing of an attempt outlives its permit,
-//! except the memory of an instance that its endpoint reuses.
+//! compiled file whose digest is not the recorded one. No part of an attempt outlives its permit,
+//! except a file operation that has begun.
 
 mod artifacts;
 mod attempt;

@@ -25,8 +25,8 @@ use crate::journal::image::UsageImage;
 use crate::newest_usage::NewestUsage;
 use crate::row::{integer, invalid};
 
-/// Hours of the bill that may be deleted in one hour: the hour that has just become too old, and
-/// one that became too old while the host was down.
+/// Most hours of the bill that are deleted in each hour that passes. Two, so that the store catches
+/// up after the host was down.
 const EXPIRED_EACH_HOUR: u32 = 2;
 
 /// When a part of the bill was deleted last, by the clock that never jumps.

@@ -1,4 +1,4 @@
-//! What makes the calls, as the deliverer sees it.
+//! The trait by which the deliverer makes calls.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -19,7 +19,7 @@ pub struct WebhookCall {
     pub owner: OwnerId,
     /// The endpoint whose job has ended.
     pub endpoint: EndpointId,
-    /// Where to.
+    /// The receiver's URL.
     pub url: String,
     /// `webhook-id`: the same for each attempt.
     pub id: String,

@@ -1,4 +1,4 @@
-//! Permits of several owners: shares, turns and idle permits.
+//! Permits on a host with several owners: shares, turns and idle permits.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Permits of one owner: bounds and turns.
+//! Permits on a host with one owner: bounds and turns.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
