@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 
 use crate::error::{ApiError, ErrorCode};
 
-/// Runs a change to its end on a task of its own. A panic of the change is the caller's.
+/// Runs a change to its end on a separate task. A panic of the change is passed to the caller.
 ///
 /// # Errors
 /// 503 when the host stops before the end.

@@ -2,7 +2,7 @@
 //! that changes the meaning of a request must be unique and unambiguous, so that a proxy in front
 //! and the host cannot read two different requests.
 //!
-//! **Cost.** Three look-ups in the headers of each call.
+//! **Cost.** Three header lookups for each call.
 
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Version, header};

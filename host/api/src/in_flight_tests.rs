@@ -212,8 +212,8 @@ async fn the_bounds_hold_in_any_order_of_events() {
     }
 }
 
-/// Eight large results of one key are asked for at one time: three are put together, the others
-/// wait. Another key does not wait for them, and small results need no memory.
+/// Eight large results of one key are requested at one time: three are assembled, the others wait.
+/// Another key does not wait for them, and small results need no memory.
 #[tokio::test(start_paused = true)]
 async fn large_results_are_joined_a_few_at_a_time_and_every_key_gets_a_turn() {
     let pool = InFlight::of_results();

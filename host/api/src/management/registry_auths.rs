@@ -141,7 +141,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The credentials that a template of this owner names.
+/// The credentials with this id, for a template of this owner.
 ///
 /// # Errors
 /// 400 when there are none.

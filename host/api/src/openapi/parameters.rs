@@ -139,7 +139,7 @@ fn at_least_zero() -> Schema {
     integer().minimum(Some(0)).into()
 }
 
-/// An index; to readers of events an id is a text.
+/// The id of an event: an index, or a text with the attempt.
 fn event_id(pattern: &str) -> Schema {
     ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
 }

@@ -1,5 +1,5 @@
-//! Calls over the in-memory store: what becomes of a job when its call ends before it does. Time is
-//! tokio's paused clock, so nothing sleeps.
+//! Calls over the in-memory store whose call ends before the job does. Time is tokio's paused
+//! clock, so nothing sleeps.
 
 use std::sync::Arc;
 use std::time::Duration;
