@@ -1,5 +1,5 @@
 //! Reads a backup: each file must match its checksum, no file may be missing, and no name may lead
-//! elsewhere.
+//! out of the directory.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ pub(crate) struct Summary {
 /// storage when this returns.
 ///
 /// # Errors
-/// When the backup is incomplete or damaged; then `dir` is useless.
+/// When the backup is incomplete or damaged; then the content of `dir` must not be used.
 pub(crate) fn read(archive: impl Read, dir: Option<&Path>) -> anyhow::Result<Summary> {
     if let Some(dir) = dir {
         for part in [JOURNAL, COMPONENTS] {
@@ -143,7 +143,7 @@ mod tests {
 
     const GRAIN: &str = "e10b2b8e";
 
-    /// An archive of these files, the last one with the checksums of the others.
+    /// An archive of these files; the last one has the checksums of the others.
     fn archive(files: &[(&str, &str)], ending: &[(&str, &str)]) -> Vec<u8> {
         let mut archive = tar::Builder::new(Vec::new());
         let mut sums = String::new();

@@ -1,4 +1,4 @@
-//! `gristmill.toml`, which says what a directory with a handler's source is:
+//! `gristmill.toml`, the file that describes a project, a directory with a handler's source:
 //!
 //! ```toml
 //! [handler]
@@ -16,8 +16,8 @@
 //! allow = ["example.com"]           # hosts that the handler may call
 //! ```
 //!
-//! Only `handler.name` and `handler.language` are needed. A key that is not known is refused, since
-//! it is a mistake that would go unnoticed. Options of the command line win over the file.
+//! Only `handler.name` and `handler.language` are required. Unknown keys are refused, since a
+//! mistyped key would have no effect. Options of the command line override the file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -70,7 +70,7 @@ pub(crate) enum Language {
     Rust,
     /// Built with componentize-py.
     Python,
-    /// Built with a JavaScript engine inside.
+    /// Built with a JavaScript engine in the component.
     Javascript,
 }
 

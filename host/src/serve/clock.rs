@@ -1,4 +1,4 @@
-//! The host's clock: the machine's wall clock, except jumps that are not confirmed.
+//! The host's clock: the machine's wall clock without its unconfirmed jumps.
 //!
 //! A job that is deleted because of a wrong clock does not come back when the clock is corrected. A
 //! jump by more than a bound, in either direction, is therefore not followed until the kernel

@@ -1,4 +1,4 @@
-//! Looks at the free bytes and inodes of the data directory's file system, and keeps a ballast
+//! Measures the free bytes and inodes of the data directory's file system, and keeps a ballast file
 //! there.
 //!
 //! **Promises.** New work is refused before the disk is full ([`DiskSpaceGauge`]). The ballast is a
@@ -52,7 +52,7 @@ struct Space {
     free: u64,
     all: u64,
     inodes_free: u64,
-    /// 0 when the file system makes inodes as they are needed.
+    /// 0 when the file system creates inodes as they are needed.
     inodes: u64,
 }
 
@@ -79,7 +79,7 @@ impl Disk {
     /// may start again.
     ///
     /// # Errors
-    /// When no further thread can be started.
+    /// When no thread can be started.
     pub(crate) fn watch(self, on_room: impl Fn() + Send + 'static) -> anyhow::Result<()> {
         let Self { dir, reserve_bytes, disk_space } = self;
         let disk_space = Arc::downgrade(&disk_space);

@@ -43,11 +43,11 @@ pub(crate) struct BuildOptions {
     /// The profile of cargo to build with, for Rust [default: release].
     #[arg(long)]
     profile: Option<String>,
-    /// Call the handler's `init` now, and keep the resulting state in the component, for Rust; the
-    /// toolchains of Python and JavaScript do so with the whole module.
+    /// Call the handler's `init` now, and keep the resulting state in the component, for Rust. The
+    /// toolchains of Python and JavaScript always run the whole module during the build.
     #[arg(long)]
     preinit: bool,
-    /// What runs the handler, for JavaScript [default: quickjs].
+    /// The engine inside the component, for JavaScript [default: quickjs].
     #[arg(long, value_enum)]
     engine: Option<Engine>,
 }
