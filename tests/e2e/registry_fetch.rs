@@ -184,7 +184,9 @@ async fn downloads_must_match_the_named_digests() {
             head.contains("/manifests/").then(|| Reply::ok(huge))
         }),
         ("status 500", |_, head| head.contains("/manifests/").then(|| Reply::with("500 Oh", &[]))),
-        ("not as specified", |_, head| head.contains("/manifests/").then(|| Reply::ok("hello"))),
+        ("the manifest is invalid", |_, head| {
+            head.contains("/manifests/").then(|| Reply::ok("hello"))
+        }),
     ];
     for (word, lie) in cases {
         let image = image.clone();

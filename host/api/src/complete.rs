@@ -19,6 +19,6 @@ pub(crate) async fn complete<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     tokio::spawn(change.in_current_span()).await.map_err(|error| match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),
-        Err(_) => ApiError::new(ErrorCode::Unavailable, "the host stops"),
+        Err(_) => ApiError::new(ErrorCode::Unavailable, "the host is stopping"),
     })
 }

@@ -33,7 +33,8 @@ impl ImageName {
             return Ok(Self { name: name.to_owned(), tag: tag.to_owned() });
         }
         Err(ApiError::bad_request(format!(
-            "`{text}` is no handler name: write `name:tag`, each 1 to {NAME_BYTES_MAX} letters, digits, `.`, `_` or `-`"
+            "`{text}` is not a handler name: write `name:tag`, each 1 to {NAME_BYTES_MAX} letters, \
+             digits, `.`, `_` or `-`"
         )))
     }
 

@@ -43,7 +43,7 @@ pub enum Permission {
 /// The error for a text that is not a host pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no allowed host: write `example.com`, `*.example.com`, `example.com:8443`, an \
+    "`{0}` is not a host pattern: write `example.com`, `*.example.com`, `example.com:8443`, an \
      address, or one of these with `!private` at its end to permit private addresses; \
      {HOST_PATTERN_BYTES_MAX} bytes at most"
 )]

@@ -325,7 +325,7 @@ pub type FileGuard = Box<dyn Any + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     /// Too many uploads are in progress.
-    #[error("too many uploads are on their way; try again shortly")]
+    #[error("too many uploads are in progress; try again shortly")]
     Full,
     /// The disk has no room.
     #[error("{0}; it takes no uploads until there is room")]

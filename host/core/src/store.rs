@@ -255,8 +255,8 @@ pub enum StoreError {
     },
     /// The results that the endpoint keeps have reached their bound on disk.
     #[error(
-        "the results of this endpoint take {limit_mib} MiB, as much as they may; results are deleted \
-         when their retention is over"
+        "the results of this endpoint take {limit_mib} MiB, the most that they may take; results are \
+         deleted when their retention is over"
     )]
     ResultBytesFull {
         /// The bound, in MiB.

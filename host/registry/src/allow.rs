@@ -27,7 +27,7 @@ pub struct RegistryPattern {
 
 /// The error for a text that is not an entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no registry: write `HOST`, `HOST:PORT` or `http://HOST:PORT`")]
+#[error("`{0}` is not a registry: write `HOST`, `HOST:PORT` or `http://HOST:PORT`")]
 pub struct InvalidRegistryPattern(String);
 
 impl FromStr for RegistryPattern {

@@ -184,7 +184,7 @@ mod tests {
             ("[env]\nA = 1", "expected a string"),
             ("[env]\n\"A=B\" = \"\"", "in [env], `A=B` has a `=`"),
             ("[env]\n\"\" = \"\"", "in [env], a name is missing"),
-            ("[network]\nallow = [\"http://x\"]", "`http://x` is no allowed host: write"),
+            ("[network]\nallow = [\"http://x\"]", "`http://x` is not a host pattern: write"),
             ("[network]\ndeny = []", "unknown field `deny`, expected `allow`"),
             ("[build]", "expected one of `handler`, `limits`, `env`, `network`"),
             ("[limits", "TOML parse error"),

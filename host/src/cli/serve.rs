@@ -728,7 +728,7 @@ mod tests {
         let args = ServeArgs { egress_deny: vec![network("10.0.0.0/8")], ..args };
         assert_eq!(denied(&args), [network("10.0.0.0/8")]);
         let wrong = from_file(&args, "egress-deny = [\"10.0.0.0/40\"]").unwrap_err().to_string();
-        assert!(wrong.contains("`10.0.0.0/40` is no network: write `10.0.0.0/8`"), "{wrong}");
+        assert!(wrong.contains("`10.0.0.0/40` is not a network: write `10.0.0.0/8`"), "{wrong}");
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
         let field = if path == "." { "the body".to_owned() } else { format!("`{path}`") };
-        ApiError::bad_request(format!("{field} is not as expected: {}", error.inner()))
+        ApiError::bad_request(format!("{field} is invalid: {}", error.inner()))
     })?;
     reader
         .end()

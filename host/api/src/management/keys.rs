@@ -136,8 +136,8 @@ fn check_replaced(view: &View, key: &ApiKey, now: Timestamp) -> Result<(), ApiEr
         Some(_) => "no other admin key",
     };
     Err(ApiError::conflict(format!(
-        "key `{}` cannot be revoked: there is {missing}, so that no new keys could be made; make one first, \
-         with `gristmill keys create --scope admin` or `POST /v1/keys`",
+        "key `{}` cannot be revoked: there is {missing}, so no new keys could be created; create \
+         one first, with `gristmill keys create --scope admin` or `POST /v1/keys`",
         key.id
     )))
 }

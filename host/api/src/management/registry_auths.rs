@@ -153,7 +153,7 @@ pub(super) fn named_by_template<'v>(
     let found = RegistryAuthId::new(id).ok().and_then(|id| view.registry_auths.get(&id));
     found.filter(|auth| auth.owner == *owner).map(|auth| &**auth).ok_or_else(|| {
         ApiError::bad_request(format!(
-            "`containerRegistryAuthId` names no registry credentials of yours: `{id}`"
+            "`containerRegistryAuthId`: registry credentials `{id}` not found"
         ))
     })
 }

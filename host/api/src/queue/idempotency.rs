@@ -41,8 +41,8 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Key, ApiError> {
     match (text, keys.next()) {
         (Some(_), None) => Ok(Key(Some(key.clone()))),
         (_, _) => Err(ApiError::bad_request(format!(
-            "the header Idempotency-Key must come once, with 1 to {KEY_CHARS_MAX} printable ASCII \
-             characters"
+            "the header Idempotency-Key must be given once, with 1 to {KEY_CHARS_MAX} printable \
+             ASCII characters"
         ))),
     }
 }

@@ -57,7 +57,7 @@ pub(super) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, RegistryError> {
     if !is_digest(&digest) {
-        let sentence = format!("`{digest}` is no digest: write `<algorithm>:<digits>`");
+        let sentence = format!("`{digest}` is not a digest: write `<algorithm>:<digits>`");
         return Err(RegistryError::invalid(OciCode::DigestInvalid, sentence));
     }
     let listing = Listing { name, digest, query: query.unwrap_or_default() };

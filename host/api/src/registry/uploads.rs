@@ -121,7 +121,8 @@ impl Uploads {
         if let Err(wait) = table.make_room(owner) {
             let share = table.share_of(owner);
             let sentence = format!(
-                "too many uploads are under way: now {share} of one owner, {UPLOADS_MAX} in all"
+                "too many uploads are in progress: at most {share} of one owner now, {UPLOADS_MAX} \
+                 in all"
             );
             let limit = u32::try_from(share).unwrap_or(u32::MAX);
             let refusal = Refusal::at_one_time("uploads", limit).after(wait);

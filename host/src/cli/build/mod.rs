@@ -77,7 +77,8 @@ pub(crate) fn open(dir: Option<&Path>) -> anyhow::Result<Project> {
     let dir = dir.unwrap_or_else(|| Path::new("."));
     Project::find(dir)?.ok_or_else(|| {
         anyhow!(
-            "there is no {FILE_NAME} in {}: `gristmill new NAME --lang rust|python|js` makes a project",
+            "there is no {FILE_NAME} in {}: `gristmill new NAME --lang rust|python|js` \
+             creates a project",
             dir.display()
         )
     })
