@@ -1,4 +1,5 @@
-//! Decisions about the ends of jobs, and about jobs that have ended.
+//! Our decisions where the contract is silent, about the ends of jobs and about jobs that have
+//! ended.
 
 use std::time::Duration;
 

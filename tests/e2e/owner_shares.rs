@@ -1,4 +1,4 @@
-//! Two owners on one host: sandboxes of long jobs.
+//! Two owners on one host: jobs that run for days leave sandboxes for the other owner.
 
 use gristmill_tests::{Client, TestHost, eventually, guests};
 use serde_json::{Value, json};

@@ -360,7 +360,7 @@ async fn credentials_are_sent_to_their_own_registry_only() {
     assert!(heads.iter().all(|head| !head.contains("asks")), "it was not even asked: {heads:?}");
 }
 
-/// Deletes a key without a word to the test's runtime, which waits for this answer.
+/// Deletes a key from a separate thread, because the test's runtime waits for this answer.
 fn revoke(address: &str, admin_key: &str, id: &str) {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!(

@@ -173,7 +173,7 @@ async fn a_failed_attempt_leaves_its_own_output_and_no_other(t: Fixture) {
     assert_eq!(attempt(Outcome::Completed(json("null"))).await, Some(json("null")));
 }
 
-/// A store on a disk that ends as by a kill, or in order.
+/// A store on a disk that can end as by a kill, or in order.
 struct Disk {
     dir: TempDir,
     clock: Arc<ManualClock>,

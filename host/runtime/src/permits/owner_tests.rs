@@ -237,7 +237,7 @@ fn idle_permits_are_wanted_where_they_help() {
     assert_eq!(permits.wanted(&idle(&[("second", 1)])), Some(Wanted::OfAny));
 }
 
-/// What happens to permits.
+/// An event of permits.
 #[derive(Debug, Clone)]
 enum Event {
     Comes { owner: usize, endpoint: usize, bytes: u64 },
@@ -369,8 +369,9 @@ fn own_endpoints(own: &[&Waits]) -> usize {
 }
 
 proptest! {
-    /// Whatever comes and goes: no bound is passed, no owner without a permit waits beside room for
-    /// it, and an owner waits beside room only for an owner that would hold less memory.
+    /// In any order of events: no bound is exceeded, no owner without a permit waits while there is
+    /// room for it, and other owners wait while there is room only for an owner that would hold
+    /// less memory.
     #[test]
     fn bounds_hold_and_no_owner_waits_without_need(
         slots in 1..12_usize,

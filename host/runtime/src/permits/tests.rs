@@ -31,7 +31,7 @@ impl Queue {
         self.waiting.push((endpoint, self.permits.queue(&owner(), &id(endpoint), bytes).boxed()));
     }
 
-    /// Takes the permits that have been granted, and returns whose they are.
+    /// Takes the granted permits, and returns their owners.
     fn granted(&mut self) -> Vec<&'static str> {
         let mut granted = Vec::new();
         let held = &mut self.held;
