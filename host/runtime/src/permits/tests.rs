@@ -31,7 +31,7 @@ impl Queue {
         self.waiting.push((endpoint, self.permits.queue(&owner(), &id(endpoint), bytes).boxed()));
     }
 
-    /// Takes the granted permits, and returns their owners.
+    /// Takes the granted permits, and returns the names of their endpoints.
     fn granted(&mut self) -> Vec<&'static str> {
         let mut granted = Vec::new();
         let held = &mut self.held;
