@@ -124,7 +124,7 @@ pub(crate) enum RejectedComponent {
     MismatchedHandler(String),
     /// Its initialisation has another type.
     #[error(
-        "component exports `{LIFECYCLE_EXPORT}`, but its `init` is no `func() -> result<_, string>`"
+        "component exports `{LIFECYCLE_EXPORT}`, but its `init` is not `func() -> result<_, string>`"
     )]
     MismatchedInit,
     /// It has more parts than one job may have.

@@ -95,7 +95,7 @@ async fn write(mut pieces: BackupStream, part: &Path) -> anyhow::Result<Summary>
 pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     let RestoreArgs { backup, data_dir } = args;
     let file = File::open(backup).with_context(|| format!("cannot read {}", backup.display()))?;
-    let cannot_make = || format!("cannot make {}", data_dir.display());
+    let cannot_make = || format!("cannot create {}", data_dir.display());
     data_dir::make(data_dir).with_context(cannot_make)?;
     if let Some(warning) = data_dir::check(data_dir)? {
         output::note(&warning);

@@ -79,7 +79,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 
 pub(crate) fn repair(args: &RepairArgs) -> anyhow::Result<ExitCode> {
     let RepairArgs { data_dir, output: new, secrets_key } = args;
-    let cannot_make = || format!("cannot make {}", new.display());
+    let cannot_make = || format!("cannot create {}", new.display());
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(new).with_context(cannot_make)?;
     if fs::read_dir(new).with_context(cannot_make)?.next().is_some() {

@@ -135,7 +135,7 @@ impl Follower {
             if failed > RECONNECTS_MAX {
                 match cause {
                     Some(cause) => return Err(cause.into()),
-                    None => bail!("the host ends the stream again and again before the job's end"),
+                    None => bail!("the host repeatedly ended the stream before the job's end"),
                 }
             }
             tokio::time::sleep(RECONNECT_PAUSE).await;

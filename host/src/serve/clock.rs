@@ -74,7 +74,7 @@ impl HostClock {
                 self.ahead_ms.store(found, Ordering::Relaxed);
             }
             if self.is_held.load(Ordering::Relaxed) && self.is_held.swap(false, Ordering::Relaxed) {
-                warn!("the machine's clock is back where it was");
+                warn!("the machine's clock is correct again, and is followed");
             }
             return wall;
         }

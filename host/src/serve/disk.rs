@@ -181,7 +181,7 @@ impl Seen {
             error!(free_mib = free, "the disk has {is_left}: no waiting job is started");
         }
         if !before.admits && self.admits {
-            info!(free_mib = free, "the disk has {free} MiB again: new work is taken");
+            info!(free_mib = free, "the disk has {free} MiB again: new work is accepted");
         }
     }
 }

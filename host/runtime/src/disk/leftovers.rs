@@ -120,7 +120,12 @@ impl Removal {
                 return;
             }
         }
-        info!(files = self.files, "removed them: {} files in {:?}", self.files, began.elapsed());
+        info!(
+            files = self.files,
+            "removed directories of earlier processes: {} files in {:?}",
+            self.files,
+            began.elapsed()
+        );
     }
 
     /// Removes a file, a link or a directory with its content. An entry that cannot be removed is

@@ -145,8 +145,8 @@ impl Disks {
         let scratch_gb = deployment.template.container_disk_gb;
         if scratch_gb > 0 {
             let mount = self.scratch(owner, gigabytes(scratch_gb)).await.map_err(|error| {
-                error!("no scratch space can be made: {error}");
-                format!("no scratch space can be made: {error}")
+                error!("cannot create scratch space: {error}");
+                format!("cannot create scratch space: {error}")
             })?;
             mounts.push((mount, SCRATCH_PATH.to_owned()));
         }

@@ -95,8 +95,8 @@ pub(crate) async fn build(project: &Project, options: &BuildOptions) -> anyhow::
     check(language, options)?;
     let path = project.component_path();
     let output = std::path::absolute(&path)?;
-    let parent = output.parent().with_context(|| format!("{} is no file", path.display()))?;
-    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+    let parent = output.parent().with_context(|| format!("{} is not a file", path.display()))?;
+    fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
     match language {
         Language::Rust => {
             let profile = options.profile.as_deref().unwrap_or("release");

@@ -95,7 +95,7 @@ impl Data {
             return Ok(Self { dir, _temporary: None });
         }
         let temporary = crate::data_dir::temporary("gristmill-dev-");
-        let temporary = temporary.context("cannot make a directory for the host's data")?;
+        let temporary = temporary.context("cannot create a directory for the host's data")?;
         Ok(Self { dir: temporary.path().to_owned(), _temporary: Some(temporary) })
     }
 }

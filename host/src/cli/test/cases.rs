@@ -217,8 +217,11 @@ mod tests {
                 "unknown field `expectedOutput`, expected one of `name`",
             ),
             (of(r#","timeout":0"#), "`timeout` must be 1 to 604800000 ms, not 0"),
-            (of(r#","expected_regex":"(""#), "`expected_regex` is no regular expression"),
-            (of(r#","expected_schema":{"type":"grain"}"#), "`expected_schema` is no JSON Schema"),
+            (of(r#","expected_regex":"(""#), "`expected_regex` is not a regular expression"),
+            (
+                of(r#","expected_schema":{"type":"grain"}"#),
+                "`expected_schema` is not a JSON Schema",
+            ),
             (of(r#","expected_chunks":"2""#), "`expected_chunks` must be a list of outputs"),
             (
                 of(r#","expected_status":"IN_QUEUE""#),
