@@ -267,8 +267,8 @@ struct Quick {
 }
 
 impl Share {
-    /// Waits for `next`, the next part of a body of which `bytes` have arrived so far. If the body
-    /// becomes slow meanwhile, it releases the memory that was reserved for its rest.
+    /// Waits for `next`, the next part of a body; `bytes` is the number of bytes that have arrived.
+    /// If the body becomes slow meanwhile, it releases the memory that was reserved for its rest.
     pub(crate) async fn meanwhile<T>(&mut self, bytes: usize, next: impl Future<Output = T>) -> T {
         let mut next = pin!(next);
         while let Some(quick) = self.quick {

@@ -195,7 +195,7 @@ impl Jobs {
     }
 
     /// The document of a job: the record, and the output when there is one. A large output is read
-    /// and put together on a thread that may block.
+    /// and assembled on a thread that may block.
     ///
     /// # Errors
     /// Those of the store.

@@ -140,8 +140,7 @@ pub(crate) struct Resolver {
     pub(crate) lookups: Lookups,
 }
 
-/// The refused address because of which a request failed, if that was the cause. No connection was
-/// made.
+/// The refused address, if a request failed for this reason. No connection was made.
 pub fn refused_address(error: &reqwest::Error) -> Option<&AddressRefused> {
     let first = std::error::Error::source(error);
     std::iter::successors(first, |cause| cause.source()).find_map(|cause| cause.downcast_ref())

@@ -1,4 +1,4 @@
-//! The confinement of the compiling process. Before its compiler looks at a component, the process
+//! The confinement of the compiling process. Before its compiler reads a component, the process
 //! gives up files, the network, other programs and other processes for good. A component that
 //! exploits a bug of the compiler can then neither read a key, nor write a file of the host, nor
 //! send data.

@@ -36,7 +36,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 ///
 /// # Errors
 /// 400 that names the field which does not fit; 401 when the caller's key was revoked or has
-/// expired while the body was on its way.
+/// expired while the body arrived.
 pub(crate) async fn json<T: DeserializeOwned + Send + 'static>(
     state: &ApiState,
     caller: &ManagementCaller,

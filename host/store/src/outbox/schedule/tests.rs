@@ -1,4 +1,4 @@
-//! The schedule against a model that looks at all deliveries for each attempt.
+//! Compares the schedule with a model that examines all deliveries for each attempt.
 
 use proptest::prelude::*;
 
