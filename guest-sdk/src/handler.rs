@@ -33,7 +33,7 @@ pub trait Handler<Shape> {
     ///
     /// # Errors
     /// [`Error::InvalidInput`] when `input` is not an `I`, with the path to the offending value;
-    /// [`Error::Failed`] when the output has no JSON form; otherwise what the function returns.
+    /// [`Error::Failed`] when the output has no JSON form; otherwise the function's own error.
     fn handle(&self, ctx: &Context, input: String) -> Result<String, Error>;
 }
 

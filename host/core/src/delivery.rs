@@ -222,7 +222,7 @@ pub struct AttemptReport {
     pub error: Option<String>,
 }
 
-/// What the host does after an attempt.
+/// The host's action after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterAttempt {
     /// The webhook was received.

@@ -99,7 +99,7 @@ pub struct JobDocument {
 pub struct Health {
     /// Jobs by state.
     pub jobs: JobCounts,
-    /// Workers by what they do.
+    /// Workers by state.
     pub workers: WorkerCounts,
 }
 

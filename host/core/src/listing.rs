@@ -9,7 +9,7 @@ use crate::record::JobRecord;
 /// A query for jobs, newest first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JobQuery {
-    /// Only those with this status.
+    /// Only jobs with this status.
     pub status: Option<JobStatus>,
     /// Only jobs after this position of an earlier page.
     pub after: Option<Cursor>,

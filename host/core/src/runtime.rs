@@ -204,7 +204,7 @@ impl LogLevel {
 pub struct AttemptReport {
     /// How it ended.
     pub end: AttemptEnd,
-    /// What it used.
+    /// The usage of the attempt.
     pub usage: Usage,
 }
 
@@ -221,7 +221,7 @@ pub enum AttemptEnd {
     Stopped,
 }
 
-/// What an attempt used.
+/// The usage of an attempt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Microseconds from the start to a ready instance.

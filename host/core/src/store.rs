@@ -278,7 +278,7 @@ pub enum StoreError {
          their retention is over"
     )]
     OwnerDiskFull {
-        /// What the owner has, in MiB.
+        /// MiB that the owner's data takes.
         held_mib: u64,
     },
     /// The change would give its owner more of the catalog than one owner may have.
@@ -287,11 +287,11 @@ pub enum StoreError {
          not needed any more"
     )]
     OwnerFull {
-        /// What the owner would have.
+        /// The amount that the owner would have.
         asked: u64,
         /// The bound.
         max: u64,
-        /// What both numbers count.
+        /// The unit of both numbers.
         unit: &'static str,
         /// The option that sets the bound.
         option: &'static str,

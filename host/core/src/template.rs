@@ -49,7 +49,7 @@ pub struct Template {
     pub is_serverless: bool,
 }
 
-/// The further templates that a lookup may find: those of other owners, and those in use.
+/// The further templates that a lookup may find: templates of other owners, and templates in use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TemplateFilter {
     /// Templates that an endpoint uses.

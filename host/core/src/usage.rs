@@ -184,11 +184,11 @@ pub struct UsageRow {
 /// Selects rows; by default all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsageFilter {
-    /// Only those of one endpoint.
+    /// Only rows of this endpoint.
     pub endpoint: Option<EndpointId>,
-    /// Only those of one template.
+    /// Only rows of this template.
     pub template: Option<TemplateId>,
-    /// Only those of one owner.
+    /// Only rows of this owner.
     pub owner: Option<OwnerId>,
 }
 

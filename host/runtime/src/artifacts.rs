@@ -452,8 +452,8 @@ fn load_file(artifact: &Artifact, engine: Arc<RunEngine>) -> Result<Loaded, Load
     // SAFETY: the file was made by our compiler: its digest is the one that we recorded when it
     // was, or we have just made it. The path leads to the descriptor that was hashed, so that
     // another file of the name is not loaded. The file is in a directory that only this user can
-    // write, is never changed in place, and wasmtime checks that it was made for this engine. What
-    // a developer's compile takes from a cache was in a directory of this user's alone.
+    // write, is never changed in place, and wasmtime checks that it was made for this engine. The
+    // cache of a developer's compiles is in a directory that only this user can access.
     let component = unsafe { CompiledComponent::deserialize_file(&engine.engine, path) };
     let component = component.map_err(|error| LoadError::Host(causes(&error)))?;
     let info = names(&engine.engine, &component);

@@ -169,7 +169,7 @@ mod tests {
         OwnerId::new(name).unwrap()
     }
 
-    /// Those who wait, by name.
+    /// The waiters, by name.
     #[derive(Default)]
     struct Waits {
         turns: CompileTurns,

@@ -25,7 +25,7 @@ use crate::permits::{Amount, Permit, Permits, Wanted};
 /// Interval at which instances whose idle time is over are ended.
 const SWEEP: Duration = Duration::from_millis(500);
 
-/// An idle instance, or one that was taken for a job that is still to be claimed.
+/// An idle instance, or an instance that was taken for a job that is not claimed yet.
 pub(crate) struct IdleInstance {
     until: Instant,
     // Dropped before its permit, so that the pool has room by then.

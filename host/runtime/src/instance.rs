@@ -55,7 +55,7 @@ impl Instance {
     /// Prepares the next attempt.
     ///
     /// # Errors
-    /// None that is known: those of an engine that does not count fuel.
+    /// An error of the engine if it does not count fuel, which no known case causes.
     pub(crate) fn begin(
         &mut self,
         attempt: Attempt,

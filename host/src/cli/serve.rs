@@ -170,7 +170,7 @@ pub struct ServeArgs {
     )]
     pub lenient_policy: Option<bool>,
 
-    /// What to log: a level, or a filter such as `info,gristmill_dispatch=debug,handler=off`
+    /// The log filter: a level, or a list such as `info,gristmill_dispatch=debug,handler=off`
     /// [default: info].
     #[arg(long, value_name = "FILTER", env = "GRISTMILL_LOG", hide_env_values = true, value_parser = log_filter)]
     pub log: Option<String>,

@@ -227,7 +227,8 @@ fn load_deliveries(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     let Index { endpoints, names, outbox, dropped_deliveries, .. } = index;
     let name = |key| endpoints.get(&key).map(|endpoint| endpoint.name.clone());
     delivery::load(db, name, |endpoint, delivery| {
-        // The next endpoint of the name would sign the webhooks of one that is being deleted.
+        // The next endpoint of the name would sign the webhooks of the endpoint that is being
+        // deleted.
         match names.get(&delivery.endpoint) == Some(&endpoint) {
             true => dropped_deliveries.extend(outbox.add(endpoint, delivery)),
             false => dropped_deliveries.push(delivery.id),

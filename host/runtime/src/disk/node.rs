@@ -96,7 +96,7 @@ impl Node {
         self.flags
     }
 
-    /// What it is.
+    /// The type of the node.
     pub(crate) fn descriptor_type(&self) -> DescriptorType {
         match self.kind {
             Kind::Directory { .. } => DescriptorType::Directory,
