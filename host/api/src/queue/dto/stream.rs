@@ -56,7 +56,7 @@ pub(crate) struct StreamPage {
     headers(
         ("X-Job-Status" = schema::Status, description = "Final only with the last chunk"),
         ("X-Stream-Next" = u64, description = "The index of the next chunk"),
-        ("X-Stream-Attempt" = u32, description = "The attempt that the chunks are of; another one begins again with index 0"),
+        ("X-Stream-Attempt" = u32, description = "The attempt that emitted the chunks; each attempt begins with index 0"),
     ),
 )]
 #[expect(dead_code, reason = "the shape of what is written by hand")]
