@@ -21,7 +21,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// Follow a job's stream.
 ///
 /// Prints the output of each chunk as one line of JSON, from the first chunk that was not delivered
-/// yet to the last, and ends with the job: exits with 0 when the job is COMPLETED, else prints the
+/// yet to the last. Ends with the job: exits with 0 when the job is COMPLETED, else prints the
 /// reason and exits with 1. If the job starts again meanwhile, the command prints a note, and then
 /// the chunks of the new attempt from the first one on.
 #[derive(Debug, Args)]

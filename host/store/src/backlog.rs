@@ -1,9 +1,9 @@
 //! The changes that the writer has to write: those that a caller waits for, in the order in which
 //! they were decided, and those that may linger.
 //!
-//! An urgent change is written with the next batch. Another change may stay here for [`LINGER`]: no
-//! caller learns of it before a later change is on disk too, so writing it at once would only cost
-//! a second fsync for the same job, or a second entry and a second wake-up. It is written when its
+//! An urgent change is written with the next batch. Another change may stay here for [`LINGER`]. No
+//! caller sees it before a later change is on disk too, so writing it at once would only cost a
+//! second fsync for the same job, or a second entry and a second wake-up. It is written when its
 //! job has an urgent change, when its time is over, or before an entry that must come after
 //! everything ([`push_last`](Backlog::push_last)).
 

@@ -33,9 +33,10 @@
 //! **Invariants.** The state is that of the tables plus all segments of the journal that are not
 //! checkpointed. Only these files use SQL: `schema.rs`, `db.rs`, `row.rs`, `payloads.rs`,
 //! `chunks.rs`, `deleting.rs`, `delivery.rs`, `idempotency_rows.rs`, `usage_rows.rs`, `catalog.rs`,
-//! `checkpoint.rs`, `recover.rs`, `inspect.rs`, `check.rs` and `repair.rs`. Only `decide.rs`
-//! changes a job's state. The store starts a tokio task only to read a large payload. After a
-//! failed commit the store ends, since memory then has changes that are not on disk.
+//! `checkpoint.rs`, `database.rs`, `recover.rs`, `inspect.rs`, `check.rs`, `repair.rs` and
+//! `placeholders.rs`. Only `decide.rs` changes a job's state. The store starts a tokio task only to
+//! read a large payload. After a failed commit the store ends, since memory then has changes that
+//! are not on disk.
 
 mod backlog;
 mod backup;

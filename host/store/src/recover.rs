@@ -1,10 +1,10 @@
 //! Fills the index from the disk when a store is opened.
 //!
 //! A scan of the tables fills the index, and the part of the journal that is not checkpointed is
-//! applied to it. Then the store repairs the state at the end of the last process, with the same
-//! events as always, and writes the result before it serves any caller: jobs past their time are
-//! deleted, and jobs that were running are queued again or given up. A job that is queued again
-//! keeps its position, since it has waited longer than all later jobs.
+//! applied to it. Then the store repairs the state that the last process left: jobs past their time
+//! are deleted, and jobs that were running are queued again or given up. It uses the same events as
+//! always, and writes the result before it serves any caller. A job that is queued again keeps its
+//! position, since it has waited longer than all later jobs.
 
 use std::collections::HashMap;
 use std::io;
