@@ -395,7 +395,8 @@ impl Repair<'_> {
             Ok(())
         })?;
         if records > 0 && damaged.len() == records {
-            // Damage would not affect exactly the records: the key must be the wrong one.
+            // If no record can be read, the key is probably the wrong one: damage rarely affects
+            // all records.
             let sentence = "no record of the catalog can be decrypted with this key; they are copied \
                             as they are";
             self.record_table_losses(sentence.to_owned());

@@ -4,10 +4,10 @@
 //! A job takes a permit before it is claimed, for one sandbox and for all the memory that its
 //! endpoint allows. **Fairness:** owners that wait take turns, then the endpoints of an owner, and
 //! the workers of an endpoint are served in the order in which they came. A worker that finds too
-//! few free bytes holds up the later endpoints of its owner, and every other owner that would then
-//! hold more bytes than its own, so that a stream of small sandboxes does not starve a large one.
-//! It does so only for a [quarter](holds) of the time, since the memory that it waits for may be in
-//! use for days.
+//! few free bytes holds up the later endpoints of its owner, and every owner that would then hold
+//! more bytes than the worker's owner would, so that a stream of small sandboxes does not starve a
+//! large one. It does so only for a [quarter](holds) of the time, since the memory that it waits
+//! for may be in use for days.
 //! **Bounds:** the sum of all permits never exceeds the limits, and no owner holds more than its
 //! share ([`capacity`]). **Cost:** taking a free permit, and returning it, each cost one
 //! uncontended lock and one map lookup. A waiting worker also costs a channel, and while workers

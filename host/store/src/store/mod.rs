@@ -165,8 +165,8 @@ impl SqliteStore {
         read.map_err(|error| self.shared.unreadable(&error))
     }
 
-    /// Waits until the change is on disk, if `fenced` says that one was applied; otherwise until
-    /// the change that came first is.
+    /// Waits until the change is on disk; if it was not applied, until the earlier change that
+    /// prevented it is on disk.
     async fn await_durable(
         &self,
         is_applied: bool,
