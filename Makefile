@@ -10,10 +10,10 @@ BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-
 
 .PHONY: help setup demo test check docs unit crash overload fuzz clients clients-go guest-sdks registry oci-conformance guests soak bench bench-against bench-peers bench-starts deny sbom clean
 
-help: ## what there is to make
+help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
 
-setup: # the one thing that a plain rustup lacks
+setup: # the compile target of handlers, which a plain rustup lacks
 	@rustup target list --installed | grep -qx wasm32-wasip2 || rustup target add wasm32-wasip2
 
 demo: guests ## build, start a host, deploy the samples, run real jobs
@@ -32,17 +32,17 @@ check: ## formatting and lints, host and handlers
 docs: ## the API docs of every crate, warnings denied
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(LOCKED) --workspace --no-deps --document-private-items
 
-unit: guests ## all tests: crates, handlers, and the whole through the real binary
+unit: guests ## all tests in Rust: crates, handlers, and the whole system through the real binary
 	cd handlers && $(CARGO) test $(LOCKED)
 	$(CARGO) test $(LOCKED) --workspace
 	$(CARGO) test $(LOCKED) -p gristmill-store --features shuttle --lib shuttle_tests
 
 crash: N ?= 100
-crash: guests ## kill -9 a host under load N times and look for anything lost; N=1000 takes some ten minutes, SEED repeats the choices of a run
+crash: guests ## kill -9 a host under load N times, and check that nothing acknowledged is lost; N=1000 takes some ten minutes, SEED repeats the choices of a run
 	GRISTMILL_CRASH_KILLS=$(N) GRISTMILL_CRASH_SEED=$(SEED) $(CARGO) test $(LOCKED) -p gristmill-tests --test crash -- --nocapture nothing_acknowledged management
 
 overload: SECONDS ?= 300
-overload: guests ## far more than the host can do, for SECONDS=300 at full size; some fifteen minutes
+overload: guests ## far more load than the host can handle, for SECONDS=300 at full size; some fifteen minutes
 	OVERLOAD_SECONDS=$(SECONDS) $(CARGO) test $(LOCKED) -p gristmill-tests --test overload -- --nocapture --test-threads 1
 
 clients: guests ## the official SDKs, unmodified, against a real host; needs python3 and node
@@ -57,7 +57,7 @@ guest-sdks: guests ## the Python and JavaScript guest SDKs, and components made 
 	$(BUILD_UNDER_TEST)
 	sh tests/guests/run.sh $(UNDER_TEST) $(GUESTS)
 
-registry: guests ## images from a registry that is not ours; needs apt
+registry: guests ## fetch images from a third-party registry; needs apt
 	sh tests/registry/run.sh
 
 oci-conformance: ## the OCI distribution specification's own test suite against a real host; needs Go, git, python3 and the network
@@ -92,7 +92,7 @@ bench: guests ## speed of the release binary on this machine, and of the sandbox
 	target/release/load --host target/release/gristmill-under-test --handlers $(GUESTS)
 
 bench-against: ROUNDS ?= 5
-bench-against: guests ## this build beside another one, BASE=PATH of its `gristmill`: the same works in turn, ROUNDS=5; some twenty minutes
+bench-against: guests ## compare this build with another one, BASE=PATH of its `gristmill`: the same workloads in turn, ROUNDS=5; some twenty minutes
 	@test -x "$(BASE)" || { echo "make bench-against BASE=PATH: the program to compare with" >&2; exit 2; }
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
 	target/release/load --host target/release/gristmill-under-test --against "$(BASE)" --rounds $(ROUNDS) --seconds 3 --handlers $(GUESTS)
@@ -102,11 +102,11 @@ bench-starts: guests ## the first job after a start, in each language; after gue
 	target/release/gristmill-under-test build handlers/factors --preinit
 	python3 tests/guests/starts.py target/release/gristmill-under-test $(GUESTS)
 
-bench-peers: guests ## the same jobs on what else a user would pick; needs python3 and, for some, node
+bench-peers: guests ## the same jobs on alternative systems; needs python3 and, for some, node
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
 	python3 tests/peers/bench.py target/release/gristmill-under-test target/release/load $(GUESTS)
 
-deny: ## licences, sources, the arrows between crates, and known vulnerabilities; needs the network
+deny: ## licences, sources, dependencies between crates, and known vulnerabilities; needs the network
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
 	$(CARGO) deny $(LOCKED) check
 
@@ -116,6 +116,6 @@ sbom: ## target/gristmill.cdx.json: every crate of the released binary, as Cyclo
 	mv host/sbom.json target/gristmill.cdx.json
 	@rm -f host/*/sbom.json guest-sdk/sbom.json tests/sbom.json # it writes one for each crate
 
-clean: ## remove what was built
+clean: ## remove all build results
 	$(CARGO) clean
 	cd handlers && $(CARGO) clean

@@ -1,10 +1,10 @@
 #!/usr/bin/env node
-// Makes a WebAssembly component of a project: `gristmill-sdk build [PROJECT] [-o FILE]`.
+// Builds the WebAssembly component of a project: `gristmill-sdk build [PROJECT] [-o FILE]`.
 //
-// esbuild bundles the handler's module with all that it imports from `node_modules`, TypeScript
-// included; the engine's toolchain makes a component of the bundle. QuickJS takes 2 seconds and
-// makes 1.9 MB; StarlingMonkey, the engine of Firefox, takes some 10 and makes 12 MB, and has the
-// web platform: `fetch`, `URL`, streams, `Intl`.
+// esbuild bundles the handler's module, TypeScript included, with its imports from `node_modules`;
+// the engine's toolchain compiles the bundle to a component. With QuickJS a build takes 2 seconds,
+// and the component has 1.9 MB. With StarlingMonkey, the engine of Firefox, it takes some 10
+// seconds and has 12 MB, and offers the web platform: `fetch`, `URL`, streams, `Intl`.
 
 import {
   appendFile,
@@ -50,7 +50,7 @@ const ENGINES = {
   },
 };
 
-/** Makes `output` of the handler in `project`; returns its size in bytes. */
+/** Builds `output` from the handler in `project`; returns its size in bytes. */
 export async function build({ project, output, entry, engine = "quickjs", minify = false }) {
   const handler = findHandler(project, entry);
   const { wait, esbuild, componentize } = ENGINES[engine];

@@ -8,11 +8,11 @@ use serde::Serialize;
 use crate::host::Host;
 use crate::{EmitError, Error, http};
 
-/// The running attempt: facts about it, and all calls that leave the sandbox.
+/// The running attempt: its properties, and all calls from the handler to the host.
 ///
-/// Calls are cheap and return at once, except [`emit`](Self::emit) and its sibling, which wait while
-/// the client is slow, and [`http_send`](Self::http_send). A test builds one with
-/// `testing::TestContext`.
+/// Calls are cheap and return at once, except [`emit`](Self::emit) and
+/// [`emit_with_metrics`](Self::emit_with_metrics), which wait while the host's buffer is full, and
+/// [`http_send`](Self::http_send). Tests create a context with `testing::TestContext`.
 ///
 /// ```
 /// use gristmill_sdk::{Context, Error};
@@ -81,8 +81,8 @@ impl Context {
         self.host.remaining()
     }
 
-    /// True once the job was cancelled or the host drains. The host stops the attempt shortly after
-    /// that; a handler that reads this value has time to clean up.
+    /// True once the job was cancelled or the host is shutting down. The host stops the attempt
+    /// shortly after that; a handler that checks this value has time to clean up.
     ///
     /// ```
     /// # let ctx = gristmill_sdk::testing::TestContext::new();
@@ -95,7 +95,7 @@ impl Context {
     /// [`cancelled`](Self::cancelled) for use with `?`.
     ///
     /// # Errors
-    /// [`Error::Cancelled`] once the attempt is asked to stop.
+    /// [`Error::Cancelled`] once [`cancelled`](Self::cancelled) is true.
     ///
     /// ```
     /// # use gristmill_sdk::{Error, testing::TestContext};
@@ -168,9 +168,9 @@ impl Context {
     }
 
     /// Replaces the value that the job's status shows while it runs. Never waits. If values follow
-    /// each other quickly, clients may see only the last one. A value that has no JSON form is dropped
-    /// with a line in the job's log. When the handler fails, the last value stays as the job's
-    /// `output`, beside its `error`, unless it has more than 8 KiB.
+    /// each other quickly, clients may see only the last one. A value that has no JSON form is
+    /// dropped with a line in the job's log. When the handler fails, the last value stays as the
+    /// job's `output`, beside its `error`, unless it has more than 8 KiB.
     ///
     /// ```
     /// # use serde_json::json;
@@ -185,8 +185,9 @@ impl Context {
         }
     }
 
-    /// Writes one line to the job's log, for the people who run the endpoint. The log is capped; the
-    /// host counts the lines beyond its cap. Standard output and standard error go to the same log.
+    /// Writes one line to the job's log, for the people who run the endpoint. The log is capped;
+    /// the host counts the lines beyond its cap. Standard output and standard error go to the same
+    /// log.
     ///
     /// ```
     /// # use gristmill_sdk::Level;
@@ -223,9 +224,9 @@ impl Context {
         self.log(Level::Error, message);
     }
 
-    /// Sends one HTTP request and waits for the whole answer. An endpoint reaches only the hosts
-    /// that it lists as allowed; redirects are returned, not followed. A status such as 404 is an
-    /// answer, not an error.
+    /// Sends one HTTP request and waits for the whole answer. A handler can call only the hosts in
+    /// its endpoint's `allowedHosts`; redirects are returned, not followed. A status such as 404 is
+    /// an answer, not an error.
     ///
     /// # Errors
     /// See [`http::Error`].
@@ -247,7 +248,7 @@ fn encode(value: &(impl Serialize + ?Sized)) -> Result<String, EmitError> {
     serde_json::to_string(value).map_err(|error| EmitError::InvalidJson(error.to_string()))
 }
 
-/// How much a line in the job's log matters.
+/// The severity of a line in the job's log.
 ///
 /// ```
 /// use gristmill_sdk::Level;

@@ -5,12 +5,13 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-/// How a handler ends a job that it cannot complete. Every case makes the job `FAILED`, and the
-/// job is not repeated: the host repeats a job only if the host itself stopped while it ran.
+/// The failure of a job that its handler cannot complete. Every case makes the job `FAILED`, and
+/// the host does not run it again: it runs a job again only if the host itself stopped during the
+/// job.
 ///
-/// Any [`std::error::Error`] converts to [`Error::Failed`], so `?` works. To make that possible this
-/// type is not a `std::error::Error` itself; for a type that is only [`Display`](fmt::Display),
-/// write `.map_err(Error::failed)`.
+/// Any [`std::error::Error`] converts to [`Error::Failed`], so `?` works. To make that possible
+/// this type is not a `std::error::Error` itself; for a type that is only
+/// [`Display`](fmt::Display), write `.map_err(Error::failed)`.
 ///
 /// ```
 /// use gristmill_sdk::{Context, Error};

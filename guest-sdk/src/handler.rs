@@ -33,7 +33,7 @@ pub trait Handler<Shape> {
     ///
     /// # Errors
     /// [`Error::InvalidInput`] when `input` is not an `I`, with the path to the offending value;
-    /// [`Error::Failed`] when the output has no JSON form; otherwise what the function returns.
+    /// [`Error::Failed`] when the output has no JSON form; otherwise the function's own error.
     fn handle(&self, ctx: &Context, input: String) -> Result<String, Error>;
 }
 
@@ -121,8 +121,8 @@ impl RawJson {
 
 /// Makes a function the handler of this component. Use it once, in a crate of type `cdylib`.
 ///
-/// The function has one of the forms that [`Handler`] lists. In a native build the macro only checks
-/// that, so the crate's tests run anywhere.
+/// The function has one of the forms that [`Handler`] lists. In a native build the macro only
+/// checks that, so the crate's tests run anywhere.
 ///
 /// ```
 /// use gristmill_sdk::{Context, Error, handler};
@@ -144,10 +144,10 @@ impl RawJson {
 /// handler!(count);
 /// ```
 ///
-/// A handler with a costly start does that work in `init`, a `fn() -> Result<(), Error>`. It is called
-/// once in each instance, before the first job, or already when the component is built
-/// (`gristmill build --preinit`). On an endpoint with `reuse`, the following jobs of the
-/// instance find its results.
+/// A handler with a costly start does that work in `init`, a `fn() -> Result<(), Error>`. It is
+/// called once in each instance, before the first job, or already when the component is built
+/// (`gristmill build --preinit`). On an endpoint with `reuse`, the following jobs of the instance
+/// find its results.
 ///
 /// ```
 /// use std::sync::OnceLock;

@@ -17,8 +17,8 @@ pub mod testing;
 pub use context::{Context, Level, S3Config};
 pub use error::{EmitError, Error, Failure};
 pub use handler::{Handler, RawJson};
-/// JSON text that stays unchanged: use `Box<RawValue>` for a field that the handler passes on without
-/// reading it, so that integers above 2^53, decimals and the order of keys survive.
+/// JSON text that stays unchanged: use `Box<RawValue>` for a field that the handler passes on
+/// without reading it, so that integers above 2^53, decimals and the order of keys survive.
 ///
 /// ```
 /// use gristmill_sdk::{Context, Error, RawValue, testing::TestContext};

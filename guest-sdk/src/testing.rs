@@ -223,7 +223,7 @@ impl TestContext {
     /// Runs a handler with JSON text as input and output, exactly as its component would.
     ///
     /// # Errors
-    /// What the handler returns; [`Error::InvalidInput`] when `input` does not fit its input type;
+    /// The handler's own errors; [`Error::InvalidInput`] when `input` does not fit its input type;
     /// [`Error::Failed`] when a [`RawJson`](crate::RawJson) that it returns is not JSON.
     ///
     /// # Panics

@@ -1,5 +1,5 @@
 //! Reads a backup: each file must match its checksum, no file may be missing, and no name may lead
-//! elsewhere.
+//! out of the directory.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ pub(crate) struct Summary {
 /// storage when this returns.
 ///
 /// # Errors
-/// When the backup is incomplete or damaged; then `dir` is useless.
+/// When the backup is incomplete or damaged; then the content of `dir` must not be used.
 pub(crate) fn read(archive: impl Read, dir: Option<&Path>) -> anyhow::Result<Summary> {
     if let Some(dir) = dir {
         for part in [JOURNAL, COMPONENTS] {
@@ -43,7 +43,7 @@ pub(crate) fn read(archive: impl Read, dir: Option<&Path>) -> anyhow::Result<Sum
         let Some(entry) = entries.next() else {
             bail!("the backup is incomplete: it ends before its {CHECKSUMS}");
         };
-        let mut entry = entry.context("the file is no backup, or an incomplete one")?;
+        let mut entry = entry.context("the file is not a backup, or is incomplete")?;
         let name = name(&entry)?;
         if name == CHECKSUMS {
             break checksums(&mut entry)?;
@@ -57,7 +57,7 @@ pub(crate) fn read(archive: impl Read, dir: Option<&Path>) -> anyhow::Result<Sum
         summary.has_secrets_key |= name == SECRETS_KEY;
         ensure!(found.insert(name.clone(), sum).is_none(), "the backup has {name} twice");
     };
-    ensure!(entries.next().is_none(), "the backup continues after its {CHECKSUMS}");
+    ensure!(entries.next().is_none(), "the backup has data after its {CHECKSUMS}");
     for (name, sum) in &found {
         let is_right = expected.get(name) == Some(sum);
         ensure!(is_right, "{name} in the backup does not match its checksum");
@@ -90,7 +90,7 @@ fn name(entry: &Entry<'_, impl Read>) -> anyhow::Result<String> {
     let is_file = entry.header().entry_type() == EntryType::Regular;
     match name.filter(|_| is_file) {
         Some(name) => Ok(name.to_owned()),
-        None => bail!("`{}` is nothing that a backup has", path.display()),
+        None => bail!("`{}` is not a file of a backup", path.display()),
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
 
     const GRAIN: &str = "e10b2b8e";
 
-    /// An archive of these files, the last one with the checksums of the others.
+    /// An archive of these files; the last one has the checksums of the others.
     fn archive(files: &[(&str, &str)], ending: &[(&str, &str)]) -> Vec<u8> {
         let mut archive = tar::Builder::new(Vec::new());
         let mut sums = String::new();
@@ -194,11 +194,11 @@ mod tests {
         assert_eq!(refusal(&flipped), "store.db in the backup does not match its checksum");
         let component = format!("components/{}.wasm", "0f".repeat(32));
         let cases = [
-            (archive(&[("../store.db", "x")], &[]), "nothing that a backup has"),
+            (archive(&[("../store.db", "x")], &[]), "is not a file of a backup"),
             (archive(&[("store.db", "x"), ("store.db", "x")], &[]), "twice"),
             (archive(&[("journal/000001.seg", "x")], &[]), "has no store.db"),
             (archive(&[("store.db", "x"), (&component, "x")], &[]), "digest in its name"),
-            (archive(&[("store.db", "x")], &[("secrets.key", "x")]), "continues after"),
+            (archive(&[("store.db", "x")], &[("secrets.key", "x")]), "has data after"),
         ];
         for (bytes, words) in cases {
             let said = refusal(&bytes);

@@ -1,4 +1,5 @@
-//! The two kinds of compilers, both in child processes of this same program.
+//! Creates the compilers of a host and of a developer; both run in child processes of this same
+//! program.
 
 use anyhow::Context as _;
 use etcetera::{BaseStrategy as _, choose_base_strategy};
@@ -6,7 +7,7 @@ use gristmill_runtime::compile::Compiler;
 
 use crate::cli::COMPILE_COMMAND;
 
-/// A compiler that runs beside other owners' jobs.
+/// A compiler for a host, which leaves half of the cores to jobs.
 ///
 /// # Errors
 /// When the program's own file cannot be found.

@@ -5,7 +5,7 @@
 //! anyway), a directory that every user of the machine can read or write, and a directory that its
 //! group can. **Only warned about** is a group that a volume is shared with on purpose: the
 //! directory has the set-group-ID bit, and its group is one of this process. Kubernetes prepares a
-//! volume like this for a pod with an `fsGroup` at every mount, so the host could otherwise not
+//! volume in this way for a pod with an `fsGroup` at every mount, so otherwise the host could not
 //! start a second time.
 
 use std::fs::{self, DirBuilder, File, Metadata};

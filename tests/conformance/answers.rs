@@ -1,4 +1,5 @@
-//! Decisions about answers: codes, bodies, paths. (Documents: `documents`.)
+//! Our decisions where the contract is silent, about answers: codes, bodies, paths. (Documents:
+//! `documents`.)
 
 use gristmill_tests::{TestHost, eventually, guests};
 use reqwest::Method;

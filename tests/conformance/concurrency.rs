@@ -1,6 +1,6 @@
-//! Caps on concurrent calls. A call counts until the client has read the last byte of its answer,
-//! so each call on an HTTP/2 stream with a window of zero counts: its answer is ready, and is not
-//! read.
+//! Caps on concurrent calls. A call counts until the client has read the last byte of its answer.
+//! The tests therefore use HTTP/2 streams with a window of zero: the answers are ready, and are
+//! never read.
 
 use gristmill_tests::http2::{Event, Http2, INITIAL_WINDOW_SIZE};
 use gristmill_tests::{Answer, TestHost, eventually};

@@ -1,4 +1,4 @@
-//! Decisions about documents: numbers, fields, ids.
+//! Our decisions where the contract is silent, about documents: numbers, fields, ids.
 
 use gristmill_tests::{Answer, LocalServer, eventually, guests, shared_host};
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! The dynamic rule: with running workers the limit is the higher of the documented one and workers
-//! x requests per worker. The host's clock stands still, so every call keeps counting.
+//! The dynamic rate limit: with running workers the limit is the higher of the documented limit and
+//! workers x requests per worker. The host's clock stands still, so every call keeps counting.
 
 use futures::future::join_all;
 use gristmill_tests::{Answer, Clocked, TestHost, guests};

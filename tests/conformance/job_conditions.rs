@@ -1,4 +1,4 @@
-//! Job-level conditions.
+//! Conditions of a job that the contract lists: waiting, failed, timed out, expired.
 
 use serde_json::json;
 

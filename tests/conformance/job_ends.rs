@@ -1,4 +1,5 @@
-//! Decisions about the ends of jobs, and about jobs that have ended.
+//! Our decisions where the contract is silent, about the ends of jobs and about jobs that have
+//! ended.
 
 use std::time::Duration;
 
@@ -48,7 +49,8 @@ async fn retry_in_a_wrong_state() {
     endpoint.assert_gone(&job).await;
 }
 
-/// A FAILED job shows the newest progress value of its last attempt as its output, as its webhook does; a retry clears it.
+/// A FAILED job shows the newest progress value of its last attempt as its output, as its webhook
+/// does; a retry clears it.
 #[tokio::test]
 async fn a_failed_job_keeps_its_partial_output() {
     let endpoint = shared("behaviour-partial", json!({})).await;

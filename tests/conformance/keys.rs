@@ -1,4 +1,4 @@
-//! Decisions about keys.
+//! Our decisions where the contract is silent, about keys.
 
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -1,4 +1,4 @@
-//! Combinations of limits.
+//! Limits in combination: ttl with executionTimeout, and `wait` with the retention of results.
 
 use std::time::Duration;
 

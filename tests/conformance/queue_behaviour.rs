@@ -1,5 +1,5 @@
-//! Decisions about the queue. (Ends of jobs: `job_ends`; streams: `stream_behaviour`; webhooks:
-//! `events`; limits: `rate_limits`, `dynamic_limit`.)
+//! Our decisions where the contract is silent, about the queue. (Ends of jobs: `job_ends`; streams:
+//! `stream_behaviour`; webhooks: `events`; limits: `rate_limits`, `dynamic_limit`.)
 
 use std::time::{Duration, Instant};
 

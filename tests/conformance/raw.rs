@@ -14,7 +14,7 @@ use crate::support::Endpoint;
 /// Longer than the host waits for a body that has paused.
 const ANSWER_WAIT: Duration = Duration::from_secs(50);
 
-/// An answer as it came over the wire.
+/// The bytes of an answer.
 #[derive(Debug)]
 pub(crate) struct RawAnswer {
     pub(crate) status: u16,

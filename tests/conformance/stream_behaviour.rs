@@ -1,4 +1,4 @@
-//! Decisions about `/stream`: delivery, formats, splitting.
+//! Our decisions where the contract is silent, about `/stream`: delivery, formats, splitting.
 
 use std::time::{Duration, Instant};
 

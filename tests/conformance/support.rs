@@ -26,14 +26,14 @@ pub(crate) struct Endpoint<H> {
     pub(crate) id: String,
 }
 
-/// One on the host that all tests share.
+/// An endpoint on the host that all tests share.
 pub(crate) async fn shared(name: &str, settings: Value) -> Endpoint<Shared> {
     let host = shared_host();
     let id = host.deploy(&guests::playground(), name, settings).await;
     Endpoint { client: host.client.clone(), id, host }
 }
 
-/// One on a host whose clock only this test moves.
+/// An endpoint on a host whose clock only this test moves.
 pub(crate) async fn clocked(name: &str, settings: Value) -> Endpoint<Clocked> {
     let host = clocked_host();
     let id = host.deploy(&guests::playground(), name, settings).await;

@@ -1,9 +1,9 @@
 //! A disk with only the guarantees of POSIX: changes that were not synced when the power fails may
 //! survive or not, in any order, and a write may survive in part.
 //!
-//! A file's bytes are safe after a sync of the file, its name after a sync of its directory. Of the
-//! other changes each crash keeps a random part: of the writes any, torn at sectors, and of the
-//! changes of names the oldest ones, up to a random one.
+//! A file's bytes are safe after a sync of the file, its name after a sync of its directory. Each
+//! crash keeps a random part of the other changes: any of the writes, torn at sectors, and the
+//! changes of names up to a random one.
 
 use std::collections::BTreeMap;
 use std::fs;

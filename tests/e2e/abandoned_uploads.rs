@@ -1,5 +1,5 @@
-//! Uploads and pushes whose client closes the connection before the answer: each of them is made as a
-//! whole, or leaves nothing.
+//! Uploads and pushes whose client closes the connection before the answer: each is completed as a
+//! whole, or leaves no files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ fn component(number: u32) -> Vec<u8> {
     echo(&format!("abandoned {number}"))
 }
 
-/// Sends a whole `PUT`, and closes the connection so much later.
+/// Sends a whole `PUT`, and closes the connection after this time.
 fn abandon_put(host: &TestHost, path: &str, body: &[u8], later: Duration) {
     let mut stream = TcpStream::connect(host.address()).unwrap();
     stream.set_nodelay(true).unwrap();
@@ -45,7 +45,7 @@ fn files(directory: &Path, ending: &str) -> usize {
     counts.sum()
 }
 
-/// Waits until there are the files of this many components, and answers with the handlers' names.
+/// Waits until the files of this many components exist, and returns the handlers' names.
 async fn names_with_files(host: &TestHost) -> Vec<String> {
     let client = host.client();
     eventually("files of handlers, and no others", async || {

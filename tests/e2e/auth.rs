@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-/// A client with a key of its own.
+/// A client with a separate key.
 async fn with_scopes(host: &Shared, scopes: Value) -> Client {
     let settings = json!({ "name": "scopes", "scopes": scopes });
     let made = host.client.post("/v1/keys", &settings).await.ok();

@@ -229,7 +229,8 @@ async fn a_template_shows_how_long_jobs_ran_with_it() {
         host.advance(minutes * 60_000);
         client.cancel(&endpoint, &job).await.ok();
         total += minutes;
-        // The clock jumps only after the attempt is on the bill. An earlier jump would be billed, too.
+        // The clock jumps only after the attempt is on the bill. An earlier jump would be billed,
+        // too.
         eventually("the minutes of the attempt to be shown", async || {
             let template = client.get(path).await.ok();
             assert_eq!(template["earned"], 0, "its owner's jobs earn nothing");

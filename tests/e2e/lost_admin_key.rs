@@ -1,5 +1,5 @@
-//! The operator stays able to make keys: the last admin key is not revoked, and one whose text is lost is
-//! replaced by a start without keys.
+//! The operator can always create keys: the last admin key cannot be revoked, and a lost admin key
+//! is replaced with the help of a start with `--no-key`.
 
 use gristmill_tests::TestHost;
 use serde_json::json;

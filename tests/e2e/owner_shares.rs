@@ -1,4 +1,4 @@
-//! Two owners on one host: sandboxes of long jobs.
+//! Two owners on one host: jobs that run for days leave sandboxes for the other owner.
 
 use gristmill_tests::{Client, TestHost, eventually, guests};
 use serde_json::{Value, json};
@@ -20,8 +20,8 @@ async fn park(client: &Client, endpoint: &str) -> String {
     client.submit_with(endpoint, json!({ "op": "sleep_forever" }), policy).await
 }
 
-/// Waits for so many running workers, and at least so many that wait for a sandbox. A worker whose job was cancelled waits
-/// beside the one that was started for the next job.
+/// Waits for so many running workers, and at least so many that wait for a sandbox. A worker whose
+/// job was cancelled waits beside the one that was started for the next job.
 async fn until_workers(client: &Client, endpoint: &str, running: u64, throttled_min: u64) {
     eventually(&format!("{running} running and {throttled_min} throttled workers"), async || {
         let workers = client.health(endpoint).await["workers"].clone();
@@ -52,7 +52,8 @@ async fn jobs_that_run_for_a_week_leave_sandboxes_for_other_owners() {
     until_workers(&first, "parks", 4, 1).await;
     assert!(reason(&first, "parks", &waits).await.contains("every sandbox of the host is taken"));
 
-    // A second owner comes while the first one holds everything: the next free sandbox is the second owner's.
+    // A second owner comes while the first one holds everything: the next free sandbox is the
+    // second owner's.
     let second = host.client_of("second").await;
     deploy(&second, "works", json!({ "workersMax": 1, "memoryMib": 16 })).await;
     let job = second.submit("works", json!({ "op": "echo" })).await;
@@ -67,7 +68,8 @@ async fn jobs_that_run_for_a_week_leave_sandboxes_for_other_owners() {
         assert_eq!(second.finish("works", json!({ "op": "echo" })).await["status"], "COMPLETED");
     }
 
-    // Alone again, the first owner may use the whole host: the other one has neither an endpoint nor a key.
+    // Alone again, the first owner may use the whole host: the other one has neither an endpoint
+    // nor a key.
     assert_eq!(second.delete("/v1/endpoints/works").await.status, 204);
     let keys = first.get("/v1/keys").await.ok();
     let is_second = |key: &&Value| key["owner"] == "second";

@@ -184,7 +184,9 @@ async fn downloads_must_match_the_named_digests() {
             head.contains("/manifests/").then(|| Reply::ok(huge))
         }),
         ("status 500", |_, head| head.contains("/manifests/").then(|| Reply::with("500 Oh", &[]))),
-        ("not as specified", |_, head| head.contains("/manifests/").then(|| Reply::ok("hello"))),
+        ("the manifest is invalid", |_, head| {
+            head.contains("/manifests/").then(|| Reply::ok("hello"))
+        }),
     ];
     for (word, lie) in cases {
         let image = image.clone();
@@ -358,7 +360,7 @@ async fn credentials_are_sent_to_their_own_registry_only() {
     assert!(heads.iter().all(|head| !head.contains("asks")), "it was not even asked: {heads:?}");
 }
 
-/// Deletes a key without a word to the test's runtime, which waits for this answer.
+/// Deletes a key from a separate thread, because the test's runtime waits for this answer.
 fn revoke(address: &str, admin_key: &str, id: &str) {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!(

@@ -99,7 +99,7 @@ async fn reuse_has_bounds() {
         (json!({ "maxJobs": 0 }), "`reuse.maxJobs` must be 1 to 1000000, not 0"),
         (json!({ "maxIdle": 3_601 }), "`reuse.maxIdle` must be 1 to 3600, not 3601"),
         (json!({ "maxjobs": 1 }), "unknown field `maxjobs`"),
-        (json!([2, 60]), "`reuse` is not as expected"),
+        (json!([2, 60]), "`reuse` is invalid"),
     ];
     for (reuse, sentence) in cases {
         let refused = host.client.patch(&path, &json!({ "reuse": reuse })).await.refused(400);

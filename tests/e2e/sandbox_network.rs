@@ -40,7 +40,7 @@ async fn a_listed_host_is_reached_and_redirects_are_returned() {
     assert_eq!(document["output"]["headers"]["location"], "/elsewhere", "{document}");
 }
 
-/// A listed name does not lead into the host's own network.
+/// A listed name with an address in the host's own network is refused.
 #[tokio::test]
 async fn a_listed_name_that_leads_to_a_private_address_is_denied() {
     let host = shared_host();

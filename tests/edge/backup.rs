@@ -267,7 +267,7 @@ async fn one_backup_runs_at_a_time_and_ends_with_its_reader() {
     let second = gristmill(&host, &["backup", "--output", output.to_str().unwrap()]).await;
     assert!(said(&second).contains("another backup"), "{}", said(&second));
     assert!(!output.exists());
-    // Work goes on.
+    // Work continues.
     client.submit("parked", json!({ "text": "y".repeat(1 << 20) })).await;
     drop(reader);
     let backup = back_up(&host, &[]).await;

@@ -1,5 +1,5 @@
-//! Clients that end their side of the connection after a request: those that wait for the answer, and
-//! those that have left.
+//! Clients that end their side of the connection after a request: those that wait for the answer,
+//! and those that have left.
 
 use std::time::Duration;
 

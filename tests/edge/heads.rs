@@ -62,7 +62,7 @@ async fn one_key_is_taken() {
     let headers = format!("host: x\r\n{}authorization: Bearer wrong\r\n", authorization(&host));
     let refused = send(&host, "GET /v1/templates", &headers, b"").await;
     assert_eq!(refused.status, 400, "{refused:?}");
-    assert!(refused.body.contains("`authorization` is there more than once"), "{refused:?}");
+    assert!(refused.body.contains("`authorization` is given more than once"), "{refused:?}");
 }
 
 #[tokio::test]

@@ -128,7 +128,7 @@ async fn a_broken_certificate_leaves_the_one_before() {
     authority.write(&first);
     let host = start(&authority);
     let (cert, key) = authority.files();
-    let complaints = || host.log().matches("the one before stays").count();
+    let complaints = || host.log().matches("the previous one stays").count();
     // The certificate without its key, an empty file, a missing file.
     let breaks: [&dyn Fn(); 3] = [
         &|| fs::write(&cert, &second.cert).unwrap(),

@@ -1,5 +1,5 @@
-//! The command line: the works of `make bench` and `make bench-against`, one URL for
-//! `make bench-peers`, or `make soak`.
+//! The command line: the workloads of `make bench` and `make bench-against`, one URL for `make
+//! bench-peers`, or `make soak`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(crate) struct BenchArguments {
 pub(crate) struct Against {
     /// The other host's program, the base of the ratios.
     pub(crate) host: PathBuf,
-    /// How often each work runs with each program; at least 1.
+    /// How often each workload runs with each program; at least 1.
     pub(crate) rounds: usize,
 }
 

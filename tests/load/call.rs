@@ -16,7 +16,7 @@ const POLL_PAUSE: Duration = Duration::from_millis(2);
 pub(crate) enum Call {
     /// The answer has the result; its body must contain `expected`. Requests are sent in turn.
     Once { requests: Arc<[Vec<u8>]>, expected: Arc<str> },
-    /// Submitted with `submit`, then asked for with `/status` until it is COMPLETED.
+    /// Submitted with `submit`, then polled with `/status` until it is COMPLETED.
     Polled { submit: Arc<[u8]>, job: JobPaths },
     /// Submitted with `submit`, then read with `/stream` to its end, which has this many chunks.
     Streamed { submit: Arc<[u8]>, job: JobPaths, is_sse: bool, chunks: usize },

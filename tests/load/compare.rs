@@ -1,8 +1,8 @@
-//! Two hosts on the same works, in turn: `make bench-against`.
+//! Compares two hosts on the same workloads, in turn: `make bench-against`.
 //!
-//! A machine's speed drifts within minutes, so the absolute figures of two runs do not compare. Here
-//! the programs run a work one right after the other, the first of them changes with each round, and
-//! the ratio is taken round by round; the median of the ratios is printed with their spread.
+//! A machine's speed drifts within minutes, so the absolute figures of two runs cannot be compared.
+//! Here both programs run a workload one right after the other, the order changes with each round,
+//! and the ratio is computed for each round; the median of the ratios is printed with their spread.
 
 #![expect(clippy::print_stdout, reason = "the figures are for the terminal")]
 
@@ -11,7 +11,7 @@ use crate::drive::Figures;
 use crate::table::Row;
 use crate::workloads::{Bench, asked_for};
 
-/// Runs the works with both programs and prints the ratios of the new one to the other.
+/// Runs the workloads with both programs and prints the ratios of the new program to the base.
 pub(crate) async fn run(arguments: &BenchArguments, against: &Against) -> anyhow::Result<()> {
     let new = Bench { host: &arguments.host, arguments };
     let base = Bench { host: &against.host, arguments };
@@ -39,7 +39,8 @@ pub(crate) async fn run(arguments: &BenchArguments, against: &Against) -> anyhow
     Ok(())
 }
 
-/// One line for each row of a work; `pairs` has the base's rows and the new program's of each round.
+/// One line for each row of a workload; `pairs` has the rows of the base and of the new program for
+/// each round.
 fn print_ratios(pairs: &[(Vec<Row>, Vec<Row>)]) {
     for (at, row) in pairs[0].0.iter().enumerate() {
         let ratio = |figure: fn(&Figures) -> f64| {

@@ -1,6 +1,6 @@
-//! The load generator behind `make bench`: starts the real host on an empty directory, once for each
-//! work, and prints what it measured with the machine that it ran on. With `--against` it compares two
-//! hosts, with `--url` it does the part of `make bench-peers` that is HTTP, with `--soak` that of
+//! The load generator behind `make bench`: starts the real host on an empty directory, once for
+//! each workload, and prints the measured figures and the machine. With `--against` it compares two
+//! hosts, with `--url` it generates the HTTP load of `make bench-peers`, with `--soak` the load of
 //! `make soak`.
 
 #![expect(

@@ -4,29 +4,29 @@
 
 use crate::drive::{Cost, Figures};
 
-/// One row of the table of works.
+/// One row of the table of workloads.
 pub(crate) struct Row {
-    /// The work in words, the same in every run.
+    /// The workload in words, the same in every run.
     pub(crate) work: String,
     pub(crate) connections: usize,
     pub(crate) figures: Figures,
 }
 
-/// What one work gave.
+/// The results of one workload.
 #[derive(Default)]
 pub(crate) struct Measured {
     pub(crate) rows: Vec<Row>,
-    /// Rows of the table of waiting jobs, which only the work `stored` has.
+    /// Rows of the table of waiting jobs, which only the workload `stored` has.
     pub(crate) waiting: Vec<String>,
 }
 
-/// The head of the table of works.
+/// The head of the table of workloads.
 pub(crate) fn print_head() {
     println!("| Work | connections | jobs/s | p50 ms | p99 ms | host CPU µs/job | fsyncs/job |");
     println!("|---|---|---|---|---|---|---|");
 }
 
-/// One row of it.
+/// One row of that table.
 pub(crate) fn print_row(row: &Row) {
     let Row { work, connections, figures: Figures { jobs_per_s, p50_ms, p99_ms, cost } } = row;
     // Slow works have few jobs in a second.
@@ -38,7 +38,7 @@ pub(crate) fn print_row(row: &Row) {
     println!("| {work} | {connections} | {jobs_per_s:.digits$} | {p50_ms:.2} | {p99_ms:.2} {cost}");
 }
 
-/// The second table: what jobs cost that only wait.
+/// The second table: the cost of waiting jobs.
 pub(crate) fn print_waiting(rows: &[String]) {
     if rows.is_empty() {
         return;

@@ -1,4 +1,5 @@
-//! The workloads of `make bench`. Each has its own host, so that none pays for another one's data.
+//! The workloads of `make bench`. Each has its own host, so that no workload is slowed down by the
+//! data of another.
 
 #![expect(clippy::print_stdout, reason = "the figures are for the terminal")]
 
@@ -36,7 +37,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) arguments: &'a BenchArguments,
 }
 
-/// Runs the works that are asked for, and prints each when it has ended.
+/// Runs the requested workloads, and prints the results of each when it has ended.
 pub(crate) async fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
     let bench = Bench { host: &arguments.host, arguments };
     let works = asked_for(arguments)?;
@@ -52,7 +53,7 @@ pub(crate) async fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The works that `--only` names, or all.
+/// The workloads that `--only` names, or all.
 ///
 /// # Errors
 /// A name is unknown.
@@ -66,7 +67,7 @@ pub(crate) fn asked_for(arguments: &BenchArguments) -> anyhow::Result<Vec<&'stat
 }
 
 impl Bench<'_> {
-    /// Prints which machine and which host are measured.
+    /// Prints the measured machine and host.
     pub(crate) fn introduce(&self) -> anyhow::Result<()> {
         let host = self.host(&[])?;
         println!("{}\n{}", host::machine(), host.describe());

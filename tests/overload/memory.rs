@@ -10,8 +10,9 @@ pub(crate) const MIB: u64 = 1 << 20;
 /// payloads and 32 MiB of cached chunks.
 pub(crate) const STORE_BYTES: u64 = (64 + 64 + 32) * MIB;
 
-/// The allocator's freed memory, and small objects. Bodies of 20 MB leave large holes: the same program
-/// peaked at 722 to 808 MiB in six runs of `large_bodies_at_once`, whose other bounds are 712 MiB.
+/// The allocator's freed memory, and small objects. Bodies of 20 MB leave large holes: the same
+/// program peaked at 722 to 808 MiB in six runs of `large_bodies_at_once`, whose other bounds are
+/// 712 MiB.
 pub(crate) const SLACK_BYTES: u64 = 160 * MIB;
 
 /// Prints the peak and asserts that it is at most this much above the idle host's memory.

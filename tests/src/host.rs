@@ -114,7 +114,8 @@ impl TestHost {
         self.process = HostProcess::start(environment, &data, &log, &self.arguments);
     }
 
-    /// Like [`start_again`](Self::start_again), with these arguments of `serve` in place of those before.
+    /// Like [`start_again`](Self::start_again), with these arguments of `serve` in place of those
+    /// before.
     pub fn start_again_with<S: AsRef<str>>(&mut self, arguments: &[S]) {
         self.arguments = arguments.iter().map(|text| text.as_ref().to_owned()).collect();
         self.start_again();

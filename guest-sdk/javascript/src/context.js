@@ -1,10 +1,10 @@
-// The context of a job: facts about it, and calls with which a handler sends data while it runs.
+// The context of a job: its properties, and calls with which a handler sends data while it runs.
 
 import { Cancelled, EmitError } from "./errors.js";
 import { encode } from "./values.js";
 
 /**
- * The running attempt: facts about it, and all calls that leave the sandbox.
+ * The running attempt: its properties, and all calls from the handler to the host.
  *
  * It is implemented by a `host`: the sandbox's imports, or a test's fake. JSON is passed as text.
  */
@@ -70,7 +70,7 @@ export class Context {
   }
 
   log(level, message) {
-    // A lone surrogate cannot leave the sandbox.
+    // A lone surrogate cannot be passed to the host.
     this.#host.log(level, String(message).toWellFormed());
   }
 

@@ -1,6 +1,6 @@
 // The errors of a job and of a chunk.
 
-/** How a handler ends a job that it cannot complete: throw one of the three classes below. */
+/** The failure of a job that its handler cannot complete: throw one of the three classes below. */
 export class GristmillError extends Error {
   constructor(message, details) {
     super(message);

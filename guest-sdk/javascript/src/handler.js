@@ -55,7 +55,7 @@ export async function run(handler, ctx, text) {
   }
 }
 
-/** The error that a job ends with; `log` is given the stack of one that is not the SDK's own. */
+/** The error that a job ends with. `log` receives the stack of errors other than the SDK's own. */
 export function failure(error, log) {
   if (error instanceof GristmillError) return error;
   log(describe(error));

@@ -1,4 +1,4 @@
-// One-shot HTTP. An endpoint reaches only the hosts that it lists as allowed; redirects are
+// One-shot HTTP. A handler can call only the hosts in its endpoint's `allowedHosts`; redirects are
 // returned, not followed. A status such as 404 is an answer, not an error.
 
 import { context } from "./context.js";

@@ -2,7 +2,7 @@
 
 export * as http from "./http.js";
 
-/** How much a line in the job's log matters. */
+/** The severity of a line in the job's log. */
 export type Level = "trace" | "debug" | "info" | "warn" | "error";
 
 /** A value or a promise of it. */
@@ -32,10 +32,10 @@ export interface Job<Input = any> {
 }
 
 /**
- * The running attempt: facts about it, and all calls that leave the sandbox.
+ * The running attempt: its properties, and all calls from the handler to the host.
  *
- * Calls return at once, except `emit`, which waits while the client is slow, and `httpSend`. A test
- * builds one with `TestContext` of `gristmill-sdk/testing`.
+ * Calls return at once, except `emit`, which waits while the host's buffer is full, and `httpSend`.
+ * Tests create a context with `TestContext` of `gristmill-sdk/testing`.
  */
 export class Context {
   /** The job's id, as the client sees it. */
@@ -47,11 +47,11 @@ export class Context {
   /** Milliseconds until the host stops this attempt; zero when it is over. */
   get remaining(): number;
   /**
-   * True once the job was cancelled or the host drains. The host stops the attempt shortly after
-   * that; a handler that reads this value has time to clean up.
+   * True once the job was cancelled or the host is shutting down. The host stops the attempt
+   * shortly after that; a handler that checks this value has time to clean up.
    */
   get cancelled(): boolean;
-  /** Throws {@link Cancelled} once the attempt is asked to stop. */
+  /** Throws {@link Cancelled} once `cancelled` is true. */
   checkCancelled(): void;
   /** Where the handler may store files: the submission's `s3Config`, if it has one. */
   get s3Config(): S3Config | undefined;
@@ -129,9 +129,10 @@ export function serveRaw(
 ): Handler<string, string>;
 
 /**
- * How a handler ends a job that it cannot complete: throw one of the three classes below. Each makes
- * the job `FAILED`, and the job is not repeated: the host repeats a job only if the host itself
- * stopped while it ran. Any other error does the same, with its stack in the job's log.
+ * The failure of a job that its handler cannot complete: throw one of the three classes below. Each
+ * makes the job `FAILED`, and the host does not run it again: it runs a job again only if the host
+ * itself stopped during the job. Any other error has the same effect, with its stack in the job's
+ * log.
  */
 export class GristmillError extends Error {
   /** `details` is any JSON value with information for programs. */

@@ -1,11 +1,11 @@
 //! Whether the host requires keys, or serves every caller on its own machine (`--no-key`).
 //!
-//! Without keys the danger is a browser on that machine, which any website can make send requests.
-//! A call must therefore name this machine as its host, which rules out a website whose name
-//! resolves to this machine (DNS rebinding), and a call from a website must come from this machine
-//! too. Browsers send the website in `Origin` when a call writes, and in `Sec-Fetch-Site` with
-//! every call to this machine; the latter also refuses images and links of another site, which have
-//! no `Origin`.
+//! Without keys the danger is a browser on that machine, since any website can make it send
+//! requests. A call must therefore name this machine as its host, which rules out a website whose
+//! name resolves to this machine (DNS rebinding), and a website that sends calls must be served by
+//! this machine, too. Browsers send the website in `Origin` when a call writes, and in
+//! `Sec-Fetch-Site` with every call to this machine; the latter also refuses images and links of
+//! another site, which have no `Origin`.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -43,7 +43,8 @@ impl ManagementCaller {
         require(&self.0, needed, None)
     }
 
-    /// Like [`require`](Self::require) for what is the host's, which other owners' keys do not reach.
+    /// Like [`require`](Self::require), for data of the whole host: only the operator's keys may
+    /// reach it.
     pub(crate) fn require_of_operator(&self, needed: Scope) -> Result<(), ApiError> {
         self.require(needed)?;
         match self.0.owner.is_operator() {
@@ -174,7 +175,7 @@ pub(crate) fn identify(
     }
 }
 
-/// The key of a call that has been under way for some time, as this view of the catalog has it.
+/// The key of a call that began earlier, as it is in this view of the catalog.
 ///
 /// # Errors
 /// 401 when it was revoked or has expired.
@@ -226,7 +227,7 @@ fn show_key(extensions: &Extensions) {
 }
 
 fn valid_key(headers: &HeaderMap, state: &ApiState, form: Form) -> Result<Arc<ApiKey>, ApiError> {
-    // Whatever key the call has: some clients always send one.
+    // A key in the call is ignored: some clients always send one.
     if let Some(key) = state.access.key_of_all() {
         return Ok(key.clone());
     }

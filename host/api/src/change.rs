@@ -1,9 +1,9 @@
-//! Changes of the catalog in a caller's name.
+//! Changes of the catalog for a caller, with a last check of the caller's key.
 //!
-//! **Promises.** A key that was revoked, or has expired, changes nothing. A call may last for minutes
-//! between its first look at the key and the change: its body is on its way, a component waits for its
-//! compile, or an image is being fetched. So the change itself looks again, at the same view of the
-//! catalog that it decides on.
+//! **Promises.** A key that was revoked, or has expired, changes nothing. Minutes may pass between
+//! the first check of the key and the change: the body arrives slowly, a component waits for its
+//! compile, or an image is being fetched. So the change itself checks the key again, in the same
+//! view of the catalog that it decides on.
 
 use gristmill_core::catalog::{CatalogChange, View};
 use gristmill_core::key::ApiKey;
@@ -13,11 +13,11 @@ use crate::error::ApiError;
 use crate::state::ApiState;
 
 impl ApiState {
-    /// Changes the catalog as `decide` says, if the caller's key still holds then. See
+    /// Changes the catalog as `decide` returns, if the caller's key is still valid. See
     /// [`Catalog::change`](gristmill_core::catalog::Catalog::change).
     ///
     /// # Errors
-    /// What `decide` refuses, those of the catalog, and 401 when the key does not hold any more.
+    /// Those of `decide` and of the catalog, and 401 when the key is not valid any more.
     pub(crate) async fn change<T>(
         &self,
         caller: &ApiKey,

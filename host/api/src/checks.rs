@@ -1,13 +1,14 @@
-//! Work that takes long, apart from the threads that serve calls: checks of large bodies and pages of
-//! lists. 20 MB of JSON take about 100 ms when its values are small, during which other calls would not
-//! be answered.
+//! Long computations on other threads than those that serve calls: checks of large bodies, and
+//! pages of lists. 20 MB of JSON take about 100 ms when its values are small, during which other
+//! calls would not be answered.
 //!
-//! **Bounds.** Half of the cores check bodies at one time, and half of them write pages. Owners take turns
-//! for checks, and so do the keys of an owner: a check waits for at most one of each other owner, and
-//! not for all the bodies that one key sends. Pages, which take some milliseconds, wait in the order of
-//! arrival. The memory of all bodies has [a bound](crate::in_flight) of its own, and a share for each key.
-//! **Cost.** Nothing for a body of at most [`INLINE_BYTES_MAX`]; a lock and a change of threads for a
-//! larger one, and a change of threads for a page.
+//! **Bounds.** Half of the cores check bodies at one time, and half of them write pages. Owners
+//! take turns for checks, and so do the keys of an owner: a check waits for at most one of each
+//! other owner, and not for all the bodies that one key sends. Pages, which take some milliseconds,
+//! wait in the order of arrival. The memory of all bodies has [a bound](crate::in_flight) of its
+//! own, and a share for each key.
+//! **Cost.** Nothing for a body of at most [`INLINE_BYTES_MAX`]; a lock and a change of threads for
+//! a larger one, and a change of threads for a page.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -19,7 +20,7 @@ use tokio::sync::Semaphore;
 
 use crate::error::{ApiError, ErrorCode};
 
-/// Bodies of at most so many bytes are checked by the task of their call: in half a millisecond.
+/// Bodies of at most this size are checked by the task of their call, within half a millisecond.
 const INLINE_BYTES_MAX: usize = 128 << 10;
 
 /// The turns of checks. A clone shares them.
@@ -63,7 +64,7 @@ impl Default for Pages {
 }
 
 impl Pages {
-    /// The page that `write` makes.
+    /// Runs `write`, and returns its page.
     ///
     /// # Errors
     /// Those of `write`; 500 when it panics.
@@ -86,7 +87,7 @@ async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let working = tokio::task::spawn_blocking(move || {
-        // Held until the work is over, though the call may end before.
+        // Held until the work is done, even if the call ends before.
         let _turn = turn;
         work()
     });
@@ -138,7 +139,7 @@ mod tests {
         assert!(second.as_mut().now_or_never().is_none());
         let third = checks.run(&key, &small, |_| Ok(3)).await;
         assert_eq!(third.unwrap(), 3, "small bodies do not wait");
-        // A call that ends gives its turn back no earlier than its check is over.
+        // A call that ends keeps its turn until its check is done.
         drop(first);
         tokio::task::yield_now().await;
         assert!(second.as_mut().now_or_never().is_none());

@@ -1,6 +1,6 @@
-//! Changes that are completed even when their client closes the connection, which drops the future of
-//! its call. A change has several steps, such as a record of the catalog and then its files, and no
-//! client may stop it between two of them.
+//! Changes that are completed even when their client closes the connection, which drops the future
+//! of its call. A change has several steps, such as a record of the catalog and then its files, and
+//! no client may stop it between two of them.
 //!
 //! **Costs.** One task for each change.
 
@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 
 use crate::error::{ApiError, ErrorCode};
 
-/// Runs a change to its end on a task of its own. A panic of the change is the caller's.
+/// Runs a change to its end on a separate task. A panic of the change is passed to the caller.
 ///
 /// # Errors
 /// 503 when the host stops before the end.
@@ -19,6 +19,6 @@ pub(crate) async fn complete<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     tokio::spawn(change.in_current_span()).await.map_err(|error| match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),
-        Err(_) => ApiError::new(ErrorCode::Unavailable, "the host stops"),
+        Err(_) => ApiError::new(ErrorCode::Unavailable, "the host is stopping"),
     })
 }

@@ -2,7 +2,7 @@
 //! that changes the meaning of a request must be unique and unambiguous, so that a proxy in front
 //! and the host cannot read two different requests.
 //!
-//! **Cost.** Three look-ups in the headers of each call.
+//! **Cost.** Three header lookups for each call.
 
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Version, header};
@@ -32,7 +32,7 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), ApiError> {
     one(headers, &header::AUTHORIZATION)?;
     match one(headers, &header::TRANSFER_ENCODING)? {
         Some(coding) if !coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
-            let sentence = "the one transfer coding that is understood is `chunked`";
+            let sentence = "only the transfer coding `chunked` is supported";
             Err(ApiError::new(ErrorCode::NotImplemented, sentence))
         }
         Some(_) | None => Ok(()),
@@ -46,7 +46,7 @@ fn one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h Heade
     match lines.next() {
         None => Ok(first),
         Some(_) => {
-            Err(ApiError::bad_request(format!("the header `{name}` is there more than once")))
+            Err(ApiError::bad_request(format!("the header `{name}` is given more than once")))
         }
     }
 }
@@ -68,7 +68,7 @@ pub(crate) fn check_content_coding(headers: &HeaderMap) -> Result<(), ApiError> 
     if headers.get_all(header::CONTENT_ENCODING).iter().all(is_identity) {
         return Ok(());
     }
-    let sentence = "compressed bodies are not understood: send it without `Content-Encoding`";
+    let sentence = "compressed bodies are not supported: send the body without `Content-Encoding`";
     Err(ApiError::new(ErrorCode::UnsupportedMediaType, sentence))
 }
 

@@ -33,7 +33,8 @@ impl ImageName {
             return Ok(Self { name: name.to_owned(), tag: tag.to_owned() });
         }
         Err(ApiError::bad_request(format!(
-            "`{text}` is no handler name: write `name:tag`, each 1 to {NAME_BYTES_MAX} letters, digits, `.`, `_` or `-`"
+            "`{text}` is not a handler name: write `name:tag`, each 1 to {NAME_BYTES_MAX} letters, \
+             digits, `.`, `_` or `-`"
         )))
     }
 
@@ -58,8 +59,9 @@ pub(crate) enum Named {
     Known(ComponentDigest),
 }
 
-/// Lets the owner's `name` name a component. Endpoints that run this image run the new component from
-/// their next job on. To be run as a whole, by [`complete`](crate::complete::complete).
+/// Makes the owner's `name` refer to a component. Endpoints that run this image run the new
+/// component from their next job on. To be run as a whole, by
+/// [`complete`](crate::complete::complete).
 ///
 /// # Errors
 /// When a known component is not stored any more.
@@ -102,7 +104,7 @@ pub(crate) async fn tag(
     Ok((image, component))
 }
 
-/// Takes a name away.
+/// Removes a name.
 ///
 /// # Errors
 /// 404 when the owner has no such name; 400 when endpoints run its component.
@@ -155,14 +157,15 @@ pub(crate) async fn remove_unused_components(state: &ApiState) {
     }
 }
 
-/// The refusal of a component while too many of its owner wait to be compiled. A compile takes seconds, and minutes at most.
+/// The refusal of an upload whose owner has too many uploads that wait to be compiled. A compile
+/// takes seconds, and minutes at most.
 pub(crate) fn too_many_waiting(sentence: impl Into<String>) -> ApiError {
     let refusal =
         Refusal::at_one_time("upload", UPLOADS_WAITING_MAX).after(Duration::from_secs(10));
     ApiError::new(ErrorCode::ConcurrencyLimited, sentence).with_refusal(refusal)
 }
 
-/// Why an upload was not taken, as its client reads it.
+/// The refusal of an upload, for its client.
 pub(crate) fn refused(error: AddComponentError) -> ApiError {
     match error {
         AddComponentError::Rejected(reason) => ApiError::bad_request(reason),

@@ -1,20 +1,22 @@
-//! Memory with one bound for all, and a share of it for each key: that of request bodies that are being
-//! read, and that of large results that are being put together.
+//! The memory of request bodies that are being read, and of large results that are being assembled:
+//! each has one bound for all callers, and a share for each key.
 //!
 //! A body takes memory when its bytes arrive, not when it is announced. While it arrives quickly,
 //! the rest of its announced length is reserved too, so that a body that has begun can end. A body
 //! slower than [`QUICK_BYTES_PER_SECOND`] holds the received bytes and [`STEP_BYTES`] more. Bodies
 //! beyond the bound wait; the bodies of the key that holds the least memory are first. A large body
-//! that does not fit yet delays neither smaller bodies nor keys that hold less than its key will.
+//! that does not fit yet delays neither smaller bodies of its key, nor keys that hold less memory
+//! than its key would then hold.
 //!
 //! A result takes all of its memory at once, and holds it until the answer is complete.
 //!
-//! **Bounds.** [`BODIES_IN_FLIGHT_BYTES_MAX`] of bodies and [`RESULTS_IN_FLIGHT_BYTES_MAX`] of results. A
-//! key holds at most [`KEY_TO_FREE`] times the memory that is left free: of bodies 192 MiB alone, 109 MiB
-//! each of two, and there is always some left for the next key. A wait ends after [`TURN_WAIT`].
+//! **Bounds.** [`BODIES_IN_FLIGHT_BYTES_MAX`] of bodies and [`RESULTS_IN_FLIGHT_BYTES_MAX`] of
+//! results. A key holds at most [`KEY_TO_FREE`] times the memory that is left free: for bodies, 192
+//! MiB for one busy key, 109 MiB for each of two, and always some for the next key. A wait ends
+//! after [`TURN_WAIT`].
 //!
-//! **Cost.** Nothing for a body of at most [`SMALL_BODY_BYTES`] on HTTP/1.1; for another one a lock at its
-//! start and at its end, and two for each second in between.
+//! **Cost.** Nothing for a body of at most [`SMALL_BODY_BYTES`] on HTTP/1.1; for another one a lock
+//! at its start and at its end, and two for each second in between.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -32,12 +34,13 @@ use crate::error::{ApiError, ErrorCode};
 /// gets 503 after [`TURN_WAIT`].
 pub(crate) const BODIES_IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 
-/// Most bytes of large results that are being put together at one time (128 MiB). A list of 20 MiB of
-/// chunks needs 28 MiB, so that one key has three of them under way, and the next key one.
+/// Most bytes of large results that are being assembled at one time (128 MiB). A list of 20 MiB of
+/// chunks needs 28 MiB, so one key can have three in progress, and the next key one.
 pub(crate) const RESULTS_IN_FLIGHT_BYTES_MAX: usize = 128 << 20;
 
-/// Results, and the bodies of HTTP/1.1, do not count against the bound up to this size: a connection's read buffer is of
-/// the same order. On HTTP/2 a connection carries up to 256 bodies at one time, and each of them counts.
+/// Results, and the bodies of HTTP/1.1, do not count against the bound up to this size: a
+/// connection's read buffer is of the same order. On HTTP/2 a connection carries up to 256 bodies
+/// at one time, and each of them counts.
 pub(crate) const SMALL_BODY_BYTES: usize = 64 << 10;
 
 /// How long a body waits for memory.
@@ -46,8 +49,8 @@ const TURN_WAIT: Duration = Duration::from_secs(10);
 /// A key's bodies hold at most this many times the memory that is free.
 const KEY_TO_FREE: usize = 3;
 
-/// A body that brings fewer bytes in a second is slow from then on. A connection of 10 Mbit/s
-/// brings more.
+/// A body that receives fewer bytes in a second is slow from then on. A connection of 10 Mbit/s
+/// delivers more.
 const QUICK_BYTES_PER_SECOND: usize = 1 << 20;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -62,7 +65,7 @@ pub(crate) struct InFlight(Arc<Mutex<Pool>>);
 #[derive(Debug)]
 struct Pool {
     bytes_max: usize,
-    /// Why a call is refused that found no memory.
+    /// The refusal of a call that found no memory.
     refusal: &'static str,
     used: usize,
     /// Bytes of each key; a key without any is absent.
@@ -232,8 +235,8 @@ impl InFlight {
         Ok(Some(share))
     }
 
-    /// The memory of a body that may become `wanted` bytes long. It holds none yet, and needs none for
-    /// its first `uncounted` bytes.
+    /// The memory of a body that may become `wanted` bytes long. It holds none yet, and needs none
+    /// for its first `uncounted` bytes.
     pub(crate) fn share(&self, key: &KeyId, wanted: usize, uncounted: usize) -> Share {
         let (pool, key) = (self.clone(), key.clone());
         Share { pool, key, body: None, wanted, uncounted, held: 0, quick: None }
@@ -264,8 +267,8 @@ struct Quick {
 }
 
 impl Share {
-    /// Waits for `next`, the next part of a body that has brought `bytes` so far. If the body
-    /// becomes slow meanwhile, it releases the memory that was reserved for its rest.
+    /// Waits for `next`, the next part of a body; `bytes` is the number of bytes that have arrived.
+    /// If the body becomes slow meanwhile, it releases the memory that was reserved for its rest.
     pub(crate) async fn meanwhile<T>(&mut self, bytes: usize, next: impl Future<Output = T>) -> T {
         let mut next = pin!(next);
         while let Some(quick) = self.quick {

@@ -212,7 +212,7 @@ async fn the_bounds_hold_in_any_order_of_events() {
     }
 }
 
-/// Eight large results of one key are asked for at one time: three are put together, the others wait.
+/// Eight large results of one key are requested at one time: three are assembled, the others wait.
 /// Another key does not wait for them, and small results need no memory.
 #[tokio::test(start_paused = true)]
 async fn large_results_are_joined_a_few_at_a_time_and_every_key_gets_a_turn() {
@@ -235,7 +235,7 @@ async fn large_results_are_joined_a_few_at_a_time_and_every_key_gets_a_turn() {
     assert!(other.is_some_and(|share| share.is_some()), "another key has room at once");
     let small = of("a", SMALL_BODY_BYTES).now_or_never();
     assert!(small.is_some_and(|share| share.is_none()), "a small result needs no room");
-    // Each result that is complete lets the next one begin, until all have been put together.
+    // Each complete result lets the next one begin, until all have been assembled.
     while let Some(done) = begun.pop() {
         drop(done);
         let next = asked.iter_mut().position(|result| {

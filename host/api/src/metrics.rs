@@ -66,8 +66,13 @@ pub(crate) async fn metrics(
         ),
         ("gristmill_endpoints", "gauge", "Endpoints that exist", endpoints),
         ("gristmill_sandboxes_running", "gauge", "Sandboxes that run a job", load.running),
-        ("gristmill_sandboxes_idle", "gauge", "Sandboxes that wait for their next job", load.idle),
-        ("gristmill_sandboxes_waiting", "gauge", "Attempts that wait for a sandbox", load.waiting),
+        (
+            "gristmill_sandboxes_idle",
+            "gauge",
+            "Idle instances that wait for their next job",
+            load.idle,
+        ),
+        ("gristmill_sandboxes_waiting", "gauge", "Workers that wait for a sandbox", load.waiting),
     ];
     let mut text = String::new();
     for (name, kind, help, value) in rows {

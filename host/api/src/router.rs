@@ -199,8 +199,8 @@ fn management_api() -> OpenApiRouter<ApiState> {
 
 /// Completes a management call that changes something even when its client closes the connection:
 /// deleting an endpoint is a change of the catalog and then of the store, and no client may stop it
-/// between the two. An upload is not a change before its component is compiled, so it ends with its
-/// connection until then.
+/// between the two. An upload changes nothing before its component is compiled, so until then it
+/// ends with its connection.
 async fn complete_changes(request: Request<Body>, next: Next) -> Response<Body> {
     if matches!(*request.method(), Method::GET | Method::HEAD | Method::PUT) {
         return next.run(request).await;

@@ -56,7 +56,7 @@ pub struct Parts {
     pub(crate) checks: Checks,
     /// The turns of lists.
     pub(crate) pages: Pages,
-    /// The memory of large results on their way from the store into answers.
+    /// The memory of large results that are being assembled.
     pub(crate) results: InFlight,
     pub(crate) uploads: Uploads,
     pub(crate) limiter: RateLimiter,
@@ -86,7 +86,7 @@ pub struct Services {
     pub volumes: Arc<dyn Volumes>,
     /// The store, for jobs.
     pub store: Arc<dyn JobStore>,
-    /// The room of the disk.
+    /// The free space of the disk.
     pub disk_space: Arc<DiskSpaceGauge>,
     /// The store, for webhooks.
     pub deliveries: Arc<dyn DeliveryStore>,

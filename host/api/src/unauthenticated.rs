@@ -1,10 +1,10 @@
 //! Bounds calls without a valid key from one address, so that guessing keys and calling routes
 //! without a key cannot keep the host busy. Calls with a valid key are never counted here.
 //!
-//! **Bounds.** At most N calls in *any* ten seconds, a little more than half of them at once.
-//! [`ADDRESSES_MAX`] addresses of about 100 bytes, which are dropped some seconds after their last
-//! call; at the bound all unauthenticated calls are refused. An IPv6 address counts as its /64,
-//! which one caller usually has alone.
+//! **Bounds.** At most N calls in *any* ten seconds, and a little more than half of them in one
+//! burst. [`ADDRESSES_MAX`] addresses of about 100 bytes, which are dropped some seconds after
+//! their last call; at the bound all unauthenticated calls are refused. An IPv6 address counts as
+//! its /64, which one caller usually has alone.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -29,7 +29,7 @@ const ADDRESSES_MAX: usize = 100_000;
 pub struct PeerAddress(pub IpAddr);
 
 impl PeerAddress {
-    /// The address by which calls and connections are counted: of an IPv6 address its /64, and of
+    /// The address by which calls and connections are counted: for an IPv6 address its /64, and for
     /// an IPv4 address in IPv6 form the IPv4 address.
     pub fn known_as(self) -> IpAddr {
         match self.0.to_canonical() {

@@ -1,4 +1,4 @@
-//! The files of a backup, each as it was at one instant that is the same for all.
+//! The files of a backup: their state at one instant, the same for all of them.
 //!
 //! A backup is a tar archive of these files, with [`CHECKSUMS`] at its end; without that file it is
 //! incomplete. [`is_name`] lists the permitted names.
@@ -14,8 +14,8 @@ pub const CHECKSUMS: &str = "SHA256SUMS";
 /// The database. Every backup has it.
 pub const DATABASE: &str = "store.db";
 
-/// An empty file in a data directory that a restore or a repair has not completed. No host starts on
-/// such a directory.
+/// An empty file in a data directory that a restore or a repair has not completed. No host starts
+/// on such a directory.
 pub const UNFINISHED: &str = ".unfinished";
 
 /// The key of the stored secrets. A backup has it only on request.

@@ -123,7 +123,8 @@ fn endpoint(of: &str, id: &str, template: &str) -> CatalogEntry {
     CatalogEntry::Endpoint(Endpoint::new(EndpointId::new(id).unwrap(), owner(of), template, NOW))
 }
 
-/// Shares of what all owners use begin before the second owner has an endpoint, which could not start a job by then.
+/// Shares of what all owners use begin before the second owner has an endpoint, which could not
+/// start a job by then.
 #[tokio::test]
 async fn an_owner_exists_as_soon_as_a_key_names_it() {
     let t = Fixture::new().await;

@@ -15,12 +15,12 @@ use crate::time::Timestamp;
 /// Newest ended deliveries that an endpoint's log keeps.
 pub const DELIVERY_LOG_MAX: usize = 1_000;
 
-/// Most pending deliveries of an endpoint. A further delivery is given up before its first attempt,
-/// since the endpoint's receivers have failed or been slow for long.
+/// Most pending deliveries of an endpoint. A further delivery is given up before its first attempt:
+/// the endpoint's receivers must have failed, or been slow, for long.
 pub const DELIVERIES_PENDING_MAX: usize = 100_000;
 
-/// Bytes of the URLs of an endpoint's deliveries that may be on their way at one time (32 MiB): they
-/// are in memory, and a URL may have 2,048 bytes. One more is given up before its first attempt.
+/// Most bytes of the URLs of an endpoint's pending deliveries (32 MiB): they are in memory, and a
+/// URL may have 2,048 bytes. A further delivery is given up before its first attempt.
 pub const DELIVERIES_PENDING_URL_BYTES_MAX: usize = 32 << 20;
 
 /// Attempts that are under way at one time.
@@ -38,8 +38,8 @@ pub const ATTEMPTS_PER_TARGET_MAX: usize = 4;
 /// Wait between two attempts of a delivery, in milliseconds.
 pub const RETRY_INTERVAL_MS: u64 = 10_000;
 
-/// Longest error of an attempt that is kept, in bytes. Longer texts are cut: the log of deliveries is
-/// in memory.
+/// Longest error of an attempt that is kept, in bytes. Longer texts are cut: the log of deliveries
+/// is in memory.
 pub const DELIVERY_ERROR_BYTES_MAX: usize = 512;
 
 /// Keeps webhooks until their receivers have accepted them, or the host gives them up.
@@ -61,14 +61,14 @@ pub trait DeliveryStore: Send + Sync + std::fmt::Debug {
     /// attempts under way first; a receiver that failed last waits behind the other receivers of
     /// its endpoint. The caller makes the attempts, and names each in `ended` of a later call once
     /// it has ended: its share is in use until then, and the delivery is not started again. An
-    /// attempt that ended without [`record_attempt`](Self::record_attempt) has not been made: its
+    /// attempt that ended without [`record_attempt`](Self::record_attempt) counts as not made: its
     /// delivery is due again [`RETRY_INTERVAL_MS`] later. A restart ends all attempts.
     ///
     /// The time between two attempts passes by [`Clock::elapsed`](crate::time::Clock::elapsed): a
     /// wall clock that jumps neither delays nor hastens one. A first attempt is due at once.
     ///
-    /// Costs O(log n) for each delivery that is returned, has ended, or has come since the last
-    /// call; a call takes in at most [`ARRIVALS_MAX`] of the latter.
+    /// Costs O(log n) for each delivery that is returned, has ended, or was added since the last
+    /// call; a call handles at most [`ARRIVALS_MAX`] added ones.
     async fn begin_attempts(
         &self,
         ended: &[DeliveryId],
@@ -95,8 +95,8 @@ pub trait DeliveryStore: Send + Sync + std::fmt::Debug {
     ) -> Result<Vec<Delivery>, StoreError>;
 }
 
-/// Deliveries that one call of [`DeliveryStore::begin_attempts`] takes in: a bound of the time for
-/// which it holds the store's lock. The next call takes in the rest.
+/// Most added deliveries that one call of [`DeliveryStore::begin_attempts`] handles, so that it
+/// holds the store's lock only briefly. The next call handles the rest.
 pub const ARRIVALS_MAX: usize = 1_024;
 
 /// Finds the owner of an endpoint; `None` when the catalog does not have the endpoint.
@@ -201,7 +201,7 @@ pub enum DeliveryState {
         /// The earliest time of the next attempt.
         due_at: Timestamp,
     },
-    /// It was received.
+    /// The receiver has accepted it.
     Delivered {
         /// The time of the attempt.
         at: Timestamp,
@@ -218,11 +218,11 @@ pub enum DeliveryState {
 pub struct AttemptReport {
     /// The status code of the answer, if there was one.
     pub status: Option<u16>,
-    /// Why it does not count as received.
+    /// Why the receiver did not accept it.
     pub error: Option<String>,
 }
 
-/// What the host does after an attempt.
+/// The host's action after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterAttempt {
     /// The webhook was received.
@@ -241,7 +241,7 @@ pub enum AfterAttempt {
 pub struct DueDeliveries {
     /// In the order in which they were started.
     pub due: Vec<Delivery>,
-    /// When to ask again although nothing was added and no attempt has ended, by
-    /// [`Clock::elapsed`](crate::time::Clock::elapsed); `None`: not before that.
+    /// The time of the next call if no delivery is added and no attempt ends before, by
+    /// [`Clock::elapsed`](crate::time::Clock::elapsed); `None`: no call is needed before that.
     pub next_at: Option<Duration>,
 }

@@ -1,8 +1,8 @@
-//! The bytes of each owner on the disk, by owner. [`disk_share`](crate::disk_share) has the rule for
-//! them.
+//! The bytes of each owner on the disk, by owner. [`disk_share`](crate::disk_share) has the rule
+//! for them.
 //!
-//! **Bounds.** One number for each owner that holds an account, some 100 bytes; nothing for others.
-//! **Cost.** A lock and a look into a map to find an account, which its holders keep.
+//! **Bounds.** One number, of some 100 bytes, for each owner whose account is in use.
+//! **Cost.** A lock and a map lookup to find an account; its users keep it.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -30,7 +30,7 @@ impl Accounts {
         self.tenancy.has_several_owners()
     }
 
-    /// The number of the owner, a new one while there is no holder of it.
+    /// The number of bytes of the owner; a new number if no user of the account exists.
     pub(crate) fn find(&self, owner: &OwnerId) -> Arc<AtomicU64> {
         let mut accounts = self.bytes.lock();
         if let Some(bytes) = accounts.get(owner).and_then(Weak::upgrade) {

@@ -1,11 +1,12 @@
 //! Each owner's share of the disk: the bytes of the owner's jobs, results and files.
 //!
 //! **Bounds.** While the host has several owners, an owner's new work is refused once its account
-//! would exceed [`WORK_TO_FREE`] times the bytes that are left free above the disk's reserve, and its
-//! results once the account would exceed [`RESULTS_TO_FREE`] times them. So an owner that is alone on
-//! the disk leaves a quarter of it to the next owner, each further owner leaves a quarter of the rest,
-//! and accepted jobs keep room for their results. Up to [`SMALL_BYTES`] an owner is refused by the
-//! disk's reserve only. While the host has one owner, that owner may use the whole disk.
+//! would exceed [`WORK_TO_FREE`] times the bytes that are left free above the disk's reserve, and
+//! its results once the account would exceed [`RESULTS_TO_FREE`] times them. So an owner that is
+//! alone on the disk leaves a quarter of it to the next owner, each further owner leaves a quarter
+//! of the rest, and accepted jobs keep room for their results. Up to [`SMALL_BYTES`] an owner is
+//! refused by the disk's reserve only. While the host has one owner, that owner may use the whole
+//! disk.
 //!
 //! The free bytes are those of the last measurement, a quarter of a second old at most.
 //!
@@ -24,7 +25,7 @@ const WORK_TO_FREE: u64 = 3;
 /// refused long before a job fails for lack of room.
 const RESULTS_TO_FREE: u64 = 9;
 
-/// Bytes that each owner may have, whatever the others have.
+/// Bytes that each owner may have, however much the others have.
 const SMALL_BYTES: u64 = 16 << 20;
 
 /// The bytes of one owner on the disk. All accounts of an owner count the same bytes.
@@ -80,7 +81,7 @@ impl DiskAccount {
         debug_assert!(bytes <= before, "they were added");
     }
 
-    /// What took `before` bytes takes `after` bytes now.
+    /// An object that took `before` bytes takes `after` bytes now.
     pub fn replace(&self, before: u64, after: u64) {
         match after.cmp(&before) {
             std::cmp::Ordering::Greater => self.add(after - before),

@@ -1,6 +1,6 @@
 //! Whether the host's disk has space for new work: bytes, and inodes, which each file needs. The
-//! gauge does no I/O: the host looks at the disk and sets it, and everything that adds to the disk
-//! reads it. The bytes of each owner are in [`disk_share`](crate::disk_share).
+//! gauge does no I/O: the host measures the disk and sets the gauge, and all code that adds data to
+//! the disk reads it. The bytes of each owner are in [`disk_share`](crate::disk_share).
 //!
 //! **Costs.** Reading it is two loads of atomic numbers.
 
@@ -83,7 +83,7 @@ impl DiskSpaceGauge {
         Self { accounts: Accounts::new(tenancy), ..Self::default() }
     }
 
-    /// What each owner has of the disk.
+    /// The bytes of each owner on the disk.
     pub(crate) fn accounts(&self) -> &Accounts {
         &self.accounts
     }
@@ -145,8 +145,8 @@ impl DiskSpaceGauge {
         self.is_short.store(either(|gauge| &gauge.is_short), Ordering::Relaxed);
     }
 
-    /// The resource that is below its reserve. Bytes when that is true of both, and when it is true
-    /// of none: a writer has found no space then.
+    /// The resource that is below its reserve. Bytes if both are, and if neither is: then a writer
+    /// has found no space.
     pub fn shortage(&self) -> Shortage {
         let is_low = |gauge: &Gauge| gauge.is_low.load(Ordering::Relaxed);
         match is_low(&self.inodes) && !is_low(&self.bytes) {
@@ -165,12 +165,12 @@ impl DiskSpaceGauge {
         self.bytes.reserve.load(Ordering::Relaxed)
     }
 
-    /// Inodes that were free at the last look.
+    /// Free inodes at the last measurement.
     pub fn free_inodes(&self) -> u64 {
         self.inodes.free.load(Ordering::Relaxed)
     }
 
-    /// Inodes that are to stay free.
+    /// Inodes that should stay free.
     pub fn reserve_inodes(&self) -> u64 {
         self.inodes.reserve.load(Ordering::Relaxed)
     }

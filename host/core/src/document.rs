@@ -1,5 +1,5 @@
-//! The status document of a job as JSON text, for clients and webhooks. It contains payloads as
-//! they are stored.
+//! The status document of a job as JSON text, for clients and webhooks. Payloads are copied into it
+//! unchanged.
 
 use serde::Serialize;
 

@@ -43,7 +43,7 @@ pub enum Permission {
 /// The error for a text that is not a host pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no allowed host: write `example.com`, `*.example.com`, `example.com:8443`, an \
+    "`{0}` is not a host pattern: write `example.com`, `*.example.com`, `example.com:8443`, an \
      address, or one of these with `!private` at its end to permit private addresses; \
      {HOST_PATTERN_BYTES_MAX} bytes at most"
 )]
@@ -144,7 +144,8 @@ impl AllowedHosts {
 }
 
 /// Whether an address is reachable from anywhere: not loopback, private, link-local, shared,
-/// multicast, reserved, a cloud platform's own, nor a form of IPv6 that embeds such an IPv4 address.
+/// multicast, reserved, a cloud platform's own, nor a form of IPv6 that embeds such an IPv4
+/// address.
 pub fn is_public(address: IpAddr) -> bool {
     match (address, embedded_v4(address)) {
         (IpAddr::V4(v4), _) | (IpAddr::V6(_), Some(v4)) => is_public_v4(v4),

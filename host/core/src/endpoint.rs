@@ -29,8 +29,9 @@ pub struct Endpoint {
     pub owner: OwnerId,
     /// The template that names its handler.
     pub template: TemplateId,
-    /// Whether that template was deleted, because the endpoint's owner could use it no more: it had
-    /// been another owner's public template. A new template with the same id is not meant.
+    /// Whether that template was deleted after the endpoint's owner could no longer use it: it had
+    /// been another owner's public template. The endpoint then does not run a new template with the
+    /// same id.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub template_is_deleted: bool,
     /// Number of changes of this record, its template and its handler, counted by the catalog. The
@@ -58,7 +59,7 @@ pub struct Endpoint {
     pub rate_limits: BTreeMap<String, OperationLimit>,
     /// Hosts that its handlers may call.
     pub allowed_hosts: AllowedHosts,
-    /// Environment variables, over those of the template.
+    /// Environment variables; they override those of the template.
     pub env: BTreeMap<String, String>,
     /// The network volume that its handlers see. Records of older hosts have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -304,8 +305,9 @@ impl Hash for EndpointIncarnation {
     }
 }
 
-/// An endpoint joined with its template and the component that the template's image names: all
-/// that running one of its jobs takes. Immutable; a change of any part makes a new one.
+/// An endpoint joined with its template and the component that the template's image names:
+/// everything that is needed to run one of its jobs. Immutable; a change of any part makes a new
+/// one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deployment {
     /// The endpoint.
@@ -342,7 +344,8 @@ impl Deployment {
         template.entrypoint.iter().chain(&template.start_command).map(String::as_str)
     }
 
-    /// The component's environment: the template's, then the endpoint's over it.
+    /// The component's environment: the template's variables, then the endpoint's, which override
+    /// them.
     pub fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
         let overridden = &self.endpoint.env;
         self.template

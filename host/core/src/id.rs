@@ -137,8 +137,8 @@ name!(
 const RESERVED_IDS: [&str; 7] =
     ["network-volumes", "registries", "billing", "catalog", "pods", "clusters", "account"];
 
-/// The endpoint, and the template, under which the usage of an owner is summed that has no row of
-/// its own ([`usage`](crate::usage)). New endpoints and templates may not have this id.
+/// The id under which an owner's usage is summed when its endpoint, or its template, has no
+/// separate row ([`usage`](crate::usage)). New endpoints and templates may not have this id.
 pub const OTHERS: &str = "_others";
 
 impl EndpointId {

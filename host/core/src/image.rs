@@ -71,7 +71,8 @@ pub struct RegistryHost(String);
 /// The error for a text that is not a registry's host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no registry: write its host as images name it, `registry.example` or `registry.example:5000`"
+    "`{0}` is not a registry: write its host as images name it, `registry.example` or \
+     `registry.example:5000`"
 )]
 pub struct InvalidRegistryHost(String);
 
@@ -253,7 +254,7 @@ pub enum FetchError {
     #[error("{0}")]
     Refused(String),
     /// Too many uploads are in progress.
-    #[error("too many uploads are on their way; try again shortly")]
+    #[error("too many uploads are in progress; try again shortly")]
     Full,
     /// Too many components of the owner wait to be compiled; one sentence.
     #[error("{0}")]
@@ -288,7 +289,7 @@ pub struct Blob {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidManifest {
     /// It is not a valid manifest.
-    #[error("the manifest is not as specified: {0}")]
+    #[error("the manifest is invalid: {0}")]
     Malformed(String),
     /// It names several images.
     #[error("it is an index of several images; name one of them by its digest")]
@@ -300,7 +301,7 @@ pub enum InvalidManifest {
     #[error("the image's layer has the type `{0}`; that of a component is {LAYER_TYPE}")]
     LayerType(String),
     /// A digest with another algorithm than SHA-256, or an invalid digest.
-    #[error("`{0}` is not a digest that is used here: `sha256:` and 64 hexadecimal digits")]
+    #[error("`{0}` is not a supported digest: write `sha256:` and 64 hexadecimal digits")]
     Digest(String),
     /// A blob over its bound.
     #[error("the image's {what} has {bytes} bytes, limit: {max} bytes")]
@@ -526,8 +527,8 @@ mod tests {
         let mut case = |word, change: Change| cases.push((word, change));
         case("index", Box::new(|m| m["manifests"] = json!([])));
         case("index", Box::new(|m| m["mediaType"] = INDEX_TYPES[0].into()));
-        case("not as specified", Box::new(|m| m["schemaVersion"] = 1.into()));
-        case("not as specified", Box::new(|m| m["layers"] = "x".into()));
+        case("the manifest is invalid", Box::new(|m| m["schemaVersion"] = 1.into()));
+        case("the manifest is invalid", Box::new(|m| m["layers"] = "x".into()));
         case("no config", Box::new(|m| m["config"] = Value::Null));
         case("0 layers", Box::new(|m| m["layers"] = json!([])));
         case("2 layers", Box::new(move |m| m["layers"] = json!([layer(m), layer(m)])));

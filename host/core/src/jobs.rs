@@ -61,8 +61,8 @@ pub enum SubmitMode {
     Async,
     /// `/runsync`.
     Sync {
-        /// How long the client wants the result to be kept, in milliseconds: the `wait` of the call, or 0
-        /// without one.
+        /// How long the client wants the result to be kept, in milliseconds: the `wait` of the
+        /// call, or 0 without one.
         kept_ms: u64,
     },
 }
@@ -99,7 +99,7 @@ pub struct JobDocument {
 pub struct Health {
     /// Jobs by state.
     pub jobs: JobCounts,
-    /// Workers by what they do.
+    /// Workers by state.
     pub workers: WorkerCounts,
 }
 
@@ -111,9 +111,9 @@ pub struct Jobs {
     workers: Arc<dyn Workers>,
     strictness: Strictness,
     draining: CancellationToken,
-    /// For calls that wait for other things than a job.
+    /// Notifies calls that wait for other events than changes of a job.
     closing: CancellationToken,
-    /// The same, in a form that costs a waiting call one load.
+    /// The same state as a flag, which a waiting call reads with one load.
     is_closing: AtomicBool,
 }
 
@@ -194,8 +194,8 @@ impl Jobs {
         result + page
     }
 
-    /// The document of a job: the record, and the output when there is one. A large output is read and
-    /// put together on a thread that may block.
+    /// The document of a job: the record, and the output when there is one. A large output is read
+    /// and assembled on a thread that may block.
     ///
     /// # Errors
     /// Those of the store.
@@ -224,7 +224,7 @@ impl Jobs {
         }
     }
 
-    /// Waits until the job has ended or `wait` is over, and returns what is known of it then.
+    /// Waits until the job has ended or `wait` is over, and returns its record at that time.
     ///
     /// # Errors
     /// Errors of the store.
@@ -294,9 +294,9 @@ impl Jobs {
         }
     }
 
-    /// The next page of the job's stream. Waits up to `wait` for something new: a chunk, the job's end, or
-    /// another attempt than that of `position`. Call [`Jobs::mark_delivered`] once the page has been
-    /// handed over.
+    /// The next page of the job's stream. Waits up to `wait` for something new: a chunk, the job's
+    /// end, or another attempt than that of `position`. Call [`Jobs::mark_delivered`] once the page
+    /// has been handed over.
     ///
     /// # Errors
     /// Errors of the store.
@@ -339,8 +339,8 @@ impl Jobs {
         }
     }
 
-    /// Remembers that the chunks before `next` have reached a client; nothing changes when the job has
-    /// another attempt meanwhile.
+    /// Remembers that the chunks before `next` have reached a client; nothing changes when the job
+    /// has another attempt meanwhile.
     ///
     /// # Errors
     /// Those of the store.
@@ -360,10 +360,10 @@ impl Jobs {
         self.store.cancel(endpoint, id).await
     }
 
-    /// Queues a FAILED or TIMED_OUT job again, unless as many jobs wait as may.
+    /// Queues a FAILED or TIMED_OUT job again, unless the endpoint's queue is full.
     ///
     /// # Errors
-    /// Those of the store, among them its refusals of submissions at the endpoint's bounds.
+    /// Those of the store, including its refusals at the endpoint's bounds.
     pub async fn retry(
         &self,
         endpoint: &EndpointId,

@@ -95,7 +95,7 @@ impl KeyShares {
         })
     }
 
-    /// `of` returns what a key has requested and what it has.
+    /// `of` returns how much a key has requested, and how much it has.
     fn of_others(&self, me: Position, limit: u32, of: impl Fn(&Sharer) -> (u32, u32)) -> u32 {
         if self.keys.len() == 1 {
             return 0;

@@ -10,8 +10,8 @@ pub const NAME_BYTES_MAX: usize = 128;
 /// Longest display name, in characters. Longer ones are refused with 400.
 pub const NAME_CHARS_MAX: usize = 128;
 
-/// Longest `webhook` of a submission, in bytes (2 KiB): 400. It stays in memory for as long as its job
-/// and its deliveries exist.
+/// Longest `webhook` of a submission, in bytes (2 KiB): 400. It stays in memory for as long as its
+/// job and its deliveries exist.
 pub const WEBHOOK_URL_BYTES_MAX: usize = 2 * KIB;
 
 /// Longest field of a submission's `s3Config`, in characters (4 Ki): 400.
@@ -44,8 +44,8 @@ pub const PORTS_MAX: usize = 256;
 /// Most hosts that an endpoint may allow: 400.
 pub const ALLOWED_HOSTS_MAX: usize = 256;
 
-/// Longest entry of a list of allowed hosts, and longest host of a registry, in bytes: a DNS name has 253 at most. Longer ones are
-/// refused with 400.
+/// Longest entry of a list of allowed hosts, and longest host of a registry, in bytes: a DNS name
+/// has 253 at most. Longer ones are refused with 400.
 pub const HOST_PATTERN_BYTES_MAX: usize = 300;
 
 /// Most endpoints that one API key names: 400.
@@ -102,8 +102,8 @@ pub const STREAM_PAGE_CHUNKS_MAX: usize = 10_000;
 /// `quota-exceeded`.
 pub const EMIT_TOTAL_BYTES_MAX: u64 = 4 << 30;
 
-/// Bytes that each emit counts besides its own, about the overhead of a chunk on disk: a bound on
-/// bytes alone would allow billions of empty chunks.
+/// Bytes that each emit counts in addition to its output, about the overhead of a chunk on disk:
+/// otherwise a handler could emit billions of empty chunks.
 pub const EMIT_OVERHEAD_BYTES: u64 = 64;
 
 /// Largest partial output of a failed attempt, in bytes. A larger one is left out. It is far below
@@ -125,8 +125,7 @@ pub const COMPONENT_BYTES_MAX: usize = 64 * MIB;
 /// Most uploads of one owner that wait to be compiled: 429.
 pub const UPLOADS_WAITING_MAX: u32 = 16;
 
-/// Most bytes of uploads that are on their way in at one time, on disk (1 GiB). Beyond it an upload
-/// is answered with 503.
+/// Most bytes on disk of all uploads in progress (1 GiB). Beyond it an upload is refused with 503.
 pub const STAGED_BYTES_MAX: u64 = 1 << 30;
 
 /// Largest manifest of an image, in bytes: 413, or the image is not fetched.

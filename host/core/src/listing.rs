@@ -9,7 +9,7 @@ use crate::record::JobRecord;
 /// A query for jobs, newest first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JobQuery {
-    /// Only those with this status.
+    /// Only jobs with this status.
     pub status: Option<JobStatus>,
     /// Only jobs after this position of an earlier page.
     pub after: Option<Cursor>,
@@ -22,7 +22,7 @@ pub struct JobQuery {
 pub struct Cursor(pub u64);
 
 /// Hides the positions of jobs in cursors. A position counts the jobs of all endpoints, so a cursor
-/// that showed it would tell one owner how many jobs the others submit.
+/// that showed it would reveal to one owner how many jobs the others submit.
 ///
 /// Each key is a permutation of all numbers: a Feistel network of four rounds, whose functions are
 /// parts of HMAC-SHA-256. Cost: some 3 us for each position.

@@ -1,9 +1,10 @@
-//! The newest log lines of handlers. They are only in memory; the host's own log has the same lines.
+//! The newest log lines of handlers. They are only in memory; the host's own log has the same
+//! lines.
 //!
 //! **Bounds.** [`ENDPOINT_BYTES_MAX`] for each endpoint, whose oldest lines are dropped first, and
 //! [`ALL_BYTES_MAX`] for all endpoints: beyond it, lines of the endpoint with the most bytes are
-//! dropped. A line costs its text and about a hundred bytes. A line wakes the [`Follower`]s of its own
-//! endpoint only.
+//! dropped. A line costs its text and about a hundred bytes. A line wakes the [`Follower`]s of its
+//! own endpoint only.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -23,23 +24,23 @@ pub const ENDPOINT_BYTES_MAX: usize = 512 << 10;
 /// Bytes of all lines.
 pub const ALL_BYTES_MAX: usize = 32 << 20;
 
-/// What a line costs beside its text.
+/// Bytes of a line besides its text.
 const LINE_BYTES: usize = 100;
 
 /// A line that a handler has logged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     /// Grows from line to line of the endpoint: the time of the line in milliseconds, or one more
-    /// than the line before. It says nothing about other endpoints, and usually grows over a restart,
-    /// too.
+    /// than the line before. It reveals nothing about other endpoints, and usually grows after a
+    /// restart, too.
     pub number: u64,
-    /// When it came.
+    /// When it was logged.
     pub at: Timestamp,
     /// The job.
     pub job: JobId,
-    /// How much it matters.
+    /// Its severity.
     pub level: LogLevel,
-    /// What the handler said, without control characters.
+    /// The handler's message, without control characters.
     pub text: Box<str>,
 }
 
@@ -49,15 +50,15 @@ impl LogLine {
     }
 }
 
-/// Which lines of an endpoint.
+/// Selects lines of an endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogQuery {
-    /// Only those after this number. A number that no line has reached is one of an earlier process,
-    /// whose clock was ahead; all lines are newer.
+    /// Only lines after this number. A number beyond all lines comes from an earlier process whose
+    /// clock was ahead; then all lines are newer.
     pub after: u64,
-    /// Only those of this job.
+    /// Only lines of this job.
     pub job: Option<JobId>,
-    /// The newest so many.
+    /// At most this many, the newest.
     pub count_max: usize,
 }
 
@@ -70,8 +71,8 @@ pub struct Logs {
 #[derive(Debug, Default)]
 struct State {
     bytes: usize,
-    /// By the endpoints' incarnations: another endpoint may take the id of a deleted one, whose jobs still
-    /// log.
+    /// By the endpoints' incarnations: a new endpoint may have the id of a deleted one whose jobs
+    /// still log.
     endpoints: HashMap<EndpointIncarnation, Lines>,
     /// The endpoints that have a [`Follower`].
     followed: HashMap<EndpointIncarnation, Followed>,
@@ -80,7 +81,7 @@ struct State {
 /// The followers of one endpoint.
 #[derive(Debug, Default)]
 struct Followed {
-    /// How many there are; at least one.
+    /// Their number; at least one.
     count: usize,
     added: Arc<Notify>,
 }
@@ -141,7 +142,7 @@ impl Logs {
         }
     }
 
-    /// The lines that a query is for, the oldest first.
+    /// The lines that match a query, the oldest first.
     pub fn read(&self, endpoint: &EndpointIncarnation, query: LogQuery) -> Vec<Arc<LogLine>> {
         let state = self.state.lock();
         let Some(Lines { lines, last_number, .. }) = state.endpoints.get(endpoint) else {
@@ -197,7 +198,7 @@ impl Follower {
         self.added.notified()
     }
 
-    /// The lines that a query is for, the oldest first. `None`: the endpoint was deleted.
+    /// The lines that match a query, the oldest first. `None`: the endpoint was deleted.
     pub fn read(&self, query: LogQuery) -> Option<Vec<Arc<LogLine>>> {
         (!self.endpoint.has_ended()).then(|| self.logs.read(&self.endpoint, query))
     }
@@ -269,7 +270,7 @@ mod tests {
             (0..100).for_each(|_| line(&logs, &other, ms));
         }
         assert_eq!(numbers(&logs, 0), [1_000, 1_001, 1_002, 1_500]);
-        // The next process goes on after the last line that a reader has seen.
+        // The next process continues after the last line that a reader has seen.
         let logs = Logs::default();
         line(&logs, &numbered, 1_500);
         line(&logs, &numbered, 2_000);

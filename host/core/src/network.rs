@@ -21,7 +21,7 @@ pub struct Network {
 
 /// The error for a text that is not a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no network: write `10.0.0.0/8`, `2001:db8::/32`, or an address")]
+#[error("`{0}` is not a network: write `10.0.0.0/8`, `2001:db8::/32`, or an address")]
 pub struct InvalidNetwork(String);
 
 impl Network {
@@ -186,7 +186,7 @@ mod tests {
         ];
         for text in wrong {
             let error = text.parse::<Network>().unwrap_err().to_string();
-            assert!(error.starts_with(&format!("`{text}` is no network: write ")), "{error}");
+            assert!(error.starts_with(&format!("`{text}` is not a network: write ")), "{error}");
         }
         assert_eq!(network("10.1.2.3/8").to_string(), "10.0.0.0/8");
         assert_eq!(network("2001:db8::1").to_string(), "2001:db8::1/128");

@@ -49,8 +49,8 @@ impl NewJob {
     }
 }
 
-/// How many jobs may wait on an endpoint with this bound of its own, in a store that lets `store_max`
-/// wait on each.
+/// Most waiting jobs of an endpoint with this bound, in a store with the bound `store_max` for each
+/// endpoint.
 pub fn queue_limit(waiting_jobs_max: Option<u32>, store_max: usize) -> usize {
     let own = waiting_jobs_max.and_then(|jobs| usize::try_from(jobs).ok());
     own.map_or(store_max, |own| own.min(store_max))
@@ -116,10 +116,11 @@ pub enum Outcome {
     FailedWith {
         /// Why.
         error: String,
-        /// Its newest progress value. `null`, or more than [`PARTIAL_OUTPUT_BYTES_MAX`], stands for none.
+        /// Its newest progress value. `null`, or more than [`PARTIAL_OUTPUT_BYTES_MAX`], stands for
+        /// none.
         output: Json,
     },
-    /// The attempt ran into its executionTimeout.
+    /// The attempt reached its executionTimeout.
     TimedOut,
 }
 
@@ -143,7 +144,7 @@ impl Outcome {
     }
 }
 
-/// The error text of a job that ran into its executionTimeout.
+/// The error text of a job whose attempt reached its executionTimeout.
 pub const TIMED_OUT_ERROR: &str = "executionTimeout exceeded";
 
 /// One element of a job's stream.
@@ -201,8 +202,8 @@ impl ChunkPage {
     }
 }
 
-/// A position in a job's stream. Each attempt has a stream of its own: an index alone names chunks of
-/// several attempts.
+/// A position in a job's stream. Each attempt has a stream of its own: an index alone names chunks
+/// of several attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamPosition {
     /// The attempt that emits the chunk.
@@ -236,13 +237,13 @@ pub struct JobRecord {
     pub error: Option<String>,
     /// The newest progress value of the running attempt.
     pub progress: Option<Json>,
-    /// The attempt that the stream belongs to: the last one, or the next one while none has begun since
-    /// the job was queued.
+    /// The attempt that the stream belongs to: the last one, or the next one while none has begun
+    /// since the job was queued.
     pub attempt: Claim,
     /// How many chunks of this attempt a client may read.
     pub chunk_count: u64,
-    /// Of a COMPLETED job: bytes of its chunks, with their metrics, and of what its handler returned. 0 of
-    /// any other job.
+    /// For a COMPLETED job: bytes of its chunks, with their metrics, and of its handler's output. 0
+    /// for any other job.
     pub result_bytes: u64,
     /// How many chunks `/stream` has delivered.
     pub chunks_delivered: u64,
@@ -275,7 +276,7 @@ pub struct Demand {
     pub claimable: u64,
 }
 
-/// How many jobs an endpoint has, by state, and how many it ever had.
+/// Numbers of an endpoint's jobs by state: now, and since the endpoint was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JobCounts {
     /// Waiting now.

@@ -19,8 +19,8 @@ pub struct RegistryAuth {
     pub owner: OwnerId,
     /// Unique among the owner's.
     pub name: String,
-    /// The one registry that they are sent to. `None` in records of older hosts: then they are sent
-    /// to the registries of the images whose templates named them at that time.
+    /// The only registry that receives them. `None` in records of older hosts: these are sent to
+    /// the registries of the images whose templates named them at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registry: Option<RegistryHost>,
     /// The user at the registry.

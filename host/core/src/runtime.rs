@@ -24,7 +24,8 @@ use crate::record::{Chunk, S3Config};
 #[async_trait]
 pub trait Runtime: Send + Sync + std::fmt::Debug {
     /// Makes the deployment's component ready to run: loads it, or compiles it when its compiled
-    /// file is missing. Quick if that has happened before. `perform` does the same where needed.
+    /// file is missing. Quick if the component is loaded already. `perform` does the same if
+    /// needed.
     ///
     /// # Errors
     /// One sentence that says why the component cannot run here.
@@ -33,7 +34,8 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
     /// Reserves a sandbox for one attempt, if there is room now and no worker waits for it. Quick.
     fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation>;
 
-    /// Waits for room for one attempt. Owners that wait take turns, then their endpoints. Dropping the future ends the wait.
+    /// Waits for room for one attempt. Owners that wait take turns, then their endpoints. Dropping
+    /// the future ends the wait.
     async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation;
 
     /// Ends the idle instances of an endpoint, unless they belong to its `current` deployment, by
@@ -202,7 +204,7 @@ impl LogLevel {
 pub struct AttemptReport {
     /// How it ended.
     pub end: AttemptEnd,
-    /// What it used.
+    /// The usage of the attempt.
     pub usage: Usage,
 }
 
@@ -219,7 +221,7 @@ pub enum AttemptEnd {
     Stopped,
 }
 
-/// What an attempt used.
+/// The usage of an attempt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Microseconds from the start to a ready instance.
@@ -297,8 +299,9 @@ pub trait Staged: Send + Sync + std::fmt::Debug {
     /// Errors of the file system.
     fn open(&self) -> io::Result<File>;
 
-    /// Checks, compiles and keeps them as a component of this owner, apart from this process. The same bytes
-    /// twice cost one compilation. Owners take turns, and few uploads of one owner may wait.
+    /// Checks, compiles (in a separate process) and keeps the bytes as a component of this owner.
+    /// The same bytes twice cost one compilation. Owners take turns, and few uploads of one owner
+    /// may wait.
     ///
     /// # Errors
     /// [`AddComponentError`]; nothing is kept.
@@ -318,11 +321,11 @@ pub struct AddedComponent {
 /// A guard: keeps an object for as long as it exists.
 pub type FileGuard = Box<dyn Any + Send + Sync>;
 
-/// Why bytes are not accepted now.
+/// Why an upload cannot continue now.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     /// Too many uploads are in progress.
-    #[error("too many uploads are on their way; try again shortly")]
+    #[error("too many uploads are in progress; try again shortly")]
     Full,
     /// The disk has no room.
     #[error("{0}; it takes no uploads until there is room")]
@@ -360,7 +363,7 @@ pub enum AddComponentError {
     /// It is not a component that this host can run; one sentence says why.
     #[error("{0}")]
     Rejected(String),
-    /// As many uploads of its owner wait to be compiled as may.
+    /// The owner has as many uploads that wait to be compiled as it may have.
     #[error(
         "{UPLOADS_WAITING_MAX} uploads of this owner wait to be compiled, which is the limit; try again when one of them \
          has ended"

@@ -79,8 +79,8 @@ impl Signals {
         }
     }
 
-    /// Wakes all listeners to jobs, though no job has changed: they look at their other reasons to
-    /// stop waiting.
+    /// Wakes all listeners to jobs, although no job has changed, so that they check their other
+    /// reasons to stop waiting.
     pub fn wake_all(&self) {
         for shard in &self.watchers {
             shard.lock().values().for_each(|watchers| watchers.notify.notify_waiters());

@@ -44,8 +44,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
 
     /// Adds a job to its endpoint's queue, unless the submission is a duplicate. A submission with
     /// an [`Idempotency`](crate::idempotency::Idempotency) is recorded for
-    /// [`KEY_LIFETIME_MS`](crate::idempotency::KEY_LIFETIME_MS), even if its job is deleted, as long as its
-    /// endpoint exists.
+    /// [`KEY_LIFETIME_MS`](crate::idempotency::KEY_LIFETIME_MS), even if its job is deleted, as
+    /// long as its endpoint exists.
     ///
     /// # Errors
     /// [`StoreError::QueueFull`] at the bound of the endpoint's queue,
@@ -106,12 +106,12 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
         id: JobId,
     ) -> Result<Option<JobStatus>, StoreError>;
 
-    /// Queues a FAILED or TIMED_OUT job again, with its input and without its result. The ttl
-    /// goes on from the submission. `waiting_jobs_max` is the endpoint's own bound of jobs that wait.
+    /// Queues a FAILED or TIMED_OUT job again, with its input and without its result. The ttl goes
+    /// on from the submission. `waiting_jobs_max` is the endpoint's own bound of jobs that wait.
     ///
     /// # Errors
-    /// At the bounds of the endpoint's queue and payloads, those of [`submit`](Self::submit); the job
-    /// stays as it was.
+    /// At the bounds of the endpoint's queue and payloads, those of [`submit`](Self::submit); the
+    /// job stays as it was.
     async fn retry(
         &self,
         endpoint: &EndpointId,
@@ -147,8 +147,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// The output that a COMPLETED job's handler returned.
     async fn output(&self, id: JobId) -> Result<Option<Json>, StoreError>;
 
-    /// Visible chunks of the [current attempt](JobRecord::attempt) from index `from` on: as many as fit in
-    /// `bytes_max` and `count_max`, but at least one when there is one.
+    /// Visible chunks of the [current attempt](JobRecord::attempt) from index `from` on: as many as
+    /// fit in `bytes_max` and `count_max`, but at least one when there is one.
     async fn chunks(
         &self,
         id: JobId,
@@ -157,9 +157,9 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
         count_max: usize,
     ) -> Result<ChunkPage, StoreError>;
 
-    /// Remembers that the chunks before `next` were delivered. The position never moves backwards, and a
-    /// call for another attempt than the [current](JobRecord::attempt) one changes nothing. A restart
-    /// forgets the position: the stream is then delivered again from its start.
+    /// Remembers that the chunks before `next` were delivered. The position never moves backwards,
+    /// and a call for another attempt than the [current](JobRecord::attempt) one changes nothing. A
+    /// restart forgets the position: the stream is then delivered again from its start.
     async fn mark_delivered(&self, id: JobId, next: StreamPosition) -> Result<(), StoreError>;
 
     /// The endpoint's counts; zeros for an endpoint without jobs.
@@ -168,9 +168,9 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// The waiting jobs of the endpoint that can be claimed, on disk or not.
     async fn demand(&self, endpoint: &EndpointId) -> Result<Demand, StoreError>;
 
-    /// Deletes all data of an endpoint, including its jobs and counts, except its usage. For endpoints
-    /// that are not in the catalog; the catalog itself begins the deletion of its endpoints
-    /// ([`forget_endpoints`](crate::catalog::CatalogStore::forget_endpoints)).
+    /// Deletes all data of an endpoint, including its jobs and counts, except its usage. For
+    /// endpoints that are not in the catalog; the catalog itself begins the deletion of its
+    /// endpoints ([`forget_endpoints`](crate::catalog::CatalogStore::forget_endpoints)).
     async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError>;
 
     /// Waits until all data of deleted endpoints of this name is deleted on disk.
@@ -255,8 +255,8 @@ pub enum StoreError {
     },
     /// The results that the endpoint keeps have reached their bound on disk.
     #[error(
-        "the results of this endpoint take {limit_mib} MiB, as much as they may; results are deleted \
-         when their retention is over"
+        "the results of this endpoint take {limit_mib} MiB, the most that they may take; results are \
+         deleted when their retention is over"
     )]
     ResultBytesFull {
         /// The bound, in MiB.
@@ -278,7 +278,7 @@ pub enum StoreError {
          their retention is over"
     )]
     OwnerDiskFull {
-        /// What the owner has, in MiB.
+        /// MiB that the owner's data takes.
         held_mib: u64,
     },
     /// The change would give its owner more of the catalog than one owner may have.
@@ -287,11 +287,11 @@ pub enum StoreError {
          not needed any more"
     )]
     OwnerFull {
-        /// What the owner would have.
+        /// The amount that the owner would have.
         asked: u64,
         /// The bound.
         max: u64,
-        /// What both numbers count.
+        /// The unit of both numbers.
         unit: &'static str,
         /// The option that sets the bound.
         option: &'static str,

@@ -9,14 +9,15 @@ use crate::payload::Json;
 use crate::record::{ChunkPage, JobRecord, StreamPosition};
 use crate::store::{JobStore, StoreError};
 
-/// Where a reader wants to go on.
+/// The position at which a reader continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
     /// After the last chunk that any call delivered.
     Undelivered,
     /// At this chunk of the current attempt, whether it was delivered or not.
     From(u64),
-    /// At this position. When the job has another attempt meanwhile, at the start of that attempt's stream.
+    /// At this position. When the job has another attempt meanwhile, at the start of that attempt's
+    /// stream.
     At(StreamPosition),
 }
 
@@ -28,20 +29,20 @@ pub struct StreamPage {
     pub status: JobStatus,
     /// Why the job is FAILED or TIMED_OUT.
     pub error: Option<String>,
-    /// The reader asked for a position in the stream of another attempt, whose chunks are deleted: this page
-    /// is at the start of the current attempt's stream.
+    /// The reader asked for a position in the stream of another attempt, whose chunks are deleted:
+    /// this page is at the start of the current attempt's stream.
     pub is_restart: bool,
     /// The chunks.
     pub page: ChunkPage,
 }
 
-/// Lists of at most so many bytes are put together by the calling task. More goes to a thread that may
-/// block: 20 MiB take milliseconds.
+/// Lists of at most this size are assembled by the calling task; larger ones, which take
+/// milliseconds, by a thread that may block.
 const JOIN_INLINE_BYTES_MAX: u64 = 256 << 10;
 
-/// The outputs of all chunks of a job as one JSON list, in order. `None` when the list would be larger
-/// than an output may be, while the chunks themselves can still be read, or when the job was deleted
-/// meanwhile.
+/// The outputs of all chunks of a job as one JSON list, in order. `None` when the list would be
+/// larger than an output may be, while the chunks themselves can still be read, or when the job was
+/// deleted meanwhile.
 ///
 /// # Errors
 /// Those of the store.
@@ -72,7 +73,7 @@ async fn join(
         list.add(page);
         list
     });
-    // A runtime that ends leaves no list.
+    // The runtime ends, so there is no list.
     joining.await.map_err(|_| StoreError::Closed)
 }
 
@@ -94,12 +95,12 @@ impl Default for OutputList {
 }
 
 impl OutputList {
-    /// The chunk that the next page begins with; `None` when no page is wanted any more.
+    /// The chunk that the next page begins with; `None` when no further page is needed.
     pub fn next_needed(&self, chunk_count: u64) -> Option<u64> {
         (self.next < chunk_count && !self.is_over).then_some(self.next)
     }
 
-    /// Adds the page that was wanted. An empty one ends the list without a result: the job was deleted
+    /// Adds the requested page. An empty page ends the list without a result: the job was deleted
     /// meanwhile.
     pub fn add(&mut self, page: ChunkPage) {
         (self.is_over, self.is_cut) = (page.chunks.is_empty(), page.chunks.is_empty());

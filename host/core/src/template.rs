@@ -17,7 +17,8 @@ pub struct Template {
     pub owner: OwnerId,
     /// Unique among the owner's templates.
     pub name: String,
-    /// The uploaded component, `name:tag` or `name@sha256:…`; or an image in a registry.
+    /// The name of the handler: an uploaded component, `name:tag` or `name@sha256:…`, or an image
+    /// in a registry.
     pub image: String,
     /// The component that was fetched for an image in a registry.
     #[serde(default)]
@@ -48,7 +49,7 @@ pub struct Template {
     pub is_serverless: bool,
 }
 
-/// The further templates that a lookup may find: those of other owners, and those in use.
+/// The further templates that a lookup may find: templates of other owners, and templates in use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TemplateFilter {
     /// Templates that an endpoint uses.

@@ -1,7 +1,8 @@
 //! Whether several owners share the host.
 //!
-//! Limits that keep a part of the host free for other owners hold only then: a host of one owner uses all of itself.
-//! The catalog keeps the answer up to date with each change; a look at it is one atomic load.
+//! Limits that keep a part of the host free for other owners apply only then: on a host with one
+//! owner, that owner may use all of the host. The catalog updates the answer with each change;
+//! reading it is one atomic load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,7 @@ impl Tenancy {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Notes the answer.
+    /// Sets the answer.
     pub fn set_several_owners(&self, has_several: bool) {
         self.0.store(has_several, Ordering::Relaxed);
     }

@@ -95,11 +95,11 @@ pub struct ManualClock {
 
 #[derive(Debug)]
 struct ManualState {
-    /// What [`Clock::elapsed`] shows, in milliseconds: time that passes without jumps.
+    /// The value of [`Clock::elapsed`] in milliseconds: time that passes without jumps.
     elapsed_ms: u64,
-    /// What the wall clock is ahead of that, in milliseconds.
+    /// Milliseconds by which the wall clock is ahead of `elapsed_ms`.
     ahead_ms: i64,
-    /// By when they wake, in elapsed time.
+    /// The sleepers by the elapsed time at which they wake.
     sleepers: BTreeMap<(u64, u64), oneshot::Sender<()>>,
     sleepers_made: u64,
 }
@@ -147,8 +147,8 @@ impl ManualClock {
         }
     }
 
-    /// Sets the wall clock ahead by `ms` milliseconds, or back, while no time passes. Sleepers sleep
-    /// on, as they do with the machine's clock.
+    /// Sets the wall clock ahead by `ms` milliseconds, or back, while no time passes. Sleepers
+    /// sleep on, as they do with the machine's clock.
     pub fn jump(&self, ms: i64) {
         let mut state = self.state.lock();
         state.ahead_ms = state.ahead_ms.saturating_add(ms);

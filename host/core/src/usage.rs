@@ -9,8 +9,8 @@
 //!
 //! **Bounds.** Sums saturate at the greatest number. A row is kept for [`KEPT_HOURS`], even if its
 //! endpoint is deleted. An owner has [`OWNER_ROWS_MAX`] rows for an hour. Further endpoints count
-//! together as endpoint [`OTHERS`](crate::id::OTHERS), by template while there are as many rows again,
-//! and then as template [`OTHERS`](crate::id::OTHERS) too.
+//! together as endpoint [`OTHERS`](crate::id::OTHERS), by template while there are as many rows
+//! again, and then as template [`OTHERS`](crate::id::OTHERS) too.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ use crate::time::Timestamp;
 /// year ago.
 pub const KEPT_HOURS: u32 = 400 * 24;
 
-/// Rows of one owner for an hour with the endpoints' own ids. Beyond as many rows again of the
+/// Most rows of one owner for an hour with the ids of endpoints. After as many further rows of the
 /// endpoint [`OTHERS`](crate::id::OTHERS), one row has the rest.
 pub const OWNER_ROWS_MAX: usize = 10_000;
 
@@ -184,11 +184,11 @@ pub struct UsageRow {
 /// Selects rows; by default all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsageFilter {
-    /// Only those of one endpoint.
+    /// Only rows of this endpoint.
     pub endpoint: Option<EndpointId>,
-    /// Only those of one template.
+    /// Only rows of this template.
     pub template: Option<TemplateId>,
-    /// Only those of one owner.
+    /// Only rows of this owner.
     pub owner: Option<OwnerId>,
 }
 
@@ -229,9 +229,9 @@ pub trait UsageStore: Send + Sync + std::fmt::Debug {
     /// shown.
     async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError>;
 
-    /// The usage of a template in these hours, by owner; an owner may come several times. Its values
-    /// are on disk. It is read from memory, which has the present hour and [`NEWEST_HOURS`] before it.
-    /// Empty when the store is closed.
+    /// The usage of a template in these hours, by owner; an owner may come several times. Its
+    /// values are on disk. It is read from memory, which has the present hour and [`NEWEST_HOURS`]
+    /// before it. Empty when the store is closed.
     fn newest_of_template(
         &self,
         template: &TemplateId,

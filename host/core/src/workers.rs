@@ -1,4 +1,4 @@
-//! The API's queries about an endpoint's workers.
+//! An endpoint's workers, as the API sees them.
 
 use crate::id::EndpointId;
 

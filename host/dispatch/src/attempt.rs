@@ -1,4 +1,5 @@
-//! One attempt at one job: run it, listen for its cancellation, store its result and its bill.
+//! One attempt at one job: runs the handler, stops it when the job is cancelled, and stores the
+//! result and the usage.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -215,7 +216,7 @@ fn log_end(endpoint: &EndpointId, number: u32, lease: Lease, report: &AttemptRep
     );
 }
 
-/// Receives the side output of the sandbox during the attempt.
+/// Receives chunks, progress and log lines of the sandbox during the attempt.
 struct Sink {
     shared: Arc<Shared>,
     lease: Lease,

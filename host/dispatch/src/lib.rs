@@ -1,4 +1,4 @@
-//! From the queue to a result.
+//! Runs jobs: takes them from the queue, runs their handlers, and stores their results.
 //!
 //! Each endpoint has a [set of workers](worker_set) that grows with its queue, by the endpoint's
 //! [`scaler`], and shrinks when there are no jobs. A [`worker`] claims one job after the other; an

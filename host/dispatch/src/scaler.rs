@@ -12,13 +12,14 @@ use gristmill_core::time::Timestamp;
 use crate::dispatcher::Starter;
 use crate::worker_set::{Demand, WorkerSet};
 
-/// Looks until nothing waits that could take another worker. The caller has said that it watches.
+/// Watches the queue until no waiting job could use another worker. The caller has marked the
+/// endpoint as watched.
 ///
-/// A job has waited for as long as the wall clock says, or as long as this has watched it when that is
-/// more: a clock that is set back keeps no worker from starting.
+/// The wait of a job is measured by the wall clock, but is at least the time for which this task
+/// has watched it: a clock that is set back keeps no worker from starting.
 pub(crate) async fn watch(starter: Starter, endpoint: EndpointId, set: Arc<WorkerSet>) {
     let shared = &starter.shared;
-    // The oldest waiting job, by when it was queued, and since when this watches it.
+    // The oldest waiting job: when it was queued, and since when this task watches it.
     let mut watched: Option<(Timestamp, Duration)> = None;
     loop {
         // Before the check: a job that arrives after this starts another watcher.

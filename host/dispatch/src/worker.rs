@@ -1,5 +1,5 @@
-//! One worker of an endpoint: it reserves a sandbox, claims a job, runs it, and begins again. It
-//! sleeps when there is no job, and ends after the endpoint's idle timeout.
+//! One worker of an endpoint. It reserves a sandbox, claims a job, runs it, and repeats. It sleeps
+//! when there is no job, and ends after the endpoint's idle timeout.
 //!
 //! **The sandbox comes before the claim.** A job that waits for a sandbox is still in the queue: it
 //! can be purged, a job of higher priority passes it, and its timeouts have not begun. After the
@@ -126,8 +126,8 @@ async fn step(
 }
 
 /// Sleeps until a wake-up, unless a job arrived after the worker's last check. Ends the worker
-/// after the idle timeout, unless `workersMin` keeps it: then it sleeps on without a timeout, since a
-/// change of the endpoint wakes it.
+/// after the idle timeout, unless `workersMin` keeps it: then it sleeps on without a timeout, since
+/// a change of the endpoint wakes it.
 async fn sleep(
     shared: &Shared,
     set: &WorkerSet,
@@ -179,8 +179,8 @@ async fn has_jobs(shared: &Shared, endpoint: &EndpointId) -> bool {
     shared.store.demand(endpoint).await.is_ok_and(|demand| demand.claimable > 0)
 }
 
-/// Resolves when fewer jobs wait than workers wait for a sandbox: a job that was cancelled or has expired leaves its worker in the
-/// line. Returns whether this worker ends.
+/// Resolves when fewer jobs wait than workers wait for a sandbox: a job that was cancelled or has
+/// expired leaves its worker in the line. Returns whether this worker ends.
 async fn too_few_jobs(
     shared: &Shared,
     endpoint: &EndpointId,

@@ -3,12 +3,13 @@
 //! No job is forgotten, because a worker *registers* for a wake-up before it checks the queue, and
 //! `idle` counts exactly the workers that sleep and have not been woken. A wake-up removes its
 //! worker from that count, so two wake-ups never reach the same sleeper. A job that arrives while
-//! no worker sleeps is counted in `missed_wakeups`: a worker that found the queue empty checks it again
-//! before it sleeps, if this count has grown meanwhile.
+//! no worker sleeps is counted in `missed_wakeups`: a worker that found the queue empty checks it
+//! again before it sleeps, if this count has grown meanwhile.
 //!
-//! Of the workers that `workersMin` keeps, one is a task, which prepares the component; the others are a
-//! number. Each job starts one of them at once, whatever the scaler says, so callers see no
-//! difference: a task starts in microseconds. An endpoint without jobs costs one task at most.
+//! Of the workers that `workersMin` keeps while there are no jobs, one is a task, which prepares
+//! the component; the others are only a number. Each job starts one of them at once, whatever the
+//! scaler says, so callers see no difference: a task starts in microseconds. An endpoint without
+//! jobs costs one task at most.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -72,7 +73,7 @@ pub(crate) enum Idle {
     Retires,
     /// It has been woken meanwhile, and is awake.
     Woken,
-    /// It is the one task that `workers_min` keeps: it sleeps on.
+    /// It is the one task that `workers_min` keeps, and continues to sleep.
     Stays,
 }
 
@@ -139,8 +140,9 @@ impl WorkerSet {
         state.start_worker()
     }
 
-    /// The endpoint is new or has changed: number of workers to start for `claimable` jobs; `demand` of
-    /// these jobs may start a worker beyond `workersMin`. The workers are counted already.
+    /// The endpoint is new or has changed: number of workers to start for `claimable` jobs;
+    /// `demand` of these jobs may start a worker beyond `workersMin`. The workers are counted
+    /// already.
     pub(crate) fn refresh(&self, scaling: Scaling, demand: u64, claimable: u64) -> u32 {
         self.state.lock().fault = None;
         let missing = self.missing(scaling, demand, claimable);
@@ -149,8 +151,8 @@ impl WorkerSet {
         missing
     }
 
-    /// Number of workers to start for `claimable` jobs; `demand` of these jobs may start a worker beyond
-    /// `workersMin`. The workers are counted already.
+    /// Number of workers to start for `claimable` jobs; `demand` of these jobs may start a worker
+    /// beyond `workersMin`. The workers are counted already.
     pub(crate) fn missing(&self, scaling: Scaling, demand: u64, claimable: u64) -> u32 {
         let mut state = self.state.lock();
         let [demand, claimable] =
@@ -303,8 +305,8 @@ impl WorkerSet {
             None => scaling.workers_min.min(scaling.workers_max),
         };
         WorkerCounts {
-            // A worker that was woken and has not claimed a job yet is idle too, and so are the kept
-            // workers that are only a number.
+            // A worker that was woken and has not claimed a job yet is idle too, and so are the
+            // kept workers that are only a number.
             idle: u64::from(state.alive.max(kept).saturating_sub(busy)),
             initializing: u64::from(state.initializing),
             running: u64::from(state.running),
@@ -328,7 +330,8 @@ pub(crate) struct Throttled<'a> {
 }
 
 impl Throttled<'_> {
-    /// Ends the worker if more of them wait for a sandbox than jobs can be claimed, unless `workersMin` keeps it.
+    /// Ends the worker if more of them wait for a sandbox than jobs can be claimed, unless
+    /// `workersMin` keeps it.
     pub(crate) fn leaves_surplus(&self, claimable: u64, scaling: Scaling) -> Retire {
         let mut state = self.set.state.lock();
         if u64::from(state.throttled) <= claimable || state.alive <= scaling.workers_min {

@@ -33,7 +33,8 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-/// `ok` answers 200, `dead` nothing for 10 s, `down` 503, `inner` must not be called.
+/// The receiver `ok` answers 200, `dead` sends no answer for 10 s, `down` answers 503, and `inner`
+/// must not be called.
 #[derive(Debug, Default)]
 struct Receivers {
     calls: Mutex<Vec<WebhookCall>>,
@@ -87,7 +88,7 @@ impl Fixture {
         Self::start_with(receivers.clone(), receivers).await
     }
 
-    /// With the calls made by `sender`.
+    /// A deliverer whose calls `sender` makes.
     async fn start_with(sender: Arc<dyn WebhookSender>, receivers: Arc<Receivers>) -> Self {
         let (clock, signals) =
             (Arc::new(ManualClock::new(Timestamp::from_millis(5_000))), Arc::default());
@@ -150,7 +151,7 @@ impl Fixture {
         self.store.deliveries(endpoint, 10_000).await.unwrap()
     }
 
-    /// Both clocks go on by so many seconds, second by second.
+    /// Advances both clocks by so many seconds, second by second.
     async fn pass(&self, seconds: u64) {
         for _ in 0..seconds {
             self.log().await;
@@ -353,7 +354,7 @@ async fn a_wall_clock_that_jumps_neither_delays_nor_hastens_an_attempt() {
     }
 }
 
-/// Set by the test: from then on lookups of names that hang end.
+/// Set by the test, so that hanging lookups of names end.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
 fn ask(host: &str) -> io::Result<Vec<SocketAddr>> {
@@ -363,7 +364,7 @@ fn ask(host: &str) -> io::Result<Vec<SocketAddr>> {
     Ok(vec![SocketAddr::from(([127, 0, 0, 1], 0))])
 }
 
-/// In real time: lookups take threads.
+/// Runs in real time, since lookups take threads.
 #[tokio::test]
 async fn names_that_hang_take_no_attempt_from_a_receiver_that_answers() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

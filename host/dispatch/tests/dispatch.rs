@@ -41,7 +41,7 @@ struct ScriptedRuntime {
     rounds: AtomicU64,
     /// The version and the identity of the deployment that ran last.
     ran: Mutex<Option<Arc<Deployment>>>,
-    /// Calls of `retire`: the endpoint, and the version that stays.
+    /// Calls of `retire`: the endpoint, and the version whose instances remain.
     retired: Mutex<Vec<(EndpointId, Option<u32>)>>,
     running: AtomicU64,
     running_max: AtomicU64,
@@ -327,8 +327,8 @@ async fn a_clock_that_is_set_back_keeps_no_worker_from_starting() {
     assert_eq!(running, [1, 2, 2, 3, 3, 3], "one more for each 4 s");
 }
 
-/// A wake-up used to go to the worker that ran the long job, which had registered for one before
-/// it claimed; the new job waited for that worker though another slept.
+/// A wake-up must not reach a worker that runs a long job and registered before it claimed: the new
+/// job would wait for this worker although another one sleeps.
 #[tokio::test(start_paused = true)]
 async fn a_sleeping_worker_is_woken_while_another_runs_a_long_job() {
     let bench = Bench::new(0, 2).await;

@@ -1,6 +1,6 @@
-//! Which addresses a request for the public may connect to: public ones that are neither this
-//! host's own, nor its neighbours', nor denied by the operator. The kernel delivers packets for the
-//! host's own addresses by itself, past every firewall in front of the host.
+//! Decides which addresses a request to a public host may connect to: public addresses that are
+//! neither this host's own, nor its neighbours', nor denied by the operator. The kernel delivers
+//! packets for the host's own addresses by itself, past every firewall in front of the host.
 //!
 //! **Cost.** The interfaces are listed at most once in [`RECHECK_INTERVAL`], in some 50 us.
 
@@ -15,8 +15,8 @@ use gristmill_core::network::Network;
 use if_addrs::IfAddr;
 use parking_lot::Mutex;
 
-/// How long a list of the interfaces counts. An address that the host is given meanwhile is refused
-/// that much later.
+/// Time for which a list of the interfaces is used. A new address of the host is refused after at
+/// most this time.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The shortest prefixes of an interface that count as a network of neighbours. An interface with a
@@ -34,7 +34,7 @@ pub struct AddressPolicy {
     own: Arc<OwnNetworks>,
 }
 
-/// The host's own addresses and those of its neighbours, looked at again from time to time.
+/// The host's own addresses and those of its neighbours, read again from time to time.
 struct OwnNetworks {
     list: Box<List>,
     last: Mutex<Option<(Instant, Arc<[Network]>)>>,
@@ -46,7 +46,7 @@ pub enum Reason {
     /// It is loopback, private, reserved, or the like.
     #[error("that is not public")]
     NotPublic,
-    /// It is one of this host's interfaces, or of a neighbour on the same link.
+    /// It belongs to an interface of this host, or to a neighbour on the same link.
     #[error("of this host or of its own network")]
     Own,
     /// The operator denies it.
@@ -57,8 +57,8 @@ pub enum Reason {
     Unknown(String),
 }
 
-/// The host of a URL has an address that may not be connected to. One such address is enough: a name
-/// that mixes them is an attempt at something.
+/// The host of a URL has an address that may not be connected to. One such address is enough: a
+/// name with public and private addresses is probably an attack.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{host}` has an address {reason}")]
 pub struct AddressRefused {
@@ -69,7 +69,7 @@ pub struct AddressRefused {
 }
 
 impl AddressPolicy {
-    /// Refuses what is in these networks too.
+    /// A policy that also refuses the addresses in these networks.
     pub fn new(denied: &[Network]) -> Self {
         Self::with_list(denied, own_networks)
     }
@@ -82,7 +82,7 @@ impl AddressPolicy {
         Self { denied: denied.into(), own: Arc::new(own) }
     }
 
-    /// Whether a request for the public may connect to an address.
+    /// Whether a request to a public host may connect to an address.
     ///
     /// # Errors
     /// Why it may not.
@@ -101,7 +101,7 @@ impl AddressPolicy {
         }
     }
 
-    /// Lists the interfaces once, to learn early whether that is permitted.
+    /// Lists the interfaces once, to find out early whether that is permitted.
     ///
     /// # Errors
     /// Those of the system; as long as it has them, every address is refused.
@@ -111,7 +111,7 @@ impl AddressPolicy {
 }
 
 impl Default for AddressPolicy {
-    /// Denies no network of the operator's.
+    /// Without networks that the operator denies.
     fn default() -> Self {
         Self::new(&[])
     }
@@ -142,7 +142,7 @@ impl OwnNetworks {
     }
 }
 
-/// The addresses of all interfaces, and the networks that these say they are in.
+/// The addresses of all interfaces, and their networks.
 fn own_networks() -> io::Result<Vec<Network>> {
     let interfaces = if_addrs::get_if_addrs()?;
     Ok(interfaces.iter().flat_map(|interface| networks_of(&interface.addr)).collect())

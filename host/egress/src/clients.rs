@@ -1,5 +1,5 @@
-//! The HTTP clients: one that reaches public addresses only, one that reaches any. They share
-//! nothing, so that a connection of the one can never serve a request of the other.
+//! The two HTTP clients: one connects only to public addresses, the other to any. They share
+//! nothing, so that a connection of one client never serves a request of the other.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::destination::Destination;
 use crate::resolver::{Found, LookupError, LookupFn, Lookups, Resolver, lookup_by_system};
 use crate::{AddressPolicy, AddressRefused, AddressScope};
 
-/// How long making a connection may take.
+/// Most time for making a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client for each reach, built when it is first needed.
+/// A client for each [`AddressScope`], built when it is first needed.
 #[derive(Debug)]
 pub struct Clients {
     addresses: AddressPolicy,
@@ -25,20 +25,21 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Creates the clients. The one for [`AddressScope::PublicAddresses`] connects where `addresses` permits.
+    /// Creates the clients. The one for [`AddressScope::PublicAddresses`] connects where
+    /// `addresses` permits.
     pub fn new(addresses: AddressPolicy) -> Self {
         Self::with_names(addresses, lookup_by_system)
     }
 
-    /// The same, with names that `ask` answers for.
+    /// The same, with the names that `ask` resolves.
     pub fn with_names(addresses: AddressPolicy, ask: LookupFn) -> Self {
         let (public, any) = (OnceLock::new(), OnceLock::new());
         Self { addresses, lookups: Lookups::new(ask), public, any }
     }
 
-    /// Finds the addresses of a destination for a request of an endpoint, once the endpoint has its
-    /// turn: a quarter of the lookups at one time are one endpoint's, a half one owner's. The
-    /// request is then sent inside of [`Found::with`]. Whether the addresses are permitted is
+    /// Finds the addresses of a destination for a request of an endpoint, when it is the endpoint's
+    /// turn: of the lookups at one time, an endpoint has at most a quarter, and an owner a half.
+    /// The request is then sent inside of [`Found::with`]. Whether the addresses are permitted is
     /// checked when it connects.
     ///
     /// # Errors
@@ -56,8 +57,8 @@ impl Clients {
         }
     }
 
-    /// Refuses a destination that is an address, as a request for [`AddressScope::PublicAddresses`] would
-    /// be refused. Names are checked when they are resolved.
+    /// Refuses a destination that is an address, as a request for [`AddressScope::PublicAddresses`]
+    /// would be refused. Names are checked when they are resolved.
     ///
     /// # Errors
     /// [`AddressRefused`] when the host is such an address.
@@ -67,7 +68,7 @@ impl Clients {
         self.addresses.check(address).map_err(refused)
     }
 
-    /// The client for a reach. It checks the addresses that it resolves; an address in the URL
+    /// The client for a scope. It checks the addresses that it resolves; an address in the URL
     /// itself is checked by [`Clients::check`].
     ///
     /// # Errors
@@ -91,7 +92,7 @@ impl Clients {
             .retry(retry::never())
             .referer(false)
             .no_proxy()
-            // One request per connection: nothing of a request is left for the next.
+            // One request per connection, so that no state of a request reaches the next.
             .pool_max_idle_per_host(0)
             .http1_only()
             .connect_timeout(CONNECT_TIMEOUT)

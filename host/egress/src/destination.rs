@@ -1,4 +1,4 @@
-//! Where a URL leads, before anything is resolved.
+//! The host and port of a URL, before the name is resolved.
 
 use std::net::IpAddr;
 
@@ -20,7 +20,7 @@ pub struct Destination {
 /// A URL that no request can be sent to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDestination {
-    /// Not a scheme that is spoken here.
+    /// A scheme that is not supported.
     #[error("`{0}` is not http or https")]
     Scheme(String),
     /// There is no host in it.
@@ -29,10 +29,10 @@ pub enum InvalidDestination {
 }
 
 impl Destination {
-    /// Where the URL leads.
+    /// The destination of the URL.
     ///
     /// # Errors
-    /// [`InvalidDestination`] when that is nowhere.
+    /// [`InvalidDestination`] when it has none.
     pub fn of(url: &Url) -> Result<Self, InvalidDestination> {
         let default_port = match url.scheme() {
             "http" => 80,
@@ -49,7 +49,7 @@ impl Destination {
         Ok(Self { host: host.to_string(), port, default_port, address })
     }
 
-    /// What the list says about it.
+    /// The list's decision about it.
     pub fn permission(&self, allowed: &AllowedHosts) -> Permission {
         allowed.permission(&self.host, self.port, self.default_port)
     }

@@ -1,10 +1,10 @@
-//! Outgoing HTTP whose addresses are checked: what was looked at is what is connected to.
+//! Outgoing HTTP with checked addresses: a request connects only to the addresses that were
+//! checked.
 //!
-//! A caller asks where a URL leads ([`Destination`]), decides what the request may reach
-//! ([`AddressScope`]), finds the addresses ([`Clients::look_up`]), and sends it with the client for that
-//! reach ([`Clients`]). Redirects are returned,
-//! never followed, so that each hop is checked; there is no proxy, no cookie, and no connection
-//! that another request has used.
+//! A caller reads the host of a URL ([`Destination`]), decides which addresses the request may
+//! reach ([`AddressScope`]), resolves the name ([`Clients::look_up`]), and sends the request with
+//! the client for that scope ([`Clients`]). Redirects are returned, never followed, so that each
+//! hop is checked; there is no proxy, no cookie, and no connection that another request has used.
 
 mod addresses;
 mod clients;
@@ -16,10 +16,11 @@ pub use clients::Clients;
 pub use destination::{Destination, InvalidDestination};
 pub use resolver::{Found, LookupError, LookupFn, refused_address};
 
-/// What the host calls itself in its own requests.
+/// The `User-Agent` of the host's own requests.
 pub const AGENT: &str = concat!("gristmill/", env!("CARGO_PKG_VERSION"));
 
-/// The innermost cause of a failed request: what a person can act on, such as "connection refused".
+/// The innermost cause of a failed request, which is the most helpful one, such as "connection
+/// refused".
 pub fn innermost_cause(error: &reqwest::Error) -> String {
     let first = std::error::Error::source(error);
     let last = std::iter::successors(first, |cause| cause.source()).last();

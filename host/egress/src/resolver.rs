@@ -1,15 +1,16 @@
 //! Name resolution. The addresses that are checked here are those that are connected to, so an
 //! answer cannot change between the check and the connection.
 //!
-//! A caller looks a name up before it sends its request ([`Clients::look_up`](crate::Clients::look_up)):
-//! so the time that a lookup takes, or waits for its turn, is not taken from the receiver. The
-//! addresses travel to the connection in a variable of the task ([`Found::with`]). A request without
-//! them is one of the host's own, such as the fetch of an image: it looks its name up while it
-//! connects, and takes no turn, since its caller bounds how many there are.
+//! A caller looks a name up before it sends its request
+//! ([`Clients::look_up`](crate::Clients::look_up)), so the time of the lookup, and of the wait for
+//! its turn, does not count against the receiver. The addresses are passed to the connection in a
+//! variable of the task ([`Found::with`]). Requests of the host itself, such as the fetch of an
+//! image, look the name up while they connect, and take no turn, since their caller bounds their
+//! number.
 //!
-//! **Bounds.** [`LOOKUPS_MAX`] lookups at one time, a quarter of them for one endpoint, a half for one
-//! owner: names that hang leave turns to other owners. A caller waits [`LOOKUP_TIMEOUT`] for a lookup
-//! that runs.
+//! **Bounds.** [`LOOKUPS_MAX`] lookups at one time, a quarter of them for one endpoint, a half for
+//! one owner: lookups that hang leave turns to other owners. A caller waits [`LOOKUP_TIMEOUT`] for
+//! a running lookup.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -29,10 +30,10 @@ const LOOKUPS_MAX: usize = 32;
 /// How long a caller waits for a lookup that runs. The lookup itself cannot be interrupted.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Answers for a name: looks up its addresses, and may take long.
+/// Looks up the addresses of a name; may take long.
 pub type LookupFn = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
-/// Asks the system.
+/// Looks a name up by the system's resolver.
 pub(crate) fn lookup_by_system(host: &str) -> io::Result<Vec<SocketAddr>> {
     Ok((host, 0).to_socket_addrs()?.collect())
 }
@@ -44,13 +45,13 @@ pub(crate) struct Lookups {
     ask: LookupFn,
 }
 
-/// A name that has no addresses, as far as is known.
+/// Why no addresses of a name were found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
-    /// The lookup says so.
+    /// The lookup failed.
     #[error("{0}")]
     Failed(String),
-    /// The lookup goes on for too long.
+    /// The lookup takes too long.
     #[error("the name `{host}` was not resolved within {} s", LOOKUP_TIMEOUT.as_secs())]
     TimedOut {
         /// The name.
@@ -134,12 +135,12 @@ impl Lookups {
 /// Resolves names for one client.
 #[derive(Debug)]
 pub(crate) struct Resolver {
-    /// What decides about addresses; without it, every address is permitted.
+    /// The policy for addresses; without it, every address is permitted.
     pub(crate) addresses: Option<AddressPolicy>,
     pub(crate) lookups: Lookups,
 }
 
-/// Why a request failed, when its host has an address that is refused. Nothing was connected to.
+/// The refused address, if a request failed for this reason. No connection was made.
 pub fn refused_address(error: &reqwest::Error) -> Option<&AddressRefused> {
     let first = std::error::Error::source(error);
     std::iter::successors(first, |cause| cause.source()).find_map(|cause| cause.downcast_ref())

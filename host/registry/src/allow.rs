@@ -9,10 +9,10 @@ use gristmill_egress::{AddressScope, Clients, Destination};
 use serde::Deserialize;
 use url::Url;
 
-/// Where Docker Hub, which images name as [`RegistryHost::DEFAULT`], answers.
+/// The host at which Docker Hub, which images name as [`RegistryHost::DEFAULT`], answers.
 const DOCKER_HUB: &str = "registry-1.docker.io";
 
-/// What a refusal ends with.
+/// The end of a refusal.
 pub(crate) const HOW_TO_ALLOW: &str =
     "only the operator can allow it, with `serve --registry-allow`";
 
@@ -27,7 +27,7 @@ pub struct RegistryPattern {
 
 /// The error for a text that is not an entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no registry: write `HOST`, `HOST:PORT` or `http://HOST:PORT`")]
+#[error("`{0}` is not a registry: write `HOST`, `HOST:PORT` or `http://HOST:PORT`")]
 pub struct InvalidRegistryPattern(String);
 
 impl FromStr for RegistryPattern {
@@ -69,8 +69,8 @@ impl RegistryHosts {
         }
     }
 
-    /// The URL below which a registry has its images. Docker Hub has them at another host than the one
-    /// that names it; an entry of `--registry-allow` names that other host.
+    /// The URL below which a registry has its images. Docker Hub has its images at another host;
+    /// entries of `--registry-allow` must name that host.
     ///
     /// # Errors
     /// When the host is invalid.

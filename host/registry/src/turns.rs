@@ -1,9 +1,9 @@
-//! The turns of fetches. A registry may be slow or silent for as long as a fetch may last, so the
+//! The turns of fetches. A slow or silent registry can make a fetch last for minutes, so the
 //! fetches of one owner must leave turns to other owners.
 //!
 //! **Bounds.** [`FETCHES_MAX`] fetches at one time, a half of them for one owner. Up to
 //! [`WAITING_MAX`] further fetches of an owner wait.
-//! **Cost.** A lock and a look into a map for each fetch.
+//! **Cost.** A lock and a map lookup for each fetch.
 
 use std::collections::HashMap;
 use std::sync::Arc;

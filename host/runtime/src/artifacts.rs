@@ -1,7 +1,8 @@
-//! Uploaded components on disk and in memory. `components/<digest>.wasm` is what was uploaded, the
-//! truth; `artifacts/<engine>/<digest>.cwasm` is what was compiled from it, a cache whose digests
-//! are kept elsewhere ([`ArtifactRecords`]): native code runs with the host's rights, so a
-//! compiled file that is not the recorded one is never loaded but compiled again.
+//! Uploaded components on disk and in memory. `components/<digest>.wasm` is the uploaded component;
+//! `artifacts/<engine>/<digest>.cwasm` is the machine code compiled from it, which can be compiled
+//! again at any time. Machine code runs with the host's rights, so the digest of each compiled file
+//! is recorded elsewhere ([`ArtifactRecords`]), and a file with another digest is compiled again
+//! instead of loaded.
 
 use std::collections::HashMap;
 use std::fs;
@@ -32,13 +33,13 @@ use crate::files::{self, Artifact, Unfinished};
 use crate::records::ArtifactRecords;
 use crate::staging::{StagedFile, StagedTotal};
 
-/// Components that are kept ready in memory. Reading another one again takes 0.2 to 4 ms.
+/// Most components that are kept loaded in memory. Loading another one takes 0.2 to 4 ms.
 const LOADED_MAX: usize = 256;
 
-/// Why an upload was not taken.
+/// Why an upload was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AddError {
-    /// It cannot run here; the uploader is to change it.
+    /// It cannot run here; the uploader must change it.
     #[error(transparent)]
     Rejected(#[from] RejectedComponent),
     /// It is larger than [`COMPONENT_BYTES_MAX`].
@@ -47,7 +48,7 @@ pub(crate) enum AddError {
         /// Its size.
         bytes: u64,
     },
-    /// As many uploads of its owner wait to be compiled as may.
+    /// Its owner has as many uploads that wait to be compiled as it may have.
     #[error("{UPLOADS_WAITING_MAX} uploads of this owner wait to be compiled, which is the limit")]
     TooManyWaiting,
     /// The host could not check or compile it.
@@ -67,7 +68,7 @@ pub(crate) enum LoadError {
     /// The file with the uploaded bytes is missing or has other content.
     #[error("the stored file of component `{0}` is missing or damaged")]
     Damaged(ComponentDigest),
-    /// It was accepted by an earlier version of the host and is not by this one.
+    /// An earlier version of the host accepted it, but this version does not.
     #[error(transparent)]
     Rejected(#[from] RejectedComponent),
     /// Anything that is the host's fault.
@@ -91,12 +92,12 @@ pub(crate) struct Artifacts {
     records: Arc<dyn ArtifactRecords>,
     loaded: Cache<(ComponentDigest, Metering), Arc<Loaded>>,
     staged: StagedTotal,
-    /// How often the files of a component are held.
+    /// The number of guards that keep the files of each component.
     held: Mutex<HashMap<ComponentDigest, u32>>,
 }
 
-/// Keeps the files of a component that has no record yet. When the last hold is dropped and there
-/// still is no record, the files are removed: their upload was refused or abandoned.
+/// Keeps the files of a component that has no record yet. If there is still no record when the last
+/// guard is dropped, the files are removed: their upload was refused or abandoned.
 #[derive(Debug)]
 struct FileGuard {
     artifacts: Arc<Artifacts>,
@@ -121,8 +122,9 @@ impl Drop for FileGuard {
 }
 
 impl Artifacts {
-    /// Opens the directories, and removes what no engine of this process can load, and what has no
-    /// record: a process ended after it had stored a component and before its record was written.
+    /// Opens the directories. Removes compiled files that no engine of this process can load, and
+    /// components without a record: an earlier process ended after it had stored the files and
+    /// before it wrote the record.
     ///
     /// # Errors
     /// Those of the file system and of wasmtime.
@@ -185,9 +187,10 @@ impl Artifacts {
         StagedFile::create(&self.components_dir, self.staged.of(owner))
     }
 
-    /// Checks, stores and compiles what was uploaded, for the metered engine. Bytes that are known
-    /// already cost no second compile. Large components take seconds, and components are compiled
-    /// one at a time, in turns of their owners. The returned guard keeps the files until there is a record.
+    /// Checks, stores and compiles an uploaded component, for the metered engine. A component that
+    /// is stored already is not compiled again. Large components take seconds, and components are
+    /// compiled one at a time, in turns of their owners. The returned guard keeps the files until
+    /// there is a record.
     ///
     /// # Errors
     /// [`AddError`]; nothing is stored then.
@@ -206,8 +209,9 @@ impl Artifacts {
         let hold = self.hold(digest);
         let path = self.component_path(digest);
         let turn = self.turn_of_upload(digest, owner).await?;
-        // The file may get its name after the caller has left, so the hold lasts as long. The upload
-        // counts as staged until it is compiled: uploads that wait for their turn are bounded, too.
+        // The file may get its name after the caller's future was dropped, so the guard lives until
+        // then. The upload counts as staged until it is compiled: uploads that wait for their turn
+        // are bounded, too.
         let upload = Arc::new(upload);
         let (keeping, named) = (hold.clone(), upload.clone());
         blocking(move || {
@@ -224,7 +228,7 @@ impl Artifacts {
         Arc::new(FileGuard { artifacts: self.clone(), digest })
     }
 
-    /// Ends one hold. Whether it was the last one.
+    /// Ends one guard. Returns whether it was the last one.
     fn release_file_guard(&self, digest: ComponentDigest) -> bool {
         let mut held = self.held.lock();
         let Some(count) = held.get_mut(&digest) else { return true };
@@ -294,8 +298,9 @@ impl Artifacts {
         })
     }
 
-    /// Compiles, and loads what was compiled: only that tells whether a sandbox has room for all of
-    /// its instances and functions. Otherwise each of its jobs would fail instead of the upload.
+    /// Compiles the component and loads the result: only loading shows whether a sandbox has room
+    /// for all of its instances and functions. Without this check each of its jobs would fail
+    /// instead of the upload.
     async fn compile_and_verify(
         &self,
         hold: &Arc<FileGuard>,
@@ -316,7 +321,7 @@ impl Artifacts {
     }
 
     /// The component, ready to be instantiated: from memory, else from its compiled file, else
-    /// compiled again. Callers for one component wait for one of them.
+    /// compiled again. Concurrent callers for one component share one load.
     pub(crate) async fn load(
         self: &Arc<Self>,
         digest: ComponentDigest,
@@ -339,18 +344,18 @@ impl Artifacts {
         }
     }
 
-    /// Forgets a component that has no record, and removes its files, unless it is being added.
-    /// Jobs that run it go on.
+    /// Removes a component that has no record, in memory and on disk, unless it is being added.
+    /// Jobs that run it continue.
     pub(crate) async fn remove(self: &Arc<Self>, digest: ComponentDigest) -> io::Result<()> {
         let artifacts = self.clone();
         blocking(move || artifacts.remove_unneeded(digest)).await
     }
 
-    /// Does so. Blocks on the disk.
+    /// The same, blocking on the disk.
     fn remove_unneeded(&self, digest: ComponentDigest) -> io::Result<()> {
         {
-            // No upload begins to add it meanwhile. An upload lets go of its hold only once the
-            // record is there, so one of the two is seen.
+            // No upload begins to add it meanwhile. An upload drops its guard only after the record
+            // is written, so this function sees the guard, or the record.
             let held = self.held.lock();
             if held.contains_key(&digest) || self.records.find(digest).is_some() {
                 return Ok(());
@@ -447,8 +452,8 @@ fn load_file(artifact: &Artifact, engine: Arc<RunEngine>) -> Result<Loaded, Load
     // SAFETY: the file was made by our compiler: its digest is the one that we recorded when it
     // was, or we have just made it. The path leads to the descriptor that was hashed, so that
     // another file of the name is not loaded. The file is in a directory that only this user can
-    // write, is never changed in place, and wasmtime checks that it was made for this engine. What a
-    // developer's compile takes from a cache was in a directory of this user's alone.
+    // write, is never changed in place, and wasmtime checks that it was made for this engine. The
+    // cache of a developer's compiles is in a directory that only this user can access.
     let component = unsafe { CompiledComponent::deserialize_file(&engine.engine, path) };
     let component = component.map_err(|error| LoadError::Host(causes(&error)))?;
     let info = names(&engine.engine, &component);
@@ -456,8 +461,8 @@ fn load_file(artifact: &Artifact, engine: Arc<RunEngine>) -> Result<Loaded, Load
     Ok(Loaded { component, engine })
 }
 
-/// Gives a compiled file its name, and opens it. The file may get its name after the caller has left,
-/// so the hold lasts as long.
+/// Gives a compiled file its name, and opens it. The file may get its name after the caller's
+/// future was dropped, so the guard lives until then.
 async fn finish(compiled: Unfinished, hold: Arc<FileGuard>) -> io::Result<Artifact> {
     blocking(move || {
         let _keeping = hold;
@@ -467,7 +472,7 @@ async fn finish(compiled: Unfinished, hold: Arc<FileGuard>) -> io::Result<Artifa
     .await
 }
 
-/// Runs file work where it may block.
+/// Runs file operations on a thread that may block.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {

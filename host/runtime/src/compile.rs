@@ -33,10 +33,10 @@ use crate::files::{self, Unfinished};
 /// Processor time of one compile, in seconds. The largest known components take 20.
 const CPU_SECONDS_MAX: u64 = 120;
 
-/// Address space of one compile, in bytes (4 GiB). The largest need a tenth.
+/// Address space of one compile, in bytes (4 GiB). The largest known components need a tenth.
 const ADDRESS_SPACE_BYTES_MAX: u64 = 4 << 30;
 
-/// Largest compiled file, in bytes (1 GiB). The largest have 37 MB.
+/// Largest compiled file, in bytes (1 GiB). The largest known files have 37 MB.
 const ARTIFACT_BYTES_MAX: u64 = 1 << 30;
 
 /// Open files of the compiling process.
@@ -77,7 +77,7 @@ pub(crate) enum CompileError {
     /// The component is refused.
     #[error(transparent)]
     Rejected(#[from] RejectedComponent),
-    /// The compiler could not be started, or its files not read or written.
+    /// The compiler could not be started, or its files could not be read or written.
     #[error("cannot compile: {0}")]
     Io(#[from] std::io::Error),
     /// The output of the compiling process is not a report.
@@ -121,7 +121,7 @@ pub(crate) struct Compiled {
     pub(crate) took: Duration,
 }
 
-/// A compile that has ended: the artifact is on stable storage, and has still to get its name.
+/// A compile that has ended: the artifact is on stable storage, under a temporary name.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) compiled: Compiled,
@@ -155,8 +155,8 @@ impl Compiler {
         Self { program: Some((program, args)), cache: None, turns: CompileTurns::default() }
     }
 
-    /// The same for a developer who waits for it: on up to four cores, and with the results of
-    /// earlier compiles in this directory, from every process that uses it.
+    /// The same for developers, who wait for the result: on up to four cores, and with a cache of
+    /// earlier compiles in this directory, which several processes may share.
     #[must_use]
     pub fn with_cache(self, directory: PathBuf) -> Self {
         Self { cache: Some(directory), ..self }

@@ -1,11 +1,11 @@
-//! The turn to compile: one component at a time, and the order in which others wait.
+//! The order in which components are compiled, one at a time.
 //!
-//! Owners take turns, so that no owner waits behind all uploads of another. Components that jobs wait for come
-//! before uploads, at most [`JOBS_IN_A_ROW`] of them while an upload waits.
+//! Owners take turns, so that no owner waits behind all uploads of another. Components that jobs
+//! wait for come before uploads, at most [`JOBS_IN_A_ROW`] of them while an upload waits.
 //!
-//! **Bounds.** [`UPLOADS_WAITING_MAX`] uploads of an owner wait; a further one is refused. Workers that need the same component
-//! share one compile, so the components of deployed endpoints bound the other line. **Cost:** a lock and a channel for each
-//! compile.
+//! **Bounds.** [`UPLOADS_WAITING_MAX`] uploads of an owner wait; a further one is refused. Workers
+//! that need the same component share one compile, so at most as many jobs' components wait as
+//! there are deployed endpoints. **Cost:** a lock and a channel for each compile.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::round_robin::{Queue as _, RoundRobin};
 /// Most components that are compiled for jobs, one after the other, while an upload waits.
 const JOBS_IN_A_ROW: u32 = 4;
 
-/// What a component is compiled for.
+/// The reason for a compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Jobs wait for it.
@@ -35,7 +35,7 @@ pub(crate) struct TooManyUploads;
 
 type Line = RoundRobin<OwnerId, VecDeque<Waiter>>;
 
-/// Who compiles, and who waits. A clone shares them.
+/// The running compile and the waiting ones. A clone shares them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CompileTurns(Arc<Mutex<Lines>>);
 
@@ -55,12 +55,12 @@ struct Waiter {
     grant: oneshot::Sender<Turn>,
 }
 
-/// The right to compile now. Dropped, it goes to the next in line.
+/// The right to compile now. When it is dropped, the next waiter gets it.
 #[derive(Debug)]
 pub(crate) struct Turn(CompileTurns);
 
 impl CompileTurns {
-    /// Joins the line. The future resolves to the turn; dropping the future leaves the line.
+    /// Joins the queue. The future resolves to the turn; dropping the future leaves the queue.
     ///
     /// # Errors
     /// [`TooManyUploads`].
@@ -141,7 +141,7 @@ impl Drop for Turn {
     }
 }
 
-/// A waiter's position in the line. Dropped, it is left.
+/// A waiter's position in the queue. Dropping it leaves the queue.
 struct WaiterPosition {
     turns: CompileTurns,
     owner: OwnerId,
@@ -169,7 +169,7 @@ mod tests {
         OwnerId::new(name).unwrap()
     }
 
-    /// Those who wait, by name.
+    /// The waiters, by name.
     #[derive(Default)]
     struct Waits {
         turns: CompileTurns,

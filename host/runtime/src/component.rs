@@ -1,5 +1,5 @@
-//! The requirements for a component to run here, and the interfaces of this host. Any other
-//! component is refused at the upload, with a sentence that names the fault.
+//! The requirements for a component to run here, and the interfaces of this host. A component that
+//! does not meet them is refused at the upload, with a sentence that names the fault.
 
 use gristmill_core::catalog::Producers;
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,7 @@ pub(crate) struct ComponentInfo {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RejectedComponent {
-    /// Nothing at all.
+    /// No bytes.
     #[error("the file is empty")]
     Empty,
     /// Not WebAssembly at all.
@@ -124,7 +124,7 @@ pub(crate) enum RejectedComponent {
     MismatchedHandler(String),
     /// Its initialisation has another type.
     #[error(
-        "component exports `{LIFECYCLE_EXPORT}`, but its `init` is no `func() -> result<_, string>`"
+        "component exports `{LIFECYCLE_EXPORT}`, but its `init` is not `func() -> result<_, string>`"
     )]
     MismatchedInit,
     /// It has more parts than one job may have.

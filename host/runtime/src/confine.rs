@@ -1,12 +1,12 @@
-//! The confinement of the compiling process. Before its compiler looks at a component, the process
-//! gives up files, the network, other programs and other processes for good. A component that finds a
-//! mistake in the compiler can then neither read a key, nor write a file of the host's, nor send
-//! anything.
+//! The confinement of the compiling process. Before its compiler reads a component, the process
+//! gives up files, the network, other programs and other processes for good. A component that
+//! exploits a bug of the compiler can then neither read a key, nor write a file of the host, nor
+//! send data.
 //!
-//! There are two layers of the kernel's, and each is enough for most of it. Landlock takes away files,
-//! connections and signals. A seccomp filter leaves the system calls that compiling needs; they concern
-//! memory and threads mostly. A kernel that lacks one of them still has the other, and
-//! [`Confinement`] says so.
+//! The kernel offers two layers, and each alone prevents most of this. Landlock takes away files,
+//! connections and signals. A seccomp filter permits only the system calls that compiling needs,
+//! mostly for memory and threads. If the kernel lacks one layer, the other still applies, and
+//! [`Confinement`] names the missing one.
 //!
 //! **Bounds.** Descriptors that are open already stay usable. The host still runs the result of the
 //! process as machine code: confinement protects the host from the compiler's process, not from its
@@ -27,7 +27,8 @@ use seccompiler::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The newest version of Landlock whose rights are asked for; older kernels take away what they can.
+/// The newest version of Landlock whose rights are requested; older kernels apply the rights that
+/// they know.
 const LANDLOCK: ABI = ABI::V7;
 
 /// System calls that concern memory, threads, time, the end of the process, and files that are open
@@ -74,7 +75,7 @@ const ALWAYS: &[i64] = &[
     libc::SYS_exit_group,
 ];
 
-/// System calls for the files of a cache; Landlock says which files.
+/// System calls for the files of a cache; Landlock restricts which files.
 const WITH_CACHE: &[i64] = &[
     libc::SYS_openat,
     libc::SYS_newfstatat,
@@ -118,12 +119,13 @@ const PR_SET_VMA: i32 = 0x53_56_4d_41;
 /// The outcome of confining this process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confinement {
-    /// The layers that the kernel lacks or refuses, each with the reason; empty when the process is confined.
+    /// The layers that the kernel lacks or refuses, each with the reason; empty when the process is
+    /// confined.
     pub(crate) missing: Vec<String>,
 }
 
-/// Confines this process, every thread of it and all that they start. Call it while the process has
-/// one thread. A cache's directory stays usable, and nothing else by its path.
+/// Confines this process with all its threads and children. Call it while the process has one
+/// thread. The cache's directory stays usable; no other file can be opened.
 pub(crate) fn confine(cache: Option<&Path>) -> Confinement {
     let mut missing = Vec::new();
     let mut note = |layer: &str, outcome: Result<(), String>| {
@@ -139,7 +141,8 @@ fn forbid_privileges() -> Result<(), String> {
     rustix::thread::set_no_new_privs(true).map_err(|error| error.to_string())
 }
 
-/// Takes away all files but those below one directory, the network, and signals to others.
+/// Takes away the network, signals to other processes, and all files except those below one
+/// directory.
 fn landlock(directory: Option<&Path>) -> Result<(), String> {
     let restrict = || -> Result<RulesetStatus, RulesetError> {
         let mut ruleset = Ruleset::default()
@@ -162,8 +165,8 @@ fn landlock(directory: Option<&Path>) -> Result<(), String> {
     }
 }
 
-/// Leaves the system calls that compiling needs. All others answer that the kernel does not have
-/// them, so that the C library takes an older one where there is one.
+/// Permits only the system calls that compiling needs. All others return `ENOSYS`, so that the C
+/// library uses an older call if there is one.
 fn seccomp(has_cache: bool) -> Result<(), String> {
     let program = filter(has_cache).map_err(|error| error.to_string())?;
     apply_filter_all_threads(&program).map_err(|error| error.to_string())
@@ -222,7 +225,8 @@ mod tests {
 
     use super::*;
 
-    /// The child's environment: which layers, the directory with its files, and a port that listens.
+    /// The child's environment: which layers, the directory with its files, and a port that
+    /// listens.
     const LAYERS: &str = "CONFINE_TEST_LAYERS";
     const DIRECTORY: &str = "CONFINE_TEST_DIRECTORY";
     const PORT: &str = "CONFINE_TEST_PORT";
@@ -320,7 +324,7 @@ mod tests {
             ("all", ""),
             ("cache", "use the cache"),
             ("seccomp", ""),
-            // It knows nothing of datagrams, pairs of sockets and priorities.
+            // Landlock does not restrict datagrams, pairs of sockets and priorities.
             ("landlock", "send a datagram, make a socket pair, change its priority"),
         ] {
             if let Some(done) = reached(layers) {

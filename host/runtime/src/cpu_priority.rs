@@ -1,7 +1,7 @@
 //! Selects the threads that an attempt computes on. An attempt that has computed for longer than
-//! [`SHORT_COMPUTE_MAX`] moves to threads of a lower priority, if there are any. The operating system preempts
-//! these as soon as a brief job can run, even inside the handler or a host function. The cost for
-//! brief jobs is two readings of the clock in each poll.
+//! [`SHORT_COMPUTE_MAX`] moves to threads of a lower priority, if there are any. The operating
+//! system preempts these as soon as a brief job can run, even inside the handler or a host
+//! function. The cost for brief jobs is two readings of the clock in each poll.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-/// More than most handlers compute in total, and few enough ticks for a handler that does not end.
+/// Most handlers compute for less than this in total. A handler that never ends reaches it after
+/// five ticks.
 const SHORT_COMPUTE_MAX: Duration = Duration::from_millis(10);
 
 /// Runs a future here while it is brief, and then on the threads for lengthy ones. `None` when

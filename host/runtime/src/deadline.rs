@@ -1,5 +1,6 @@
-//! The end of an attempt. Two lines of defence share this: the epoch callback stops a handler that
-//! computes, and [`Watch::ended`] beside the call stops a handler that waits in a host function.
+//! The deadline and the stop of an attempt, enforced in two ways: the epoch callback stops a
+//! handler that computes, and [`Watch::ended`], awaited beside the call, stops a handler that waits
+//! in a host function.
 
 use std::time::{Duration, Instant};
 

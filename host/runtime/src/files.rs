@@ -40,8 +40,8 @@ impl Unfinished {
         &self.temporary
     }
 
-    /// Moves the file, which is on stable storage, to its final path, and returns that. The name is on
-    /// stable storage then; until then the path names the old file or none.
+    /// Moves the file, which is on stable storage, to its final path, and returns that. The name is
+    /// on stable storage then; until then the path names the old file or none.
     ///
     /// # Errors
     /// Those of the file system.

@@ -1,13 +1,14 @@
-//! Idle instances: on endpoints that reuse them, they wait for their next job.
+//! Idle instances, which wait for their next job on endpoints that reuse instances.
 //!
 //! An instance serves one deployment, identified by the object in the catalog. The instance keeps
 //! that object alive, so no other deployment can have the same identity. After a change, or a
 //! deletion and creation, an endpoint has another deployment, even with the same names and
 //! versions; its idle instances end at once.
 //!
-//! An instance that waits keeps its permit, so that the pool is never exhausted; a worker that finds no permit
-//! ends the instance that has waited longest, and of its own owner's instances only while that owner has its share. The cost is the instance's memory, until its time is over. A search goes
-//! through all idle instances; there are at most as many as jobs may run.
+//! An idle instance keeps its permit, so that the pool is never exhausted. A worker that finds no
+//! permit ends the instance that has been idle longest; if the worker's owner is at its share, only
+//! instances of this owner. **Cost.** The instance's memory, until its idle time is over. A search
+//! examines all idle instances, at most as many as jobs may run.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::permits::{Amount, Permit, Permits, Wanted};
 /// Interval at which instances whose idle time is over are ended.
 const SWEEP: Duration = Duration::from_millis(500);
 
-/// An idle instance, or one that was taken for a job that is still to be claimed.
+/// An idle instance, or an instance that was taken for a job that is not claimed yet.
 pub(crate) struct IdleInstance {
     until: Instant,
     // Dropped before its permit, so that the pool has room by then.
@@ -53,7 +54,7 @@ struct State {
 }
 
 impl State {
-    /// Takes the instance that is to make room for a worker that waits.
+    /// Takes the instance that must make room for a waiting worker.
     fn take_for(&mut self, permits: &Permits) -> Option<IdleInstance> {
         let mut held = HashMap::<_, Amount>::new();
         for IdleInstance { permit, .. } in &self.waiting {
@@ -71,7 +72,7 @@ impl State {
 }
 
 impl Idle {
-    /// Without any instance. Instances are ended when a worker waits for one of `permits`.
+    /// No instances yet. Instances are ended when a worker waits for one of `permits`.
     pub(crate) fn new(permits: Permits) -> Self {
         Self { permits, state: Arc::default() }
     }
@@ -103,7 +104,7 @@ impl Idle {
         self.make_room();
     }
 
-    /// Ends instances, the one that has waited longest first, for as long as a worker waits for a permit that this gives it.
+    /// Ends instances, the longest idle first, as long as this gives a permit to a waiting worker.
     pub(crate) fn make_room(&self) {
         while self.permits.waiting() > 0 {
             // Dropped after the lock: it takes up to 100 µs.

@@ -29,7 +29,7 @@ const KEPT_MEMORY_PART: u64 = 2;
 /// interruption (about 1 µs) costs less than 0.1 %, and most jobs end before the first.
 const FUEL_COUNTED_EACH: u64 = 20_000_000;
 
-/// An instance, from before its handler is instantiated until after its last job.
+/// An instance: it exists from before its handler is instantiated until after its last job.
 pub(crate) struct Instance {
     store: Store<State>,
     loaded: Arc<Loaded>,
@@ -55,7 +55,7 @@ impl Instance {
     /// Prepares the next attempt.
     ///
     /// # Errors
-    /// No known one: the engine's, when it does not count fuel.
+    /// An error of the engine if it does not count fuel, which no known case causes.
     pub(crate) fn begin(
         &mut self,
         attempt: Attempt,

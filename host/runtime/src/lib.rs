@@ -1,17 +1,17 @@
-//! The sandbox of Gristmill: one wasmtime instance per job, or for several jobs if their endpoint
-//! reuses instances.
+//! The sandbox of Gristmill, in which handlers run: one wasmtime instance for each job, or for
+//! several jobs if their endpoint reuses instances.
 //!
 //! [`Sandbox`] is the entry point: it accepts uploaded components
 //! ([`Components`](gristmill_core::runtime::Components)) and runs attempts of jobs
 //! ([`Runtime`](gristmill_core::runtime::Runtime)). An attempt needs a permit and a compiled
-//! component (`sandbox`, `artifacts`), a store with its limits (`state`, `limiter`) and an instance
-//! (`instance`; `idle` for reused ones); the call has two lines of defence (`attempt`, `deadline`),
-//! and its end is described in one sentence (`end`). The functions for handlers are in `host_fns`
-//! and `egress`, and their files in `disk`.
+//! component (`sandbox`, `permits`, `artifacts`), a store with its limits (`state`, `limiter`) and
+//! an instance (`instance`; `idle` for reused ones). Two mechanisms end the call at its deadline
+//! (`attempt`, `deadline`), and one sentence describes its end (`outcome`). The functions for
+//! handlers are in `host_fns` and `egress`, and their files in `disk`.
 //!
 //! **Invariants.** This is the only crate that depends on wasmtime. No component is loaded from a
-//! compiled file whose digest is not the recorded one. Nothing of an attempt outlives its permit,
-//! except the memory of an instance that its endpoint reuses.
+//! compiled file whose digest is not the recorded one. No part of an attempt outlives its permit,
+//! except a file operation that has begun.
 
 mod artifacts;
 mod attempt;

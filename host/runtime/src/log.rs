@@ -119,7 +119,7 @@ impl AttemptLog {
             line.truncate(line.floor_char_boundary(LOG_LINE_BYTES_MAX - CUT_MARK.len()));
             line.push_str(CUT_MARK);
         }
-        // One more for the line break, so that very short lines count too.
+        // One more byte for the line break, so that empty lines count too.
         let bytes = state.bytes + line.len() + 1;
         if bytes > LOG_BYTES_MAX {
             state.lines_dropped += 1;

@@ -1,4 +1,4 @@
-//! The digests of compiled files, which the catalog keeps apart from the files.
+//! The recorded digests of compiled files, which the catalog keeps separate from the files.
 
 use std::collections::HashMap;
 use std::sync::Arc;

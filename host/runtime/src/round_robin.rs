@@ -1,9 +1,10 @@
-//! Round robin: keys that wait are served in a circle, and the waiters of a key in a queue of its own.
+//! Round robin: waiting keys are served in a circle, and each key has a queue of its waiters.
 //!
-//! A key joins the circle behind all others, keeps its turn until one of its waiters is served, and then goes to the end.
-//! A key without waiters is in no circle. A round robin is a queue itself, so that they nest.
+//! A key joins the circle behind all others, keeps its turn until one of its waiters is served, and
+//! then moves to the end. A key without waiters leaves the circle. A round robin is itself a queue,
+//! so that round robins nest.
 //!
-//! **Cost:** a hash map entry for each key that waits; leaving the circle looks at each key that waits.
+//! **Cost:** a hash map entry for each waiting key; leaving the circle examines each waiting key.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -24,7 +25,7 @@ impl<T> Queue for VecDeque<T> {
 #[derive(Debug)]
 pub(crate) struct RoundRobin<K, Q> {
     order: VecDeque<K>,
-    /// Never empty ones.
+    /// The queues of waiting keys; none is empty.
     queues: HashMap<K, Q>,
 }
 
@@ -60,7 +61,8 @@ impl<K: Clone + Eq + Hash, Q: Queue> RoundRobin<K, Q> {
         self.queues.get(key)
     }
 
-    /// Serves a key: `take` takes a waiter from its queue, and the key's next turn is behind all others.
+    /// Serves a key: `take` takes a waiter from its queue, and the key's next turn is behind all
+    /// others.
     pub(crate) fn serve<T>(
         &mut self,
         key: &K,

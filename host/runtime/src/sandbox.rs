@@ -49,11 +49,11 @@ pub struct SandboxSettings {
     pub data_dir: PathBuf,
     /// The compiler of components.
     pub compiler: Compiler,
-    /// Most jobs that run at one time, at least 1; more wait for one to end. Each reserves 16 GiB of address space.
+    /// Most jobs that run at one time, at least 1; more wait for one to end. Each reserves 16 GiB
+    /// of address space.
     pub running_jobs_max: u32,
-    /// Most memory of all sandboxes together, in bytes. A job reserves as much of it as its
-    /// endpoint allows, and waits until there is so much; a deployment that allows more than this
-    /// is refused.
+    /// Most memory of all sandboxes together, in bytes. A job reserves as much as its endpoint
+    /// allows, and waits until that is free; a deployment that allows more than this is refused.
     pub memory_bytes_max: u64,
     /// The allocation of their memory, if its address space can be reserved.
     pub pool: Pool,
@@ -63,8 +63,8 @@ pub struct SandboxSettings {
     pub low_priority_threads: Option<Handle>,
     /// The addresses for handlers' requests to public hosts.
     pub addresses: AddressPolicy,
-    /// Hosts with private addresses that the handlers of every owner may reach, if their endpoint lists
-    /// them. Endpoints of the operator need no entry here.
+    /// Hosts with private addresses that the handlers of every owner may reach, if their endpoint
+    /// lists them. Endpoints of the operator need no entry here.
     pub private_hosts: AllowedHosts,
     /// Whether sinks receive the handler's stack when it traps, with source lines if the component
     /// has debug information. Only for trusted handlers, since this parses that information.
@@ -72,7 +72,7 @@ pub struct SandboxSettings {
     /// Whether the disk has room: without it uploads are refused, and the files of handlers cannot
     /// grow.
     pub disk_space: Arc<DiskSpaceGauge>,
-    /// Whether the host has several owners: then each holds a share of the sandboxes only.
+    /// Whether the host has several owners: then each may hold only a share of the sandboxes.
     pub tenancy: Tenancy,
 }
 
@@ -164,7 +164,7 @@ impl Sandbox {
         })
     }
 
-    /// Takes in a component of the operator that is in memory.
+    /// Adds a component of the operator from memory.
     ///
     /// # Errors
     /// [`AddComponentError`]; then nothing is kept.
@@ -187,11 +187,12 @@ impl Sandbox {
         self.disks.assign_volume_directory(volume, directory)
     }
 
-    /// Removes the files of handlers that earlier processes left behind, on a thread of low priority,
-    /// until the guard is dropped: scratch space and deleted volumes. Takes no time itself.
+    /// Removes the files of handlers that earlier processes left behind, on a thread of low
+    /// priority, until the guard is dropped: scratch space and deleted volumes. Takes no time
+    /// itself.
     ///
     /// # Errors
-    /// When there can be no further thread; the next start removes them then.
+    /// When no thread can be started; the next start removes them then.
     pub fn wipe_leftovers(&self) -> io::Result<Wiping> {
         self.disks.wipe_leftovers()
     }
@@ -396,7 +397,7 @@ impl Runtime for Sandbox {
             drop(ticking);
             match attempted.is_ok().then(|| instance.waits()).flatten() {
                 Some(wait) => idle.put(instance, permit, wait),
-                // First the store, so that the pool has room for the next job.
+                // The instance is dropped first, so that the pool has room for the next job.
                 None => drop((instance, permit)),
             }
             attempted

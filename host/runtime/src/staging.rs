@@ -1,8 +1,9 @@
 //! Uploads in progress: unnamed files beside the components.
 //!
-//! **Bounds.** All of them together have [`STAGED_BYTES_MAX`] bytes, and those of one owner three quarters of that while there are others, those that wait for their compile
-//! among them; the reader of an upload bounds its size. A file is deleted with its [`StagedFile`],
-//! and the next start deletes the files that a process left behind.
+//! **Bounds.** All uploads together have [`STAGED_BYTES_MAX`] bytes, including uploads that wait
+//! for their compile. While the host has several owners, those of one owner have at most three
+//! quarters of that. The reader of an upload bounds its size. A file is deleted with its
+//! [`StagedFile`], and the next start deletes the files that a process left behind.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -25,7 +26,8 @@ use crate::artifacts::{AddError, Artifacts, blocking};
 use crate::component::PREAMBLE_BYTES;
 use crate::files;
 
-/// An owner's uploads hold at most this many times the bytes that are left free, while the host has several owners.
+/// An owner's uploads hold at most this many times the bytes that are left free, while the host has
+/// several owners.
 const OWNER_TO_FREE: u64 = 3;
 
 /// The staged bytes of all files together, and those of each owner. A clone shares them.
@@ -44,7 +46,7 @@ impl StagedTotal {
         Self(Arc::new(Total { held: Mutex::default(), tenancy }))
     }
 
-    /// The part of an owner.
+    /// The staged bytes of an owner.
     pub(crate) fn of(&self, owner: &OwnerId) -> StagedPart {
         StagedPart { total: self.clone(), owner: owner.clone() }
     }
@@ -87,8 +89,8 @@ impl StagedPart {
 #[derive(Debug)]
 pub(crate) struct StagedFile {
     path: PathBuf,
-    /// In an `Arc` for the thread that writes: it completes its write even if no caller waits for
-    /// it.
+    /// In an `Arc` for the writing thread, which completes its write even if the caller's future
+    /// was dropped.
     content: Arc<Mutex<Content>>,
     total: StagedPart,
 }
@@ -166,10 +168,11 @@ impl StagedFile {
         self.content.lock().preamble.clone()
     }
 
-    /// Gives the file its name; it is on stable storage then. Its bytes count as staged until this is dropped. Blocks on the disk.
+    /// Gives the file its name; it is on stable storage then. Its bytes count as staged until this
+    /// is dropped. Blocks on the disk.
     ///
     /// # Errors
-    /// Those of the file system; there is no such file then, or it is the one from before.
+    /// Those of the file system; then the file does not exist, or is the earlier one of this name.
     pub(crate) fn keep_as(&self, path: &Path) -> io::Result<()> {
         let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         self.content.lock().file.sync_all()?;

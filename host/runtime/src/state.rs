@@ -124,7 +124,8 @@ impl State {
 
 /// The WASI surroundings of a handler: its arguments, its environment, clocks, random numbers and
 /// output streams that become its log. Sockets and name lookup are linked, since some languages
-/// always import them, and all their calls are refused. Files are not wasmtime's: see `disk`.
+/// always import them, and all their calls are refused. Files are served by `disk`, not by
+/// wasmtime.
 fn wasi(attempt: &Attempt, log: &Arc<AttemptLog>) -> WasiCtx {
     let mut wasi = WasiCtxBuilder::new();
     wasi.stdin(ClosedInputStream)

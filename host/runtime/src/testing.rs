@@ -67,8 +67,8 @@ impl AttemptSink for RecordingSink {
 }
 
 /// A handler whose `handle` has this body, in the text format of core WebAssembly. Its locals are
-/// `$input` and `$input_len`; it has `$ok` (pointer, length), `$recurse` and `$emit` to call, and one
-/// page of memory.
+/// `$input` and `$input_len`; it has `$ok` (pointer, length), `$recurse` and `$emit` to call, and
+/// one page of memory.
 pub(crate) fn guest(body: &str) -> Vec<u8> {
     guest_with("", body)
 }

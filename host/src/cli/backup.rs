@@ -17,18 +17,18 @@ use crate::archive::{self, Summary};
 use crate::client::BackupStream;
 use crate::data_dir::{self, Unfinished};
 
-/// Write all that a running host has to a file: jobs, payloads, endpoints, keys and handlers.
+/// Write all data of a running host to a file: jobs, payloads, endpoints, keys and handlers.
 ///
-/// The host keeps running meanwhile. The backup has every change that was acknowledged before it
-/// began. The file appears when it is complete and has been checked.
+/// The host continues to work meanwhile. The backup has every change that was acknowledged before
+/// it began. The file appears once it is complete and checked.
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
     /// The file to write, a tar archive; an existing file is replaced.
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
 
-    /// Include the key that stored secrets are encrypted with. Without it a restored host needs
-    /// that key from elsewhere, and the backup reveals no secrets.
+    /// Include the key that stored secrets are encrypted with. Without this option the backup
+    /// reveals no secrets, and a restored host needs the key from elsewhere.
     #[arg(long)]
     with_secrets_key: bool,
 
@@ -36,17 +36,18 @@ pub(crate) struct BackupArgs {
     connection: ConnectionArgs,
 }
 
-/// Make a data directory from a backup.
+/// Create a data directory from a backup.
 ///
-/// A host that is started on it continues from the moment of the backup: it runs the jobs that waited
-/// or ran then, and delivers their webhooks. Nothing is written unless the backup is complete.
+/// A host that is started on it continues from the moment of the backup: it runs the jobs that were
+/// waiting or running then, and delivers their webhooks. If the backup is incomplete, the directory
+/// stays empty.
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
     /// The backup.
     #[arg(value_name = "FILE")]
     backup: PathBuf,
 
-    /// The data directory to make; empty if it is there.
+    /// The data directory to create; if it exists, it must be empty.
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
 }
@@ -94,7 +95,7 @@ async fn write(mut pieces: BackupStream, part: &Path) -> anyhow::Result<Summary>
 pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     let RestoreArgs { backup, data_dir } = args;
     let file = File::open(backup).with_context(|| format!("cannot read {}", backup.display()))?;
-    let cannot_make = || format!("cannot make {}", data_dir.display());
+    let cannot_make = || format!("cannot create {}", data_dir.display());
     data_dir::make(data_dir).with_context(cannot_make)?;
     if let Some(warning) = data_dir::check(data_dir)? {
         output::note(&warning);

@@ -14,17 +14,17 @@ use crate::client::BillingRecord;
 /// List usage and its cost by time and by endpoint, template or owner.
 #[derive(Debug, Args)]
 pub(crate) struct BillingArgs {
-    /// The first hour that counts is that of this time: a date, or RFC 3339 [default: 30 days before
+    /// Count usage from the hour of this time on: a date, or RFC 3339 [default: 30 days before
     /// `--to`].
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// Usage after this time does not count [default: now].
+    /// Count usage before this time [default: now].
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
     /// The period of one line, in UTC [default: day].
     #[arg(long, value_name = "SIZE", value_parser = ["hour", "day", "week", "month", "year"])]
     bucket: Option<String>,
-    /// The object whose usage one line sums up.
+    /// The objects by which lines are grouped.
     #[arg(
         long,
         value_name = "GROUP",
@@ -72,7 +72,7 @@ impl BillingArgs {
     }
 }
 
-/// A date means its first moment; the host parses times.
+/// A date means its first moment; other texts are passed on, since the host parses times.
 fn time(text: &str) -> String {
     if text.contains(['T', 't', ' ']) { text.to_owned() } else { format!("{text}T00:00:00Z") }
 }

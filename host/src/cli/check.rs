@@ -20,9 +20,8 @@ const VOLUMES: &str = "volumes";
 
 /// Look for damage in a data directory, without changing it.
 ///
-/// Reads the journal, the tables, all payloads and all handlers, and lists every place that is not
-/// what was written, with its file and offset. The host must be stopped. Exits with status 1 when
-/// there is any damage.
+/// Reads the journal, the tables, all payloads and all handlers, and lists every damaged place with
+/// its file and offset. The host must be stopped. Exits with status 1 when there is any damage.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// The data directory.
@@ -37,15 +36,15 @@ pub(crate) struct CheckArgs {
 
 /// Save the readable data of a damaged data directory into a new one.
 ///
-/// Lists the losses. The damaged directory does not change. Restore a backup instead when one is
-/// new enough: it has no gaps. Exits with status 1 when anything is lost.
+/// Lists the losses, and does not change the damaged directory. If you have a recent backup,
+/// restore it instead: it has no gaps. Exits with status 1 when data is lost.
 #[derive(Debug, Args)]
 pub(crate) struct RepairArgs {
     /// The damaged data directory.
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
 
-    /// The data directory to make; empty if it is there.
+    /// The data directory to create; if it exists, it must be empty.
     #[arg(long, value_name = "NEW")]
     output: PathBuf,
 
@@ -80,13 +79,13 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 
 pub(crate) fn repair(args: &RepairArgs) -> anyhow::Result<ExitCode> {
     let RepairArgs { data_dir, output: new, secrets_key } = args;
-    let cannot_make = || format!("cannot make {}", new.display());
+    let cannot_make = || format!("cannot create {}", new.display());
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(new).with_context(cannot_make)?;
     if fs::read_dir(new).with_context(cannot_make)?.next().is_some() {
         bail!("{} is not empty", new.display());
     }
-    // A host must not start on half of it.
+    // A host must not start on an incomplete directory.
     let unfinished = Unfinished::mark(new).with_context(cannot_make)?;
     let salvaged = gristmill_store::repair(data_dir, new, secrets_key.as_deref())?;
     let mut losses = salvaged.losses;

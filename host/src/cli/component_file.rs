@@ -9,9 +9,9 @@ use gristmill_core::limits::COMPONENT_BYTES_MAX;
 
 /// The first bytes of every WebAssembly file.
 const MAGIC: &[u8] = b"\0asm";
-/// The version and layer of a component follow,
+/// The next bytes of a component: its version and layer.
 const COMPONENT: &[u8] = &[0x0d, 0, 1, 0];
-/// or those of a core module.
+/// The next bytes of a core module.
 const CORE_MODULE: &[u8] = &[1, 0, 0, 0];
 
 /// Reads the component.

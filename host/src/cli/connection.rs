@@ -13,7 +13,7 @@ use crate::client::{self, Client};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionArgs {
-    /// The host to talk to.
+    /// The URL of the host.
     #[arg(
         long,
         env = "GRISTMILL_URL",
@@ -23,7 +23,7 @@ pub(crate) struct ConnectionArgs {
     )]
     url: Url,
 
-    /// The key to send. Better set in the environment: other users can read command lines.
+    /// The API key. Prefer the environment variable: other users can read command lines.
     #[arg(long, value_name = "KEY", env = "GRISTMILL_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
 
@@ -31,8 +31,8 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "FILE", env = "GRISTMILL_CA_CERT", hide_env_values = true)]
     ca_cert: Option<PathBuf>,
 
-    /// The host's data directory. Without a key, and for a host on this machine only, the
-    /// admin.key in it is used.
+    /// The host's data directory. Without an API key, and only for a host on this machine, the
+    /// command uses the file admin.key in it.
     #[arg(
         long,
         value_name = "DIR",

@@ -40,12 +40,12 @@ const OPERATIONS: [(&str, &str, &[&str]); 8] = [
 
 /// Upload a handler and create or update its endpoint.
 ///
-/// The template and the endpoint both get the id NAME. When they exist already, the options that
-/// are given change them, and what is not given stays as it is.
+/// The template and the endpoint both get the id NAME. If they exist already, the given options
+/// change them, and all other settings are unchanged.
 #[derive(Debug, Args)]
 pub(crate) struct DeployArgs {
     /// The handler: a WebAssembly component, or a project's directory [default: the project of the
-    /// current directory]. A project's file gives what the options do not.
+    /// current directory]. Options that are not given come from the project's file.
     #[arg(value_name = "FILE.wasm|DIR")]
     handler: Option<PathBuf>,
     /// The id of the endpoint; needed for a component, and otherwise the project's name.
@@ -54,10 +54,11 @@ pub(crate) struct DeployArgs {
     /// The tag of the uploaded handler.
     #[arg(long, default_value = DEFAULT_TAG)]
     tag: String,
-    /// An environment variable of the handler; may be repeated. They replace those of an earlier deploy.
+    /// An environment variable of the handler; may be repeated. Replaces all variables of an
+    /// earlier deploy.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse::env_var)]
     env: Vec<parse::EnvVar>,
-    /// An argument of the handler; may be repeated. They replace those of an earlier deploy.
+    /// An argument of the handler; may be repeated. Replaces all arguments of an earlier deploy.
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     args: Vec<String>,
     /// Where the handler finds its network volume [default: /workspace].
@@ -78,23 +79,24 @@ pub(crate) struct DeployArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Endpoint")]
 pub(crate) struct EndpointOptions {
-    /// Workers that are kept even when nothing waits [default: 0].
+    /// Workers that are kept even when no job waits [default: 0].
     #[arg(long, value_name = "N", value_parser = parse::bounded::<u32>(Scaling::WORKERS_MAX))]
     workers_min: Option<u32>,
     /// Most workers, each with one job at a time; 0 pauses the endpoint [default: 16].
     #[arg(long, value_name = "N", value_parser = parse::bounded::<u32>(Scaling::WORKERS_MAX))]
     workers_max: Option<u32>,
-    /// For how long a worker waits for another job, in seconds [default: 5].
+    /// Seconds for which a worker waits for another job before it ends [default: 5].
     #[arg(long, value_name = "S", value_parser = parse::bounded::<u32>(Scaling::IDLE_TIMEOUT_S))]
     idle_timeout: Option<u32>,
-    /// When a further worker is started: queue-delay:SECONDS, when a job has waited for so long, or
-    /// request-count:JOBS, when there are more for each worker [default: request-count:1].
+    /// When to start a further worker: queue-delay:SECONDS, when a job has waited for so long, or
+    /// request-count:JOBS, when there are more jobs for each worker [default: request-count:1].
     #[arg(long, value_name = "TYPE:N", value_parser = parse::scaler)]
     scaler: Option<Scaler>,
     /// Most jobs that may wait; 0 restores the host's bound [default: the host's bound].
     #[arg(long, value_name = "N")]
     max_waiting_jobs: Option<u32>,
-    /// How long a job may run unless its submission sets another time, in milliseconds [default: 600000].
+    /// How long a job may run unless its submission sets another time, in milliseconds [default:
+    /// 600000].
     #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(EXECUTION_TIMEOUT_MS))]
     execution_timeout: Option<u64>,
     /// Memory of one job, in MiB [default: 256].
@@ -106,18 +108,18 @@ pub(crate) struct EndpointOptions {
     /// How computing is metered [default: fuel].
     #[arg(long, value_parser = parse::metering())]
     metering: Option<Metering>,
-    /// Most jobs of one instance of the handler, for one that is costly to start: what a job leaves
-    /// in memory the next one finds [default: 1].
+    /// Most jobs of one instance of the handler, for handlers with a costly start: a job finds the
+    /// memory as the previous job left it [default: 1].
     #[arg(long, value_name = "JOBS", value_parser = parse::bounded::<u32>(Reuse::JOBS_MAX))]
     reuse: Option<u32>,
-    /// For how long an instance waits for its next job, in seconds [default: 60].
+    /// Seconds for which an instance waits for its next job [default: 60].
     #[arg(long, value_name = "S", value_parser = parse::bounded::<u32>(Reuse::IDLE_S))]
     reuse_idle: Option<u32>,
     /// A host that the handler may call, such as example.com or *.example.com:8443; may be
-    /// repeated. They replace those of an earlier deploy.
+    /// repeated. Replaces all hosts of an earlier deploy.
     #[arg(long = "allow-host", value_name = "HOST")]
     allowed_hosts: Vec<HostPattern>,
-    /// The network volume that the handler sees, by its id; an empty one takes it away again.
+    /// The id of the network volume that the handler sees; an empty id removes it.
     #[arg(long, value_name = "ID")]
     volume: Option<String>,
 }

@@ -13,7 +13,7 @@ use super::output;
 use super::resource::{ListArgs, OneArgs, print, show};
 use crate::client::{EndpointDocument, Kind};
 
-/// Make, list, change and delete endpoints; roll back to an earlier handler.
+/// Create, list, change and delete endpoints; roll back to an earlier handler.
 #[derive(Debug, Args)]
 pub(crate) struct EndpointsArgs {
     #[command(subcommand)]
@@ -28,14 +28,15 @@ enum EndpointsCommand {
     Get(OneArgs),
     Create(Box<CreateArgs>),
     Update(Box<UpdateArgs>),
-    /// Delete an endpoint with all its jobs: those that wait are removed, those that run stopped.
+    /// Delete an endpoint with all its jobs: waiting jobs are removed, and running jobs are
+    /// stopped.
     Delete(OneArgs),
     /// List the handlers that an endpoint has run, the newest first.
     Releases(OneArgs),
     Rollback(RollbackArgs),
 }
 
-/// Make an endpoint that runs a template.
+/// Create an endpoint that runs a template.
 #[derive(Debug, Args)]
 struct CreateArgs {
     /// Its id [default: a random one].
@@ -44,7 +45,7 @@ struct CreateArgs {
     /// The id of the template.
     #[arg(long)]
     template: String,
-    /// A name for people [default: the id].
+    /// A display name [default: the id].
     #[arg(long)]
     name: Option<String>,
     /// Print the host's answer as it is.
@@ -56,7 +57,7 @@ struct CreateArgs {
     connection: ConnectionArgs,
 }
 
-/// Change the settings of an endpoint that are given.
+/// Change the given settings of an endpoint.
 #[derive(Debug, Args)]
 struct UpdateArgs {
     /// Its id.
@@ -64,7 +65,7 @@ struct UpdateArgs {
     /// The id of another template.
     #[arg(long)]
     template: Option<String>,
-    /// A new name for people.
+    /// A new display name.
     #[arg(long)]
     name: Option<String>,
     /// Print the host's answer as it is.
@@ -76,7 +77,7 @@ struct UpdateArgs {
     connection: ConnectionArgs,
 }
 
-/// Go back to the handler that ran before, or to that of a release. The settings stay.
+/// Return to the previous handler, or to the handler of a release. The settings are unchanged.
 #[derive(Debug, Args)]
 struct RollbackArgs {
     /// The endpoint.

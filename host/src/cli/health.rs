@@ -1,4 +1,4 @@
-//! `gristmill health` and `purge`: one endpoint, one call.
+//! `gristmill health` and `purge`: commands about one endpoint.
 
 use std::process::ExitCode;
 

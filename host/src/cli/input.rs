@@ -1,4 +1,4 @@
-//! A job's input: on the command line, in a file, or on standard input.
+//! Reads a job's input: from the command line, a file, or standard input.
 
 use std::convert::Infallible;
 use std::io::{self, Read};

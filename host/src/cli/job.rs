@@ -1,4 +1,4 @@
-//! `gristmill status`, `cancel` and `retry`: one job, one call.
+//! `gristmill status`, `cancel` and `retry`: commands about one job.
 
 use std::process::ExitCode;
 

@@ -11,7 +11,7 @@ use super::resource::{ListArgs, print};
 use super::{output, parse};
 use crate::client::{ClientError, KeyDocument, Kind, NewKey};
 
-/// Make, list and revoke API keys.
+/// Create, list and revoke API keys.
 #[derive(Debug, Args)]
 pub(crate) struct KeysArgs {
     #[command(subcommand)]
@@ -26,13 +26,14 @@ enum KeysCommand {
     Revoke(RevokeArgs),
 }
 
-/// Make a key and print it. The host does not keep its text: this is the only time it is shown.
+/// Create a key and print it. The host does not keep its text, so it is shown only now.
 #[derive(Debug, Args)]
 struct CreateArgs {
-    /// A name for people.
+    /// A display name.
     #[arg(long)]
     name: String,
-    /// What the key may do; several with commas between. submit includes read, admin everything.
+    /// The permissions of the key, separated by commas. submit includes read; admin includes all
+    /// others.
     #[arg(
         long = "scope",
         value_name = "SCOPE",
@@ -41,11 +42,12 @@ struct CreateArgs {
         value_parser = parse::scope()
     )]
     scopes: Vec<Scope>,
-    /// Whose key it is: it reaches what this owner has, and nothing else. Only keys of the operator,
-    /// `default`, may have the scope admin [default: the operator's].
+    /// The owner of the key: it reaches only this owner's objects. Only keys of the operator,
+    /// `default`, may have the scope admin [default: the operator].
     #[arg(long, value_name = "NAME")]
     owner: Option<OwnerId>,
-    /// An endpoint that the key is good for; may be repeated [default: all of its owner's].
+    /// An endpoint that the key is valid for; may be repeated [default: all endpoints of its
+    /// owner].
     #[arg(long = "endpoint", value_name = "ENDPOINT")]
     endpoints: Vec<EndpointId>,
     /// The key is refused after this many seconds [default: never].

@@ -17,7 +17,7 @@ pub(crate) const TIMEOUT_MS: Bounds =
 /// Fuel; without a number it is derived from the timeout.
 const FUEL: Bounds = Bounds { min: 1, default: u64::MAX, max: u64::MAX };
 
-/// Limits, as far as they were given.
+/// The given limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 #[command(next_help_heading = "Limits")]

@@ -13,7 +13,7 @@ use super::connection::ConnectionArgs;
 use super::{output, parse};
 use crate::client::{Client, ClientError};
 
-/// Pause before a broken connection is made again.
+/// Pause before the client connects again.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Most attempts in a row.
@@ -21,7 +21,7 @@ const RECONNECTS_MAX: u32 = 10;
 
 /// Show the log of an endpoint's handlers.
 ///
-/// The host keeps the newest lines of each endpoint in memory, until it is started again.
+/// The host keeps the newest lines of each endpoint in memory; a restart of the host deletes them.
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
     /// The endpoint.
@@ -29,7 +29,7 @@ pub(crate) struct LogsArgs {
     /// Only the lines of this job.
     #[arg(long, value_name = "ID", value_parser = parse::job_id)]
     job: Option<String>,
-    /// How many of the newest lines.
+    /// Number of lines to show, the newest ones.
     #[arg(
         long,
         value_name = "N",
@@ -37,7 +37,7 @@ pub(crate) struct LogsArgs {
         value_parser = parse::bounded::<u64>(LIST_LOGS)
     )]
     tail: u64,
-    /// Keep printing new lines, until this is interrupted.
+    /// Continue to print new lines until this command is interrupted.
     #[arg(long, short)]
     follow: bool,
     /// Print each line as one JSON object.

@@ -75,7 +75,7 @@ enum Command {
     /// Show a job: its state, its times, and its result.
     Status(job::JobArgs),
     Stream(stream::StreamArgs),
-    /// Cancel a job: stop it when it runs, remove it from the queue when it waits.
+    /// Cancel a job: stop a running job, or remove a waiting job from the queue.
     Cancel(job::JobArgs),
     /// Queue a job that is FAILED or TIMED_OUT again, with its id and its input.
     Retry(job::JobArgs),

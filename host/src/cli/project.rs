@@ -1,4 +1,4 @@
-//! `gristmill.toml`, which says what a directory with a handler's source is:
+//! `gristmill.toml`, the file that describes a project, a directory with a handler's source:
 //!
 //! ```toml
 //! [handler]
@@ -16,8 +16,8 @@
 //! allow = ["example.com"]           # hosts that the handler may call
 //! ```
 //!
-//! Only `handler.name` and `handler.language` are needed. A key that is not known is refused, since
-//! it is a mistake that would go unnoticed. Options of the command line win over the file.
+//! Only `handler.name` and `handler.language` are required. Unknown keys are refused, since a
+//! mistyped key would have no effect. Options of the command line override the file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -70,7 +70,7 @@ pub(crate) enum Language {
     Rust,
     /// Built with componentize-py.
     Python,
-    /// Built with a JavaScript engine inside.
+    /// Built with a JavaScript engine in the component.
     Javascript,
 }
 
@@ -184,7 +184,7 @@ mod tests {
             ("[env]\nA = 1", "expected a string"),
             ("[env]\n\"A=B\" = \"\"", "in [env], `A=B` has a `=`"),
             ("[env]\n\"\" = \"\"", "in [env], a name is missing"),
-            ("[network]\nallow = [\"http://x\"]", "`http://x` is no allowed host: write"),
+            ("[network]\nallow = [\"http://x\"]", "`http://x` is not a host pattern: write"),
             ("[network]\ndeny = []", "unknown field `deny`, expected `allow`"),
             ("[build]", "expected one of `handler`, `limits`, `env`, `network`"),
             ("[limits", "TOML parse error"),

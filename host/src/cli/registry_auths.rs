@@ -17,7 +17,7 @@ use crate::client::{Kind, NewRegistryAuth, RegistryAuthDocument};
 /// The variable with the password; otherwise standard input is read.
 const PASSWORD_VARIABLE: &str = "GRISTMILL_REGISTRY_PASSWORD";
 
-/// List, keep and delete credentials for registries.
+/// List, store and delete credentials for registries.
 #[derive(Debug, Args)]
 pub(crate) struct RegistryAuthsArgs {
     #[command(subcommand)]
@@ -32,15 +32,15 @@ enum RegistryAuthsCommand {
     Delete(DeleteArgs),
 }
 
-/// Keep credentials and print their id, which templates name. The password is read from
-/// GRISTMILL_REGISTRY_PASSWORD or, without it, from standard input: other users can read command
-/// lines.
+/// Store credentials and print their id, which templates name. The password is read from
+/// GRISTMILL_REGISTRY_PASSWORD or, without it, from standard input, since other users can read
+/// command lines.
 #[derive(Debug, Args)]
 struct CreateArgs {
-    /// A name for people.
+    /// A display name.
     #[arg(long)]
     name: String,
-    /// The one registry that they are sent to, as images name it: HOST or HOST:PORT [default:
+    /// The only registry that receives them, as images name it: HOST or HOST:PORT [default:
     /// docker.io].
     #[arg(long, value_name = "HOST")]
     registry: Option<RegistryHost>,

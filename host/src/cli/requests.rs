@@ -19,10 +19,10 @@ pub(crate) struct RequestsArgs {
     /// Only jobs with this status, such as IN_QUEUE.
     #[arg(long, value_parser = status)]
     status: Option<JobStatus>,
-    /// At most so many.
+    /// Most jobs to list.
     #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(LIST_JOBS))]
     limit: Option<u64>,
-    /// Go on after an earlier list: the cursor that it ended with.
+    /// Continue after an earlier list: the cursor at its end.
     #[arg(long)]
     cursor: Option<String>,
     /// Print the host's answer as it is.

@@ -11,7 +11,7 @@ use super::connection::ConnectionArgs;
 use super::output;
 use crate::client::Answer;
 
-/// Lists all of a kind.
+/// Arguments of the commands that list all objects of a kind.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Print the host's answer as it is.
@@ -21,7 +21,7 @@ pub(crate) struct ListArgs {
     pub(crate) connection: ConnectionArgs,
 }
 
-/// Names one thing.
+/// Arguments of the commands about one object.
 #[derive(Debug, Args)]
 pub(crate) struct OneArgs {
     /// Its id.

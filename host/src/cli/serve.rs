@@ -1,5 +1,5 @@
-//! `gristmill serve`: its options, combined with the configuration file. A flag wins over the
-//! environment, and the environment wins over the file.
+//! `gristmill serve`: its options, combined with the configuration file. A flag overrides the
+//! environment, and the environment overrides the file.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn mib(given: Option<u64>, bounds: Bounds) -> u64 {
     given.unwrap_or(bounds.default) << 20
 }
 
-/// A list of hosts: that of the flags, or that of the file when there are no flags.
+/// A list of hosts: from the flags, or from the file when there are no flags.
 fn hosts(given: &[HostPattern], in_file: Option<Vec<HostPattern>>) -> AllowedHosts {
     AllowedHosts::new(if given.is_empty() { in_file.unwrap_or_default() } else { given.to_vec() })
 }
@@ -73,7 +73,7 @@ const IDLE_TIMEOUT_S: Bounds = Bounds { min: 1, default: 75, max: 3_600 };
 /// Run the host.
 ///
 /// Prints one line once it answers calls. On SIGTERM or SIGINT it takes no more jobs, waits for
-/// those that run, and ends; a second signal ends it at once. Jobs that did not finish run again
+/// running jobs, and ends; a second signal ends it at once. Jobs that did not finish run again
 /// after the next start.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ServeArgs {
@@ -81,12 +81,12 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDRESS:PORT", env = "GRISTMILL_LISTEN", hide_env_values = true)]
     pub listen: Option<SocketAddr>,
 
-    /// Where everything is kept; made when it does not exist [default: ./gristmill-data].
+    /// The directory for all data; created if it does not exist [default: ./gristmill-data].
     #[arg(long, value_name = "DIR", env = "GRISTMILL_DATA_DIR", hide_env_values = true)]
     pub data_dir: Option<PathBuf>,
 
-    /// The file with the key that stored secrets are encrypted with; made with a new data directory
-    /// [default: secrets.key in it].
+    /// The file with the key that stored secrets are encrypted with; created with a new data
+    /// directory [default: secrets.key in the data directory].
     #[arg(long, value_name = "FILE", env = "GRISTMILL_SECRETS_KEY", hide_env_values = true)]
     pub secrets_key: Option<PathBuf>,
 
@@ -94,8 +94,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", env = "GRISTMILL_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
 
-    /// The certificate to serve HTTPS with, followed by those between it and its root, as PEM. Read
-    /// again when the file changes, and on SIGHUP.
+    /// The certificate for HTTPS, followed by the certificates between it and its root, as PEM.
+    /// Read again when the file changes, and on SIGHUP.
     #[arg(
         long,
         value_name = "FILE",
@@ -115,7 +115,7 @@ pub struct ServeArgs {
     )]
     pub tls_key: Option<PathBuf>,
 
-    /// Connections at one time; more wait until one of them is closed [default: 20000].
+    /// Connections at one time; further ones wait until an open one is closed [default: 20000].
     #[arg(
         long,
         value_name = "N",
@@ -124,9 +124,9 @@ pub struct ServeArgs {
     )]
     pub max_connections: Option<u32>,
 
-    /// Connections at one time from one address without a valid key; a further one closes the oldest
-    /// of them. Without this option loopback addresses have no bound [default: a sixteenth of
-    /// max-connections].
+    /// Connections at one time from one address without a valid key; a further one closes the
+    /// oldest of them. Without this option loopback addresses have no bound [default: a sixteenth
+    /// of max-connections].
     #[arg(
         long,
         value_name = "N",
@@ -157,7 +157,7 @@ pub struct ServeArgs {
     )]
     pub json: Option<bool>,
 
-    /// Take the nearest allowed value for a policy out of bounds, instead of refusing the job.
+    /// Use the nearest allowed value for a policy out of bounds, instead of refusing the job.
     #[arg(
         long,
         env = "GRISTMILL_LENIENT_POLICY", hide_env_values = true,
@@ -170,7 +170,7 @@ pub struct ServeArgs {
     )]
     pub lenient_policy: Option<bool>,
 
-    /// What to log: a level, or a filter such as `info,gristmill_dispatch=debug,handler=off`
+    /// The log filter: a level, or a list such as `info,gristmill_dispatch=debug,handler=off`
     /// [default: info].
     #[arg(long, value_name = "FILTER", env = "GRISTMILL_LOG", hide_env_values = true, value_parser = log_filter)]
     pub log: Option<String>,
@@ -184,8 +184,9 @@ pub struct ServeArgs {
     )]
     pub max_running_jobs: Option<u32>,
 
-    /// Memory that all sandboxes may have together, in MiB. Each takes the `memoryMib` of its endpoint; jobs wait for it
-    /// [default: three quarters of the machine's memory, or of its control group's limit].
+    /// Memory of all sandboxes together, in MiB. Each sandbox takes the `memoryMib` of its
+    /// endpoint; jobs wait until it is free [default: three quarters of the machine's memory, or of
+    /// its control group's limit].
     #[arg(
         long,
         value_name = "MIB",
@@ -203,8 +204,8 @@ pub struct ServeArgs {
     )]
     pub max_waiting_jobs: Option<u32>,
 
-    /// Most that the inputs of the jobs may take that wait on one endpoint, in MiB; beyond it,
-    /// submissions are answered with 429 [default: 16384].
+    /// Size of the inputs of one endpoint's waiting jobs, in MiB; beyond it, submissions are
+    /// refused with 429 [default: 16384].
     #[arg(
         long,
         value_name = "MIB",
@@ -213,9 +214,9 @@ pub struct ServeArgs {
     )]
     pub max_waiting_mib: Option<u64>,
 
-    /// Most that the results may take that one endpoint keeps, in MiB, with the inputs of jobs that
-    /// can be retried; beyond it, submissions are answered with 429, and a job that would add more is
-    /// FAILED [default: 65536].
+    /// Size of one endpoint's kept results and of the inputs of jobs that can be retried, in MiB;
+    /// beyond it, submissions are refused with 429, and a job that would add more is FAILED
+    /// [default: 65536].
     #[arg(
         long,
         value_name = "MIB",
@@ -234,8 +235,8 @@ pub struct ServeArgs {
     )]
     pub max_owner_records: Option<u64>,
 
-    /// Most that these records of one owner may take in memory, in MiB; a change beyond it is refused
-    /// with 400 [default: 16].
+    /// Size of these records of one owner in memory, in MiB; a change beyond it is refused with 400
+    /// [default: 16].
     #[arg(
         long,
         value_name = "MIB",
@@ -244,8 +245,8 @@ pub struct ServeArgs {
     )]
     pub max_owner_record_mib: Option<u64>,
 
-    /// Most that the uploaded components of one owner may take on disk, in MiB, without their compiled
-    /// files; an upload beyond it is refused with 400 [default: 16384].
+    /// Size of one owner's uploaded components on disk, in MiB, without their compiled files; an
+    /// upload beyond it is refused with 400 [default: 16384].
     #[arg(
         long,
         value_name = "MIB",
@@ -264,9 +265,9 @@ pub struct ServeArgs {
     )]
     pub disk_reserve_mib: Option<u64>,
 
-    /// How much of the journal may wait for a checkpoint into the database, in MiB; up to twice as
-    /// much when the database is slow. A larger journal takes more disk and saves work: jobs that are
-    /// deleted before their checkpoint never reach the database [default: 1024].
+    /// Size of the journal that may wait for a checkpoint into the database, in MiB; up to twice as
+    /// much when the database is slow. A larger journal takes more disk and saves work, since jobs
+    /// that are deleted before their checkpoint never reach the database [default: 1024].
     #[arg(
         long,
         value_name = "MIB",
@@ -275,7 +276,7 @@ pub struct ServeArgs {
     )]
     pub journal_mib: Option<u64>,
 
-    /// How long running jobs may go on after SIGTERM, in seconds [default: 30].
+    /// Seconds that running jobs have after SIGTERM [default: 30].
     #[arg(
         long,
         value_name = "SECONDS",
@@ -284,9 +285,9 @@ pub struct ServeArgs {
     )]
     pub drain_timeout: Option<u64>,
 
-    /// The largest jump of the machine's clock that is followed while the clock is not synchronised, in
-    /// seconds; 0 follows any. Counts between the newest time in the store and the start, too, when
-    /// waiting jobs would be deleted [default: 3600].
+    /// The largest jump of an unsynchronised clock that the host follows, in seconds; 0 follows any
+    /// jump. At a start, the difference between the clock and the newest time in the store counts
+    /// too, if waiting jobs would be deleted [default: 3600].
     #[arg(
         long,
         value_name = "SECONDS",
@@ -295,17 +296,17 @@ pub struct ServeArgs {
     )]
     pub max_clock_jump: Option<u64>,
 
-    /// Take the clock as it is at this start, however far it is from the newest time in the store.
+    /// Accept the clock at this start, however far it is from the newest time in the store.
     #[arg(long)]
     pub accept_clock: bool,
 
-    /// Completes the names of the template field and query flag for templates of the operator's
-    /// own: `is<BRAND>`, `include<BRAND>Templates`.
+    /// Completes the names of the field and the query parameter for platform templates:
+    /// `is<BRAND>`, `include<BRAND>Templates`.
     #[arg(long, value_name = "BRAND", env = "GRISTMILL_BRAND", hide_env_values = true, value_parser = brand)]
     pub brand: Option<String>,
 
-    /// A receiver of webhooks that may have an address which is not public: `HOST`, `HOST:PORT` or
-    /// `*.DOMAIN`. Can be given more than once; the environment separates with commas.
+    /// A receiver of webhooks whose address need not be public: `HOST`, `HOST:PORT` or `*.DOMAIN`.
+    /// May be repeated; in the environment, separate the values with commas.
     #[arg(
         long,
         value_name = "HOST",
@@ -315,9 +316,9 @@ pub struct ServeArgs {
     )]
     pub webhook_allow: Vec<HostPattern>,
 
-    /// A host with an address which is not public that handlers of every owner may call, if their
-    /// endpoint lists it in `allowedHosts`: `HOST`, `HOST:PORT` or `*.DOMAIN`. Endpoints of the operator
-    /// need no entry here. Can be given more than once; the environment separates with commas.
+    /// A host with a private address that handlers of every owner may call, if their endpoint lists
+    /// it in `allowedHosts`: `HOST`, `HOST:PORT` or `*.DOMAIN`. Endpoints of the operator need no
+    /// entry here. May be repeated; in the environment, separate the values with commas.
     #[arg(
         long,
         value_name = "HOST",
@@ -327,13 +328,13 @@ pub struct ServeArgs {
     )]
     pub handler_allow: Vec<HostPattern>,
 
-    /// A TOML file with what usage costs, in credits: `job`, `wall-second`, `gb-second`, `cpu-second`,
-    /// `giga-fuel`, `gb-in`, `gb-out` [default: everything is free].
+    /// A TOML file with the prices of usage, in credits: `job`, `wall-second`, `gb-second`,
+    /// `cpu-second`, `giga-fuel`, `gb-in`, `gb-out` [default: everything is free].
     #[arg(long, value_name = "FILE", env = "GRISTMILL_PRICES", hide_env_values = true)]
     pub prices: Option<PathBuf>,
-    /// A registry that may have an address which is not public: `HOST`, `HOST:PORT` or `*.DOMAIN`;
-    /// with `http://` before it, one without TLS. Can be given more than once; the environment
-    /// separates with commas.
+    /// A registry whose address need not be public: `HOST`, `HOST:PORT` or `*.DOMAIN`; with the
+    /// prefix `http://`, a registry without TLS. May be repeated; in the environment, separate the
+    /// values with commas.
     #[arg(
         long,
         value_name = "REGISTRY",
@@ -343,9 +344,10 @@ pub struct ServeArgs {
     )]
     pub registry_allow: Vec<RegistryPattern>,
 
-    /// A network that webhooks, images and handlers may not reach though its addresses are public, such
+    /// A network of public addresses that webhooks, image fetches and handlers may not reach, such
     /// as `9.0.0.0/8` or `2001:db8::/32`. `--webhook-allow`, `--registry-allow` and an endpoint's
-    /// `!private` go before it. Can be given more than once; the environment separates with commas.
+    /// `!private` override it. May be repeated; in the environment, separate the values with
+    /// commas.
     #[arg(
         long,
         value_name = "CIDR",
@@ -355,13 +357,13 @@ pub struct ServeArgs {
     )]
     pub egress_deny: Vec<Network>,
 
-    /// Answer calls without a key, with every permission: for trying things out on one's own machine.
-    /// Only on a loopback address, and only calls that name it as their host and come from no other
-    /// website. Not in the environment, where it would open a host that never heard of it.
+    /// Answer calls without a key, with every permission, to try the host on your own machine.
+    /// Requires a loopback address; calls must name it as their host and must not come from another
+    /// website. Cannot be set in the environment, where it could open a host by accident.
     #[arg(long)]
     pub no_key: bool,
 
-    /// Let the clock stand still, and move it as standard input says; for tests.
+    /// Stop the clock, and move it only by commands on standard input; for tests.
     #[arg(long, hide = true)]
     pub manual_clock: bool,
 }
@@ -726,7 +728,7 @@ mod tests {
         let args = ServeArgs { egress_deny: vec![network("10.0.0.0/8")], ..args };
         assert_eq!(denied(&args), [network("10.0.0.0/8")]);
         let wrong = from_file(&args, "egress-deny = [\"10.0.0.0/40\"]").unwrap_err().to_string();
-        assert!(wrong.contains("`10.0.0.0/40` is no network: write `10.0.0.0/8`"), "{wrong}");
+        assert!(wrong.contains("`10.0.0.0/40` is not a network: write `10.0.0.0/8`"), "{wrong}");
     }
 
     #[test]

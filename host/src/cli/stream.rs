@@ -20,10 +20,10 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Follow a job's stream.
 ///
-/// Prints the output of each chunk as one line of JSON, from the first chunk that was not
-/// delivered yet to the last, and ends with the job: exits with 0 when it is COMPLETED, else
-/// prints why and exits with 1. When the job is started again meanwhile, a note says so, and the
-/// chunks of its new attempt follow from the first on.
+/// Prints the output of each chunk as one line of JSON, from the first chunk that was not delivered
+/// yet to the last. Ends with the job: exits with 0 when the job is COMPLETED, else prints the
+/// reason and exits with 1. If the job starts again meanwhile, the command prints a note, and then
+/// the chunks of the new attempt from the first one on.
 #[derive(Debug, Args)]
 pub(crate) struct StreamArgs {
     /// The endpoint.
@@ -56,7 +56,7 @@ pub(super) struct Chunk<'a> {
 pub(super) enum StreamUpdate<'a> {
     /// A chunk.
     Chunk(Chunk<'a>),
-    /// The job has another attempt: all chunks so far are void, and its stream begins anew.
+    /// The job has another attempt: all chunks so far are invalid, and its stream starts again.
     Restart,
 }
 
@@ -116,10 +116,10 @@ impl Follower {
         Self { client, endpoint, job, from, last_event: None }
     }
 
-    /// Hands on all news until the job has ended.
+    /// Passes all updates on until the job has ended.
     ///
     /// # Errors
-    /// Those of `on_update`; or the host cannot be asked, again and again.
+    /// Those of `on_update`, and repeated failures to reach the host.
     pub(super) async fn follow_to_end(
         mut self,
         mut on_update: impl FnMut(StreamUpdate<'_>) -> anyhow::Result<()>,
@@ -135,7 +135,7 @@ impl Follower {
             if failed > RECONNECTS_MAX {
                 match cause {
                     Some(cause) => return Err(cause.into()),
-                    None => bail!("the host ends the stream again and again before the job's end"),
+                    None => bail!("the host repeatedly ended the stream before the job's end"),
                 }
             }
             tokio::time::sleep(RECONNECT_PAUSE).await;

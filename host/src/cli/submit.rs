@@ -28,8 +28,8 @@ const POLL_PAUSE: Duration = Duration::from_secs(1);
 
 /// Submit a job.
 ///
-/// Prints the job's id. With --wait: waits for the job and prints its output; when the job ends in
-/// any other way than COMPLETED, prints why and exits with 1.
+/// Prints the job's id. With --wait: waits for the job and prints its output; if the job does not
+/// end COMPLETED, prints the reason and exits with 1.
 #[derive(Debug, Args)]
 pub(crate) struct SubmitArgs {
     /// The endpoint.
@@ -49,10 +49,10 @@ pub(crate) struct SubmitArgs {
     /// How long the job may run, in milliseconds [default: the endpoint's].
     #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(EXECUTION_TIMEOUT_MS))]
     execution_timeout: Option<u64>,
-    /// How long the job may live, waiting included, in milliseconds [default: 86400000].
+    /// Lifetime of the job from its submission, in milliseconds [default: 86400000].
     #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(TTL_MS))]
     ttl: Option<u64>,
-    /// Start no worker for this job, and run other jobs first.
+    /// Run other jobs first, and start no worker for this job.
     #[arg(long)]
     low_priority: bool,
     /// Print the host's answer as it is.

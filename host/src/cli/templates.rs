@@ -20,7 +20,7 @@ const ALL: [(&str, &str); 3] = [
     ("includePlatformTemplates", "true"),
 ];
 
-/// Make, list, change and delete templates.
+/// Create, list, change and delete templates.
 #[derive(Debug, Args)]
 pub(crate) struct TemplatesArgs {
     #[command(subcommand)]
@@ -29,7 +29,7 @@ pub(crate) struct TemplatesArgs {
 
 #[derive(Debug, Subcommand)]
 enum TemplatesCommand {
-    /// List all templates, those in use and those of others included.
+    /// List all templates, including templates in use and templates of other owners.
     List(ListArgs),
     /// Show a template.
     Get(OneArgs),
@@ -39,13 +39,13 @@ enum TemplatesCommand {
     Delete(OneArgs),
 }
 
-/// Make a template.
+/// Create a template.
 #[derive(Debug, Args)]
 struct CreateArgs {
     /// Its name, unique among your own.
     #[arg(long)]
     name: String,
-    /// The handler that it runs: name:tag, name@sha256:…, or an image of a registry.
+    /// The handler that it runs: name:tag, name@sha256:…, or an image in a registry.
     #[arg(long)]
     image: String,
     /// Print the host's answer as it is.
@@ -57,7 +57,7 @@ struct CreateArgs {
     connection: ConnectionArgs,
 }
 
-/// Change the fields of a template that are given.
+/// Change the given fields of a template.
 #[derive(Debug, Args)]
 struct UpdateArgs {
     /// Its id.
@@ -79,7 +79,7 @@ struct UpdateArgs {
 
 #[derive(Debug, Args)]
 struct TemplateOptions {
-    /// An environment variable of the handler; may be repeated, and replaces those before.
+    /// An environment variable of the handler; may be repeated. Replaces all earlier variables.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse::env_var)]
     env: Vec<parse::EnvVar>,
     /// The first part of the handler's arguments; may be repeated.
@@ -97,13 +97,14 @@ struct TemplateOptions {
     /// The credentials for the image's registry.
     #[arg(long, value_name = "ID")]
     registry_auth: Option<String>,
-    /// A file of Markdown for people.
+    /// A Markdown file that describes the template.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
-    /// Whether other owners may see all of it, its environment included, and use it.
+    /// Whether other owners may see the whole template, including its environment, and use it.
     #[arg(long, value_name = "BOOL")]
     public: Option<bool>,
-    /// Whether it is the platform's own, for all owners: for a template of the operator's, with an admin key.
+    /// Whether it is a platform template, for all owners. Only for templates of the operator, with
+    /// an admin key.
     #[arg(long, value_name = "BOOL")]
     platform: Option<bool>,
 }

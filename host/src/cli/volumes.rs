@@ -11,7 +11,7 @@ use super::resource::{ListArgs, print};
 use super::{output, parse};
 use crate::client::{Kind, NewVolume, VolumeDocument};
 
-/// Make, list, show and delete network volumes: directories that persist.
+/// Create, list, show and delete network volumes: persistent directories for handlers.
 #[derive(Debug, Args)]
 pub(crate) struct VolumesArgs {
     #[command(subcommand)]
@@ -27,13 +27,13 @@ enum VolumesCommand {
     Delete(DeleteArgs),
 }
 
-/// Make a network volume and print its id. An endpoint gets it with `deploy --volume`.
+/// Create a network volume and print its id. An endpoint uses it with `deploy --volume`.
 #[derive(Debug, Args)]
 struct CreateArgs {
-    /// A name for people.
+    /// A display name.
     #[arg(long)]
     name: String,
-    /// Most that it may hold, in gigabytes.
+    /// The size limit, in gigabytes.
     #[arg(long, value_name = "GB", value_parser = parse::bounded::<u32>(Volume::SIZE_GB))]
     size: u32,
     /// Print the host's answer as it is.
@@ -55,7 +55,7 @@ struct GetArgs {
     connection: ConnectionArgs,
 }
 
-/// Delete a network volume that no endpoint uses, with all that is in it.
+/// Delete a network volume that no endpoint uses, with all its files.
 #[derive(Debug, Args)]
 struct DeleteArgs {
     /// The volume's id.

@@ -39,7 +39,7 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    /// Opens the stream that `request` asks for, after the event with the id `after` if there is one.
+    /// Opens the stream of `request`; if `after` is given, after the event with this id.
     pub(super) async fn open(
         client: &Client,
         mut request: RequestBuilder,

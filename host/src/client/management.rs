@@ -100,7 +100,7 @@ pub(crate) struct ProducerDocument {
 pub(crate) struct NewRegistryAuth<'a> {
     /// A display name.
     pub(crate) name: &'a str,
-    /// The one registry that they are sent to; `None`: Docker Hub.
+    /// The only registry that receives them; `None`: Docker Hub.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) registry: Option<&'a RegistryHost>,
     /// The user at the registry.
@@ -117,7 +117,7 @@ pub(crate) struct RegistryAuthDocument {
     pub(crate) id: String,
     /// A display name.
     pub(crate) name: String,
-    /// The one registry that they are sent to; old credentials name none.
+    /// The only registry that receives them; old credentials name none.
     pub(crate) registry: Option<String>,
     /// The user at the registry.
     pub(crate) username: String,

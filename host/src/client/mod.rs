@@ -3,9 +3,9 @@
 //! Documents are kept as the text that the host sent ([`Answer`]), so that `--json` shows exactly
 //! that, and parsed into types where a command needs a field.
 //!
-//! **Bounds.** An answer, or all pages of a list, is read up to [`ANSWER_BYTES_MAX`], a server-sent event up to
-//! [`EVENT_BYTES_MAX`](events::EVENT_BYTES_MAX); every call has a time limit. Redirects are not
-//! followed, since they would send the key elsewhere.
+//! **Bounds.** An answer, or all pages of a list, is read up to [`ANSWER_BYTES_MAX`], a server-sent
+//! event up to [`EVENT_BYTES_MAX`](events::EVENT_BYTES_MAX); every call has a time limit. Redirects
+//! are not followed, since they would send the key elsewhere.
 
 mod backup;
 mod error;

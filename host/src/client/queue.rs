@@ -190,8 +190,8 @@ impl Client {
         self.send(self.request(Method::GET, url).timeout(wait + CALL_TIME_MAX)).await
     }
 
-    /// Follows the job's stream: after the event with the id `after`, or from chunk `from` on, or from the
-    /// first chunk that no call has delivered yet.
+    /// Follows the job's stream: after the event with the id `after`, or from chunk `from` on, or
+    /// from the first chunk that no call has delivered yet.
     pub(crate) async fn stream(
         &self,
         endpoint: &EndpointId,

@@ -1,5 +1,5 @@
 //! Bounds the connections of each address that have not carried a valid key, so that one address
-//! cannot take the connections of all.
+//! cannot take all connections.
 //!
 //! At the bound, a new connection replaces the address's oldest connection without a key, which is
 //! closed. A connection on which one call had a valid key does not count any more. Callers with

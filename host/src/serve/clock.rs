@@ -1,4 +1,4 @@
-//! The host's clock: the machine's wall clock, except jumps that are not confirmed.
+//! The host's clock: the machine's wall clock without its unconfirmed jumps.
 //!
 //! A job that is deleted because of a wrong clock does not come back when the clock is corrected. A
 //! jump by more than a bound, in either direction, is therefore not followed until the kernel
@@ -85,7 +85,7 @@ impl HostClock {
                 self.ahead_ms.store(found, Ordering::Relaxed);
             }
             if self.is_held.load(Ordering::Relaxed) && self.is_held.swap(false, Ordering::Relaxed) {
-                warn!("the machine's clock is back where it was");
+                warn!("the machine's clock is correct again, and is followed");
             }
             self.compared_at.store(wall.as_millis(), Ordering::Relaxed);
             return wall;
@@ -206,8 +206,8 @@ fn steady_ms() -> u64 {
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "no crate here has this call of the C library")]
 pub(crate) fn is_synchronised() -> bool {
-    // SAFETY: a `timex` has only numbers, and zero is valid for all of them; without a mode the call
-    // only writes to this value, which outlives the call.
+    // SAFETY: a `timex` has only numbers, and zero is valid for all of them; without a mode the
+    // call only writes to this value, which outlives the call.
     let state = unsafe {
         let mut asked: libc::timex = std::mem::zeroed();
         libc::adjtimex(&raw mut asked)

@@ -1,11 +1,11 @@
-//! One connection, from its first byte to its end. The calls on it are counted, and while there is
-//! none its time is bounded: a client that says nothing, sends a head a byte at a time, or sleeps
-//! between two calls keeps its place for a known time only. While a call is under way its body and its
-//! wait have bounds of their own, and its answer has one here: a client that does not take it holds
-//! its memory, and is disconnected. Large answers have [a bound](super::response_budget) all together. A
-//! body that was [not read](super::unread) when its answer is ready is read, or ends the connection,
-//! which then [lingers](super::linger). A client that ends its side right after a request
-//! [gets its answer](super::half_close); the call of a client that ends it later is dropped.
+//! One connection, from its first byte to its end. While no call is in progress, the connection's
+//! time is bounded: a client that sends nothing, sends a head a byte at a time, or pauses between
+//! two calls keeps its place only for a limited time. During a call, its body and its wait have
+//! separate bounds. The time for reading its answer is bounded here, since an unread answer holds
+//! memory. All large answers together have [a bound](super::response_budget). A body that was [not
+//! read](super::unread) when its answer is ready is read, or ends the connection, which then
+//! [lingers](super::linger). A client that ends its side right after a request [gets its
+//! answer](super::half_close); the call of a client that ends it later is dropped.
 
 use std::convert::Infallible;
 use std::io::{self, IoSlice};
@@ -39,14 +39,14 @@ use super::unread::{RequestBody, Unread};
 /// disconnected.
 const HEAD_WAIT: Duration = Duration::from_secs(20);
 
-/// Time for a client to close the connection after it was asked to.
+/// Time for a client to close the connection after it was requested to.
 const END_WAIT: Duration = Duration::from_secs(5);
 
 /// A client that has read nothing of its answer for this long is disconnected.
 const TAKE_WAIT: Duration = Duration::from_secs(30);
 
-/// A client is also disconnected if the host has waited for it longer than [`TAKE_WAIT`] in total and
-/// it reads slower than this.
+/// A client is also disconnected if the host has waited for it longer than [`TAKE_WAIT`] in total
+/// and it reads slower than this.
 const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 
 /// The first bytes of an HTTP/2 connection (RFC 9113, section 3.4). They are no head: a client may
@@ -153,8 +153,8 @@ impl Server {
         }
     }
 
-    /// Returns when the connection must be interrupted. `End` is returned only while it `is_ending`
-    /// not yet.
+    /// Returns when the connection must be interrupted. A connection that `is_ending` is not asked to end
+    /// again.
     async fn interrupt(
         &self,
         activity: &Mutex<Activity>,
@@ -211,8 +211,8 @@ struct Activity {
     ends_since: Option<Instant>,
     /// HTTP/2: bytes between two calls need not be a head.
     is_multiplexed: bool,
-    /// The rest of the preface, which the connection's next bytes may be. Empty once the bytes so
-    /// far have shown whether this is HTTP/2.
+    /// The rest of the preface, with which the connection's next bytes are compared. Empty once the
+    /// bytes so far have shown whether this is HTTP/2.
     preface_left: &'static [u8],
     /// An answer has announced that the connection ends with it.
     announced_close: bool,
@@ -256,8 +256,8 @@ impl Activity {
         Some(self.head_since.map_or(idle, |since| since + HEAD_WAIT))
     }
 
-    /// How to end a connection after HTTP is done with it: `None` when the client has nothing more
-    /// to send. An incomplete head was refused by HTTP itself, without an announcement.
+    /// How to end a connection after HTTP has finished: `None` when the client has nothing more to
+    /// send. An incomplete head was refused by HTTP itself, without an announcement.
     fn linger(&self) -> Option<Linger> {
         let is_head_refused = self.head_since.is_some() && !self.is_ending();
         (self.announced_close || is_head_refused).then(|| Linger::begin(self.announced_close))
@@ -448,7 +448,7 @@ struct Watched<IO> {
     stream: IO,
     activity: Arc<Mutex<Activity>>,
     client: Arc<ClientSide>,
-    /// A read has found the end of what the client sends.
+    /// A read has found the end of the client's data.
     has_ended: bool,
     linger: Option<Linger>,
 }

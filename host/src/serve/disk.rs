@@ -1,4 +1,5 @@
-//! Looks at the free bytes and inodes of the data directory's file system, and keeps a ballast there.
+//! Measures the free bytes and inodes of the data directory's file system, and keeps a ballast file
+//! there.
 //!
 //! **Promises.** New work is refused before the disk is full ([`DiskSpaceGauge`]). The ballast is a
 //! placeholder file of up to 16 MiB. It is removed when the disk is full, so that a start has room
@@ -51,7 +52,7 @@ struct Space {
     free: u64,
     all: u64,
     inodes_free: u64,
-    /// 0 when the file system makes inodes as they are needed.
+    /// 0 when the file system creates inodes as they are needed.
     inodes: u64,
 }
 
@@ -78,7 +79,7 @@ impl Disk {
     /// may start again.
     ///
     /// # Errors
-    /// When no further thread can be started.
+    /// When no thread can be started.
     pub(crate) fn watch(self, on_room: impl Fn() + Send + 'static) -> anyhow::Result<()> {
         let Self { dir, reserve_bytes, disk_space } = self;
         let disk_space = Arc::downgrade(&disk_space);
@@ -180,7 +181,7 @@ impl Seen {
             error!(free_mib = free, "the disk has {is_left}: no waiting job is started");
         }
         if !before.admits && self.admits {
-            info!(free_mib = free, "the disk has {free} MiB again: new work is taken");
+            info!(free_mib = free, "the disk has {free} MiB again: new work is accepted");
         }
     }
 }

@@ -1,5 +1,6 @@
-//! The threads for guests: separate from those that serve HTTP, and of a lower priority, so that
-//! however busy the guests are, an answer waits at most for the operating system's scheduler.
+//! The threads that run handlers (guests). They are separate from the threads that serve HTTP, and
+//! have a lower priority, so that an answer never waits for a guest, only for the operating
+//! system's scheduler.
 
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};

@@ -1,14 +1,15 @@
 //! Clients that end their side of a connection right after a request and wait for the answer, as
 //! `nc -N` does. HTTP/1.1 permits that; such a client gets its answer.
 //!
-//! A client that leaves looks the same: its end of the connection arrives, and no more can be known before
-//! something is sent to it. The time distinguishes them. An end that comes with a request, or within
-//! [`GRACE`] of its last byte, is kept from HTTP until the call is over. A later end is that of a client
-//! that has left, and ends its call. So does an end in the middle of a body.
+//! A client that disconnects looks the same: the end of its data arrives, and the host cannot know
+//! more before it sends data. The time distinguishes the two. If the end arrives with a request, or
+//! within [`GRACE`] of its last byte, the HTTP library does not see it until the call is over. A
+//! later end means that the client has left, and its call ends; so does an end in the middle of a
+//! body.
 //!
-//! **Bounds.** A client that leaves within [`GRACE`] is noticed when its answer cannot be sent. Until then its
-//! call goes on, for as long as calls may.
-//! **Cost.** A lock and a look at the clock for each read of a connection that finds nothing yet.
+//! **Bounds.** A client that leaves within [`GRACE`] is noticed when its answer cannot be sent.
+//! Until then its call continues, within the usual bounds of calls.
+//! **Cost.** A lock and a reading of the clock for each read of a connection that finds no bytes.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -27,17 +28,17 @@ pub(super) struct ClientSide(Mutex<State>);
 struct State {
     /// Calls that are under way.
     calls: usize,
-    /// HTTP/2, on which a client that waits keeps its side open.
+    /// The connection speaks HTTP/2, on which a waiting client keeps its side open.
     is_multiplexed: bool,
-    /// Since when no more bytes have come; `None` until a read has found nothing.
+    /// Since when no more bytes have arrived; `None` until a read has found none.
     silent_since: Option<Instant>,
-    /// The end has come, and HTTP is to learn it when the calls are over.
+    /// The end has arrived, and is kept from HTTP until the calls are over.
     is_kept_back: bool,
     /// The end was kept back in the middle of a body.
     is_cut: bool,
-    /// Whom to wake when HTTP may learn of the end.
+    /// The task to wake when HTTP may see the end.
     reader: Option<Waker>,
-    /// Whom to wake when the end is kept back: it may be in the middle of this body.
+    /// The task to wake when the end is kept back: it may be in the middle of this body.
     body: Option<Waker>,
 }
 
@@ -89,7 +90,7 @@ impl ClientSide {
         true
     }
 
-    /// A call waits for more of its body, which does not come when the end was kept back.
+    /// A call waits for more of its body, which cannot arrive if the end was kept back.
     pub(super) fn waits_for_body(&self, body: &Waker) {
         let mut state = self.0.lock();
         if state.is_kept_back {
@@ -161,7 +162,7 @@ mod tests {
                 cut.waits_for_body(waker);
             }
             assert!(cut.keeps_end_back(waker));
-            // The body looks again when the end has come.
+            // The body is polled again when the end has arrived.
             cut.waits_for_body(waker);
             assert!(!cut.keeps_end_back(waker), "an end in the middle of a body");
         }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Most bytes that are discarded: no route takes a larger body.
+/// Most bytes that are discarded: no route accepts a larger body.
 const LINGER_BYTES_MAX: usize = 64 << 20;
 
 /// Most time for all stages.

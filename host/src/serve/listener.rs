@@ -32,7 +32,7 @@ const STREAMS_MAX: u32 = 256;
 /// connection is closed: opening and resetting costs a client less than the host.
 const PENDING_RESETS_MAX: usize = 20;
 
-/// Streams that the host may have to reset for a client's mistakes. With one more the connection is
+/// Streams that the host may reset because of a client's errors. With one more the connection is
 /// closed.
 const MISTAKES_MAX: usize = 256;
 
@@ -68,7 +68,7 @@ impl ConnectionLimits {
                 "this process may have {open_files_max} files open (`ulimit -Hn`, LimitNOFILE= in \
                  systemd)"
             );
-            // The default is no demand of the operator, so that a lower bound is no fault.
+            // A warning only if the operator has set the bound: lowering the default is no fault.
             if self.is_set {
                 let most = format!("only {connections_max} connections at one time, not {wanted}");
                 warn!(open_files_max, connections_max, "{most}: {why}");

@@ -66,7 +66,7 @@ pub use self::tls::TlsFiles;
 use crate::cli::serve::{ServeArgs, ServeSettings};
 use crate::{compilers, data_dir};
 
-/// The most common brand: its Rust SDK requires the field with this name.
+/// The default brand, since the Rust SDK of this service requires the field with this name.
 const DEFAULT_BRAND: &str = "Runpod";
 
 /// Most endpoints whose handlers are loaded at the start.
@@ -93,7 +93,8 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     run_with(&args.settings()?, None)
 }
 
-/// The same with a hook for `gristmill dev`, which reports itself that the host is ready.
+/// The same with a hook for `gristmill dev`; the hook, not the host, reports that the host is
+/// ready.
 ///
 /// # Errors
 /// Errors of [`run`], and of the hook.
@@ -297,8 +298,9 @@ async fn serve(
     }
 }
 
-/// Checks that the catalog has a record of each endpoint with jobs. The store itself goes on with the deletions that a crash
-/// interrupted, so an endpoint without a record has lost it, and its jobs must not be deleted for that.
+/// Checks that the catalog has a record of each endpoint with jobs. The store itself continues the
+/// deletions that a crash interrupted, so a missing record is damage, and the endpoint's jobs must
+/// not be deleted because of it.
 ///
 /// # Errors
 /// Names the first such endpoint, and the remedy.
@@ -363,8 +365,8 @@ fn sandbox(
     Ok(Sandbox::open(settings, catalog)?)
 }
 
-/// Makes the workers of all endpoints check their queues once the disk has room, since a full disk
-/// hid the waiting jobs from them.
+/// Makes the workers of all endpoints check their queues once the disk has room, since they start
+/// no jobs while it is full.
 fn start_waiting_jobs(
     catalog: &Arc<Catalog>,
     dispatcher: &Arc<Dispatcher>,
@@ -378,8 +380,8 @@ fn start_waiting_jobs(
     }
 }
 
-/// Loads the components of the newest endpoints before their first jobs: a Python handler takes up
-/// to 20 ms. At the lowest priority, and no job waits for it.
+/// Loads the components of the newest endpoints before their first jobs: loading a Python handler
+/// takes up to 20 ms. Runs at the lowest priority, and no job waits for it.
 fn load_ahead(catalog: &Catalog, sandbox: Arc<Sandbox>, guests: &GuestRuntimes) {
     let mut deployments: Vec<_> = catalog.view().deployments.values().cloned().collect();
     deployments.sort_by_key(|deployment| Reverse(deployment.endpoint.created_at));
@@ -391,8 +393,9 @@ fn load_ahead(catalog: &Catalog, sandbox: Arc<Sandbox>, guests: &GuestRuntimes) 
     });
 }
 
-/// Stops in order: accepts no new connections and jobs, lets running jobs end or wait again,
-/// answers waiting calls, and closes the store last. Webhooks in progress get a few seconds.
+/// Stops in order: accepts no new connections and jobs, lets running jobs end or returns them to
+/// the queue, answers waiting calls, and closes the store last. Webhooks in progress get a few
+/// seconds.
 async fn shut_down(
     settings: &ServeSettings,
     dispatcher: &Dispatcher,

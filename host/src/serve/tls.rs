@@ -147,7 +147,7 @@ impl Tls {
                     info!("the TLS certificate was read from {}", self.files.cert.display());
                 }
                 Err(error) => error!(
-                    "the new TLS certificate cannot be used, the one before stays: {error:#}"
+                    "the new TLS certificate cannot be used, the previous one stays: {error:#}"
                 ),
             }
         }

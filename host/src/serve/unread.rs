@@ -24,15 +24,15 @@ use tokio::time::timeout;
 
 use super::half_close::ClientSide;
 
-/// Longest rest of a body that is read so that the connection can go on (256 KiB, as Go's server
-/// reads).
+/// Longest rest of a body that is read so that the connection can continue (256 KiB, as in Go's
+/// server).
 const REST_BYTES_MAX: u64 = 256 << 10;
 
 /// How long an answer waits for that rest.
 const REST_WAIT: Duration = Duration::from_secs(1);
 
-/// The unread part of the body of a connection's current request. A connection has one of these, since
-/// HTTP/1.x has one request at a time.
+/// The unread part of the body of a connection's current request. A connection has one of these,
+/// since HTTP/1.x has one request at a time.
 #[derive(Debug, Default)]
 pub(super) struct Unread(Mutex<Left>);
 
@@ -86,7 +86,7 @@ async fn discard(mut body: Incoming) -> bool {
 pub(super) struct RequestBody {
     /// `None` once it was dropped.
     body: Option<Incoming>,
-    /// Where it goes; `None` when nothing can be left.
+    /// The connection that gets the rest; `None` when there can be no rest.
     connection: Option<(Arc<Unread>, Arc<ClientSide>)>,
     progress: Progress,
 }
@@ -101,8 +101,8 @@ enum Progress {
 }
 
 impl RequestBody {
-    /// Puts the body of a request into one that is watched. Returns whether a rest of it may be
-    /// left when the answer is ready.
+    /// Wraps the body of a request, so that its connection gets an unread rest. Returns whether
+    /// there may be a rest when the answer is ready.
     pub(super) fn watch(
         request: Request<Incoming>,
         unread: &Arc<Unread>,

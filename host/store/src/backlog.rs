@@ -1,9 +1,9 @@
 //! The changes that the writer has to write: those that a caller waits for, in the order in which
 //! they were decided, and those that may linger.
 //!
-//! An urgent change is written with the next batch. Another change may stay here for [`LINGER`]: no
-//! caller learns of it before a later change is on disk too, so writing it at once would only cost
-//! a second fsync for the same job, or a second entry and a second wake-up. It is written when its
+//! An urgent change is written with the next batch. Another change may stay here for [`LINGER`]. No
+//! caller sees it before a later change is on disk too, so writing it at once would only cost a
+//! second fsync for the same job, or a second entry and a second wake-up. It is written when its
 //! job has an urgent change, when its time is over, or before an entry that must come after
 //! everything ([`push_last`](Backlog::push_last)).
 
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use crate::requests::Write;
 use crate::slab::JobKey;
 
-/// How long a submission whose client waits for the result, or a claim, may stay off the disk. This
-/// is longer than most handlers run, and far below the cost of a crash.
+/// Longest delay of a claim, or of a submission whose client waits for the result. Most handlers
+/// end within it, so that their result is written together with the submission.
 pub(crate) const LINGER: Duration = Duration::from_millis(2);
 
 /// Whether a caller waits for the change.
@@ -54,8 +54,8 @@ impl Backlog {
         self.now.push_back(write);
     }
 
-    /// Adds the newest state of a job, unless `queued` says that it is here already and at least as
-    /// urgent.
+    /// Adds the newest state of a job, unless `queued` shows that the state is here already and at
+    /// least as urgent.
     pub(crate) fn push_job(&mut self, key: JobKey, queued: &mut Option<Urgency>, urgency: Urgency) {
         match (*queued, urgency) {
             (Some(Urgency::Now), _) | (Some(Urgency::Deferred), Urgency::Deferred) => return,

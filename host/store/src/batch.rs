@@ -1,5 +1,5 @@
-//! From the index to the disk and back: a batch takes the newest decided state of each changed job,
-//! is written as one transaction, and is published after the commit.
+//! A batch: the newest decided state of each changed job, written as one transaction and published
+//! after the commit.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

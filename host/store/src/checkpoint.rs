@@ -1,11 +1,11 @@
-//! From the journal to the database: copies the live data of the oldest segment into the tables.
+//! Checkpoints: copies the live data of the journal's oldest segment into the tables.
 //!
 //! The frames of the segment name the jobs that have changed in it. For each of them the newest
 //! visible state is written, which may come from a later segment; for a deleted job the checkpoint
 //! only deletes rows that the database may have. Small payloads are copied, and large ones stay
-//! where they are until [compaction](crate::compaction). When the whole segment is done, the
-//! database records this and syncs, and the journal may overwrite the segment. After a crash before
-//! that, the checkpoint begins again at the segment's start.
+//! where they are until [compaction](crate::compaction). When the whole segment is copied, the
+//! database records this and syncs, and the journal may overwrite the segment. After an earlier
+//! crash, the checkpoint begins again at the segment's start.
 //!
 //! Cost: one read of the segment, and about 10 µs for each remaining job. It runs on the database's
 //! thread, in slices, and serves readers between them.
@@ -132,8 +132,8 @@ impl Database {
         Ok(())
     }
 
-    /// Removes the rows of idempotency records that were dropped before older ones. A record after `last_seq` may have no row yet: its turn is
-    /// the next checkpoint.
+    /// Removes the rows of idempotency records that were dropped before older ones. A record after
+    /// `last_seq` may have no row yet: its turn is the next checkpoint.
     fn drop_idempotency_rows(&mut self, last_seq: u64) -> Result<(), Failure> {
         let dropped = {
             let mut index = self.shared.index();

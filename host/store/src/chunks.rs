@@ -78,8 +78,8 @@ pub(crate) fn paginate(mut first: u64, chunks: Vec<Chunk>) -> Vec<Page> {
     pages
 }
 
-/// Which page of which attempt: job, attempt, index of the first chunk. With the attempt, a page of an
-/// earlier attempt is not mistaken for one of a later attempt.
+/// The key of a page: job, attempt, index of the first chunk. The attempt distinguishes the page
+/// from pages of other attempts.
 type PageKey = (u64, Claim, u64);
 
 /// The pages that were written or read last, up to a number of bytes.
@@ -113,8 +113,8 @@ impl ChunkCache {
         self.0.insert((seq, attempt, page.first), page);
     }
 
-    /// The whole answer to `query`, unless a page of it is missing here. A reader that takes all
-    /// there is asks next for the start of a page.
+    /// The whole answer to `query`, unless a page of it is missing here. A reader that took all
+    /// visible chunks continues at the start of a page.
     pub(crate) fn read(&self, seq: u64, query: &Query) -> Option<ChunkPage> {
         let mut answer = Answer::new(query);
         while let Some(from) = answer.next_needed() {
@@ -125,7 +125,7 @@ impl ChunkCache {
     }
 }
 
-/// The chunks that a reader asks for.
+/// The chunks that a reader requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Query {
     /// The job's current attempt, whose chunks these are.

@@ -1,4 +1,5 @@
-//! Claims: decided at once in memory, and written with the next batch, no later than their results.
+//! Claims of jobs by workers. A claim is decided at once in memory, and written to disk no later
+//! than the job's result.
 
 use std::sync::Arc;
 

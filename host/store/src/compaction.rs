@@ -2,7 +2,7 @@
 //! unused, so that a few long-lived jobs do not keep many files alive. Only these payloads, the
 //! last of many, are written a second time.
 //!
-//! Cost: a look at each job, and an insertion with a sync for each payload that moves.
+//! Cost: examines each job once, and inserts and syncs each payload that moves.
 
 use std::io;
 

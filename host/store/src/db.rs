@@ -133,7 +133,7 @@ impl Db {
             }
             _ => read_journal_record(&connection)?,
         };
-        // From here on the journal is what is synced; see `transaction`.
+        // From here on only the journal is synced for each change; see `transaction`.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         let seal = Arc::new(seal);
         Ok(Self {
@@ -151,8 +151,9 @@ impl Db {
         })
     }
 
-    /// Brings a file of version 6 to this version, durably. To be called once the journal is open: until then a start that
-    /// fails must leave a directory of version 6, in which segments without a header are no damage.
+    /// Brings a file of version 6 to this version, durably. To be called once the journal is open:
+    /// until then a start that fails must leave a directory of version 6, in which segments without
+    /// a header are no damage.
     pub(crate) fn upgrade(&self) -> rusqlite::Result<()> {
         self.transaction(Sync::Now, |db| {
             if self.journal.is_upgraded {
@@ -356,8 +357,7 @@ fn lock(dir: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Makes durable what an earlier process has left in the write-ahead log. After an orderly end the
-/// log is empty.
+/// Makes the write-ahead log of an earlier process durable. After an orderly end the log is empty.
 fn sync_log(dir: &Path) -> io::Result<()> {
     match OpenOptions::new().read(true).write(true).open(dir.join("store.db-wal")) {
         Ok(log) => durable::rewrite(&log, log.metadata()?.len()),
@@ -429,7 +429,7 @@ pub(crate) fn configure(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// What the tables know of the journal, and the newest time that they have seen.
+/// The tables' record of the journal, and the newest time that the host has recorded.
 pub(crate) fn read_journal_record(
     db: &Connection,
 ) -> rusqlite::Result<(JournalRecord, Option<Timestamp>)> {
@@ -443,7 +443,7 @@ pub(crate) fn read_journal_record(
     })
 }
 
-/// What the tables of version 6 know of the journal.
+/// The record of the journal in tables of version 6.
 pub(crate) fn read_journal_record_of_6(db: &Connection) -> rusqlite::Result<JournalRecord> {
     let checkpointed =
         db.query_row("SELECT settled FROM meta", (), |row| row.get(0).map(SegmentId))?;

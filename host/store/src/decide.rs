@@ -138,8 +138,8 @@ impl Index {
         Some(job.seq)
     }
 
-    /// Refuses this many more bytes of results of the running job when its endpoint or its owner may
-    /// keep no more. Results of the size of a sentence are always kept.
+    /// Checks whether the endpoint and the owner of the running job may keep this many more bytes
+    /// of results. Results of the size of a sentence are always kept.
     ///
     /// # Errors
     /// The bound that is reached.

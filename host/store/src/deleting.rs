@@ -1,8 +1,10 @@
-//! Endpoints that are being deleted, on disk: the catalog does not have them any more, and their jobs are still being removed.
+//! Marks on disk for endpoints that are being deleted: the catalog does not have them any more, but
+//! their jobs are still being removed.
 //!
-//! The mark of an endpoint is written in the transaction that deletes its record from the catalog. So a crash between the two steps
-//! of a deletion never gives the jobs to the next endpoint of that name, and a start removes the rest of them. **Cost:** one row for
-//! each deletion, until its jobs are removed.
+//! The mark of an endpoint is written in the transaction that deletes its record from the catalog.
+//! So after a crash between the two steps of a deletion, the next endpoint of that name does not
+//! get the jobs, and the next start removes the rest of them. **Cost:** one row for each deletion,
+//! until its jobs are removed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,8 +22,8 @@ use crate::row;
 pub(crate) const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS deleting (endpoint INTEGER PRIMARY KEY) STRICT;";
 
-/// The numbers of the endpoints whose records these rows delete. An endpoint without jobs gets a number, so that a job that is
-/// submitted meanwhile is deleted as well.
+/// The numbers of the endpoints whose records these rows delete. An endpoint without jobs gets a
+/// number, so that a job that is submitted meanwhile is deleted as well.
 pub(crate) fn numbers(index: &mut Index, rows: &[CatalogRow]) -> Vec<EndpointKey> {
     let deleted = rows.iter().filter(|row| row.kind == "endpoint" && row.body.is_none());
     let names = deleted.filter_map(|row| EndpointId::new(&row.name).ok());
@@ -34,7 +36,7 @@ pub(crate) fn mark(db: &Connection, endpoints: &[EndpointKey]) -> rusqlite::Resu
     endpoints.iter().try_for_each(|key| db.prepare_cached(sql)?.execute([key.0]).map(|_| ()))
 }
 
-/// Removes the mark of an endpoint, all jobs of which are removed.
+/// Removes the mark of an endpoint whose jobs are all removed.
 pub(crate) fn unmark(db: &Connection, endpoint: u32) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM deleting WHERE endpoint = ?1")?.execute([endpoint]).map(|_| ())
 }
@@ -45,7 +47,8 @@ pub(crate) fn load(db: &Connection) -> rusqlite::Result<Vec<EndpointKey>> {
     statement.query_map((), |row| row.get(0).map(EndpointKey))?.collect()
 }
 
-/// The endpoints of the journal's frames, and the jobs that these add or remove, to be looked at together with the tables.
+/// The endpoints in the journal's frames, and the jobs that these frames add or remove: the tables
+/// alone do not show them.
 #[derive(Debug, Default)]
 pub(crate) struct Endpoints {
     /// `None`: all jobs of the endpoint are removed.
@@ -69,8 +72,9 @@ impl Endpoints {
         }
     }
 
-    /// Names of endpoints with jobs and without a record in the catalog, with the number of their jobs. Endpoints that are being
-    /// deleted are not among them. A store that is used without a catalog has none.
+    /// Names of endpoints with jobs and without a record in the catalog, with the number of their
+    /// jobs. Endpoints that are being deleted are not among them. A store that is used without a
+    /// catalog has none.
     pub(crate) fn without_record(
         mut self,
         db: &Connection,

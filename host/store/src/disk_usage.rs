@@ -1,8 +1,8 @@
 //! The bytes that the jobs of an endpoint and of an owner occupy on disk, and their bounds.
 //!
-//! **Invariant.** The weight of an endpoint is the sum of the weights of its jobs' decided states,
-//! and the account of an owner on the disk contains the weights of the owner's jobs.
-//! Both change where a job's state changes (`decide.rs`), and where a job is added or removed.
+//! **Invariant.** The disk usage of an endpoint is the sum over its jobs' decided states, and the
+//! account of an owner contains the disk usage of the owner's jobs. Both are updated where a job's
+//! state changes (`decide.rs`), and where a job is added or removed.
 //! **Costs.** Four additions for each decision.
 
 use gristmill_core::disk_share::DiskAccount;

@@ -297,8 +297,8 @@ impl Row {
         self.attempt.as_ref()?.queued_at
     }
 
-    /// The attempt that the stream belongs to: the last one, or the next one while none has begun since
-    /// the job was queued.
+    /// The attempt that the stream belongs to: the last one, or the next one while none has begun
+    /// since the job was queued.
     pub(crate) fn stream_attempt(&self) -> Claim {
         let has_begun = self.attempt.as_ref().is_some_and(|attempt| attempt.started_at.is_some());
         if has_begun { self.last_claim } else { self.last_claim.next() }

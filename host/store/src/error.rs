@@ -102,7 +102,7 @@ pub enum OpenError {
     #[error("job store: {0}")]
     Repair(String),
     /// The store's threads cannot be started.
-    #[error("start the store's threads: {0}")]
+    #[error("cannot start the store's threads: {0}")]
     Thread(io::Error),
 }
 

@@ -1,4 +1,4 @@
-//! The times at which jobs are to be deleted.
+//! The times at which jobs must be deleted.
 
 use gristmill_core::time::Timestamp;
 
@@ -20,7 +20,7 @@ impl Expiry {
         debug_assert!(was_there, "an existing job has an expiry");
     }
 
-    /// Up to `count_max` jobs that are to be deleted at `now` or before.
+    /// Up to `count_max` jobs that must be deleted at `now` or before.
     pub(crate) fn due(&self, now: Timestamp, count_max: usize) -> Vec<JobKey> {
         let due = self.0.iter().take_while(|(at, _)| *at <= now.as_millis());
         due.map(|(_, key)| key).take(count_max).collect()

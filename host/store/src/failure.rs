@@ -1,5 +1,5 @@
-//! What a FAILED job stores in the place of its output: the partial output of its handler, or, when its
-//! error is long, the whole error. Memory has the beginning of a long error only.
+//! The data that a FAILED job stores in place of its output: the partial output of its handler, the
+//! whole error if it is long, or both. Memory has the beginning of a long error only.
 //!
 //! | error | partial output | stored |
 //! |---|---|---|

@@ -14,8 +14,8 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// The database's file, opened before SQLite's connection and closed after it. There is one for each
-/// connection.
+/// The database's file, opened before SQLite's connection and closed after it. There is one for
+/// each connection.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     file: File,

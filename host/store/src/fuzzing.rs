@@ -1,5 +1,5 @@
-//! Entry points for the fuzz targets: the decoders of bytes on disk, which no caller of the store
-//! can pass bytes to.
+//! Entry points for the fuzz targets: the decoders of bytes on disk, which callers of the store
+//! cannot reach directly.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! All jobs in memory: their decided state, which is ahead of the disk, and their visible state,
-//! which never is.
+//! All jobs in memory. Each has a decided state, which may be ahead of the disk, and a visible
+//! state, which is always on disk.
 //!
 //! **Invariants.** All changes happen under one lock, which is held for microseconds and never
 //! during I/O. A job is in its endpoint's queue exactly while its decided state is IN_QUEUE, and in
@@ -89,12 +89,13 @@ pub(crate) struct Index {
     pub(crate) dropped_deliveries: Vec<DeliveryId>,
     /// Submissions with an `Idempotency-Key`, by which duplicates are recognised.
     pub(crate) idempotency_index: IdempotencyIndex<EndpointKey>,
-    /// The next batch removes the rows of `idempotency_index` up to this number. No caller waits for that.
+    /// The next batch removes the rows of `idempotency_index` up to this number. No caller waits
+    /// for that.
     pub(crate) dropped_records_up_to: Option<u64>,
-    /// Idempotency records that were dropped before older ones; the next checkpoint deletes their rows. After a crash the next start
-    /// drops them again.
+    /// Idempotency records that were dropped before older ones; the next checkpoint deletes their
+    /// rows. After a crash the next start drops them again.
     pub(crate) dropped_records: Vec<u64>,
-    /// Dropped when the store has ended, which tells those who wait for that.
+    /// Dropped when the store has ended, so that callers that wait for the end are notified.
     pub(crate) closers: Vec<Ack>,
     pub(crate) last_seq: u64,
     pub(crate) last_queue_position: u64,
@@ -203,8 +204,8 @@ impl Index {
         Some((key, self.jobs.get(key)?))
     }
 
-    /// The job, unless its time is over or it belongs to another endpoint, such as a deleted one of the
-    /// same name.
+    /// The job, unless its time is over or it belongs to another endpoint, such as a deleted one of
+    /// the same name.
     pub(crate) fn find_of(
         &self,
         endpoint: &EndpointId,
@@ -267,8 +268,8 @@ impl Index {
         }
     }
 
-    /// Adds a job to its queue, unless it came before. `ack` resolves when it, or the one that came
-    /// before, is on disk.
+    /// Adds a job to its queue, unless the submission is a duplicate. `ack` resolves when the job,
+    /// or the job of the first submission, is on disk.
     pub(crate) fn submit(
         &mut self,
         new: Submitted,
@@ -481,8 +482,9 @@ impl Index {
         self.endpoint(endpoint).map(|(_, endpoint)| endpoint.counts).unwrap_or_default()
     }
 
-    /// Adds the matching ones of the next `VISITS_MAX` jobs before `before` to `jobs`. Returns where
-    /// the list goes on: `Continue` when there may be more for this page, `Break` for the next one.
+    /// Examines the next `VISITS_MAX` jobs before `before`, and adds the matching ones to `jobs`.
+    /// Returns the position at which the list continues: `Continue` when this page may get more
+    /// jobs, `Break` when the next page begins there.
     pub(crate) fn list(
         &self,
         name: &EndpointId,
@@ -510,9 +512,9 @@ impl Index {
         ControlFlow::Break(None)
     }
 
-    /// Begins to delete an endpoint, if there is one of this name. Its webhooks are removed at once,
-    /// since the next endpoint of the name would sign them. Jobs that are submitted from now on belong
-    /// to a new endpoint of the same name.
+    /// Begins to delete an endpoint, if there is one of this name. Its webhooks are removed at
+    /// once, since the next endpoint of the name would sign them. Jobs that are submitted from now
+    /// on belong to a new endpoint of the same name.
     pub(crate) fn forget(&mut self, endpoint: &EndpointId) {
         let Some(key) = self.names.remove(endpoint) else { return };
         let forgotten = self.idempotency_index.forget_endpoint(&key, self.last_seq);

@@ -25,17 +25,18 @@
 //! * The usage of an attempt is in the frame of its result, added to the sums of the hour
 //!   ([`meters`]); the sums are written to the database when a caller reads them, or when the hour
 //!   is over ([`usage_rows`]).
-//! * A start refuses damage ([`Damage`]); [`check`](fn@check) lists all damage, and [`repair`](fn@repair)
-//!   copies the undamaged data into a new directory.
+//! * A start refuses damage ([`Damage`]); [`check`](fn@check) lists all damage, and
+//!   [`repair`](fn@repair) copies the undamaged data into a new directory.
 //! * Opening the store scans the tables into memory, applies the rest of the journal, and repairs
 //!   the state that the end of the last process left behind ([`recover`]).
 //!
 //! **Invariants.** The state is that of the tables plus all segments of the journal that are not
 //! checkpointed. Only these files use SQL: `schema.rs`, `db.rs`, `row.rs`, `payloads.rs`,
-//! `chunks.rs`, `deleting.rs`, `delivery.rs`, `idempotency_rows.rs`, `usage_rows.rs`, `catalog.rs`, `checkpoint.rs`,
-//! `recover.rs`, `inspect.rs`, `check.rs` and `repair.rs`. Only `decide.rs` changes a job's state.
-//! The store starts a tokio task only to read a large payload. After a failed commit, nothing in
-//! memory is trusted any more.
+//! `chunks.rs`, `deleting.rs`, `delivery.rs`, `idempotency_rows.rs`, `usage_rows.rs`, `catalog.rs`,
+//! `checkpoint.rs`, `database.rs`, `recover.rs`, `inspect.rs`, `check.rs`, `repair.rs` and
+//! `placeholders.rs`. Only `decide.rs` changes a job's state. The store starts a tokio task only to
+//! read a large payload. After a failed commit the store ends, since memory then has changes that
+//! are not on disk.
 
 mod backlog;
 mod backup;

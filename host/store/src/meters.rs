@@ -11,8 +11,9 @@
 //! are then removed from here.
 //!
 //! **Bounds.** A row, of about 250 bytes, for each endpoint, template and owner that had results in
-//! this hour, and for a short time those of the previous one. An owner has two times
-//! [`OWNER_ROWS_MAX`] rows and one more in a period: what further endpoints use counts under [`OTHERS`].
+//! this hour, and for a short time those of the previous one. An owner has at most two times
+//! [`OWNER_ROWS_MAX`] rows and one more in a period: the usage of further endpoints counts under
+//! [`OTHERS`].
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -144,8 +145,8 @@ impl Meters {
         absolute.collect()
     }
 
-    /// The row of the present period in which usage counts, beside the `new` rows of this batch: its
-    /// own row, or a common one when its owner has too many. A new row is counted.
+    /// The row of the present period in which usage counts, beside the `new` rows of this batch:
+    /// its own row, or a common one when its owner has too many. A new row is counted.
     fn row_of(&mut self, mut key: MeterKey, new: &BTreeMap<MeterKey, UsageSum>) -> MeterKey {
         loop {
             let meter_key = (self.period, key);

@@ -1,9 +1,10 @@
 //! The usage of the newest hours by template, as it is on disk, for templates' `runtimeInMin` and
-//! `earned`. A reader of the tables would hold up the database's thread for all rows of these hours.
+//! `earned`. Reading it from the tables would occupy the database's thread for all rows of these
+//! hours.
 //!
 //! **Bounds.** About 150 bytes for each template, owner and hour, of the present hour and
-//! [`NEWEST_HOURS`] before it. **Cost.** A read looks at one template's sums alone; a batch looks into
-//! a map for each of its rows of usage.
+//! [`NEWEST_HOURS`] before it. **Cost.** A read examines only the sums of one template; a batch
+//! takes one map lookup for each of its rows of usage.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -274,7 +274,7 @@ pub(crate) fn delete_output(db: &Connection, seq: u64) -> rusqlite::Result<()> {
     unkeep(db, seq, Kind::Output)
 }
 
-/// Deletes what the tables may have of the job.
+/// Deletes the payloads of the job that the tables may have.
 pub(crate) fn delete(db: &Connection, seq: u64, has_output: bool) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM input WHERE seq = ?1")?.execute(params![integer(seq)])?;
     db.prepare_cached("DELETE FROM kept WHERE seq = ?1")?.execute(params![integer(seq)])?;

@@ -1,8 +1,10 @@
-//! Templates in place of those that a damaged catalog has lost, for a repair. A host does not start
-//! while an endpoint's template is missing, since it does not know what the endpoint's jobs run with.
+//! Placeholders for templates and endpoints that a damaged catalog has lost, for a repair. A host
+//! does not start while an endpoint's template is missing, since it does not know what the
+//! endpoint's jobs run with.
 //!
-//! A placeholder has the image and the component that the endpoint ran last, and neither environment nor
-//! arguments: those are lost. So its endpoints are paused, and their jobs wait for the operator.
+//! A placeholder has the image and the component that the endpoint ran last, and neither
+//! environment nor arguments: those are lost. So its endpoints are paused, and their jobs wait for
+//! the operator.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +18,8 @@ use rusqlite::{Connection, params};
 use crate::catalog;
 use crate::seal::Seal;
 
-/// Adds what is missing to the catalog of these tables. Answers with a sentence for each endpoint.
+/// Adds placeholders for the missing templates to the catalog of these tables. Returns a sentence
+/// for each endpoint.
 ///
 /// # Errors
 /// Those of the tables.
@@ -50,8 +53,8 @@ pub(crate) fn add(to: &Connection, seal: &Seal) -> rusqlite::Result<Vec<String>>
     Ok(sentences)
 }
 
-/// Adds endpoints with these names to the catalog, so that their jobs are kept: paused, of the operator,
-/// and on a placeholder template of the same id. Returns a sentence for each endpoint.
+/// Adds endpoints with these names to the catalog, so that their jobs are kept: paused, of the
+/// operator, and on a placeholder template of the same id. Returns a sentence for each endpoint.
 ///
 /// # Errors
 /// Those of the tables.
@@ -62,7 +65,7 @@ pub(crate) fn add_endpoints(
 ) -> rusqlite::Result<Vec<String>> {
     let mut sentences = Vec::new();
     for name in names {
-        // A name that is none was never an endpoint's.
+        // An invalid name never belonged to an endpoint.
         let (Ok(id), Ok(template)) =
             (EndpointId::new(name), TemplateId::new(&format!("lost-{name}")))
         else {

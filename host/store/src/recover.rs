@@ -1,10 +1,10 @@
-//! From the disk to the index, when a store is opened.
+//! Fills the index from the disk when a store is opened.
 //!
 //! A scan of the tables fills the index, and the part of the journal that is not checkpointed is
-//! applied to it. Then the store repairs the state at the end of the last process, with the same
-//! events as always, and writes the result before it serves any caller: jobs past their time are
-//! deleted, and jobs that were running are queued again or given up. A job that is queued again
-//! keeps its position, since it has waited longer than all later jobs.
+//! applied to it. Then the store repairs the state that the last process left: jobs past their time
+//! are deleted, and jobs that were running are queued again or given up. It uses the same events as
+//! always, and writes the result before it serves any caller. A job that is queued again keeps its
+//! position, since it has waited longer than all later jobs.
 
 use std::collections::HashMap;
 use std::io;
@@ -32,8 +32,8 @@ use crate::payloads::Kind;
 use crate::{catalog, checkpoint, deleting, delivery, idempotency_rows, payloads, row, usage_rows};
 
 /// Reads everything except the payloads: the tables, and then the journal that is not checkpointed.
-/// Also returns the journal's end. Cost: about a microsecond for each job, and for each row of usage
-/// of the newest hours.
+/// Also returns the journal's end. Cost: about a microsecond for each job, and for each row of
+/// usage of the newest hours.
 pub(crate) fn load(
     db: &Db,
     journal: &Journal,
@@ -175,7 +175,7 @@ fn load_endpoints(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Goes on with the deletions that a crash interrupted.
+/// Continues the deletions that a crash interrupted.
 fn load_deleting(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     for key in deleting::load(db)? {
         index.last_endpoint = index.last_endpoint.max(key.0);
@@ -227,7 +227,8 @@ fn load_deliveries(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     let Index { endpoints, names, outbox, dropped_deliveries, .. } = index;
     let name = |key| endpoints.get(&key).map(|endpoint| endpoint.name.clone());
     delivery::load(db, name, |endpoint, delivery| {
-        // The next endpoint of the name would sign the webhooks of one that is being deleted.
+        // The next endpoint of the name would sign the webhooks of the endpoint that is being
+        // deleted.
         match names.get(&delivery.endpoint) == Some(&endpoint) {
             true => dropped_deliveries.extend(outbox.add(endpoint, delivery)),
             false => dropped_deliveries.push(delivery.id),

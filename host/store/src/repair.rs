@@ -377,8 +377,8 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Removes the records of the catalog that cannot be decrypted or parsed. Without the key of the
-    /// secrets all records stay as they are.
+    /// Removes the records of the catalog that cannot be decrypted or parsed. Without the key of
+    /// the secrets all records stay as they are.
     fn leave_out_damaged_records(&mut self) -> rusqlite::Result<()> {
         let Some(seal) = &self.inspected.seal else {
             if self.to.prepare("SELECT 1 FROM catalog")?.exists(())? {
@@ -395,7 +395,8 @@ impl Repair<'_> {
             Ok(())
         })?;
         if records > 0 && damaged.len() == records {
-            // Damage has no such aim: the key is another one.
+            // If no record can be read, the key is probably the wrong one: damage rarely affects
+            // all records.
             let sentence = "no record of the catalog can be decrypted with this key; they are copied \
                             as they are";
             self.record_table_losses(sentence.to_owned());
@@ -421,7 +422,7 @@ impl Repair<'_> {
     fn replace_records(&mut self) -> rusqlite::Result<()> {
         let Some(seal) = &self.inspected.seal else { return Ok(()) };
         let mut lost = std::mem::take(&mut self.lost_endpoints);
-        // Records in damaged pages have left no trace but their jobs.
+        // Records in damaged pages are known only by their jobs.
         lost.extend(
             deleting::Endpoints::default()
                 .without_record(self.to)?

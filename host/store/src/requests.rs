@@ -49,8 +49,8 @@ impl std::fmt::Debug for CatalogRow {
     }
 }
 
-/// A request for data that only the database has, or stores. Readers look at pending changes and at
-/// the journal first.
+/// A request for data that only the database has, or stores. Readers check pending changes and the
+/// journal first.
 #[derive(Debug)]
 pub(crate) enum DbRequest {
     /// Payloads of jobs, by row.

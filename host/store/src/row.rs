@@ -1,4 +1,4 @@
-//! How a job's row is written and read.
+//! Writes and reads a job's row.
 
 use std::sync::Arc;
 

@@ -31,10 +31,10 @@ ALTER TABLE delivery_body ADD COLUMN sum INTEGER;
 /// The tables of version 7.
 ///
 /// * `meta`: one row. `is_clean` is 1 only between an orderly close and the next start; `sealed` is
-///   a text that only the right key decrypts; `checkpointed` is the last segment of the journal that is
-///   checkpointed; `journal_last` is a segment that exists, the newest one when it was recorded;
-///   `journal_end` is its end, between an orderly close and the next start; `seen_at` is the newest
-///   time that the host has recorded.
+///   a text that only the right key decrypts; `checkpointed` is the last segment of the journal
+///   that is checkpointed; `journal_last` is a segment that exists, the newest one when it was
+///   recorded; `journal_end` is its end, between an orderly close and the next start; `seen_at` is
+///   the newest time that the host has recorded.
 /// * `endpoint`: endpoints that had jobs, with their counts over their whole life.
 /// * `job`: one row for each job. State codes are in `row.rs`; times are milliseconds since the
 ///   Unix epoch. The columns up to `webhook`, and `input_bytes`, never change. `result_bytes`

@@ -51,7 +51,7 @@ impl Seal {
         Ok(Self { cipher: XChaCha20Poly1305::new(&Key::from(key)), cursors })
     }
 
-    /// What hides the positions of jobs in cursors. It stays the same over restarts.
+    /// The key that encrypts the positions of jobs in cursors. It is the same after a restart.
     pub(crate) fn cursors(&self) -> &CursorKey {
         &self.cursors
     }

@@ -25,8 +25,8 @@ pub struct Settings {
     /// [`ResultBytesFull`](gristmill_core::store::StoreError::ResultBytesFull), and a job that
     /// would add more is FAILED.
     pub result_bytes_max: u64,
-    /// Whether the disk has room, and what each owner has of it. Without room submissions return
-    /// [`DiskFull`](gristmill_core::store::StoreError::DiskFull), and at an owner's share
+    /// Whether the disk has room, and the bytes of each owner on it. Without room submissions
+    /// return [`DiskFull`](gristmill_core::store::StoreError::DiskFull), and at an owner's share
     /// [`OwnerDiskFull`](gristmill_core::store::StoreError::OwnerDiskFull). The store records here
     /// when it waits for space.
     pub disk_space: Arc<DiskSpaceGauge>,
@@ -55,9 +55,9 @@ pub struct Settings {
     /// the clock is behind. Beyond it [`SqliteStore::open`](crate::SqliteStore::open) fails.
     /// `None`: no limit.
     pub clock_jump_max_ms: Option<u64>,
-    /// Called when a commit fails. The default logs the reason and ends the process, since only the
-    /// disk can be trusted then, and memory cannot. When the hook returns, the store refuses
-    /// everything, and no uncommitted operation ever returns `Ok`.
+    /// Called when a commit fails. The default logs the reason and ends the process, since memory
+    /// then has changes that are not on disk. When the hook returns, the store refuses everything,
+    /// and no uncommitted operation ever returns `Ok`.
     pub on_fatal: OnFatal,
 }
 

@@ -304,7 +304,7 @@ pub(crate) enum Waited {
     Idle,
 }
 
-/// Waits for an answer of one of the threads. There is none if the store ends first.
+/// Waits for an answer of one of the threads; an error if the store ends first.
 pub(crate) async fn answer<T>(receiver: oneshot::Receiver<T>) -> Result<T, StoreError> {
     receiver.await.map_err(|_| StoreError::Closed)
 }

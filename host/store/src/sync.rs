@@ -11,7 +11,7 @@ pub(crate) use std::thread;
 #[cfg(feature = "shuttle")]
 pub(crate) use self::shuttled::{Condvar, Mutex, MutexGuard, thread};
 
-/// The same as above, as far as the store uses it.
+/// The part of the same interface that the store uses, on `shuttle`'s scheduler.
 #[cfg(feature = "shuttle")]
 mod shuttled {
     use std::ops::{Deref, DerefMut};

@@ -3,7 +3,7 @@
 //! Most jobs of an owner have the same URL, and a URL may have 2,048 bytes. A job holds its URL as
 //! long as its webhook may be sent, and the URL is removed with the last job that holds it.
 //!
-//! **Bounds.** [`BYTES_MAX`] bytes of an owner's URLs. **Cost.** One look into a map when a job with a
+//! **Bounds.** [`BYTES_MAX`] bytes of an owner's URLs. **Cost.** One map lookup when a job with a
 //! webhook is added, and one when it ends; nothing for other jobs.
 
 use std::collections::HashMap;
@@ -21,14 +21,13 @@ const HEAD_BYTES: u64 = 128;
 /// The URLs of one owner.
 #[derive(Debug, Default)]
 pub(crate) struct Urls {
-    /// With the number of jobs that hold each.
+    /// The URLs, each with the number of jobs that hold it.
     held: HashMap<Url, u32>,
     bytes: u64,
 }
 
 impl Urls {
-    /// Refuses a URL that the owner's jobs do not have yet, when they have as many bytes of URLs as
-    /// they may.
+    /// Refuses a new URL when the owner's jobs hold as many bytes of URLs as they may.
     ///
     /// # Errors
     /// [`StoreError::WebhookUrlsFull`].

@@ -1,12 +1,12 @@
-//! How usage is written and read.
+//! Writes usage to the tables and reads it.
 //!
-//! Rows are absolute and only grow, and the row with more jobs is the newer one. So it does not
-//! matter in which order a row comes here: from memory, or later once more, and older, with the
-//! segment of the journal in which it was written first.
+//! Rows are absolute and only grow, and the row with more jobs is the newer one. So rows may arrive
+//! in any order: a newer state from memory, and later an older state from the journal's segment
+//! that is checkpointed.
 //!
-//! **A wrong clock deletes no bill.** Rows expire by the wall clock, but for each hour that really
-//! passes at most [`EXPIRED_EACH_HOUR`] hours of the bill do. A clock that is years ahead hides the old
-//! rows, and they are shown again once it is right.
+//! **A wrong clock deletes no bill.** Rows expire by the wall clock, but at most
+//! [`EXPIRED_EACH_HOUR`] hours of the bill expire in each hour that really passes. A clock that is
+//! years ahead hides the old rows, and they are shown again once it is right.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -25,8 +25,8 @@ use crate::journal::image::UsageImage;
 use crate::newest_usage::NewestUsage;
 use crate::row::{integer, invalid};
 
-/// Hours of the bill that may be deleted at one time: one that has become too old, and one that
-/// became so while the host was down.
+/// Most hours of the bill that are deleted in each hour that passes. Two, so that the store catches
+/// up after the host was down.
 const EXPIRED_EACH_HOUR: u32 = 2;
 
 /// When a part of the bill was deleted last, by the clock that never jumps.
@@ -64,7 +64,7 @@ const SELECT: &str = "SELECT hour, endpoint, template, owner, sum(jobs), sum(wal
      AND (?9 IS NULL OR owner = ?9) \
      GROUP BY hour, endpoint, template, owner ORDER BY hour, endpoint, template, owner LIMIT ?10";
 
-/// Adds a row, or makes it newer.
+/// Adds a row, or replaces an older state of it.
 pub(crate) fn put(db: &Connection, row: &UsageImage<'_>) -> rusqlite::Result<()> {
     let UsageImage { endpoint, template, owner, hour, run, sum } = row;
     let [jobs, wall_ms, cpu_us, fuel, memory_peak, memory_mib_ms, bytes_in, bytes_out, chunks] =
@@ -88,12 +88,12 @@ pub(crate) fn put(db: &Connection, row: &UsageImage<'_>) -> rusqlite::Result<()>
     Ok(())
 }
 
-/// The greatest number of a run; 0 without any.
+/// The greatest number of a run; 0 if there are no rows.
 pub(crate) fn last_run(db: &Connection) -> rusqlite::Result<u32> {
     db.query_row("SELECT coalesce(max(run), 0) FROM usage", (), |row| row.get(0))
 }
 
-/// The rows that a query wants, beginning with the first hour that is still shown.
+/// The rows of a query, beginning with the first hour that is still shown.
 fn read(db: &Connection, query: &UsageQuery, first_kept: Hour) -> rusqlite::Result<Vec<UsageRow>> {
     let mut statement = db.prepare_cached(SELECT)?;
     let after = query.after.as_ref();
@@ -156,7 +156,7 @@ fn row(row: &Row<'_>) -> rusqlite::Result<UsageRow> {
 }
 
 impl Database {
-    /// Takes over the usage that is visible, and lets go of what is too old.
+    /// Writes the visible usage to the table, and deletes rows that are too old.
     pub(crate) fn store_usage(&self) -> Result<(), Failure> {
         let rows = self.shared.index().meters.unstored();
         if rows.is_empty() {
@@ -164,7 +164,7 @@ impl Database {
         }
         let too_old = Hour::of(self.shared.clock.now()).first_kept();
         let (expiry, elapsed) = (&self.bill_expiry, self.shared.clock.elapsed());
-        // The journal has it, so a crash may take it back.
+        // The journal has the same rows, so a crash may undo this commit.
         let has_expired = self.db.transaction(Sync::Later, |db| {
             rows.iter().try_for_each(|row| put(db, &UsageImage::of(row)))?;
             let oldest = db
@@ -182,7 +182,7 @@ impl Database {
         Ok(())
     }
 
-    /// The rows that a query wants.
+    /// The rows of a query.
     pub(crate) fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, Failure> {
         self.store_usage()?;
         let first_kept = Hour::of(self.shared.clock.now()).first_kept();

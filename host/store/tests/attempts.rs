@@ -1,5 +1,6 @@
-//! What a job shows of its attempts: how long it has waited since it was last queued, what a failed attempt has
-//! left, and how far the stream of each attempt was read; on every store, and after every restart.
+//! What a job shows of its attempts, on every store and after every restart: the time since it was
+//! last queued, the partial output of a failed attempt, and the read position of each attempt's
+//! stream.
 
 #![allow(
     clippy::unwrap_used,
@@ -172,7 +173,7 @@ async fn a_failed_attempt_leaves_its_own_output_and_no_other(t: Fixture) {
     assert_eq!(attempt(Outcome::Completed(json("null"))).await, Some(json("null")));
 }
 
-/// A store on a disk that ends as by a kill, or in order.
+/// A store on a disk that can end as by a kill, or in order.
 struct Disk {
     dir: TempDir,
     clock: Arc<ManualClock>,

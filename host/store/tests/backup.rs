@@ -234,8 +234,8 @@ fn read_by_another_program(dir: &TempDir) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Closing any descriptor of the file would drop `SQLite`'s lock, and the next program that reads the
-/// file would delete the write-ahead log.
+/// Closing any descriptor of the file would drop `SQLite`'s lock, and the next program that reads
+/// the file would delete the write-ahead log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_leaves_the_lock_on_the_tables() {
     let mut disk = Disk::new(settings());

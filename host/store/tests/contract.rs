@@ -196,7 +196,7 @@ async fn a_stale_lease_changes_nothing(t: Fixture) {
     let failed = t.store.finish(second.lease, Outcome::Failed("x".into())).await;
     assert_eq!(failed, Ok(Fenced::Applied));
     assert_stale(&t, second.lease).await;
-    // Retried: the fence goes on where it was.
+    // Retried: the claim number continues to grow.
     assert_eq!(t.store.retry(&endpoint("a"), id, None).await, Ok(RetryAnswer::Queued));
     let third = t.claim("a").await;
     assert_eq!(third.lease.claim, Claim(3));

@@ -423,8 +423,8 @@ fn version_6() -> (TempDir, PathBuf) {
     (folder, dir)
 }
 
-/// Adds segments whose frames are on the disk and whose first block is not, as a loss of power could leave them under
-/// version 6.
+/// Adds segments whose frames are on the disk and whose first block is not, as a loss of power
+/// could leave them under version 6.
 fn lose_headers(dir: &Path) {
     let longest = segments(dir).into_iter().max_by_key(|path| fs::metadata(path).unwrap().len());
     let mut bytes = fs::read(longest.unwrap()).unwrap();
@@ -459,8 +459,8 @@ async fn segments_of_version_6_without_a_header_are_emptied_before_the_upgrade_c
     assert!(open(&dir).unwrap_err().to_string().contains("header"));
 }
 
-/// Made by the last program with schema version 6, which was killed: some jobs are in its tables, and
-/// some in its journal only.
+/// Made by the last program with schema version 6, which was killed: some jobs are in its tables,
+/// and some in its journal only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_of_schema_version_6_is_opened_and_upgraded() {
     let (_folder, dir) = version_6();
@@ -612,7 +612,8 @@ async fn a_damaged_record_of_the_catalog_is_named_and_a_repair_keeps_the_jobs() 
     }
 }
 
-/// The record of an endpoint is lost without a trace, as in a damaged page, and so is that of a template.
+/// The record of an endpoint is lost without a trace, as in a damaged page, and so is that of a
+/// template.
 #[tokio::test]
 async fn an_endpoint_without_a_record_is_damage_and_a_repair_keeps_its_jobs() {
     let dir = tempfile::tempdir().unwrap();
@@ -635,7 +636,8 @@ async fn an_endpoint_without_a_record_is_damage_and_a_repair_keeps_its_jobs() {
     deployment_with(waiting, new.path()).await;
 }
 
-/// A crash comes between the deletion of the record and that of the jobs; the name may have been used again by then.
+/// A crash comes between the deletion of the record and that of the jobs; the name may have been
+/// used again by then.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_that_a_crash_interrupts_leaves_no_job_to_the_next_endpoint_of_its_name() {
     let e = endpoint("e");

@@ -31,8 +31,8 @@ use support::{
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-/// A first poll of a read of small chunks is its last; large ones are read on a thread that may block,
-/// so that the calling task waits meanwhile.
+/// A first poll of a read of small chunks is its last; large ones are read on a thread that may
+/// block, so that the calling task waits meanwhile.
 #[tokio::test]
 async fn large_pages_of_chunks_are_read_apart_from_the_calling_task() {
     let disk = Disk::new(Settings { chunk_cache_bytes: 0, ..settings() });

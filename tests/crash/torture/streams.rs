@@ -55,7 +55,7 @@ impl Reading {
         Self { job, chunks, delivered: 0, last_event: None, has_events }
     }
 
-    /// Page after page. A host that was killed has forgotten how far it was, and begins anew.
+    /// Reads page after page. A killed host has forgotten the read position, and starts again.
     async fn pages(&mut self, session: &Session) -> Option<()> {
         let mut delivered = 0;
         loop {

@@ -1,17 +1,19 @@
-//! A disk that is recorded, or that fails. This library is loaded by `LD_PRELOAD` and replaces those
-//! functions of the C library that change files. Environment variables control it:
+//! A disk that is recorded, or that fails. This library is loaded by `LD_PRELOAD` and replaces
+//! those functions of the C library that change files. Environment variables control it:
 //!
-//! * `DISK_DIR`: the library acts only on files below this directory; an absolute path without links.
+//! * `DISK_DIR`: the library acts only on files below this directory; an absolute path without
+//!   links.
 //! * `DISK_LOG`: each change, and each sync, is appended to this file as a record ([`record`]), in
-//!   the order in which they happened. One lock is held during each change, so that there is one order.
+//!   the order in which they happened. One lock is held during each change, so that there is one
+//!   order.
 //! * `DISK_FAULT`: `CALL:ERRNO:N[:NAME]`: the Nth call (from 1) and all later ones fail with this
 //!   error number. CALL is `write` or `sync`, and NAME is a part of the file's path. With
 //!   `ENOSPC` a write of several bytes writes half of them instead of failing.
 //! * `DISK_FAULT_WHILE`: calls fail only while this file exists.
-//! * `CLOCK_FILE`: a file with the number of seconds by which the wall clock is ahead of the machine's
-//!   clock. A `+` after the number means that the kernel reports a synchronised clock.
-//! * `DISK_KILL`: `CALL:N[:NAME]`: the process is killed right after the Nth `write`, or instead of the
-//!   Nth `sync`. The log ends with that write.
+//! * `CLOCK_FILE`: a file with the number of seconds by which the wall clock is ahead of the
+//!   machine's clock. A `+` after the number means that the kernel reports a synchronised clock.
+//! * `DISK_KILL`: `CALL:N[:NAME]`: the process is killed right after the Nth `write`, or instead of
+//!   the Nth `sync`. The log ends with that write.
 //!
 //! The library makes the real calls as system calls, so that its functions do not call themselves.
 
@@ -287,8 +289,8 @@ unsafe fn named(path: *const c_char) -> Option<(&'static Setup, PathBuf)> {
     Some((setup, below(setup, &std::path::absolute(path).ok()?)?))
 }
 
-/// Opens a file. With `O_CREAT` it logs a creation, even if the file existed: the readers of the log
-/// treat both cases alike.
+/// Opens a file. With `O_CREAT` it logs a creation, even if the file existed: the readers of the
+/// log treat both cases alike.
 unsafe fn open_file(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
     let _calls = (flags & libc::O_CREAT != 0).then(lock);
     // SAFETY: the caller's promise.
@@ -368,8 +370,8 @@ pub unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
     answer
 }
 
-/// The wall clock's lead in seconds, and whether the kernel reports it as synchronised; `None` without
-/// a file. Reads the file without allocating, since the allocator may read the time.
+/// The wall clock's lead in seconds, and whether the kernel reports it as synchronised; `None`
+/// without a file. Reads the file without allocating, since the allocator may read the time.
 fn clock_lead() -> Option<(i64, bool)> {
     // SAFETY: the name ends with a zero; the result lives as long as the environment, which
     // never changes.

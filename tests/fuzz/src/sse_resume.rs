@@ -240,7 +240,8 @@ impl<'a> Run<'a> {
         if !is_number(attempt) || (!is_number(index) && !is_zero) {
             return host::check_refusal(answer).await;
         }
-        // A reader of another attempt gets an event that says so, and then begins at the first chunk.
+        // A reader of another attempt gets an event that says so, and then begins at the first
+        // chunk.
         let next = digits.parse::<usize>().map_or(usize::MAX, |last| last.saturating_add(1));
         self.check_events(next, answer, u8::MAX).await;
     }

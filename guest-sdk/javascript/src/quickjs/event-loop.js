@@ -1,10 +1,10 @@
 // The event loop: the queue of ready reactions, and the timers. `wait` runs both until a promise
 // settles.
 //
-// An export of a component is a plain call, and QuickJS does nothing about promises after it. So
-// the build rewrites `async` functions to use the global `Promise`, and promise.js replaces that by
-// one whose reactions are queued here. A promise of QuickJS itself would never settle; nothing that
-// is left in the bundle makes one.
+// An export of a component is a plain call, and QuickJS runs no promises after it. So the build
+// rewrites `async` functions to use the global `Promise`, and promise.js replaces that by a class
+// whose reactions are queued here. A promise of QuickJS itself would never settle; no code in the
+// bundle creates one.
 
 import { subscribeDuration } from "wasi:clocks/monotonic-clock@0.2.0";
 
@@ -48,7 +48,7 @@ export function wait(promise, lower) {
     // This also catches the errors of a timer's callback.
     throw lower(failure(error, console.error));
   } finally {
-    // Drops the work that was not waited for: the instance may get another job.
+    // Drops promises that were not awaited: the instance may get another job.
     ready.length = 0;
     timers.clear();
   }

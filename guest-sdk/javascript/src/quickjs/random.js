@@ -1,4 +1,5 @@
-// Random numbers. QuickJS's own seed is part of the snapshot: every instance would draw the same.
+// Random numbers. QuickJS's own seed is part of the snapshot, so every instance would draw the same
+// numbers.
 
 import { getRandomBytes } from "wasi:random/random@0.2.0";
 

@@ -1,6 +1,6 @@
 """Write Gristmill handlers in Python.
 
-A handler is a function; ``python -m gristmill.build`` makes a WebAssembly component of it::
+A handler is a function; ``python -m gristmill.build`` compiles it to a WebAssembly component::
 
     from dataclasses import dataclass
 

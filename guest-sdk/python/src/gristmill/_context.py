@@ -44,10 +44,10 @@ class Host(Protocol):
 
 
 class Context:
-    """The running attempt: facts about it, and all calls that leave the sandbox.
+    """The running attempt: its properties, and all calls from the handler to the host.
 
-    Calls are cheap and return at once, except :meth:`emit`, which waits while the client is slow,
-    and :meth:`http_send`. A test builds one with ``gristmill.testing.TestContext``.
+    Calls are cheap and return at once, except :meth:`emit`, which waits while the host's buffer is
+    full, and :meth:`http_send`. Tests create a context with ``gristmill.testing.TestContext``.
     """
 
     def __init__(self, job_id: str, host: Host) -> None:
@@ -76,12 +76,12 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """True once the job was cancelled or the host drains. The host stops the attempt shortly
-        after that; a handler that reads this value has time to clean up."""
+        """True once the job was cancelled or the host is shutting down. The host stops the attempt
+        shortly after that; a handler that checks this value has time to clean up."""
         return self._host.cancelled()
 
     def check_cancelled(self) -> None:
-        """Raises :class:`Cancelled` once the attempt is asked to stop."""
+        """Raises :class:`Cancelled` once :attr:`cancelled` is true."""
         if self.cancelled:
             raise Cancelled
 
@@ -132,7 +132,7 @@ class Context:
         self.log("debug", message)
 
     def info(self, message: object) -> None:
-        """:meth:`log` at ``info``: what a reader of the log expects to find."""
+        """:meth:`log` at ``info``: normal messages for readers of the log."""
         self.log("info", message)
 
     def warn(self, message: object) -> None:

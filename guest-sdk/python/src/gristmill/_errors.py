@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 
 class Error(Exception):
-    """How a handler ends a job that it cannot complete: raise one of the three classes below.
+    """The failure of a job that its handler cannot complete: raise one of the three classes below.
 
-    Each makes the job ``FAILED``, and the job is not repeated: the host repeats a job only if the
-    host itself stopped while it ran. Any other exception does the same, with its traceback in the
-    job's log.
+    Each makes the job ``FAILED``, and the host does not run it again: it runs a job again only if
+    the host itself stopped during the job. Any other exception has the same effect, with its
+    traceback in the job's log.
 
     ``message`` is one sentence for the person who submitted the job. ``details`` is any JSON
     value with information for programs; both become the job's ``error``.

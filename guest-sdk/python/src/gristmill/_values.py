@@ -41,7 +41,7 @@ def _dumps(value: Any, ensure_ascii: bool) -> str:
 
 
 def well_formed(text: str) -> str:
-    """The text without lone surrogates, which cannot leave the sandbox."""
+    """The text without lone surrogates, which cannot be passed to the host."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -1,5 +1,5 @@
-"""One-shot HTTP. An endpoint reaches only the hosts that it lists as allowed; redirects are
-returned, not followed. A status such as 404 is an answer, not an error.
+"""One-shot HTTP. A handler can call only the hosts in its endpoint's ``allowedHosts``; redirects
+are returned, not followed. A status such as 404 is an answer, not an error.
 
     from gristmill import http
 

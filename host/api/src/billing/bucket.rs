@@ -50,8 +50,8 @@ impl BucketSize {
         next.and_then(first_hour).unwrap_or_else(after)
     }
 
-    /// Number of buckets with hours from `start` to before `end`, or slightly more; counts only as
-    /// far as needed for `max`.
+    /// Number of buckets with hours from `start` to before `end`, or slightly more; the count stops
+    /// soon after `max`.
     pub(crate) fn count(self, start: Hour, end: Hour, max: u32) -> u32 {
         let (mut at, mut count) = (start, 0);
         while at < end && count <= max {

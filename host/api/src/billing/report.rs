@@ -65,9 +65,9 @@ impl Record {
 }
 
 impl Report {
-    /// The records of all buckets, from the bucket of `after` (the position of a record) on: those
-    /// of whole buckets, until there are more than `count_max` behind `after`. Takes memory for
-    /// these records, and time for the hours between them.
+    /// The records of all buckets, from the bucket of `after` (the position of a record) on. Whole
+    /// buckets are read until there are more than `count_max` records after `after`. Takes memory
+    /// for these records, and time for the hours between them.
     pub(crate) async fn records(
         &self,
         store: &dyn UsageStore,

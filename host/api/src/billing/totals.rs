@@ -1,9 +1,9 @@
 //! The usage of each template, over all stored hours.
 //!
-//! The first query reads all rows, and the first query of each hour those of one more hour: the sums of
-//! past hours are cached, about 150 bytes for each template and owner. The newest hours come from the
-//! store's memory, template by template. Usage that is deleted for its age stays in these sums until
-//! the host starts again.
+//! The sums of past hours are cached, about 150 bytes for each template and owner: the first query
+//! reads all rows, and the first query of each hour reads one more hour. The newest hours come from
+//! the store's memory, template by template. Usage that is deleted for its age stays in these sums
+//! until the host starts again.
 
 use std::collections::HashMap;
 use std::ops::Range;

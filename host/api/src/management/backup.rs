@@ -102,7 +102,7 @@ fn send(files: Vec<BackupFile>, mut pipe: Pipe) {
     match write_archive(files, &mut pipe) {
         Ok(()) => tracing::info!("the backup was sent"),
         Err(error) => {
-            tracing::warn!("a backup broke off: {error}");
+            tracing::warn!("a backup was aborted: {error}");
             // The client sees a broken connection, not a shorter archive.
             let _ = pipe.send(Err(error));
         }

@@ -151,7 +151,7 @@ pub(crate) async fn delete(
     state.workers.refresh(&id);
     state.store.await_deletion(&id).await?;
     state.logs.forget(&incarnation);
-    // Those of its releases.
+    // The components of its releases may be unused now.
     images::remove_unused_components(&state).await;
     Ok(StatusCode::NO_CONTENT)
 }

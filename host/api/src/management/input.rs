@@ -35,8 +35,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 /// Parses the body, an object, as `T`.
 ///
 /// # Errors
-/// 400 that names the field which does not fit; 401 when the caller's key was revoked or has expired while
-/// the body was on its way.
+/// 400 that names the field which does not fit; 401 when the caller's key was revoked or has
+/// expired while the body arrived.
 pub(crate) async fn json<T: DeserializeOwned + Send + 'static>(
     state: &ApiState,
     caller: &ManagementCaller,
@@ -57,7 +57,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
         let field = if path == "." { "the body".to_owned() } else { format!("`{path}`") };
-        ApiError::bad_request(format!("{field} is not as expected: {}", error.inner()))
+        ApiError::bad_request(format!("{field} is invalid: {}", error.inner()))
     })?;
     reader
         .end()

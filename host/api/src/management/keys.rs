@@ -98,7 +98,8 @@ pub(crate) async fn create(
 
 /// Revokes a key: from now on it is refused.
 ///
-/// The last admin key that does not expire is kept: without one no new keys could be made.
+/// The last admin key that does not expire cannot be revoked: without it no new keys could be
+/// created.
 #[utoipa::path(
     delete, path = "/keys/{id}", operation_id = "RevokeKey", tag = tag::KEYS,
     responses((status = 204, description = "It is refused from now on"), Mistaken, Missing),
@@ -121,8 +122,8 @@ pub(crate) async fn revoke(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Refuses to revoke an admin key unless another one is left: one that does not expire either, if this
-/// one does not.
+/// Refuses to revoke an admin key unless another admin key remains; if the key does not expire, the
+/// other key must not expire either.
 fn check_replaced(view: &View, key: &ApiKey, now: Timestamp) -> Result<(), ApiError> {
     let makes_keys = |key: &ApiKey| key.allows(Scope::Admin, None) && !key.is_expired(now);
     let lasts = |other: &ApiKey| other.expires_at.is_none() || key.expires_at.is_some();
@@ -135,8 +136,8 @@ fn check_replaced(view: &View, key: &ApiKey, now: Timestamp) -> Result<(), ApiEr
         Some(_) => "no other admin key",
     };
     Err(ApiError::conflict(format!(
-        "key `{}` cannot be revoked: there is {missing}, so that no new keys could be made; make one first, \
-         with `gristmill keys create --scope admin` or `POST /v1/keys`",
+        "key `{}` cannot be revoked: there is {missing}, so no new keys could be created; create \
+         one first, with `gristmill keys create --scope admin` or `POST /v1/keys`",
         key.id
     )))
 }

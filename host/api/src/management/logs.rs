@@ -1,6 +1,6 @@
-//! `GET /v1/endpoints/{id}/logs`: what an endpoint's handlers have logged lately, as an array, or as
-//! server-sent events that continue with new lines. The id of an event is the line's number; a client
-//! that returns with `Last-Event-ID` continues after it.
+//! `GET /v1/endpoints/{id}/logs`: the newest log lines of an endpoint's handlers, as an array, or
+//! as server-sent events that continue with new lines. The id of an event is the line's number; a
+//! client that returns with `Last-Event-ID` continues after it.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -34,8 +34,8 @@ use crate::state::ApiState;
 
 /// The newest lines that the endpoint's handlers have logged, the oldest of them first.
 ///
-/// With `Accept: text/event-stream` they go on as they come. The host keeps half a MiB of them for each
-/// endpoint, until it is started again.
+/// With `Accept: text/event-stream` new lines follow as events. The host keeps half a MiB of lines
+/// for each endpoint, in memory.
 #[utoipa::path(
     get, path = "/endpoints/{id}/logs", operation_id = "ReadLogs", tag = tag::ENDPOINTS,
     params(LogFilter),
@@ -71,7 +71,7 @@ pub(crate) async fn read(
         return Ok(follow(state, key, follower, wanted));
     }
     let lines = state.logs.read(&incarnation, wanted);
-    // There may be 10,000 of them.
+    // There may be 10,000 lines.
     let write = move || {
         let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
         Ok(Json(documents).into_response())
@@ -79,7 +79,7 @@ pub(crate) async fn read(
     state.pages.write(write).await
 }
 
-/// What a query is for: all jobs, one of them, or one that there cannot be.
+/// The jobs that a query selects: all, one, or none, if the given id cannot exist.
 enum JobSelection {
     All,
     Job(JobId),
@@ -91,7 +91,8 @@ fn job(query: Query<'_>) -> Result<JobSelection, ApiError> {
     if let Ok(job) = text.parse() {
         return Ok(JobSelection::Job(job));
     }
-    // As with the job of a path: what could be an id is not found, anything else is a mistake.
+    // As with a job in a path: a text that could be an id gives "not found", any other text is an
+    // error.
     let is_id = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if !text.is_empty() && text.bytes().all(is_id) {
         return Ok(JobSelection::Nothing);
@@ -106,7 +107,7 @@ fn follow(state: ApiState, key: KeyCheck, follower: Follower, query: LogQuery) -
         if let Some(last) = lines.last() {
             query.after = last.number;
         }
-        // From now on none is left out; there are never more than the host keeps.
+        // From now on all lines are sent; their number is bounded by the lines that the host keeps.
         query.count_max = usize::MAX;
         let text = events(&lines);
         Some((Ok::<_, Infallible>(text), (state, key, follower, query)))
@@ -114,9 +115,9 @@ fn follow(state: ApiState, key: KeyCheck, follower: Follower, query: LogQuery) -
     sse::response(Body::from_stream(pages))
 }
 
-/// The lines that there are, or that come within [`COMMENT_INTERVAL`]; none when that is over. `None`: the
-/// endpoint was deleted, and its id may have another owner now; the key does not hold any more; or the
-/// host closes down.
+/// The present lines, or those that arrive within [`COMMENT_INTERVAL`]; empty after that time.
+/// `None`: the endpoint was deleted, and its id may have another owner now; the key is not valid
+/// any more; or the host is stopping.
 async fn next_lines(
     state: &ApiState,
     key: &KeyCheck,
@@ -139,7 +140,7 @@ async fn next_lines(
     }
 }
 
-/// The lines as events; without any, a comment that shows a reader that the host is there.
+/// The lines as events; if there are none, a comment that keeps the connection alive.
 fn events(lines: &[Arc<LogLine>]) -> Bytes {
     let mut text = vec![];
     for line in lines {

@@ -4,8 +4,8 @@
 //! therefore neither skip nor repeat elements that were present all the time.
 //!
 //! **Bounds.** A page ends after `limit` elements, or after [`PAGE_BYTES_MAX`] of them, but has one
-//! at least. **Cost.** Each page sorts the positions of all elements behind the cursor, and is
-//! written apart from the threads that serve calls.
+//! at least. **Cost.** Each page sorts the positions of all elements after the cursor. It is
+//! written on other threads than those that serve calls.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -49,7 +49,7 @@ impl Page {
         self.count_max
     }
 
-    /// Makes the page with `select`, which calls [`of`](Self::of), when it is this call's turn.
+    /// Creates the page with `select`, which calls [`of`](Self::of), when it is this call's turn.
     ///
     /// # Errors
     /// Those of `select`; 500 when it panics.
@@ -61,8 +61,8 @@ impl Page {
         state.pages.write(move || select(self)).await
     }
 
-    /// Selects the page from the elements of the list, in any order. `cursor_position` returns the position
-    /// of an element: a text that no other element has.
+    /// Selects the page from the elements of the list, in any order. `cursor_position` returns the
+    /// position of an element: a text that no other element has.
     ///
     /// # Errors
     /// 500 when a document has no JSON form.

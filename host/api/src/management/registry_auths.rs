@@ -23,7 +23,8 @@ use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
 use crate::state::ApiState;
 
-/// All credentials of the key's owner, without their passwords; with an admin key those of all owners.
+/// All credentials of the key's owner, without their passwords; with an admin key those of all
+/// owners.
 #[utoipa::path(
     get, path = "/containerregistryauth", operation_id = "ListContainerRegistryAuths",
     tag = tag::REGISTRY_AUTHS, params(PageOfList),
@@ -140,7 +141,7 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The credentials that a template of this owner names.
+/// The credentials with this id, for a template of this owner.
 ///
 /// # Errors
 /// 400 when there are none.
@@ -152,7 +153,7 @@ pub(super) fn named_by_template<'v>(
     let found = RegistryAuthId::new(id).ok().and_then(|id| view.registry_auths.get(&id));
     found.filter(|auth| auth.owner == *owner).map(|auth| &**auth).ok_or_else(|| {
         ApiError::bad_request(format!(
-            "`containerRegistryAuthId` names no registry credentials of yours: `{id}`"
+            "`containerRegistryAuthId`: registry credentials `{id}` not found"
         ))
     })
 }

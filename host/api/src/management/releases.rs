@@ -37,14 +37,15 @@ pub(crate) async fn list(
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
     let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
-    // There are 20 at most.
+    // There are at most 20 releases.
     let cursor_position = |release: &&Release| format!("{:010}", u32::MAX - release.version);
     page.of(&endpoint.releases, cursor_position, dto::Release::from)
 }
 
-/// Goes back to a handler that the endpoint has run: its template names that component from now on.
+/// Returns to an earlier handler of the endpoint: from now on its template names that component.
 ///
-/// Running jobs end as they began; waiting ones start with the earlier handler. The settings stay.
+/// Running jobs finish with the handler that they began with; waiting jobs start with the earlier
+/// handler. The settings are unchanged.
 #[utoipa::path(
     post, path = "/endpoints/{id}/rollback", operation_id = "RollBackEndpoint", tag = tag::ENDPOINTS,
     request_body = RollbackInput,

@@ -71,7 +71,7 @@ pub(crate) async fn list(
     let view = state.catalog.view();
     let (used, parts) = (used(&state).await?, state.clone());
     let select = move |page: Page| {
-        // As in `is_visible`, but with one look at the endpoints for all templates.
+        // As in `is_visible`, but with one pass over the endpoints for all templates.
         let endpoints = view.deployments.values().map(|deployment| &deployment.endpoint);
         let seen = endpoints.filter(|endpoint| caller.0.sees(&endpoint.owner));
         let bound: HashSet<_> = seen.map(|endpoint| &endpoint.template).collect();
@@ -149,7 +149,7 @@ pub(crate) async fn update(
 
 /// Deletes a template that no endpoint uses.
 ///
-/// Endpoints of other owners that may use it no more are not in the way: their jobs wait.
+/// Endpoints of other owners that may no longer use it do not prevent this: their jobs wait.
 #[utoipa::path(
     delete, path = "/templates/{templateId}", operation_id = "DeleteTemplate", tag = tag::TEMPLATES,
     responses((status = 204, description = "Deleted"), Mistaken, Missing),
@@ -188,8 +188,8 @@ async fn document(state: &ApiState, template: &Template) -> Result<dto::Template
     Ok(dto::Template::new(template, &state.brand, &used, &state.prices))
 }
 
-/// Notifies the workers of endpoints with this template, also those that may use it no more, of its
-/// change.
+/// Notifies the workers of all endpoints with this template of its change, including endpoints that
+/// may no longer use it.
 pub(super) fn refresh_bound(state: &ApiState, id: &TemplateId) {
     for deployment in state.catalog.view().deployments.values() {
         if deployment.endpoint.template == *id {

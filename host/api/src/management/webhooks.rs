@@ -56,7 +56,7 @@ pub(crate) async fn deliveries(
     let view = state.catalog.view();
     let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
     let deliveries = state.deliveries.deliveries(&endpoint.id, DELIVERY_LOG_MAX).await?;
-    // They may have 3 MiB.
+    // The list may have 3 MiB.
     let write = move || {
         let documents: Vec<_> = deliveries.iter().map(Delivery::from).collect();
         Ok(Json(documents).into_response())

@@ -1,5 +1,6 @@
 //! An example body for each operation with a JSON body, which the page of the document can send.
-//! Without it the page would make a body of every field of the schema, with invented values.
+//! Without an example the page would send a body with every field of the schema and invented
+//! values.
 //!
 //! The bodies work unedited, in this order, on a host with a handler `echo:latest`. A test sends
 //! all of them.

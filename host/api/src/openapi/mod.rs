@@ -62,10 +62,10 @@ pub(crate) struct Document(Bytes);
     tags(
         (name = tag::JOBS, description = "Submit, read, stream and stop an endpoint's jobs"),
         (name = tag::HANDLERS, description = "Uploaded components"),
-        (name = tag::TEMPLATES, description = "What a worker runs"),
+        (name = tag::TEMPLATES, description = "A handler with its arguments and environment"),
         (name = tag::REGISTRY_AUTHS, description = "Credentials for fetching images"),
         (name = tag::ENDPOINTS, description = "Handlers with workers, limits and permissions"),
-        (name = tag::VOLUMES, description = "Directories that persist, for the handlers of endpoints"),
+        (name = tag::VOLUMES, description = "Persistent directories for the handlers of endpoints"),
         (name = tag::KEYS, description = "API keys"),
         (name = tag::BILLING, description = "What was used"),
         (name = tag::HOST, description = "The host itself"),
@@ -121,7 +121,7 @@ pub(crate) fn below(prefix: &str, paths: &mut Paths) {
 pub(crate) fn in_openai_shape(paths: &mut Paths) {
     let error = Content::new(Some(Ref::from_schema_name(OpenAiError::name())));
     let refused = ResponseBuilder::new()
-        .description("Any refusal or failure, with its true status code")
+        .description("Any refusal or failure, with its own status code")
         .content("application/json", error)
         .build();
     for item in paths.paths.values_mut() {

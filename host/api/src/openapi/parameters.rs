@@ -68,7 +68,7 @@ parameters! {
     }
     /// Parameters of `status`.
     ShortenTtl {
-        "ttl", Query, at_least_zero(), "Milliseconds: shortens the job's remaining life; needs the scope `submit`";
+        "ttl", Query, at_least_zero(), "Shortens the job's remaining lifetime to so many milliseconds; needs the scope `submit`";
     }
     /// Parameters of `stream`.
     StreamPosition {
@@ -79,31 +79,31 @@ parameters! {
     /// Parameters of `requests`.
     RequestFilter {
         "status", Query, schema::Status::schema(), "Only jobs with this status";
-        "limit", Query, bounded(LIST_JOBS), "At most so many";
-        "cursor", Query, schema::Cursor::schema(), "Go on where a page ended: its `cursor`";
+        "limit", Query, bounded(LIST_JOBS), "Most jobs of a page";
+        "cursor", Query, schema::Cursor::schema(), "Continues after a page: its `cursor`";
     }
     /// Parameters of `run` and `runsync`.
     IdempotencyKey {
         "Idempotency-Key", Header, schema::IdempotencyKey::schema(),
-            "The same key with the same operation and body is the same job, for 24 hours";
+            "A submission with the same key, operation and body refers to the same job, for 24 hours";
     }
     /// Parameters of the lists of the management API.
     PageOfList {
-        "limit", Query, bounded(PAGE), "At most so many";
+        "limit", Query, bounded(PAGE), "Most elements of a page";
         "cursor", Query, schema::PageCursor::schema(), "Continues after a page: the value from its `Link` header, whose `rel` is `next`";
     }
     /// Parameters of an endpoint's logs.
     LogFilter {
         "job", Query, schema::JobId::schema(), "Only the lines of this job";
-        "tail", Query, bounded(LIST_LOGS), "The newest so many";
-        "Last-Event-ID", Header, event_id("^[0-9]+$"), "Go on after the line with this number";
+        "tail", Query, bounded(LIST_LOGS), "Number of lines, the newest ones";
+        "Last-Event-ID", Header, event_id("^[0-9]+$"), "Continues after the line with this number";
     }
     /// Parameters of billing.
     BillingQuery {
-        "startTime", Query, schema::Time::schema(), "The first hour is that in which it lies; 30 days before `endTime` when it is left out";
-        "endTime", Query, schema::Time::schema(), "The last hour is that before it; now when it is left out";
-        "bucketSize", Query, schema::BucketSize::schema(), "What each record sums up: a part of the calendar, in UTC; a week begins on Monday";
-        "grouping", Query, schema::BillingGrouping::schema(), "What the jobs of a record have in common";
+        "startTime", Query, schema::Time::schema(), "Usage counts from the hour of this time on; by default 30 days before `endTime`";
+        "endTime", Query, schema::Time::schema(), "Usage counts up to the last hour that begins before this time; by default now";
+        "bucketSize", Query, schema::BucketSize::schema(), "The period of each record, in UTC; a week begins on Monday";
+        "grouping", Query, schema::BillingGrouping::schema(), "The property by which jobs are grouped";
         "endpointId", Query, schema::Id::schema(), "Only usage of this endpoint";
         "templateId", Query, schema::Id::schema(), "Only usage of this template";
         "ownerId", Query, schema::Id::schema(), "Only usage of this owner";
@@ -114,9 +114,9 @@ parameters! {
     }
     /// Parameters of the lookup and the list of templates.
     TemplateFlags {
-        "includeEndpointBoundTemplates", Query, flag(), "Include templates bound to endpoints";
-        "includePublicTemplates", Query, flag(), "Include public templates of others";
-        PLATFORM_FLAG, Query, flag(), "Include the platform's own templates";
+        "includeEndpointBoundTemplates", Query, flag(), "Include templates that an endpoint uses";
+        "includePublicTemplates", Query, flag(), "Include public templates of other owners";
+        PLATFORM_FLAG, Query, flag(), "Include platform templates";
     }
 }
 
@@ -127,7 +127,9 @@ fn wait(bounds: Bounds) -> Schema {
 
 fn waiting(until: &str, bounds: Bounds) -> String {
     let Bounds { min, max, .. } = bounds;
-    format!("Milliseconds, {min} to {max}: waits for {until}. Outside, the nearest bound is taken")
+    format!(
+        "Milliseconds, {min} to {max}: waits for {until}. A value outside means the nearest bound"
+    )
 }
 
 fn bounded(bounds: Bounds) -> Schema {
@@ -139,7 +141,7 @@ fn at_least_zero() -> Schema {
     integer().minimum(Some(0)).into()
 }
 
-/// An index; to readers of events an id is a text.
+/// The id of an event: an index, or a text with the attempt.
 fn event_id(pattern: &str) -> Schema {
     ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
 }

@@ -94,8 +94,9 @@ fn headers(status: StatusCode) -> Vec<(&'static str, Header)> {
         let schema = ObjectBuilder::new().schema_type(kind);
         HeaderBuilder::new().description(Some(text)).schema(Some(schema)).build()
     };
-    let retry_after =
-        || ("Retry-After", header(Type::Integer, "Seconds after which trying again makes sense"));
+    let retry_after = || {
+        ("Retry-After", header(Type::Integer, "Seconds after which the client should try again"))
+    };
     match status {
         StatusCode::UNAUTHORIZED => {
             vec![("WWW-Authenticate", header(Type::String, "The scheme: `Bearer`"))]
@@ -112,7 +113,7 @@ fn headers(status: StatusCode) -> Vec<(&'static str, Header)> {
                 "RateLimit",
                 header(
                     Type::String,
-                    "With `rate_limited` and `concurrency_limited`: the rest of the limit",
+                    "With `rate_limited` and `concurrency_limited`: the remaining calls",
                 ),
             ),
             (

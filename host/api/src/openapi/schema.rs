@@ -53,7 +53,7 @@ schemas! {
     EndpointId: "Names an endpoint: an `Id` that is not reserved for a path, such as `serverless`" =>
         id();
     JobId: "Names a job; opaque" => text().pattern(Some("^[A-Za-z0-9_-]+$"));
-    Name: "A name for people" =>
+    Name: "A display name" =>
         text().min_length(Some(1)).max_length(Some(NAME_CHARS_MAX));
     HandlerName: "`name:tag`, or `name` for `name:latest`" => text().pattern(Some(format!(
         "^{part}(:{part})?$", part = format_args!("[A-Za-z0-9._-]{{1,{NAME_BYTES_MAX}}}"),
@@ -73,23 +73,23 @@ schemas! {
         "^([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])",
         "/(http|tcp)$",
     ))).max_length(Some("65535/http".len()));
-    Ports: "Shown, never opened" => list::<Port>(PORTS_MAX);
+    Ports: "Ports as `number/protocol`; shown, never opened" => list::<Port>(PORTS_MAX);
     Arguments: "A part of the handler's arguments" => array(
         text().max_length(Some(ARGUMENT_CHARS_MAX)).into(), ARGUMENTS_MAX);
     Environment: "Variables by name" => ObjectBuilder::new()
         .property_names(Some(Schema::from(text().max_length(Some(ENV_NAME_CHARS_MAX)))))
         .additional_properties(Some(Schema::from(text().max_length(Some(ENV_VALUE_CHARS_MAX)))))
         .max_properties(Some(ENV_VARIABLES_MAX));
-    Readme: "Markdown for people" => text().max_length(Some(README_CHARS_MAX));
+    Readme: "A description in Markdown" => text().max_length(Some(README_CHARS_MAX));
     RateLimits: "Limits by operation" => ObjectBuilder::new()
         .property_names(Some(Schema::from(one_of(Endpoint::RATE_LIMITED))))
         .additional_properties(Some(Ref::from_schema_name(RateLimit::name())))
         .max_properties(Some(Endpoint::RATE_LIMITED.len()));
     DataCenter: "A place" => text().max_length(Some(NAME_CHARS_MAX));
     S3Field: "A setting of an object store" => text().max_length(Some(S3_FIELD_CHARS_MAX));
-    AllowedHosts: "What handlers may call" => list::<HostPattern>(ALLOWED_HOSTS_MAX);
-    Scopes: "What a key may do" => list::<Scope>(KeyScope::ALL.len()).min_items(Some(1));
-    KeyEndpoints: "The endpoints that a key is good for" => list::<EndpointId>(KEY_ENDPOINTS_MAX);
+    AllowedHosts: "The hosts that handlers may call" => list::<HostPattern>(ALLOWED_HOSTS_MAX);
+    Scopes: "The permissions of a key" => list::<Scope>(KeyScope::ALL.len()).min_items(Some(1));
+    KeyEndpoints: "The endpoints that a key is valid for" => list::<EndpointId>(KEY_ENDPOINTS_MAX);
     HostPattern: "`example.com`, `*.example.com`, `example.com:8443` or an address; `!private` at the end permits private addresses" =>
         text().format(Some(SchemaFormat::Custom("host-pattern".to_owned())))
             .max_length(Some(HOST_PATTERN_BYTES_MAX));
@@ -102,26 +102,26 @@ schemas! {
     WebhookUrl: "An absolute http or https URL without user name and password" =>
         text().format(Some(SchemaFormat::Custom("uri".to_owned())))
             .max_length(Some(WEBHOOK_URL_BYTES_MAX));
-    OpenAiRoute: "A path; may have slashes" => text().min_length(Some(1));
-    Cursor: "A place in a list; opaque" => text().pattern(Some("^[0-9a-f]{16}$"));
-    PageCursor: "A place in a list; opaque" => text();
+    OpenAiRoute: "A path; may contain slashes" => text().min_length(Some(1));
+    Cursor: "A position in a list; opaque" => text().pattern(Some("^[0-9a-f]{16}$"));
+    PageCursor: "A position in a list; opaque" => text();
     IdempotencyKey: "Chosen by the client" =>
         text().pattern(Some("^[!-~]([ -~]*[!-~])?$")).min_length(Some(1)).max_length(Some(KEY_CHARS_MAX));
     Status: "A job's state" => one_of(JobStatus::ALL.map(JobStatus::as_str));
-    Scope: "What a key may do" => one_of(KeyScope::ALL.map(KeyScope::as_str));
+    Scope: "A permission of a key" => one_of(KeyScope::ALL.map(KeyScope::as_str));
     BucketSize: "A part of the calendar, in UTC; a week begins on Monday" =>
         one_of(billing::BucketSize::ALL.map(billing::BucketSize::as_str))
             .default(Some(billing::BucketSize::Day.as_str().into()));
-    BillingGrouping: "What the jobs of a record have in common" =>
+    BillingGrouping: "The property by which jobs are grouped" =>
         one_of(Grouping::ALL.map(Grouping::field))
             .default(Some(Grouping::Endpoint.field().into()));
-    Metering: "How a handler's computing is metered" =>
+    Metering: "How a handler's computation is metered" =>
         one_of(CoreMetering::ALL.map(CoreMetering::as_str));
     ExecutionTimeout: "Time for one attempt, in milliseconds" => integer(EXECUTION_TIMEOUT_MS);
-    Ttl: "Life of a job from its submission, in milliseconds" =>
+    Ttl: "Lifetime of a job from its submission, in milliseconds" =>
         integer(TTL_MS).default(Some(TTL_MS.default.into()));
     WorkersMax: "Most workers at one time; 0 pauses the endpoint" => integer(Scaling::WORKERS_MAX);
-    WorkersMin: "Workers that are kept when nothing waits; at most `workersMax`" =>
+    WorkersMin: "Workers that are kept even when no job waits; at most `workersMax`" =>
         integer(Scaling::WORKERS_MAX);
     ScalerValue: "Seconds with `QUEUE_DELAY`, jobs for each worker with `REQUEST_COUNT`" =>
         integer(Scaler::VALUE);
@@ -129,13 +129,13 @@ schemas! {
         integer(Bounds { min: 0, ..Endpoint::WAITING_JOBS_MAX });
     IdleTimeout: "Seconds for which a worker beyond `workersMin` waits for work" =>
         integer(Scaling::IDLE_TIMEOUT_S);
-    VolumeSize: "In gigabytes of 2^30 bytes; never becomes less" => integer(Volume::SIZE_GB);
+    VolumeSize: "In gigabytes of 2^30 bytes; can only grow" => integer(Volume::SIZE_GB);
     MountPath: "An absolute path without `.`, `..` and empty parts, and not `/tmp`; empty: `/workspace`" =>
         text().max_length(Some(VolumePath::BYTES_MAX)).pattern(Some(
             "^$|^(?!/tmp$)(/(\\.{0,2}[!--0-~][!-.0-~]*|\\.{3}[!-.0-~]*))+$",
         ));
     MemoryMib: "Memory of one attempt, in MiB" => integer(SandboxLimits::MEMORY_MIB);
-    ReuseJobs: "Most jobs of one instance; 1: every job has an instance of its own" =>
+    ReuseJobs: "Most jobs of one instance; 1: every job has its own instance" =>
         integer(Reuse::JOBS_MAX);
     ReuseIdle: "Seconds for which an instance waits for its next job" => integer(Reuse::IDLE_S);
     KeyLife: "Seconds after which the key is refused" => integer(KEY_LIFETIME_S);

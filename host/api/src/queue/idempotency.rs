@@ -1,4 +1,5 @@
-//! The header `Idempotency-Key`: a submission that is sent again is the job that it became first.
+//! The header `Idempotency-Key`: a submission that is sent again refers to the job of the first
+//! one.
 
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
@@ -16,8 +17,8 @@ pub(crate) const KEY_CHARS_MAX: usize = 255;
 pub(crate) struct Key(Option<HeaderValue>);
 
 impl Key {
-    /// What makes `owner`'s submission of `body` recognisable; `None` without the header. Hashes the
-    /// body.
+    /// The hashes by which a duplicate of `owner`'s submission of `body` is recognised; `None`
+    /// without the header.
     pub(crate) fn record(
         &self,
         owner: &OwnerId,
@@ -40,8 +41,8 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Key, ApiError> {
     match (text, keys.next()) {
         (Some(_), None) => Ok(Key(Some(key.clone()))),
         (_, _) => Err(ApiError::bad_request(format!(
-            "the header Idempotency-Key must come once, with 1 to {KEY_CHARS_MAX} printable ASCII \
-             characters"
+            "the header Idempotency-Key must be given once, with 1 to {KEY_CHARS_MAX} printable \
+             ASCII characters"
         ))),
     }
 }

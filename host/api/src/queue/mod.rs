@@ -23,7 +23,7 @@ pub(crate) mod routes {
     pub(crate) mod stream;
 }
 
-/// How `/stream` answers: the one thing in which the two mounts of the queue API differ.
+/// The format of `/stream`: the only difference between the two mounts of the queue API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamShape {
     /// The documented array.

@@ -1,7 +1,8 @@
-//! Large results on their way from the store into answers.
+//! Large results, from the store into answers.
 //!
 //! **Bounds.** A result of more than 64 KiB waits for its memory, fairly among keys; see
-//! [`in_flight`](crate::in_flight). The store and [`Jobs`] read and join it on threads that may block.
+//! [`in_flight`](crate::in_flight). The store and [`Jobs`] read and join it on threads that may
+//! block.
 
 use axum::response::Response;
 use gristmill_core::id::KeyId;
@@ -22,7 +23,8 @@ pub(crate) async fn document(
     key: &KeyId,
     record: JobRecord,
 ) -> Result<Response, ApiError> {
-    // Given back with the answer, which is counted among those that wait for their clients from then on.
+    // Released when the answer is complete: from then on it counts among the answers that wait for
+    // their clients.
     let _memory = state.results.result(key, Jobs::document_bytes(&record)).await?;
     Ok(dto::status_document(&state.jobs.document(record).await?))
 }

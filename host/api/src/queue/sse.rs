@@ -1,9 +1,10 @@
-//! `/stream` as server-sent events: one event for each chunk, then one event `end` with the final status.
-//! A reader that comes back with `Last-Event-ID` goes on after that chunk.
+//! `/stream` as server-sent events: one event for each chunk, then one event `end` with the final
+//! status. A reader that returns with `Last-Event-ID` continues after that chunk.
 //!
-//! The id of an event names the attempt and the chunk's index, such as `2-30`; ids of the first attempt
-//! are the index alone. Each attempt has a stream of its own. A reader whose position is in the stream of
-//! an earlier attempt gets an event `restart`, and then the current attempt's chunks from the first on.
+//! The id of an event names the attempt and the chunk's index, such as `2-30`; ids of the first
+//! attempt are the index alone. Each attempt has a stream of its own. A reader whose position is in
+//! the stream of an earlier attempt gets an event `restart`, and then the current attempt's chunks
+//! from the first on.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use crate::queue::{dto, waiting};
 /// How long a connection is silent before it gets a comment.
 pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Whether the caller wants events.
+/// Whether the caller requests events.
 pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::ACCEPT)
@@ -72,7 +73,7 @@ fn event_id(StreamPosition { attempt, index }: StreamPosition) -> String {
     if attempt == FIRST_ATTEMPT { index.to_string() } else { format!("{}-{index}", attempt.0) }
 }
 
-/// The way back. A number with too many digits is as large as a number can be.
+/// The inverse. A number with too many digits saturates.
 fn parse_id(text: &str) -> Option<StreamPosition> {
     let (attempt, index) = match text.split_once('-') {
         Some((attempt, index)) if !attempt.is_empty() => {
@@ -84,12 +85,12 @@ fn parse_id(text: &str) -> Option<StreamPosition> {
     Some(StreamPosition { attempt, index: number(index)? })
 }
 
-/// A number that is not negative; with too many digits it is as large as a number can be.
+/// A number that is not negative; with too many digits it saturates.
 pub(crate) fn number(text: &str) -> Option<u64> {
     integer(text)?.try_into().ok()
 }
 
-/// Answers with all pages as they come.
+/// Answers with all pages, each as soon as it exists.
 pub(crate) async fn follow(
     jobs: Arc<Jobs>,
     key: KeyCheck,
@@ -101,7 +102,8 @@ pub(crate) async fn follow(
     let first = first.ok_or_else(ApiError::job_not_found)?;
     let moves_cursor = position == Position::Undelivered;
     let reader = Reader { jobs, key, endpoint, id, moves_cursor };
-    // The text of a page is one piece, which is all that is in memory until the reader has taken it.
+    // The text of a page is one piece, and the next page is not read before the reader has taken
+    // it.
     let pages = stream::unfold(Next::Show(first, reader), |next| async {
         let (page, reader) = match next {
             Next::Show(page, reader) => (page, reader),
@@ -140,7 +142,7 @@ pub(crate) fn one_line(json: &mut [u8]) {
     }
 }
 
-/// What the connection does next; it asks only once it has taken what came before.
+/// The connection's next step, which begins once the connection has taken the previous text.
 enum Next {
     Show(StreamPage, Reader),
     Look { at: StreamPosition, reader: Reader },
@@ -156,8 +158,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next page; `None` when the job was deleted, the key does not hold any more, or the host
-    /// closes down: the connection then ends without an `end`.
+    /// The next page. `None` when the job was deleted, the key is not valid any more, or the host
+    /// is stopping: the connection then ends without an event `end`.
     async fn look(&self, at: StreamPosition) -> Option<StreamPage> {
         self.delivered(at).await;
         self.key.check().ok()?;
@@ -176,7 +178,7 @@ impl Reader {
     }
 }
 
-/// The events of a page; of one without any, a comment.
+/// The events of a page; a comment if the page has none.
 fn text(id: JobId, page: &StreamPage) -> Bytes {
     const FRAME_BYTES: usize = 96;
     let bytes = page.page.chunks.iter().map(|chunk| chunk.len() + FRAME_BYTES).sum::<usize>();

@@ -1,4 +1,4 @@
-//! A response body in pieces: payloads go out as they are stored, without being copied together.
+//! A response body in pieces: payloads are sent unchanged, without being copied into one buffer.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -1,5 +1,5 @@
-//! The body of `/run` and `/runsync`: every field is checked, and named when it is wrong. Keys
-//! that we do not know, and values that are null, are as if they were not there.
+//! The body of `/run` and `/runsync`: every field is checked, and named when it is wrong. Unknown
+//! keys, and values that are null, are ignored.
 
 use bytes::Bytes;
 use gristmill_core::id::OwnerId;
@@ -18,7 +18,7 @@ use crate::management::input::check_text;
 use crate::openapi::schema;
 use crate::whole_number::WholeNumber;
 
-/// What a client submitted.
+/// The content of a submission.
 #[derive(Debug)]
 pub(crate) struct Submission {
     input: Json,
@@ -28,7 +28,7 @@ pub(crate) struct Submission {
 }
 
 impl Submission {
-    /// What `owner` asks for with this body.
+    /// The request of `owner` with this body.
     pub(crate) fn into_request(
         self,
         owner: OwnerId,
@@ -66,7 +66,7 @@ pub(crate) struct Body<'a> {
 #[serde(rename_all = "camelCase")]
 #[schema(as = Policy)]
 struct PolicyBody<'a> {
-    /// When it is left out: the endpoint's.
+    /// By default that of the endpoint.
     #[serde(borrow)]
     #[schema(value_type = Option<schema::ExecutionTimeout>)]
     execution_timeout: Option<&'a RawValue>,
@@ -101,7 +101,7 @@ struct S3Body<'a> {
 /// Reads a submission.
 ///
 /// # Errors
-/// 400 with the field and what it must be.
+/// 400 that names the field and its permitted values.
 pub(crate) fn parse(body: &Bytes) -> Result<Submission, ApiError> {
     if body.is_empty() {
         return Err(ApiError::bad_request(

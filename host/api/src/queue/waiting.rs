@@ -1,5 +1,5 @@
-//! Calls that wait for a job. Such a call ends early once its key was revoked or has expired: the key is
-//! looked at every two seconds, and so not at all for a job that is quick.
+//! Calls that wait for a job. Such a call ends early when its key is revoked or expires: the key is
+//! checked every two seconds, so a call for a quick job has no such check.
 
 use std::time::Duration;
 
@@ -11,10 +11,11 @@ use gristmill_core::stream::{Position, StreamPage};
 use crate::auth::KeyCheck;
 use crate::error::ApiError;
 
-/// The record of the job once it has ended, or as it is when `wait` is over; see [`Jobs::wait_for_end`].
+/// The record of the job once it has ended, or as it is when `wait` is over; see
+/// [`Jobs::wait_for_end`].
 ///
 /// # Errors
-/// Those of the store; 401 once the key does not hold any more.
+/// Those of the store; 401 when the key is not valid any more.
 pub(crate) async fn for_end(
     key: &KeyCheck,
     jobs: &Jobs,
@@ -30,7 +31,7 @@ pub(crate) async fn for_end(
     .await
 }
 
-/// Whether the page says more than that the job goes on.
+/// Whether the page has chunks, an end or a restart.
 pub(crate) fn has_news(page: &StreamPage) -> bool {
     page.is_restart || !page.page.chunks.is_empty() || page.status.is_final()
 }

@@ -252,7 +252,8 @@ fn digest_in(query: Option<&str>) -> Result<Option<BlobDigest>, RegistryError> {
 
 fn read_digest(text: &str) -> Result<BlobDigest, RegistryError> {
     parse_digest(text).ok_or_else(|| {
-        let sentence = format!("`{text}` is no digest: write `sha256:` and 64 hexadecimal digits");
+        let sentence =
+            format!("`{text}` is not a digest: write `sha256:` and 64 hexadecimal digits");
         RegistryError::invalid(OciCode::DigestInvalid, sentence)
     })
 }

@@ -101,8 +101,8 @@ fn check(tag: &str, text: &str) -> Result<ComponentManifest, RegistryError> {
     ComponentManifest::parse(text.as_bytes()).map_err(|error| invalid(error.to_string()))
 }
 
-/// Makes a handler from a manifest. While one of its blobs is missing, the others stay; after that
-/// they are used up, even if the manifest is refused.
+/// Creates a handler from a manifest. If one of its blobs is missing, the others are kept;
+/// otherwise all of them are consumed, even if the manifest is refused.
 async fn take(
     state: &ApiState,
     caller: &Arc<ApiKey>,
@@ -157,7 +157,7 @@ fn blobs_named_in(text: &str) -> Vec<BlobDigest> {
 }
 
 /// Deletes a tag, or with a manifest's digest all tags of this manifest. Refused while an endpoint
-/// runs the component of one of them; then all stay.
+/// runs the component of one of them; then no tag is deleted.
 pub(super) async fn delete(
     State(state): State<ApiState>,
     Caller(key): Caller,

@@ -12,6 +12,6 @@ pub(super) fn check(name: &str) -> Result<(), RegistryError> {
     if images::is_part(name) {
         return Ok(());
     }
-    let sentence = format!("`{name}` is no handler name: letters, digits, `.`, `_` and `-`");
+    let sentence = format!("`{name}` is not a handler name: letters, digits, `.`, `_` and `-`");
     Err(RegistryError::invalid(OciCode::NameInvalid, sentence))
 }

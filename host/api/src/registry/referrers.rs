@@ -1,6 +1,7 @@
 //! `/v2/{name}/referrers/{digest}`: the manifests that name another one as their `subject`.
 //!
-//! **Cost.** Each call reads all manifests of the name, apart from the threads that serve calls.
+//! **Cost.** Each call reads all manifests of the name, on other threads than those that serve
+//! calls.
 //! **Bounds.** A page has [`PAGE_BYTES_MAX`] of text, or one manifest.
 
 use std::collections::BTreeMap;
@@ -56,7 +57,7 @@ pub(super) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, RegistryError> {
     if !is_digest(&digest) {
-        let sentence = format!("`{digest}` is no digest: write `<algorithm>:<digits>`");
+        let sentence = format!("`{digest}` is not a digest: write `<algorithm>:<digits>`");
         return Err(RegistryError::invalid(OciCode::DigestInvalid, sentence));
     }
     let listing = Listing { name, digest, query: query.unwrap_or_default() };

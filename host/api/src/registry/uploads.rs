@@ -1,15 +1,16 @@
-//! Uploads in progress: those that are still written, and complete blobs that wait for their
+//! Uploads in progress: blobs that are still arriving, and complete blobs that wait for their
 //! manifest.
 //!
-//! **Bounds.** [`UPLOADS_MAX`] at one time. An owner has a third of the places that other owners leave, but
-//! at most [`UPLOADS_OF_OWNER_MAX`]; [`UPLOADS_OF_PUSH`] are always allowed. So an owner who comes later
-//! finds places: 16 beside one other owner, 10 beside two, and two beside eight that have all they may.
-//! Each upload has at most the bytes of a component, all together those that may be staged.
-//! An upload that no call has touched for [`IDLE_MAX`] is removed, with its file; a task looks once a
-//! minute, as long as there are any. At the bound the older copies of a blob that was pushed several times
-//! give way to any upload. An upload that no call has touched for [`EVICTABLE_AFTER`] gives way to its
-//! owner's uploads when it is whole, and to other owners' when all places are taken and its owner has more
-//! than [`UPLOADS_OF_PUSH`]. Nothing of them outlives the process.
+//! **Bounds.** [`UPLOADS_MAX`] at one time. An owner has a third of the places that other owners
+//! leave, but at most [`UPLOADS_OF_OWNER_MAX`]; [`UPLOADS_OF_PUSH`] are always allowed. So a later
+//! owner finds places: 16 beside one other owner, 10 beside two, and two beside eight owners at
+//! their limits. The bytes of each upload, and of all staged uploads, are bounded too. An upload
+//! that no call has touched for [`IDLE_MAX`] is removed, with its file; a task looks once a minute,
+//! as long as there are any. At the bound, older copies of a blob that was pushed several times are
+//! removed for any new upload. An upload that no call has touched for [`EVICTABLE_AFTER`] is
+//! removed for its owner's uploads when it is complete, and for other owners' uploads when all
+//! places are taken and its owner has more than [`UPLOADS_OF_PUSH`]. All uploads end with the
+//! process.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -41,8 +42,8 @@ const UPLOADS_OF_PUSH: usize = 2;
 /// How long an untouched upload is kept.
 const IDLE_MAX: Duration = Duration::from_secs(600);
 
-/// How long an untouched upload keeps its place when the place is needed. Clients push the next piece, or
-/// the manifest, within seconds.
+/// Time for which an untouched upload keeps its place even if the place is needed. Clients push the
+/// next piece, or the manifest, within seconds.
 const EVICTABLE_AFTER: Duration = Duration::from_secs(60);
 
 /// Interval of the task that deletes idle uploads.
@@ -120,7 +121,8 @@ impl Uploads {
         if let Err(wait) = table.make_room(owner) {
             let share = table.share_of(owner);
             let sentence = format!(
-                "too many uploads are under way: now {share} of one owner, {UPLOADS_MAX} in all"
+                "too many uploads are in progress: at most {share} of one owner now, {UPLOADS_MAX} \
+                 in all"
             );
             let limit = u32::try_from(share).unwrap_or(u32::MAX);
             let refusal = Refusal::at_one_time("uploads", limit).after(wait);
@@ -259,8 +261,8 @@ impl Table {
         third.clamp(UPLOADS_OF_PUSH, UPLOADS_OF_OWNER_MAX)
     }
 
-    /// Of the uploads that no call has, those of other owners with more than the least share: the one
-    /// that gives way first, and when.
+    /// The upload to remove first for this owner, and when: among unused uploads of other owners
+    /// with more than the least share.
     fn find_evictable_for(&self, owner: &OwnerId) -> Option<(Duration, UploadId)> {
         let others = self.uploads.iter().filter(|(_, upload)| {
             upload.staged.is_some()
@@ -300,7 +302,7 @@ impl Table {
                 Ok(())
             }
             Some((wait, _)) => Err(wait),
-            // Calls have all uploads that could give way.
+            // All uploads that could be removed are in use by calls.
             None => Err(EVICTABLE_AFTER),
         }
     }
@@ -451,7 +453,7 @@ mod tests {
     async fn a_later_owner_can_begin_uploads() {
         let uploads = Uploads::default();
         let mut counts = vec![];
-        // Each of them takes all it can, and a call has each upload.
+        // Each owner takes all places that it can, and a call uses each upload.
         let mut taken = vec![];
         for number in 0..10 {
             let name = owner(&format!("o{number}"));
@@ -504,7 +506,8 @@ mod tests {
             push("me", b"abc");
         }
         assert_eq!(uploads.0.lock().uploads.len(), UPLOADS_OF_OWNER_MAX);
-        // Those of others give way too when all places are taken, until no blob has a copy.
+        // When all places are taken, copies of other owners are removed too, until no blob has a
+        // copy.
         for number in 0..UPLOADS_MAX {
             let who = format!("o{number}");
             while begin(&who).is_ok() {}

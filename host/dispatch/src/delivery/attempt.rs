@@ -1,4 +1,5 @@
-//! One attempt: reads what to send, signs and sends it, and records how it went.
+//! One attempt to deliver a webhook: reads the bytes, signs and sends them, and records the
+//! outcome.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use super::sender::{CallEnd, WebhookCall};
 /// Attempts for one delivery: the first, and two more.
 const ATTEMPTS: u32 = 3;
 
-/// Makes an attempt. When it is dropped on its way it has not been made: the delivery stays due.
+/// Makes an attempt. If the future is dropped before its end, the attempt counts as not made: the
+/// delivery stays due.
 pub(super) async fn run(parts: Arc<DeliveryParts>, delivery: Delivery, bodies: Arc<FairPermits>) {
     let id = delivery.id;
     let result = match attempt(&parts, &delivery, &bodies).await {
@@ -37,8 +39,9 @@ async fn attempt(
     delivery: &Delivery,
     bodies: &FairPermits,
 ) -> Result<Option<CallEnd>, StoreError> {
-    // Found before the body: the deletion of an endpoint removes its deliveries before another endpoint
-    // can have its name. So a delivery whose body is found below belongs to this endpoint's life.
+    // Looked up before the body: the deletion of an endpoint removes its deliveries before another
+    // endpoint can have its name. So a delivery whose body is found below belongs to this
+    // incarnation of the endpoint.
     let Some(deployment) = parts.catalog.deployment(&delivery.endpoint) else {
         return Ok(Some(CallEnd::Refused("the endpoint was deleted".to_owned())));
     };
@@ -48,7 +51,7 @@ async fn attempt(
     let body = match parts.store.delivery_body(delivery.id).await {
         Ok(Some(body)) => body,
         Ok(None) => return Ok(None),
-        // Another attempt would find the same.
+        // Another attempt would fail in the same way.
         Err(StoreError::Damaged(reason)) => return Ok(Some(CallEnd::Refused(reason))),
         Err(error) => return Err(error),
     };
@@ -69,7 +72,7 @@ async fn attempt(
     Ok(Some(parts.sender.send(call).await))
 }
 
-/// What an end means after so many attempts.
+/// Decides what follows an attempt's end, by the number of attempts so far.
 fn judge(end: CallEnd, attempts: u32) -> (AttemptReport, AfterAttempt) {
     let failed = if attempts < ATTEMPTS {
         AfterAttempt::TryAgain { after_ms: RETRY_INTERVAL_MS }

@@ -1,5 +1,5 @@
-//! The calls over HTTP. Public addresses only, unless the operator named the receiver; redirects
-//! are not followed, and nothing is taken from the environment.
+//! Calls of webhook receivers over HTTP. Only public addresses, unless the operator permitted the
+//! receiver. Redirects are not followed, and proxies in the environment are ignored.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use url::Url;
 use super::sender::{CallEnd, WebhookCall, WebhookSender};
 
 /// Time for one call, from the moment when the receiver's addresses are known to the answer's last
-/// byte. The lookup of its name has a time of its own: it may have to wait for its turn.
+/// byte. The lookup of its name has a separate time limit, since it may have to wait for its turn.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes of an answer that are read; the rest is not waited for.
@@ -29,8 +29,8 @@ pub struct HttpSender {
 }
 
 impl HttpSender {
-    /// A sender for receivers with addresses that the policy permits, and for those on the list with
-    /// any.
+    /// A sender for receivers whose addresses the policy permits, and for receivers on the list at
+    /// any address.
     pub fn new(allowed: AllowedHosts, addresses: AddressPolicy) -> Self {
         Self::with_clients(allowed, Clients::new(addresses))
     }
@@ -40,7 +40,7 @@ impl HttpSender {
         Self { clients, allowed }
     }
 
-    /// The URL, and what a call of it may reach.
+    /// The URL, and the addresses that a call of it may reach.
     fn check(&self, url: &str) -> Result<(Url, Destination, AddressScope), String> {
         let url = Url::parse(url).map_err(|error| error.to_string())?;
         if !url.username().is_empty() || url.password().is_some() {
@@ -48,7 +48,7 @@ impl HttpSender {
         }
         let destination = Destination::of(&url).map_err(|error| error.to_string())?;
         let scope = match destination.permission(&self.allowed) {
-            // Whoever names a receiver means it, wherever it is.
+            // The operator permitted this receiver by name, so its addresses need not be public.
             Permission::AnyAddress | Permission::Public => AddressScope::AnyAddress,
             Permission::Denied => {
                 self.clients.check(&destination).map_err(|error| error.to_string())?;

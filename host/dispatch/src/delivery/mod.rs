@@ -1,11 +1,12 @@
-//! Calls webhooks: takes what is due from the outbox, sends it, and records what came of it.
+//! Calls webhooks: takes due deliveries from the outbox, sends them, and records the outcomes.
 //!
-//! One loop starts the attempts, each in a task of its own. The store chooses them: owners, endpoints
-//! and receivers have shares of the attempts and take turns, so that receivers that are slow or dead
-//! delay their own endpoint only. Jobs are never affected: a delivery has a life of its own.
+//! One loop starts the attempts, each in a task of its own. The store chooses them: owners,
+//! endpoints and receivers have shares of the attempts and take turns, so that receivers that are
+//! slow or dead delay their own endpoint only. Jobs are never affected: a delivery is independent
+//! of its job.
 //!
-//! **Bounds.** Those of [`DeliveryStore::begin_attempts`], and [`BODY_KIB_MAX`] of bodies in memory,
-//! in shares too.
+//! **Bounds.** Those of [`DeliveryStore::begin_attempts`], and [`BODY_KIB_MAX`] of bodies in
+//! memory, in shares too.
 
 mod attempt;
 mod http;
@@ -35,16 +36,16 @@ pub use sender::{CallEnd, WebhookCall, WebhookSender};
 /// largest body that can be.
 const BODY_KIB_MAX: usize = 256 << 10;
 
-/// How long attempts that are on their way may go on in a drain.
+/// Time that running attempts have in a drain.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Wait after an error of the store.
 const STORE_ERROR_PAUSE: Duration = Duration::from_millis(250);
 
-/// What a deliverer is made of.
+/// The parts of a deliverer.
 #[derive(Debug)]
 pub struct DeliveryParts {
-    /// Where deliveries are.
+    /// The store of deliveries.
     pub store: Arc<dyn DeliveryStore>,
     /// Has the secrets of the endpoints.
     pub catalog: Arc<Catalog>,
@@ -52,7 +53,7 @@ pub struct DeliveryParts {
     pub signals: Arc<Signals>,
     /// The store's clock.
     pub clock: Arc<dyn Clock>,
-    /// What makes the calls.
+    /// Makes the calls.
     pub sender: Arc<dyn WebhookSender>,
 }
 
@@ -64,7 +65,7 @@ pub struct Deliverer {
 }
 
 impl Deliverer {
-    /// Starts to deliver: what waits in the outbox now, and what comes.
+    /// Starts to deliver the webhooks in the outbox, and all future ones.
     pub fn start(parts: DeliveryParts) -> Self {
         let stop = CancellationToken::new();
         let running = tokio::spawn(run(Arc::new(parts), stop.clone()));
@@ -124,6 +125,7 @@ async fn run(parts: Arc<DeliveryParts>, stop: CancellationToken) {
             () = stop.cancelled() => break,
         }
     }
-    // Attempts that have not ended by then are dropped with the set, and repeated after the next start.
+    // Attempts that have not ended by then are dropped with the set, and repeated after the next
+    // start.
     let _ = timeout(DRAIN, async { while attempts.join_next().await.is_some() {} }).await;
 }

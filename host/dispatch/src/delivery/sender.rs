@@ -1,4 +1,4 @@
-//! What makes the calls, as the deliverer sees it.
+//! The trait by which the deliverer makes calls.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -7,8 +7,8 @@ use gristmill_core::id::{EndpointId, OwnerId};
 /// Makes calls to receivers.
 #[async_trait]
 pub trait WebhookSender: Send + Sync + std::fmt::Debug {
-    /// Makes one call, once. Ends in bounded time, whatever the receiver does, once the lookup of the
-    /// receiver's name has had its turn.
+    /// Makes one call, once. Ends in bounded time, whatever the receiver does, once the lookup of
+    /// the receiver's name has had its turn.
     async fn send(&self, call: WebhookCall) -> CallEnd;
 }
 
@@ -19,7 +19,7 @@ pub struct WebhookCall {
     pub owner: OwnerId,
     /// The endpoint whose job has ended.
     pub endpoint: EndpointId,
-    /// Where to.
+    /// The receiver's URL.
     pub url: String,
     /// `webhook-id`: the same for each attempt.
     pub id: String,

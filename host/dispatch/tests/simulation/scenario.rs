@@ -1,5 +1,5 @@
-//! One run of a seed: several lives of a host on one store, each ended by a crash or a drain, and
-//! the last one when all work is done.
+//! One run of a seed: a host is started several times on one store. Each start ends by a crash or a
+//! drain, and the last one when all work is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -88,7 +88,7 @@ impl Trace {
     }
 }
 
-/// The time, which continues from life to life.
+/// The time, which continues from start to start.
 #[derive(Debug, Default)]
 struct ScenarioClock {
     before: AtomicU64,
@@ -133,7 +133,7 @@ pub(crate) struct Scenario {
     is_fragile: bool,
 }
 
-/// One life of the host.
+/// The host between a start and its end.
 struct HostRun {
     jobs: Arc<Jobs>,
     late: Arc<DelayedStore>,
@@ -403,7 +403,7 @@ fn endpoint() -> EndpointId {
     EndpointId::new("e").unwrap()
 }
 
-/// The attempts that were billed, over all lives of the host.
+/// The attempts that were billed, over all starts of the host.
 async fn billed(store: &MemoryStore) -> u64 {
     let filter = UsageFilter {
         endpoint: Some(endpoint()),

@@ -53,7 +53,7 @@ pub(crate) struct SimulatedRuntime {
     pub(crate) allowed: Mutex<Allowed>,
     /// The component cannot be prepared before this time.
     pub(crate) broken_until: Mutex<Option<Instant>>,
-    /// The newest attempt of each job, in all lives of the host.
+    /// The newest attempt of each job, over all starts of the host.
     attempts: Arc<Mutex<BTreeMap<JobId, u32>>>,
 }
 

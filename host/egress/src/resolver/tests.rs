@@ -15,8 +15,8 @@ fn ids(owner: &str, endpoint: &str) -> (OwnerId, EndpointId) {
     (OwnerId::new(owner).unwrap(), EndpointId::new(endpoint).unwrap())
 }
 
-/// The answer that was checked is connected to, and the next request asks and checks again: a name
-/// that turns to the host's own network meanwhile leads nowhere.
+/// A request connects to the checked address, and the next request looks the name up and checks it
+/// again: a name that resolves to the host's own network by then is refused.
 #[tokio::test]
 async fn a_name_that_is_bound_again_is_checked_again() {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
@@ -62,8 +62,8 @@ async fn addresses_that_were_found_before_are_used_once_and_checked() {
     assert_eq!(addresses, [PRIVATE.parse().unwrap()]);
 }
 
-/// Names whose lookup hangs use up the turns of their endpoint, and a half of all turns with those
-/// of their owner's other endpoints.
+/// Hanging lookups use up only the turns of their endpoint, and at most half of all turns together
+/// with their owner's other endpoints.
 #[tokio::test]
 async fn hanging_lookups_delay_no_other_names() {
     let lookups = Lookups::new(|host| {

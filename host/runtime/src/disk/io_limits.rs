@@ -1,13 +1,13 @@
-//! How file operations take turns. They block, so they run on threads for that, and handlers wait
-//! for them like for a timer: their deadlines hold, and no other task waits with them.
+//! Limits on the file operations of handlers. Operations block, so they run on separate threads,
+//! and a handler waits for them as for a timer: its deadline holds, and no other task is delayed.
 //!
-//! **Bounds.** A job has one operation at a time; all jobs together have [`OPERATIONS_MAX`], a quarter
-//! of them for the jobs of one endpoint and a half for those of one owner: an endpoint that makes the
-//! disk write gigabytes delays its own files. Operations that change something in a mount come one
-//! after the other. A job may have [`SLOTS_MAX`]
-//! descriptors, streams and listings, all jobs together a quarter of the files that the process may
-//! open, with a share for each owner while the host has several owners. An operation that has begun goes on when its attempt is ended: it holds its permit, and
-//! its mount, until it is done.
+//! **Bounds.** A job has one operation at a time; all jobs together have [`OPERATIONS_MAX`]. The
+//! jobs of one endpoint have at most a quarter of them, and those of one owner a half, so an
+//! endpoint that makes the disk write gigabytes delays only its own files. Operations that change a
+//! mount run one after the other. A job may have [`SLOTS_MAX`] descriptors, streams and listings,
+//! all jobs together a quarter of the files that the process may open, with a share for each owner
+//! while the host has several owners. An operation that has begun continues after its attempt was
+//! ended: it holds its permit, and its mount, until it is done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ pub(crate) const SLOTS_MAX: usize = 256;
 /// Most files that handlers have open, when the process may open any number.
 const OPEN_FILES_MAX: u64 = 1 << 16;
 
-/// What all jobs share.
+/// The limits that all jobs share.
 #[derive(Debug)]
 pub(crate) struct IoLimits {
     operations: FairPermits,
@@ -61,7 +61,7 @@ impl IoLimits {
     }
 }
 
-/// Through which all file operations of a job go.
+/// The limits of one job: all of its file operations pass through here.
 #[derive(Debug)]
 pub(crate) struct JobIoLimits {
     turn: Arc<Mutex<()>>,
@@ -72,7 +72,7 @@ pub(crate) struct JobIoLimits {
     was_full: AtomicBool,
 }
 
-/// The right to have a descriptor, a stream or a listing; given back when it is dropped.
+/// The right to have a descriptor, a stream or a listing open; returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     _slot: OwnedSemaphorePermit,
@@ -80,10 +80,10 @@ pub(crate) struct Slot {
 }
 
 impl JobIoLimits {
-    /// The right to have something more.
+    /// The right to have one more descriptor, stream or listing open.
     ///
     /// # Errors
-    /// [`ErrorCode::Quota`] when the job has as much as it may.
+    /// [`ErrorCode::Quota`] at the limit of the job.
     pub(crate) fn slot(&self) -> Result<Slot, ErrorCode> {
         Ok(Slot { _slot: one_of(&self.slots)?, _open_file: None })
     }
@@ -91,7 +91,7 @@ impl JobIoLimits {
     /// The right to have one more file of the host open.
     ///
     /// # Errors
-    /// [`ErrorCode::Quota`] when the job has as much as it may, or the jobs of its owner or all jobs together have.
+    /// [`ErrorCode::Quota`] at the limit of the job, of its owner's jobs, or of all jobs together.
     pub(crate) fn open_file(&self) -> Result<Slot, ErrorCode> {
         let slot = one_of(&self.slots)?;
         let open_file = self.open_files.try_take(&self.owner, 0).ok_or(ErrorCode::Quota)?;
@@ -103,12 +103,12 @@ impl JobIoLimits {
         self.was_full.load(Ordering::Relaxed)
     }
 
-    /// Forgets that, for the next job of the same instance.
+    /// Resets [`was_full`](Self::was_full), for the next job of the same instance.
     pub(crate) fn begin(&self) {
         self.was_full.store(false, Ordering::Relaxed);
     }
 
-    /// Runs an operation that changes nothing of what a mount takes.
+    /// Runs an operation that does not change the space that a mount takes.
     pub(crate) async fn look<T: Send + 'static>(
         &self,
         operation: impl FnOnce() -> Result<T, ErrorCode> + Send + 'static,

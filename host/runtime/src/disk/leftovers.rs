@@ -5,9 +5,9 @@
 //! there are. [`Leftovers::wipe`] removes them on a thread of its own. A wipe that ends early, by a
 //! stop or by a crash, leaves the rest to the next start.
 //!
-//! **Costs.** One open descriptor for each level of the tree. The thread has the lowest priority and
-//! works at most half of the time, while the disk has room: removals share the file system's journal
-//! with the commits of the store.
+//! **Costs.** One open descriptor for each level of the tree. The thread has the lowest priority
+//! and works at most half of the time, while the disk has room: removals share the file system's
+//! journal with the commits of the store.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -31,7 +31,7 @@ const WORK: Duration = Duration::from_millis(10);
 /// The lowest priority.
 const NICE: i32 = 19;
 
-/// Directories that nothing uses any more.
+/// Directories that are not used any more.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers(Vec<PathBuf>);
 
@@ -74,7 +74,7 @@ impl Leftovers {
     /// Removes them on a thread of its own.
     ///
     /// # Errors
-    /// When there can be no further thread; the next start wipes them then.
+    /// When no thread can be started; the next start wipes them then.
     pub(super) fn wipe(self, disk_space: Arc<DiskSpaceGauge>) -> io::Result<Wiping> {
         let is_stopped = Arc::new(AtomicBool::new(false));
         if !self.0.is_empty() {
@@ -120,11 +120,16 @@ impl Removal {
                 return;
             }
         }
-        info!(files = self.files, "removed them: {} files in {:?}", self.files, began.elapsed());
+        info!(
+            files = self.files,
+            "removed directories of earlier processes: {} files in {:?}",
+            self.files,
+            began.elapsed()
+        );
     }
 
-    /// Removes a file, a link or a directory with all that is in it. Goes on behind an entry that
-    /// cannot be removed.
+    /// Removes a file, a link or a directory with its content. An entry that cannot be removed is
+    /// skipped.
     ///
     /// # Errors
     /// Those of the file system, the last one.
@@ -145,7 +150,7 @@ impl Removal {
                         Ok(())
                     }
                     Some(Some(Err(error))) => {
-                        // What this directory still has keeps it there.
+                        // The remaining entries keep this directory from being removed.
                         failure = Some(error);
                         self.leave(&mut levels)
                     }
@@ -158,7 +163,7 @@ impl Removal {
         failure.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Removes an entry of the lowest level, or goes down into it.
+    /// Removes an entry of the lowest level, or descends into it.
     fn remove(&mut self, levels: &mut Vec<Level>, name: CString) -> Result<(), Errno> {
         let directory = match levels.last() {
             Some(level) => level.entries.fd()?,
@@ -177,7 +182,7 @@ impl Removal {
         Ok(())
     }
 
-    /// Removes the lowest level, which is empty, and goes up.
+    /// Removes the lowest level, which is empty, and ascends.
     fn leave(&mut self, levels: &mut Vec<Level>) -> Result<(), Errno> {
         let Some(Level { name, entries }) = levels.pop() else { return Ok(()) };
         drop(entries);
@@ -193,7 +198,7 @@ impl Removal {
         Ok(())
     }
 
-    /// Rests when it is time to, unless the disk has no room. False when the wipe is to end.
+    /// Pauses when it is time to, unless the disk has no room. False when the wipe must end.
     fn may_go_on(&mut self) -> bool {
         let worked = self.began.elapsed();
         if worked >= WORK {
@@ -247,7 +252,7 @@ mod tests {
         removal.remove_tree(&left).unwrap();
         assert!(!left.exists() && kept.join("file").exists());
         assert_eq!(removal.files, 103);
-        // A volume may be a link of the operator: the link is removed, and what it leads to is not.
+        // A volume may be a link of the operator: the link is removed, but its target is not.
         symlink(&kept, &left).unwrap();
         removal.remove_tree(&left).unwrap();
         removal.remove_tree(&left).unwrap();

@@ -29,7 +29,7 @@ impl Listing {
     /// Begins to list a directory.
     ///
     /// # Errors
-    /// When it is none, or too much is open.
+    /// When it is no directory, or too many descriptors are open.
     pub(crate) async fn begin(node: &Arc<Node>) -> Result<Self, ErrorCode> {
         let slot = node.io_limits.open_file()?;
         let directory = node.look(|node| Dir::new(node.directory()?).map_err(code)).await?;
@@ -78,7 +78,7 @@ fn next(directory: &mut Dir) -> Result<Option<DirectoryEntry>, ErrorCode> {
             continue;
         }
         let kind = match entry.file_type() {
-            // Not every file system tells.
+            // Not every file system reports the type.
             FileType::Unknown => {
                 let directory = directory.fd().map_err(code)?;
                 match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {

@@ -2,10 +2,10 @@
 //! with the instance. A handler whose endpoint has neither has no files at all, and costs
 //! nothing here.
 //!
-//! [`Disks`] knows all mounts of the host; a [`mount`] is one directory with its [`space`]; a
-//! [`node`] is what a handler has open of it, by way of a [`path`]; [`io_limits`] says when an operation
-//! may run; [`leftovers`] are the directories that earlier processes left behind.
-//! `host_fns::filesystem` is the way in.
+//! [`Disks`] has all mounts of the host. A [`mount`] is one directory with its [`space`]; a
+//! [`node`] is a file or directory that a handler opened by a [`path`]; [`io_limits`] decides when
+//! an operation may run; [`leftovers`] are the directories that earlier processes left behind.
+//! Handlers call these through `host_fns::filesystem`.
 
 mod io_limits;
 mod leftovers;
@@ -56,7 +56,7 @@ const VOLUMES: &str = "volumes";
 /// has scratch space.
 const SCRATCH: &str = "scratch";
 
-/// How the directory of a volume ends that was deleted.
+/// The suffix of a deleted volume's directory.
 const REMOVED: &str = ".removed";
 
 /// The directories that handlers see, of all jobs.
@@ -65,11 +65,13 @@ pub(crate) struct Disks {
     volumes_dir: PathBuf,
     /// The directory with one directory for each process.
     scratch_dir: PathBuf,
-    /// The directory of this process: made for its first scratch space, so that no leftover is in it.
+    /// The directory of this process, created with its first scratch space, so that it contains no
+    /// leftovers.
     own_scratch_dir: OnceCell<PathBuf>,
     leftovers: Mutex<Leftovers>,
-    /// Volumes that were used since the start, so that each is counted once: one open directory
-    /// for each. `None` for one that was removed: a job that began before must not make it again.
+    /// Volumes that were used since the start, so that each is counted once: one open directory for
+    /// each. `None` for a removed volume: a job that began before its removal must not create it
+    /// again.
     volumes: Mutex<HashMap<VolumeId, Option<Counted>>>,
     scratches: AtomicU64,
     io_limits: IoLimits,
@@ -87,8 +89,8 @@ pub(crate) struct Files {
 }
 
 impl Disks {
-    /// Notes what earlier processes left behind, by name alone: scratch space, and volumes that were
-    /// deleted. Blocks on the disk.
+    /// Finds the names of the directories that earlier processes left behind: scratch space, and
+    /// deleted volumes. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system.
@@ -113,16 +115,16 @@ impl Disks {
         })
     }
 
-    /// Removes what earlier processes left behind, on a thread of its own, until the guard is
-    /// dropped. A second call finds nothing left.
+    /// Removes these directories on a separate thread, until the guard is dropped. A second call
+    /// has nothing to remove.
     ///
     /// # Errors
-    /// When there can be no further thread; the next start removes it then.
+    /// When no thread can be started; the next start removes them then.
     pub(crate) fn wipe_leftovers(&self) -> io::Result<Wiping> {
         std::mem::take(&mut *self.leftovers.lock()).wipe(self.disk_space.clone())
     }
 
-    /// What an attempt of this deployment sees; `None` when that is nothing.
+    /// The mounts of an attempt of this deployment; `None` when it has none.
     ///
     /// # Errors
     /// One sentence for the person who submitted the job.
@@ -143,16 +145,16 @@ impl Disks {
         let scratch_gb = deployment.template.container_disk_gb;
         if scratch_gb > 0 {
             let mount = self.scratch(owner, gigabytes(scratch_gb)).await.map_err(|error| {
-                error!("no scratch space can be made: {error}");
-                format!("no scratch space can be made: {error}")
+                error!("cannot create scratch space: {error}");
+                format!("cannot create scratch space: {error}")
             })?;
             mounts.push((mount, SCRATCH_PATH.to_owned()));
         }
         Ok((!mounts.is_empty()).then(|| Files { mounts, io_limits: self.io_limits.job(owner, id) }))
     }
 
-    /// The mount of a volume, the same for all its jobs. The first call counts what is in it, and
-    /// goes on with that when its caller gives up.
+    /// The mount of a volume, the same for all its jobs. The first call counts the volume's files,
+    /// and completes the count even if its future is dropped.
     async fn volume(&self, volume: &Volume) -> io::Result<Arc<Mount>> {
         let known = self
             .volumes
@@ -179,7 +181,7 @@ impl Disks {
         Ok(mount)
     }
 
-    /// Puts a link to `directory` where the volume's own directory would be made.
+    /// Creates a link to `directory` in place of the volume's own directory.
     ///
     /// # Errors
     /// Those of the file system; one is that the volume exists.
@@ -204,8 +206,7 @@ impl Disks {
         blocking(move || Mount::scratch(path, bytes_max, account)).await.map(Arc::new)
     }
 
-    /// Removes a volume's directory: by name at once, with its content when no job sees it any
-    /// more.
+    /// Removes a volume's directory: the name at once, the content when no job uses it any more.
     ///
     /// # Errors
     /// Those of the file system.
@@ -230,8 +231,8 @@ impl Disks {
     }
 }
 
-/// Makes a directory in `parent`, under a name that no other process has or had: the process whose
-/// place this one takes may still remove its own directories, by name.
+/// Creates a directory in `parent`, under a name that no other process has used: the previous
+/// process may still be removing its own directories, by name.
 fn new_directory(parent: &Path) -> io::Result<PathBuf> {
     create_private_dir(parent)?;
     loop {
@@ -247,12 +248,12 @@ fn new_directory(parent: &Path) -> io::Result<PathBuf> {
 }
 
 impl Files {
-    /// Whether the handler wanted more space than there was.
+    /// Whether an operation of the handler found no space.
     pub(crate) fn was_full(&self) -> bool {
         self.io_limits.was_full()
     }
 
-    /// Forgets that, for the next job of the same instance.
+    /// Resets [`was_full`](Self::was_full), for the next job of the same instance.
     pub(crate) fn begin(&self) {
         self.io_limits.begin();
     }

@@ -17,7 +17,8 @@ use super::path::DEPTH_MAX;
 use super::space::{Space, charge};
 use crate::files::create_private_dir;
 
-/// How much deeper than handlers can go an operator may have put directories.
+/// Deepest level of directories that are counted: an operator may have created deeper ones than
+/// handlers can.
 const COUNTED_DEPTH_MAX: usize = 4 * DEPTH_MAX;
 
 /// A directory with its space. Its users hold it, and a directory that must be wiped is wiped after
@@ -27,16 +28,15 @@ pub(crate) struct Mount {
     /// The directory itself.
     pub(crate) root: Arc<File>,
     pub(crate) space: Space,
-    /// Held by the one operation that changes something: what it finds stays so until it is done.
+    /// Held by the one operation that changes the mount, so that nothing else changes meanwhile.
     pub(crate) change: Arc<Mutex<()>>,
-    /// The directory to remove with it.
+    /// The directory that is removed with the mount.
     wiped: OnceLock<PathBuf>,
 }
 
 impl Mount {
-    /// Opens a volume's directory, and makes it if it is not there. Counts what is in it,
-    /// which takes a look at each file. It counts in the account of the volume's owner. Blocks on the
-    /// disk.
+    /// Opens a volume's directory, and creates it if it is missing. Counts its files in the account
+    /// of the volume's owner, which reads the metadata of each file. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system.
@@ -47,7 +47,8 @@ impl Mount {
         Ok(Self::new(root, Space::new(used, bytes_max, account)))
     }
 
-    /// Makes an empty directory, in one that exists, that is wiped with this. Blocks on the disk.
+    /// Creates an empty directory in an existing one; it is wiped with the mount. Blocks on the
+    /// disk.
     ///
     /// # Errors
     /// Those of the file system; one is that the directory exists.
@@ -72,14 +73,15 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         let Some(path) = self.wiped.take() else { return };
-        // Without a runtime the host is ending: its next start wipes what is left.
+        // Without a runtime the host is ending: its next start wipes the rest.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn_blocking(move || wipe(&path));
         }
     }
 }
 
-/// Removes a directory with all that is in it. What cannot be removed now is removed by the next start.
+/// Removes a directory with its content. The next start removes the rest if an entry cannot be
+/// removed now.
 pub(crate) fn wipe(path: &Path) {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -89,7 +91,7 @@ pub(crate) fn wipe(path: &Path) {
     }
 }
 
-/// What all that is below a directory counts.
+/// The bytes that the content of a directory counts.
 fn count(directory: OwnedFd, depth: usize) -> io::Result<u64> {
     if depth > COUNTED_DEPTH_MAX {
         let sentence = format!("directories lie deeper than {COUNTED_DEPTH_MAX} levels");

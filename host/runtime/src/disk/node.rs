@@ -1,11 +1,10 @@
-//! A file or a directory that a handler has open, and what can be done with it. All of it blocks
-//! on the disk: [`JobIoLimits`] says where it runs.
+//! A file or a directory that a handler has open, with its operations. All of them block on the
+//! disk, so [`JobIoLimits`] runs them on separate threads.
 //!
-//! **Invariants.** Nothing grows before its space is taken, and below the disk's reserve no hole of a
-//! sparse file is filled either. There are no symbolic links to follow,
-//! none can be made, and no second names of a file either: each file has one name, and counts once.
-//! A directory is renamed in its parent only, so that none gets deeper than
-//! [`DEPTH_MAX`].
+//! **Invariants.** Nothing grows before its space is taken, and below the disk's reserve no hole of
+//! a sparse file is filled either. Handlers can neither follow nor create symbolic links, and
+//! cannot create hard links: each file has one name, and counts once. A directory is renamed in its
+//! parent only, so that no directory gets deeper than [`DEPTH_MAX`].
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -45,13 +44,13 @@ pub(crate) struct Node {
 
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    /// With the levels above it, up to the root of its mount.
+    /// A directory; `depth` is the number of levels up to the root of its mount.
     Directory { depth: usize },
-    /// Counted as open under this key.
+    /// A file, which counts as open under this key.
     File(FileKey),
 }
 
-/// How something is opened.
+/// How a file or directory is opened.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OpenMode {
     pub(crate) open: OpenFlags,
@@ -92,12 +91,12 @@ impl Node {
         self.io_limits.change(&self.mount, move || operation(&node)).await
     }
 
-    /// How it was opened.
+    /// The mode in which it was opened.
     pub(crate) fn flags(&self) -> DescriptorFlags {
         self.flags
     }
 
-    /// What it is.
+    /// The type of the node.
     pub(crate) fn descriptor_type(&self) -> DescriptorType {
         match self.kind {
             Kind::Directory { .. } => DescriptorType::Directory,
@@ -105,7 +104,8 @@ impl Node {
         }
     }
 
-    /// Opens what lies below this directory. Changes the mount, if only by what is open.
+    /// Opens a file or directory below this directory. Changes the mount, at least its list of open
+    /// files.
     pub(crate) fn open(&self, path: &str, mode: OpenMode) -> Result<Self, ErrorCode> {
         let depth = self.depth()?;
         let unsupported = DescriptorFlags::FILE_INTEGRITY_SYNC
@@ -191,8 +191,8 @@ impl Node {
     ///
     /// # Errors
     /// [`ErrorCode::InsufficientSpace`] when the mount is full. Also when the disk is below its
-    /// reserve and the write needs a further block, be it in a hole of the file; existing blocks can
-    /// always be overwritten.
+    /// reserve and the write needs a further block, be it in a hole of the file; existing blocks
+    /// can always be overwritten.
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), ErrorCode> {
         let end = offset.checked_add(bytes.len() as u64).ok_or(ErrorCode::FileTooLarge)?;
         let file = self.file()?;
@@ -217,8 +217,8 @@ impl Node {
         self.resize(|_| bytes, || Ok(ftruncate(file, bytes)?))
     }
 
-    /// Does what changes the size of the file, and counts what that takes or gives back, also when
-    /// it fails half way.
+    /// Runs an operation that changes the size of the file, and counts the difference, even if it
+    /// fails half way.
     fn resize(
         &self,
         wanted: impl FnOnce(u64) -> u64,
@@ -295,7 +295,7 @@ impl Node {
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             let [old, new] = [fstat(&old_parent), fstat(&new_parent)];
             if FileKey::of(&old.map_err(code)?) != FileKey::of(&new.map_err(code)?) {
-                // What a move to another file system is answered with: then tools copy.
+                // The error of a move to another file system: tools copy then.
                 return Err(ErrorCode::CrossDevice);
             }
         } else if from.is_directory || path.is_directory {
@@ -333,7 +333,7 @@ impl Node {
         Ok(stat)
     }
 
-    /// Sets the times of this.
+    /// Sets the times of this node.
     pub(crate) fn set_times(&self, times: &Timestamps) -> Result<(), ErrorCode> {
         if !self.flags.intersects(DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY) {
             return Err(ErrorCode::NotPermitted);
@@ -341,7 +341,7 @@ impl Node {
         futimens(&*self.file, times).map_err(code)
     }
 
-    /// Sets the times of something below this directory.
+    /// Sets the times of a path below this directory.
     pub(crate) fn set_times_at(&self, path: &str, times: &Timestamps) -> Result<(), ErrorCode> {
         self.depth()?;
         let parts = parts(path)?;
@@ -359,12 +359,12 @@ impl Node {
         Ok(self.file.sync_data()?)
     }
 
-    /// Two numbers that are the same for the same file.
+    /// Two numbers that identify the file.
     pub(crate) fn metadata_hash(&self) -> Result<MetadataHashValue, ErrorCode> {
         fstat(&*self.file).map(|stat| hashed(&stat)).map_err(code)
     }
 
-    /// The same of something below this directory.
+    /// The same for a path below this directory.
     pub(crate) fn metadata_hash_at(&self, path: &str) -> Result<MetadataHashValue, ErrorCode> {
         self.raw_stat_at(path).map(|stat| hashed(&stat))
     }

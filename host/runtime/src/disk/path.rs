@@ -15,11 +15,11 @@ const PATH_BYTES_MAX: usize = 4_096;
 /// Longest name of one file or directory, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// Deepest level below the root of a mount on which something can be made: a walk over a mount
-/// holds one open directory for each.
+/// Deepest level below the root of a mount on which files can be created: a walk over a mount holds
+/// one open directory for each level.
 pub(crate) const DEPTH_MAX: usize = 64;
 
-/// Why a path leads nowhere.
+/// Why a path is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadPath {
     /// It has no characters.
@@ -43,11 +43,11 @@ impl From<BadPath> for Errno {
     }
 }
 
-/// A path, taken apart.
+/// A parsed path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parts<'a> {
     names: Vec<&'a str>,
-    /// Whether it can only mean a directory, as `a/` does.
+    /// Whether it can only name a directory, as `a/` does.
     pub(crate) is_directory: bool,
 }
 
@@ -84,8 +84,8 @@ impl<'a> Parts<'a> {
         self.names.len()
     }
 
-    /// Opens the directory that the last name is in, and tells this name; `.` when the path leads
-    /// to where it began.
+    /// Opens the directory that contains the last name, and returns it with this name; the name is
+    /// `.` when the path ends where it began.
     pub(crate) fn parent<'d>(&self, from: BorrowedFd<'d>) -> Result<(Parent<'d>, &'a str), Errno> {
         let mut parent = Parent::Same(from);
         let Some((last, above)) = self.names.split_last() else { return Ok((parent, ".")) };
@@ -96,16 +96,16 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// How a directory is opened that a path leads through.
+/// Flags for opening the directories on a path.
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The directory that the last name of a path is in.
+/// The directory that contains the last name of a path.
 #[derive(Debug)]
 pub(crate) enum Parent<'d> {
-    /// The one that the path began in.
+    /// The directory in which the path begins.
     Same(BorrowedFd<'d>),
-    /// One below it.
+    /// A directory below it.
     Below(OwnedFd),
 }
 

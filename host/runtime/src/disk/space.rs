@@ -1,4 +1,4 @@
-//! How much of its disk a mount has taken, and how much it may take.
+//! The space that a mount has taken, and its bound.
 //!
 //! Every file counts with its size, rounded up to blocks, and every file and directory with
 //! [`NODE_BYTES`] more: one number bounds the bytes of a mount and the count of its files, however
@@ -15,14 +15,14 @@ use parking_lot::Mutex;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-/// What a file or a directory counts besides its content. An ext4 disk has one inode for each 16 KiB,
-/// so files that count as much do not use up the inodes of a disk before its bytes.
+/// Bytes that a file or a directory counts besides its content. An ext4 disk has one inode for each
+/// 16 KiB, so such files do not use up the inodes of a disk before its bytes.
 pub(crate) const NODE_BYTES: u64 = 16 << 10;
 
-/// What the size of a file is rounded up to.
+/// The size of a file is rounded up to a multiple of this.
 pub(crate) const BLOCK_BYTES: u64 = 4 << 10;
 
-/// Names a file as long as it exists: its device and its inode.
+/// Identifies a file as long as it exists: its device and its inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct FileKey {
     device: u64,
@@ -35,12 +35,12 @@ impl FileKey {
     }
 }
 
-/// What a file of this size counts.
+/// The bytes that a file of this size counts.
 pub(crate) fn file_charge(bytes: u64) -> u64 {
     NODE_BYTES.saturating_add(bytes.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES))
 }
 
-/// What something on disk counts.
+/// The bytes that a file or directory counts.
 pub(crate) fn charge(stat: &Stat) -> u64 {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => file_charge(size(stat)),
@@ -57,7 +57,8 @@ pub(crate) fn size(stat: &Stat) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Space {
     counts: Mutex<Counts>,
-    /// The owner's account of the host's disk: a mount is promised more than there is.
+    /// The owner's account of the host's disk: the bounds of all mounts together may exceed the
+    /// disk.
     account: DiskAccount,
 }
 
@@ -82,16 +83,16 @@ impl Space {
         Self { counts: Mutex::new(Counts { used, max, open: HashMap::new() }), account }
     }
 
-    /// Moves the bound. Space in use beyond it stays in use.
+    /// Changes the bound. Space in use beyond it stays in use.
     pub(crate) fn set_max(&self, max: u64) {
         self.counts.lock().max = max;
     }
 
-    /// Takes so much more.
+    /// Takes this many more bytes.
     ///
     /// # Errors
-    /// [`Errno::NOSPC`] when there is not so much left, here, of the owner's share or on the host's
-    /// disk; nothing is taken.
+    /// [`Errno::NOSPC`] when the mount, the owner's share or the host's disk has less; nothing is
+    /// taken then.
     pub(crate) fn take(&self, bytes: u64) -> Result<(), Errno> {
         let mut counts = self.counts.lock();
         match counts.used.checked_add(bytes) {
@@ -113,7 +114,7 @@ impl Space {
         self.account.disk_space().admits_work() && self.account.admits_work(bytes)
     }
 
-    /// Gives so much back.
+    /// Returns this many bytes.
     pub(crate) fn give_back(&self, bytes: u64) {
         counts_less(&mut self.counts.lock(), bytes, &self.account);
     }
@@ -123,8 +124,8 @@ impl Space {
         self.counts.lock().open.entry(key).or_default().handles += 1;
     }
 
-    /// A handle of a file is being closed. Whether it was the last one of a file that has no name
-    /// any more: then what the file counts is to be given back.
+    /// A handle of a file is being closed. Returns whether it was the last handle of a file that
+    /// has no name any more: then the caller must return the file's bytes.
     pub(crate) fn closed(&self, key: FileKey) -> bool {
         let mut counts = self.counts.lock();
         let Some(open) = counts.open.get_mut(&key) else { return false };
@@ -135,7 +136,7 @@ impl Space {
         counts.open.remove(&key).is_some_and(|open| open.is_removed)
     }
 
-    /// A file has lost its name. What it counts is given back now, or when it is closed.
+    /// A file has lost its name. Its bytes are returned now, or when it is closed.
     pub(crate) fn removed(&self, key: FileKey, charge: u64) {
         let mut counts = self.counts.lock();
         match counts.open.get_mut(&key) {

@@ -110,7 +110,7 @@ pub(crate) struct WriteStream {
     _slot: Slot,
 }
 
-/// Where the next bytes go.
+/// The position of the next bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum WriteAt {
     /// At this offset.
@@ -174,7 +174,7 @@ impl OutputStream for WriteStream {
         Ok(())
     }
 
-    // Nothing is kept here that is not on its way.
+    // All written bytes are already on their way to the file.
     fn flush(&mut self) -> StreamResult<()> {
         self.check_write().map(drop)
     }

@@ -1,9 +1,9 @@
-//! The outgoing calls of one job, which end with it: on an endpoint that reuses instances the
-//! handler's handles live on, and no task polls them while the instance waits.
+//! The outgoing calls of one job, which end with it. On an endpoint that reuses instances the
+//! handler's handles outlive the job, and no task polls them while the instance is idle.
 //!
-//! **Promise.** After [`Calls::end`] no request of the job is sent, no body of one is read or written,
-//! and what they held (sockets, buffers, slots) is given back. A handler that goes on to use such a
-//! handle in its next job gets an error.
+//! **Promise.** After [`Calls::end`] no request of the job is sent, no body is read or written, and
+//! their sockets, buffers and slots are returned. A handler that uses such a handle in its next job
+//! gets an error.
 //! **Cost.** An uncontended lock for each piece of a body, and one for each request.
 
 use std::pin::Pin;
@@ -29,11 +29,11 @@ pub(super) type WasiBody = UnsyncBoxBody<Bytes, Error>;
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     ended: CancellationToken,
-    /// The bodies, as far as they are still there.
+    /// The bodies that still exist.
     open: Mutex<Vec<Weak<Mutex<Open>>>>,
 }
 
-/// A body on its way.
+/// An open body.
 struct Open {
     /// `None`: the job has ended.
     body: Option<WasiBody>,
@@ -70,8 +70,8 @@ impl Calls {
         }
     }
 
-    /// A body that fails beyond [`HTTP_BODY_BYTES_MAX`], when nothing comes for too long, or when the
-    /// job has ended.
+    /// A body that fails beyond [`HTTP_BODY_BYTES_MAX`], after a long pause, or when the job has
+    /// ended.
     pub(super) fn capped(
         &self,
         body: WasiBody,

@@ -16,12 +16,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{EgressError, Slot};
 use crate::permits::Permits;
 
-/// Requests of all jobs that are open at one time; each holds a socket. More wait, and while several owners have
-/// endpoints each owner has a share.
+/// Most requests of all jobs that are open at one time; each holds a socket. Further ones wait, and
+/// while several owners have endpoints each owner has a share.
 const REQUESTS_MAX: usize = 1_024;
 
-/// Open requests of one endpoint's jobs; more wait. A quarter of all, so that an endpoint whose
-/// servers never answer delays only itself.
+/// Most open requests of one endpoint's jobs; further ones wait. A quarter of all, so that an
+/// endpoint whose servers never answer delays only itself.
 pub(super) const REQUESTS_PER_ENDPOINT_MAX: usize = REQUESTS_MAX / 4;
 
 /// Headers between two neighbours on the wire, and those that reqwest writes itself.
@@ -49,8 +49,8 @@ pub(crate) struct Egress {
 }
 
 impl Egress {
-    /// Requests for the public connect where `addresses` permits. `private_hosts` are the hosts with
-    /// private addresses that handlers of every owner may reach.
+    /// Requests to public hosts connect to the addresses that `addresses` permits. `private_hosts`
+    /// are the hosts with private addresses that handlers of every owner may reach.
     pub(crate) fn new(
         addresses: AddressPolicy,
         private_hosts: AllowedHosts,
@@ -64,8 +64,9 @@ impl Egress {
         })
     }
 
-    /// What the endpoint's handlers may reach at a destination. Its list alone opens private addresses
-    /// to endpoints of the operator only: any owner writes lists.
+    /// The addresses of a destination that the endpoint's handlers may reach. The endpoint's own
+    /// list permits private addresses only to endpoints of the operator, since any owner writes
+    /// such lists.
     pub(super) fn permission(&self, endpoint: &Endpoint, destination: &Destination) -> Permission {
         let listed = destination.permission(&endpoint.allowed_hosts);
         let may_be_private = endpoint.owner.is_operator()

@@ -75,7 +75,7 @@ pub(crate) struct OutgoingRequest {
     pub(crate) body: Option<reqwest::Body>,
 }
 
-/// One open request's part of the bounds of the job, its endpoint, and the process.
+/// The right to one open request, within the bounds of the job, its endpoint, and the process.
 #[derive(Debug)]
 pub(crate) struct Slot {
     _of_job: OwnedSemaphorePermit,
@@ -99,14 +99,14 @@ impl JobEgress {
         Self { egress, deployment, deadline, in_flight, calls: Arc::default() }
     }
 
-    /// Goes on until this time, for the next job of the same instance.
+    /// Begins the next job of the same instance, which ends at this time.
     pub(crate) fn begin(&mut self, deadline: Instant) {
         self.end();
         self.calls = Arc::default();
         self.deadline = deadline;
     }
 
-    /// Ends the requests that the job has left open, and gives their slots back.
+    /// Ends the requests that the job has left open, and returns their slots.
     pub(crate) fn end(&self) {
         self.calls.end();
     }
@@ -160,7 +160,7 @@ impl JobEgress {
         Ok((response, slot))
     }
 
-    /// Where a request to this URL goes, and what it may reach.
+    /// The destination of a request to this URL, and the addresses that it may reach.
     fn address_scope(
         &self,
         method: &Method,

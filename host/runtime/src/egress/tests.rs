@@ -371,7 +371,7 @@ async fn an_endpoint_has_a_share_of_all_open_requests() {
     assert!(slot(&greedy).await.is_ok());
 }
 
-/// What `wasi:http` answers, with the body unread.
+/// The response of `wasi:http`, with the body unread.
 async fn open_call(
     state: &mut State,
     url: String,

@@ -1,9 +1,10 @@
-//! The room that permits are for, and the share of it that an owner may hold.
+//! The capacity that permits divide, and the share of it that an owner may hold.
 //!
-//! **Bounds.** While the host has several owners, an owner holds at most [`SHARE_TO_FREE`] times as much as is left free,
-//! of slots and of bytes: 192 of 256 slots alone, 109 of each of two. The first slot of an owner is exempt, so that an owner
-//! gets one as soon as any slot is free; its bytes are at most three quarters of all. While the host has one owner, that
-//! owner may hold everything.
+//! **Bounds.** While the host has several owners, an owner holds at most [`SHARE_TO_FREE`] times as
+//! much as is left free, of slots and of bytes: of 256 slots, 192 for one busy owner, and 109 for
+//! each of two. The first slot of an owner is exempt, so that an owner gets one as soon as any slot
+//! is free; its bytes are at most three quarters of all. While the host has one owner, that owner
+//! may hold everything.
 
 use std::collections::HashMap;
 
@@ -44,7 +45,7 @@ impl Amount {
 /// Whether there is room for one slot more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// There is.
+    /// There is room.
     Fits,
     /// Every slot is taken.
     NoPlace,
@@ -57,23 +58,23 @@ pub(crate) enum Fit {
 }
 
 impl Fit {
-    /// Whether only the owner's share is in the way.
+    /// Whether only the owner's share prevents a permit.
     pub(crate) fn is_share(self) -> bool {
         matches!(self, Self::PlacesOfOwner | Self::BytesOfOwner)
     }
 
-    /// Whether slots are there, and bytes are in the way.
+    /// Whether slots are free, and only bytes are missing.
     pub(crate) fn is_bytes(self) -> bool {
         matches!(self, Self::NoBytes | Self::BytesOfOwner)
     }
 }
 
-/// Places and bytes, and the part of them that each owner holds.
+/// Slots and bytes, and the part of them that each owner holds.
 #[derive(Debug)]
 pub(super) struct Capacity {
     all: Amount,
     free: Amount,
-    /// Owners that hold something.
+    /// Owners that hold slots.
     held: HashMap<OwnerId, Amount>,
     tenancy: Tenancy,
 }
@@ -100,18 +101,18 @@ impl Capacity {
         }
     }
 
-    /// Whether the owner may go before waiters that would hold `bytes_max` bytes.
+    /// Whether the owner may get a permit before waiters that would hold `bytes_max` bytes.
     pub(super) fn may_pass(&self, owner: &OwnerId, bytes: u64, bytes_max: u64) -> bool {
         let held = self.held(owner);
         held.slots == 0 || held.bytes.saturating_add(bytes) <= bytes_max
     }
 
-    /// Whether a slot with so many bytes is there for the owner.
+    /// Whether a slot with so many bytes is free for the owner.
     pub(super) fn fit(&self, owner: &OwnerId, bytes: u64) -> Fit {
         self.fit_of(self.held(owner), self.free, bytes)
     }
 
-    /// The same, once others give back `freed`, and the owner `freed_of_owner` of it.
+    /// The same after `freed` was returned, `freed_of_owner` of it by this owner.
     pub(super) fn fit_after(
         &self,
         owner: &OwnerId,

@@ -1,21 +1,23 @@
-//! When a worker that waits for memory may hold up others.
+//! Holds: the times in which a worker that waits for memory may hold up other workers.
 //!
-//! Without holds, a stream of small sandboxes would always take the memory before a large one. With holds alone, one large sandbox
-//! that waits for a job of seven days would stop the host for seven days, with most of its memory free. So holds last for [`HOLD`],
-//! and then all others pass for [`PASS`], however many large sandboxes wait. In a hold, all permits that are given back go to the workers
-//! that wait for memory: jobs that take less time than [`HOLD`] starve no large sandbox.
+//! Without holds, a stream of small sandboxes would always take the memory before a large one. With
+//! holds alone, one large sandbox that waits for a job of seven days would stop the host for seven
+//! days, with most of its memory free. So a hold lasts for [`HOLD`], and then all other workers are
+//! served for [`PASS`], however many large sandboxes wait. In a hold, all returned permits are for
+//! the workers that wait for memory, so jobs that take less time than [`HOLD`] starve no large
+//! sandbox.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long others are held up.
+/// Length of a hold.
 pub(super) const HOLD: Duration = Duration::from_secs(10);
 
-/// How long all others pass after that.
+/// Time after a hold in which all others are served.
 pub(super) const PASS: Duration = Duration::from_secs(30);
 
-/// How late the end of a hold may be noticed.
+/// Longest delay before the end of a hold is noticed.
 pub(super) const STEP: Duration = Duration::from_secs(1);
 
 /// The holds of all permits, one after the other.
@@ -26,7 +28,8 @@ pub(super) struct Holds {
 }
 
 impl Holds {
-    /// Whether a worker that waits for memory holds up others now. The next hold begins with the first question after the pass.
+    /// Whether a worker that waits for memory holds up others now. The next hold begins with the
+    /// first call of this after [`PASS`].
     pub(super) fn may_hold(&mut self) -> bool {
         let now = Instant::now();
         let is_over = |begun: Instant| now.duration_since(begun) >= HOLD + PASS;

@@ -1,18 +1,22 @@
-//! Permits for capacity that all owners share: slots, such as sandboxes, and the bytes of memory of all slots together.
+//! Permits for capacity that all owners share: slots, such as sandboxes, and the bytes of memory of
+//! all slots together.
 //!
-//! A job takes a permit before it is claimed, for one sandbox and for all the memory that its endpoint allows. **Fairness:** owners
-//! that wait take turns, then the endpoints of an owner, and the workers of an endpoint are served in the order in which they
-//! came. A worker that finds too few free bytes holds up the later endpoints of its owner, and each owner that would hold more bytes than
-//! its own owner would, so that a stream of small sandboxes does not starve a large one. It does so for a [quarter](holds) of the
-//! time only: the memory that it waits for may be in use for days.
-//! **Bounds:** the sum of all permits never exceeds the limits, and no owner holds more than its share ([`capacity`]). **Cost:** a
-//! permit that is free takes one uncontended lock and one look at a hash map, and the same when it is given back; a worker that waits
-//! also takes a channel, and then each permit that is taken or given back looks at each owner that waits, and at up to
-//! [`ENDPOINTS_LOOKED_AT_MAX`] of its endpoints.
+//! A job takes a permit before it is claimed, for one sandbox and for all the memory that its
+//! endpoint allows. **Fairness:** owners that wait take turns, then the endpoints of an owner, and
+//! the workers of an endpoint are served in the order in which they came. A worker that finds too
+//! few free bytes holds up the later endpoints of its owner, and every owner that would then hold
+//! more bytes than the worker's owner would, so that a stream of small sandboxes does not starve a
+//! large one. It does so only for a [quarter](holds) of the time, since the memory that it waits
+//! for may be in use for days.
+//! **Bounds:** the sum of all permits never exceeds the limits, and no owner holds more than its
+//! share ([`capacity`]). **Cost:** taking a free permit, and returning it, each cost one
+//! uncontended lock and one map lookup. A waiting worker also costs a channel, and while workers
+//! wait, each permit that is taken or returned examines all waiting owners, and up to
+//! [`ENDPOINTS_LOOKED_AT_MAX`] endpoints of each.
 //!
-//! [`FairPermits`](gristmill_core::fair_permits::FairPermits) are for short work, with a fixed part for each endpoint and owner.
-//! These permits are held for as long as a job runs: an endpoint that is alone may have all of them, and an owner's share depends on
-//! what is free.
+//! [`FairPermits`](gristmill_core::fair_permits::FairPermits) are for short work, with a fixed part
+//! for each endpoint and owner. These permits are held for as long as a job runs: an endpoint that
+//! is alone may have all of them, and an owner's share depends on the free capacity.
 
 mod capacity;
 mod holds;
@@ -31,7 +35,8 @@ use self::capacity::{Capacity, Fit};
 use self::holds::Holds;
 use crate::round_robin::RoundRobin;
 
-/// Most endpoints of an owner that are looked at for a permit. Later ones wait until one of these has been served.
+/// Most endpoints of an owner that are examined for a permit. Later ones wait until one of these
+/// has been served.
 const ENDPOINTS_LOOKED_AT_MAX: usize = 32;
 
 /// The permits of a sandbox host. A clone shares them.
@@ -50,10 +55,10 @@ struct State {
     capacity: Capacity,
     turns: Line,
     next_waiter: u64,
-    /// How many wait, of all endpoints.
+    /// The number of waiters of all endpoints.
     waiting: usize,
     holds: Holds,
-    /// Whether a task looks again at those who wait when a hold ends.
+    /// Whether a task examines the waiters again when a hold ends.
     is_watched: bool,
 }
 
@@ -63,7 +68,7 @@ struct Waiter {
     grant: oneshot::Sender<Permit>,
 }
 
-/// The right to one slot with so many bytes. Dropped, it is given back.
+/// The right to one slot with so many bytes. Dropping it returns the slot.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Permit {
@@ -75,16 +80,17 @@ pub(crate) struct Permit {
 /// The idle permits that waiters need back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// Those of any owner.
+    /// Permits of any owner.
     OfAny,
-    /// Those of this owner, which holds its share.
+    /// Permits of this owner, which is at its share.
     Of(OwnerId),
 }
 
-/// The first endpoint whose waiter there is room for.
+/// The first endpoint with a waiter that can be served.
 enum Next {
     Endpoint(OwnerId, EndpointId),
-    /// No waiter can be served. A newcomer may hold at most so many bytes, or a slot if its owner holds none.
+    /// No waiter can be served. A new request may be served if its owner would then hold at most so
+    /// many bytes, or holds no slot.
     NoWaiter {
         bytes_max: u64,
     },
@@ -127,12 +133,13 @@ impl Permits {
         self.0.state.lock().waiting
     }
 
-    /// Whether the host has room for a slot with so many bytes, and only the owner's share is in the way.
+    /// Whether the host has room for a slot with so many bytes, and only the owner's share prevents
+    /// a permit.
     pub(crate) fn is_at_share(&self, owner: &OwnerId, bytes: u64) -> bool {
         self.0.state.lock().capacity.fit(owner, bytes).is_share()
     }
 
-    /// A permit for a slot with so many bytes, when there is one and no worker waits for it.
+    /// A permit for a slot with so many bytes, if one is free and no worker waits for it.
     pub(crate) fn try_take(&self, owner: &OwnerId, bytes: u64) -> Option<Permit> {
         let mut state = self.0.state.lock();
         state.admits(owner, bytes).then(|| {
@@ -141,8 +148,9 @@ impl Permits {
         })
     }
 
-    /// Joins the queue for a permit. The future resolves to it; dropping the future leaves the queue. A request for more than
-    /// all bytes asks for all bytes, so that every wait can end.
+    /// Joins the queue for a permit. The future resolves to it; dropping the future leaves the
+    /// queue. A request for more than all bytes counts as one for all bytes, so that every wait can
+    /// end.
     pub(crate) fn queue(
         &self,
         owner: &OwnerId,
@@ -168,13 +176,15 @@ impl Permits {
         }
     }
 
-    /// Grants all permits that there is room for. To be called when the owners of the host may have changed.
+    /// Grants all permits that there is room for. To be called when the owners of the host may have
+    /// changed.
     pub(crate) fn serve(&self) {
         loop {
             let mut state = self.0.state.lock();
             let Some((owner, waiter)) = state.next() else { return };
             drop(state);
-            // Outside the lock: a waiter that has just left gives its permit back at once.
+            // Outside the lock: if a waiter has just left, its permit is dropped here, which takes
+            // the lock.
             drop(waiter.grant.send(self.permit(owner, waiter.bytes)));
         }
     }
@@ -200,7 +210,8 @@ impl Permits {
         }));
     }
 
-    /// The permits among the idle ones that a waiter could use. `idle`: how much each owner holds idle.
+    /// The permits among the idle ones that a waiter could use. `idle`: how much each owner holds
+    /// idle.
     pub(crate) fn wanted(&self, idle: &HashMap<OwnerId, Amount>) -> Option<Wanted> {
         let state = self.0.state.lock();
         let all_idle = idle.values().copied().fold(Amount::default(), Amount::plus);
@@ -229,13 +240,14 @@ impl Permit {
         &self.owner
     }
 
-    /// What it is for.
+    /// The slot and the bytes that it permits.
     pub(crate) fn amount(&self) -> Amount {
         Amount::one(self.bytes)
     }
 }
 
-/// The owners that wait, by their turns, each with the first waiters of its endpoints and the bytes that these want.
+/// The owners that wait, by their turns, each with the first waiters of its endpoints and the bytes
+/// that these want.
 fn heads(
     turns: &Line,
 ) -> impl Iterator<Item = (&OwnerId, impl Iterator<Item = (&EndpointId, u64)>)> {
@@ -246,7 +258,7 @@ fn heads(
 }
 
 impl State {
-    /// Finds the first endpoint whose waiter fits, and passes no waiter with a better right.
+    /// Finds the first endpoint whose waiter fits, without passing a waiter that holds up others.
     fn look(&mut self) -> Next {
         let Self { capacity, turns, holds, .. } = self;
         let mut bytes_max = u64::MAX;
@@ -271,7 +283,7 @@ impl State {
         Next::NoWaiter { bytes_max }
     }
 
-    /// Whether a newcomer may take a slot at once.
+    /// Whether a new request may take a slot at once.
     fn admits(&mut self, owner: &OwnerId, bytes: u64) -> bool {
         if self.capacity.fit(owner, bytes) != Fit::Fits {
             return false;
@@ -327,7 +339,7 @@ impl State {
     }
 }
 
-/// A waiter's position in the queue. Dropped, it is left.
+/// A waiter's position in the queue. Dropping it leaves the queue.
 struct WaiterPosition {
     permits: Permits,
     owner: OwnerId,
@@ -338,7 +350,7 @@ struct WaiterPosition {
 impl Drop for WaiterPosition {
     fn drop(&mut self) {
         self.permits.0.state.lock().remove(self);
-        // It may have been a large one that the others waited for.
+        // The waiter may have been a large one that held up the others.
         self.permits.serve();
     }
 }

@@ -1,4 +1,4 @@
-//! Permits of several owners: shares, turns and idle permits.
+//! Permits on a host with several owners: shares, turns and idle permits.
 
 use std::time::Duration;
 
@@ -101,7 +101,8 @@ fn an_owner_that_held_everything_is_served_after_the_other() {
         granted.extend(served(&mut others));
         assert_eq!((granted.len(), served(&mut waits).len()), (count, 0));
     }
-    // The first owner holds 5 of 8, and 3 are free. One more leaves 2, and the owner may hold three times the free ones.
+    // The first owner holds 5 of 8, and 3 are free. One more leaves 2, and the owner may hold three
+    // times the free ones.
     drop(granted);
     first.extend(served(&mut waits));
     assert_eq!(first.len(), 6);
@@ -167,7 +168,8 @@ fn a_large_sandbox_delays_only_owners_that_hold_more() {
     assert_eq!(large.amount().bytes, 40 * MIB);
 }
 
-/// A large sandbox that cannot start for a long time stops neither its own owner's other endpoints, nor another owner.
+/// A large sandbox that cannot start for a long time stops neither its own owner's other endpoints,
+/// nor another owner.
 #[tokio::test(start_paused = true)]
 async fn a_large_sandbox_that_waits_for_days_holds_up_others_for_a_part_of_the_time() {
     for (is_shared, holder, waiter) in [(false, "first", "first"), (true, "first", "second")] {
@@ -235,7 +237,7 @@ fn idle_permits_are_wanted_where_they_help() {
     assert_eq!(permits.wanted(&idle(&[("second", 1)])), Some(Wanted::OfAny));
 }
 
-/// What happens to permits.
+/// An event of permits.
 #[derive(Debug, Clone)]
 enum Event {
     Comes { owner: usize, endpoint: usize, bytes: u64 },
@@ -367,8 +369,9 @@ fn own_endpoints(own: &[&Waits]) -> usize {
 }
 
 proptest! {
-    /// Whatever comes and goes: no bound is passed, no owner without a permit waits beside room for it, and an owner waits
-    /// beside room only for an owner that would hold less memory.
+    /// In any order of events: no bound is exceeded, no owner without a permit waits while there is
+    /// room for it, and other owners wait while there is room only for an owner that would hold
+    /// less memory.
     #[test]
     fn bounds_hold_and_no_owner_waits_without_need(
         slots in 1..12_usize,

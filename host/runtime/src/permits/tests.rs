@@ -1,4 +1,4 @@
-//! Permits of one owner: bounds and turns.
+//! Permits on a host with one owner: bounds and turns.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -31,7 +31,7 @@ impl Queue {
         self.waiting.push((endpoint, self.permits.queue(&owner(), &id(endpoint), bytes).boxed()));
     }
 
-    /// Takes the permits that have been granted, and returns whose they are.
+    /// Takes the granted permits, and returns the names of their endpoints.
     fn granted(&mut self) -> Vec<&'static str> {
         let mut granted = Vec::new();
         let held = &mut self.held;

@@ -233,7 +233,8 @@ async fn damaged_components_do_no_harm() {
     let whole = guest(ECHO);
     let mut damaged: Vec<_> =
         (0..whole.len()).step_by(41).map(|len| whole[..len].to_vec()).collect();
-    // A fixed sequence (the constants of a linear congruential generator), so that a failure repeats.
+    // A fixed sequence (the constants of a linear congruential generator), so that a failure
+    // repeats.
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     for _ in 0..300 {
         random =

@@ -1,4 +1,5 @@
-//! JavaScript and TypeScript, with the SDK's `gristmill-sdk build`, as the project has it installed.
+//! Builds JavaScript and TypeScript with the SDK's `gristmill-sdk build` that is installed in the
+//! project.
 
 use std::path::{Path, PathBuf};
 
@@ -9,12 +10,12 @@ use super::tool::{self, Missing};
 /// The command that installs the packages for a project's builds.
 pub(crate) const INSTALL: &str = "npm install";
 
-/// What runs JavaScript in the component.
+/// The JavaScript engine in the component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Engine {
     /// Small, built in seconds.
     Quickjs,
-    /// Firefox's, with the web platform.
+    /// Firefox's engine, with the web platform.
     Starlingmonkey,
 }
 

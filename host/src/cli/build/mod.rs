@@ -43,11 +43,11 @@ pub(crate) struct BuildOptions {
     /// The profile of cargo to build with, for Rust [default: release].
     #[arg(long)]
     profile: Option<String>,
-    /// Call the handler's `init` now, and keep the resulting state in the component, for Rust; the
-    /// toolchains of Python and JavaScript do so with the whole module.
+    /// Call the handler's `init` now, and keep the resulting state in the component, for Rust. The
+    /// toolchains of Python and JavaScript always run the whole module during the build.
     #[arg(long)]
     preinit: bool,
-    /// What runs the handler, for JavaScript [default: quickjs].
+    /// The engine inside the component, for JavaScript [default: quickjs].
     #[arg(long, value_enum)]
     engine: Option<Engine>,
 }
@@ -77,7 +77,8 @@ pub(crate) fn open(dir: Option<&Path>) -> anyhow::Result<Project> {
     let dir = dir.unwrap_or_else(|| Path::new("."));
     Project::find(dir)?.ok_or_else(|| {
         anyhow!(
-            "there is no {FILE_NAME} in {}: `gristmill new NAME --lang rust|python|js` makes a project",
+            "there is no {FILE_NAME} in {}: `gristmill new NAME --lang rust|python|js` \
+             creates a project",
             dir.display()
         )
     })
@@ -94,8 +95,8 @@ pub(crate) async fn build(project: &Project, options: &BuildOptions) -> anyhow::
     check(language, options)?;
     let path = project.component_path();
     let output = std::path::absolute(&path)?;
-    let parent = output.parent().with_context(|| format!("{} is no file", path.display()))?;
-    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+    let parent = output.parent().with_context(|| format!("{} is not a file", path.display()))?;
+    fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
     match language {
         Language::Rust => {
             let profile = options.profile.as_deref().unwrap_or("release");

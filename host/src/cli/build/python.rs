@@ -1,5 +1,5 @@
-//! Python, with the SDK's own `gristmill.build`, run by the Python of the project's virtual
-//! environment or by the one in the path.
+//! Builds Python with the SDK's own `gristmill.build`, run by the Python of the project's virtual
+//! environment, or else by the Python in the path.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Rust, with cargo. The crate keeps its own target directory.
+//! Builds Rust with cargo, in the crate's own target directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -38,7 +38,7 @@ struct Listener {
 
 impl EventLog {
     /// # Errors
-    /// When there can be no further thread.
+    /// When no thread can be started.
     pub(super) fn start() -> anyhow::Result<Self> {
         let (lines, receiver) = sync_channel(LINES_MAX);
         let dropped = Arc::new(AtomicU64::new(0));

@@ -1,8 +1,8 @@
 //! `gristmill dev`: a project on its own host, built and deployed again after each change.
 //!
 //! The host is that of `serve` in this process, without keys and only on loopback. A new build is a
-//! new version of the endpoint: running jobs end on the old version, and waiting jobs get the new
-//! one. While a build fails, the host serves the last good build.
+//! new version of the endpoint: running jobs finish on the old version, and waiting jobs run on the
+//! new one. While a build fails, the host serves the last good build.
 
 mod event_log;
 mod watch;
@@ -29,17 +29,17 @@ use crate::serve::{DevHook, run_with};
 /// The default address.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// Free space below which it refuses work, in MiB. A developer's disk may be fuller than a
+/// Free space below which the host refuses work, in MiB. A developer's disk may be fuller than a
 /// server's.
 const DISK_RESERVE_MIB: u64 = 64;
 
 /// Seconds that running jobs have at the end.
 const DRAIN_TIMEOUT_S: u64 = 5;
 
-/// Build a project, serve it, and do so again after each change.
+/// Serve a project on this machine, and build and deploy it again after each change.
 ///
-/// Serves the APIs of `gristmill serve` on this machine alone, with no key needed. Shows the
-/// progress of each job and the log of its handler. Ends on SIGINT or SIGTERM.
+/// Serves the APIs of `gristmill serve` only on this machine, and needs no key. Shows the progress
+/// of each job and the log of its handler. Ends on SIGINT or SIGTERM.
 #[derive(Debug, Args)]
 pub(crate) struct DevArgs {
     /// The project [default: the current directory].
@@ -95,7 +95,7 @@ impl Data {
             return Ok(Self { dir, _temporary: None });
         }
         let temporary = crate::data_dir::temporary("gristmill-dev-");
-        let temporary = temporary.context("cannot make a directory for the host's data")?;
+        let temporary = temporary.context("cannot create a directory for the host's data")?;
         Ok(Self { dir: temporary.path().to_owned(), _temporary: Some(temporary) })
     }
 }

@@ -55,12 +55,12 @@ impl Bench {
         stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let dir = crate::data_dir::temporary("gristmill-run-")
-            .context("cannot make a directory for the compiled component")?;
+            .context("cannot create a directory for the compiled component")?;
         let records = MemoryRecords::new();
         let sandbox = Sandbox::open(sandbox_settings(dir.path(), jobs_max)?, records.clone())?;
         if let Some(volume) = &settings.volume {
             let name = volume.display();
-            ensure!(volume.is_dir(), "the volume {name} is no directory");
+            ensure!(volume.is_dir(), "the volume {name} is not a directory");
             sandbox
                 .assign_volume_directory(&deployment::volume_id(), volume)
                 .with_context(|| format!("cannot use the volume {name}"))?;

@@ -22,7 +22,7 @@ use super::limits::LimitOptions;
 use super::parse;
 use super::project::Project;
 
-/// What the handler is given.
+/// The environment of the handler.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Handler")]
 pub(crate) struct LocalOptions {
@@ -33,13 +33,14 @@ pub(crate) struct LocalOptions {
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     args: Vec<String>,
     /// A host that the handler may call, such as example.com or *.example.com:8443; may be
-    /// repeated. Those of the project do not count then.
+    /// repeated. Replaces the hosts of the project.
     #[arg(long = "allow-host", value_name = "HOST")]
     allowed_hosts: Vec<HostPattern>,
-    /// A directory that the handler finds as its network volume. What it writes stays.
+    /// A directory that the handler sees as its network volume. Files that it writes there are
+    /// kept.
     #[arg(long, value_name = "DIR")]
     volume: Option<PathBuf>,
-    /// Most that this directory may hold, in gigabytes, what is in it included [default: 1].
+    /// Most gigabytes that this directory may hold, including its present files [default: 1].
     #[arg(
         long,
         value_name = "GB",
@@ -54,7 +55,7 @@ pub(crate) struct LocalOptions {
     limits: LimitOptions,
 }
 
-/// The same, completed by the project where the command line has no value.
+/// The same options; values that the command line does not have come from the project.
 #[derive(Debug)]
 pub(crate) struct LocalSettings {
     env: BTreeMap<String, String>,

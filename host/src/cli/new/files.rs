@@ -1,5 +1,5 @@
-//! The files of a new project. The binary carries them: the templates, and the SDK and the contract
-//! between handler and host, which are published nowhere else.
+//! The files of a new project. The binary contains them: the templates, the SDK, and the interface
+//! between handler and host (WIT). The SDK and the interface are not published anywhere else.
 //!
 //! A project has the SDK below `vendor/`, with the same relative paths as in this repository, so
 //! that the files are the same.
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// The SDK's manifest cannot be carried unchanged: it takes versions from its workspace.
+    /// The SDK's manifest cannot be copied unchanged: it takes versions from its workspace.
     #[test]
     fn the_sdk_asks_for_what_it_asks_for_here() {
         fn table(path: &str) -> toml::Table {

@@ -22,14 +22,14 @@ const TAKEN: [&str; 3] = ["gristmill-sdk", "gristmill", "serde"];
 
 /// Write a new project: a handler that streams, with tests.
 ///
-/// The project has all that it needs but its language's packages, the SDK included, in
-/// `vendor/`: it belongs to the project, so keep it under version control with the rest.
+/// The project has everything that it needs, except packages of its language. The SDK is in
+/// `vendor/`; keep it under version control with the other files.
 #[derive(Debug, Args)]
 pub(crate) struct NewArgs {
     /// The name of the handler, its package and its endpoint.
     #[arg(value_parser = name)]
     name: String,
-    /// What it is written in: rust, python, or js for JavaScript and TypeScript.
+    /// The language: rust, python, or js for JavaScript and TypeScript.
     #[arg(long, value_enum)]
     lang: NewLanguage,
     /// The directory to create; it must be empty or not exist [default: ./NAME].

@@ -84,7 +84,7 @@ impl RunDocument {
     }
 }
 
-/// The same text, so that the order of keys and large integers survive.
+/// The unchanged text, so that the order of keys and large integers survive.
 fn raw(json: &Json) -> Option<Box<RawValue>> {
     RawValue::from_string(json.as_str().to_owned()).ok()
 }

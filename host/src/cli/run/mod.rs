@@ -28,10 +28,10 @@ const THREADS: usize = 2;
 
 /// Run one job locally, without a host.
 ///
-/// The handler runs in the sandbox of `gristmill serve`, with the same limits. Prints each chunk
-/// that it emits as one line of JSON, then its output, unless that is null after chunks. What it
-/// logs, its progress and what it used go to standard error, and so does its stack when it traps.
-/// Exits with 1 when the job fails.
+/// The handler runs in the sandbox of `gristmill serve`, with the same limits. Prints each emitted
+/// chunk as one line of JSON, then the output, unless that is null after chunks. Log lines,
+/// progress, usage and the stack of a trap are written to standard error. Exits with 1 when the job
+/// fails.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// The handler: a WebAssembly component, or a directory with a gristmill.toml [default: the
@@ -42,8 +42,8 @@ pub(crate) struct RunArgs {
     /// the `input` in test_input.json, in the project's or the current directory].
     #[arg(long, value_name = "JSON|@FILE|-")]
     input: Option<InputSource>,
-    /// Show each call that the handler makes to the host, on standard error: what it passed, what it
-    /// got, how long it took.
+    /// Show each call of the handler to the host on standard error: its arguments, its result, and
+    /// its duration.
     #[arg(long)]
     trace: bool,
     /// Print one JSON document with status, output, chunks and usage instead.

@@ -122,7 +122,8 @@ fn interface(target: &str) -> Option<String> {
     (interface != "poll").then(|| format!("{namespace}:{package}/{interface}"))
 }
 
-/// `[method]descriptor.open-at` as `descriptor.open-at`, `[drop]input-stream` as `input-stream.drop`.
+/// `[method]descriptor.open-at` as `descriptor.open-at`, `[drop]input-stream` as
+/// `input-stream.drop`.
 fn readable(function: &str) -> String {
     match function.split_once(']') {
         Some(("[drop", resource)) => format!("{resource}.drop"),

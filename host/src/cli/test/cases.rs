@@ -13,10 +13,10 @@
 //! }
 //! ```
 //!
-//! A case has an `input`, and may have a `name`, a `timeout` in milliseconds, `env`, and
-//! expectations: those of [`CaseDocument`]. A key that is not known is refused: a mistyped
-//! expectation would never fail. Beside `tests` there may be a `config`, which describes machines to
-//! a hosted service and means nothing here.
+//! A case has an `input`, and may have a `name`, a `timeout` in milliseconds, `env`, and the
+//! expectations of [`CaseDocument`]. Unknown keys are refused, since a mistyped expectation would
+//! never fail. Beside `tests` there may be a `config`, which describes machines of a hosted service
+//! and is ignored.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ pub(super) struct Case {
     pub(super) input: Json,
     pub(super) env: BTreeMap<String, String>,
     pub(super) expectation: Expectation,
-    /// The position of its closing brace in the file.
+    /// The position of the case's closing brace in the file.
     pub(super) end: usize,
 }
 
@@ -79,7 +79,7 @@ struct CaseDocument<'a> {
     /// The output.
     #[serde(default, deserialize_with = "present")]
     expected_output: Option<Value>,
-    /// What the output has at least: of objects these keys.
+    /// A part of the output: each object must have at least these keys.
     #[serde(default, deserialize_with = "present")]
     expected_subset: Option<Value>,
     /// A JSON Schema of the output.
@@ -87,12 +87,12 @@ struct CaseDocument<'a> {
     expected_schema: Option<Value>,
     /// A regular expression for the output: a string, or else its JSON text.
     expected_regex: Option<String>,
-    /// The outputs of all chunks, or how many there are.
+    /// The outputs of all chunks, or their number.
     #[serde(default, deserialize_with = "present")]
     expected_chunks: Option<Value>,
-    /// A regular expression for the error; the job is to end FAILED.
+    /// A regular expression for the error; the job must end FAILED.
     expected_error: Option<String>,
-    /// How the job is to end.
+    /// The status in which the job must end.
     expected_status: Option<String>,
     /// Most milliseconds that it may run.
     max_ms: Option<u64>,
@@ -217,8 +217,11 @@ mod tests {
                 "unknown field `expectedOutput`, expected one of `name`",
             ),
             (of(r#","timeout":0"#), "`timeout` must be 1 to 604800000 ms, not 0"),
-            (of(r#","expected_regex":"(""#), "`expected_regex` is no regular expression"),
-            (of(r#","expected_schema":{"type":"grain"}"#), "`expected_schema` is no JSON Schema"),
+            (of(r#","expected_regex":"(""#), "`expected_regex` is not a regular expression"),
+            (
+                of(r#","expected_schema":{"type":"grain"}"#),
+                "`expected_schema` is not a JSON Schema",
+            ),
             (of(r#","expected_chunks":"2""#), "`expected_chunks` must be a list of outputs"),
             (
                 of(r#","expected_status":"IN_QUEUE""#),

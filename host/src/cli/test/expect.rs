@@ -54,12 +54,12 @@ impl Chunks {
 /// Parses a JSON Schema. It may only refer to its own parts, since nothing is fetched.
 pub(super) fn schema(value: &Value) -> anyhow::Result<Validator> {
     let validator = jsonschema::validator_for(value).map_err(|error| error.to_string());
-    validator.map_err(anyhow::Error::msg).context("`expected_schema` is no JSON Schema")
+    validator.map_err(anyhow::Error::msg).context("`expected_schema` is not a JSON Schema")
 }
 
 /// Reads a regular expression.
 pub(super) fn regex(field: &str, text: &str) -> anyhow::Result<Regex> {
-    Regex::new(text).with_context(|| format!("`{field}` is no regular expression"))
+    Regex::new(text).with_context(|| format!("`{field}` is not a regular expression"))
 }
 
 impl Expectation {

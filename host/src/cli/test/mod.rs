@@ -37,10 +37,9 @@ const JOBS: Bounds = Bounds { min: 1, default: 1, max: 256 };
 
 /// Run a handler's test cases.
 ///
-/// The file of cases has {"tests":[{"name","input","expected_output","timeout"}]}, and further
-/// expectations: docs/HANDLERS.md lists them. Each case runs in a sandbox of its own, as a job of
-/// `gristmill run` does; a case that expects nothing passes when its job completes. Exits with 1
-/// when a case failed.
+/// The file of cases has {"tests":[{"name","input","expected_output","timeout"}]}; docs/HANDLERS.md
+/// lists all expectations. Each case runs in its own sandbox, like a job of `gristmill run`; a case
+/// without expectations passes when its job completes. Exits with 1 when a case failed.
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {
     /// The handler: a WebAssembly component, or a directory with a gristmill.toml [default: the
@@ -50,19 +49,19 @@ pub(crate) struct TestArgs {
     /// The file of cases [default: tests.json, in the project's or the current directory].
     #[arg(long, value_name = "FILE")]
     cases: Option<PathBuf>,
-    /// Only the cases whose name has this text in it.
+    /// Only the cases whose name contains this text.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
     /// How many cases run at one time [default: as many as there are processors].
     #[arg(long, short, value_name = "N", value_parser = parse::bounded::<u32>(JOBS))]
     jobs: Option<u32>,
-    /// Write the outcome as JUnit's XML, too.
+    /// Also write the results as JUnit XML.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// Print one JSON document instead.
     #[arg(long)]
     json: bool,
-    /// Write the output of each case that has no expectation, and completed, into the file of cases.
+    /// Write the output of each completed case without an expectation into the file of cases.
     #[arg(long)]
     record: bool,
     /// Send the cases to this endpoint of a host, instead of running them here.

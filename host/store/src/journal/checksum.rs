@@ -1,5 +1,5 @@
-//! The checksum behind each payload in the journal. The checksum of a frame covers its payloads too,
-//! but a reader of one payload does not read the whole frame.
+//! The checksum behind each payload in the journal. The checksum of a frame covers its payloads
+//! too, but a reader of one payload does not read the whole frame.
 //!
 //! Cost: 4 bytes for each payload, and a second pass over its bytes when it is written (some 0.1 ms
 //! for a megabyte).

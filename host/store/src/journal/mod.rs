@@ -227,8 +227,8 @@ impl Journal {
         JournalEnd { segment: segments.last, at: segments.open_end }
     }
 
-    /// The payload at `location`; `None` when the segment was overwritten: then the payload is in the
-    /// database, or deleted.
+    /// The payload at `location`; `None` when the segment was overwritten: then the payload is in
+    /// the database, or deleted.
     ///
     /// # Errors
     /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it does not match its checksum.

@@ -6,8 +6,9 @@
 //! process or the power failed, and was never acknowledged. A damaged last frame looks the same;
 //! after an orderly end the tables know the segment's end.
 //!
-//! Cost: a look at each byte behind the last complete frame (some 0.1 s for 64 MiB), and checksums
-//! of the few byte sequences that look like a head. Runs once for each start after a crash.
+//! Cost: one pass over the bytes behind the last complete frame (some 0.1 s for 64 MiB), and
+//! checksums of the few byte sequences that look like a head. Runs once for each start after a
+//! crash.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What a [`MemoryStore`] keeps besides jobs: the catalog, usage, and webhooks on their way.
+//! The catalog, the usage and the pending webhooks of a [`MemoryStore`].
 
 use std::ops::Range;
 

@@ -1,6 +1,7 @@
 //! The state of a [`MemoryStore`](super::MemoryStore), and how events change it.
 //!
-//! All jobs are in one ordered map, so a change costs a few searches, and a list a look at each job.
+//! All jobs are in one ordered map, so a change costs a few searches, and a list examines every
+//! job.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -1,9 +1,11 @@
-//! Webhooks on their way, in memory: which are attempted next, and the log of each endpoint. Holds
-//! what is on disk, without the bodies.
+//! The outbox in memory: pending webhooks in the order of their next attempts, and each endpoint's
+//! log of deliveries. Memory has everything that is on disk except the bodies.
 //!
-//! **Bounds.** [`DELIVERIES_PENDING_MAX`] and [`DELIVERIES_PENDING_URL_BYTES_MAX`] for each endpoint.
-//! **Cost.** Some 500 bytes and the URL for each delivery, and some 300 bytes for each receiver that
-//! deliveries wait for. Nothing here looks at all deliveries, but the end of an endpoint.
+//! **Bounds.** [`DELIVERIES_PENDING_MAX`] and [`DELIVERIES_PENDING_URL_BYTES_MAX`] for each
+//! endpoint.
+//! **Cost.** Some 500 bytes and the URL for each delivery, and some 300 bytes for each receiver
+//! that deliveries wait for. No operation examines all deliveries of an endpoint, except the
+//! endpoint's deletion.
 
 mod schedule;
 
@@ -34,7 +36,7 @@ impl Moment {
     }
 }
 
-/// The deliveries of all endpoints; `K` is what tells endpoints apart.
+/// The deliveries of all endpoints; a `K` identifies an endpoint.
 #[derive(Debug)]
 pub(crate) struct Outbox<K> {
     rows: BTreeMap<DeliveryId, Row<K>>,
@@ -45,11 +47,12 @@ pub(crate) struct Outbox<K> {
     schedule: Schedule<K>,
     /// The owners of the endpoints in the schedule.
     owners: BTreeMap<K, Option<OwnerId>>,
-    /// The attempts that have begun and whose end was not reported, whatever became of the rows.
+    /// The attempts that have begun and whose end was not reported; their rows may be removed
+    /// already.
     in_flight: BTreeMap<DeliveryId, Path<K>>,
     logs: BTreeMap<K, Log>,
     last_id: u64,
-    /// For each endpoint.
+    /// Most pending deliveries of one endpoint.
     pub(crate) pending_max: usize,
 }
 
@@ -59,11 +62,11 @@ struct Row<K> {
     delivery: Delivery,
     target: Arc<str>,
     stage: Stage,
-    /// Where the body is, while it is in the journal.
+    /// The location of the body, while it is in the journal.
     body: Option<JournalLocation>,
 }
 
-/// Where a delivery stands in this process.
+/// The stage of a delivery in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// In `arrived`.
@@ -82,9 +85,9 @@ enum Stage {
 #[derive(Debug, Default)]
 struct Log {
     all: BTreeSet<DeliveryId>,
-    /// Those that have ended, in that order.
+    /// The deliveries that have ended, in the order of their ends.
     ended: VecDeque<DeliveryId>,
-    /// Bytes of the URLs of the others.
+    /// Bytes of the URLs of the pending deliveries.
     pending_url_bytes: usize,
 }
 
@@ -105,13 +108,13 @@ impl<K> Default for Outbox<K> {
 }
 
 impl<K: Ord + Clone> Outbox<K> {
-    /// A number that no delivery has had.
+    /// A number that no delivery has used.
     pub(crate) fn next_id(&mut self) -> DeliveryId {
         self.last_id += 1;
         DeliveryId(self.last_id)
     }
 
-    /// Whether no more deliveries of the endpoint may be on their way.
+    /// Whether the endpoint has as many pending deliveries as it may have.
     pub(crate) fn is_full(&self, endpoint: &K) -> bool {
         let Some(log) = self.logs.get(endpoint) else { return false };
         log.all.len() - log.ended.len() >= self.pending_max
@@ -122,7 +125,7 @@ impl<K: Ord + Clone> Outbox<K> {
         self.rows.get(&id).map(|row| &row.delivery)
     }
 
-    /// Takes in a delivery. Returns the ones that fall out of the endpoint's log.
+    /// Adds a delivery. Returns the old deliveries that the endpoint's log drops for it.
     pub(crate) fn add(&mut self, endpoint: K, delivery: Delivery) -> Vec<DeliveryId> {
         let id = delivery.id;
         self.last_id = self.last_id.max(id.0);
@@ -152,26 +155,26 @@ impl<K: Ord + Clone> Outbox<K> {
         dropped
     }
 
-    /// Notes where the delivery's body is; `None`: in the database.
+    /// Records the location of the delivery's body; `None`: in the database.
     pub(crate) fn set_body(&mut self, id: DeliveryId, location: Option<JournalLocation>) {
         if let Some(row) = self.rows.get_mut(&id) {
             row.body = location;
         }
     }
 
-    /// Where the body of a delivery is that is on its way; the inner `None`: in the database.
+    /// The location of a pending delivery's body; the inner `None`: in the database.
     pub(crate) fn body(&self, id: DeliveryId) -> Option<Option<JournalLocation>> {
         let row = self.rows.get(&id)?;
         matches!(row.delivery.state, DeliveryState::Pending { .. }).then_some(row.body)
     }
 
-    /// Whose delivery it is.
+    /// The endpoint of a delivery.
     pub(crate) fn endpoint_of(&self, id: DeliveryId) -> Option<K> {
         self.rows.get(&id).map(|row| row.endpoint.clone())
     }
 
-    /// Puts the delivery in the place of the pending one with its number, if there is one. Returns
-    /// the ones that fall out of the endpoint's log.
+    /// Replaces the pending delivery with the same number, if there is one. Returns the old
+    /// deliveries that the endpoint's log drops.
     pub(crate) fn replace(&mut self, delivery: Delivery) -> Vec<DeliveryId> {
         let Some(row) = self.rows.remove(&delivery.id) else { return Vec::new() };
         self.unschedule(&row);
@@ -184,7 +187,7 @@ impl<K: Ord + Clone> Outbox<K> {
         dropped
     }
 
-    /// Forgets what belongs to an endpoint. Returns what there was.
+    /// Removes all deliveries of an endpoint, and returns their numbers.
     pub(crate) fn forget(&mut self, endpoint: &K) -> Vec<DeliveryId> {
         let log = self.logs.remove(endpoint).unwrap_or_default();
         for id in &log.all {
@@ -195,7 +198,8 @@ impl<K: Ord + Clone> Outbox<K> {
         log.all.into_iter().collect()
     }
 
-    /// Takes a row out of what waits. An attempt that is under way keeps its share until it ends.
+    /// Removes a waiting row from the schedule. An attempt that is under way keeps its share until
+    /// it ends.
     fn unschedule(&mut self, row: &Row<K>) {
         match row.stage {
             Stage::Asleep(until) => {
@@ -212,7 +216,7 @@ impl<K: Ord + Clone> Outbox<K> {
         }
     }
 
-    /// Where a row of the schedule is in it.
+    /// The position of a row in the schedule.
     fn path(&self, row: &Row<K>) -> Option<Path<K>> {
         let owner = self.owners.get(&row.endpoint)?.clone();
         Some(Path { owner, endpoint: row.endpoint.clone(), target: row.target.clone() })
@@ -264,7 +268,8 @@ impl<K: Ord + Clone> Outbox<K> {
         }
     }
 
-    /// Gives back the share of an attempt. Without a record of it, the attempt has not been made.
+    /// Returns the share of an ended attempt. An attempt without a recorded outcome counts as not
+    /// made.
     fn end(&mut self, id: DeliveryId) {
         let Some(path) = self.in_flight.remove(&id) else { return };
         let was_received = match self.rows.get_mut(&id) {
@@ -280,7 +285,8 @@ impl<K: Ord + Clone> Outbox<K> {
         self.forget_owner_if_idle(&path);
     }
 
-    /// Takes in what has arrived and what wakes, up to a bound.
+    /// Adds to the schedule the deliveries that have arrived, and those whose wait is over, up to a
+    /// bound.
     fn accept_arrivals(&mut self, owner_of: OwnerOf<'_>, now: Moment) {
         for _ in 0..ARRIVALS_MAX {
             if let Some((until, id)) = self.asleep.first().copied()

@@ -1,11 +1,11 @@
 //! Which pending webhook is attempted next, as pure logic: every owner, every endpoint and every
 //! receiver has a share of the attempts, and they take turns.
 //!
-//! **Promise.** The next attempt belongs to the owner with the fewest attempts under way; among equals
-//! to the owner whose last turn is the longest ago. The same holds for the endpoints of that owner
-//! and for the receivers of that endpoint. Receivers whose last attempt failed wait behind the
-//! other receivers of their endpoint. A receiver's deliveries go out in the order in which their
-//! jobs ended.
+//! **Promise.** The next attempt belongs to the owner with the fewest attempts under way; among
+//! equals to the owner whose last turn is the longest ago. The same holds for the endpoints of that
+//! owner and for the receivers of that endpoint. Receivers whose last attempt failed wait behind
+//! the other receivers of their endpoint. A receiver's deliveries go out in the order in which
+//! their jobs ended.
 //! **Bounds.** [`ATTEMPTS_MAX`] and its parts for an owner, an endpoint and a receiver.
 //! **Cost.** O(log n) for each delivery that comes, starts or ends. A waiting delivery takes some
 //! 60 bytes, and a receiver some 300 bytes while deliveries wait for it.
@@ -19,7 +19,7 @@ use gristmill_core::delivery::{
 };
 use gristmill_core::id::OwnerId;
 
-/// Where a delivery belongs.
+/// The owner, endpoint and receiver of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Path<K> {
     /// `None`: the endpoint is not in the catalog any more.
@@ -63,7 +63,7 @@ impl<K: Ord + Clone> Schedule<K> {
         self.all.begin()
     }
 
-    /// An attempt has ended. `was_received`: the receiver took it; `None` when that is unknown.
+    /// An attempt has ended. `was_received`: the receiver accepted it; `None` when that is unknown.
     pub(super) fn end(&mut self, path: &Path<K>, was_received: Option<bool>) {
         self.change(path, |target| {
             target.in_flight = target.in_flight.saturating_sub(1);
@@ -71,7 +71,7 @@ impl<K: Ord + Clone> Schedule<K> {
         });
     }
 
-    /// Whether the endpoint has something here, ready or under way.
+    /// Whether a delivery of the endpoint is ready or under way.
     pub(super) fn has(&self, owner: Option<&OwnerId>, endpoint: &K) -> bool {
         let of_owner = self.all.members.get(&owner.cloned());
         of_owner.is_some_and(|of_owner| of_owner.part.members.contains_key(endpoint))
@@ -91,13 +91,13 @@ impl<K: Ord + Clone> Schedule<K> {
     }
 }
 
-/// A part of [`Schedule`] that takes turns with its like.
+/// A part of [`Schedule`] that takes turns with the other parts of its kind.
 trait Part: Default {
     fn in_flight(&self) -> usize;
-    /// Nothing is ready and nothing under way: the part is dropped.
+    /// Whether the part can be dropped: no delivery is ready, and no attempt is under way.
     fn is_idle(&self) -> bool;
-    /// Whether the part waits behind those of its like that do not fail, and the delivery that
-    /// would start; `None` when none may.
+    /// The delivery that would start next, and whether it waits behind parts that do not fail;
+    /// `None` when no delivery may start.
     fn first(&self) -> Option<(bool, DeliveryId)>;
     fn begin(&mut self) -> Option<DeliveryId>;
 }
@@ -144,7 +144,7 @@ struct Shares<K, P, const MAX: usize> {
 #[derive(Debug, Default)]
 struct Member<P> {
     part: P,
-    /// The turn that it had last; 0: none yet.
+    /// The number of its last turn; 0: none yet.
     turn: u64,
     /// Its place in the ranks.
     rank: Option<Rank>,
@@ -166,7 +166,7 @@ impl<K, P, const MAX: usize> Default for Shares<K, P, MAX> {
 }
 
 impl<K: Ord + Clone, P: Part, const MAX: usize> Shares<K, P, MAX> {
-    /// Changes a member, which begins with this when it was not there, and ranks it anew.
+    /// Changes a member, which is added if it is missing, and updates its rank.
     fn change<T>(&mut self, key: &K, change: impl FnOnce(&mut Member<P>) -> T) -> T {
         let mut member = self.members.remove(key).unwrap_or_default();
         if let Some(rank) = member.rank.take() {

@@ -55,7 +55,7 @@ impl Fixture {
         id
     }
 
-    /// The attempts that start now, and in how many milliseconds to ask again.
+    /// The attempts that start now, and the milliseconds until the next call.
     fn begin(&mut self) -> (Vec<DeliveryId>, Option<u64>) {
         let ended = std::mem::take(&mut self.ended);
         let now = self.now();

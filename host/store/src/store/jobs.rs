@@ -416,7 +416,8 @@ impl JobStore for SqliteStore {
             true => page,
             false => self.read_pages(pages, query, page).await?,
         };
-        // The database numbers the chunks of each attempt alike: it may have read those of the next one.
+        // The chunks of each attempt have the same numbers: the database may have read those of the
+        // next attempt.
         let attempt = self.shared.read(|index, now| {
             let (_, job) = index.find(id)?;
             Some(job.visible_at(now)?.stream_attempt())

@@ -37,9 +37,10 @@ use crate::{chunks, recover};
 
 /// Keeps jobs and the catalog in a data directory: a journal in front of an SQLite file.
 ///
-/// Dropping it without [`close`](gristmill_core::store::JobStore::close) is like a crash: everything acknowledged is on
-/// disk, other changes may not be, and the next start repairs the directory. The drop waits for the
-/// store's threads: for at most one batch and a part of a checkpoint.
+/// Dropping it without [`close`](gristmill_core::store::JobStore::close) is like a crash:
+/// everything acknowledged is on disk, other changes may not be, and the next start repairs the
+/// directory. The drop waits for the store's threads: for at most one batch and a part of a
+/// checkpoint.
 #[derive(Debug)]
 pub struct SqliteStore {
     pub(crate) shared: Arc<Shared>,
@@ -48,8 +49,8 @@ pub struct SqliteStore {
 
 impl SqliteStore {
     /// Opens the store in `dir`, which is created if it does not exist, and repairs the state after
-    /// an end without [`close`](gristmill_core::store::JobStore::close). Blocks; takes about two seconds for a million
-    /// jobs, and reads the whole database after such an end.
+    /// an end without [`close`](gristmill_core::store::JobStore::close). Blocks; takes about two
+    /// seconds for a million jobs, and reads the whole database after such an end.
     ///
     /// # Errors
     /// [`OpenError`] names the reason, such as that another process uses the directory.
@@ -147,7 +148,7 @@ impl SqliteStore {
         Ok(found.map_err(damaged)?.map(|payload| payload.body))
     }
 
-    /// Adds to `begun` what else `query` asks for, as far as `pages` of the journal go.
+    /// Adds to `begun` the further chunks of `query` that are in `pages` of the journal.
     async fn read_pages(
         &self,
         pages: Vec<(u64, JournalLocation)>,
@@ -164,8 +165,8 @@ impl SqliteStore {
         read.map_err(|error| self.shared.unreadable(&error))
     }
 
-    /// Waits until `fenced` is true of the disk too, if it says that something changed, or what
-    /// outran this caller is.
+    /// Waits until the change is on disk; if it was not applied, until the earlier change that
+    /// prevented it is on disk.
     async fn await_durable(
         &self,
         is_applied: bool,

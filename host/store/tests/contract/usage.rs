@@ -1,4 +1,4 @@
-//! Usage: summed with the results that it belongs to, and kept for its time.
+//! Usage: stored together with the results, summed by hour, and kept for 400 days.
 
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::record::Outcome;

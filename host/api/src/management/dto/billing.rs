@@ -1,4 +1,4 @@
-//! Records of what was used.
+//! Records of usage.
 
 use gristmill_core::price::{Credits, Prices};
 use gristmill_core::usage::UsageSum;
@@ -9,7 +9,8 @@ use crate::billing::{Grouping, Record};
 use crate::openapi::schema;
 use crate::wire_time::rfc3339;
 
-/// The usage of one group in one period (bucket). Of the three ids it has the one that `grouping` names.
+/// The usage of one group in one period (bucket). It has one of the three ids: that of the
+/// `grouping`.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BillingRecord {

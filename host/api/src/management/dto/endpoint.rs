@@ -121,8 +121,8 @@ pub(crate) struct Endpoint {
     max_fuel: Option<u64>,
 }
 
-/// The condition for starting a further worker: a job has waited for `scalerValue` seconds, or there
-/// are more than `scalerValue` jobs for each worker.
+/// The condition for starting a further worker: a job has waited for `scalerValue` seconds, or
+/// there are more than `scalerValue` jobs for each worker.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(crate) enum ScalerType {
@@ -174,7 +174,8 @@ pub(crate) struct RateLimit {
     )]
     #[schema(value_type = Option<u64>, maximum = 4_294_967_295_u64)]
     concurrent: Option<u32>,
-    /// Calls in any ten seconds for each running worker; used if that gives more than `callsPer10s`.
+    /// Calls in any ten seconds for each running worker; used if that gives more than
+    /// `callsPer10s`.
     #[serde(default, deserialize_with = "whole_number::required")]
     #[schema(value_type = u64, maximum = 4_294_967_295_u64)]
     calls_per_worker: u32,
@@ -245,8 +246,8 @@ impl From<&endpoint::Endpoint> for Endpoint {
     }
 }
 
-/// An endpoint with the secret of its webhooks: the answer when the endpoint is created, and when the
-/// secret is rotated.
+/// An endpoint with the secret of its webhooks: the answer when the endpoint is created, and when
+/// the secret is rotated.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EndpointWithSecret {

@@ -21,7 +21,7 @@ pub(crate) struct KeyInput {
     /// The key's owner; by default the operator. The key reaches only this owner's objects.
     #[schema(value_type = Option<schema::Id>)]
     pub(crate) owner: Option<OwnerId>,
-    /// The endpoints that the key is valid for; by default all of its owner's.
+    /// The endpoints that the key is valid for; by default all endpoints of its owner.
     #[schema(value_type = Option<schema::KeyEndpoints>)]
     pub(crate) endpoints: Option<Vec<EndpointId>>,
     #[schema(value_type = Option<schema::KeyLife>)]

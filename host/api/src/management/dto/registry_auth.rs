@@ -36,8 +36,8 @@ pub(crate) struct RegistryAuth {
     #[schema(value_type = schema::Id)]
     id: RegistryAuthId,
     name: String,
-    /// The only registry that they are sent to. Absent for credentials of earlier versions, which are
-    /// sent to the registries of the images whose templates name them.
+    /// The only registry that they are sent to. Absent for credentials of earlier versions, which
+    /// are sent to the registries of the images whose templates name them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = schema::RegistryHost)]
     registry: Option<RegistryHost>,

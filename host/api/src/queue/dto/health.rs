@@ -22,7 +22,7 @@ struct JobsReport {
     retried: u64,
 }
 
-/// Workers by what they do.
+/// Workers by state.
 #[derive(Debug, Serialize, ToSchema)]
 struct WorkersReport {
     idle: u64,

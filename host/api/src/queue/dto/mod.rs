@@ -42,16 +42,16 @@ pub(crate) struct Purged {
     pub(crate) status: &'static str,
 }
 
-/// Of an answer about a job: its id.
+/// The header with the job's id.
 pub(crate) const JOB_ID: HeaderName = HeaderName::from_static("x-job-id");
 
-/// Names the job in a header, which is there before the body is.
+/// Adds the job's id as a header, which arrives before the body.
 pub(crate) fn add_job_id_header(response: &mut Response, id: JobId) {
     let id = HeaderValue::from_str(&id.to_string()).expect("a job id is a header value");
     response.headers_mut().insert(JOB_ID, id);
 }
 
-/// Names the job a second time, as `X-Request-Id`: where OpenAI's clients look for it.
+/// Adds the job's id as `X-Request-Id` too, which OpenAI's clients read.
 pub(crate) fn add_request_id_header(response: &mut Response) {
     const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
     if let Some(id) = response.headers().get(&JOB_ID).cloned() {

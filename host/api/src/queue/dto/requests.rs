@@ -20,7 +20,7 @@ pub(crate) struct RequestList {
     cursor: Option<String>,
 }
 
-/// A job of such a page.
+/// A job on a page of `/requests`.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct RequestSummary {

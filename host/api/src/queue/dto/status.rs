@@ -1,4 +1,4 @@
-//! The status document: written by hand, since payloads go into it as they are stored.
+//! The status document. It is written by hand, because payloads are copied into it unchanged.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -13,7 +13,7 @@ use super::json_response;
 use crate::openapi::schema;
 use crate::queue::streaming_body::StreamingBody;
 
-/// A job as it is. Fields without a value are absent, never null.
+/// The present state of a job. Fields without a value are absent, never null.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(not(test), expect(dead_code, reason = "the shape of what is written by hand"))]
@@ -24,18 +24,18 @@ pub(crate) struct StatusDocument {
     status: String,
     /// Milliseconds in the queue.
     delay_time: u64,
-    /// Milliseconds since the attempt began, or that it took.
+    /// Milliseconds that the handler has run, or ran, in the last attempt.
     execution_time: u64,
-    /// Once a worker has taken the job.
+    /// The worker that claimed the job; absent before that.
     #[schema(value_type = String, required = false)]
     worker_id: Option<String>,
-    /// When above 0: how often the job was queued again.
+    /// How often the job was queued again; absent when 0.
     #[schema(value_type = u32, required = false)]
     retries: Option<u32>,
-    /// When FAILED or TIMED_OUT.
+    /// Why the job is FAILED or TIMED_OUT.
     #[schema(value_type = String, required = false)]
     error: Option<String>,
-    /// Why a job that waits is not being run.
+    /// Why a waiting job does not run.
     #[schema(value_type = String, required = false)]
     reason: Option<String>,
     /// The result; while the job runs, and when it has FAILED, its newest progress value.

@@ -1,5 +1,5 @@
-//! Chunks, and the pages in which `/stream` answers with them: written by hand, since a handler's
-//! outputs go into them as they are stored.
+//! Chunks, and the pages of `/stream`. They are written by hand, because a handler's outputs are
+//! copied into them unchanged.
 
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
@@ -16,14 +16,14 @@ use crate::queue::StreamShape;
 #[serde(deny_unknown_fields)]
 #[cfg_attr(not(test), expect(dead_code, reason = "the shape of what is written by hand"))]
 pub(crate) struct StreamChunk {
-    /// What the handler emitted.
+    /// The emitted value.
     #[schema(value_type = Value)]
     output: Box<RawValue>,
     metrics: StreamMetrics,
-    /// Of an output that was split: which of its parts this is.
+    /// The index of this part, if the output was split.
     #[schema(value_type = u32, required = false)]
     part: Option<u32>,
-    /// And of how many.
+    /// The number of parts, if the output was split.
     #[schema(value_type = u32, required = false)]
     parts: Option<u32>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct StreamPage {
     headers(
         ("X-Job-Status" = schema::Status, description = "Final only with the last chunk"),
         ("X-Stream-Next" = u64, description = "The index of the next chunk"),
-        ("X-Stream-Attempt" = u32, description = "The attempt that the chunks are of; another one begins again with index 0"),
+        ("X-Stream-Attempt" = u32, description = "The attempt that emitted the chunks; each attempt begins with index 0"),
     ),
 )]
 #[expect(dead_code, reason = "the shape of what is written by hand")]

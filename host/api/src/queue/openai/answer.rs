@@ -14,8 +14,8 @@ use super::job::OwnedJob;
 use crate::error::{ApiError, ErrorCode};
 use crate::queue::dto::json_response;
 
-/// Waits for the end. The body is what the handler returned or, when that is nothing, the output
-/// of its first chunk.
+/// Waits for the end. The body is the handler's output or, if it returned nothing, the output of
+/// its first chunk.
 pub(crate) async fn answer(mut job: OwnedJob) -> Result<Response, ApiError> {
     job.wait_until_completed().await?;
     let returned = job.returned().await?;
@@ -23,14 +23,14 @@ pub(crate) async fn answer(mut job: OwnedJob) -> Result<Response, ApiError> {
     Ok(respond(&output.unwrap_or(returned)))
 }
 
-/// The answer that `output` is, with the status code that it names when it is an error.
+/// An answer with this output, and with the status code that an error object names.
 pub(super) fn respond(output: &Json) -> Response {
     let mut response = json_response(Body::from(output.as_bytes().clone()));
     *response.status_mut() = status_of(output);
     response
 }
 
-/// The output of the first emit, put together again when it was too large for one chunk.
+/// The output of the first emit; its parts are joined if it was too large for one chunk.
 async fn first_chunk(job: &OwnedJob) -> Result<Option<Json>, ApiError> {
     let mut page = job.chunks(Position::From(0), Duration::ZERO).await?.page;
     let Some(first) = page.chunks.first() else { return Ok(None) };

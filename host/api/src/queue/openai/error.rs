@@ -1,5 +1,5 @@
-//! OpenAI's error shape, `{"error":{"message","type","param","code"}}`: the form of refusals for
-//! its clients, and how an error that a handler answers with names its status code.
+//! OpenAI's error format, `{"error":{"message","type","param","code"}}`: refusals are converted to
+//! it, and a handler's error object in this format determines the status code.
 
 use axum::body::Body;
 use axum::http::{StatusCode, header};
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::error::ApiError;
 
-/// Gives a refusal the shape that an OpenAI client reads. Status and headers stay.
+/// Converts a refusal to OpenAI's format. Status and headers are unchanged.
 pub(crate) async fn reshape_refusal(mut response: Response) -> Response {
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         response.headers_mut().remove(header::CONTENT_LENGTH);
@@ -20,7 +20,7 @@ pub(crate) async fn reshape_refusal(mut response: Response) -> Response {
     response
 }
 
-/// A refusal, as OpenAI's clients read it.
+/// A refusal in OpenAI's format.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct OpenAiError<'a> {
     error: OpenAiErrorFields<'a>,
@@ -64,9 +64,8 @@ struct Probe<'a> {
     r#type: Option<&'a RawValue>,
 }
 
-/// The status code of what a handler answers with: 200, or when it is an error object the code
-/// that it names. Error objects are `{"error":{…}}` without another `object`, and
-/// `{"object":"error",…}`.
+/// The status code for a handler's output: 200, or for an error object the code that it names.
+/// Error objects are `{"error":{…}}` without another `object`, and `{"object":"error",…}`.
 pub(super) fn status_of(output: &Json) -> StatusCode {
     // Most outputs are no error objects, and are recognised without being parsed.
     if !output.as_str().starts_with('{') || !output.as_str().contains("\"error\"") {
@@ -82,7 +81,7 @@ pub(super) fn status_of(output: &Json) -> StatusCode {
     }
 }
 
-/// The integer `code`, or what `type` stands for.
+/// The integer `code`, or the code that belongs to `type`.
 fn named_status(error: &Probe<'_>) -> StatusCode {
     let code = error.code.and_then(|code| code.get().parse::<u16>().ok());
     if let Some(code) = code.filter(|code| (400..=599).contains(code)) {
@@ -138,7 +137,7 @@ mod tests {
             (r#"{"error":{"type":"not_found_error","code":200}}"#, 404),
             (r#"{"error":{"message":"no"}}"#, 500),
             (r#"{"object":"error"}"#, 500),
-            // No errors, or not the answer's own.
+            // No error objects, or the error is not that of the answer.
             (r#"{"error":null}"#, 200),
             (r#"{"error":"text"}"#, 200),
             (r#"{"object":"response","error":{"code":"server_error"}}"#, 200),

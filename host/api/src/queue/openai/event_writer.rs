@@ -1,12 +1,12 @@
-//! Chunks as the text of server-sent events. A handler may write this text itself or leave it to
-//! us: a string is raw text, any other value becomes an event.
+//! Chunks as the text of server-sent events. A chunk that is a string is raw event text, which the
+//! handler has written; any other value becomes an event.
 
 use bytes::Bytes;
 use gristmill_core::record::Chunk;
 
 use crate::queue::sse::one_line;
 
-/// As much of the text's end as is looked at.
+/// Bytes of the text's end that are examined.
 const TAIL_BYTES: usize = 16;
 
 const DONE: &str = "[DONE]";
@@ -14,7 +14,7 @@ const DONE: &str = "[DONE]";
 /// Collects the text of events.
 #[derive(Debug, Default)]
 pub(super) struct EventWriter {
-    /// The end of what was taken, then what was not taken yet.
+    /// The end of the text that was returned already, and then the text that was not.
     text: Vec<u8>,
     taken: usize,
 }
@@ -65,7 +65,7 @@ impl EventWriter {
         }
     }
 
-    /// Hands out what was added since the last call.
+    /// Returns the text that was added since the last call.
     pub(super) fn take(&mut self) -> Bytes {
         let tail = self.text.split_at(self.text.len().saturating_sub(TAIL_BYTES)).1.to_vec();
         let taken = std::mem::replace(&mut self.taken, tail.len());

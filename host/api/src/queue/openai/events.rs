@@ -1,8 +1,9 @@
 //! The answer to a call that streams: the handler's chunks as server-sent events, closed by
 //! `data: [DONE]`.
 //!
-//! The head is held until there is a chunk or an end, so that a failure before the first chunk has
-//! its true status code. A page of chunks is read once the connection has taken the one before.
+//! The head is sent with the first chunk or the end, so that a failure before the first chunk has
+//! the correct status code. A page of chunks is read once the connection has taken the previous
+//! one.
 
 use std::convert::Infallible;
 
@@ -21,8 +22,8 @@ use super::job::{OwnedJob, WAIT};
 use crate::error::{ApiError, ErrorCode};
 use crate::queue::sse::{COMMENT_INTERVAL, response};
 
-/// Waits for the first chunk and begins with it, or for the end without one: then what the handler
-/// returned is the one event. An error object in this place is the whole answer.
+/// Waits for the first chunk and begins with it. If the job ends without a chunk, the handler's
+/// output is the only event. An error object as the first output is the whole answer.
 pub(crate) async fn answer(mut job: OwnedJob) -> Result<Response, ApiError> {
     let first = job.chunks(Position::From(0), WAIT).await?;
     if let Some(chunk) = first.page.chunks.first() {
@@ -45,7 +46,7 @@ pub(crate) async fn answer(mut job: OwnedJob) -> Result<Response, ApiError> {
     Ok(response(Body::from(writer.take())))
 }
 
-/// All pages from `first` on. Dropped before its end, it drops the job.
+/// All pages from `first` on. If it is dropped before its end, the job is cancelled.
 fn pages(
     job: OwnedJob,
     first: StreamPage,
@@ -70,7 +71,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next text; `None` when all was said.
+    /// The next text; `None` after the last one.
     async fn read(&mut self) -> Option<Bytes> {
         while !self.is_over {
             if let Err(error) = self.advance().await {
@@ -85,14 +86,14 @@ impl Reader {
         None
     }
 
-    /// Writes the next page, and after the last one the close.
+    /// Writes the next page, and after the last one the closing event.
     async fn advance(&mut self) -> Result<(), ApiError> {
         let StreamPage { status, error, is_restart, page } = match self.page.take() {
             Some(page) => page,
             None => self.job.chunks(Position::At(self.next), COMMENT_INTERVAL).await?,
         };
         if is_restart && !self.job.is_abandoned() {
-            // A client of this interface cannot take back the events that it has.
+            // Clients of this interface cannot discard events that they have received.
             let sentence = "the job was started again after a part of its output had been sent";
             return Err(ApiError::new(ErrorCode::Unavailable, sentence));
         }

@@ -9,11 +9,11 @@ use serde_json::value::RawValue;
 
 use crate::error::ApiError;
 
-/// What a client asks for.
+/// The request of a client.
 #[derive(Debug)]
 pub(crate) struct ParsedRequest {
     pub(crate) input: Json,
-    /// Whether it wants events.
+    /// Whether the client requests events.
     pub(crate) is_stream: bool,
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-/// Makes the input of a call's route and body. An empty body, as a GET has it, is left out.
+/// Creates the input from a call's route and body. An empty body, as of a GET, is left out.
 ///
 /// # Errors
 /// 400 for a body that is no JSON object.
@@ -66,7 +66,7 @@ pub(crate) fn parse(route: &str, body: &Bytes) -> Result<ParsedRequest, ApiError
     Ok(ParsedRequest { input: Json::from_stored(text), is_stream })
 }
 
-/// Whether the route names the models, or one of them: what an OpenAI client reads with GET.
+/// Whether the route is that of the models, or of one model, which OpenAI clients read with GET.
 pub(crate) fn is_listing(route: &str) -> bool {
     let models = route.strip_prefix("v1/").unwrap_or(route).strip_prefix("models");
     models.is_some_and(|below| below.is_empty() || below.starts_with('/'))

@@ -1,5 +1,5 @@
-//! A job whose only client is the call that submitted it: it is cancelled when that call is over
-//! before the job is, because its client disconnected or waited long enough.
+//! A job whose only client is the call that submitted it. If the call ends before the job, because
+//! its client disconnected or its wait is over, the job is cancelled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl OwnedJob {
     /// The chunks from `position` on. Waits up to `wait` for one of them, or the end.
     ///
     /// # Errors
-    /// 404 when the job was removed; 401 once the call's key does not hold any more.
+    /// 404 when the job was removed; 401 when the call's key is not valid any more.
     pub(super) async fn chunks(
         &self,
         position: Position,
@@ -90,7 +90,7 @@ impl OwnedJob {
         page.ok_or_else(|| self.not_found())
     }
 
-    /// What the handler of the COMPLETED job returned. The memory for it, and for its chunks, is held
+    /// The output of the COMPLETED job's handler. The memory for it, and for its chunks, is held
     /// until this value is dropped.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl OwnedJob {
         ApiError::new(ErrorCode::WaitOver, sentence)
     }
 
-    /// What a client reads when the job was removed.
+    /// The refusal when the job was removed.
     pub(super) fn not_found(&self) -> ApiError {
         let id = self.id;
         ApiError::not_found(format!("job `{id}` was removed by purge-queue, or its ttl is over"))

@@ -1,5 +1,5 @@
-//! What `/openai/*` is made of. A call becomes a job with the route and the body as its input; the
-//! handler speaks OpenAI's format, and its bare output is the answer.
+//! Calls of OpenAI's clients, under `/openai/*`. A call becomes a job with the route and the body
+//! as its input; the handler implements OpenAI's format, and its output alone is the answer.
 //!
 //! The call owns its job: the job of a client that disconnects before the end is cancelled.
 

@@ -1,5 +1,5 @@
-//! Calls over the in-memory store: what becomes of a job when its call ends before it does. Time is
-//! tokio's paused clock, so nothing sleeps.
+//! Calls over the in-memory store whose call ends before the job does. Time is tokio's paused
+//! clock, so nothing sleeps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -180,7 +180,7 @@ async fn a_client_that_disconnects_while_its_job_is_stored_leaves_no_job() {
     let mut submitting = Box::pin(bench.submit());
     assert!(futures::poll!(&mut submitting).is_pending());
     drop(submitting);
-    // The submission goes on, as a store's would, and ends in a cancel.
+    // The submission continues, as a store's would, and ends in a cancel.
     for _ in 0..1_000 {
         tokio::time::sleep(Duration::from_millis(1)).await;
         if bench.store.stats().operations >= 2 {

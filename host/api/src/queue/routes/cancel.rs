@@ -1,4 +1,4 @@
-//! `POST /{endpoint}/cancel/{job}`: stops a job that runs, removes one that waits.
+//! `POST /{endpoint}/cancel/{job}`: stops a running job, or removes a waiting job from the queue.
 
 use axum::Extension;
 use axum::Json;
@@ -10,7 +10,7 @@ use crate::openapi::tag;
 use crate::queue::dto::Accepted;
 use crate::state::ApiState;
 
-/// Stops a job that runs, removes one that waits.
+/// Stops a running job, or removes a waiting job from the queue.
 ///
 /// Answers at once; a job that has ended keeps its status, which is returned.
 #[utoipa::path(

@@ -21,8 +21,8 @@ use crate::state::ApiState;
 
 /// One call of an OpenAI client, as a job.
 ///
-/// Answers with the handler's bare output, or with `"stream":true` with its chunks as events. GET is for
-/// `v1/models` and what is below it.
+/// Answers with the handler's output alone, or with `"stream":true` with its chunks as events. GET
+/// is only for `v1/models` and the paths below it.
 #[utoipa::path(
     method(get, post), path = "/{endpoint}/openai/{rest}", operation_id = "GetOpenAi",
     tag = tag::JOBS, request_body = Object,

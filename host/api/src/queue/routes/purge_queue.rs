@@ -1,4 +1,4 @@
-//! `POST /{endpoint}/purge-queue`: removes all jobs that wait.
+//! `POST /{endpoint}/purge-queue`: removes all waiting jobs.
 
 use axum::Extension;
 use axum::Json;
@@ -10,7 +10,7 @@ use crate::openapi::tag;
 use crate::queue::dto::Purged;
 use crate::state::ApiState;
 
-/// Removes all jobs that wait.
+/// Removes all waiting jobs.
 ///
 /// Jobs in progress keep running.
 #[utoipa::path(

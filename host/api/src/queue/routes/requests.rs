@@ -18,7 +18,8 @@ use crate::state::ApiState;
 
 /// The endpoint's jobs, newest first.
 ///
-/// `?status=` shows one status only, `?limit=` is the size of a page, `?cursor=` goes on after one.
+/// `?status=` selects one status, `?limit=` sets the size of a page, and `?cursor=` continues after
+/// a page.
 #[utoipa::path(
     get, path = "/{endpoint}/requests", operation_id = "ListRequests", tag = tag::JOBS,
     params(RequestFilter),

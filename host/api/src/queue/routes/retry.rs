@@ -15,8 +15,8 @@ use crate::state::ApiState;
 
 /// Queues a FAILED or TIMED_OUT job again.
 ///
-/// Keeps the job's id and input; what the last attempt left is removed. Refused while as many jobs
-/// wait as may, like a submission.
+/// The job keeps its id and input; the results of its last attempt are deleted. Refused like a
+/// submission while the queue is full.
 #[utoipa::path(
     post, path = "/{endpoint}/retry/{job}", operation_id = "Retry", tag = tag::JOBS,
     responses((status = 200, description = "It waits again", body = Accepted), Mistaken),

@@ -1,4 +1,4 @@
-//! `POST /{endpoint}/run`: accepts a job; the client comes back for its result.
+//! `POST /{endpoint}/run`: accepts a job; the client reads the result later.
 
 use axum::Extension;
 use axum::extract::{Request, State};
@@ -17,7 +17,7 @@ use crate::queue::dto::Accepted;
 use crate::queue::{idempotency, submission};
 use crate::state::ApiState;
 
-/// Submits a job; the client comes back for its result.
+/// Submits a job; the client reads the result later.
 ///
 /// Answers once the job is on stable storage.
 #[utoipa::path(

@@ -21,7 +21,8 @@ use crate::state::ApiState;
 
 /// Submits a job and waits for its result.
 ///
-/// Answers with the result, or with the job's status when `wait` is over; the job goes on.
+/// Answers with the result; when `wait` is over first, with the job's status, and the job
+/// continues.
 #[utoipa::path(
     post, path = "/{endpoint}/runsync", operation_id = "RunSync", tag = tag::JOBS,
     params(Wait, IdempotencyKey), request_body = submission::Body,
@@ -42,7 +43,7 @@ pub(crate) async fn run_sync(
 ) -> Result<Response, ApiError> {
     let query = Query(query.as_deref().unwrap_or_default());
     let wait = query.wait(WAIT_MS)?;
-    // The default wait is no wish to keep the result longer.
+    // Only a given `wait` keeps the result longer; the default does not.
     let kept = if query.has("wait") { wait } else { Duration::ZERO };
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&call.key.id, &parts, body, RUN_SYNC_BODY_BYTES_MAX).await?;
@@ -70,7 +71,7 @@ pub(crate) async fn run_sync(
             )));
         }
     };
-    // The job goes on without the call, and this is the only place that names it.
+    // The job continues without the call, and only this header names it.
     let mut response = answer.unwrap_or_else(ApiError::into_response);
     idempotency::add_replayed_header(submitted, &mut response);
     dto::add_job_id_header(&mut response, id);

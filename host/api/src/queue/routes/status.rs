@@ -16,9 +16,9 @@ use crate::query::Query;
 use crate::queue::{dto, results, waiting};
 use crate::state::ApiState;
 
-/// The job as it is now.
+/// Shows the present state of the job.
 ///
-/// `?ttl=ms` shortens what remains of the job's life, and needs a key with the scope `submit`.
+/// `?ttl=ms` shortens the remaining lifetime of the job, and needs a key with the scope `submit`.
 #[utoipa::path(
     method(get, post), path = "/{endpoint}/status/{job}", operation_id = "GetStatus", tag = tag::JOBS,
     params(ShortenTtl),
@@ -33,7 +33,7 @@ pub(crate) async fn status(
     let endpoint = &call.deployment.endpoint.id;
     let ttl_ms = Query(query.as_deref().unwrap_or_default()).unsigned("ttl")?;
     if ttl_ms.is_some() {
-        // A job whose remaining life is 0 is deleted, running or not: that is no reading.
+        // A ttl of 0 deletes the job, even a running one, so the scope `read` is not enough.
         auth::require(&call.key, Scope::Submit, Some(endpoint))?;
     }
     let record = state.jobs.record(endpoint, id).await?.ok_or_else(ApiError::job_not_found)?;
@@ -44,7 +44,7 @@ pub(crate) async fn status(
     Ok(answer)
 }
 
-/// The job once it has ended, or as it is after `?wait=ms`.
+/// Waits for the job's end, or for `?wait=ms`, and shows the job.
 #[utoipa::path(
     method(get, post), path = "/{endpoint}/status-sync/{job}", operation_id = "GetStatusSync", tag = tag::JOBS,
     params(Wait),

@@ -1,4 +1,4 @@
-//! `GET /{endpoint}/stream/{job}`: what the handler emitted and no call has delivered yet.
+//! `GET /{endpoint}/stream/{job}`: the emitted chunks that no call has delivered yet.
 
 use axum::Extension;
 use axum::extract::{RawQuery, State};
@@ -21,9 +21,9 @@ use crate::queue::streaming_body::StreamingBody;
 use crate::queue::{StreamShape, dto, sse, waiting};
 use crate::state::ApiState;
 
-/// What the handler emitted and no call has delivered yet.
+/// Returns the emitted chunks that no call has delivered yet.
 ///
-/// One page, or with `Accept: text/event-stream` all pages as they come.
+/// The answer is one page; with `Accept: text/event-stream` it has all pages, until the job ends.
 #[utoipa::path(
     method(get, post), path = "/{endpoint}/stream/{job}", operation_id = "GetStream",
     tag = tag::JOBS, params(StreamPosition), responses(dto::StreamAnswer, Mistaken),
@@ -64,7 +64,7 @@ fn page_body(
     page: &StreamPage,
 ) -> axum::body::Body {
     let body = StreamingBody::new([dto::stream_page(shape, page).into()]);
-    // A replay leaves the read position of the others alone.
+    // A replay does not change the read position of other readers.
     if position != Position::Undelivered || page.page.chunks.is_empty() {
         return body.into_body();
     }
@@ -76,8 +76,8 @@ fn page_body(
             // The store is closing: then the position is forgotten anyway.
             let _ = jobs.mark_delivered(id, next).await;
         });
-        // Now, where the store can: the page is not on the wire yet, so the reader's next call
-        // finds the new position, however soon it comes.
+        // At once if the store can: the page is not on the wire yet, so the reader's next call sees
+        // the new position, however soon it arrives.
         if marking.as_mut().now_or_never().is_none() {
             tokio::spawn(marking);
         }

@@ -1,4 +1,4 @@
-//! The schedule against a model that looks at all deliveries for each attempt.
+//! Compares the schedule with a model that examines all deliveries for each attempt.
 
 use proptest::prelude::*;
 
@@ -28,7 +28,7 @@ fn is_same(a: &Path<u8>, b: &Path<u8>, steps: Steps) -> bool {
 struct Model {
     entries: Vec<Entry>,
     failing: Vec<Path<u8>>,
-    /// For each number of steps: who had a turn, the last one last.
+    /// For each number of steps: the parts that had a turn, the most recent last.
     turns: [Vec<Path<u8>>; 4],
 }
 
@@ -78,7 +78,7 @@ impl Model {
         Ok(())
     }
 
-    /// A part that has nothing ready and nothing under way begins anew.
+    /// A part with no delivery ready or under way is dropped, and starts again without a turn.
     fn forget_idle(&mut self) {
         let entries = &self.entries;
         let lives = |path: &Path<u8>, steps| entries.iter().any(|e| is_same(&e.path, path, steps));
@@ -121,7 +121,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// Shares hold, nothing waits that may begin, and turns are taken.
+    /// Shares are respected, no delivery that may begin waits, and parts take turns.
     #[test]
     fn attempts_start_in_the_order_of_the_model(events in events()) {
         let (mut schedule, mut model) = (Schedule::default(), Model::default());
