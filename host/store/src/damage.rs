@@ -1,7 +1,7 @@
 //! Damage: bytes of a data directory that differ from those that were written.
 
-use std::fmt;
 use std::path::PathBuf;
+use std::{fmt, io};
 
 /// A location on the disk whose bytes differ from those that were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,4 +22,9 @@ impl fmt::Display for Damage {
         }
         write!(f, ": {}", self.details)
     }
+}
+
+/// The error for bytes that differ from those that were written.
+pub(crate) fn damaged(details: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, details.into())
 }

@@ -7,14 +7,17 @@ use std::sync::Arc;
 use gristmill_core::time::Timestamp;
 use rusqlite::{Connection, params};
 
-use crate::entry::{Attempt, Job, Row};
+use crate::format::image::{BatchImage, JobLocations, StateImage};
+use crate::format::pages;
+use crate::format::payload::InputBytes;
 use crate::journal::frame::{self, Extent, HEAD_BYTES};
-use crate::journal::image::{BatchImage, JobLocations, StateImage};
 use crate::journal::segment::{HEADER_BYTES, Header, JournalLocation, SegmentId};
-use crate::owners::Owners;
-use crate::payloads::InputBytes;
-use crate::row::integer;
-use crate::{chunks, row, schema};
+use crate::recover::job_of_row;
+use crate::state::job::{Attempt, Job, Row};
+use crate::state::owners::Owners;
+use crate::tables::jobs;
+use crate::tables::schema;
+use crate::tables::sql::integer;
 
 /// Decodes a frame and encodes it again.
 ///
@@ -51,11 +54,11 @@ pub fn rows_of_frame(encoded_batch: &[u8], payload_bytes: u32) -> Result<[Vec<St
     let db = tables().map_err(text)?;
     for job in &image.jobs {
         let StateImage::New { fixed, row, .. } = &job.state else { continue };
-        let (Some(row), Some(_)) = (row.to_row(), job.job_id()) else { continue };
-        row::insert(&db, job, fixed, &row).map_err(text)?;
-        said.push(format!("{:?}", as_stored(&row)));
+        let (Ok(decoded), Some(_)) = (Row::of(row), job.job_id()) else { continue };
+        jobs::insert(&db, job, fixed, row).map_err(text)?;
+        said.push(format!("{:?}", as_stored(&decoded)));
         read.push(format!("{:?}", first_job(&db).map_err(text)?.row));
-        row::delete(&db, job.seq).map_err(text)?;
+        jobs::delete(&db, job.seq).map_err(text)?;
     }
     Ok([said, read])
 }
@@ -114,8 +117,8 @@ pub fn read_row(columns: &Columns<'_>) -> Result<String, String> {
 
 /// A page of chunks, decoded and encoded again; `None` when it is damaged.
 pub fn rewrite_page(bytes: &[u8]) -> Option<Vec<u8>> {
-    let page = chunks::Page::decode(0, bytes.to_vec().into())?;
-    Some(chunks::encode(&page.chunks).to_vec())
+    let page = pages::Page::decode(0, bytes.to_vec().into())?;
+    Some(pages::encode(&page.chunks).to_vec())
 }
 
 /// The body of an input, and the encrypted settings beside it; `None` when it is damaged.
@@ -191,12 +194,12 @@ fn decode(
 fn tables() -> rusqlite::Result<Connection> {
     let db = Connection::open_in_memory()?;
     db.execute_batch(schema::TABLES)?;
-    db.execute_batch(crate::deleting::TABLE)?;
+    db.execute_batch(crate::tables::deleting::TABLE)?;
     Ok(db)
 }
 
 fn first_job(db: &Connection) -> rusqlite::Result<Job> {
-    db.query_row(row::SELECT_JOBS, (), |row| row::read(row, &mut Owners::default()))
+    db.query_row(jobs::SELECT_JOBS, (), |row| job_of_row(row, &mut Owners::default()))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::id::{EndpointId, OwnerId};
+use gristmill_core::id::EndpointId;
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::record::JobCounts;
@@ -21,15 +21,35 @@ use gristmill_core::usage::Hour;
 use rusqlite::Connection;
 use rusqlite::types::Type;
 
+use crate::checkpoint::segment;
+use crate::damage;
 use crate::damage::Damage;
-use crate::db::{Db, Sync};
-use crate::entry::{EndpointKey, Job, Millis, PayloadLocations};
 use crate::error::{Failure, OpenError, Recovery};
-use crate::index::{Endpoint, Index};
-use crate::journal::image::{BatchImage, JobImage, JobLocations, StateImage};
-use crate::journal::{self, Journal, Segment};
-use crate::payloads::Kind;
-use crate::{catalog, checkpoint, deleting, delivery, idempotency_rows, payloads, row, usage_rows};
+use crate::format::EndpointKey;
+use crate::format::image::IdempotencyImage;
+use crate::format::image::NewJobImage;
+use crate::format::image::{BatchImage, JobImage, JobLocations, StateImage};
+use crate::format::payload::Kind;
+use crate::journal;
+use crate::journal::Journal;
+use crate::journal::Segment;
+use crate::state::idempotency::Dropped;
+use crate::state::idempotency::IdempotencyRecord;
+use crate::state::index::{Endpoint, Index};
+use crate::state::job::Job;
+use crate::state::job::Row;
+use crate::state::job::Stored;
+use crate::state::owners::Owners;
+use crate::tables::catalog;
+use crate::tables::db::{Db, Sync};
+use crate::tables::deleting;
+use crate::tables::delivery;
+use crate::tables::idempotency;
+use crate::tables::jobs;
+use crate::tables::payloads;
+use crate::tables::sql;
+use crate::tables::usage;
+use gristmill_core::usage::UsageRow;
 
 /// Reads everything except the payloads: the tables, and then the journal that is not checkpointed.
 /// Also returns the journal's end. Cost: about a microsecond for each job, and for each row of
@@ -65,7 +85,7 @@ pub(crate) fn load(
         .transaction(Sync::Later, |db| {
             Ok(journal::replay(dir, uncheckpointed, |frame| {
                 let (image, locations) = BatchImage::read(frame)?;
-                Ok(checkpoint::write_rest(db, &image, &locations, frame)?)
+                Ok(segment::write_rest(db, &image, &locations, frame)?)
             }))
         })?
         .map_err(of_journal)?;
@@ -73,11 +93,12 @@ pub(crate) fn load(
     load_deleting(db.connection(), &mut index).map_err(of_tables)?;
     load_jobs(db.connection(), &mut index).map_err(of_tables)?;
     load_kept(db.connection(), &mut index).map_err(of_tables)?;
-    idempotency_rows::load(db.connection(), &mut index).map_err(of_tables)?;
+    load_idempotency_records(db.connection(), &mut index).map_err(of_tables)?;
     load_deliveries(db.connection(), &mut index).map_err(of_tables)?;
-    index.meters.begin_after(usage_rows::last_run(db.connection()).map_err(of_tables)?);
-    usage_rows::load_newest(db.connection(), &mut index.meters.newest, Hour::of(now))
-        .map_err(of_tables)?;
+    index.meters.begin_after(usage::last_run(db.connection()).map_err(of_tables)?);
+    for UsageRow { key, sum } in usage::newest(db.connection(), Hour::of(now)).map_err(of_tables)? {
+        index.meters.newest.add(key.hour, &key.template, &key.owner, &sum);
+    }
     for body in catalog::read(db.connection(), &db.seal).map_err(of_tables)? {
         catalog::parse(&body)
             .map_err(|error| damaged(format!("a catalog entry cannot be read: {error}")))?;
@@ -85,7 +106,7 @@ pub(crate) fn load(
     journal::replay(dir, uncheckpointed, |frame| {
         let (image, locations) = BatchImage::read(frame)?;
         for (job, locations) in image.jobs.iter().zip(locations) {
-            replay_job(&mut index, job, locations).ok_or_else(|| journal::damaged("a job"))?;
+            replay_job(&mut index, job, locations).map_err(damage::damaged)?;
         }
         Ok(())
     })
@@ -107,33 +128,35 @@ pub(crate) fn load(
     Ok((index, end))
 }
 
-/// Applies a frame's entry of a job to the index. `None` when it is invalid.
-fn replay_job(index: &mut Index, image: &JobImage<'_>, locations: JobLocations) -> Option<()> {
-    let id = image.job_id()?;
+/// Applies a frame's entry of a job to the index.
+///
+/// # Errors
+/// The value that is invalid.
+fn replay_job(
+    index: &mut Index,
+    image: &JobImage<'_>,
+    locations: JobLocations,
+) -> Result<(), String> {
+    let id = image.job_id().ok_or("a job has an invalid id")?;
     index.last_seq = index.last_seq.max(image.seq);
     let before = index.unrestore(id);
     let mut job = match (&image.state, before) {
-        (StateImage::Deleted { .. }, _) => return Some(()),
-        (StateImage::New { fixed, row, input }, before) => Job {
-            id,
-            seq: image.seq,
-            endpoint: EndpointKey(image.endpoint),
-            owner: index.owners.key(&OwnerId::new(fixed.owner).ok()?),
-            low_priority: fixed.low_priority,
-            input_bytes: input.unwrap_or(0),
-            webhook: fixed.webhook.map(|url| Arc::new(url.into())),
-            stored: before.map(|before| before.stored).unwrap_or_default(),
-            payload_locations: PayloadLocations::default(),
-            created_at: Timestamp::from_millis(fixed.created_at),
-            retention_ms: Millis::new(fixed.retention_ms),
-            execution_timeout_ms: Millis::new(fixed.execution_timeout_ms),
-            row: row.to_row()?,
-            live: None,
-            pending: None,
-        },
-        (StateImage::Changed(row), Some(before)) => Job { row: row.to_row()?, ..before },
+        (StateImage::Deleted { .. }, _) => return Ok(()),
+        (StateImage::New { fixed, row, input }, before) => {
+            let new = NewJobImage {
+                seq: image.seq,
+                id: image.id,
+                endpoint: image.endpoint,
+                fixed: *fixed,
+                row: *row,
+                input_bytes: input.unwrap_or(0),
+            };
+            let stored = before.map(|before| before.stored).unwrap_or_default();
+            Job { stored, ..Job::of(&new, &mut index.owners)? }
+        }
+        (StateImage::Changed(row), Some(before)) => Job { row: Row::of(row)?, ..before },
         // The endpoint is deleted, and all its jobs with it.
-        (StateImage::Changed(_), None) => return Some(()),
+        (StateImage::Changed(_), None) => return Ok(()),
     };
     if image.clears_result
         && let Some(results) = &mut job.payload_locations.results
@@ -145,7 +168,31 @@ fn replay_job(index: &mut Index, image: &JobImage<'_>, locations: JobLocations) 
     if index.endpoints.contains_key(&job.endpoint) {
         index.restore(job);
     }
-    Some(())
+    Ok(())
+}
+
+/// The job of a row of [`SELECT_JOBS`](jobs::SELECT_JOBS).
+pub(crate) fn job_of_row(row: &rusqlite::Row<'_>, owners: &mut Owners) -> rusqlite::Result<Job> {
+    let job = Job::of(&jobs::read(row)?, owners);
+    let job = job.map_err(|reason| sql::invalid(0, Type::Null, reason))?;
+    Ok(Job { stored: Stored::of(&job.row), ..job })
+}
+
+/// Loads the idempotency records, except those of deleted endpoints.
+fn load_idempotency_records(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
+    idempotency::load(db, |seq, endpoint, job, IdempotencyImage { key, content, at }| {
+        // A row outlives its job and its endpoint, so their numbers must not be used again.
+        index.last_seq = index.last_seq.max(seq);
+        index.last_endpoint = index.last_endpoint.max(endpoint.0);
+        let first = IdempotencyRecord { seq, job, content, at: Timestamp::from_millis(at) };
+        if index.endpoints.contains_key(&endpoint)
+            && let Some(Dropped::Only(seq)) = index.idempotency_index.insert(endpoint, key, first)
+        {
+            index.dropped_records.push(seq);
+        }
+    })?;
+    index.dropped_records_up_to = Some(index.idempotency_index.no_record_up_to(index.last_seq));
+    Ok(())
 }
 
 fn load_endpoints(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
@@ -156,7 +203,7 @@ fn load_endpoints(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
         let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
         let key = EndpointKey(row.get(0)?);
         let name = EndpointId::new(row.get_ref(1)?.as_str()?)
-            .map_err(|error| row::invalid(1, Type::Text, error))?;
+            .map_err(|error| sql::invalid(1, Type::Text, error))?;
         let mut endpoint = Endpoint::new(name.clone());
         endpoint.is_stored = true;
         endpoint.counts = JobCounts {
@@ -195,10 +242,10 @@ fn load_deleting(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
 }
 
 fn load_jobs(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
-    let mut statement = db.prepare(row::SELECT_JOBS)?;
+    let mut statement = db.prepare(jobs::SELECT_JOBS)?;
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
-        let job = row::read(row, &mut index.owners)?;
+        let job = job_of_row(row, &mut index.owners)?;
         index.restore(job);
     }
     Ok(())

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::limits::QUEUE_JOBS_MAX;
 
-use crate::disk_usage::EndpointMax;
 use crate::journal::Bounds;
+use crate::state::disk_usage::EndpointMax;
 
 /// Called with the reason when the store must end. Runs on the writer thread.
 pub type OnFatal = Arc<dyn Fn(&str) + Send + Sync>;

@@ -11,15 +11,15 @@ use gristmill_core::store::StoreError;
 use gristmill_core::time::{Clock, Timestamp};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
-use crate::batch::Caches;
-use crate::chunks::ChunkCache;
-use crate::index::{Index, Phase, ReadyNotice};
 use crate::journal::Journal;
 use crate::journal::segment::JournalLocation;
-use crate::payloads::PayloadCache;
-use crate::requests::DbRequest;
 use crate::seal::Seal;
 use crate::settings::Settings;
+use crate::state::batch::Caches;
+use crate::state::caches::ChunkCache;
+use crate::state::caches::PayloadCache;
+use crate::state::index::{Index, Phase, ReadyNotice};
+use crate::state::requests::DbRequest;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Bytes that an operation occupies in the write buffer besides its payload: about the memory that

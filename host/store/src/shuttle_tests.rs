@@ -20,7 +20,8 @@ use shuttle::future::block_on;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::thread;
 
-use crate::{Settings, SqliteStore};
+use crate::Settings;
+use crate::SqliteStore;
 
 /// Orders that are tried.
 const ORDERS: usize = 200;

@@ -1,8 +1,8 @@
 //! The journal: every change is written here first, and acknowledged once it is here.
 //!
 //! A batch is one frame ([`frame`]) at the end of the newest segment ([`segment`]), and one sync.
-//! [`image`] is the encoding of a batch. Once the journal is long, the
-//! [checkpoint](crate::checkpoint) copies the live data of the oldest segment into the database; a
+//! The journal knows bytes and their locations; [`format`](crate::format) has the encoding of a batch. Once the journal is long, the
+//! [checkpoint](crate::checkpoint::segment) copies the live data of the oldest segment into the database; a
 //! job that is created and deleted before that never reaches the database. Large payloads stay
 //! where they were written. A segment that is checkpointed, and in which
 //! nothing is needed any more, is overwritten.
@@ -23,7 +23,6 @@ pub(crate) mod checksum;
 mod copy;
 mod descriptors;
 pub(crate) mod frame;
-pub(crate) mod image;
 pub(crate) mod scan;
 pub(crate) mod segment;
 mod tail;
@@ -38,13 +37,13 @@ use bytes::Bytes;
 use gristmill_core::runtime::is_no_space;
 
 use crate::damage::Damage;
-use crate::db::make_private_dir;
 use crate::error::{Failure, OpenError};
 use crate::journal::blocks::BlockWriter;
 use crate::journal::checksum::Piece;
 pub(crate) use crate::journal::copy::SegmentCopy;
 use crate::journal::frame::{Extent, Frames, HEAD_BYTES};
 use crate::journal::segment::{HEADER_BYTES, Header, JournalLocation, SegmentFile, SegmentId};
+use crate::private::make_private_dir;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Bytes by which a new file grows ahead of the small frames that are written into it. For a large
@@ -440,11 +439,6 @@ impl Segments {
     fn free(&mut self, id: SegmentId) {
         self.free.extend(self.used.remove(&id).map(|segment| segment.file));
     }
-}
-
-/// The error for bytes of the journal that differ from those that were written.
-pub(crate) fn damaged(what: impl Into<String>) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what.into())
 }
 
 /// Damage in a file of the journal in `dir`.

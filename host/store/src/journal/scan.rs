@@ -8,9 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::damage::Damage;
+use crate::journal::JournalRecord;
+use crate::journal::checksum;
+use crate::journal::damage;
 use crate::journal::frame::{Frame, Frames};
 use crate::journal::segment::{Header, JournalLocation, SegmentFile, SegmentId};
-use crate::journal::{JournalRecord, checksum, damage, tail};
+use crate::journal::tail;
 
 /// The segments that were found, and the files that are not segments.
 pub(crate) struct Scan {

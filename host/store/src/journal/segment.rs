@@ -7,8 +7,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::damage::damaged;
 use crate::durable;
-use crate::journal::damaged;
 
 /// The number of a segment. It grows with each use of a file and is never reused, so a location in
 /// an overwritten segment is detected. 2^32 segments are some 10^17 bytes.

@@ -28,7 +28,7 @@ use gristmill_core::usage::{Bill, Metered};
 use parking_lot::Mutex;
 
 use self::state::{Job, Notifications, State, all_of};
-use crate::idempotency_index::IdempotencyRecord;
+use crate::state::idempotency::IdempotencyRecord;
 
 /// Most jobs that one call of `expire` deletes.
 const EXPIRE_JOBS_MAX: usize = 500;

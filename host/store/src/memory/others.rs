@@ -13,7 +13,7 @@ use gristmill_core::store::StoreError;
 use gristmill_core::usage::{Hour, UsageQuery, UsageRow, UsageStore, UsageSum};
 
 use super::MemoryStore;
-use crate::outbox::Moment;
+use crate::state::outbox::Moment;
 
 #[async_trait]
 impl CatalogStore for MemoryStore {

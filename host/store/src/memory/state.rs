@@ -17,8 +17,8 @@ use gristmill_core::stream::OutputList;
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Hour, UsageKey, UsageSum};
 
-use crate::idempotency_index::IdempotencyIndex;
-use crate::outbox::Outbox;
+use crate::state::idempotency::IdempotencyIndex;
+use crate::state::outbox::Outbox;
 
 #[derive(Debug, Default)]
 pub(super) struct State {

@@ -21,14 +21,15 @@ use gristmill_core::usage::{Bill, Metered};
 use tokio::sync::oneshot;
 
 use super::{SqliteStore, fenced};
-use crate::bulk_removal::{BulkRemoval, Purged};
-use crate::claim::{Claimed, Progress};
-use crate::decide::End;
 use crate::failure;
-use crate::index::{Decided, FoundChunks, Index, Phase, Submitted};
-use crate::payloads::{Kind, Payload};
-use crate::requests::{ChunkRequest, DbRequest, Write};
+use crate::format::payload::{Kind, Payload};
 use crate::shared::{answer, damaged};
+use crate::state::backlog::Write;
+use crate::state::bulk_removal::{BulkRemoval, Purged};
+use crate::state::claim::{Claimed, Progress};
+use crate::state::decide::End;
+use crate::state::index::{Decided, FoundChunks, Index, Phase, Submitted};
+use crate::state::requests::{ChunkRequest, DbRequest};
 
 /// Most jobs that one call of `expire` deletes.
 const EXPIRE_JOBS_MAX: usize = 500;

@@ -17,23 +17,25 @@ use gristmill_core::time::Clock;
 use gristmill_core::usage::Metered;
 use tokio::sync::oneshot;
 
-use crate::chunks::Query;
-use crate::database::Database;
-use crate::db::Db;
-use crate::decide::End;
-use crate::entry::Ack;
+use crate::checkpoint::database::Database;
+use crate::commit::writer::Writer;
 use crate::error::{OpenError, Recovery};
 use crate::failure;
+use crate::format::pages;
+use crate::format::pages::Query;
+use crate::format::payload::{Found, InputBytes, Kind, Payload};
+use crate::journal::Appender;
+use crate::journal::Journal;
 use crate::journal::segment::JournalLocation;
-use crate::journal::{Appender, Journal};
-use crate::payloads::{Found, InputBytes, Kind, Payload};
-use crate::requests::DbRequest;
+use crate::recover;
 use crate::settings::Settings;
 use crate::shared::{READ_INLINE_BYTES_MAX, Shared, answer, damaged};
+use crate::state::backlog::Ack;
+use crate::state::decide::End;
+use crate::state::requests::DbRequest;
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
-use crate::writer::Writer;
-use crate::{chunks, recover};
+use crate::tables::db::Db;
 
 /// Keeps jobs and the catalog in a data directory: a journal in front of an SQLite file.
 ///
@@ -157,7 +159,7 @@ impl SqliteStore {
     ) -> Result<ChunkPage, StoreError> {
         let bytes: u64 = pages.iter().map(|(_, location)| u64::from(location.len)).sum();
         let journal = self.shared.journal.clone();
-        let read = move || chunks::read(&journal, &pages, &query, begun);
+        let read = move || pages::read(&journal, &pages, &query, begun);
         let read = match bytes <= READ_INLINE_BYTES_MAX.into() {
             true => read(),
             false => tokio::task::spawn_blocking(read).await.map_err(|_| StoreError::Closed)?,

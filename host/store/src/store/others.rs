@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use async_trait::async_trait;
+use gristmill_core::backup::{BackupError, BackupFile, BackupSource};
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
 use gristmill_core::delivery::{
     AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries, OwnerOf,
@@ -14,10 +15,11 @@ use gristmill_core::usage::{Hour, UsageQuery, UsageRow, UsageStore, UsageSum};
 use tokio::sync::oneshot;
 
 use super::SqliteStore;
-use crate::catalog;
-use crate::outbox::Moment;
-use crate::requests::{DbRequest, Write};
 use crate::shared::{answer, damaged};
+use crate::state::backlog::Write;
+use crate::state::outbox::Moment;
+use crate::state::requests::DbRequest;
+use crate::tables::catalog;
 
 #[async_trait]
 impl CatalogStore for SqliteStore {
@@ -122,5 +124,15 @@ impl DeliveryStore for SqliteStore {
             let key = index.endpoint(endpoint).map(|(key, _)| key);
             key.map(|key| index.outbox.list(&key, count_max)).unwrap_or_default()
         })
+    }
+}
+
+#[async_trait::async_trait]
+impl BackupSource for SqliteStore {
+    async fn backup(&self, with_secrets_key: bool) -> Result<Vec<BackupFile>, BackupError> {
+        let (answer, files) = oneshot::channel();
+        let request = DbRequest::Backup { with_secrets_key, answer };
+        self.shared.request(request).map_err(|_| BackupError::Closed)?;
+        files.await.map_err(|_| BackupError::Closed)?
     }
 }

@@ -1,0 +1,289 @@
+//! The one thread that uses the database: it checkpoints the journal, and answers requests for data
+//! in the tables. Submitting and finishing jobs does not wait for it, unless it has fallen far
+//! behind.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gristmill_core::disk_space::{Shortage, SpaceWait};
+use gristmill_core::store::StoreError;
+use tracing::{error, info};
+
+use crate::checkpoint::bill_expiry::Expiry;
+use crate::error::{Failure, OpenError};
+use crate::format::payload::{Found, Kind, Payload};
+use crate::journal::Segment;
+use crate::journal::segment::SegmentId;
+use crate::shared::{Shared, Waited};
+use crate::state::index::{Index, Phase};
+use crate::state::requests::DbRequest;
+use crate::sync::MutexGuard;
+use crate::sync::thread::{Builder, JoinHandle};
+use crate::tables::catalog;
+use crate::tables::chunks;
+use crate::tables::db::Db;
+use crate::tables::delivery;
+use crate::tables::payloads;
+
+/// After this time without work, unused space of the file is released step by step.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// After this time, a write that found no space is tried again.
+const SPACE_PAUSE: Duration = Duration::from_millis(250);
+
+/// The interval at which the newest time is recorded while the store is idle. `shuttle`'s scheduler
+/// has no time.
+const NOTE_TIME: Option<Duration> =
+    if cfg!(feature = "shuttle") { None } else { Some(Duration::from_secs(600)) };
+
+/// The database, with its pending work.
+#[derive(Debug)]
+pub(crate) struct Database {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) db: Db,
+    /// The segment that was compacted last. The remaining held payloads there belong to jobs that
+    /// are being removed, and are released with them.
+    compacted: Option<SegmentId>,
+    /// The newest segment of the journal that the tables have recorded.
+    noted: SegmentId,
+    /// Set while a write waits for space.
+    space_wait: Option<Stalled>,
+    pub(crate) bill_expiry: Expiry,
+}
+
+/// A write that waits for space.
+#[derive(Debug)]
+struct Stalled {
+    /// Whether a caller waits for it.
+    is_answer: bool,
+    _guard: SpaceWait,
+}
+
+/// The next work.
+enum Work {
+    Answer(Vec<DbRequest>),
+    Checkpoint(Segment),
+    Compact(SegmentId),
+    /// Record the newest segment, and the time.
+    Note(SegmentId),
+    Tidy,
+    End(Phase),
+}
+
+impl Database {
+    pub(crate) fn new(shared: Arc<Shared>, db: Db) -> Self {
+        let noted = shared.journal.end().segment;
+        let bill_expiry = Expiry::default();
+        Self { shared, db, compacted: None, noted, space_wait: None, bill_expiry }
+    }
+
+    /// Starts the thread. It ends when the index is closed, or drained.
+    pub(crate) fn start(self) -> Result<JoinHandle<()>, OpenError> {
+        let builder = Builder::new().name("store-database".to_owned());
+        builder.spawn(move || self.run()).map_err(OpenError::Thread)
+    }
+
+    fn run(self) {
+        let shared = self.shared.clone();
+        let end = catch_unwind(AssertUnwindSafe(|| self.serve()));
+        shared.end(match end {
+            Ok(Ok(()) | Err(Failure::Ended)) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("the database's thread panicked".to_owned()),
+        });
+    }
+
+    fn serve(mut self) -> Result<(), Failure> {
+        let mut is_tidy = false;
+        loop {
+            let work = self.next_work(is_tidy);
+            let is_answer = matches!(work, Work::Answer(_));
+            is_tidy = false;
+            let done = match work {
+                Work::Answer(requests) => self.answer_all(requests),
+                Work::Checkpoint(segment) => self.checkpoint(&segment),
+                Work::Compact(segment) => self.compact(segment).map(|()| {
+                    self.compacted = Some(segment);
+                }),
+                Work::Note(segment) => self.note(segment),
+                Work::Tidy => self.tidy().map(|is_done| is_tidy = is_done),
+                Work::End(Phase::Drained) => {
+                    let (end, now) = (self.shared.journal.end(), self.shared.clock.now());
+                    return Ok(self.db.close(end, now)?);
+                }
+                Work::End(_) => return Ok(()),
+            };
+            match done.and_then(|()| Ok(self.db.checkpoint_wal()?)) {
+                Ok(()) => self.goes_on(is_answer),
+                Err(error) if error.is_no_space() => self.waits_for_space(&error, is_answer),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn note(&mut self, segment: SegmentId) -> Result<(), Failure> {
+        self.db.note(segment, self.shared.clock.now())?;
+        self.noted = segment;
+        Ok(())
+    }
+
+    fn tidy(&mut self) -> Result<bool, Failure> {
+        let is_done = !self.db.tidy()?;
+        self.shared.journal.trim()?;
+        Ok(is_done)
+    }
+
+    /// The failed write has changed nothing. It is tried again after a pause, in which readers are
+    /// served.
+    fn waits_for_space(&mut self, error: &Failure, is_answer: bool) {
+        if self.space_wait.is_none() {
+            error!("the database waits for space on the disk: {error}");
+            let guard = self.shared.settings.disk_space.wait_for_space();
+            self.space_wait = Some(Stalled { is_answer, _guard: guard });
+        }
+        let shared = self.shared.clone();
+        let mut index = shared.index();
+        if index.phase != Phase::Closed {
+            shared.wait_database(&mut index, Some(SPACE_PAUSE));
+        }
+    }
+
+    /// Records a success. An answer that only reads does not show that there is space again.
+    fn goes_on(&mut self, is_answer: bool) {
+        if self.space_wait.take_if(|stalled| stalled.is_answer || !is_answer).is_some() {
+            info!("the database continues: the disk has space again");
+        }
+    }
+
+    /// Waits for work.
+    fn next_work(&self, is_tidy: bool) -> Work {
+        let mut index = self.shared.index();
+        loop {
+            if index.phase == Phase::Closed {
+                return Work::End(Phase::Closed);
+            }
+            if !index.requests.is_empty() {
+                return Work::Answer(std::mem::take(&mut index.requests));
+            }
+            if index.phase == Phase::Drained {
+                return Work::End(Phase::Drained);
+            }
+            let newest = self.shared.journal.end().segment;
+            if newest != self.noted {
+                return Work::Note(newest);
+            }
+            if let Some(segment) = self.shared.journal.next_to_checkpoint() {
+                return Work::Checkpoint(segment);
+            }
+            let sparse = self.shared.journal.to_compact();
+            if let Some(segment) = sparse.filter(|segment| self.compacted != Some(*segment)) {
+                return Work::Compact(segment);
+            }
+            let idle = if is_tidy { NOTE_TIME } else { Some(IDLE) };
+            if self.shared.wait_database(&mut index, idle) == Waited::Idle {
+                return if is_tidy { Work::Note(newest) } else { Work::Tidy };
+            }
+        }
+    }
+
+    /// Waits until the batch that is being written is committed; answers requests meanwhile.
+    pub(crate) fn wait_for_commit<'a>(
+        &mut self,
+        mut index: MutexGuard<'a, Index>,
+        shared: &'a Shared,
+    ) -> Result<MutexGuard<'a, Index>, Failure> {
+        if index.phase == Phase::Closed {
+            return Err(Failure::Ended);
+        }
+        let requests = std::mem::take(&mut index.requests);
+        if requests.is_empty() {
+            index.is_commit_awaited = true;
+            shared.wait_database(&mut index, None);
+            return Ok(index);
+        }
+        drop(index);
+        self.answer_all(requests)?;
+        Ok(shared.index())
+    }
+
+    /// Answers the present requests.
+    pub(crate) fn serve_requests(&mut self) -> Result<(), Failure> {
+        let requests = std::mem::take(&mut self.shared.index().requests);
+        self.answer_all(requests)
+    }
+
+    fn answer_all(&mut self, requests: Vec<DbRequest>) -> Result<(), Failure> {
+        let mut no_space = Ok(());
+        for request in requests {
+            match self.answer(request) {
+                Err(error) if error.is_no_space() => no_space = Err(error),
+                done => done?,
+            }
+        }
+        no_space
+    }
+
+    fn answer(&self, request: DbRequest) -> Result<(), Failure> {
+        let db = self.db.connection();
+        // A dropped receiver means that the caller does not need the answer any more.
+        match request {
+            DbRequest::Payloads { seqs, kind, answer } => {
+                let found: rusqlite::Result<_> =
+                    seqs.iter().map(|&seq| self.payload(seq, kind)).collect();
+                let _ = answer.send(found?);
+            }
+            DbRequest::Chunks { seq, query, answer } => {
+                let _ = answer.send(chunks::get(db, seq, &query)?);
+            }
+            DbRequest::DeliveryBody { id, answer } => {
+                let _ = answer.send(delivery::body(db, id)?);
+            }
+            DbRequest::Catalog { answer } => {
+                let _ = answer.send(catalog::read(db, &self.db.seal)?);
+            }
+            DbRequest::WriteCatalog(rows, answer) => {
+                let deleted = self.shared.index().numbers_of_deleted(&rows);
+                match self.db.write_catalog(&rows, &deleted).map_err(Failure::from) {
+                    Ok(()) => drop(answer.send(Ok(()))),
+                    Err(error) if error.is_no_space() => {
+                        drop(answer.send(Err(StoreError::DiskFull(Shortage::Bytes))))
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            DbRequest::Usage { query, answer } => {
+                let _ = answer.send(self.usage(&query)?);
+            }
+            DbRequest::StoreUsage => self.store_usage().inspect_err(|error| {
+                if error.is_no_space() {
+                    self.shared.index().requests.push(DbRequest::StoreUsage);
+                }
+            })?,
+            DbRequest::Backup { with_secrets_key, answer } => {
+                let _ = answer.send(self.backup(with_secrets_key)?);
+            }
+            #[cfg(test)]
+            DbRequest::JobRows { answer } => {
+                let count = "SELECT (SELECT count(*) FROM job) + (SELECT count(*) FROM input)
+                     + (SELECT count(*) FROM output) + (SELECT count(*) FROM chunk)";
+                let rows: i64 = db.query_row(count, [], |row| row.get(0))?;
+                let _ = answer.send(rows.unsigned_abs());
+            }
+        }
+        Ok(())
+    }
+
+    fn payload(&self, seq: u64, kind: Kind) -> rusqlite::Result<Found<Payload>> {
+        // Another reader may have cached it meanwhile.
+        let cache = &self.shared.payloads;
+        if let Some(payload) = cache.get(seq, kind) {
+            return Ok(Ok(Some(payload)));
+        }
+        let payload = payloads::get(self.db.connection(), &self.db.seal, seq, kind)?;
+        if let Ok(Some(payload)) = &payload {
+            cache.insert(seq, kind, payload.clone());
+        }
+        Ok(payload)
+    }
+}

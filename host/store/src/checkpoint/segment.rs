@@ -1,0 +1,331 @@
+//! Checkpoints: copies the live data of the journal's oldest segment into the tables.
+//!
+//! The frames of the segment name the jobs that have changed in it. For each of them the newest
+//! visible state is written, which may come from a later segment; for a deleted job the checkpoint
+//! only deletes rows that the database may have. Small payloads are copied, and large ones stay
+//! where they are until [compaction](crate::checkpoint::compaction). When the whole segment is copied, the
+//! database records this and syncs, and the journal may overwrite the segment. After an earlier
+//! crash, the checkpoint begins again at the segment's start.
+//!
+//! Cost: one read of the segment, and about 10 µs for each remaining job. It runs on the database's
+//! thread, in slices, and serves readers between them.
+
+use std::collections::HashSet;
+use std::io;
+
+use gristmill_core::delivery::DeliveryId;
+use gristmill_core::id::JobId;
+use rusqlite::Connection;
+
+use crate::checkpoint::database::Database;
+use crate::damage::damaged;
+use crate::error::Failure;
+use crate::format::image::{BatchImage, FixedImage, JobImage, JobLocations, StateImage};
+use crate::format::payload::Kind;
+use crate::journal::Segment;
+use crate::journal::frame::{Frame, Frames};
+use crate::journal::segment::JournalLocation;
+use crate::state::index::{Index, Phase};
+use crate::state::job::{Job, Row, Stored};
+use crate::state::slab::JobKey;
+use crate::tables::chunks;
+use crate::tables::db::Sync;
+use crate::tables::deleting;
+use crate::tables::delivery;
+use crate::tables::idempotency;
+use crate::tables::jobs;
+use crate::tables::payloads;
+use crate::tables::sql::integer;
+use crate::tables::usage;
+
+/// Jobs in one transaction.
+const SLICE: usize = 256;
+
+/// The writes for one job.
+struct JobWrites<'a> {
+    seq: u64,
+    key: Option<JobKey>,
+    change: RowChange<'a>,
+    clears_result: bool,
+    payloads: Vec<(Kind, JournalLocation)>,
+    pages: &'a [(u64, JournalLocation)],
+}
+
+enum RowChange<'a> {
+    Insert(&'a JobImage<'a>, &'a FixedImage<'a>, Row),
+    Update(Row),
+    Delete(Stored),
+    /// The row has been written already.
+    Nothing,
+}
+
+/// The journal cannot be read, while the database is being written.
+fn unreadable(error: io::Error) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(error.into())
+}
+
+/// Writes the content of a frame other than jobs.
+pub(crate) fn write_rest(
+    db: &Connection,
+    image: &BatchImage<'_>,
+    locations: &[JobLocations],
+    frame: &Frame<'_>,
+) -> rusqlite::Result<()> {
+    for (key, name) in &image.endpoints {
+        let sql = "INSERT OR IGNORE INTO endpoint (seq, name, completed, failed, retried) \
+             VALUES (?1, ?2, 0, 0, 0)";
+        db.prepare_cached(sql)?.execute((key, name))?;
+    }
+    for (key, [completed, failed, retried]) in &image.counts {
+        let sql = "UPDATE endpoint SET completed = ?2, failed = ?3, retried = ?4 WHERE seq = ?1";
+        let counts = (key, integer(*completed), integer(*failed), integer(*retried));
+        db.prepare_cached(sql)?.execute(counts)?;
+    }
+    for row in &image.usage {
+        usage::put(db, row)?;
+    }
+    for (job, locations) in image.jobs.iter().zip(locations) {
+        if let Some(idempotency) = &job.idempotency {
+            idempotency::put(db, job.seq, job.endpoint, &job.id, idempotency)?;
+        }
+        if let Some(new) = &job.delivery {
+            let body = locations.body.map(|location| frame.payload(location)).transpose();
+            delivery::put(db, new, body.map_err(unreadable)?.as_deref())?;
+        }
+    }
+    for after in &image.attempts {
+        delivery::put(db, after, None)?;
+    }
+    for id in &image.dropped_deliveries {
+        delivery::delete(db, DeliveryId(*id))?;
+    }
+    for key in &image.forgotten {
+        db.prepare_cached("DELETE FROM endpoint WHERE seq = ?1")?.execute([key])?;
+        deleting::unmark(db, *key)?;
+    }
+    if let Some(last) = image.dropped_records_up_to {
+        idempotency::forget(db, last)?;
+    }
+    Ok(())
+}
+
+impl Database {
+    /// Copies the live data of a segment that is not written any more.
+    pub(crate) fn checkpoint(&mut self, segment: &Segment) -> Result<(), Failure> {
+        let id = segment.header.id;
+        let end = segment.end.ok_or_else(|| damaged("a segment without an end"))?;
+        let mut frames = Frames::of_checked(&segment.file, segment.header, end)?;
+        let (mut written, mut last_seq) = (HashSet::new(), 0);
+        while let Some(frame) = frames.next()? {
+            let (image, locations) = BatchImage::read(&frame)?;
+            let write = |db: &Connection| write_rest(db, &image, &locations, &frame);
+            self.db.transaction(Sync::Later, write)?;
+            self.record_moved_bodies(&image, &locations);
+            last_seq = image.jobs.iter().map(|job| job.seq).fold(last_seq, u64::max);
+            let jobs: Vec<_> = image.jobs.iter().zip(&locations).collect();
+            for slice in jobs.chunks(SLICE) {
+                let slice_writes = self.plan(slice, &mut written)?;
+                self.carry_out(&slice_writes, &frame)?;
+                self.db.checkpoint_wal()?;
+                self.serve_requests()?;
+            }
+        }
+        if frames.at() != end {
+            return Err(damaged("a segment can no longer be read to its end").into());
+        }
+        self.drop_idempotency_rows(last_seq)?;
+        self.db.set_checkpointed(id)?;
+        self.shared.journal.set_checkpointed(id);
+        Ok(())
+    }
+
+    /// Removes the rows of idempotency records that were dropped before older ones. A record after
+    /// `last_seq` may have no row yet: its turn is the next checkpoint.
+    fn drop_idempotency_rows(&mut self, last_seq: u64) -> Result<(), Failure> {
+        let dropped = {
+            let mut index = self.shared.index();
+            let (dropped, later) = std::mem::take(&mut index.dropped_records)
+                .into_iter()
+                .partition::<Vec<_>, _>(|seq| *seq <= last_seq);
+            index.dropped_records = later;
+            dropped
+        };
+        for slice in dropped.chunks(SLICE) {
+            self.db.transaction(Sync::Later, |db| idempotency::delete(db, slice))?;
+            self.db.checkpoint_wal()?;
+            self.serve_requests()?;
+        }
+        Ok(())
+    }
+
+    /// The writes for some jobs. A job whose removal is not in the journal yet is waited for: the
+    /// removal does not say yet which rows the database has.
+    fn plan<'a>(
+        &mut self,
+        jobs: &[(&'a JobImage<'a>, &'a JobLocations)],
+        written: &mut HashSet<u64>,
+    ) -> Result<Vec<JobWrites<'a>>, Failure> {
+        let keys: Vec<_> = jobs.iter().map(|(image, _)| image.job_id()).collect();
+        let is_settled = |index: &Index| {
+            let found = keys.iter().flatten().filter_map(|id| index.find(*id));
+            !found.into_iter().any(|(_, job)| job.is_being_removed())
+        };
+        let shared = self.shared.clone();
+        let mut index = shared.index();
+        while !is_settled(&index) {
+            index = self.wait_for_commit(index, &shared)?;
+        }
+        if index.phase == Phase::Closed {
+            // An index that has ended knows of no job.
+            return Err(Failure::Ended);
+        }
+        let mut plan = |(image, locations): (&'a JobImage<'a>, &'a JobLocations),
+                        id: Option<JobId>| {
+            let key = id.and_then(|id| index.key_of(id));
+            let job = key.and_then(|key| index.jobs.get_mut(key));
+            writes_of(image, locations, key, job.filter(|job| job.seq == image.seq), written)
+        };
+        Ok(jobs.iter().zip(&keys).filter_map(|(job, id)| plan(*job, *id)).collect())
+    }
+
+    fn carry_out(
+        &mut self,
+        slice_writes: &[JobWrites<'_>],
+        frame: &Frame<'_>,
+    ) -> Result<(), Failure> {
+        let is_idle = |writes: &JobWrites<'_>| {
+            matches!(writes.change, RowChange::Nothing)
+                && writes.payloads.is_empty()
+                && writes.pages.is_empty()
+                && !writes.clears_result
+        };
+        if slice_writes.iter().all(is_idle) {
+            return Ok(());
+        }
+        self.db.transaction(Sync::Later, |db| {
+            slice_writes.iter().try_for_each(|writes| writes.write(db, frame))
+        })?;
+        let mut index = self.shared.index();
+        for writes in slice_writes {
+            let Some(job) = writes.key.and_then(|key| index.jobs.get_mut(key)) else { continue };
+            if job.seq == writes.seq {
+                writes.note(job);
+            }
+        }
+        Ok(())
+    }
+
+    fn record_moved_bodies(&self, image: &BatchImage<'_>, locations: &[JobLocations]) {
+        let with_body =
+            image.jobs.iter().zip(locations).filter(|(_, locations)| locations.body.is_some());
+        let ids = with_body.filter_map(|(job, _)| Some(DeliveryId(job.delivery.as_ref()?.id)));
+        let ids: Vec<_> = ids.collect();
+        if ids.is_empty() {
+            return;
+        }
+        let mut index = self.shared.index();
+        for id in ids {
+            index.outbox.set_body(id, None);
+        }
+    }
+}
+
+/// The writes for a job that has changed or was deleted.
+fn writes_of<'a>(
+    image: &'a JobImage<'a>,
+    locations: &'a JobLocations,
+    key: Option<JobKey>,
+    job: Option<&mut Job>,
+    written: &mut HashSet<u64>,
+) -> Option<JobWrites<'a>> {
+    let seq = image.seq;
+    let clears_result = image.clears_result;
+    if let &StateImage::Deleted { job, output, chunks } = &image.state {
+        let change = RowChange::Delete(Stored { job, output, chunks });
+        return Some(JobWrites {
+            seq,
+            key,
+            change,
+            clears_result,
+            payloads: Vec::new(),
+            pages: &[],
+        });
+    }
+    let job = job?;
+    let row = job.visible()?.clone();
+    job.stored.job = true;
+    let change = match &image.state {
+        StateImage::New { fixed, .. } => RowChange::Insert(image, fixed, row),
+        _ if written.contains(&seq) => RowChange::Nothing,
+        _ => RowChange::Update(row),
+    };
+    written.insert(seq);
+    let mut payloads = Vec::new();
+    if let Some(location) =
+        locations.input.filter(|_| job.payload_locations.input == locations.input)
+    {
+        payloads.push((Kind::Input, location));
+    }
+    if let Some(location) =
+        locations.output.filter(|_| job.payload_locations.output() == locations.output)
+    {
+        job.stored.output = true;
+        payloads.push((Kind::Output, location));
+    }
+    // Pages of an earlier attempt may be deleted already.
+    let has_pages = job.payload_locations.find_pages(&locations.pages).is_some();
+    job.stored.chunks |= has_pages;
+    let pages = if has_pages { &locations.pages[..] } else { &[] };
+    Some(JobWrites { seq, key, change, clears_result, payloads, pages })
+}
+
+impl JobWrites<'_> {
+    fn write(&self, db: &Connection, frame: &Frame<'_>) -> rusqlite::Result<()> {
+        match &self.change {
+            RowChange::Insert(image, fixed, row) => jobs::insert(db, image, fixed, &row.image())?,
+            RowChange::Update(row) => {
+                jobs::update(db, self.seq, &row.image())?;
+                if !row.needs_input() {
+                    payloads::delete_input(db, self.seq)?;
+                }
+            }
+            RowChange::Delete(stored) if stored.job => {
+                jobs::delete(db, self.seq)?;
+                payloads::delete(db, self.seq, stored.output)?;
+                if stored.chunks {
+                    chunks::delete(db, self.seq)?;
+                }
+            }
+            RowChange::Delete(_) | RowChange::Nothing => {}
+        }
+        if self.clears_result {
+            chunks::delete(db, self.seq)?;
+            payloads::delete_output(db, self.seq)?;
+        }
+        for &(kind, location) in &self.payloads {
+            if location.is_kept_in_journal() {
+                payloads::keep(db, self.seq, kind, location)?;
+            } else {
+                payloads::put(db, self.seq, kind, &frame.payload(location).map_err(unreadable)?)?;
+            }
+        }
+        for &(first, location) in self.pages {
+            chunks::put(db, self.seq, first, &frame.payload(location).map_err(unreadable)?)?;
+        }
+        Ok(())
+    }
+
+    /// Records in the job which payloads have moved.
+    fn note(&self, job: &mut Job) {
+        for &(kind, location) in
+            self.payloads.iter().filter(|(_, location)| !location.is_kept_in_journal())
+        {
+            job.payload_locations.clear(kind, location);
+        }
+        let pages = job.payload_locations.find_pages(self.pages);
+        if let Some(results) = &mut job.payload_locations.results {
+            drop(pages.map(|range| results.pages.drain(range)));
+        }
+        job.payload_locations.tidy();
+    }
+}

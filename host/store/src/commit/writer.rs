@@ -1,0 +1,239 @@
+//! The one thread that writes the journal.
+//!
+//! Group commit: changes that arrive during the sync of a batch form the next batch. An idle store
+//! answers after one fsync; a busy store shares each fsync among many jobs, and the more jobs are
+//! in progress the longer it collects them ([`pause`]). In each round the thread writes a batch,
+//! syncs, publishes, and acknowledges. The database has its own thread.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tracing::{error, info};
+
+use crate::commit::compose::compose;
+use crate::commit::encode::encode;
+use crate::error::{Failure, OpenError};
+use crate::format::image::JobLocations;
+use crate::journal::AppendError;
+use crate::journal::Appended;
+use crate::journal::Appender;
+use crate::journal::checksum::Piece;
+use crate::shared::Shared;
+use crate::state::backlog::Due;
+use crate::state::batch::{Batch, BatchMax};
+use crate::state::index::Phase;
+use crate::sync::thread::{self, Builder, JoinHandle};
+
+/// Writes the decisions of the index.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    appender: Appender,
+}
+
+/// The writer's next work.
+enum Work {
+    Commit {
+        batch: Box<Batch>,
+        /// Jobs in the batch and in the backlog.
+        jobs_in_flight: usize,
+    },
+    End,
+}
+
+/// After this time a frame that found no space is tried again.
+const SPACE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Number of pauses after which a store that is being opened or closed gives up waiting for space:
+/// 5 s.
+const SPACE_PAUSES_MAX: u32 = 50;
+
+/// Appends a frame; waits while the disk has no space for it. Callers that wait for the frame get
+/// no answer before, and new work is refused meanwhile.
+fn append(
+    appender: &mut Appender,
+    shared: &Shared,
+    encoded_batch: &[u8],
+    payloads: &[Piece],
+) -> Result<Appended, Failure> {
+    let mut space_wait = None;
+    let mut pauses = 0;
+    loop {
+        match appender.append(encoded_batch, payloads) {
+            Err(AppendError::NoSpace(error)) => {
+                if space_wait.is_none() {
+                    error!("the journal waits for space on the disk: {error}");
+                    space_wait = Some(shared.settings.disk_space.wait_for_space());
+                }
+                match shared.index().phase {
+                    Phase::Open if shared.is_serving() => {}
+                    Phase::Open | Phase::Closing if pauses < SPACE_PAUSES_MAX => pauses += 1,
+                    Phase::Closed => return Err(Failure::Ended),
+                    Phase::Open | Phase::Closing | Phase::Drained => return Err(error.into()),
+                }
+                thread::sleep(SPACE_PAUSE);
+            }
+            appended => {
+                if space_wait.is_some() {
+                    info!("the journal continues: the disk has space again");
+                }
+                return Ok(appended?);
+            }
+        }
+    }
+}
+
+/// The minimal time of a batch and the pause after it, by the number of jobs in progress: 10 µs for
+/// each, up to 0.7 ms; zero for a few jobs.
+///
+/// A sync of 0.1 ms ends before many jobs have arrived, and costs the host some 30 µs of processor
+/// time, however many jobs share it. With 64 waiting callers, the pause raises the rate from 28,300
+/// to 34,700 jobs/s, and reduces the processor time of a job from 51 to 40 µs, and the median from
+/// 2.2 to 1.8 ms.
+fn pause(jobs_in_flight: usize) -> Duration {
+    const FOR_EACH_US: u64 = 10;
+    const MAX_US: u64 = 700;
+    const MIN_US: u64 = 60;
+    let us = (jobs_in_flight as u64).saturating_mul(FOR_EACH_US).min(MAX_US);
+    Duration::from_micros(if us < MIN_US { 0 } else { us })
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>, appender: Appender) -> Self {
+        Self { shared, appender }
+    }
+
+    /// Starts the thread. It ends when the index is closed, or when it is closing and everything is
+    /// written.
+    pub(crate) fn start(self) -> Result<JoinHandle<()>, OpenError> {
+        let builder = Builder::new().name("store-writer".to_owned());
+        builder.spawn(move || self.run()).map_err(OpenError::Thread)
+    }
+
+    /// Writes everything that is queued now.
+    pub(crate) fn drain(&mut self) -> Result<(), Failure> {
+        loop {
+            let now = self.shared.clock.now();
+            let batch = self.shared.index().take_batch(self.batch_max(), true, now);
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.commit(batch)?;
+        }
+    }
+
+    fn run(mut self) {
+        let shared = self.shared.clone();
+        shared.serve();
+        match catch_unwind(AssertUnwindSafe(|| self.serve())) {
+            Ok(Ok(())) => {}
+            // The thread that ended first has reported the reason.
+            Ok(Err(Failure::Ended)) => shared.end(None),
+            Ok(Err(error)) => shared.end(Some(error.to_string())),
+            Err(_) => shared.end(Some("the writer thread panicked".to_owned())),
+        }
+    }
+
+    fn serve(&mut self) -> Result<(), Failure> {
+        loop {
+            // Called without a taken batch, since the database may wait for a batch.
+            self.shared.journal.wait_for_room();
+            match self.next_work() {
+                Work::Commit { batch, jobs_in_flight } => {
+                    let begun = Instant::now();
+                    self.commit(*batch)?;
+                    thread::sleep(pause(jobs_in_flight).saturating_sub(begun.elapsed()));
+                }
+                Work::End => return Ok(()),
+            }
+        }
+    }
+
+    fn batch_max(&self) -> BatchMax {
+        let settings = &self.shared.settings;
+        BatchMax::new(settings.batch_jobs_max, settings.batch_bytes_max)
+    }
+
+    /// Waits for work.
+    fn next_work(&self) -> Work {
+        let max = self.batch_max();
+        let mut index = self.shared.index();
+        loop {
+            if index.phase == Phase::Closed {
+                return Work::End;
+            }
+            if index.backlog.len() < max.jobs {
+                index.remove_slice(self.shared.clock.now());
+            }
+            let due = index.backlog.due();
+            let is_due = match due {
+                Some(Due::Now) => true,
+                Some(Due::By(at)) => index.phase != Phase::Open || at <= Instant::now(),
+                None => false,
+            };
+            if is_due || !index.bulk_removals.is_empty() {
+                let takes_all = index.phase != Phase::Open;
+                let batch = Box::new(index.take_batch(max, takes_all, self.shared.clock.now()));
+                let jobs_in_flight = batch.jobs.len() + index.backlog.len();
+                return Work::Commit { batch, jobs_in_flight };
+            }
+            if index.phase == Phase::Closing {
+                index.phase = Phase::Drained;
+                self.shared.wake_database();
+                return Work::End;
+            }
+            let time = match due {
+                Some(Due::By(at)) => Some(at.saturating_duration_since(Instant::now())),
+                Some(Due::Now) | None => None,
+            };
+            self.shared.wait(&mut index, time);
+        }
+    }
+
+    fn commit(&mut self, mut batch: Batch) -> Result<(), Failure> {
+        #[cfg(test)]
+        if let Some(hold) = &batch.hold {
+            let _ = hold.recv();
+        }
+        let shared = &self.shared;
+        let reserved = batch.reserved;
+        let mut has_sealed = false;
+        let locations = if batch.is_empty() {
+            batch.jobs.iter().map(|_| JobLocations::default()).collect()
+        } else {
+            compose(&mut batch, shared)?;
+            #[cfg(test)]
+            if batch.is_broken {
+                return Err(std::io::Error::other("broken by a test").into());
+            }
+            let (image, payloads) = encode(&batch, &shared.seal);
+            let appended = append(&mut self.appender, shared, &image.encode(), &payloads)?;
+            shared.count_commit(batch.operations);
+            has_sealed = appended.is_first;
+            image.locations(appended.payloads).collect()
+        };
+        let (published, is_awaited) = {
+            let mut index = shared.index();
+            let published = index.publish(batch, locations, &shared.caches());
+            (published, std::mem::take(&mut index.is_commit_awaited))
+        };
+        if has_sealed || is_awaited || published.has_ask {
+            shared.wake_database();
+        }
+        shared.notify_changed(&published.changed);
+        if published.has_deliveries {
+            shared.signals.delivery_added();
+        }
+        for ack in published.acks {
+            // A dropped receiver means that the caller does not need the answer any more.
+            let _ = ack.send(());
+        }
+        shared.free(reserved);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

@@ -1,0 +1,98 @@
+//! Reads a data directory without changing any byte, time or name.
+//!
+//! `SQLite` would create further files beside a database in WAL mode. Without a lock, and with the
+//! index of its log in memory, it creates no file: it reads the log if there is one, and else reads
+//! the file as unchanging.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gristmill_core::backup::{DATABASE, JOURNAL, SECRETS_KEY};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::OpenError;
+use crate::journal::JournalRecord;
+use crate::journal::scan::Scan;
+use crate::seal::Seal;
+use crate::tables::db::{Found, LOCK, identify, read_journal_record, read_journal_record_of_6};
+use crate::tables::schema;
+
+/// A data directory, open for reading.
+pub(crate) struct Inspected {
+    pub(crate) db: Connection,
+    pub(crate) file: PathBuf,
+    pub(crate) journal_dir: PathBuf,
+    pub(crate) journal: Scan,
+    pub(crate) known: JournalRecord,
+    pub(crate) version: i64,
+    /// The encryption key; `None` when its file is missing.
+    pub(crate) seal: Option<Seal>,
+    /// Keeps hosts from starting meanwhile, if the directory has the lock file.
+    _lock: Option<File>,
+}
+
+impl Inspected {
+    /// Opens a directory that no process has open.
+    ///
+    /// # Errors
+    /// When it is in use, has no job store of a version that is read, or cannot be read at all.
+    pub(crate) fn open(dir: &Path, secrets_key: Option<&Path>) -> Result<Self, OpenError> {
+        let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
+        let file = dir.join(DATABASE);
+        fs::metadata(&file).map_err(in_dir)?;
+        let lock = lock(dir)?;
+        let db = open_to_read(dir, &file)?;
+        let Found::Store { version } = identify(&db, &file)? else {
+            return Err(OpenError::NotAStore { file });
+        };
+        let known = match version {
+            schema::VERSION => read_journal_record(&db)?.0,
+            _ => read_journal_record_of_6(&db)?,
+        };
+        let journal_dir = dir.join(JOURNAL);
+        let journal = Scan::open(&journal_dir, known).map_err(in_dir)?;
+        let in_dir_key = dir.join(SECRETS_KEY);
+        let key = secrets_key.unwrap_or(&in_dir_key);
+        let seal = key.exists().then(|| Seal::open(key, false)).transpose()?;
+        Ok(Self { db, file, journal_dir, journal, known, version, seal, _lock: lock })
+    }
+}
+
+fn lock(dir: &Path) -> Result<Option<File>, OpenError> {
+    let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
+    match File::open(dir.join(LOCK)) {
+        Ok(file) => match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
+            Err(TryLockError::Error(source)) => Err(in_dir(source)),
+        },
+        // The state after `restore`: no host has used the directory yet.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(in_dir(error)),
+    }
+}
+
+fn open_to_read(dir: &Path, file: &Path) -> Result<Connection, OpenError> {
+    let log = dir.join(format!("{DATABASE}-wal"));
+    let has_log = fs::metadata(log).is_ok_and(|log| log.len() > 0);
+    let how = if has_log { "vfs=unix-none" } else { "immutable=1" };
+    let mut uri = "file:".to_owned();
+    for byte in
+        std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).as_os_str().as_encoded_bytes()
+    {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' => uri.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => uri.push(char::from(*byte)),
+            byte => uri.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    let uri = format!("{uri}?mode=ro&{how}");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    let db = Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    db.pragma_update(None, "cell_size_check", true)?;
+    db.pragma_update(None, "trusted_schema", false)?;
+    Ok(db)
+}

@@ -1,0 +1,478 @@
+//! A batch: the newest decided state of each changed job, written as one transaction and published
+//! after the commit.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use bytes::Bytes;
+use gristmill_core::delivery::{Delivery, DeliveryId};
+use gristmill_core::id::{JobId, TemplateId};
+use gristmill_core::idempotency::Idempotency;
+use gristmill_core::job::JobStatus;
+use gristmill_core::payload::Json;
+use gristmill_core::record::{JobCounts, JobRecord};
+use gristmill_core::time::Timestamp;
+use gristmill_core::usage::{Bill, UsageSum};
+
+use crate::format::EndpointKey;
+use crate::format::image::JobLocations;
+use crate::format::pages::{Page, paginate};
+use crate::journal::Journal;
+use crate::journal::segment::JournalLocation;
+use crate::state::backlog::Ack;
+use crate::state::backlog::Urgency;
+use crate::state::backlog::Write;
+use crate::state::caches::ChunkCache;
+use crate::state::caches::PayloadCache;
+use crate::state::index::{Endpoint, Index};
+use crate::state::job::{Job, Lifetime, NewRow, Row, Stored};
+use crate::state::meters::{MeterKey, UsageWrite};
+use crate::state::owners::OwnerKey;
+use crate::state::requests::DbRequest;
+use crate::state::slab::JobKey;
+use crate::state::urls::Url;
+
+/// The content of one transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// Endpoints without a row, with their names.
+    pub(crate) endpoints: Vec<(EndpointKey, String)>,
+    /// One entry for each changed job, with only its newest state.
+    pub(crate) jobs: Vec<JobWrite>,
+    /// The changed counts of endpoints, with their new values.
+    pub(crate) totals: BTreeMap<EndpointKey, Lifetime>,
+    /// Changed rows of usage, with their new values.
+    pub(crate) usage: Vec<UsageWrite>,
+    /// Deliveries after an attempt.
+    pub(crate) deliveries: Vec<(EndpointKey, Delivery)>,
+    /// Deliveries to remove.
+    pub(crate) dropped_deliveries: Vec<DeliveryId>,
+    pub(crate) forgotten: Vec<EndpointKey>,
+    /// The idempotency records of submissions up to this number are removed.
+    pub(crate) dropped_records_up_to: Option<u64>,
+    /// Callers that wait for the batch as a whole.
+    pub(crate) acks: Vec<Ack>,
+    pub(crate) operations: u64,
+    /// Bytes to return to the write buffer.
+    pub(crate) reserved: usize,
+    /// Approximate size in memory and in the journal, including webhooks.
+    bytes: usize,
+    #[cfg(test)]
+    pub(crate) is_broken: bool,
+    #[cfg(test)]
+    pub(crate) hold: Option<std::sync::mpsc::Receiver<()>>,
+}
+
+/// The new content of one job.
+#[derive(Debug)]
+pub(crate) struct JobWrite {
+    pub(crate) key: JobKey,
+    pub(crate) fixed: Fixed,
+    pub(crate) row: Row,
+    pub(crate) kind: RowWrite,
+    /// Set for a new job, even if it was created and removed without ever having a row.
+    pub(crate) idempotency: Option<Idempotency>,
+    pub(crate) output: Option<Json>,
+    pub(crate) clear_result: bool,
+    pub(crate) pages: Vec<Page>,
+    /// The webhook to call at the job's end, until the batch makes a delivery from it.
+    pub(crate) call: Option<Call>,
+    pub(crate) delivery: Option<NewDelivery>,
+    rewind: bool,
+    counts: Lifetime,
+    acks: Vec<Ack>,
+}
+
+/// The columns of a job's row that never change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fixed {
+    pub(crate) seq: u64,
+    pub(crate) id: JobId,
+    pub(crate) endpoint: EndpointKey,
+    pub(crate) low_priority: bool,
+    pub(crate) execution_timeout_ms: u64,
+    pub(crate) retention_ms: u64,
+    pub(crate) created_at: Timestamp,
+}
+
+/// A webhook of a job that has ended, with the parts that are needed to compose it.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) id: DeliveryId,
+    pub(crate) url: Url,
+    /// The job as it ended.
+    pub(crate) record: JobRecord,
+    /// Whether it is given up at once, because too many deliveries are waiting.
+    pub(crate) is_refused: bool,
+    /// The location of the job's input, when it is in the journal.
+    pub(crate) input: Option<JournalLocation>,
+    /// The locations of its chunks that are in the journal.
+    pub(crate) pages: Vec<(u64, JournalLocation)>,
+}
+
+/// A delivery that is added with the end of its job.
+#[derive(Debug)]
+pub(crate) struct NewDelivery {
+    pub(crate) delivery: Delivery,
+    /// The bytes to send, unless the delivery is refused.
+    pub(crate) body: Option<Bytes>,
+}
+
+/// Usage that a batch adds. It is summed by integer keys first: cloning the `Arc` name for each job
+/// would make all cores write to its reference count.
+#[derive(Debug, Default)]
+struct Used {
+    by_number: BTreeMap<(EndpointKey, OwnerKey, TemplateId), UsageSum>,
+    by_name: BTreeMap<MeterKey, UsageSum>,
+}
+
+/// The change of a job's row.
+#[derive(Debug)]
+pub(crate) enum RowWrite {
+    Insert(Box<NewRow>),
+    Update,
+    /// Deletes the parts that the database may have.
+    Delete(Stored),
+    /// The job was created and removed without ever having a row.
+    NeverStored,
+}
+
+/// Notifications to send after a commit, outside the lock.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    pub(crate) changed: Vec<JobId>,
+    pub(crate) has_deliveries: bool,
+    /// There are requests to the database's thread.
+    pub(crate) has_ask: bool,
+    pub(crate) acks: Vec<Ack>,
+}
+
+/// Further users of published changes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caches<'a> {
+    pub(crate) payloads: &'a PayloadCache,
+    pub(crate) chunks: &'a ChunkCache,
+    pub(crate) journal: &'a Journal,
+}
+
+/// Bounds of one batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BatchMax {
+    pub(crate) jobs: usize,
+    /// A batch is closed once it has this many bytes; its last job may exceed the bound.
+    bytes: usize,
+}
+
+impl BatchMax {
+    /// The bounds of one transaction. A frame of the journal is limited to 4 GiB; this bound keeps
+    /// a batch far below that, whatever the settings are.
+    const BYTES_MAX: usize = 256 << 20;
+
+    pub(crate) fn new(jobs: usize, bytes: usize) -> Self {
+        Self { jobs: jobs.max(1), bytes: bytes.clamp(1, Self::BYTES_MAX) }
+    }
+}
+
+impl Batch {
+    fn reserve(&mut self, bytes: usize) {
+        self.reserved += bytes;
+        self.bytes += bytes;
+    }
+
+    /// Whether there is nothing to write; callers may still wait for an answer.
+    pub(crate) fn is_empty(&self) -> bool {
+        let leaves_nothing =
+            |job: &JobWrite| matches!(job.kind, RowWrite::NeverStored) && job.idempotency.is_none();
+        self.jobs.iter().all(leaves_nothing)
+            && self.totals.is_empty()
+            && self.usage.is_empty()
+            && self.endpoints.is_empty()
+            && self.deliveries.is_empty()
+            && self.dropped_deliveries.is_empty()
+            && self.forgotten.is_empty()
+            && self.dropped_records_up_to.is_none()
+    }
+}
+
+impl Index {
+    /// Takes the changes that are due, or all of them, up to the bounds. Costs some 100 ns for each
+    /// job. Usage counts in the hour of `time`.
+    pub(crate) fn take_batch(&mut self, max: BatchMax, takes_all: bool, time: Timestamp) -> Batch {
+        let now = Instant::now();
+        let mut used = Used::default();
+        let dropped_deliveries = std::mem::take(&mut self.dropped_deliveries);
+        let dropped_records_up_to = self.dropped_records_up_to.take();
+        let mut batch = Batch { dropped_deliveries, dropped_records_up_to, ..Batch::default() };
+        while batch.jobs.len() < max.jobs && batch.bytes < max.bytes {
+            let Some(write) = self.backlog.pop(takes_all, now) else { break };
+            match write {
+                Write::Job(key) => self.take_job(key, &mut batch, &mut used),
+                Write::Barrier(ack) => batch.acks.push(ack),
+                Write::Delivery(delivery, reserved, ack) => {
+                    batch.operations += 1;
+                    let endpoint = self.outbox.endpoint_of(delivery.id);
+                    batch.deliveries.extend(endpoint.map(|endpoint| (endpoint, *delivery)));
+                    batch.reserve(reserved);
+                    batch.acks.push(ack);
+                }
+                Write::Bill(bill, reserved) => {
+                    batch.operations += 1;
+                    batch.reserve(reserved);
+                    let Bill { endpoint, owner, wall_ms, metered } = *bill;
+                    let sum = metered.over(wall_ms);
+                    let key = MeterKey { endpoint, template: metered.template, owner };
+                    used.by_name.entry(key).or_default().add(&sum);
+                }
+                Write::Forget(endpoint) => {
+                    batch.operations += 1;
+                    batch.forgotten.push(endpoint);
+                }
+                #[cfg(test)]
+                Write::Break => batch.is_broken = true,
+                #[cfg(test)]
+                Write::Hold(until) => {
+                    batch.hold = Some(until);
+                    break;
+                }
+            }
+        }
+        let jobs = &self.jobs;
+        self.backlog.drop_stale(|key| {
+            let pending = jobs.get(key).and_then(|job| job.pending.as_ref());
+            pending.is_some_and(|pending| pending.queued == Some(Urgency::Deferred))
+        });
+        for (key, sum) in &mut batch.totals {
+            if let Some(Endpoint { counts, .. }) = self.endpoints.get(key) {
+                let JobCounts { completed, failed, retried, .. } = *counts;
+                sum.add(Lifetime { completed, failed, retried });
+            }
+        }
+        batch.usage = self.meters.with(self.named(used), time);
+        batch
+    }
+
+    /// The usage with the names of its keys.
+    fn named(&self, used: Used) -> BTreeMap<MeterKey, UsageSum> {
+        let Used { by_number, mut by_name } = used;
+        for ((endpoint, owner, template), sum) in by_number {
+            if let Some(endpoint) = self.endpoints.get(&endpoint) {
+                let (endpoint, owner) = (endpoint.name.clone(), self.owners.name(owner).clone());
+                by_name.entry(MeterKey { endpoint, template, owner }).or_default().add(&sum);
+            }
+        }
+        by_name
+    }
+
+    fn take_job(&mut self, key: JobKey, batch: &mut Batch, used: &mut Used) {
+        let Some(job) = self.jobs.get_mut(key) else { return };
+        let Some(pending) = &mut job.pending else { return };
+        if pending.queued.take().is_none() {
+            return; // a newer entry of this job was taken already
+        }
+        let change = std::mem::take(&mut pending.change);
+        if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint)
+            && !std::mem::replace(&mut endpoint.is_stored, true)
+        {
+            batch.endpoints.push((job.endpoint, endpoint.name.to_string()));
+        }
+        let is_gone = job.row.status.is_none();
+        let idempotency = change.insert.as_ref().and_then(|new| new.idempotency);
+        let kind = match change.insert {
+            Some(_) if is_gone => RowWrite::NeverStored,
+            Some(new) => RowWrite::Insert(new),
+            None if is_gone => RowWrite::Delete(job.stored),
+            None => RowWrite::Update,
+        };
+        let chunks = if is_gone { Vec::new() } else { change.chunks };
+        let name = self.endpoints.get(&job.endpoint).map(|endpoint| &endpoint.name);
+        // A job that ended and was queued again before the commit has no visible end.
+        let is_final = job.row.status.is_some_and(JobStatus::is_final);
+        let call = name.filter(|_| change.sends_webhook && is_final).and_then(|name| {
+            let record = job.record_of(&job.row, name)?;
+            let is_refused = self.outbox.is_full(&job.endpoint);
+            let url = job.webhook.clone()?;
+            let id = self.outbox.next_id();
+            Some(Call {
+                id,
+                url,
+                record,
+                is_refused,
+                pages: job.payload_locations.pages().to_vec(),
+                input: job.payload_locations.input,
+            })
+        });
+        let webhook_bytes = if call.is_some() { job.webhook_bytes() } else { 0 };
+        for (template, sum) in change.bills.into_iter() {
+            used.by_number.entry((job.endpoint, job.owner, template)).or_default().add(&sum);
+        }
+        let write = JobWrite {
+            key,
+            fixed: fixed(job),
+            row: job.row.clone(),
+            kind,
+            idempotency,
+            output: change.output.filter(|_| !is_gone),
+            clear_result: change.clear_result && !is_gone,
+            pages: paginate(change.chunks_first, chunks),
+            call,
+            delivery: None,
+            rewind: change.rewind,
+            counts: change.counts,
+            acks: change.acks,
+        };
+        if write.counts != Lifetime::default() {
+            batch.totals.entry(job.endpoint).or_default().add(write.counts);
+        }
+        batch.operations += change.operations;
+        batch.reserve(change.reserved);
+        // An end without a reservation, such as a cancel or a crash of the host, has a webhook too.
+        batch.bytes += webhook_bytes.saturating_sub(change.reserved);
+        batch.jobs.push(write);
+    }
+
+    /// Makes the changes of a written batch visible.
+    pub(crate) fn publish(
+        &mut self,
+        batch: Batch,
+        locations: Vec<JobLocations>,
+        to: &Caches<'_>,
+    ) -> Published {
+        let mut published = Published { acks: batch.acks, ..Published::default() };
+        published.changed.reserve(batch.jobs.len());
+        for (mut write, locations) in batch.jobs.into_iter().zip(locations) {
+            published.changed.push(write.fixed.id);
+            for page in &write.pages {
+                to.chunks.insert(write.fixed.seq, write.row.stream_attempt(), page.clone());
+            }
+            if write.row.status.is_none() {
+                to.payloads.remove(write.fixed.seq);
+            }
+            if let Some(NewDelivery { delivery, .. }) = write.delivery.take() {
+                let id = delivery.id;
+                if self.is_leaving(write.fixed.endpoint) {
+                    self.dropped_deliveries.push(id);
+                } else {
+                    published.has_deliveries = true;
+                    let dropped = self.outbox.add(write.fixed.endpoint, delivery);
+                    self.dropped_deliveries.extend(dropped);
+                    self.outbox.set_body(id, locations.body);
+                }
+            }
+            self.record_locations(&write, locations, to.journal);
+            self.publish_job(write, &mut published.acks);
+        }
+        for (_, delivery) in batch.deliveries {
+            self.dropped_deliveries.extend(self.outbox.replace(delivery));
+        }
+        if self.meters.publish(batch.usage) {
+            self.requests.push(DbRequest::StoreUsage);
+            published.has_ask = true;
+        }
+        for key in batch.forgotten {
+            self.endpoints.remove(&key);
+            let left = self.deleting_endpoints.extract_if(.., |deleting| deleting.key == key);
+            published.acks.extend(left.flat_map(|deleting| deleting.acks));
+        }
+        published
+    }
+
+    /// Records the locations of the payloads in the batch, and releases those that are not needed
+    /// any more.
+    fn record_locations(&mut self, write: &JobWrite, locations: JobLocations, journal: &Journal) {
+        let Some(job) = self.jobs.get_mut(write.key) else { return };
+        if write.row.status.is_none() {
+            journal.release(job.payload_locations.kept().map(|(_, location)| location));
+            return;
+        }
+        if !write.row.needs_input() {
+            journal.release(
+                job.payload_locations
+                    .input
+                    .take()
+                    .into_iter()
+                    .filter(|location| location.is_kept_in_journal()),
+            );
+        }
+        if write.clear_result
+            && let Some(results) = &mut job.payload_locations.results
+        {
+            results.pages.clear();
+            journal.release(
+                results.output.take().into_iter().filter(|location| location.is_kept_in_journal()),
+            );
+        }
+        let new = locations.input.into_iter().chain(locations.output);
+        journal.hold(new.filter(|location| location.is_kept_in_journal()));
+        job.payload_locations.add(locations);
+    }
+
+    fn publish_job(&mut self, write: JobWrite, acks: &mut Vec<Ack>) {
+        let Some(job) = self.jobs.get_mut(write.key) else { return };
+        let before = job.visible_status();
+        let after = write.row.status;
+        if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
+            endpoint.count_status(before, after);
+            endpoint.counts.completed += write.counts.completed;
+            endpoint.counts.failed += write.counts.failed;
+            endpoint.counts.retried += write.counts.retried;
+        }
+        self.visible_jobs += u64::from(after.is_some());
+        self.visible_jobs -= u64::from(before.is_some());
+        if write.rewind
+            && let Some(live) = &mut job.live
+        {
+            live.chunks_delivered = 0;
+        }
+        acks.extend(write.acks);
+        match &mut job.pending {
+            Some(pending) if pending.queued.is_some() => {
+                pending.visible = Some(write.row);
+                pending.input = None;
+            }
+            // Nothing was decided since then, so callers that arrived meanwhile have nothing more
+            // to wait for.
+            Some(pending) => {
+                acks.append(&mut pending.change.acks);
+                job.pending = None;
+            }
+            None => {}
+        }
+        // A job that needs no input any more can never be queued again, so it sends no webhook.
+        if !after.is_some_and(JobStatus::needs_input)
+            && let Some(url) = job.webhook.take()
+        {
+            self.owners.urls(job.owner).release(&url);
+        }
+        if after.is_none() {
+            if let Some(endpoint) = self.endpoints.get_mut(&write.fixed.endpoint) {
+                endpoint.history.remove(write.fixed.seq, write.key);
+            }
+            self.ids.remove(write.fixed.id, write.key);
+            self.jobs.remove(write.key);
+        }
+    }
+}
+
+impl Endpoint {
+    /// Moves one job from one visible status to another; `None` stands for a job that no client
+    /// can see.
+    pub(crate) fn count_status(&mut self, before: Option<JobStatus>, after: Option<JobStatus>) {
+        let counts = &mut self.counts;
+        counts.in_queue += u64::from(after == Some(JobStatus::InQueue));
+        counts.in_queue -= u64::from(before == Some(JobStatus::InQueue));
+        counts.in_progress += u64::from(after == Some(JobStatus::InProgress));
+        counts.in_progress -= u64::from(before == Some(JobStatus::InProgress));
+    }
+}
+
+fn fixed(job: &Job) -> Fixed {
+    Fixed {
+        seq: job.seq,
+        id: job.id,
+        endpoint: job.endpoint,
+        low_priority: job.low_priority,
+        execution_timeout_ms: job.execution_timeout_ms.get(),
+        retention_ms: job.retention_ms.get(),
+        created_at: job.created_at,
+    }
+}

@@ -1,0 +1,104 @@
+//! Claims of jobs by workers. A claim is decided at once in memory, and written to disk no later
+//! than the job's result.
+
+use std::sync::Arc;
+
+use gristmill_core::id::{EndpointId, OwnerId, WorkerId};
+use gristmill_core::job::JobEvent;
+use gristmill_core::record::{ClaimedJob, Lease};
+use gristmill_core::time::Timestamp;
+
+use crate::format::payload::Payload;
+use crate::journal::segment::JournalLocation;
+use crate::state::index::Index;
+use crate::state::slab::JobKey;
+
+/// Most jobs past their ttl that are removed under one hold of the lock.
+const EXPIRED_MAX: usize = 500;
+
+/// A claimed job, perhaps without its input.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    pub(crate) seq: u64,
+    pub(crate) lease: Lease,
+    worker: WorkerId,
+    owner: OwnerId,
+    execution_timeout_ms: u64,
+    ttl_at: Timestamp,
+    pub(crate) input: Option<Payload>,
+    /// The location of the input, when it is in the journal.
+    pub(crate) location: Option<JournalLocation>,
+    /// Whether the stored input is damaged.
+    pub(crate) is_damaged: bool,
+}
+
+impl Claimed {
+    pub(crate) fn into_job(self, input: Payload) -> ClaimedJob {
+        ClaimedJob {
+            lease: self.lease,
+            worker: self.worker,
+            owner: self.owner,
+            attempt: self.lease.claim.0,
+            input: input.body,
+            s3_config: input.s3_config.map(Arc::unwrap_or_clone),
+            execution_timeout_ms: self.execution_timeout_ms,
+            ttl_at: self.ttl_at,
+        }
+    }
+}
+
+/// Whether a claim has examined enough of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Each worker has a job, or no job waits.
+    Done,
+    /// Many jobs were past their ttl: release the lock for other callers, then continue.
+    GoOn,
+}
+
+impl Index {
+    /// Adds one job for each of `workers` to `claimed`, while jobs wait.
+    pub(crate) fn claim(
+        &mut self,
+        endpoint: &EndpointId,
+        workers: &[WorkerId],
+        now: Timestamp,
+        claimed: &mut Vec<Claimed>,
+    ) -> Progress {
+        let Some((endpoint, _)) = self.endpoint(endpoint) else { return Progress::Done };
+        let mut expired = 0;
+        while let Some(worker) = workers.get(claimed.len()) {
+            let first = self.endpoints.get(&endpoint).and_then(|endpoint| endpoint.ready.first());
+            let Some(key) = first else { break };
+            if self.jobs.get(key).is_none_or(|job| job.purge_at() <= now) {
+                self.expire(key, now);
+                expired += 1;
+                if expired == EXPIRED_MAX {
+                    return Progress::GoOn;
+                }
+                continue;
+            }
+            claimed.extend(self.claim_job(key, worker, now));
+        }
+        Progress::Done
+    }
+
+    fn claim_job(&mut self, key: JobKey, worker: &WorkerId, now: Timestamp) -> Option<Claimed> {
+        let claim = self.jobs.get(key)?.row.last_claim.next();
+        let decided = self.decide(key, JobEvent::Claimed { claim }, now);
+        debug_assert!(decided.is_ok(), "a job in the queue can be claimed");
+        let job = self.jobs.get_mut(key)?;
+        job.row.attempt_mut().worker = Some(worker.clone());
+        Some(Claimed {
+            seq: job.seq,
+            lease: Lease { job: job.id, claim },
+            worker: worker.clone(),
+            owner: self.owners.name(job.owner).clone(),
+            execution_timeout_ms: job.execution_timeout_ms.get(),
+            ttl_at: job.row.ttl_at,
+            input: job.pending.as_ref().and_then(|pending| pending.input.clone()),
+            location: job.payload_locations.input,
+            is_damaged: false,
+        })
+    }
+}

@@ -1,0 +1,344 @@
+//! Decisions: an event is applied to a job, and its effects are carried out in memory. Changes for
+//! the disk are added to the job's pending change.
+
+use gristmill_core::job::Verdict;
+use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState};
+use gristmill_core::limits::ERROR_IN_MEMORY_BYTES_MAX;
+use gristmill_core::payload::Json;
+use gristmill_core::record::{Chunk, Lease, Outcome, TIMED_OUT_ERROR};
+use gristmill_core::time::Timestamp;
+use gristmill_core::usage::Metered;
+
+use crate::failure;
+use crate::state::backlog::Ack;
+use crate::state::backlog::{Backlog, Urgency};
+use crate::state::disk_usage::{DiskUsage, ResultsFull};
+use crate::state::index::{Endpoint, Index, ReadyNotice};
+use crate::state::job::{Change, Job, Lifetime, Pending};
+use crate::state::slab::JobKey;
+
+impl Index {
+    /// Applies an event. This is the only place where a job's state changes.
+    ///
+    /// # Errors
+    /// [`IllegalTransition`] when the event does not apply; then nothing has changed.
+    pub(crate) fn decide(
+        &mut self,
+        key: JobKey,
+        event: JobEvent,
+        now: Timestamp,
+    ) -> Result<Option<ReadyNotice>, IllegalTransition> {
+        let removed = IllegalTransition { state: JobState::Removed.name(), event: event.name() };
+        let Some(job) = self.jobs.get_mut(key) else { return Err(removed) };
+        let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) else { return Err(removed) };
+        let (state, effects) = job.row.state().apply(event)?;
+        if effects.is_empty() {
+            return Ok(None);
+        }
+
+        let purge_at_before = job.purge_at();
+        let usage_before = DiskUsage::of(job);
+        // A claim is written no later than its result; no caller waits for the claim alone.
+        let urgency = match event {
+            JobEvent::Claimed { .. } => Urgency::Deferred,
+            _ => Urgency::Now,
+        };
+        let pending = touch(job, key, &mut self.backlog, urgency);
+        pending.change.operations += 1;
+        job.row.status = state.status();
+        match event {
+            JobEvent::Claimed { claim } => {
+                endpoint.ready.remove(job.low_priority, job.row.queue_position, key);
+                job.row.last_claim = claim;
+                job.row.attempt_mut().started_at = Some(now);
+            }
+            JobEvent::HostLost { .. } => job.row.crashes = job.row.crashes.saturating_add(1),
+            JobEvent::RetryRequested => {
+                // A client retries the job: it waits at the end of the queue, and earlier crashes
+                // of the host do not count.
+                job.row.crashes = 0;
+                self.last_queue_position += 1;
+                job.row.queue_position = self.last_queue_position;
+            }
+            JobEvent::Finished { .. }
+            | JobEvent::Released { .. }
+            | JobEvent::CancelRequested
+            | JobEvent::Purged
+            | JobEvent::TtlElapsed
+            | JobEvent::RetentionElapsed => {}
+        }
+        // Progress belongs to a running attempt, and each event starts or ends one.
+        if let Some(live) = &mut job.live {
+            live.progress = None;
+        }
+
+        let notice = carry_out(effects, job, key, endpoint, now);
+        let disk_usage = DiskUsage::of(job);
+        endpoint.disk_usage.remove(usage_before);
+        endpoint.disk_usage.add(disk_usage);
+        self.owners.account(job.owner).replace(usage_before.bytes(), disk_usage.bytes());
+        self.expiry.remove(purge_at_before, key);
+        if !effects.contains(&Effect::Delete) {
+            self.expiry.insert(job.purge_at(), key);
+        }
+        Ok(notice)
+    }
+
+    /// Removes a job whose time is over.
+    pub(crate) fn expire(&mut self, key: JobKey, now: Timestamp) {
+        let is_ttl_over = self.jobs.get(key).is_some_and(|job| job.row.ttl_at <= now);
+        let event = if is_ttl_over { JobEvent::TtlElapsed } else { JobEvent::RetentionElapsed };
+        let expired = self.decide(key, event, now);
+        debug_assert!(expired.is_ok(), "a job in the expiry can expire");
+    }
+
+    /// The running job that the lease names, unless its ttl is over.
+    pub(crate) fn leased(&mut self, lease: Lease, now: Timestamp) -> Option<(JobKey, &mut Job)> {
+        let key = self.key_of(lease.job)?;
+        let job = self.jobs.get_mut(key)?;
+        let is_current = job.row.state() == JobState::InProgress { claim: lease.claim };
+        (is_current && job.purge_at() > now).then_some((key, job))
+    }
+
+    /// Approximate bytes of the running job's webhook without its output; 0 if it has no webhook.
+    pub(crate) fn webhook_bytes(&mut self, lease: Lease, now: Timestamp) -> usize {
+        self.leased(lease, now).map_or(0, |(_, job)| job.webhook_bytes())
+    }
+
+    /// Ends an attempt with its result, and bills its usage. Returns the number of the job's rows,
+    /// or `None` when the lease is not the current one.
+    pub(crate) fn finish(
+        &mut self,
+        lease: Lease,
+        end: End,
+        metered: Option<Metered>,
+        reserved: usize,
+        now: Timestamp,
+    ) -> Option<u64> {
+        let (key, job) = self.leased(lease, now)?;
+        let endpoint = job.endpoint;
+        let event = JobEvent::Finished { by: lease.claim, verdict: end.verdict };
+        self.decide(key, event, now).ok()?;
+        let job = self.jobs.get_mut(key)?;
+        let change = &mut job.pending.as_mut()?.change;
+        change.reserved += reserved;
+        if let Some(metered) = metered {
+            let started_at = job.row.attempt.as_ref().and_then(|attempt| attempt.started_at);
+            let sum = metered.over(now.millis_since(started_at.unwrap_or(now)));
+            change.bills.add(metered.template, &sum);
+        }
+        let output_bytes = end.output.as_ref().map_or(0, |output| output.len() as u64);
+        change.output = end.output;
+        let attempt = job.row.attempt_mut();
+        attempt.result_bytes += output_bytes;
+        if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
+            endpoint.disk_usage.kept += output_bytes;
+        }
+        self.owners.account(job.owner).add(output_bytes);
+        attempt.error = end.error;
+        Some(job.seq)
+    }
+
+    /// Checks whether the endpoint and the owner of the running job may keep this many more bytes
+    /// of results. Results of the size of a sentence are always kept.
+    ///
+    /// # Errors
+    /// The bound that is reached.
+    pub(crate) fn check_results(
+        &mut self,
+        lease: Lease,
+        bytes: usize,
+        result_bytes_max: u64,
+        now: Timestamp,
+    ) -> Result<(), ResultsFull> {
+        if bytes <= ERROR_IN_MEMORY_BYTES_MAX {
+            return Ok(());
+        }
+        let Some((_, job)) = self.leased(lease, now) else { return Ok(()) };
+        let (endpoint, owner) = (job.endpoint, job.owner);
+        let kept = self.endpoints.get(&endpoint).map_or(0, |endpoint| endpoint.disk_usage.kept);
+        if kept.saturating_add(bytes as u64) > result_bytes_max {
+            return Err(ResultsFull::Endpoint { mib: result_bytes_max >> 20 });
+        }
+        let account = self.owners.account(owner);
+        if !account.admits_results(bytes as u64) {
+            return Err(ResultsFull::Owner { held_mib: account.bytes() >> 20 });
+        }
+        Ok(())
+    }
+
+    /// Adds chunks to the stream of a running job. False when the lease is not the current one.
+    pub(crate) fn append_chunks(
+        &mut self,
+        lease: Lease,
+        chunks: Vec<Chunk>,
+        reserved: usize,
+        now: Timestamp,
+    ) -> bool {
+        let Some((key, job)) = self.leased(lease, now) else { return false };
+        let endpoint = job.endpoint;
+        let Some(job) = self.jobs.get_mut(key) else { return false };
+        let first = job.row.chunk_count();
+        let pending = touch(job, key, &mut self.backlog, Urgency::Now);
+        let change = &mut pending.change;
+        if change.chunks.is_empty() {
+            change.chunks_first = first;
+        }
+        change.operations += 1;
+        change.reserved += reserved;
+        let count = chunks.len() as u64;
+        let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
+        change.chunks.extend(chunks);
+        let attempt = job.row.attempt_mut();
+        attempt.chunk_count = first + count;
+        attempt.result_bytes += bytes;
+        if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
+            endpoint.disk_usage.kept += bytes;
+        }
+        self.owners.account(job.owner).add(bytes);
+        true
+    }
+
+    /// Replaces the progress value of a running job. False when the lease is not the current one.
+    pub(crate) fn set_progress(&mut self, lease: Lease, value: Json, now: Timestamp) -> bool {
+        let Some((_, job)) = self.leased(lease, now) else { return false };
+        job.live_mut().progress = Some(value);
+        true
+    }
+
+    /// Deletes the job at `ttl_at`, unless it is deleted earlier anyway.
+    pub(crate) fn shorten_ttl(&mut self, key: JobKey, ttl_at: Timestamp, ack: Ack) {
+        let Some(job) = self.jobs.get_mut(key) else { return };
+        if ttl_at < job.row.ttl_at {
+            self.expiry.remove(job.purge_at(), key);
+            let pending = touch(job, key, &mut self.backlog, Urgency::Now);
+            pending.change.operations += 1;
+            job.row.ttl_at = ttl_at;
+            self.expiry.insert(job.purge_at(), key);
+        }
+        self.ack_job(key, ack);
+    }
+}
+
+/// An attempt's end, as it is stored.
+#[derive(Debug, Clone)]
+pub(crate) struct End {
+    verdict: Verdict,
+    /// The part of the error that stays in memory.
+    error: Option<String>,
+    /// The handler's output, or the stored progress of a FAILED job: see [`failure`].
+    pub(crate) output: Option<Json>,
+}
+
+impl End {
+    /// This end without its results, which may not be kept: a long error is cut, and any other
+    /// result becomes a FAILED job with an error that says why.
+    pub(crate) fn without_results(self, why: ResultsFull) -> Self {
+        if self.error.is_some() {
+            return Self { output: None, ..self };
+        }
+        Outcome::Failed(why.to_string()).into()
+    }
+
+    /// Size of its results in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.output.as_ref().map_or(0, Json::len) + self.error.as_ref().map_or(0, String::len)
+    }
+}
+
+impl From<Outcome> for End {
+    fn from(outcome: Outcome) -> Self {
+        let (verdict, partial) = (outcome.verdict(), outcome.partial_output().cloned());
+        let (error, output) = match outcome {
+            Outcome::Completed(output) => (None, Some(output)),
+            Outcome::Failed(error) | Outcome::FailedWith { error, .. } => {
+                let (kept, stored) = failure::divide(error, partial);
+                (Some(kept), stored)
+            }
+            Outcome::TimedOut => (Some(TIMED_OUT_ERROR.to_owned()), None),
+        };
+        Self { verdict, error, output }
+    }
+}
+
+/// Carries out the effects of a transition in memory.
+fn carry_out(
+    effects: &[Effect],
+    job: &mut Job,
+    key: JobKey,
+    endpoint: &mut Endpoint,
+    now: Timestamp,
+) -> Option<ReadyNotice> {
+    let mut notice = None;
+    for effect in effects {
+        match effect {
+            Effect::Enqueue => {
+                job.row.attempt_mut().queued_at = Some(now);
+                endpoint.ready.insert(job.low_priority, job.row.queue_position, key);
+                let may_start_worker = !job.low_priority;
+                let endpoint = endpoint.name.clone();
+                notice = Some(ReadyNotice { endpoint, job: job.id, may_start_worker });
+            }
+            Effect::Dequeue => endpoint.ready.remove(job.low_priority, job.row.queue_position, key),
+            Effect::StartRetention => job.row.attempt_mut().finished_at = Some(now),
+            Effect::ClearResult => clear_result(job),
+            Effect::CountCompleted => lifetime(job).completed += 1,
+            Effect::CountFailed => lifetime(job).failed += 1,
+            Effect::CountRetried => {
+                lifetime(job).retried += 1;
+                job.row.retries = job.row.retries.saturating_add(1);
+            }
+            // The batch makes a delivery of it, unless the job is removed or queued again before.
+            Effect::SendWebhook => {
+                let has_webhook = job.webhook.is_some();
+                change(job).sends_webhook = has_webhook;
+            }
+            // The batch deletes the rows of a job that is REMOVED.
+            Effect::Delete => {}
+            // The attempt sees that its lease is stale when the change is published.
+            Effect::StopAttempt => {}
+            // All listeners are notified when the change is published.
+            Effect::WakeWaiters => {}
+        }
+    }
+    notice
+}
+
+/// Makes the job's next change part of the next batch, and keeps the present state visible until
+/// then. Must be called before the row changes.
+fn touch<'a>(
+    job: &'a mut Job,
+    key: JobKey,
+    backlog: &mut Backlog,
+    urgency: Urgency,
+) -> &'a mut Pending {
+    let row = &job.row;
+    let pending = job.pending.get_or_insert_with(|| {
+        let visible = Some(row.clone());
+        Box::new(Pending { visible, queued: None, change: Change::default(), input: None })
+    });
+    backlog.push_job(key, &mut pending.queued, urgency);
+    pending
+}
+
+fn change(job: &mut Job) -> &mut Change {
+    let pending = job.pending.as_mut().expect("a job that is being changed has a pending change");
+    &mut pending.change
+}
+
+fn lifetime(job: &mut Job) -> &mut Lifetime {
+    &mut change(job).counts
+}
+
+/// Removes the results of the last attempt: its chunks, and its stored output. A COMPLETED job is
+/// never queued again.
+fn clear_result(job: &mut Job) {
+    let had_result = job.row.chunk_count() > 0 || job.row.result_bytes() > 0;
+    job.row.attempt = None;
+    if let Some(pending) = &mut job.pending {
+        pending.change.chunks.clear();
+        pending.change.output = None;
+        pending.change.clear_result |= had_result;
+        pending.change.rewind = true;
+    }
+}

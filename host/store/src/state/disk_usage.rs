@@ -1,0 +1,133 @@
+//! The bytes that the jobs of an endpoint and of an owner occupy on disk, and their bounds.
+//!
+//! **Invariant.** The disk usage of an endpoint is the sum over its jobs' decided states, and the
+//! account of an owner contains the disk usage of the owner's jobs. Both are updated where a job's
+//! state changes (`decide.rs`), and where a job is added or removed.
+//! **Costs.** Four additions for each decision.
+
+use gristmill_core::disk_share::DiskAccount;
+use gristmill_core::job::JobStatus;
+use gristmill_core::record::queue_limit;
+use gristmill_core::store::StoreError;
+
+use crate::state::job::Job;
+
+/// Approximate bytes of a job on disk besides its payloads.
+const JOB_BYTES: u64 = 256;
+
+/// Bytes on disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DiskUsage {
+    /// Inputs of waiting jobs.
+    pub(crate) waiting: u64,
+    /// Outputs, chunks and long errors, and the inputs of jobs that have ended and can be retried.
+    pub(crate) kept: u64,
+    /// Everything else of the jobs.
+    rows: u64,
+}
+
+/// The bounds of one endpoint.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EndpointMax {
+    /// Most waiting jobs.
+    pub(crate) jobs: usize,
+    /// Most bytes of waiting inputs.
+    pub(crate) waiting_bytes: u64,
+    /// Most bytes of kept results.
+    pub(crate) kept_bytes: u64,
+}
+
+/// Why an endpoint may keep no more results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ResultsFull {
+    /// The endpoint is at its bound.
+    #[error(
+        "the results of this endpoint would take more than {mib} MiB, the most that it may keep; \
+         results are deleted when their retention is over"
+    )]
+    Endpoint { mib: u64 },
+    /// The owner is at its share of the disk.
+    #[error(
+        "the jobs, results and files of this job's owner take {held_mib} MiB of the host's disk, and \
+         this result would exceed the owner's share of it; results are deleted when their retention \
+         is over"
+    )]
+    Owner { held_mib: u64 },
+}
+
+impl EndpointMax {
+    /// The same for an endpoint with this bound of jobs of its own.
+    pub(crate) fn of(self, waiting_jobs_max: Option<u32>) -> Self {
+        Self { jobs: queue_limit(waiting_jobs_max, self.jobs), ..self }
+    }
+
+    /// Whether one more job may wait on an endpoint where `waiting` jobs wait already, and whose
+    /// other jobs have this disk usage.
+    ///
+    /// # Errors
+    /// The refusal that names the bound.
+    pub(crate) fn check(
+        self,
+        waiting: usize,
+        others: DiskUsage,
+        input_bytes: u32,
+    ) -> Result<(), StoreError> {
+        if waiting >= self.jobs {
+            return Err(StoreError::QueueFull { limit: self.jobs });
+        }
+        if others.waiting + u64::from(input_bytes) > self.waiting_bytes {
+            return Err(StoreError::WaitingBytesFull { limit_mib: self.waiting_bytes >> 20 });
+        }
+        if others.kept >= self.kept_bytes {
+            return Err(StoreError::ResultBytesFull { limit_mib: self.kept_bytes >> 20 });
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a new job with an input of this size when its owner is at its share of the disk.
+///
+/// # Errors
+/// [`StoreError::OwnerDiskFull`].
+pub(crate) fn check_owner(account: &DiskAccount, input_bytes: u32) -> Result<(), StoreError> {
+    if account.admits_work(JOB_BYTES + u64::from(input_bytes)) {
+        return Ok(());
+    }
+    Err(StoreError::OwnerDiskFull { held_mib: account.bytes() >> 20 })
+}
+
+impl DiskUsage {
+    /// The disk usage of a job's decided state.
+    pub(crate) fn of(job: &Job) -> Self {
+        let (input, results) = (u64::from(job.input_bytes), job.row.result_bytes());
+        let rows = JOB_BYTES;
+        match job.row.status {
+            None => Self::default(),
+            Some(JobStatus::InQueue) => Self { waiting: input, kept: results, rows },
+            Some(JobStatus::InProgress | JobStatus::Completed | JobStatus::Cancelled) => {
+                Self { waiting: 0, kept: results, rows }
+            }
+            Some(JobStatus::Failed | JobStatus::TimedOut) => {
+                Self { waiting: 0, kept: results + input, rows }
+            }
+        }
+    }
+
+    /// All bytes.
+    pub(crate) fn bytes(self) -> u64 {
+        self.waiting + self.kept + self.rows
+    }
+
+    pub(crate) fn add(&mut self, more: Self) {
+        self.waiting += more.waiting;
+        self.kept += more.kept;
+        self.rows += more.rows;
+    }
+
+    pub(crate) fn remove(&mut self, less: Self) {
+        debug_assert!(less.waiting <= self.waiting && less.kept <= self.kept, "it was added");
+        self.waiting = self.waiting.saturating_sub(less.waiting);
+        self.kept = self.kept.saturating_sub(less.kept);
+        self.rows = self.rows.saturating_sub(less.rows);
+    }
+}

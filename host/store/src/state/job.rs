@@ -1,0 +1,511 @@
+//! One job in memory: its decided state, its visible state, and its changes that are not on disk
+//! yet.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use gristmill_core::id::{EndpointId, JobId, OwnerId, WorkerId};
+use gristmill_core::idempotency::Idempotency;
+use gristmill_core::job::{Claim, JobState, JobStatus};
+use gristmill_core::limits::OUTPUT_BYTES_MAX;
+use gristmill_core::payload::Json;
+use gristmill_core::record::{Chunk, JobRecord};
+use gristmill_core::time::Timestamp;
+
+use crate::failure;
+use crate::format::EndpointKey;
+use crate::format::image::AttemptImage;
+use crate::format::image::JobLocations;
+use crate::format::image::Later;
+use crate::format::image::NewJobImage;
+use crate::format::image::RowImage;
+use crate::format::payload::{Kind, Payload};
+use crate::format::status_code;
+use crate::format::status_from;
+use crate::journal::segment::JournalLocation;
+use crate::state::backlog::Ack;
+use crate::state::backlog::Urgency;
+use crate::state::meters::Bills;
+use crate::state::owners::OwnerKey;
+use crate::state::owners::Owners;
+use crate::state::urls::Url;
+
+/// Approximate bytes of a webhook besides its payloads and its URL, including its entry in the
+/// outbox.
+const WEBHOOK_HEAD_BYTES: usize = 1 << 10;
+
+/// A job. A queued job that is on disk costs these 144 bytes, and about 35 more in the indexes by
+/// id, queue position, number and time; a webhook URL that no other job of the owner has costs its
+/// length and about 130 bytes more.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) id: JobId,
+    /// The number of the job's rows; also the order of submission.
+    pub(crate) seq: u64,
+    pub(crate) endpoint: EndpointKey,
+    /// The owner of the key that submitted it.
+    pub(crate) owner: OwnerKey,
+    pub(crate) low_priority: bool,
+    /// Bytes of its input, about the size on disk.
+    pub(crate) input_bytes: u32,
+    /// The URL to call when it ends, as long as it may be called.
+    pub(crate) webhook: Option<Url>,
+    /// The rows that the database may have.
+    pub(crate) stored: Stored,
+    /// The locations of its visible payloads that are in the journal.
+    pub(crate) payload_locations: PayloadLocations,
+    pub(crate) created_at: Timestamp,
+    pub(crate) retention_ms: Millis,
+    pub(crate) execution_timeout_ms: Millis,
+    /// The decided state, on disk or not.
+    pub(crate) row: Row,
+    /// State that is never written.
+    pub(crate) live: Option<Box<Live>>,
+    /// Set while the disk is behind `row`.
+    pub(crate) pending: Option<Box<Pending>>,
+}
+
+/// A duration of up to 49 days; a longer one is cut. Clients can only request shorter ones.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Millis(u32);
+
+/// The rows of a job that the database may have: at least all rows that it has.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Stored {
+    /// The job's row, and its input's.
+    pub(crate) job: bool,
+    pub(crate) output: bool,
+    pub(crate) chunks: bool,
+}
+
+/// The locations of a job's visible payloads in the journal. Other payloads are in the database.
+#[derive(Debug, Default)]
+pub(crate) struct PayloadLocations {
+    pub(crate) input: Option<JournalLocation>,
+    pub(crate) results: Option<Box<ResultLocations>>,
+}
+
+/// The locations of the results of attempts.
+#[derive(Debug, Default)]
+pub(crate) struct ResultLocations {
+    pub(crate) output: Option<JournalLocation>,
+    /// Pages of chunks by the index of their first chunk, ascending; chunks in the database come
+    /// before these.
+    pub(crate) pages: Vec<(u64, JournalLocation)>,
+}
+
+impl PayloadLocations {
+    pub(crate) fn output(&self) -> Option<JournalLocation> {
+        self.results.as_ref()?.output
+    }
+
+    pub(crate) fn pages(&self) -> &[(u64, JournalLocation)] {
+        self.results.as_ref().map_or(&[], |results| &results.pages)
+    }
+
+    pub(crate) fn results_mut(&mut self) -> &mut ResultLocations {
+        self.results.get_or_insert_default()
+    }
+
+    /// Adds the locations that a batch wrote.
+    pub(crate) fn add(&mut self, locations: JobLocations) {
+        self.input = locations.input.or(self.input);
+        if locations.output.is_some() || !locations.pages.is_empty() {
+            let results = self.results_mut();
+            results.output = locations.output.or(results.output);
+            results.pages.extend(locations.pages);
+        }
+    }
+
+    /// Removes the location of a payload. False when the payload is not at `location`.
+    pub(crate) fn clear(&mut self, kind: Kind, location: JournalLocation) -> bool {
+        let stored = match (kind, &mut self.results) {
+            (Kind::Input, _) => &mut self.input,
+            (Kind::Output, Some(results)) => &mut results.output,
+            (Kind::Output, None) => return false,
+        };
+        stored.take_if(|stored| *stored == location).is_some()
+    }
+
+    /// Releases unused memory.
+    pub(crate) fn tidy(&mut self) {
+        self.results.take_if(|results| results.output.is_none() && results.pages.is_empty());
+    }
+
+    /// The index range of `some`, the pages of one batch, among the pages.
+    pub(crate) fn find_pages(&self, some: &[(u64, JournalLocation)]) -> Option<Range<usize>> {
+        let (first, _) = some.first()?;
+        let at = self.pages().partition_point(|(index, _)| index < first);
+        let range = at..at + some.len();
+        (self.pages().get(range.clone())? == some).then_some(range)
+    }
+
+    /// The payloads that stay in the journal and keep their segment alive.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (Kind, JournalLocation)> {
+        let input = self.input.map(|location| (Kind::Input, location));
+        let output = self.output().map(|location| (Kind::Output, location));
+        input.into_iter().chain(output).filter(|(_, location)| location.is_kept_in_journal())
+    }
+}
+
+/// The columns of a job's row that can change.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    /// `None` once the job is removed. Together with `last_claim` this is the whole [`JobState`].
+    pub(crate) status: Option<JobStatus>,
+    pub(crate) crashes: u8,
+    /// Saturates at the greatest number.
+    pub(crate) retries: u16,
+    pub(crate) last_claim: Claim,
+    /// The job's position in the queue; the lowest is claimed first.
+    pub(crate) queue_position: u64,
+    pub(crate) ttl_at: Timestamp,
+    /// Absent until the job is claimed, ends or is queued again. Shared, so that a snapshot is
+    /// cheap.
+    pub(crate) attempt: Option<Arc<Attempt>>,
+}
+
+/// The results of the last attempt.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Attempt {
+    /// When the job was queued for this attempt, unless that was its submission.
+    pub(crate) queued_at: Option<Timestamp>,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) finished_at: Option<Timestamp>,
+    pub(crate) worker: Option<WorkerId>,
+    /// The whole error, or its [beginning](failure).
+    pub(crate) error: Option<String>,
+    pub(crate) chunk_count: u64,
+    /// Bytes of its chunks and its output.
+    pub(crate) result_bytes: u64,
+}
+
+/// The state of a job that is only in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    pub(crate) progress: Option<Json>,
+    pub(crate) chunks_delivered: u64,
+}
+
+/// The difference between a job in memory and the job on disk.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// The state that clients see meanwhile; `None` while the submission is not on disk.
+    pub(crate) visible: Option<Row>,
+    /// How urgent `change` is; `None` when a batch has taken all changes.
+    pub(crate) queued: Option<Urgency>,
+    /// The change that the next batch writes.
+    pub(crate) change: Change,
+    /// The submission's payload, until it is on disk.
+    pub(crate) input: Option<Payload>,
+}
+
+/// A job's change that the next batch writes.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    /// The columns that never change again, if the row is new.
+    pub(crate) insert: Option<Box<NewRow>>,
+    pub(crate) output: Option<Json>,
+    /// The chunks and the output of an earlier attempt are deleted, before those of this change are
+    /// written.
+    pub(crate) clear_result: bool,
+    /// This change resets the stream's read position.
+    pub(crate) rewind: bool,
+    pub(crate) chunks_first: u64,
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) counts: Lifetime,
+    /// The usage of the attempts that have ended with this change.
+    pub(crate) bills: Bills,
+    /// The job has ended with this change, and has a webhook.
+    pub(crate) sends_webhook: bool,
+    /// Number of decisions in this change.
+    pub(crate) operations: u64,
+    /// Bytes reserved in the write buffer.
+    pub(crate) reserved: usize,
+    pub(crate) acks: Vec<Ack>,
+}
+
+/// The columns of a job's row that are written once. They are not needed in memory.
+#[derive(Debug)]
+pub(crate) struct NewRow {
+    pub(crate) owner: OwnerId,
+    pub(crate) ttl_ms: u64,
+    pub(crate) webhook: Option<Url>,
+    pub(crate) input: Payload,
+    pub(crate) idempotency: Option<Idempotency>,
+}
+
+/// Counts over an endpoint's life.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Lifetime {
+    pub(crate) completed: u64,
+    pub(crate) failed: u64,
+    pub(crate) retried: u64,
+}
+
+impl Lifetime {
+    pub(crate) fn add(&mut self, more: Self) {
+        self.completed += more.completed;
+        self.failed += more.failed;
+        self.retried += more.retried;
+    }
+}
+
+impl Millis {
+    pub(crate) fn new(ms: u64) -> Self {
+        Self(u32::try_from(ms).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn get(self) -> u64 {
+        self.0.into()
+    }
+}
+
+impl Row {
+    /// The row as it is written.
+    pub(crate) fn image(&self) -> RowImage<'_> {
+        let attempt = self.attempt.as_deref().map(|attempt| AttemptImage {
+            started_at: attempt.started_at.map(Timestamp::as_millis),
+            finished_at: attempt.finished_at.map(Timestamp::as_millis),
+            worker: attempt.worker.as_ref().map(WorkerId::as_str),
+            error: attempt.error.as_deref(),
+            chunk_count: attempt.chunk_count,
+        });
+        let later = Later {
+            queued_at: self.queued_again_at().map(Timestamp::as_millis),
+            result_bytes: self.result_bytes(),
+        };
+        RowImage {
+            state: status_code(self.status),
+            claim: self.last_claim.0,
+            crashes: self.crashes,
+            retries: self.retries,
+            queue_position: self.queue_position,
+            ttl_at: self.ttl_at.as_millis(),
+            attempt,
+            later,
+        }
+    }
+
+    /// The row of an image.
+    ///
+    /// # Errors
+    /// The value that is invalid.
+    pub(crate) fn of(image: &RowImage<'_>) -> Result<Self, String> {
+        let Later { queued_at, result_bytes } = image.later;
+        let attempt = match &image.attempt {
+            Some(attempt) => Some(Arc::new(Attempt {
+                queued_at: queued_at.map(Timestamp::from_millis),
+                started_at: attempt.started_at.map(Timestamp::from_millis),
+                finished_at: attempt.finished_at.map(Timestamp::from_millis),
+                worker: attempt.worker.map(WorkerId::new).transpose().map_err(text)?,
+                error: attempt.error.map(str::to_owned),
+                chunk_count: attempt.chunk_count,
+                result_bytes,
+            })),
+            None => None,
+        };
+        let status = status_from(image.state);
+        Ok(Self {
+            status: Some(status.ok_or_else(|| format!("unknown job state {}", image.state))?),
+            last_claim: Claim(image.claim),
+            crashes: image.crashes,
+            retries: image.retries,
+            queue_position: image.queue_position,
+            ttl_at: Timestamp::from_millis(image.ttl_at),
+            attempt,
+        })
+    }
+
+    pub(crate) fn state(&self) -> JobState {
+        match self.status {
+            Some(JobStatus::InQueue) => JobState::InQueue,
+            Some(JobStatus::InProgress) => JobState::InProgress { claim: self.last_claim },
+            Some(JobStatus::Completed) => JobState::Completed,
+            Some(JobStatus::Failed) => JobState::Failed,
+            Some(JobStatus::Cancelled) => JobState::Cancelled,
+            Some(JobStatus::TimedOut) => JobState::TimedOut,
+            None => JobState::Removed,
+        }
+    }
+
+    /// Whether the job's input is kept.
+    pub(crate) fn needs_input(&self) -> bool {
+        self.status.is_some_and(JobStatus::needs_input)
+    }
+
+    /// The part about the last attempt, for changes.
+    pub(crate) fn attempt_mut(&mut self) -> &mut Attempt {
+        Arc::make_mut(self.attempt.get_or_insert_default())
+    }
+
+    /// Whether memory has only the beginning of its error.
+    pub(crate) fn has_cut_error(&self) -> bool {
+        let error = self.attempt.as_ref().and_then(|attempt| attempt.error.as_deref());
+        error.is_some_and(failure::is_cut)
+    }
+
+    /// When the job was queued again, if it was.
+    pub(crate) fn queued_again_at(&self) -> Option<Timestamp> {
+        self.attempt.as_ref()?.queued_at
+    }
+
+    /// The attempt that the stream belongs to: the last one, or the next one while none has begun
+    /// since the job was queued.
+    pub(crate) fn stream_attempt(&self) -> Claim {
+        let has_begun = self.attempt.as_ref().is_some_and(|attempt| attempt.started_at.is_some());
+        if has_begun { self.last_claim } else { self.last_claim.next() }
+    }
+
+    pub(crate) fn chunk_count(&self) -> u64 {
+        self.attempt.as_ref().map_or(0, |attempt| attempt.chunk_count)
+    }
+
+    /// Bytes of the last attempt's chunks and output.
+    pub(crate) fn result_bytes(&self) -> u64 {
+        self.attempt.as_ref().map_or(0, |attempt| attempt.result_bytes)
+    }
+
+    /// When the job is deleted: at the end of its ttl or of its retention, whichever is first.
+    pub(crate) fn purge_at(&self, retention_ms: Millis) -> Timestamp {
+        let finished_at = self.attempt.as_ref().and_then(|attempt| attempt.finished_at);
+        finished_at.map_or(self.ttl_at, |end| self.ttl_at.min(end.plus_millis(retention_ms.get())))
+    }
+}
+
+impl Stored {
+    /// The rows of a job whose row in the database is `row`.
+    pub(crate) fn of(row: &Row) -> Self {
+        // The bytes of a failed job may belong to chunks only; deleting an output that does not exist is
+        // cheap.
+        let output = match row.status {
+            Some(JobStatus::Completed) => true,
+            Some(JobStatus::Failed) => row.result_bytes() > 0,
+            Some(
+                JobStatus::InQueue
+                | JobStatus::InProgress
+                | JobStatus::Cancelled
+                | JobStatus::TimedOut,
+            )
+            | None => false,
+        };
+        Self { job: true, output, chunks: row.chunk_count() > 0 }
+    }
+}
+
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}
+
+impl Job {
+    /// A job as it was written when it was new. Its payloads and rows are unknown.
+    ///
+    /// # Errors
+    /// The value that is invalid.
+    pub(crate) fn of(image: &NewJobImage<'_>, owners: &mut Owners) -> Result<Self, String> {
+        let NewJobImage { seq, id, endpoint, fixed, row, input_bytes } = image;
+        Ok(Self {
+            id: JobId::from_bytes(id).map_err(text)?,
+            seq: *seq,
+            endpoint: EndpointKey(*endpoint),
+            owner: owners.key(&OwnerId::new(fixed.owner).map_err(text)?),
+            low_priority: fixed.low_priority,
+            input_bytes: *input_bytes,
+            webhook: fixed.webhook.map(|url| Arc::new(url.into())),
+            stored: Stored::default(),
+            payload_locations: PayloadLocations::default(),
+            created_at: Timestamp::from_millis(fixed.created_at),
+            retention_ms: Millis::new(fixed.retention_ms),
+            execution_timeout_ms: Millis::new(fixed.execution_timeout_ms),
+            row: Row::of(row)?,
+            live: None,
+            pending: None,
+        })
+    }
+
+    /// The state that clients see; `None` while the submission is not on disk.
+    pub(crate) fn visible(&self) -> Option<&Row> {
+        match &self.pending {
+            Some(pending) => pending.visible.as_ref(),
+            None => Some(&self.row),
+        }
+    }
+
+    pub(crate) fn visible_status(&self) -> Option<JobStatus> {
+        self.visible()?.status
+    }
+
+    /// Like [`visible`](Self::visible), and `None` once the job's time is over.
+    pub(crate) fn visible_at(&self, now: Timestamp) -> Option<&Row> {
+        self.visible().filter(|row| row.purge_at(self.retention_ms) > now)
+    }
+
+    /// Whether its removal is being written to the journal.
+    pub(crate) fn is_being_removed(&self) -> bool {
+        let is_taken = self.pending.as_ref().is_some_and(|pending| pending.queued.is_none());
+        self.row.status.is_none() && is_taken
+    }
+
+    pub(crate) fn purge_at(&self) -> Timestamp {
+        self.row.purge_at(self.retention_ms)
+    }
+
+    /// Approximate bytes of the webhook at its end: the input, and the output or the chunks.
+    pub(crate) fn webhook_bytes(&self) -> usize {
+        let Some(url) = &self.webhook else { return 0 };
+        // A list of chunks over the size limit of outputs is not sent.
+        let results = usize::try_from(self.row.result_bytes()).unwrap_or(usize::MAX);
+        let results = results.min(OUTPUT_BYTES_MAX);
+        self.input_bytes as usize + url.len() + results + WEBHOOK_HEAD_BYTES
+    }
+
+    pub(crate) fn live_mut(&mut self) -> &mut Live {
+        self.live.get_or_insert_default()
+    }
+
+    /// When it was last queued.
+    pub(crate) fn queued_at(&self) -> Timestamp {
+        self.row.queued_again_at().unwrap_or(self.created_at)
+    }
+
+    /// The record of a job that is visible at `now`.
+    pub(crate) fn record(&self, endpoint: &EndpointId, now: Timestamp) -> Option<JobRecord> {
+        self.record_of(self.visible_at(now)?, endpoint)
+    }
+
+    /// The record of a row of this job.
+    pub(crate) fn record_of(&self, row: &Row, endpoint: &EndpointId) -> Option<JobRecord> {
+        let status = row.status?;
+        let attempt = row.attempt.as_deref();
+        let progress = self.live.as_ref().and_then(|live| live.progress.clone());
+        Some(JobRecord {
+            id: self.id,
+            endpoint: endpoint.clone(),
+            status,
+            created_at: self.created_at,
+            queued_at: row.queued_again_at().unwrap_or(self.created_at),
+            started_at: attempt.and_then(|attempt| attempt.started_at),
+            finished_at: attempt.and_then(|attempt| attempt.finished_at),
+            worker: attempt.and_then(|attempt| attempt.worker.clone()),
+            retries: row.retries.into(),
+            error: attempt.and_then(|attempt| attempt.error.clone()),
+            progress: progress.filter(|_| status == JobStatus::InProgress),
+            attempt: row.stream_attempt(),
+            chunk_count: row.chunk_count(),
+            result_bytes: if status == JobStatus::Completed { row.result_bytes() } else { 0 },
+            chunks_delivered: self.live.as_ref().map_or(0, |live| live.chunks_delivered),
+            purge_at: row.purge_at(self.retention_ms),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_small() {
+        println!("a job in memory: {} bytes", size_of::<Job>());
+        assert!(size_of::<Job>() <= 144);
+    }
+}

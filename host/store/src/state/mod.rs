@@ -1,0 +1,27 @@
+//! The store's state in memory. Every call decides here, under one lock, before anything is written.
+//!
+//! [`index`] has all jobs ([`job`]) and endpoints. [`decide`] and [`claim`] change a job's state,
+//! [`batch`] takes the changes for the disk and publishes them after the commit.
+
+pub(crate) mod backlog;
+pub(crate) mod batch;
+pub(crate) mod bulk_removal;
+pub(crate) mod caches;
+pub(crate) mod claim;
+pub(crate) mod decide;
+pub(crate) mod disk_usage;
+mod expiry;
+pub(crate) mod idempotency;
+mod ids;
+pub(crate) mod index;
+pub(crate) mod job;
+pub(crate) mod meters;
+pub(crate) mod newest_usage;
+mod order;
+pub(crate) mod outbox;
+pub(crate) mod owners;
+mod ready;
+mod remove_slice;
+pub(crate) mod requests;
+pub(crate) mod slab;
+mod urls;

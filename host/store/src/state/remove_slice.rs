@@ -1,0 +1,61 @@
+//! Removals that are too large for one step. The writer carries them out slice by slice between its
+//! transactions. No call therefore holds the lock for long, the changes that wait for the disk stay
+//! bounded, and a caller that is dropped does not stop the removal half-way.
+
+use gristmill_core::job::JobEvent;
+use gristmill_core::time::Timestamp;
+use tokio::sync::oneshot;
+
+use crate::state::backlog::Write;
+use crate::state::bulk_removal::{BulkRemoval, Purged};
+use crate::state::index::Index;
+
+/// Jobs that one slice removes or examines.
+pub(crate) const SLICE: usize = 1_000;
+
+impl Index {
+    /// Carries out one slice of the first removal, if there is one.
+    pub(crate) fn remove_slice(&mut self, now: Timestamp) {
+        match self.bulk_removals.pop_front() {
+            Some(BulkRemoval::Purge { endpoint, until, mut removed, answer }) => {
+                let ready = self.endpoints.get(&endpoint).map(|endpoint| &endpoint.ready);
+                let keys = ready.map(|ready| ready.before(until, SLICE)).unwrap_or_default();
+                for &key in &keys {
+                    let purged = self.decide(key, JobEvent::Purged, now);
+                    debug_assert!(purged.is_ok(), "a job in the queue can be purged");
+                    removed += 1;
+                }
+                if keys.len() == SLICE {
+                    self.bulk_removals.push_front(BulkRemoval::Purge {
+                        endpoint,
+                        until,
+                        removed,
+                        answer,
+                    });
+                } else {
+                    let (ack, on_disk) = oneshot::channel();
+                    self.ack_all(ack);
+                    // A dropped receiver means that the caller does not need the answer any more.
+                    let _ = answer.send(Purged { removed, on_disk });
+                }
+            }
+            Some(BulkRemoval::Forget { endpoint, from }) => {
+                let to = (from + SLICE).min(self.jobs.end());
+                let slice = self.jobs.range(from..to);
+                let keys: Vec<_> =
+                    slice.filter(|(_, job)| job.endpoint == endpoint).map(|(key, _)| key).collect();
+                for key in keys {
+                    // The jobs end with their endpoint, as if their ttl had passed. A job that is
+                    // removed already refuses the event.
+                    let _ = self.decide(key, JobEvent::TtlElapsed, now);
+                }
+                if to < self.jobs.end() {
+                    self.bulk_removals.push_front(BulkRemoval::Forget { endpoint, from: to });
+                } else {
+                    self.backlog.push_last(Write::Forget(endpoint));
+                }
+            }
+            None => {}
+        }
+    }
+}

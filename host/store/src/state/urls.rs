@@ -1,0 +1,116 @@
+//! The URLs of webhooks in memory: each different URL once for an owner.
+//!
+//! Most jobs of an owner have the same URL, and a URL may have 2,048 bytes. A job holds its URL as
+//! long as its webhook may be sent, and the URL is removed with the last job that holds it.
+//!
+//! **Bounds.** [`BYTES_MAX`] bytes of an owner's URLs. **Cost.** One map lookup when a job with a
+//! webhook is added, and one when it ends; nothing for other jobs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gristmill_core::store::StoreError;
+
+/// The URL of a webhook, shared by the jobs of an owner that have the same one
+/// ([`urls`](crate::state::urls)). A thin pointer: most jobs have no webhook, and each has this field.
+pub(crate) type Url = Arc<Box<str>>;
+
+/// Most bytes of one owner's URLs.
+const BYTES_MAX: u64 = 512 << 20;
+
+/// About the bytes of a URL in memory besides its text.
+const HEAD_BYTES: u64 = 128;
+
+/// The URLs of one owner.
+#[derive(Debug, Default)]
+pub(crate) struct Urls {
+    /// The URLs, each with the number of jobs that hold it.
+    held: HashMap<Url, u32>,
+    bytes: u64,
+}
+
+impl Urls {
+    /// Refuses a new URL when the owner's jobs hold as many bytes of URLs as they may.
+    ///
+    /// # Errors
+    /// [`StoreError::WebhookUrlsFull`].
+    pub(crate) fn check(&self, url: &Url) -> Result<(), StoreError> {
+        self.check_within(url, BYTES_MAX)
+    }
+
+    fn check_within(&self, url: &Url, bytes_max: u64) -> Result<(), StoreError> {
+        if self.bytes + bytes(url) <= bytes_max || self.held.contains_key(url) {
+            return Ok(());
+        }
+        Err(StoreError::WebhookUrlsFull { limit_mib: bytes_max >> 20 })
+    }
+
+    /// One more job holds the URL. Returns the copy that all jobs share.
+    pub(crate) fn hold(&mut self, url: Url) -> Url {
+        let known = self.held.get_key_value(&url).map(|(known, _)| known.clone());
+        let url = known.unwrap_or(url);
+        let jobs = self.held.entry(url.clone()).or_default();
+        if *jobs == 0 {
+            self.bytes += bytes(&url);
+        }
+        *jobs = jobs.saturating_add(1);
+        url
+    }
+
+    /// One job fewer holds the URL.
+    pub(crate) fn release(&mut self, url: &Url) {
+        let Some(jobs) = self.held.get_mut(url) else { return };
+        *jobs -= 1;
+        if *jobs == 0 {
+            self.held.remove(url);
+            self.bytes -= bytes(url);
+        }
+    }
+}
+
+fn bytes(url: &Url) -> u64 {
+    url.len() as u64 + HEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Arc::new(text.into())
+    }
+
+    #[test]
+    fn jobs_with_the_same_url_share_it_until_the_last_of_them_ends() {
+        let mut urls = Urls::default();
+        let long = "x".repeat(2_000);
+        let held: Vec<_> = (0..1_000).map(|_| urls.hold(url(&long))).collect();
+        assert!(held.iter().all(|one| Arc::ptr_eq(one, &held[0])));
+        let other = urls.hold(url("other"));
+        assert_eq!(urls.bytes, 2_000 + 5 + 2 * HEAD_BYTES);
+        for one in &held {
+            urls.release(one);
+        }
+        assert_eq!((urls.held.len(), urls.bytes), (1, 5 + HEAD_BYTES));
+        urls.release(&other);
+        urls.release(&other);
+        assert_eq!((urls.held.len(), urls.bytes), (0, 0));
+    }
+
+    #[test]
+    fn different_urls_are_bounded_and_known_ones_are_not_refused() {
+        let mut urls = Urls::default();
+        let max = 3 * (HEAD_BYTES + 1);
+        for text in ["a", "b", "c"] {
+            assert_eq!(urls.check_within(&url(text), max), Ok(()));
+            urls.hold(url(text));
+        }
+        let full = Err(StoreError::WebhookUrlsFull { limit_mib: 0 });
+        assert_eq!(urls.check_within(&url("d"), max), full);
+        assert_eq!(urls.check_within(&url("b"), max), Ok(()));
+        urls.release(&url("a"));
+        assert_eq!(urls.check_within(&url("d"), max), Ok(()));
+    }
+}

@@ -1,0 +1,507 @@
+//! The database file: opening, checking, writing and closing it. Used by one thread at a time.
+//!
+//! All data of jobs was in the journal first. A commit is therefore synced only before the journal
+//! overwrites that data, and for the catalog, which is not in the journal.
+
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gristmill_core::backup::UNFINISHED;
+use gristmill_core::id::NodeId;
+use gristmill_core::time::Timestamp;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, params};
+use uuid::Uuid;
+
+use crate::damage::Damage;
+use crate::durable;
+use crate::error::OpenError;
+use crate::format::CatalogRow;
+use crate::format::EndpointKey;
+use crate::journal::JournalEnd;
+use crate::journal::JournalRecord;
+use crate::journal::segment::SegmentId;
+use crate::private::make_private_dir;
+use crate::private::open_private_file;
+use crate::seal::Seal;
+use crate::tables::catalog;
+use crate::tables::deleting;
+use crate::tables::frozen::{FrozenFile, OpenFile, Thaw};
+use crate::tables::schema;
+use crate::tables::sql;
+
+/// Pages of 8 KiB in the write-ahead log after which they are moved into the database (32 MiB).
+/// More makes the move rarer, and a start after a crash longer.
+const CHECKPOINT_PAGES: u64 = 4_000;
+
+/// Pages in the write-ahead log at which a copy of the file is aborted (4 GiB), so that a slow copy
+/// does not fill the disk.
+const FROZEN_PAGES_MAX: u64 = 512 << 10;
+
+/// Pages that are returned to the file system in one step (8 MiB).
+const VACUUM_PAGES: i64 = 1_024;
+
+/// Oldest SQLite without a known way to lose data in WAL mode.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+/// The lock file of the directory, locked by the process that uses it.
+pub(crate) const LOCK: &str = "store.lock";
+
+/// The purpose of a text that only the right key decrypts.
+const SEALED_WORD_PURPOSE: &str = "meta";
+
+/// Whether a commit waits for the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sync {
+    /// The commit is on stable storage when the call returns.
+    Now,
+    /// A later commit syncs it; a crash before that may undo it.
+    Later,
+}
+
+/// The one connection to the one file.
+#[derive(Debug)]
+pub(crate) struct Db {
+    connection: Connection,
+    /// Pages in the write-ahead log.
+    wal_pages: Arc<AtomicU64>,
+    pub(crate) seal: Arc<Seal>,
+    pub(crate) node: NodeId,
+    /// The tables' knowledge of the journal when the file was opened.
+    pub(crate) journal: JournalRecord,
+    /// The newest time that the host has recorded.
+    pub(crate) seen_at: Option<Timestamp>,
+    /// Whether the file was closed in order the last time.
+    pub(crate) was_clean: bool,
+    pub(crate) file: PathBuf,
+    /// The file of the encryption key.
+    pub(crate) key_file: PathBuf,
+    /// Ends the copy of the file that is being made, if there is one.
+    copy: RefCell<Thaw>,
+    /// The last field: it is closed after the connection.
+    open_file: Arc<OpenFile>,
+}
+
+impl Db {
+    /// Opens the directory's database, or creates one. `secrets_key` is the file with the
+    /// encryption key, unless it is in the directory.
+    pub(crate) fn open(dir: &Path, secrets_key: Option<&Path>) -> Result<Self, OpenError> {
+        if rusqlite::version_number() < SQLITE_VERSION_MIN {
+            return Err(OpenError::SqliteTooOld { found: rusqlite::version() });
+        }
+        let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
+        make_private_dir(dir).map_err(in_dir)?;
+        let lock = lock(dir)?;
+        if dir.join(UNFINISHED).exists() {
+            return Err(OpenError::Unfinished { dir: dir.to_owned() });
+        }
+        let file = dir.join("store.db");
+        let open_file = OpenFile::new(open_private_file(&file).map_err(in_dir)?, lock);
+        open_file.sync().map_err(in_dir)?;
+        sync_log(dir).map_err(in_dir)?;
+        let mut connection = Connection::open(&file)?;
+        let found = identify(&connection, &file)?;
+        let is_new = found == Found::New;
+        configure(&connection)?;
+        let wal_pages = Arc::new(AtomicU64::new(0));
+        let counter = wal_pages.clone();
+        connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
+            counter.store(u64::from(pages.unsigned_abs()), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        let in_dir_key = dir.join("secrets.key");
+        let key_file = secrets_key.unwrap_or(&in_dir_key);
+        let seal = Seal::open(key_file, is_new)?;
+        if is_new {
+            create(&mut connection, &seal)?;
+        }
+        // The names of the files must survive as well as their content.
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(in_dir)?;
+        let sql = "SELECT node, is_clean, sealed FROM meta";
+        let (node, was_clean, sealed): (_, bool, Vec<u8>) =
+            connection
+                .query_row(sql, (), |row| Ok((NodeId(row.get(0)?), row.get(1)?, row.get(2)?)))?;
+        if seal.open_text(&sealed, SEALED_WORD_PURPOSE).is_none() {
+            return Err(OpenError::SecretsKey {
+                file: key_file.to_owned(),
+                details: "it is not the key that this store's secrets were encrypted with".into(),
+            });
+        }
+        if !was_clean {
+            quick_check(&connection, &file)?;
+        }
+        let (journal, seen_at) = match found {
+            Found::Store { version: schema::VERSION_MIN } => {
+                (read_journal_record_of_6(&connection)?, None)
+            }
+            _ => read_journal_record(&connection)?,
+        };
+        // From here on only the journal is synced for each change; see `transaction`.
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        let seal = Arc::new(seal);
+        Ok(Self {
+            connection,
+            wal_pages,
+            seal,
+            node,
+            journal,
+            seen_at,
+            was_clean,
+            file,
+            key_file: key_file.to_owned(),
+            copy: RefCell::default(),
+            open_file,
+        })
+    }
+
+    /// Brings a file of version 6 to this version, durably. To be called once the journal is open:
+    /// until then a start that fails must leave a directory of version 6, in which segments without
+    /// a header are no damage.
+    pub(crate) fn upgrade(&self) -> rusqlite::Result<()> {
+        self.transaction(Sync::Now, |db| {
+            if self.journal.is_upgraded {
+                db.execute_batch(schema::UPGRADE_FROM_6)?;
+                db.pragma_update(None, "user_version", schema::VERSION)?;
+            }
+            db.execute_batch(deleting::TABLE)
+        })
+    }
+
+    /// The connection, to read.
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Runs `write` as one transaction. With [`Sync::Now`], it is on stable storage when this
+    /// returns, together with all earlier commits.
+    pub(crate) fn transaction<T>(
+        &self,
+        sync: Sync,
+        write: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        if sync == Sync::Now {
+            self.connection.pragma_update(None, "synchronous", "FULL")?;
+        }
+        let written = (|| {
+            let transaction = self.connection.unchecked_transaction()?;
+            let answer = write(&self.connection)?;
+            transaction.commit()?;
+            Ok(answer)
+        })();
+        // A transaction that found no space has ended, and others follow.
+        if sync == Sync::Now {
+            self.connection.pragma_update(None, "synchronous", "NORMAL")?;
+        }
+        written
+    }
+
+    /// Records that the journal up to `segment` is checkpointed. On stable storage when this
+    /// returns, together with all data of the checkpoint.
+    pub(crate) fn set_checkpointed(&self, segment: SegmentId) -> rusqlite::Result<()> {
+        self.transaction(Sync::Now, |db| {
+            db.prepare_cached("UPDATE meta SET settled = ?1")?.execute([segment.0])?;
+            Ok(())
+        })
+    }
+
+    /// Records that a process uses the directory from now on, and the newest segment of the journal
+    /// at that time. Until the orderly close, an end counts as a crash.
+    pub(crate) fn begin_life(&self, last: SegmentId, now: Timestamp) -> rusqlite::Result<()> {
+        self.transaction(Sync::Now, |db| {
+            let sql = "UPDATE meta SET is_clean = 0, journal_last = ?1, journal_end = NULL, \
+                       seen_at = ?2";
+            db.execute(sql, params![last.0, sql::integer(now.as_millis())])
+        })?;
+        Ok(())
+    }
+
+    /// Records that a segment of the journal exists, and the time.
+    pub(crate) fn note(&self, last: SegmentId, now: Timestamp) -> rusqlite::Result<()> {
+        self.transaction(Sync::Now, |db| {
+            let sql = "UPDATE meta SET journal_last = ?1, seen_at = ?2";
+            db.prepare_cached(sql)?.execute(params![last.0, sql::integer(now.as_millis())])
+        })?;
+        Ok(())
+    }
+
+    /// Writes changes of the catalog, and marks the endpoints that they delete.
+    pub(crate) fn write_catalog(
+        &self,
+        rows: &[CatalogRow],
+        deleted: &[EndpointKey],
+    ) -> rusqlite::Result<()> {
+        self.transaction(Sync::Now, |db| {
+            deleting::mark(db, deleted)?;
+            for entry in rows {
+                match &entry.body {
+                    Some(body) => db
+                        .prepare_cached(
+                            "INSERT OR REPLACE INTO catalog (kind, name, body) VALUES (?1, ?2, ?3)",
+                        )?
+                        .execute(params![
+                            entry.kind,
+                            entry.name,
+                            catalog::seal(&self.seal, entry, body)
+                        ])?,
+                    None => db
+                        .prepare_cached("DELETE FROM catalog WHERE kind = ?1 AND name = ?2")?
+                        .execute(params![entry.kind, entry.name])?,
+                };
+            }
+            Ok(())
+        })
+    }
+
+    /// Moves everything into the file and freezes it; `None` when it is frozen already. The inner
+    /// error means that the file cannot be opened.
+    pub(crate) fn freeze(&self) -> rusqlite::Result<Option<io::Result<FrozenFile>>> {
+        if self.copy.borrow().is_awaited() {
+            return Ok(None);
+        }
+        let sql = "PRAGMA wal_checkpoint(PASSIVE)";
+        let (pages, moved): (i64, i64) =
+            self.connection.query_row(sql, (), |row| Ok((row.get(1)?, row.get(2)?)))?;
+        self.wal_pages.store(0, Ordering::Relaxed);
+        if pages != moved {
+            return Ok(Some(Err(io::Error::other("the write-ahead log cannot be emptied"))));
+        }
+        Ok(Some(FrozenFile::of(&self.open_file).map(|(file, thaw)| {
+            self.copy.replace(thaw);
+            file
+        })))
+    }
+
+    /// Whether the file must not change.
+    fn is_frozen(&self) -> bool {
+        let is_short = self.wal_pages.load(Ordering::Relaxed) < FROZEN_PAGES_MAX;
+        if is_short && self.copy.borrow().is_awaited() {
+            return true;
+        }
+        self.copy.take().now();
+        false
+    }
+
+    /// Moves pages from the write-ahead log into the database, if there are many.
+    pub(crate) fn checkpoint_wal(&self) -> rusqlite::Result<()> {
+        if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES && !self.is_frozen() {
+            self.checkpoint_wal_now()?;
+        }
+        Ok(())
+    }
+
+    /// Cleans up while the store is idle: empties the write-ahead log, and returns some unused
+    /// space to the file system. Returns whether there is more to do.
+    pub(crate) fn tidy(&self) -> rusqlite::Result<bool> {
+        if self.is_frozen() {
+            return Ok(true);
+        }
+        let number = |name| self.connection.pragma_query_value(None, name, |row| row.get(0));
+        let (free, all): (i64, i64) = (number("freelist_count")?, number("page_count")?);
+        // Free pages are reused, and a slightly oversized file does no harm.
+        let is_wasteful = free > VACUUM_PAGES && free > all / 4;
+        if is_wasteful {
+            let sql = format!("PRAGMA incremental_vacuum({VACUUM_PAGES})");
+            let mut vacuum = self.connection.prepare(&sql)?;
+            // Each step returns one page.
+            let mut rows = vacuum.query(())?;
+            while rows.next()?.is_some() {}
+        }
+        if self.wal_pages.load(Ordering::Relaxed) > 0 {
+            self.checkpoint_wal_now()?;
+        }
+        Ok(is_wasteful)
+    }
+
+    fn checkpoint_wal_now(&self) -> rusqlite::Result<()> {
+        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()))?;
+        self.wal_pages.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Marks the file as closed in order, and records the end of the journal.
+    pub(crate) fn close(self, end: JournalEnd, now: Timestamp) -> rusqlite::Result<()> {
+        let JournalEnd { segment, at } = end;
+        self.transaction(Sync::Now, |db| {
+            let sql = "UPDATE meta SET is_clean = 1, journal_last = ?1, journal_end = ?2, \
+                       seen_at = ?3";
+            db.execute(sql, params![segment.0, at, sql::integer(now.as_millis())])
+        })?;
+        self.copy.borrow().now();
+        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
+        self.connection.close().map_err(|(_, error)| error)
+    }
+}
+
+fn lock(dir: &Path) -> Result<File, OpenError> {
+    let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
+    let file = open_private_file(&dir.join(LOCK)).map_err(in_dir)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(in_dir(source)),
+    }
+}
+
+/// Makes the write-ahead log of an earlier process durable. After an orderly end the log is empty.
+fn sync_log(dir: &Path) -> io::Result<()> {
+    match OpenOptions::new().read(true).write(true).open(dir.join("store.db-wal")) {
+        Ok(log) => durable::rewrite(&log, log.metadata()?.len()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The content of a database file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// New and empty.
+    New,
+    /// A job store of a version that is read.
+    Store { version: i64 },
+}
+
+/// Identifies the file. Any file that is neither empty nor a job store of a readable version is
+/// refused, and not changed.
+pub(crate) fn identify(db: &Connection, file: &Path) -> Result<Found, OpenError> {
+    let not_a_store = || OpenError::NotAStore { file: file.to_owned() };
+    // Without shared memory; must be set before the first access in WAL mode.
+    db.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let application =
+        number("application_id").map_err(|error| match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => not_a_store(),
+            _ => error.into(),
+        })?;
+    let found = number("user_version")?;
+    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
+    match (application, found) {
+        (0, 0) if tables == 0 => Ok(Found::New),
+        (schema::APPLICATION_ID, version @ schema::VERSION_MIN..=schema::VERSION) => {
+            Ok(Found::Store { version })
+        }
+        (schema::APPLICATION_ID, found) => Err(OpenError::UnknownSchema {
+            file: file.to_owned(),
+            found,
+            oldest: schema::VERSION_MIN,
+            expected: schema::VERSION,
+        }),
+        _ => Err(not_a_store()),
+    }
+}
+
+pub(crate) fn configure(db: &Connection) -> rusqlite::Result<()> {
+    // The size of pages and the vacuum mode only matter for a new file.
+    db.pragma_update(None, "page_size", 8_192)?;
+    db.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    db.pragma_update_and_check(None, "journal_mode", "WAL", |row| {
+        let mode: String = row.get(0)?;
+        debug_assert_eq!(mode, "wal");
+        Ok(())
+    })?;
+    db.pragma_update(None, "synchronous", "FULL")?;
+    db.pragma_update(None, "fullfsync", true)?;
+    db.pragma_update(None, "wal_autocheckpoint", 0)?;
+    db.pragma_update(None, "journal_size_limit", 64 << 20)?;
+    // 16 MiB: four times the size of a batch. A cache four times as large saved no measurable time.
+    db.pragma_update(None, "cache_size", -16_384)?;
+    db.pragma_update(None, "mmap_size", 0)?;
+    db.pragma_update(None, "temp_store", "MEMORY")?;
+    db.pragma_update(None, "trusted_schema", false)?;
+    db.pragma_update(None, "cell_size_check", true)?;
+    // Dropping a store leaves the log as a crash would; `close` empties it.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    db.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}
+
+/// The tables' record of the journal, and the newest time that the host has recorded.
+pub(crate) fn read_journal_record(
+    db: &Connection,
+) -> rusqlite::Result<(JournalRecord, Option<Timestamp>)> {
+    let sql = "SELECT settled, journal_last, journal_end, seen_at FROM meta";
+    db.query_row(sql, (), |row| {
+        let checkpointed = SegmentId(row.get(0)?);
+        let last = row.get::<_, Option<u32>>(1)?.map_or(checkpointed, SegmentId);
+        let seen_at = row.get::<_, Option<i64>>(3)?.map(i64::unsigned_abs);
+        let known = JournalRecord { checkpointed, last, end: row.get(2)?, is_upgraded: false };
+        Ok((known, seen_at.map(Timestamp::from_millis)))
+    })
+}
+
+/// The record of the journal in tables of version 6.
+pub(crate) fn read_journal_record_of_6(db: &Connection) -> rusqlite::Result<JournalRecord> {
+    let checkpointed =
+        db.query_row("SELECT settled FROM meta", (), |row| row.get(0).map(SegmentId))?;
+    Ok(JournalRecord { checkpointed, last: checkpointed, end: None, is_upgraded: true })
+}
+
+fn create(db: &mut Connection, seal: &Seal) -> rusqlite::Result<()> {
+    // The last bytes of a UUIDv7 are random.
+    let [.., high, low] = *Uuid::now_v7().as_bytes();
+    let transaction = db.transaction()?;
+    transaction.execute_batch(schema::TABLES)?;
+    transaction.execute_batch(deleting::TABLE)?;
+    transaction.execute(
+        "INSERT INTO meta (id, node, is_clean, sealed, settled) VALUES (1, ?1, 1, ?2, 0)",
+        params![u16::from_be_bytes([high, low]), seal.seal(b"gristmill", SEALED_WORD_PURPOSE)],
+    )?;
+    transaction.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", schema::VERSION)?;
+    transaction.commit()
+}
+
+fn quick_check(db: &Connection, file: &Path) -> Result<(), OpenError> {
+    let answer: String = db.query_row("PRAGMA quick_check(1)", (), |row| row.get(0))?;
+    if answer == "ok" {
+        return Ok(());
+    }
+    Err(Damage { file: file.to_owned(), offset: None, details: answer }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Read as _;
+
+    use super::*;
+
+    #[test]
+    fn unused_space_is_released_step_by_step() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), None).unwrap();
+        let fill = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 4000)
+            INSERT INTO input (body) SELECT zeroblob(8000) FROM n";
+        db.connection.execute(fill, ()).unwrap();
+        db.connection.execute("DELETE FROM input", ()).unwrap();
+        let mut steps = 1;
+        while db.tidy().unwrap() {
+            steps += 1;
+        }
+        assert_eq!(
+            steps, 4,
+            "three steps of 1,024 of 4,000 pages, and one to see that it is enough"
+        );
+        let size = fs::metadata(&db.file).unwrap().len();
+        assert!(size < 10 << 20, "{size} bytes are left of 32 MB");
+    }
+
+    #[test]
+    fn a_copy_is_cut_before_the_write_ahead_log_becomes_too_large() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), None).unwrap();
+        let mut copy = db.freeze().unwrap().unwrap().unwrap();
+        let mut piece = [0; 16];
+        copy.read_exact(&mut piece).unwrap();
+        for (pages, is_cut) in [(FROZEN_PAGES_MAX - 1, false), (FROZEN_PAGES_MAX, true)] {
+            db.wal_pages.store(pages, Ordering::Relaxed);
+            db.checkpoint_wal().unwrap();
+            assert_eq!(db.wal_pages.load(Ordering::Relaxed) == 0, is_cut, "{pages}");
+            assert_eq!(copy.read(&mut piece).is_err(), is_cut, "{pages}");
+        }
+        assert!(db.freeze().unwrap().is_some(), "the next copy does not wait for this one");
+    }
+}

@@ -1,0 +1,121 @@
+//! Webhooks in the database. The bytes to send are deleted when the delivery ends, and the row when
+//! it is too old for its endpoint's log.
+
+use gristmill_core::delivery::{AttemptReport, Delivery, DeliveryId, DeliveryState};
+use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::job::UnknownStatus;
+use gristmill_core::payload::Json;
+use gristmill_core::time::Timestamp;
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::format::EndpointKey;
+use crate::format::image::DeliveryImage;
+use crate::format::image::PENDING;
+use crate::format::payload::Found;
+use crate::journal::checksum;
+use crate::tables::sql::is_whole;
+use crate::tables::sql::{integer, invalid};
+
+/// Writes the present state of a delivery, and its body if it is new. Deletes the body of a
+/// delivery that has ended.
+pub(crate) fn put(
+    db: &Connection,
+    delivery: &DeliveryImage<'_>,
+    body: Option<&[u8]>,
+) -> rusqlite::Result<()> {
+    let seq = integer(delivery.id);
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO delivery (seq, endpoint, job, job_status, job_retries, url, \
+         body_bytes, created_at, state, at, attempts, last_status, last_error) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+    )?
+    .execute(params![
+        seq,
+        integer(delivery.endpoint),
+        &delivery.job[..],
+        delivery.job_status,
+        delivery.job_retries,
+        delivery.url,
+        integer(delivery.body_bytes),
+        integer(delivery.created_at),
+        delivery.state,
+        integer(delivery.at),
+        delivery.attempts,
+        delivery.last_status,
+        delivery.last_error,
+    ])?;
+    if let Some(body) = body {
+        let sql = "INSERT OR REPLACE INTO delivery_body (seq, body, sum) VALUES (?1, ?2, ?3)";
+        db.prepare_cached(sql)?.execute(params![seq, body, checksum::of(body)])?;
+    }
+    if delivery.state != PENDING {
+        db.prepare_cached("DELETE FROM delivery_body WHERE seq = ?1")?.execute([seq])?;
+    }
+    Ok(())
+}
+
+/// Removes a delivery.
+pub(crate) fn delete(db: &Connection, id: DeliveryId) -> rusqlite::Result<()> {
+    let seq = [integer(id.0)];
+    db.prepare_cached("DELETE FROM delivery_body WHERE seq = ?1")?.execute(seq)?;
+    db.prepare_cached("DELETE FROM delivery WHERE seq = ?1")?.execute(seq)?;
+    Ok(())
+}
+
+/// The bytes to send.
+pub(crate) fn body(db: &Connection, id: DeliveryId) -> rusqlite::Result<Found<Json>> {
+    let found = db
+        .prepare_cached("SELECT body, sum FROM delivery_body WHERE seq = ?1")?
+        .query_row([integer(id.0)], |row| {
+            let body: Vec<u8> = row.get(0)?;
+            let is_whole = is_whole(&body, row.get(1)?);
+            let damaged = || format!("the stored body of webhook {} is damaged", id.0);
+            Ok(if is_whole { Ok(Json::from_stored(body)) } else { Err(damaged()) })
+        })
+        .optional()?;
+    Ok(found.transpose())
+}
+
+/// Passes every delivery to `take`. `name` returns the name of an endpoint; deliveries of missing
+/// endpoints are left out.
+pub(crate) fn load(
+    db: &Connection,
+    name: impl Fn(EndpointKey) -> Option<EndpointId>,
+    mut take: impl FnMut(EndpointKey, Delivery),
+) -> rusqlite::Result<()> {
+    let mut statement = db.prepare(
+        "SELECT seq, endpoint, job, job_status, job_retries, url, body_bytes, created_at, state, \
+         at, attempts, last_status, last_error FROM delivery ORDER BY seq",
+    )?;
+    let mut rows = statement.query(())?;
+    while let Some(row) = rows.next()? {
+        let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+        let endpoint = EndpointKey(row.get(1)?);
+        let Some(name) = name(endpoint) else { continue };
+        let status = row.get_ref(3)?.as_str()?.parse();
+        let at = Timestamp::from_millis(number(9)?);
+        let state = match number(8)? {
+            0 => DeliveryState::Pending { due_at: at },
+            1 => DeliveryState::Delivered { at },
+            2 => DeliveryState::GivenUp { at },
+            _ => return Err(invalid(8, Type::Integer, "unknown delivery state")),
+        };
+        let job = JobId::from_bytes(row.get_ref(2)?.as_blob()?);
+        let delivery = Delivery {
+            id: DeliveryId(number(0)?),
+            endpoint: name,
+            job: job.map_err(|error| invalid(2, Type::Blob, error))?,
+            job_status: status.map_err(|error: UnknownStatus| invalid(3, Type::Text, error))?,
+            job_retries: row.get(4)?,
+            url: row.get(5)?,
+            body_bytes: number(6)?,
+            created_at: Timestamp::from_millis(number(7)?),
+            state,
+            attempts: row.get(10)?,
+            last: AttemptReport { status: row.get(11)?, error: row.get(12)? },
+        };
+        take(endpoint, delivery);
+    }
+    Ok(())
+}
