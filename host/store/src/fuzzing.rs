@@ -12,7 +12,7 @@ use crate::format::pages;
 use crate::format::payload::InputBytes;
 use crate::journal::frame::{self, Extent, HEAD_BYTES};
 use crate::journal::segment::{HEADER_BYTES, Header, JournalLocation, SegmentId};
-use crate::recover::job_of_row;
+use crate::offline::job_of_row;
 use crate::state::job::{Attempt, Job, Row};
 use crate::state::owners::Owners;
 use crate::tables::jobs;

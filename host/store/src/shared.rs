@@ -119,7 +119,7 @@ impl Shared {
     /// The index of an open store.
     pub(crate) fn open_index(&self) -> Result<MutexGuard<'_, Index>, StoreError> {
         let index = self.index.lock();
-        if index.phase == Phase::Open { Ok(index) } else { Err(StoreError::Closed) }
+        if index.phase() == Phase::Open { Ok(index) } else { Err(StoreError::Closed) }
     }
 
     /// Runs `change` on the open index, then wakes the writer. The writer is also woken for changes
@@ -179,7 +179,7 @@ impl Shared {
 
     /// Sends a request to the database's thread. The answer arrives at the receiver of `request`.
     pub(crate) fn request(&self, request: DbRequest) -> Result<(), StoreError> {
-        self.open_index()?.requests.push(request);
+        self.open_index()?.push_request(request);
         self.wake_database();
         Ok(())
     }
@@ -229,9 +229,7 @@ impl Shared {
             // process that reads everything back can trust it.
             (self.settings.on_fatal)(&reason);
         }
-        let mut closed = Index::new(Arc::default());
-        closed.phase = Phase::Closed;
-        let rest = std::mem::replace(&mut *self.index(), closed);
+        let rest = std::mem::replace(&mut *self.index(), Index::closed());
         self.space.close();
         self.journal.close();
         self.wake_writer();

@@ -46,9 +46,9 @@ impl Database {
     /// The payloads of some jobs in the segment, and the index of the job to continue with.
     fn kept_in(&self, segment: SegmentId, from: usize) -> (Vec<Kept>, Option<usize>) {
         let index = self.shared.index();
-        let to = (from + SLICE).min(index.jobs.end());
+        let (jobs, next) = index.slice_of_jobs(from, SLICE);
         let mut found = Vec::new();
-        for (key, job) in index.jobs.range(from..to) {
+        for (key, job) in jobs {
             // A job that is being removed releases the segment by itself.
             if !job.is_being_removed() {
                 let kept = job
@@ -63,7 +63,7 @@ impl Database {
                 }));
             }
         }
-        (found, (to < index.jobs.end()).then_some(to))
+        (found, next)
     }
 
     fn move_kept(&mut self, kept: &Kept) -> Result<(), Failure> {
@@ -80,7 +80,7 @@ impl Database {
         };
         {
             let mut index = self.shared.index();
-            let job = index.jobs.get_mut(key).filter(|job| job.seq == seq);
+            let job = index.job_of_row(key, seq);
             let Some(job) = job.filter(|job| !job.is_being_removed()) else { return Ok(()) };
             job.stored.output |= kind == Kind::Output;
         }
@@ -90,7 +90,7 @@ impl Database {
             payloads::unkeep(db, seq, kind)
         })?;
         let mut index = self.shared.index();
-        if let Some(job) = index.jobs.get_mut(key).filter(|job| job.seq == seq)
+        if let Some(job) = index.job_of_row(key, seq)
             && job.payload_locations.clear(kind, location)
         {
             job.payload_locations.tidy();

@@ -144,7 +144,7 @@ impl Database {
         }
         let shared = self.shared.clone();
         let mut index = shared.index();
-        if index.phase != Phase::Closed {
+        if index.phase() != Phase::Closed {
             shared.wait_database(&mut index, Some(SPACE_PAUSE));
         }
     }
@@ -160,13 +160,14 @@ impl Database {
     fn next_work(&self, is_tidy: bool) -> Work {
         let mut index = self.shared.index();
         loop {
-            if index.phase == Phase::Closed {
+            if index.phase() == Phase::Closed {
                 return Work::End(Phase::Closed);
             }
-            if !index.requests.is_empty() {
-                return Work::Answer(std::mem::take(&mut index.requests));
+            let requests = index.take_requests();
+            if !requests.is_empty() {
+                return Work::Answer(requests);
             }
-            if index.phase == Phase::Drained {
+            if index.phase() == Phase::Drained {
                 return Work::End(Phase::Drained);
             }
             let newest = self.shared.journal.end().segment;
@@ -193,12 +194,12 @@ impl Database {
         mut index: MutexGuard<'a, Index>,
         shared: &'a Shared,
     ) -> Result<MutexGuard<'a, Index>, Failure> {
-        if index.phase == Phase::Closed {
+        if index.phase() == Phase::Closed {
             return Err(Failure::Ended);
         }
-        let requests = std::mem::take(&mut index.requests);
+        let requests = index.take_requests();
         if requests.is_empty() {
-            index.is_commit_awaited = true;
+            index.await_commit();
             shared.wait_database(&mut index, None);
             return Ok(index);
         }
@@ -209,7 +210,7 @@ impl Database {
 
     /// Answers the present requests.
     pub(crate) fn serve_requests(&mut self) -> Result<(), Failure> {
-        let requests = std::mem::take(&mut self.shared.index().requests);
+        let requests = self.shared.index().take_requests();
         self.answer_all(requests)
     }
 
@@ -257,7 +258,7 @@ impl Database {
             }
             DbRequest::StoreUsage => self.store_usage().inspect_err(|error| {
                 if error.is_no_space() {
-                    self.shared.index().requests.push(DbRequest::StoreUsage);
+                    self.shared.index().push_request(DbRequest::StoreUsage);
                 }
             })?,
             DbRequest::Backup { with_secrets_key, answer } => {

@@ -142,14 +142,7 @@ impl Database {
     /// Removes the rows of idempotency records that were dropped before older ones. A record after
     /// `last_seq` may have no row yet: its turn is the next checkpoint.
     fn drop_idempotency_rows(&mut self, last_seq: u64) -> Result<(), Failure> {
-        let dropped = {
-            let mut index = self.shared.index();
-            let (dropped, later) = std::mem::take(&mut index.dropped_records)
-                .into_iter()
-                .partition::<Vec<_>, _>(|seq| *seq <= last_seq);
-            index.dropped_records = later;
-            dropped
-        };
+        let dropped = self.shared.index().take_dropped_records(last_seq);
         for slice in dropped.chunks(SLICE) {
             self.db.transaction(Sync::Later, |db| idempotency::delete(db, slice))?;
             self.db.checkpoint_wal()?;
@@ -175,15 +168,15 @@ impl Database {
         while !is_settled(&index) {
             index = self.wait_for_commit(index, &shared)?;
         }
-        if index.phase == Phase::Closed {
+        if index.phase() == Phase::Closed {
             // An index that has ended knows of no job.
             return Err(Failure::Ended);
         }
         let mut plan = |(image, locations): (&'a JobImage<'a>, &'a JobLocations),
                         id: Option<JobId>| {
             let key = id.and_then(|id| index.key_of(id));
-            let job = key.and_then(|key| index.jobs.get_mut(key));
-            writes_of(image, locations, key, job.filter(|job| job.seq == image.seq), written)
+            let job = key.and_then(|key| index.job_of_row(key, image.seq));
+            writes_of(image, locations, key, job, written)
         };
         Ok(jobs.iter().zip(&keys).filter_map(|(job, id)| plan(*job, *id)).collect())
     }
@@ -207,8 +200,7 @@ impl Database {
         })?;
         let mut index = self.shared.index();
         for writes in slice_writes {
-            let Some(job) = writes.key.and_then(|key| index.jobs.get_mut(key)) else { continue };
-            if job.seq == writes.seq {
+            if let Some(job) = writes.key.and_then(|key| index.job_of_row(key, writes.seq)) {
                 writes.note(job);
             }
         }
@@ -225,7 +217,7 @@ impl Database {
         }
         let mut index = self.shared.index();
         for id in ids {
-            index.outbox.set_body(id, None);
+            index.outbox_mut().set_body(id, None);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::tables::usage;
 impl Database {
     /// Writes the visible usage to the table, and deletes rows that are too old.
     pub(crate) fn store_usage(&self) -> Result<(), Failure> {
-        let rows = self.shared.index().meters.unstored();
+        let rows = self.shared.index().meters_mut().unstored();
         if rows.is_empty() {
             return Ok(());
         }
@@ -27,7 +27,7 @@ impl Database {
         if has_expired {
             expiry.record(elapsed);
         }
-        self.shared.index().meters.stored(rows);
+        self.shared.index().meters_mut().stored(rows);
         Ok(())
     }
 

@@ -151,7 +151,7 @@ fn request<T>(
     request: impl FnOnce(oneshot::Sender<T>) -> DbRequest,
 ) -> Result<T, Failure> {
     let (sender, receiver) = oneshot::channel();
-    shared.index().requests.push(request(sender));
+    shared.index().push_request(request(sender));
     shared.wake_database();
     receiver.blocking_recv().map_err(|_| Failure::Ended)
 }

@@ -20,7 +20,7 @@ use crate::journal::Appended;
 use crate::journal::Appender;
 use crate::journal::checksum::Piece;
 use crate::shared::Shared;
-use crate::state::backlog::Due;
+use crate::state::batch::NextBatch;
 use crate::state::batch::{Batch, BatchMax};
 use crate::state::index::Phase;
 use crate::sync::thread::{self, Builder, JoinHandle};
@@ -66,7 +66,7 @@ fn append(
                     error!("the journal waits for space on the disk: {error}");
                     space_wait = Some(shared.settings.disk_space.wait_for_space());
                 }
-                match shared.index().phase {
+                match shared.index().phase() {
                     Phase::Open if shared.is_serving() => {}
                     Phase::Open | Phase::Closing if pauses < SPACE_PAUSES_MAX => pauses += 1,
                     Phase::Closed => return Err(Failure::Ended),
@@ -160,34 +160,17 @@ impl Writer {
         let max = self.batch_max();
         let mut index = self.shared.index();
         loop {
-            if index.phase == Phase::Closed {
-                return Work::End;
+            match index.next_batch(max, self.shared.clock.now()) {
+                NextBatch::Commit { batch, jobs_in_flight } => {
+                    return Work::Commit { batch, jobs_in_flight };
+                }
+                NextBatch::Wait(time) => self.shared.wait(&mut index, time),
+                NextBatch::Drained => {
+                    self.shared.wake_database();
+                    return Work::End;
+                }
+                NextBatch::Ended => return Work::End,
             }
-            if index.backlog.len() < max.jobs {
-                index.remove_slice(self.shared.clock.now());
-            }
-            let due = index.backlog.due();
-            let is_due = match due {
-                Some(Due::Now) => true,
-                Some(Due::By(at)) => index.phase != Phase::Open || at <= Instant::now(),
-                None => false,
-            };
-            if is_due || !index.bulk_removals.is_empty() {
-                let takes_all = index.phase != Phase::Open;
-                let batch = Box::new(index.take_batch(max, takes_all, self.shared.clock.now()));
-                let jobs_in_flight = batch.jobs.len() + index.backlog.len();
-                return Work::Commit { batch, jobs_in_flight };
-            }
-            if index.phase == Phase::Closing {
-                index.phase = Phase::Drained;
-                self.shared.wake_database();
-                return Work::End;
-            }
-            let time = match due {
-                Some(Due::By(at)) => Some(at.saturating_duration_since(Instant::now())),
-                Some(Due::Now) | None => None,
-            };
-            self.shared.wait(&mut index, time);
         }
     }
 
@@ -216,7 +199,7 @@ impl Writer {
         let (published, is_awaited) = {
             let mut index = shared.index();
             let published = index.publish(batch, locations, &shared.caches());
-            (published, std::mem::take(&mut index.is_commit_awaited))
+            (published, index.take_commit_awaited())
         };
         if has_sealed || is_awaited || published.has_ask {
             shared.wake_database();

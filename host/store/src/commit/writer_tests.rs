@@ -43,14 +43,14 @@ fn reopen(dir: &TempDir, settings: Settings) -> Arc<SqliteStore> {
 
 impl Held {
     fn push(&self, write: Write) {
-        self.store.shared.change(|index, _| index.backlog.push_last(write)).unwrap();
+        self.store.shared.change(|index, _| index.push_last(write)).unwrap();
     }
 
     /// Stops the writer before its next commit, until the returned value is dropped.
     async fn hold(&self) -> mpsc::Sender<()> {
         let (release, until) = mpsc::channel();
         self.push(Write::Hold(until));
-        while !self.store.shared.index().backlog.is_empty() {
+        while !self.store.shared.index().is_backlog_empty() {
             tokio::task::yield_now().await;
         }
         release
@@ -234,7 +234,7 @@ async fn a_change_during_a_commit_is_part_of_the_next() {
     let (release, until) = mpsc::channel();
     t.push(Write::Hold(until));
     drop(first);
-    while !t.store.shared.index().backlog.is_empty() {
+    while !t.store.shared.index().is_backlog_empty() {
         tokio::task::yield_now().await;
     }
     // The submission is being written now.
@@ -296,7 +296,7 @@ async fn a_failed_commit_is_fatal_and_nothing_of_it_is_acknowledged() {
 #[tokio::test]
 async fn a_delivery_beyond_the_bound_is_given_up_at_once() {
     let t = open(Settings::default());
-    t.store.shared.index().outbox.pending_max = 1;
+    t.store.shared.index().outbox_mut().pending_max = 1;
     for _ in 0..2 {
         let new = NewJob { webhook: Some("https://example.com/".to_owned()), ..job() };
         assert_eq!(t.store.submit(new).await, Ok(SubmitAnswer::Queued));

@@ -14,7 +14,7 @@ use crate::error::OpenError;
 use crate::format::image::{BatchImage, JobImage, JobLocations, StateImage};
 use crate::format::payload::Kind;
 use crate::offline::inspect::Inspected;
-use crate::recover::job_of_row;
+use crate::offline::job_of_row;
 use crate::state::job::Row;
 use crate::state::owners::Owners;
 use crate::tables::catalog;

@@ -2,7 +2,7 @@
 //! after the commit.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gristmill_core::delivery::{Delivery, DeliveryId};
@@ -20,11 +20,12 @@ use crate::format::pages::{Page, paginate};
 use crate::journal::Journal;
 use crate::journal::segment::JournalLocation;
 use crate::state::backlog::Ack;
+use crate::state::backlog::Due;
 use crate::state::backlog::Urgency;
 use crate::state::backlog::Write;
 use crate::state::caches::ChunkCache;
 use crate::state::caches::PayloadCache;
-use crate::state::index::{Endpoint, Index};
+use crate::state::index::{Endpoint, Index, Phase};
 use crate::state::job::{Job, Lifetime, NewRow, Row, Stored};
 use crate::state::meters::{MeterKey, UsageWrite};
 use crate::state::owners::OwnerKey;
@@ -194,7 +195,53 @@ impl Batch {
     }
 }
 
+/// The writer's next work.
+#[derive(Debug)]
+pub(crate) enum NextBatch {
+    Commit {
+        batch: Box<Batch>,
+        /// Changed jobs, in the batch or after it.
+        jobs_in_flight: usize,
+    },
+    /// Nothing is due before this time is over, or before the writer is woken.
+    Wait(Option<Duration>),
+    /// The store is closing, and everything is written.
+    Drained,
+    /// The store has ended.
+    Ended,
+}
+
 impl Index {
+    /// The changes that are due at `now`, of which one slice of a bulk removal may be the cause.
+    pub(crate) fn next_batch(&mut self, max: BatchMax, now: Timestamp) -> NextBatch {
+        if self.phase == Phase::Closed {
+            return NextBatch::Ended;
+        }
+        if self.backlog.len() < max.jobs {
+            self.remove_slice(now);
+        }
+        let due = self.backlog.due();
+        let is_due = match due {
+            Some(Due::Now) => true,
+            Some(Due::By(at)) => self.phase != Phase::Open || at <= Instant::now(),
+            None => false,
+        };
+        if is_due || !self.bulk_removals.is_empty() {
+            let takes_all = self.phase != Phase::Open;
+            let batch = Box::new(self.take_batch(max, takes_all, now));
+            let jobs_in_flight = batch.jobs.len() + self.backlog.len();
+            return NextBatch::Commit { batch, jobs_in_flight };
+        }
+        if self.phase == Phase::Closing {
+            self.phase = Phase::Drained;
+            return NextBatch::Drained;
+        }
+        NextBatch::Wait(match due {
+            Some(Due::By(at)) => Some(at.saturating_duration_since(Instant::now())),
+            Some(Due::Now) | None => None,
+        })
+    }
+
     /// Takes the changes that are due, or all of them, up to the bounds. Costs some 100 ns for each
     /// job. Usage counts in the hour of `time`.
     pub(crate) fn take_batch(&mut self, max: BatchMax, takes_all: bool, time: Timestamp) -> Batch {

@@ -8,28 +8,28 @@
 //! were decided.
 
 use std::collections::{HashMap, VecDeque};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use gristmill_core::delivery::Delivery;
 use gristmill_core::delivery::DeliveryId;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobEvent, JobStatus};
-use gristmill_core::listing::JobQuery;
-use gristmill_core::record::{JobCounts, JobRecord, NewJob};
+use gristmill_core::record::StreamPosition;
+use gristmill_core::record::{JobCounts, NewJob};
 use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
+use gristmill_core::usage::Bill;
+use tokio::sync::oneshot;
 
 use crate::format::CatalogRow;
 use crate::format::EndpointKey;
-use crate::format::pages::Query;
 use crate::format::payload::Payload;
-use crate::journal::segment::JournalLocation;
 use crate::state::backlog::Ack;
 use crate::state::backlog::Write;
 use crate::state::backlog::{Backlog, Urgency};
-use crate::state::bulk_removal::BulkRemoval;
+use crate::state::bulk_removal::{BulkRemoval, Purged};
 use crate::state::disk_usage::{DiskUsage, EndpointMax, check_owner};
 use crate::state::expiry::Expiry;
 use crate::state::idempotency::{Dropped, IdempotencyIndex, IdempotencyRecord};
@@ -40,15 +40,9 @@ use crate::state::order::Order;
 use crate::state::outbox::Outbox;
 use crate::state::owners::Owners;
 use crate::state::ready::Ready;
-use crate::state::requests::{ChunkRequest, DbRequest};
+use crate::state::requests::DbRequest;
 use crate::state::slab::{JobKey, Slab};
 use crate::state::urls::Url;
-
-/// Most jobs that a list examines under one hold of the lock: 50 µs.
-const VISITS_MAX: usize = 1_000;
-
-/// Most pages of chunks that one answer reads.
-const PAGES_MAX: usize = 256;
 
 /// Whether the store accepts work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,65 +60,65 @@ pub(crate) enum Phase {
 /// The state of the store in memory.
 #[derive(Debug)]
 pub(crate) struct Index {
-    pub(crate) phase: Phase,
-    pub(crate) jobs: Slab<Job>,
-    pub(crate) ids: Ids,
-    pub(crate) endpoints: HashMap<EndpointKey, Endpoint>,
+    pub(super) phase: Phase,
+    pub(super) jobs: Slab<Job>,
+    pub(super) ids: Ids,
+    pub(super) endpoints: HashMap<EndpointKey, Endpoint>,
     /// Endpoints by name, without those that are being deleted.
-    pub(crate) names: HashMap<EndpointId, EndpointKey>,
-    pub(crate) expiry: Expiry,
+    pub(super) names: HashMap<EndpointId, EndpointKey>,
+    pub(super) expiry: Expiry,
     /// Changes that the writer has to write.
-    pub(crate) backlog: Backlog,
+    pub(super) backlog: Backlog,
     /// Requests to the database's thread. Bounded by one entry for each caller.
-    pub(crate) requests: Vec<DbRequest>,
+    pub(super) requests: Vec<DbRequest>,
     /// Whether the database's thread waits for the batch that is being written.
-    pub(crate) is_commit_awaited: bool,
+    pub(super) is_commit_awaited: bool,
     /// Removals of many jobs, which the writer carries out slice by slice.
-    pub(crate) bulk_removals: VecDeque<BulkRemoval>,
+    pub(super) bulk_removals: VecDeque<BulkRemoval>,
     /// Endpoints that are being deleted.
-    pub(crate) deleting_endpoints: Vec<DeletingEndpoint>,
-    pub(crate) owners: Owners,
+    pub(super) deleting_endpoints: Vec<DeletingEndpoint>,
+    pub(super) owners: Owners,
     /// The usage, as it is on disk.
-    pub(crate) meters: Meters,
+    pub(super) meters: Meters,
     /// Webhooks that are still to be sent, as they are on disk.
-    pub(crate) outbox: Outbox<EndpointKey>,
+    pub(super) outbox: Outbox<EndpointKey>,
     /// Deliveries that the next batch removes. No caller waits for that.
-    pub(crate) dropped_deliveries: Vec<DeliveryId>,
+    pub(super) dropped_deliveries: Vec<DeliveryId>,
     /// Submissions with an `Idempotency-Key`, by which duplicates are recognised.
-    pub(crate) idempotency_index: IdempotencyIndex<EndpointKey>,
+    pub(super) idempotency_index: IdempotencyIndex<EndpointKey>,
     /// The next batch removes the rows of `idempotency_index` up to this number. No caller waits
     /// for that.
-    pub(crate) dropped_records_up_to: Option<u64>,
+    pub(super) dropped_records_up_to: Option<u64>,
     /// Idempotency records that were dropped before older ones; the next checkpoint deletes their
     /// rows. After a crash the next start drops them again.
-    pub(crate) dropped_records: Vec<u64>,
+    pub(super) dropped_records: Vec<u64>,
     /// Dropped when the store has ended, so that callers that wait for the end are notified.
-    pub(crate) closers: Vec<Ack>,
-    pub(crate) last_seq: u64,
-    pub(crate) last_queue_position: u64,
-    pub(crate) last_endpoint: u32,
+    pub(super) closers: Vec<Ack>,
+    pub(super) last_seq: u64,
+    pub(super) last_queue_position: u64,
+    pub(super) last_endpoint: u32,
     /// Number of jobs that clients can see.
-    pub(crate) visible_jobs: u64,
+    pub(super) visible_jobs: u64,
 }
 
 /// An endpoint with its queue.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    pub(crate) name: EndpointId,
-    pub(crate) ready: Ready,
+    pub(super) name: EndpointId,
+    pub(super) ready: Ready,
     /// All its jobs, in the order of their submission. About 8 bytes for each.
-    pub(crate) history: Order,
+    pub(super) history: Order,
     /// The counts that clients see.
-    pub(crate) counts: JobCounts,
+    pub(super) counts: JobCounts,
     /// Whether the endpoint has a row, or will have one once the batch that is being written is
     /// committed.
-    pub(crate) is_stored: bool,
+    pub(super) is_stored: bool,
     /// The bytes of all its jobs on disk.
-    pub(crate) disk_usage: DiskUsage,
+    pub(super) disk_usage: DiskUsage,
 }
 
 impl Endpoint {
-    pub(crate) fn new(name: EndpointId) -> Self {
+    pub(super) fn new(name: EndpointId) -> Self {
         let (ready, history) = (Ready::default(), Order::default());
         let (counts, disk_usage) = (JobCounts::default(), DiskUsage::default());
         Self { name, ready, history, counts, is_stored: false, disk_usage }
@@ -137,18 +131,6 @@ pub(crate) struct DeletingEndpoint {
     pub(crate) key: EndpointKey,
     /// Resolve when it is deleted on disk.
     pub(crate) acks: Vec<Ack>,
-}
-
-/// Locations of chunks.
-#[derive(Debug)]
-pub(crate) struct FoundChunks {
-    /// The number of the job's rows.
-    pub(crate) seq: u64,
-    pub(crate) query: Query,
-    /// Whether the first chunk is in the database, or does not exist.
-    pub(crate) begins_in_database: bool,
-    /// The pages in the journal with the chunks that are not in the database.
-    pub(crate) pages: Vec<(u64, JournalLocation)>,
 }
 
 /// Calls of the dispatcher that are due once the lock is released.
@@ -195,6 +177,165 @@ impl Index {
             last_endpoint: 0,
             visible_jobs: 0,
         }
+    }
+
+    /// Test only: adds a write behind all others.
+    #[cfg(test)]
+    pub(crate) fn push_last(&mut self, write: Write) {
+        self.backlog.push_last(write);
+    }
+
+    /// Test only: whether the writer has taken all writes.
+    #[cfg(test)]
+    pub(crate) fn is_backlog_empty(&self) -> bool {
+        self.backlog.is_empty()
+    }
+
+    /// Whether the store accepts work.
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// An index in place of that of a store that has ended: it accepts nothing.
+    pub(crate) fn closed() -> Self {
+        Self { phase: Phase::Closed, ..Self::new(Arc::default()) }
+    }
+
+    /// Begins to close the store, unless it is closed already. Returns whether `closer` was taken: it is
+    /// dropped when the store has ended.
+    pub(crate) fn begin_close(&mut self, closer: Ack) -> bool {
+        match self.phase {
+            Phase::Open => self.phase = Phase::Closing,
+            Phase::Closing | Phase::Drained => {}
+            Phase::Closed => return false,
+        }
+        self.closers.push(closer);
+        true
+    }
+
+    /// The requests to the database's thread that have come since the last call.
+    pub(crate) fn take_requests(&mut self) -> Vec<DbRequest> {
+        std::mem::take(&mut self.requests)
+    }
+
+    /// Adds a request to the database's thread.
+    pub(crate) fn push_request(&mut self, request: DbRequest) {
+        self.requests.push(request);
+    }
+
+    /// Whether the database's thread waits for the batch that is being written, from now on.
+    pub(crate) fn await_commit(&mut self) {
+        self.is_commit_awaited = true;
+    }
+
+    /// Whether the database's thread waited for the batch that was just committed.
+    pub(crate) fn take_commit_awaited(&mut self) -> bool {
+        std::mem::take(&mut self.is_commit_awaited)
+    }
+
+    /// The job whose rows have this number, unless another job has its key by now.
+    pub(crate) fn job_of_row(&mut self, key: JobKey, seq: u64) -> Option<&mut Job> {
+        self.jobs.get_mut(key).filter(|job| job.seq == seq)
+    }
+
+    /// Adds the usage of an attempt without a result, with the bytes that it occupies.
+    pub(crate) fn add_bill(&mut self, bill: Bill, reserved: usize) {
+        self.backlog.push(Write::Bill(Box::new(bill), reserved));
+    }
+
+    /// The usage, as it is on disk.
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
+    /// The usage, for the database's thread, which copies it to the tables.
+    pub(crate) fn meters_mut(&mut self) -> &mut Meters {
+        &mut self.meters
+    }
+
+    /// The webhooks that are still to be sent.
+    pub(crate) fn outbox(&self) -> &Outbox<EndpointKey> {
+        &self.outbox
+    }
+
+    /// The webhooks, for changes that are never written.
+    pub(crate) fn outbox_mut(&mut self) -> &mut Outbox<EndpointKey> {
+        &mut self.outbox
+    }
+
+    /// Records the result of an attempt to send a webhook. `ack` resolves when it is on disk. Returns whether
+    /// the batch releases the `reserved` bytes: not when the webhook does not exist any more.
+    pub(crate) fn record_attempt(
+        &mut self,
+        id: DeliveryId,
+        after: impl FnOnce(&Delivery) -> Delivery,
+        reserved: usize,
+        ack: Ack,
+    ) -> bool {
+        let Some(delivery) = self.outbox.get(id) else {
+            self.ack_all(ack);
+            return false;
+        };
+        let after = Box::new(after(delivery));
+        self.backlog.push(Write::Delivery(after, reserved, ack));
+        true
+    }
+
+    /// Begins to remove the waiting jobs of an endpoint. `answer` resolves when they are removed in memory.
+    pub(crate) fn begin_purge(&mut self, endpoint: &EndpointId, answer: oneshot::Sender<Purged>) {
+        let until = self.last_queue_position + 1;
+        if let Some((endpoint, _)) = self.endpoint(endpoint) {
+            let removal = BulkRemoval::Purge { endpoint, until, removed: 0, answer };
+            self.bulk_removals.push_back(removal);
+            return;
+        }
+        let (ack, on_disk) = oneshot::channel();
+        self.ack_all(ack);
+        // A dropped receiver means that the caller does not need the answer any more.
+        let _ = answer.send(Purged { removed: 0, on_disk });
+    }
+
+    /// Deletes up to `count_max` jobs whose time is over, and idempotency records. Returns the time of the next
+    /// one, and whether anything has changed; then `ack` resolves when that is on disk.
+    pub(crate) fn expire_due(
+        &mut self,
+        now: Timestamp,
+        count_max: usize,
+        ack: Ack,
+    ) -> (Timestamp, bool) {
+        let due = self.expiry.due(now, count_max);
+        for &key in &due {
+            self.expire(key, now);
+        }
+        let forgotten = self.idempotency_index.expire(now);
+        self.dropped_records_up_to = forgotten.or(self.dropped_records_up_to);
+        let is_change = !due.is_empty() || forgotten.is_some();
+        if is_change {
+            self.ack_all(ack);
+        }
+        (self.expiry.next().min(self.idempotency_index.next()), is_change)
+    }
+
+    /// Records how far a client has read the stream of a job.
+    pub(crate) fn mark_delivered(&mut self, id: JobId, next: StreamPosition) {
+        if let Some(key) = self.key_of(id)
+            && let Some(job) = self.jobs.get_mut(key)
+            && let Some(visible) = job.visible()
+            && visible.stream_attempt() == next.attempt
+        {
+            let next = next.index.min(visible.chunk_count());
+            let live = job.live_mut();
+            live.chunks_delivered = live.chunks_delivered.max(next);
+        }
+    }
+
+    /// The idempotency records that were dropped before older ones and whose rows exist: those of
+    /// submissions up to `last_seq`. A later record may have no row yet.
+    pub(crate) fn take_dropped_records(&mut self, last_seq: u64) -> Vec<u64> {
+        let (dropped, later) =
+            std::mem::take(&mut self.dropped_records).into_iter().partition(|seq| *seq <= last_seq);
+        self.dropped_records = later;
+        dropped
     }
 
     pub(crate) fn key_of(&self, id: JobId) -> Option<JobKey> {
@@ -386,54 +527,6 @@ impl Index {
         Ok(Decided::Queued(notice))
     }
 
-    /// Adds a job that is already on disk.
-    pub(crate) fn restore(&mut self, mut job: Job) {
-        let webhook = job.webhook.take().filter(|_| job.row.needs_input());
-        job.webhook = webhook.map(|url| self.owners.urls(job.owner).hold(url));
-        self.last_seq = self.last_seq.max(job.seq);
-        self.last_queue_position = self.last_queue_position.max(job.row.queue_position);
-        self.visible_jobs += 1;
-        let (id, seq, purge_at, status) = (job.id, job.seq, job.purge_at(), job.row.status);
-        let (low_priority, position, endpoint) =
-            (job.low_priority, job.row.queue_position, job.endpoint);
-        let disk_usage = DiskUsage::of(&job);
-        self.owners.account(job.owner).add(disk_usage.bytes());
-        let key = self.jobs.insert(job);
-        self.ids.insert(id, key, &self.jobs);
-        self.expiry.insert(purge_at, key);
-        if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
-            endpoint.count_status(None, status);
-            endpoint.disk_usage.add(disk_usage);
-            endpoint.history.insert(seq, key);
-            if status == Some(JobStatus::InQueue) {
-                endpoint.ready.insert(low_priority, position, key);
-            }
-        }
-    }
-
-    /// Removes a job as if it had never been restored.
-    pub(crate) fn unrestore(&mut self, id: JobId) -> Option<Job> {
-        let key = self.key_of(id)?;
-        self.ids.remove(id, key);
-        let job = self.jobs.remove(key)?;
-        self.visible_jobs -= 1;
-        self.expiry.remove(job.purge_at(), key);
-        let disk_usage = DiskUsage::of(&job);
-        self.owners.account(job.owner).remove(disk_usage.bytes());
-        if let Some(url) = &job.webhook {
-            self.owners.urls(job.owner).release(url);
-        }
-        if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
-            endpoint.count_status(job.row.status, None);
-            endpoint.disk_usage.remove(disk_usage);
-            endpoint.history.remove(job.seq, key);
-            if job.row.status == Some(JobStatus::InQueue) {
-                endpoint.ready.remove(job.low_priority, job.row.queue_position, key);
-            }
-        }
-        Some(job)
-    }
-
     /// Resolves `ack` once everything decided so far about the job is on disk and visible.
     pub(crate) fn ack_job(&mut self, key: JobKey, ack: Ack) {
         match self.jobs.get_mut(key).and_then(|job| job.pending.as_mut()) {
@@ -460,67 +553,6 @@ impl Index {
     /// Resolves `ack` once everything decided so far is on disk and visible.
     pub(crate) fn ack_all(&mut self, ack: Ack) {
         self.backlog.push_last(Write::Barrier(ack));
-    }
-
-    /// Locations of the visible chunks for `request`: the job's rows, its claim, and the query.
-    pub(crate) fn chunk_query(
-        &self,
-        request: &ChunkRequest,
-        now: Timestamp,
-    ) -> Option<FoundChunks> {
-        let (_, job) = self.find(request.id)?;
-        let row = job.visible_at(now)?;
-        let query = Query {
-            attempt: row.stream_attempt(),
-            from: request.from,
-            end: row.chunk_count(),
-            bytes_max: request.bytes_max,
-            count_max: request.count_max,
-        };
-        let pages = job.payload_locations.pages();
-        let before = pages.partition_point(|(first, _)| *first <= request.from);
-        let pages = pages.iter().skip(before.saturating_sub(1)).take(PAGES_MAX).copied();
-        Some(FoundChunks {
-            seq: job.seq,
-            query,
-            begins_in_database: before == 0,
-            pages: pages.collect(),
-        })
-    }
-
-    /// The visible counts of an endpoint.
-    pub(crate) fn counts(&self, endpoint: &EndpointId) -> JobCounts {
-        self.endpoint(endpoint).map(|(_, endpoint)| endpoint.counts).unwrap_or_default()
-    }
-
-    /// Examines the next `VISITS_MAX` jobs before `before`, and adds the matching ones to `jobs`.
-    /// Returns the position at which the list continues: `Continue` when this page may get more
-    /// jobs, `Break` when the next page begins there.
-    pub(crate) fn list(
-        &self,
-        name: &EndpointId,
-        query: &JobQuery,
-        before: u64,
-        jobs: &mut Vec<JobRecord>,
-        now: Timestamp,
-    ) -> ControlFlow<Option<u64>, u64> {
-        let Some((_, endpoint)) = self.endpoint(name) else { return ControlFlow::Break(None) };
-        let mut last = before;
-        for (looks, (seq, key)) in endpoint.history.below(before).rev().enumerate() {
-            if jobs.len() >= query.count_max {
-                return ControlFlow::Break(Some(last));
-            }
-            if looks == VISITS_MAX {
-                return ControlFlow::Continue(last);
-            }
-            last = seq;
-            let Some(job) = self.jobs.get(key) else { continue };
-            let status = job.visible_at(now).and_then(|row| row.status);
-            if status.is_some() && query.status.is_none_or(|wanted| status == Some(wanted)) {
-                jobs.extend(job.record(name, now));
-            }
-        }
-        ControlFlow::Break(None)
     }
 
     /// Begins to delete an endpoint, if there is one of this name. Its webhooks are removed at

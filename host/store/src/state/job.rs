@@ -423,6 +423,15 @@ impl Job {
         })
     }
 
+    /// A job of the tables.
+    ///
+    /// # Errors
+    /// The value that is invalid.
+    pub(crate) fn of_row(image: &NewJobImage<'_>, owners: &mut Owners) -> Result<Self, String> {
+        let job = Self::of(image, owners)?;
+        Ok(Self { stored: Stored::of(&job.row), ..job })
+    }
+
     /// The state that clients see; `None` while the submission is not on disk.
     pub(crate) fn visible(&self) -> Option<&Row> {
         match &self.pending {

@@ -1,7 +1,7 @@
 //! The store's state in memory. Every call decides here, under one lock, before anything is written.
 //!
 //! [`index`] has all jobs ([`job`]) and endpoints. [`decide`] and [`claim`] change a job's state,
-//! [`batch`] takes the changes for the disk and publishes them after the commit.
+//! [`query`] reads, and [`restore`] puts back what an earlier process has left. [`batch`] takes the changes for the disk and publishes them after the commit.
 
 pub(crate) mod backlog;
 pub(crate) mod batch;
@@ -20,8 +20,10 @@ pub(crate) mod newest_usage;
 mod order;
 pub(crate) mod outbox;
 pub(crate) mod owners;
+pub(crate) mod query;
 mod ready;
 mod remove_slice;
 pub(crate) mod requests;
+mod restore;
 pub(crate) mod slab;
 mod urls;

@@ -24,11 +24,11 @@ use super::{SqliteStore, fenced};
 use crate::failure;
 use crate::format::payload::{Kind, Payload};
 use crate::shared::{answer, damaged};
-use crate::state::backlog::Write;
-use crate::state::bulk_removal::{BulkRemoval, Purged};
+use crate::state::bulk_removal::Purged;
 use crate::state::claim::{Claimed, Progress};
 use crate::state::decide::End;
-use crate::state::index::{Decided, FoundChunks, Index, Phase, Submitted};
+use crate::state::index::{Decided, Index, Submitted};
+use crate::state::query::FoundChunks;
 use crate::state::requests::{ChunkRequest, DbRequest};
 
 /// Most jobs that one call of `expire` deletes.
@@ -199,7 +199,7 @@ impl JobStore for SqliteStore {
     async fn bill(&self, bill: Bill) -> Result<(), StoreError> {
         let reserved = self.shared.reserve(0).await?;
         self.shared.change(|index, _| {
-            index.backlog.push(Write::Bill(Box::new(bill), reserved.bytes()));
+            index.add_bill(bill, reserved.bytes());
             reserved.hand_over();
         })
     }
@@ -230,7 +230,7 @@ impl JobStore for SqliteStore {
             let status = found.and_then(|key| {
                 // Whatever the result of the event, the answer is the job's state afterwards.
                 let _ = index.decide(key, JobEvent::CancelRequested, now);
-                index.jobs.get(key)?.row.status
+                index.decided_status(key)
             });
             index.ack_id(id, ack);
             status
@@ -259,22 +259,7 @@ impl JobStore for SqliteStore {
 
     async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
         let (sender, receiver) = oneshot::channel();
-        self.shared.change(|index, _| {
-            let until = index.last_queue_position + 1;
-            match index.endpoint(endpoint) {
-                Some((endpoint, _)) => {
-                    let removal =
-                        BulkRemoval::Purge { endpoint, until, removed: 0, answer: sender };
-                    index.bulk_removals.push_back(removal);
-                }
-                None => {
-                    let (ack, on_disk) = oneshot::channel();
-                    index.ack_all(ack);
-                    // The receiver is a variable of this function, so the send cannot fail.
-                    let _ = sender.send(Purged { removed: 0, on_disk });
-                }
-            }
-        })?;
+        self.shared.change(|index, _| index.begin_purge(endpoint, sender))?;
         let Purged { removed, on_disk } = answer(receiver).await?;
         answer(on_disk).await?;
         Ok(removed)
@@ -296,19 +281,8 @@ impl JobStore for SqliteStore {
 
     async fn expire(&self) -> Result<NextExpiry, StoreError> {
         let (ack, on_disk) = oneshot::channel();
-        let (next, is_change) = self.shared.change(|index, now| {
-            let due = index.expiry.due(now, EXPIRE_JOBS_MAX);
-            for &key in &due {
-                index.expire(key, now);
-            }
-            let forgotten = index.idempotency_index.expire(now);
-            index.dropped_records_up_to = forgotten.or(index.dropped_records_up_to);
-            let is_change = !due.is_empty() || forgotten.is_some();
-            if is_change {
-                index.ack_all(ack);
-            }
-            (index.expiry.next().min(index.idempotency_index.next()), is_change)
-        })?;
+        let expire = |index: &mut Index, now| index.expire_due(now, EXPIRE_JOBS_MAX, ack);
+        let (next, is_change) = self.shared.change(expire)?;
         if is_change {
             answer(on_disk).await?;
         }
@@ -427,17 +401,7 @@ impl JobStore for SqliteStore {
     }
 
     async fn mark_delivered(&self, id: JobId, next: StreamPosition) -> Result<(), StoreError> {
-        self.shared.change_live(|index, _| {
-            if let Some(key) = index.key_of(id)
-                && let Some(job) = index.jobs.get_mut(key)
-                && let Some(visible) = job.visible()
-                && visible.stream_attempt() == next.attempt
-            {
-                let next = next.index.min(visible.chunk_count());
-                let live = job.live_mut();
-                live.chunks_delivered = live.chunks_delivered.max(next);
-            }
-        })
+        self.shared.change_live(|index, _| index.mark_delivered(id, next))
     }
 
     async fn counts(&self, endpoint: &EndpointId) -> Result<JobCounts, StoreError> {
@@ -445,13 +409,7 @@ impl JobStore for SqliteStore {
     }
 
     async fn demand(&self, endpoint: &EndpointId) -> Result<Demand, StoreError> {
-        self.shared.read(|index, _| {
-            let Some((_, endpoint)) = index.endpoint(endpoint) else { return Demand::default() };
-            let first = endpoint.ready.first_normal().and_then(|key| index.jobs.get(key));
-            let since = first.map(|job| job.queued_at());
-            let claimable = endpoint.ready.len() as u64;
-            Demand { jobs: endpoint.ready.normal_len() as u64, since, claimable }
-        })
+        self.shared.read(|index, _| index.demand(endpoint))
     }
 
     async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError> {
@@ -474,22 +432,14 @@ impl JobStore for SqliteStore {
         StoreStats {
             commits: shared.commits.load(Ordering::Relaxed),
             operations: shared.operations.load(Ordering::Relaxed),
-            jobs: shared.index().visible_jobs,
+            jobs: shared.index().visible_jobs(),
         }
     }
 
     async fn close(&self) {
         let (ended, end) = oneshot::channel();
-        {
-            let mut index = self.shared.index();
-            match index.phase {
-                Phase::Open => {
-                    index.phase = Phase::Closing;
-                    index.closers.push(ended);
-                }
-                Phase::Closing | Phase::Drained => index.closers.push(ended),
-                Phase::Closed => return,
-            }
+        if !self.shared.index().begin_close(ended) {
+            return;
         }
         self.shared.wake_writer();
         // No value is ever sent: the channel closes when the index is dropped, after the file was

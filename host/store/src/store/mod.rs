@@ -77,13 +77,13 @@ impl SqliteStore {
         let mut recovery = Recovery { was_clean: db.was_clean, ..Recovery::default() };
         let now = clock.now();
         if let (Some(max), Some(seen_at)) = (settings.clock_jump_max_ms, db.seen_at) {
-            let jobs = recover::overdue(&index, now);
+            let jobs = index.overdue(now);
             let is_ahead = now.millis_since(seen_at) > max && jobs > 0;
             if is_ahead || seen_at.millis_since(now) > max {
                 return Err(OpenError::ClockJumped { seen_at, now, jobs });
             }
         }
-        recover::repair(&mut index, now, &mut recovery);
+        index.repair(now, &mut recovery);
         db.begin_life(journal.end().segment, now)?;
         let (node, disk) = (db.node, (Arc::new(journal), db.seal.clone()));
         let shared = Arc::new(Shared::new(node, clock, signals, settings, index, disk));
@@ -200,10 +200,7 @@ impl SqliteStore {
     /// # Errors
     /// When the store is closed.
     pub fn endpoints(&self) -> Result<Vec<(EndpointId, u64)>, StoreError> {
-        self.shared.read(|index, _| {
-            let jobs = |key| index.endpoints.get(key).map_or(0, |endpoint| endpoint.history.len());
-            index.names.iter().map(|(name, key)| (name.clone(), jobs(key) as u64)).collect()
-        })
+        self.shared.read(|index, _| index.endpoints_with_jobs())
     }
 
     /// Decides the end of an attempt; `ack` resolves when it, or the change that won the race, is

@@ -16,7 +16,6 @@ use tokio::sync::oneshot;
 
 use super::SqliteStore;
 use crate::shared::{answer, damaged};
-use crate::state::backlog::Write;
 use crate::state::outbox::Moment;
 use crate::state::requests::DbRequest;
 use crate::tables::catalog;
@@ -67,7 +66,7 @@ impl UsageStore for SqliteStore {
         template: &TemplateId,
         hours: &Range<Hour>,
     ) -> Vec<(OwnerId, UsageSum)> {
-        let found = self.shared.read(|index, _| index.meters.newest.of(template, hours));
+        let found = self.shared.read(|index, _| index.meters().newest.of(template, hours));
         found.unwrap_or_default()
     }
 }
@@ -80,11 +79,11 @@ impl DeliveryStore for SqliteStore {
         owner_of: OwnerOf<'_>,
     ) -> Result<DueDeliveries, StoreError> {
         let now = Moment::of(&*self.shared.clock);
-        self.shared.change_live(|index, _| index.outbox.begin(ended, owner_of, now))
+        self.shared.change_live(|index, _| index.outbox_mut().begin(ended, owner_of, now))
     }
 
     async fn delivery_body(&self, id: DeliveryId) -> Result<Option<Json>, StoreError> {
-        let found = self.shared.read(|index, _| index.outbox.body(id))?;
+        let found = self.shared.read(|index, _| index.outbox().body(id))?;
         let Some(location) = found else { return Ok(None) };
         if let Some(location) = location
             && let Some(bytes) = self.shared.read_journal(location).await?
@@ -104,13 +103,11 @@ impl DeliveryStore for SqliteStore {
     ) -> Result<(), StoreError> {
         let reserved = self.shared.reserve(report.error.as_ref().map_or(0, String::len)).await?;
         let (ack, on_disk) = oneshot::channel();
-        self.shared.change(|index, now| match index.outbox.get(id) {
-            Some(delivery) => {
-                let after = Box::new(delivery.after(report, next, now));
-                index.backlog.push(Write::Delivery(after, reserved.bytes(), ack));
+        self.shared.change(|index, now| {
+            let after = |delivery: &Delivery| delivery.after(report, next, now);
+            if index.record_attempt(id, after, reserved.bytes(), ack) {
                 reserved.hand_over();
             }
-            None => index.ack_all(ack),
         })?;
         answer(on_disk).await
     }
@@ -122,7 +119,7 @@ impl DeliveryStore for SqliteStore {
     ) -> Result<Vec<Delivery>, StoreError> {
         self.shared.read(|index, _| {
             let key = index.endpoint(endpoint).map(|(key, _)| key);
-            key.map(|key| index.outbox.list(&key, count_max)).unwrap_or_default()
+            key.map(|key| index.outbox().list(&key, count_max)).unwrap_or_default()
         })
     }
 }

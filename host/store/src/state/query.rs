@@ -1,0 +1,136 @@
+//! Reads of the state: what clients see, and what the store's threads look at.
+//!
+//! **Cost.** A call holds the lock for 50 µs at most: a list examines a bounded number of jobs, and continues with
+//! the next call.
+
+use std::ops::ControlFlow;
+
+use gristmill_core::id::EndpointId;
+use gristmill_core::job::JobStatus;
+use gristmill_core::listing::JobQuery;
+use gristmill_core::record::{Demand, JobCounts, JobRecord};
+use gristmill_core::time::Timestamp;
+
+use crate::format::pages::Query;
+use crate::journal::segment::JournalLocation;
+use crate::state::index::Index;
+use crate::state::job::Job;
+use crate::state::requests::ChunkRequest;
+use crate::state::slab::JobKey;
+
+/// Most jobs that a list examines under one hold of the lock: 50 µs.
+const VISITS_MAX: usize = 1_000;
+
+/// Most pages of chunks that one answer reads.
+const PAGES_MAX: usize = 256;
+
+/// Locations of chunks.
+#[derive(Debug)]
+pub(crate) struct FoundChunks {
+    /// The number of the job's rows.
+    pub(crate) seq: u64,
+    pub(crate) query: Query,
+    /// Whether the first chunk is in the database, or does not exist.
+    pub(crate) begins_in_database: bool,
+    /// The pages in the journal with the chunks that are not in the database.
+    pub(crate) pages: Vec<(u64, JournalLocation)>,
+}
+
+impl Index {
+    /// Number of jobs that clients can see.
+    pub(crate) fn visible_jobs(&self) -> u64 {
+        self.visible_jobs
+    }
+
+    /// The endpoints that are not being deleted, with the number of their jobs.
+    pub(crate) fn endpoints_with_jobs(&self) -> Vec<(EndpointId, u64)> {
+        let jobs = |key| self.endpoints.get(key).map_or(0, |endpoint| endpoint.history.len());
+        self.names.iter().map(|(name, key)| (name.clone(), jobs(key) as u64)).collect()
+    }
+
+    /// The decided status of a job; `None` once it is removed.
+    pub(crate) fn decided_status(&self, key: JobKey) -> Option<JobStatus> {
+        self.jobs.get(key)?.row.status
+    }
+
+    /// The endpoint's jobs that wait for a worker.
+    pub(crate) fn demand(&self, endpoint: &EndpointId) -> Demand {
+        let Some((_, endpoint)) = self.endpoint(endpoint) else { return Demand::default() };
+        let first = endpoint.ready.first_normal().and_then(|key| self.jobs.get(key));
+        let since = first.map(Job::queued_at);
+        let claimable = endpoint.ready.len() as u64;
+        Demand { jobs: endpoint.ready.normal_len() as u64, since, claimable }
+    }
+
+    /// Locations of the visible chunks for `request`: the job's rows, its claim, and the query.
+    pub(crate) fn chunk_query(
+        &self,
+        request: &ChunkRequest,
+        now: Timestamp,
+    ) -> Option<FoundChunks> {
+        let (_, job) = self.find(request.id)?;
+        let row = job.visible_at(now)?;
+        let query = Query {
+            attempt: row.stream_attempt(),
+            from: request.from,
+            end: row.chunk_count(),
+            bytes_max: request.bytes_max,
+            count_max: request.count_max,
+        };
+        let pages = job.payload_locations.pages();
+        let before = pages.partition_point(|(first, _)| *first <= request.from);
+        let pages = pages.iter().skip(before.saturating_sub(1)).take(PAGES_MAX).copied();
+        Some(FoundChunks {
+            seq: job.seq,
+            query,
+            begins_in_database: before == 0,
+            pages: pages.collect(),
+        })
+    }
+
+    /// The visible counts of an endpoint.
+    pub(crate) fn counts(&self, endpoint: &EndpointId) -> JobCounts {
+        self.endpoint(endpoint).map(|(_, endpoint)| endpoint.counts).unwrap_or_default()
+    }
+
+    /// Examines the next `VISITS_MAX` jobs before `before`, and adds the matching ones to `jobs`.
+    /// Returns the position at which the list continues: `Continue` when this page may get more
+    /// jobs, `Break` when the next page begins there.
+    pub(crate) fn list(
+        &self,
+        name: &EndpointId,
+        query: &JobQuery,
+        before: u64,
+        jobs: &mut Vec<JobRecord>,
+        now: Timestamp,
+    ) -> ControlFlow<Option<u64>, u64> {
+        let Some((_, endpoint)) = self.endpoint(name) else { return ControlFlow::Break(None) };
+        let mut last = before;
+        for (looks, (seq, key)) in endpoint.history.below(before).rev().enumerate() {
+            if jobs.len() >= query.count_max {
+                return ControlFlow::Break(Some(last));
+            }
+            if looks == VISITS_MAX {
+                return ControlFlow::Continue(last);
+            }
+            last = seq;
+            let Some(job) = self.jobs.get(key) else { continue };
+            let status = job.visible_at(now).and_then(|row| row.status);
+            if status.is_some() && query.status.is_none_or(|wanted| status == Some(wanted)) {
+                jobs.extend(job.record(name, now));
+            }
+        }
+        ControlFlow::Break(None)
+    }
+
+    /// Some jobs from the `from`th on, and where the next ones begin, if there are more.
+    pub(crate) fn slice_of_jobs(
+        &self,
+        from: usize,
+        count_max: usize,
+    ) -> (impl Iterator<Item = (JobKey, &Job)>, Option<usize>) {
+        let end = self.jobs.end();
+        let to = (from + count_max).min(end);
+        (self.jobs.range(from..to), (to < end).then_some(to))
+    }
+}

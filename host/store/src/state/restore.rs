@@ -1,0 +1,275 @@
+//! The state of an earlier process: its endpoints, jobs and records are put back as they were read, and what its
+//! end left behind is repaired with the same events as always.
+
+use std::collections::HashMap;
+
+use gristmill_core::delivery::Delivery;
+use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::job::{JobEvent, JobStatus};
+use gristmill_core::limits::CRASHES_MAX;
+use gristmill_core::record::JobCounts;
+use gristmill_core::time::Timestamp;
+use gristmill_core::usage::UsageRow;
+
+use crate::error::Recovery;
+use crate::format::EndpointKey;
+use crate::format::image::{IdempotencyImage, JobImage, JobLocations, NewJobImage, StateImage};
+use crate::journal::Journal;
+use crate::journal::segment::SegmentId;
+use crate::state::disk_usage::DiskUsage;
+use crate::state::idempotency::{Dropped, IdempotencyRecord};
+use crate::state::index::{Endpoint, Index};
+use crate::state::job::{Job, Row};
+
+impl Index {
+    /// Adds an endpoint that has a row.
+    pub(crate) fn restore_endpoint(
+        &mut self,
+        key: EndpointKey,
+        name: EndpointId,
+        counts: JobCounts,
+    ) {
+        let mut endpoint = Endpoint::new(name.clone());
+        endpoint.is_stored = true;
+        endpoint.counts = counts;
+        // If two endpoints have one name, the older was being deleted, and the newer one counts.
+        if let Some(older) = self.names.insert(name, key) {
+            self.leave(older);
+        }
+        self.last_endpoint = self.last_endpoint.max(key.0);
+        self.endpoints.insert(key, endpoint);
+    }
+
+    /// Continues a deletion that a crash interrupted. False when the endpoint had no job, or all of them are
+    /// removed.
+    pub(crate) fn continue_deletion(&mut self, key: EndpointKey) -> bool {
+        self.last_endpoint = self.last_endpoint.max(key.0);
+        let Some(name) = self.endpoint_name(key) else { return false };
+        // A newer endpoint of the name may have replaced it.
+        if self.names.get(&name) == Some(&key) {
+            self.names.remove(&name);
+            self.leave(key);
+        }
+        true
+    }
+
+    /// The name of an endpoint, also while it is being deleted.
+    pub(crate) fn endpoint_name(&self, key: EndpointKey) -> Option<EndpointId> {
+        self.endpoints.get(&key).map(|endpoint| endpoint.name.clone())
+    }
+
+    /// Adds a job of the tables.
+    ///
+    /// # Errors
+    /// The value that is invalid.
+    pub(crate) fn restore_row(&mut self, row: &NewJobImage<'_>) -> Result<(), String> {
+        let job = Job::of_row(row, &mut self.owners)?;
+        self.restore(job);
+        Ok(())
+    }
+
+    /// Adds the locations of payloads that stayed in the journal, by the number of their job.
+    pub(crate) fn restore_locations(&mut self, mut kept: HashMap<u64, JobLocations>) {
+        for job in self.jobs.values_mut() {
+            if let Some(locations) = kept.remove(&job.seq) {
+                job.payload_locations.add(locations);
+            }
+        }
+    }
+
+    /// Adds an idempotency record, unless its endpoint is deleted. Records come oldest first.
+    pub(crate) fn restore_idempotency_record(
+        &mut self,
+        seq: u64,
+        endpoint: EndpointKey,
+        job: JobId,
+        record: IdempotencyImage,
+    ) {
+        // A row outlives its job and its endpoint, so their numbers must not be used again.
+        self.last_seq = self.last_seq.max(seq);
+        self.last_endpoint = self.last_endpoint.max(endpoint.0);
+        let IdempotencyImage { key, content, at } = record;
+        let first = IdempotencyRecord { seq, job, content, at: Timestamp::from_millis(at) };
+        if self.endpoints.contains_key(&endpoint)
+            && let Some(Dropped::Only(seq)) = self.idempotency_index.insert(endpoint, key, first)
+        {
+            self.dropped_records.push(seq);
+        }
+    }
+
+    /// All idempotency records are restored.
+    pub(crate) fn end_of_idempotency_records(&mut self) {
+        self.dropped_records_up_to = Some(self.idempotency_index.no_record_up_to(self.last_seq));
+    }
+
+    /// Adds a webhook.
+    pub(crate) fn restore_delivery(&mut self, endpoint: EndpointKey, delivery: Delivery) {
+        // The next endpoint of the name would sign the webhooks of the endpoint that is being
+        // deleted.
+        if self.names.get(&delivery.endpoint) == Some(&endpoint) {
+            self.dropped_deliveries.extend(self.outbox.add(endpoint, delivery));
+        } else {
+            self.dropped_deliveries.push(delivery.id);
+        }
+    }
+
+    /// Continues the usage after the runs so far, with the rows of the newest hours.
+    pub(crate) fn restore_usage(&mut self, last_run: u32, newest: Vec<UsageRow>) {
+        self.meters.begin_after(last_run);
+        for UsageRow { key, sum } in newest {
+            self.meters.newest.add(key.hour, &key.template, &key.owner, &sum);
+        }
+    }
+
+    /// Holds the payloads of all jobs in the journal.
+    ///
+    /// # Errors
+    /// A job with a payload in a segment that does not exist.
+    pub(crate) fn hold_payloads(&mut self, journal: &Journal) -> Result<(), (JobId, SegmentId)> {
+        for job in self.jobs.values_mut() {
+            if !job.row.needs_input() {
+                job.payload_locations.input = None;
+            }
+            let kept = || job.payload_locations.kept().map(|(_, location)| location);
+            if let Some(location) = kept().find(|location| !journal.has(*location)) {
+                return Err((job.id, location.segment));
+            }
+            journal.hold(kept());
+        }
+        Ok(())
+    }
+
+    /// Adds a job that is already on disk.
+    pub(crate) fn restore(&mut self, mut job: Job) {
+        let webhook = job.webhook.take().filter(|_| job.row.needs_input());
+        job.webhook = webhook.map(|url| self.owners.urls(job.owner).hold(url));
+        self.last_seq = self.last_seq.max(job.seq);
+        self.last_queue_position = self.last_queue_position.max(job.row.queue_position);
+        self.visible_jobs += 1;
+        let (id, seq, purge_at, status) = (job.id, job.seq, job.purge_at(), job.row.status);
+        let (low_priority, position, endpoint) =
+            (job.low_priority, job.row.queue_position, job.endpoint);
+        let disk_usage = DiskUsage::of(&job);
+        self.owners.account(job.owner).add(disk_usage.bytes());
+        let key = self.jobs.insert(job);
+        self.ids.insert(id, key, &self.jobs);
+        self.expiry.insert(purge_at, key);
+        if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
+            endpoint.count_status(None, status);
+            endpoint.disk_usage.add(disk_usage);
+            endpoint.history.insert(seq, key);
+            if status == Some(JobStatus::InQueue) {
+                endpoint.ready.insert(low_priority, position, key);
+            }
+        }
+    }
+
+    /// Removes a job as if it had never been restored.
+    pub(crate) fn unrestore(&mut self, id: JobId) -> Option<Job> {
+        let key = self.key_of(id)?;
+        self.ids.remove(id, key);
+        let job = self.jobs.remove(key)?;
+        self.visible_jobs -= 1;
+        self.expiry.remove(job.purge_at(), key);
+        let disk_usage = DiskUsage::of(&job);
+        self.owners.account(job.owner).remove(disk_usage.bytes());
+        if let Some(url) = &job.webhook {
+            self.owners.urls(job.owner).release(url);
+        }
+        if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
+            endpoint.count_status(job.row.status, None);
+            endpoint.disk_usage.remove(disk_usage);
+            endpoint.history.remove(job.seq, key);
+            if job.row.status == Some(JobStatus::InQueue) {
+                endpoint.ready.remove(job.low_priority, job.row.queue_position, key);
+            }
+        }
+        Some(job)
+    }
+
+    /// Applies a frame's entry of a job to the self.
+    ///
+    /// # Errors
+    /// The value that is invalid.
+    pub(crate) fn replay_job(
+        &mut self,
+        image: &JobImage<'_>,
+        locations: JobLocations,
+    ) -> Result<(), String> {
+        let id = image.job_id().ok_or("a job has an invalid id")?;
+        self.last_seq = self.last_seq.max(image.seq);
+        let before = self.unrestore(id);
+        let mut job = match (&image.state, before) {
+            (StateImage::Deleted { .. }, _) => return Ok(()),
+            (StateImage::New { fixed, row, input }, before) => {
+                let new = NewJobImage {
+                    seq: image.seq,
+                    id: image.id,
+                    endpoint: image.endpoint,
+                    fixed: *fixed,
+                    row: *row,
+                    input_bytes: input.unwrap_or(0),
+                };
+                let stored = before.map(|before| before.stored).unwrap_or_default();
+                Job { stored, ..Job::of(&new, &mut self.owners)? }
+            }
+            (StateImage::Changed(row), Some(before)) => Job { row: Row::of(row)?, ..before },
+            // The endpoint is deleted, and all its jobs with it.
+            (StateImage::Changed(_), None) => return Ok(()),
+        };
+        if image.clears_result
+            && let Some(results) = &mut job.payload_locations.results
+        {
+            results.pages.clear();
+            results.output = None;
+        }
+        job.payload_locations.add(locations);
+        if self.endpoints.contains_key(&job.endpoint) {
+            self.restore(job);
+        }
+        Ok(())
+    }
+
+    /// Number of jobs that have not ended and would be deleted at `now`.
+    pub(crate) fn overdue(&self, now: Timestamp) -> u64 {
+        let jobs = self.jobs.range(0..self.jobs.end()).map(|(_, job)| job);
+        let is_open = |job: &&Job| job.row.status.is_some_and(|status| !status.is_final());
+        jobs.filter(is_open).filter(|job| job.purge_at() <= now).count() as u64
+    }
+
+    /// Decides the state of jobs past their time and of jobs that were running.
+    pub(crate) fn repair(&mut self, now: Timestamp, recovery: &mut Recovery) {
+        loop {
+            let due = self.expiry.due(now, usize::MAX);
+            if due.is_empty() {
+                break;
+            }
+            recovery.expired += due.len() as u64;
+            for key in due {
+                self.expire(key, now);
+            }
+        }
+        let running: Vec<_> = self
+            .jobs
+            .range(0..self.jobs.end())
+            .filter(|(_, job)| job.row.status == Some(JobStatus::InProgress))
+            .map(|(key, job)| (key, job.row.crashes.saturating_add(1) >= CRASHES_MAX))
+            .collect();
+        for (key, is_last) in running {
+            // The dispatcher does not exist yet; it examines all queues when it starts.
+            let lost = self.decide(key, JobEvent::HostLost { is_last }, now);
+            debug_assert!(lost.is_ok(), "a running job can lose its host");
+            if is_last {
+                recovery.given_up += 1;
+                if let Some(job) = self.jobs.get_mut(key) {
+                    let error = format!("the host died while the job ran, {CRASHES_MAX} times");
+                    job.row.attempt_mut().error = Some(error);
+                }
+            } else {
+                recovery.requeued += 1;
+            }
+        }
+        recovery.waiting =
+            self.endpoints.values().map(|endpoint| endpoint.ready.len() as u64).sum();
+    }
+}
