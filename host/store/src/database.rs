@@ -264,7 +264,8 @@ impl Database {
             DbRequest::JobRows { answer } => {
                 let count = "SELECT (SELECT count(*) FROM job) + (SELECT count(*) FROM input)
                      + (SELECT count(*) FROM output) + (SELECT count(*) FROM chunk)";
-                let _ = answer.send(db.query_row(count, [], |row| row.get(0))?);
+                let rows: i64 = db.query_row(count, [], |row| row.get(0))?;
+                let _ = answer.send(rows.unsigned_abs());
             }
         }
         Ok(())
