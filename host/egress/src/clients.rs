@@ -37,7 +37,7 @@ impl Clients {
     }
 
     /// Finds the addresses of a destination for a request of an endpoint, once the endpoint has its
-    /// turn: a quarter of the lookups at one time are one endpoint's, a half one owner's. The
+    /// turn ([`FairPermits`](gristmill_core::fair_permits::FairPermits)). The
     /// request is then sent inside of [`Found::with`]. Whether the addresses are permitted is
     /// checked when it connects.
     ///

@@ -7,8 +7,8 @@
 //! them is one of the host's own, such as the fetch of an image: it looks its name up while it
 //! connects, and takes no turn, since its caller bounds how many there are.
 //!
-//! **Bounds.** [`LOOKUPS_MAX`] lookups at one time, a quarter of them for one endpoint, a half for one
-//! owner: names that hang leave turns to other owners. A caller waits [`LOOKUP_TIMEOUT`] for a lookup
+//! **Bounds.** [`LOOKUPS_MAX`] lookups at one time, a quarter of them for one endpoint, and for one owner three times as many as are
+//! left free: names that hang leave turns to other owners. A caller waits [`LOOKUP_TIMEOUT`] for a lookup
 //! that runs.
 
 use std::io;

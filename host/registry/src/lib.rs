@@ -6,7 +6,7 @@
 //! service. For this reason no client library is used: those follow redirects and challenges by
 //! themselves.
 //!
-//! **Bounds.** [`FETCHES_MAX`](turns::FETCHES_MAX) images at one time, a half of them for one owner,
+//! **Bounds.** [`FETCHES_MAX`](turns::FETCHES_MAX) images at one time, three of them for one owner,
 //! two minutes for one, 10 s for the head of an answer, 30 s without a byte of it, a manifest of 64 KiB, a component of 64 MiB, five redirects. Received bytes are staged on disk,
 //! and refused if their digest is not the requested one.
 

@@ -2,8 +2,8 @@
 //! for them like for a timer: their deadlines hold, and no other task waits with them.
 //!
 //! **Bounds.** A job has one operation at a time; all jobs together have [`OPERATIONS_MAX`], a quarter
-//! of them for the jobs of one endpoint and a half for those of one owner: an endpoint that makes the
-//! disk write gigabytes delays its own files. Operations that change something in a mount come one
+//! of them for the jobs of one endpoint, and for those of one owner three times as many as are left free: an endpoint that makes
+//! the disk write gigabytes delays its own files. Operations that change something in a mount come one
 //! after the other. A job may have [`SLOTS_MAX`]
 //! descriptors, streams and listings, all jobs together a quarter of the files that the process may
 //! open, with a share for each owner while the host has several owners. An operation that has begun goes on when its attempt is ended: it holds its permit, and

@@ -10,9 +10,9 @@
 //! also takes a channel, and then each permit that is taken or given back looks at each owner that waits, and at up to
 //! [`ENDPOINTS_LOOKED_AT_MAX`] of its endpoints.
 //!
-//! [`FairPermits`](gristmill_core::fair_permits::FairPermits) are for short work, with a fixed part for each endpoint and owner.
-//! These permits are held for as long as a job runs: an endpoint that is alone may have all of them, and an owner's share depends on
-//! what is free.
+//! [`FairPermits`](gristmill_core::fair_permits::FairPermits) are for short work: the rule for owners is the same, and an endpoint has
+//! a fixed part. These permits are held for as long as a job runs: an endpoint that is alone may have all of them, and a request that
+//! does not fit delays others for a part of the time only.
 
 mod capacity;
 mod holds;
