@@ -12,7 +12,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use gristmill_core::delivery::DeliveryId;
-use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobEvent, JobStatus};
@@ -165,7 +164,7 @@ pub(crate) enum Decided {
 }
 
 impl Index {
-    pub(crate) fn new(room: Arc<DiskSpaceGauge>) -> Self {
+    pub(crate) fn new(owners: Owners) -> Self {
         Self {
             phase: Phase::Open,
             jobs: Slab::new(),
@@ -178,7 +177,7 @@ impl Index {
             is_commit_awaited: false,
             bulk_removals: VecDeque::new(),
             deleting_endpoints: Vec::new(),
-            owners: Owners::new(room),
+            owners,
             meters: Meters::default(),
             outbox: Outbox::default(),
             dropped_deliveries: Vec::new(),
@@ -260,6 +259,7 @@ impl Index {
             let mut others = *disk_usage;
             others.remove(own);
             max.check(ready.len(), others, input_bytes)?;
+            self.owners.check_waiting(job.owner)?;
         }
         match self.decide(key, JobEvent::RetryRequested, now) {
             Ok(notice) => Ok((RetryAnswer::Queued, notice)),
@@ -300,6 +300,7 @@ impl Index {
         let may_linger = job.may_linger;
         let owner = self.owners.key(&job.owner);
         check_owner(self.owners.account(owner), input_bytes)?;
+        self.owners.check_waiting(owner)?;
         let webhook: Option<Url> = job.webhook.map(|url| Arc::new(url.into()));
         if let Some(url) = &webhook {
             self.owners.urls(owner).check(url)?;
@@ -360,6 +361,7 @@ impl Index {
         let own = DiskUsage::of(&entry);
         disk_usage.add(own);
         self.owners.account(owner).add(own.bytes());
+        self.owners.recount_waiting(owner, false, true);
         let key = self.jobs.insert(entry);
         self.ids.insert(job.id, key, &self.jobs);
         ready.insert(low_priority, self.last_queue_position, key);
@@ -386,6 +388,7 @@ impl Index {
             (job.low_priority, job.row.queue_position, job.endpoint);
         let disk_usage = DiskUsage::of(&job);
         self.owners.account(job.owner).add(disk_usage.bytes());
+        self.owners.recount_waiting(job.owner, false, status == Some(JobStatus::InQueue));
         let key = self.jobs.insert(job);
         self.ids.insert(id, key, &self.jobs);
         self.expiry.insert(purge_at, key);
@@ -408,6 +411,7 @@ impl Index {
         self.expiry.remove(job.purge_at(), key);
         let disk_usage = DiskUsage::of(&job);
         self.owners.account(job.owner).remove(disk_usage.bytes());
+        self.owners.recount_waiting(job.owner, job.row.status == Some(JobStatus::InQueue), false);
         if let Some(url) = &job.webhook {
             self.owners.urls(job.owner).release(url);
         }

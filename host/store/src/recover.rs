@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use gristmill_core::disk_space::DiskSpaceGauge;
+use gristmill_core::catalog::CatalogEntry;
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::limits::CRASHES_MAX;
@@ -28,6 +28,7 @@ use crate::error::{Failure, OpenError, Recovery};
 use crate::index::{Endpoint, Index};
 use crate::journal::image::{BatchImage, JobImage, JobLocations, StateImage};
 use crate::journal::{self, Journal, Segment};
+use crate::owners::Owners;
 use crate::payloads::Kind;
 use crate::{catalog, checkpoint, deleting, delivery, idempotency_rows, payloads, row, usage_rows};
 
@@ -38,10 +39,10 @@ pub(crate) fn load(
     db: &Db,
     journal: &Journal,
     uncheckpointed: &[Segment],
-    disk_space: Arc<DiskSpaceGauge>,
+    owners: Owners,
     now: Timestamp,
 ) -> Result<(Index, u32), OpenError> {
-    let mut index = Index::new(disk_space);
+    let mut index = Index::new(owners);
     let damage =
         |file: &Path, details| Damage { file: file.to_owned(), offset: None, details }.into();
     let damaged = |details: String| -> OpenError { damage(&db.file, details) };

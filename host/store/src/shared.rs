@@ -16,6 +16,7 @@ use crate::chunks::ChunkCache;
 use crate::index::{Index, Phase, ReadyNotice};
 use crate::journal::Journal;
 use crate::journal::segment::JournalLocation;
+use crate::owners::Owners;
 use crate::payloads::PayloadCache;
 use crate::requests::DbRequest;
 use crate::seal::Seal;
@@ -229,7 +230,7 @@ impl Shared {
             // process that reads everything back can trust it.
             (self.settings.on_fatal)(&reason);
         }
-        let mut closed = Index::new(Arc::default());
+        let mut closed = Index::new(Owners::default());
         closed.phase = Phase::Closed;
         let rest = std::mem::replace(&mut *self.index(), closed);
         self.space.close();

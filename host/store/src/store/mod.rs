@@ -26,6 +26,7 @@ use crate::error::{OpenError, Recovery};
 use crate::failure;
 use crate::journal::segment::JournalLocation;
 use crate::journal::{Appender, Journal};
+use crate::owners::Owners;
 use crate::payloads::{Found, InputBytes, Kind, Payload};
 use crate::requests::DbRequest;
 use crate::settings::Settings;
@@ -67,7 +68,7 @@ impl SqliteStore {
             &db,
             &journal,
             &uncheckpointed,
-            settings.disk_space.clone(),
+            Owners::new(settings.disk_space.clone(), settings.host_waiting_jobs_max),
             clock.now(),
         )?;
         drop(uncheckpointed);
