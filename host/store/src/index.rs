@@ -28,13 +28,13 @@ use crate::entry::{
     Ack, Change, EndpointKey, Job, Millis, NewRow, PayloadLocations, Pending, Row, Stored, Url,
 };
 use crate::expiry::Expiry;
-use crate::idempotency_index::{Dropped, IdempotencyIndex, IdempotencyRecord};
+use crate::idempotency_index::{Dropped, ForgottenRecords, IdempotencyIndex, IdempotencyRecord};
 use crate::ids::Ids;
 use crate::journal::segment::JournalLocation;
 use crate::meters::Meters;
 use crate::order::Order;
 use crate::outbox::Outbox;
-use crate::owners::Owners;
+use crate::owners::{OwnerKey, Owners};
 use crate::payloads::Payload;
 use crate::ready::Ready;
 use crate::requests::{ChunkRequest, DbRequest, Write};
@@ -87,7 +87,7 @@ pub(crate) struct Index {
     /// Deliveries that the next batch removes. No caller waits for that.
     pub(crate) dropped_deliveries: Vec<DeliveryId>,
     /// Submissions with an `Idempotency-Key`, by which duplicates are recognised.
-    pub(crate) idempotency_index: IdempotencyIndex<EndpointKey>,
+    pub(crate) idempotency_index: IdempotencyIndex<EndpointKey, OwnerKey>,
     /// The next batch removes the rows of `idempotency_index` up to this number. No caller waits for that.
     pub(crate) dropped_records_up_to: Option<u64>,
     /// Idempotency records that were dropped before older ones; the next checkpoint deletes their rows. After a crash the next start
@@ -309,7 +309,10 @@ impl Index {
         self.last_queue_position += 1;
         if let Some(Idempotency { key, content }) = job.idempotency {
             let first = IdempotencyRecord { seq: self.last_seq, job: job.id, content, at: now };
-            match self.idempotency_index.insert(endpoint, key, first) {
+            let owners = &mut self.owners;
+            // The owner of the endpoint: the operator may submit jobs to the endpoints of others.
+            let of_endpoint = || owners.key(job.incarnation.owner());
+            match self.idempotency_index.insert(endpoint, of_endpoint, key, first) {
                 Some(Dropped::UpTo(last)) => self.dropped_records_up_to = Some(last),
                 Some(Dropped::Only(seq)) => self.dropped_records.push(seq),
                 None => {}
@@ -516,13 +519,15 @@ impl Index {
 
     /// Begins to delete an endpoint, if there is one of this name. Its webhooks are removed at once,
     /// since the next endpoint of the name would sign them. Jobs that are submitted from now on belong
-    /// to a new endpoint of the same name.
-    pub(crate) fn forget(&mut self, endpoint: &EndpointId) {
-        let Some(key) = self.names.remove(endpoint) else { return };
-        let forgotten = self.idempotency_index.forget_endpoint(&key, self.last_seq);
-        self.dropped_records_up_to = Some(forgotten);
+    /// to a new endpoint of the same name. Returns its idempotency records, to be dropped without the
+    /// lock.
+    pub(crate) fn forget(&mut self, endpoint: &EndpointId) -> Option<ForgottenRecords<OwnerKey>> {
+        let key = self.names.remove(endpoint)?;
+        let (records, up_to) = self.idempotency_index.forget_endpoint(&key, self.last_seq);
+        self.dropped_records_up_to = Some(up_to);
         self.dropped_deliveries.extend(self.outbox.forget(&key));
         self.leave(key);
+        Some(records)
     }
 
     /// Removes all jobs of an endpoint that has no name any more, then the endpoint.

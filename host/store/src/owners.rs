@@ -19,7 +19,7 @@ use gristmill_core::store::StoreError;
 use crate::urls::Urls;
 
 /// The number of an owner, valid until the store is closed. It is never written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct OwnerKey(u32);
 
 /// All owners of jobs since the store was opened.

@@ -74,15 +74,19 @@ pub(crate) fn load(
     load_deleting(db.connection(), &mut index).map_err(of_tables)?;
     load_jobs(db.connection(), &mut index).map_err(of_tables)?;
     load_kept(db.connection(), &mut index).map_err(of_tables)?;
-    idempotency_rows::load(db.connection(), &mut index).map_err(of_tables)?;
+    let mut endpoint_owners = HashMap::new();
+    for body in catalog::read(db.connection(), &db.seal).map_err(of_tables)? {
+        let entry = catalog::parse(&body)
+            .map_err(|error| damaged(format!("a catalog entry cannot be read: {error}")))?;
+        if let CatalogEntry::Endpoint(endpoint) = entry {
+            endpoint_owners.insert(endpoint.id, endpoint.owner);
+        }
+    }
+    idempotency_rows::load(db.connection(), &mut index, &endpoint_owners).map_err(of_tables)?;
     load_deliveries(db.connection(), &mut index).map_err(of_tables)?;
     index.meters.begin_after(usage_rows::last_run(db.connection()).map_err(of_tables)?);
     usage_rows::load_newest(db.connection(), &mut index.meters.newest, Hour::of(now))
         .map_err(of_tables)?;
-    for body in catalog::read(db.connection(), &db.seal).map_err(of_tables)? {
-        catalog::parse(&body)
-            .map_err(|error| damaged(format!("a catalog entry cannot be read: {error}")))?;
-    }
     journal::replay(dir, uncheckpointed, |frame| {
         let (image, locations) = BatchImage::read(frame)?;
         for (job, locations) in image.jobs.iter().zip(locations) {

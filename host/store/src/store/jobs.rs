@@ -30,7 +30,7 @@ use crate::payloads::{Kind, Payload};
 use crate::requests::{ChunkRequest, DbRequest, Write};
 use crate::shared::{answer, damaged};
 
-/// Most jobs that one call of `expire` deletes.
+/// Most jobs that one call of `expire` deletes, and most idempotency records that it forgets.
 const EXPIRE_JOBS_MAX: usize = 500;
 
 /// Most scans of the index, of a thousand jobs each, for one page of a list.
@@ -300,7 +300,7 @@ impl JobStore for SqliteStore {
             for &key in &due {
                 index.expire(key, now);
             }
-            let forgotten = index.idempotency_index.expire(now);
+            let forgotten = index.idempotency_index.expire(now, EXPIRE_JOBS_MAX);
             index.dropped_records_up_to = forgotten.or(index.dropped_records_up_to);
             let is_change = !due.is_empty() || forgotten.is_some();
             if is_change {
@@ -454,10 +454,12 @@ impl JobStore for SqliteStore {
 
     async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError> {
         let (ack, on_disk) = oneshot::channel();
-        self.shared.change(|index, _| {
-            index.forget(endpoint);
+        let forgotten = self.shared.change(|index, _| {
+            let forgotten = index.forget(endpoint);
             index.ack_deletion(endpoint, ack);
+            forgotten
         })?;
+        drop(forgotten);
         answer(on_disk).await
     }
 
