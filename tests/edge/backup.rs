@@ -1,14 +1,17 @@
 //! Backups of a working host, and their restoration.
 
 use std::fs;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use gristmill_core::backup::UNFINISHED;
 use gristmill_tests::{Client, Receiver, TestHost, command, eventually, guests};
 use reqwest::Method;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use serde_json::{Value, json};
 
 /// Runs a command with the host's address and admin key.
@@ -233,6 +236,19 @@ async fn an_incomplete_backup_is_not_restored() {
     fails(&flipped, "checksum").await;
     fails(b"this is no backup at all", "backup").await;
     fails(b"", "incomplete").await;
+
+    // The mark of an unfinished directory is removed last: a host that starts earlier finds the mark.
+    let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&watch, host.scratch().join("restored"), WatchFlags::DELETE).unwrap();
+    fails(&bytes[..bytes.len() / 2], "backup").await;
+    let mut buffer = [MaybeUninit::uninit(); 4_096];
+    let mut events = inotify::Reader::new(&watch, &mut buffer);
+    let mut removed = vec![];
+    while let Ok(event) = events.next() {
+        removed.extend(event.file_name().map(|name| name.to_str().unwrap().to_owned()));
+    }
+    assert_eq!(removed.len(), 2, "{removed:?}");
+    assert!(removed[0].starts_with(".restore-") && removed[1] == UNFINISHED, "{removed:?}");
 
     let running = restore(&host, &backup, &host.data_dir()).await;
     assert_eq!(running.status.code(), Some(1));

@@ -92,23 +92,13 @@ pub(crate) struct KeyCheck(Option<CheckedKey>);
 struct CheckedKey {
     state: ApiState,
     key: Arc<ApiKey>,
-    needed: Scope,
-    endpoint: Option<EndpointId>,
 }
 
 impl KeyCheck {
-    /// The key of a call that needs this scope: on `endpoint`, or without any endpoint.
-    pub(crate) fn new(
-        state: &ApiState,
-        key: &Arc<ApiKey>,
-        needed: Scope,
-        endpoint: Option<&EndpointId>,
-    ) -> Self {
-        if state.access.key_of_all().is_some() {
-            return Self(None);
-        }
-        let (state, key, endpoint) = (state.clone(), key.clone(), endpoint.cloned());
-        Self(Some(CheckedKey { state, key, needed, endpoint }))
+    /// The key of a call, whose scope and endpoints were checked when the call began.
+    pub(crate) fn new(state: &ApiState, key: &Arc<ApiKey>) -> Self {
+        let is_needed = state.access.key_of_all().is_none();
+        Self(is_needed.then(|| CheckedKey { state: state.clone(), key: key.clone() }))
     }
 
     /// A call that needs no key.
@@ -117,13 +107,14 @@ impl KeyCheck {
         Self(None)
     }
 
-    /// Refuses the call if the key was revoked, has expired, or has lost its scope.
+    /// Refuses the call if the key was revoked or has expired. Its scope and endpoints are those of
+    /// the first check: a key with other ones would be another key.
     ///
     /// # Errors
     /// 401.
     pub(crate) fn check(&self) -> Result<(), ApiError> {
-        let Some(CheckedKey { state, key, needed, endpoint }) = &self.0 else { return Ok(()) };
-        require(&*current(key, &state.catalog.view(), state)?, *needed, endpoint.as_ref())
+        let Some(CheckedKey { state, key }) = &self.0 else { return Ok(()) };
+        check_again(key, state)
     }
 
     /// Calls `look` until it has found enough or `wait` is over. `look` gets a part of the time,
@@ -175,7 +166,8 @@ pub(crate) fn identify(
     }
 }
 
-/// The key of a call that began earlier, as it is in this view of the catalog.
+/// The key of a call that has been under way for some time, as this view of the catalog has it: equal
+/// in all fields, scopes and endpoints included.
 ///
 /// # Errors
 /// 401 when it was revoked or has expired.

@@ -250,6 +250,8 @@ impl From<StoreError> for ApiError {
         match error {
             StoreError::EndpointDeleted => Self::not_found(error.to_string()),
             StoreError::QueueFull { .. }
+            | StoreError::HostQueueFull { .. }
+            | StoreError::OwnerQueueFull { .. }
             | StoreError::WaitingBytesFull { .. }
             | StoreError::ResultBytesFull { .. }
             | StoreError::OwnerDiskFull { .. }

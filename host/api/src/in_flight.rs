@@ -11,8 +11,8 @@
 //! A result takes all of its memory at once, and holds it until the answer is complete.
 //!
 //! **Bounds.** [`BODIES_IN_FLIGHT_BYTES_MAX`] of bodies and [`RESULTS_IN_FLIGHT_BYTES_MAX`] of
-//! results. A key holds at most [`KEY_TO_FREE`] times the memory that is left free: for bodies, 192
-//! MiB for one busy key, 109 MiB for each of two, and always some for the next key. A wait ends
+//! results. A key holds at most [three times the memory](fair_share) that is left free: for bodies,
+//! 192 MiB for one busy key, 109 MiB for each of two, and always some for the next key. A wait ends
 //! after [`TURN_WAIT`].
 //!
 //! **Cost.** Nothing for a body of at most [`SMALL_BODY_BYTES`] on HTTP/1.1; for another one a lock
@@ -23,6 +23,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gristmill_core::fair_share;
 use gristmill_core::id::KeyId;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -45,9 +46,6 @@ pub(crate) const SMALL_BODY_BYTES: usize = 64 << 10;
 
 /// How long a body waits for memory.
 const TURN_WAIT: Duration = Duration::from_secs(10);
-
-/// A key's bodies hold at most this many times the memory that is free.
-const KEY_TO_FREE: usize = 3;
 
 /// A body that receives fewer bytes in a second is slow from then on. A connection of 10 Mbit/s
 /// delivers more.
@@ -98,7 +96,7 @@ impl Pool {
 
     fn fits(&self, key: &KeyId, bytes: usize) -> bool {
         let free = self.bytes_max.checked_sub(self.used + bytes);
-        free.is_some_and(|free| self.held_by(key) + bytes <= KEY_TO_FREE * free)
+        free.is_some_and(|free| fair_share::admits((self.held_by(key) + bytes) as u64, free as u64))
     }
 
     /// Adds a body, or requests more memory for it. `None`: it has the memory now.

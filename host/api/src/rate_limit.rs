@@ -5,10 +5,13 @@
 //! ([`KeyShares`]). Waiting calls leave a quarter of the concurrent calls to calls that do not wait.
 //!
 //! **Bounds.** [`ENTRIES_MAX`] entries of about 400 bytes, and 60 for each further key; an entry is
-//! dropped once no call counts in it. At the bound the caller gets 503, which needs tens of
-//! thousands of keys and endpoints.
+//! dropped once no call counts in it. Each owner has [a share](gristmill_core::fair_share) of them:
+//! an owner with 9,990 endpoints leaves entries to other owners. At the share or the bound a call that
+//! needs a new entry gets 503.
+//! **Cost.** One lock of a sixteenth of the entries, and one look into a hash map.
 
 use std::collections::HashMap;
+use std::collections::hash_map;
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -16,6 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use gristmill_core::endpoint::Endpoint;
+use gristmill_core::fair_share;
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::key::{ApiKey, Scope};
 use gristmill_core::key_shares::{KeyShares, Position};
@@ -29,10 +33,14 @@ use crate::error::{ApiError, ErrorCode};
 use crate::refusal::Refusal;
 use crate::unauthenticated::AddressLimit;
 
-/// Most entries at one time.
-const ENTRIES_MAX: usize = 100_000;
+/// Most entries at one time. An owner that is alone has room for 98,304: nine operations of 9,990
+/// endpoints, and the management API.
+const ENTRIES_MAX: usize = 1 << 17;
 
 const SHARDS: usize = 16;
+
+/// Most entries of a shard.
+const SHARD_ENTRIES_MAX: usize = ENTRIES_MAX / SHARDS;
 
 /// An operation whose calls are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -273,6 +281,8 @@ pub(crate) struct RateLimiter {
 #[derive(Debug, Default)]
 struct Shard {
     entries: HashMap<Subject, Entry>,
+    /// How many entries each owner has; an owner without any is absent.
+    counts: HashMap<OwnerId, usize>,
     swept_at_ms: u64,
 }
 
@@ -421,18 +431,53 @@ impl RateLimiter {
 impl Shard {
     fn entry(&mut self, subject: Subject, now_ms: u64) -> Result<&mut Entry, ApiError> {
         const SWEEP_MS: u64 = 30_000;
-        let is_full = self.entries.len() >= ENTRIES_MAX / SHARDS;
-        if now_ms >= self.swept_at_ms + SWEEP_MS || (is_full && now_ms > self.swept_at_ms) {
-            self.swept_at_ms = now_ms;
-            self.entries.retain(|_, entry| !entry.is_idle(now_ms));
+        /// A sweep looks at each entry.
+        const SWEEP_WHEN_SCARCE_MS: u64 = 250;
+        let len = self.entries.len();
+        let free = SHARD_ENTRIES_MAX.saturating_sub(len + 1);
+        // An owner can be at its share only when all owners together would be beyond it.
+        let is_scarce = !fair_share::admits(len as u64 + 1, free as u64);
+        let interval_ms = if is_scarce { SWEEP_WHEN_SCARCE_MS } else { SWEEP_MS };
+        if now_ms >= self.swept_at_ms + interval_ms {
+            self.sweep(now_ms);
         }
-        if self.entries.len() >= ENTRIES_MAX / SHARDS && !self.entries.contains_key(&subject) {
+        let len = self.entries.len();
+        let new = match self.entries.entry(subject) {
+            hash_map::Entry::Occupied(known) => return Ok(known.into_mut()),
+            hash_map::Entry::Vacant(new) => new,
+        };
+        let Some(free) = SHARD_ENTRIES_MAX.checked_sub(len + 1) else {
             return Err(ApiError::new(
                 ErrorCode::Unavailable,
                 "too many different callers at one time; try again shortly",
             ));
+        };
+        let owner = &new.key().owner;
+        let held = self.counts.get(owner).copied().unwrap_or(0);
+        // The first entry of an owner is exempt.
+        if held > 0 && !fair_share::admits(held as u64 + 1, free as u64) {
+            return Err(ApiError::new(
+                ErrorCode::Unavailable,
+                "too many different endpoints and operations of this owner are called within 10 \
+                 seconds, beside the calls of other owners; try again shortly",
+            ));
         }
-        Ok(self.entries.entry(subject).or_default())
+        *self.counts.entry(owner.clone()).or_default() += 1;
+        Ok(new.insert(Entry::default()))
+    }
+
+    /// Drops the entries in which no call counts any more.
+    fn sweep(&mut self, now_ms: u64) {
+        let Self { entries, counts, swept_at_ms } = self;
+        *swept_at_ms = now_ms;
+        entries.retain(|subject, entry| {
+            let is_idle = entry.is_idle(now_ms);
+            if is_idle && let Some(count) = counts.get_mut(&subject.owner) {
+                *count -= 1;
+            }
+            !is_idle
+        });
+        counts.retain(|_, count| *count > 0);
     }
 }
 
@@ -639,16 +684,46 @@ mod tests {
     #[test]
     fn entries_are_bounded_and_forgotten() {
         let mut shard = Shard::default();
-        let subject = |i: usize| Subject {
-            owner: OwnerId::new("o").unwrap(),
-            calls: Calls::Queue(EndpointId::new(&format!("e{i}")).unwrap(), Operation::Run),
-        };
-        for i in 0..ENTRIES_MAX / SHARDS {
+        let subject = |owner: usize| subject(&format!("o{owner}"), 0);
+        for i in 0..SHARD_ENTRIES_MAX {
             shard.entry(subject(i), 0).unwrap().window.admit(0, 1);
         }
-        assert!(shard.entry(subject(ENTRIES_MAX), 5_000).is_err());
-        assert!(shard.entry(subject(0), 5_000).is_ok(), "who is known already goes on");
-        assert!(shard.entry(subject(ENTRIES_MAX), 20_000).is_ok());
-        assert_eq!(shard.entries.len(), 1);
+        assert!(shard.entry(subject(SHARD_ENTRIES_MAX), 5_000).is_err());
+        assert!(shard.entry(subject(0), 5_000).is_ok(), "a caller with an entry goes on");
+        assert!(shard.entry(subject(SHARD_ENTRIES_MAX), 20_000).is_ok());
+        assert_eq!((shard.entries.len(), shard.counts.len()), (1, 1));
+    }
+
+    #[test]
+    fn an_owner_leaves_entries_to_other_owners() {
+        let mut shard = Shard::default();
+        let fill = |shard: &mut Shard, owner: &str| {
+            let enters = |i: &usize| match shard.entry(subject(owner, *i), 5_000) {
+                Ok(entry) => matches!(entry.window.admit(5_000, 1), RateVerdict::Admitted { .. }),
+                Err(refused) => {
+                    assert_eq!(refused.code(), ErrorCode::Unavailable);
+                    assert!(refused.sentence().contains("of this owner"), "{refused:?}");
+                    false
+                }
+            };
+            (0..SHARD_ENTRIES_MAX).take_while(enters).count()
+        };
+        // Nine operations of 9,990 endpoints are 5,620 entries of each shard on average.
+        assert_eq!(fill(&mut shard, "greedy"), 6_144);
+        assert!(shard.entry(subject("greedy", 0), 5_000).is_ok(), "its known calls go on");
+        assert_eq!(fill(&mut shard, "other"), 1_536);
+        assert_eq!(fill(&mut shard, "third"), 384);
+        // Entries of calls that count no more are dropped when an owner needs them.
+        assert!(shard.entry(subject("greedy", 7_000), 15_000).is_err());
+        assert!(shard.entry(subject("greedy", 7_000), 15_500).is_ok());
+        assert_eq!((shard.entries.len(), shard.counts.len()), (1, 1));
+    }
+
+    fn subject(owner: &str, endpoint: usize) -> Subject {
+        let endpoint = EndpointId::new(&format!("e{endpoint}")).unwrap();
+        Subject {
+            owner: OwnerId::new(owner).unwrap(),
+            calls: Calls::Queue(endpoint, Operation::Run),
+        }
     }
 }

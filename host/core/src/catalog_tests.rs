@@ -149,6 +149,21 @@ async fn an_owner_exists_as_soon_as_a_key_names_it() {
 }
 
 #[tokio::test]
+async fn an_endpoint_that_is_created_again_has_the_owner_of_its_new_incarnation() {
+    let t = Fixture::new().await;
+    for of in ["a", "b"] {
+        let of_template = template(of, &format!("template-{of}"), "i:1");
+        let of_endpoint = endpoint(of, "e", &format!("template-{of}"));
+        t.put([CatalogEntry::Template(of_template), of_endpoint]).await;
+        let id = EndpointId::new("e").unwrap();
+        let deployment = t.catalog.deployment(&id).unwrap();
+        assert_eq!(*deployment.incarnation.owner(), owner(of));
+        t.delete(CatalogKey::Endpoint(id)).await;
+        assert!(deployment.incarnation.has_ended());
+    }
+}
+
+#[tokio::test]
 async fn each_owner_has_image_names_of_their_own() {
     let t = Fixture::new().await;
     let [a, b] = [&b"a's"[..], b"b's"];

@@ -88,6 +88,11 @@ impl DiskSpaceGauge {
         &self.accounts
     }
 
+    /// Whether several owners share the host.
+    pub fn has_several_owners(&self) -> bool {
+        self.accounts.has_several_owners()
+    }
+
     /// Whether new work may be accepted: submissions, uploads, images.
     pub fn admits_work(&self) -> bool {
         !self.is_low.load(Ordering::Relaxed) && !self.has_waiting_writers()

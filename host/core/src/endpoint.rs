@@ -274,20 +274,43 @@ impl Metering {
 }
 
 /// The time from an endpoint's creation to its deletion. All deployments of one endpoint have the
-/// same incarnation; an endpoint that is created again under the same id gets a new one. They are
-/// not stored: each start of the host creates new ones.
-#[derive(Debug, Clone, Default)]
-pub struct EndpointIncarnation(Arc<AtomicBool>);
+/// same incarnation, and so the same owner; an endpoint that is created again under the same id gets
+/// a new one. They are not stored: each start of the host creates new ones.
+#[derive(Debug, Clone)]
+pub struct EndpointIncarnation(Arc<Incarnation>);
+
+#[derive(Debug)]
+struct Incarnation {
+    owner: OwnerId,
+    has_ended: AtomicBool,
+}
+
+impl Default for EndpointIncarnation {
+    /// That of an endpoint of the operator.
+    fn default() -> Self {
+        Self::new(OwnerId::operator())
+    }
+}
 
 impl EndpointIncarnation {
+    /// That of an endpoint of this owner.
+    pub fn new(owner: OwnerId) -> Self {
+        Self(Arc::new(Incarnation { owner, has_ended: AtomicBool::new(false) }))
+    }
+
+    /// The owner of the endpoint.
+    pub fn owner(&self) -> &OwnerId {
+        &self.0.owner
+    }
+
     /// Ends it: the endpoint is deleted.
     pub(crate) fn end(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.has_ended.store(true, Ordering::Release);
     }
 
     /// Whether the endpoint was deleted.
     pub fn has_ended(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.has_ended.load(Ordering::Acquire)
     }
 }
 

@@ -18,6 +18,7 @@ pub mod document;
 pub mod egress;
 pub mod endpoint;
 pub mod fair_permits;
+pub mod fair_share;
 pub mod id;
 pub mod idempotency;
 pub mod image;

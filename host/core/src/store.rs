@@ -49,6 +49,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`StoreError::QueueFull`] at the bound of the endpoint's queue,
+    /// [`HostQueueFull`](StoreError::HostQueueFull) and [`OwnerQueueFull`](StoreError::OwnerQueueFull)
+    /// at the bound of all waiting jobs and at the owner's share of it,
     /// [`WaitingBytesFull`](StoreError::WaitingBytesFull) and
     /// [`ResultBytesFull`](StoreError::ResultBytesFull) at the bounds of its payloads,
     /// [`OwnerDiskFull`](StoreError::OwnerDiskFull) at the owner's share of the disk,
@@ -244,6 +246,21 @@ pub enum StoreError {
     QueueFull {
         /// The bound, in jobs.
         limit: usize,
+    },
+    /// The waiting jobs of all endpoints are at their bound in memory.
+    #[error("the host's queues are full: {limit} jobs wait, as many as the host has memory for")]
+    HostQueueFull {
+        /// The bound, in jobs.
+        limit: usize,
+    },
+    /// The waiting jobs of the owner have reached the owner's share of that bound.
+    #[error(
+        "the queues of this owner are full: {waiting} jobs of all its endpoints wait, as many as one owner \
+         may have beside the others now"
+    )]
+    OwnerQueueFull {
+        /// Waiting jobs of the owner.
+        waiting: usize,
     },
     /// The inputs of the endpoint's waiting jobs have reached their bound on disk.
     #[error(

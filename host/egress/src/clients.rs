@@ -38,7 +38,7 @@ impl Clients {
     }
 
     /// Finds the addresses of a destination for a request of an endpoint, when it is the endpoint's
-    /// turn: of the lookups at one time, an endpoint has at most a quarter, and an owner a half.
+    /// turn ([`FairPermits`](gristmill_core::fair_permits::FairPermits)).
     /// The request is then sent inside of [`Found::with`]. Whether the addresses are permitted is
     /// checked when it connects.
     ///

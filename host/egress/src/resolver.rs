@@ -8,9 +8,9 @@
 //! image, look the name up while they connect, and take no turn, since their caller bounds their
 //! number.
 //!
-//! **Bounds.** [`LOOKUPS_MAX`] lookups at one time, a quarter of them for one endpoint, a half for
-//! one owner: lookups that hang leave turns to other owners. A caller waits [`LOOKUP_TIMEOUT`] for
-//! a running lookup.
+//! **Bounds.** [`LOOKUPS_MAX`] lookups at one time: a quarter of them for one endpoint, and for one
+//! owner three times as many as are left free. So lookups that hang leave turns to other owners. A
+//! caller waits [`LOOKUP_TIMEOUT`] for a running lookup.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -6,10 +6,10 @@
 //! service. For this reason no client library is used: those follow redirects and challenges by
 //! themselves.
 //!
-//! **Bounds.** [`FETCHES_MAX`](turns::FETCHES_MAX) images at one time, a half of them for one
-//! owner. For one image: two minutes, 10 s for the head of an answer, 30 s between two pieces of
-//! its body, a manifest of 64 KiB, a component of 64 MiB, and five redirects. Received bytes are
-//! staged on disk, and refused if their digest is not the requested one.
+//! **Bounds.** [`FETCHES_MAX`](turns::FETCHES_MAX) images at one time, three of them for one owner.
+//! For one image: two minutes, 10 s for the head of an answer, 30 s between two pieces of its body,
+//! a manifest of 64 KiB, a component of 64 MiB, and five redirects. Received bytes are staged on
+//! disk, and refused if their digest is not the requested one.
 
 mod allow;
 mod challenge;

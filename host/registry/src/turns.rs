@@ -1,7 +1,7 @@
 //! The turns of fetches. A slow or silent registry can make a fetch last for minutes, so the
 //! fetches of one owner must leave turns to other owners.
 //!
-//! **Bounds.** [`FETCHES_MAX`] fetches at one time, a half of them for one owner. Up to
+//! **Bounds.** [`FETCHES_MAX`] fetches at one time, three of them for one owner. Up to
 //! [`WAITING_MAX`] further fetches of an owner wait.
 //! **Cost.** A lock and a map lookup for each fetch.
 
@@ -88,7 +88,7 @@ mod tests {
         let turns = Turns::new();
         let (evil, good) = (owner("evil"), owner("good"));
         let take = |owner: &OwnerId| turns.take(owner).now_or_never();
-        let held = [take(&evil), take(&evil)];
+        let held = [take(&evil), take(&evil), take(&evil)];
         assert!(held.iter().all(|turn| matches!(turn, Some(Ok(_)))));
         let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| Box::pin(turns.take(&evil))).collect();
         assert!(waiting.iter_mut().all(|turn| turn.as_mut().now_or_never().is_none()));
@@ -99,7 +99,7 @@ mod tests {
         assert!(take(&evil).is_none());
         drop(held);
         let served = waiting.iter_mut().filter_map(|turn| turn.as_mut().now_or_never());
-        assert_eq!(served.collect::<Vec<_>>().len(), 2);
+        assert_eq!(served.collect::<Vec<_>>().len(), 3);
         drop(waiting);
         assert!(turns.waiting.lock().is_empty());
     }

@@ -108,17 +108,15 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     // `dir`, because the caller may be able to write only there.
     let unpacked = tempfile::Builder::new().prefix(".restore-").tempdir_in(data_dir);
     let unpacked = unpacked.with_context(cannot_make)?;
-    let summary = match archive::read(BufReader::new(file), Some(unpacked.path())) {
-        Ok(summary) => summary,
-        Err(error) => {
-            // The directory stays empty.
-            unfinished.complete().with_context(cannot_make)?;
-            return Err(error);
-        }
-    };
-    adopt(unpacked.path(), data_dir).with_context(cannot_make)?;
+    let read = archive::read(BufReader::new(file), Some(unpacked.path()));
+    if read.is_ok() {
+        adopt(unpacked.path(), data_dir).with_context(cannot_make)?;
+    }
+    // Before the mark: without the mark, a host starts in this directory beside the files of a
+    // damaged backup.
     unpacked.close().with_context(cannot_make)?;
     unfinished.complete().with_context(cannot_make)?;
+    let summary = read?;
     report(&summary, &format!("restored to {}", data_dir.display()));
     if !summary.has_secrets_key {
         output::note(

@@ -1,4 +1,4 @@
-//! The machine's memory for sandboxes, when the operator does not set it.
+//! The machine's memory for sandboxes, when the operator does not set it, and for waiting jobs.
 //!
 //! Linux only: the smallest limit of the host's control groups, or else the machine's memory. It is
 //! unknown elsewhere, and where neither can be read. Read once, at the start.
@@ -7,6 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gristmill_core::endpoint::SandboxLimits;
+use gristmill_core::limits::QUEUE_JOBS_MAX;
+
+/// About the memory of a waiting job, whose input is on the disk.
+const WAITING_JOB_BYTES: u64 = 200;
+
+/// Waiting jobs for which there is always room: 20 MB.
+const WAITING_JOBS_MIN: u64 = 100_000;
 
 /// The default memory of all sandboxes together, in bytes: three quarters of the available memory.
 /// The rest is for the host itself, whose caches and buffers have separate bounds. Never less than
@@ -20,6 +27,16 @@ fn budget_of(available: Option<u64>) -> u64 {
     // Unknown: the most that one job may have, so that every endpoint can run.
     let budget = available.map_or(SandboxLimits::MEMORY_MIB.max << 20, |bytes| bytes / 4 * 3);
     budget.max(one_job)
+}
+
+/// Most waiting jobs of the host: those for which an eighth of the available memory has room, which is 5,300,000 on a machine of 8 GiB.
+pub(super) fn waiting_jobs_max() -> usize {
+    waiting_jobs_in(available(Path::new("/")))
+}
+
+fn waiting_jobs_in(available: Option<u64>) -> usize {
+    let jobs = available.map(|bytes| (bytes / 8 / WAITING_JOB_BYTES).max(WAITING_JOBS_MIN));
+    jobs.and_then(|jobs| usize::try_from(jobs).ok()).unwrap_or(QUEUE_JOBS_MAX)
 }
 
 /// Bytes that this process can have, with the file system's root at `root`.
@@ -102,5 +119,12 @@ mod tests {
         assert_eq!(budget_of(Some(100 * MIB)), 256 * MIB);
         assert_eq!(budget_of(None), 4_096 * MIB);
         assert!(default_budget() >= 256 * MIB);
+    }
+
+    #[test]
+    fn an_eighth_is_for_waiting_jobs() {
+        assert_eq!(waiting_jobs_in(Some(8 << 30)), 5_368_709);
+        assert_eq!(waiting_jobs_in(Some(100 * MIB)), 100_000);
+        assert_eq!(waiting_jobs_in(None), QUEUE_JOBS_MAX);
     }
 }

@@ -163,6 +163,7 @@ async fn serve(
     let (failed, mut failure) = mpsc::unbounded_channel();
     let store_settings = gristmill_store::Settings {
         queue_jobs_max: settings.waiting_jobs_max,
+        host_waiting_jobs_max: memory::waiting_jobs_max(),
         waiting_bytes_max: settings.waiting_bytes_max,
         result_bytes_max: settings.result_bytes_max,
         disk_space: disk_space.clone(),

@@ -9,10 +9,9 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
-use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::id::EndpointId;
+use gristmill_core::catalog::CatalogEntry;
+use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::record::JobCounts;
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::Hour;
@@ -30,6 +29,7 @@ use crate::journal;
 use crate::journal::Journal;
 use crate::journal::Segment;
 use crate::state::index::Index;
+use crate::state::owners::Owners;
 use crate::tables::catalog;
 use crate::tables::db::{Db, Sync};
 use crate::tables::deleting;
@@ -47,10 +47,10 @@ pub(crate) fn load(
     db: &Db,
     journal: &Journal,
     uncheckpointed: &[Segment],
-    disk_space: Arc<DiskSpaceGauge>,
+    owners: Owners,
     now: Timestamp,
 ) -> Result<(Index, u32), OpenError> {
-    let mut index = Index::new(disk_space);
+    let mut index = Index::new(owners);
     let damage =
         |file: &Path, details| Damage { file: file.to_owned(), offset: None, details }.into();
     let damaged = |details: String| -> OpenError { damage(&db.file, details) };
@@ -82,15 +82,19 @@ pub(crate) fn load(
     load_deleting(db.connection(), &mut index).map_err(of_tables)?;
     load_jobs(db.connection(), &mut index).map_err(of_tables)?;
     load_kept(db.connection(), &mut index).map_err(of_tables)?;
-    load_idempotency_records(db.connection(), &mut index).map_err(of_tables)?;
+    let mut endpoint_owners = HashMap::new();
+    for body in catalog::read(db.connection(), &db.seal).map_err(of_tables)? {
+        let entry = catalog::parse(&body)
+            .map_err(|error| damaged(format!("a catalog entry cannot be read: {error}")))?;
+        if let CatalogEntry::Endpoint(endpoint) = entry {
+            endpoint_owners.insert(endpoint.id, endpoint.owner);
+        }
+    }
+    load_idempotency_records(db.connection(), &mut index, &endpoint_owners).map_err(of_tables)?;
     load_deliveries(db.connection(), &mut index).map_err(of_tables)?;
     let last_run = usage::last_run(db.connection()).map_err(of_tables)?;
     let newest = usage::newest(db.connection(), Hour::of(now)).map_err(of_tables)?;
     index.restore_usage(last_run, newest);
-    for body in catalog::read(db.connection(), &db.seal).map_err(of_tables)? {
-        catalog::parse(&body)
-            .map_err(|error| damaged(format!("a catalog entry cannot be read: {error}")))?;
-    }
     journal::replay(dir, uncheckpointed, |frame| {
         let (image, locations) = BatchImage::read(frame)?;
         for (job, locations) in image.jobs.iter().zip(locations) {
@@ -174,9 +178,13 @@ fn load_deliveries(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
 }
 
 /// Loads the idempotency records, except those of deleted endpoints.
-fn load_idempotency_records(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
+fn load_idempotency_records(
+    db: &Connection,
+    index: &mut Index,
+    owners: &HashMap<EndpointId, OwnerId>,
+) -> rusqlite::Result<()> {
     idempotency::load(db, |seq, endpoint, job, record| {
-        index.restore_idempotency_record(seq, endpoint, job, record);
+        index.restore_idempotency_record(seq, endpoint, job, record, owners);
     })?;
     index.end_of_idempotency_records();
     Ok(())

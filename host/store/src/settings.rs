@@ -18,6 +18,10 @@ pub struct Settings {
     /// Most waiting jobs of one endpoint. Further submissions return
     /// [`QueueFull`](gristmill_core::store::StoreError::QueueFull).
     pub queue_jobs_max: usize,
+    /// Most waiting jobs of all endpoints together; each takes some 200 bytes of memory. Further
+    /// submissions return [`HostQueueFull`](gristmill_core::store::StoreError::HostQueueFull), and at an
+    /// owner's share of it [`OwnerQueueFull`](gristmill_core::store::StoreError::OwnerQueueFull).
+    pub host_waiting_jobs_max: usize,
     /// Most bytes of waiting inputs of one endpoint. Further submissions return
     /// [`WaitingBytesFull`](gristmill_core::store::StoreError::WaitingBytesFull).
     pub waiting_bytes_max: u64,
@@ -65,6 +69,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             queue_jobs_max: QUEUE_JOBS_MAX,
+            host_waiting_jobs_max: 4 * QUEUE_JOBS_MAX,
             waiting_bytes_max: 16 << 30,
             result_bytes_max: 64 << 30,
             disk_space: Arc::default(),
@@ -115,6 +120,7 @@ impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settings")
             .field("queue_jobs_max", &self.queue_jobs_max)
+            .field("host_waiting_jobs_max", &self.host_waiting_jobs_max)
             .field("waiting_bytes_max", &self.waiting_bytes_max)
             .field("result_bytes_max", &self.result_bytes_max)
             .field("write_buffer_bytes", &self.write_buffer_bytes)

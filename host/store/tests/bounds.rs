@@ -16,6 +16,7 @@ use gristmill_core::disk_space::{DiskSpaceGauge, Shortage};
 use gristmill_core::id::{JobId, OwnerId, TemplateId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::limits::{CRASHES_MAX, ERROR_BYTES_MAX, ERROR_IN_MEMORY_BYTES_MAX};
+use gristmill_core::listing::JobQuery;
 use gristmill_core::record::{Chunk, Lease, NewJob, Outcome};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, StoreError};
@@ -432,6 +433,60 @@ async fn an_owner_of_many_endpoints_leaves_room_on_the_disk_to_others() {
         tenancy.set_several_owners(true);
     }
     assert!(t.store().submit(heavy_of("a", "a-1")).await.is_err());
+}
+
+/// Submits jobs to the endpoints of an owner until one is refused; returns their number and the refusal.
+async fn fill(t: &OnDisk, owner: &str) -> (usize, StoreError) {
+    let mut count = 0;
+    loop {
+        let name = endpoint(&format!("{owner}-{}", count % 7));
+        let new = NewJob { owner: OwnerId::new(owner).unwrap(), endpoint: name, ..job("a") };
+        match t.store().submit(new).await {
+            Ok(_) => count += 1,
+            Err(refused) => return (count, refused),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_jobs_have_a_bound_for_the_host_and_a_share_for_each_owner() {
+    let tenancy = Tenancy::default();
+    tenancy.set_several_owners(true);
+    let disk_space = Arc::new(DiskSpaceGauge::new(tenancy.clone()));
+    disk_space.set(1 << 40, 0);
+    let settings = Settings { host_waiting_jobs_max: 64, disk_space, ..support::settings() };
+    let mut t = OnDisk::new(settings);
+    assert_eq!(fill(&t, "a").await, (48, StoreError::OwnerQueueFull { waiting: 48 }));
+    assert_eq!(fill(&t, "b").await, (12, StoreError::OwnerQueueFull { waiting: 12 }));
+    t.restart();
+    assert_eq!(fill(&t, "a").await.0, 0, "a start counts the same");
+
+    // Jobs that wait no longer make room, whatever ends their wait.
+    let claimed = t.store().claim(&endpoint("a-0"), &[worker("w"), worker("v")]).await.unwrap();
+    t.store().cancel(&endpoint("a-1"), listed(&t, "a-1").await).await.unwrap();
+    t.store().purge(&endpoint("a-2")).await.unwrap();
+    t.store().delete_endpoint(&endpoint("a-3")).await.unwrap();
+    // 48 - 2 - 1 - 7 - 7 + 8: with 12 of the other owner, 13 are left free.
+    assert_eq!(fill(&t, "a").await, (8, StoreError::OwnerQueueFull { waiting: 39 }));
+    // A job of a worker that ends waits again, whatever the bound; a retry is refused.
+    let [first, second] = &claimed[..] else { panic!("{claimed:?}") };
+    assert_eq!(t.store().release(first.lease).await, Ok(Fenced::Applied));
+    let failed = Outcome::Failed("no".to_owned());
+    assert_eq!(t.store().finish(second.lease, failed).await, Ok(Fenced::Applied));
+    let retried = t.store().retry(&endpoint("a-0"), second.lease.job, None).await;
+    assert!(matches!(retried, Err(StoreError::OwnerQueueFull { .. })), "{retried:?}");
+
+    // Without a second owner there is no share.
+    tenancy.set_several_owners(false);
+    assert_eq!(fill(&t, "a").await.1, StoreError::HostQueueFull { limit: 64 });
+    let retried = t.store().retry(&endpoint("a-0"), second.lease.job, None).await;
+    assert_eq!(retried, Err(StoreError::HostQueueFull { limit: 64 }));
+}
+
+/// A job of the endpoint.
+async fn listed(t: &OnDisk, name: &str) -> JobId {
+    let query = JobQuery { count_max: 1, ..JobQuery::default() };
+    t.store().list(&endpoint(name), &query).await.unwrap().jobs[0].id
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -66,7 +66,7 @@ pub(crate) async fn read(
         JobSelection::Nothing => return Ok(Json::<[(); 0]>([]).into_response()),
     }
     if sse::is_accepted(&headers) {
-        let key = KeyCheck::new(&state, &caller.0, Scope::Manage, None);
+        let key = KeyCheck::new(&state, &caller.0);
         let follower = state.logs.follow(&incarnation);
         return Ok(follow(state, key, follower, wanted));
     }

@@ -10,7 +10,7 @@ use super::entry::{CatalogChange, CatalogEntry, CatalogKey, EntryRef};
 use super::image::{Image, ImageKey};
 use super::owner_share::OwnerShares;
 use crate::digest::ComponentDigest;
-use crate::endpoint::{Deployment, Endpoint, Release};
+use crate::endpoint::{Deployment, Endpoint, EndpointIncarnation, Release};
 use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
 use crate::image::RemoteImage;
 use crate::key::ApiKey;
@@ -213,13 +213,9 @@ impl View {
         let volume = endpoint.network_volume.as_ref().and_then(|id| self.volumes.get(id)).cloned();
         let incarnation =
             self.deployments.get(&endpoint.id).map(|current| current.incarnation.clone());
-        Deployment {
-            endpoint,
-            template,
-            component,
-            volume,
-            incarnation: incarnation.unwrap_or_default(),
-        }
+        let incarnation =
+            incarnation.unwrap_or_else(|| EndpointIncarnation::new(endpoint.owner.clone()));
+        Deployment { endpoint, template, component, volume, incarnation }
     }
 
     /// Gives the next version to each endpoint whose deployment is not what it was before, and answers

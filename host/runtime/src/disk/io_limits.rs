@@ -2,12 +2,12 @@
 //! and a handler waits for them as for a timer: its deadline holds, and no other task is delayed.
 //!
 //! **Bounds.** A job has one operation at a time; all jobs together have [`OPERATIONS_MAX`]. The
-//! jobs of one endpoint have at most a quarter of them, and those of one owner a half, so an
-//! endpoint that makes the disk write gigabytes delays only its own files. Operations that change a
-//! mount run one after the other. A job may have [`SLOTS_MAX`] descriptors, streams and listings,
-//! all jobs together a quarter of the files that the process may open, with a share for each owner
-//! while the host has several owners. An operation that has begun continues after its attempt was
-//! ended: it holds its permit, and its mount, until it is done.
+//! jobs of one endpoint have at most a quarter of them, and those of one owner three times as many as
+//! are left free, so an endpoint that makes the disk write gigabytes delays only its own files.
+//! Operations that change a mount run one after the other. A job may have [`SLOTS_MAX`] descriptors,
+//! streams and listings, all jobs together a quarter of the files that the process may open, with a
+//! share for each owner while the host has several owners. An operation that has begun continues
+//! after its attempt was ended: it holds its permit, and its mount, until it is done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,18 +1,16 @@
 //! The capacity that permits divide, and the share of it that an owner may hold.
 //!
-//! **Bounds.** While the host has several owners, an owner holds at most [`SHARE_TO_FREE`] times as
-//! much as is left free, of slots and of bytes: of 256 slots, 192 for one busy owner, and 109 for
-//! each of two. The first slot of an owner is exempt, so that an owner gets one as soon as any slot
-//! is free; its bytes are at most three quarters of all. While the host has one owner, that owner
-//! may hold everything.
+//! **Bounds.** While the host has several owners, an owner holds at most
+//! [three times as much as is left free](fair_share), of slots and of bytes: of 256 slots, 192 for one
+//! busy owner, and 109 for each of two. The first slot of an owner is exempt, so that an owner gets
+//! one as soon as any slot is free; its bytes are at most three quarters of all. While the host has
+//! one owner, that owner may hold everything.
 
 use std::collections::HashMap;
 
+use gristmill_core::fair_share;
 use gristmill_core::id::OwnerId;
 use gristmill_core::tenancy::Tenancy;
-
-/// An owner holds at most this many times the room that is left free.
-const SHARE_TO_FREE: u64 = 3;
 
 /// An amount of room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -130,13 +128,13 @@ impl Capacity {
         let is_shared = self.tenancy.has_several_owners();
         let (then, left) = (held.plus(Amount::one(bytes)), free.minus(Amount::one(bytes)));
         let is_first = held.slots == 0;
-        if is_shared && !is_first && then.slots > left.slots.saturating_mul(SHARE_TO_FREE) {
+        if is_shared && !is_first && !fair_share::admits(then.slots, left.slots) {
             return Fit::PlacesOfOwner;
         }
         if free.bytes < bytes {
             return Fit::NoBytes;
         }
-        let is_share = then.bytes <= left.bytes.saturating_mul(SHARE_TO_FREE)
+        let is_share = fair_share::admits(then.bytes, left.bytes)
             || is_first && then.bytes <= three_quarters(self.all.bytes);
         if is_shared && !is_share { Fit::BytesOfOwner } else { Fit::Fits }
     }

@@ -14,9 +14,10 @@
 //! wait, each permit that is taken or returned examines all waiting owners, and up to
 //! [`ENDPOINTS_LOOKED_AT_MAX`] endpoints of each.
 //!
-//! [`FairPermits`](gristmill_core::fair_permits::FairPermits) are for short work, with a fixed part
-//! for each endpoint and owner. These permits are held for as long as a job runs: an endpoint that
-//! is alone may have all of them, and an owner's share depends on the free capacity.
+//! [`FairPermits`](gristmill_core::fair_permits::FairPermits) are for short work: the rule for owners
+//! is the same, and an endpoint has a fixed part. These permits are held for as long as a job runs: an
+//! endpoint that is alone may have all of them, and a request that does not fit delays others for a
+//! part of the time only.
 
 mod capacity;
 mod holds;

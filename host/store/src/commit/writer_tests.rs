@@ -7,6 +7,7 @@ use gristmill_core::catalog::CatalogStore;
 use gristmill_core::delivery::{DeliveryState, DeliveryStore};
 use gristmill_core::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, WorkerId};
+use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
@@ -340,6 +341,25 @@ async fn an_abandoned_claim_releases_its_jobs() {
     }
     let claimed = t.store.claim(&endpoint(), &workers()).await.unwrap();
     assert_eq!(claimed[0].lease, Lease { job: new.id, claim: Claim(2) });
+}
+
+#[tokio::test]
+async fn idempotency_records_count_for_the_owner_of_the_endpoint() {
+    let t = open(Settings::default());
+    let of_endpoint = OwnerId::new("of-endpoint").unwrap();
+    for key in 0..3 {
+        let idempotency = Some(Idempotency { key: [key; 16], content: [0; 16] });
+        let incarnation = EndpointIncarnation::new(of_endpoint.clone());
+        let new = NewJob { idempotency, incarnation, ..job() };
+        assert_eq!(t.store.submit(new).await, Ok(SubmitAnswer::Queued));
+    }
+    let records = |owner: &OwnerId| {
+        let mut index = t.store.shared.index();
+        index.idempotency_records_of(owner)
+    };
+    assert_eq!((records(&of_endpoint), records(&job().owner)), (3, 0));
+    t.store.delete_endpoint(&endpoint()).await.unwrap();
+    assert_eq!(records(&of_endpoint), 0);
 }
 
 /// Ends `jobs` jobs with a webhook of this size each, all while the writer is stopped. Returns the

@@ -201,7 +201,8 @@ impl JobStore for MemoryStore {
             let seq = state.last_seq;
             if let Some(Idempotency { key, content }) = idempotency {
                 let first = IdempotencyRecord { seq, job: new.id, content, at: now };
-                state.idempotency_index.insert(new.endpoint.clone(), key, first);
+                let owner = || new.incarnation.owner().clone();
+                state.idempotency_index.insert(new.endpoint.clone(), owner, key, first);
             }
             let job = Job {
                 seq,
@@ -375,7 +376,7 @@ impl JobStore for MemoryStore {
             for (id, event) in due {
                 state.apply(id, event, now, notifications);
             }
-            state.idempotency_index.expire(now);
+            state.idempotency_index.expire(now, EXPIRE_JOBS_MAX);
             let next = state.jobs.values().map(Job::purge_at).min().unwrap_or(Timestamp::NEVER);
             NextExpiry(next.min(state.idempotency_index.next()))
         })

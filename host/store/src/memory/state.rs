@@ -28,7 +28,7 @@ pub(super) struct State {
     pub(super) ready: BTreeMap<(EndpointId, bool, u64), JobId>,
     pub(super) last_queue_position: u64,
     pub(super) last_seq: u64,
-    pub(super) idempotency_index: IdempotencyIndex<EndpointId>,
+    pub(super) idempotency_index: IdempotencyIndex<EndpointId, OwnerId>,
     pub(super) lifetime: BTreeMap<EndpointId, Lifetime>,
     pub(super) catalog: BTreeMap<(&'static str, String), CatalogEntry>,
     pub(super) operations: u64,
@@ -285,7 +285,7 @@ impl State {
             self.apply(id, JobEvent::TtlElapsed, now, notifications);
         }
         self.lifetime.remove(endpoint);
-        self.idempotency_index.forget_endpoint(endpoint, self.last_seq);
+        drop(self.idempotency_index.forget_endpoint(endpoint, self.last_seq));
         for id in self.outbox.forget(endpoint) {
             self.bodies.remove(&id);
         }

@@ -1,8 +1,7 @@
 //! Decisions: an event is applied to a job, and its effects are carried out in memory. Changes for
 //! the disk are added to the job's pending change.
 
-use gristmill_core::job::Verdict;
-use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState};
+use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState, JobStatus, Verdict};
 use gristmill_core::limits::ERROR_IN_MEMORY_BYTES_MAX;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, Lease, Outcome, TIMED_OUT_ERROR};
@@ -38,6 +37,8 @@ impl Index {
 
         let purge_at_before = job.purge_at();
         let usage_before = DiskUsage::of(job);
+        let is_waiting = |job: &Job| job.row.status == Some(JobStatus::InQueue);
+        let waited = is_waiting(job);
         // A claim is written no later than its result; no caller waits for the claim alone.
         let urgency = match event {
             JobEvent::Claimed { .. } => Urgency::Deferred,
@@ -77,6 +78,7 @@ impl Index {
         endpoint.disk_usage.remove(usage_before);
         endpoint.disk_usage.add(disk_usage);
         self.owners.account(job.owner).replace(usage_before.bytes(), disk_usage.bytes());
+        self.owners.recount_waiting(job.owner, waited, is_waiting(job));
         self.expiry.remove(purge_at_before, key);
         if !effects.contains(&Effect::Delete) {
             self.expiry.insert(job.purge_at(), key);

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use gristmill_core::delivery::Delivery;
 use gristmill_core::delivery::DeliveryId;
-use gristmill_core::disk_space::DiskSpaceGauge;
+#[cfg(test)]
+use gristmill_core::id::OwnerId;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobEvent, JobStatus};
@@ -32,13 +33,13 @@ use crate::state::backlog::{Backlog, Urgency};
 use crate::state::bulk_removal::{BulkRemoval, Purged};
 use crate::state::disk_usage::{DiskUsage, EndpointMax, check_owner};
 use crate::state::expiry::Expiry;
-use crate::state::idempotency::{Dropped, IdempotencyIndex, IdempotencyRecord};
+use crate::state::idempotency::{Dropped, ForgottenRecords, IdempotencyIndex, IdempotencyRecord};
 use crate::state::ids::Ids;
 use crate::state::job::{Change, Job, Millis, NewRow, PayloadLocations, Pending, Row, Stored};
 use crate::state::meters::Meters;
 use crate::state::order::Order;
 use crate::state::outbox::Outbox;
-use crate::state::owners::Owners;
+use crate::state::owners::{OwnerKey, Owners};
 use crate::state::ready::Ready;
 use crate::state::requests::DbRequest;
 use crate::state::slab::{JobKey, Slab};
@@ -85,7 +86,7 @@ pub(crate) struct Index {
     /// Deliveries that the next batch removes. No caller waits for that.
     pub(super) dropped_deliveries: Vec<DeliveryId>,
     /// Submissions with an `Idempotency-Key`, by which duplicates are recognised.
-    pub(super) idempotency_index: IdempotencyIndex<EndpointKey>,
+    pub(super) idempotency_index: IdempotencyIndex<EndpointKey, OwnerKey>,
     /// The next batch removes the rows of `idempotency_index` up to this number. No caller waits
     /// for that.
     pub(super) dropped_records_up_to: Option<u64>,
@@ -151,7 +152,7 @@ pub(crate) enum Decided {
 }
 
 impl Index {
-    pub(crate) fn new(room: Arc<DiskSpaceGauge>) -> Self {
+    pub(crate) fn new(owners: Owners) -> Self {
         Self {
             phase: Phase::Open,
             jobs: Slab::new(),
@@ -164,7 +165,7 @@ impl Index {
             is_commit_awaited: false,
             bulk_removals: VecDeque::new(),
             deleting_endpoints: Vec::new(),
-            owners: Owners::new(room),
+            owners,
             meters: Meters::default(),
             outbox: Outbox::default(),
             dropped_deliveries: Vec::new(),
@@ -185,6 +186,13 @@ impl Index {
         self.backlog.push_last(write);
     }
 
+    /// Test only: the number of idempotency records of an owner.
+    #[cfg(test)]
+    pub(crate) fn idempotency_records_of(&mut self, owner: &OwnerId) -> usize {
+        let key = self.owners.key(owner);
+        self.idempotency_index.len_of(key)
+    }
+
     /// Test only: whether the writer has taken all writes.
     #[cfg(test)]
     pub(crate) fn is_backlog_empty(&self) -> bool {
@@ -198,7 +206,7 @@ impl Index {
 
     /// An index in place of that of a store that has ended: it accepts nothing.
     pub(crate) fn closed() -> Self {
-        Self { phase: Phase::Closed, ..Self::new(Arc::default()) }
+        Self { phase: Phase::Closed, ..Self::new(Owners::default()) }
     }
 
     /// Begins to close the store, unless it is closed already. Returns whether `closer` was taken: it is
@@ -295,7 +303,7 @@ impl Index {
         let _ = answer.send(Purged { removed: 0, on_disk });
     }
 
-    /// Deletes up to `count_max` jobs whose time is over, and idempotency records. Returns the time of the next
+    /// Deletes up to `count_max` jobs whose time is over, and as many idempotency records. Returns the time of the next
     /// one, and whether anything has changed; then `ack` resolves when that is on disk.
     pub(crate) fn expire_due(
         &mut self,
@@ -307,7 +315,7 @@ impl Index {
         for &key in &due {
             self.expire(key, now);
         }
-        let forgotten = self.idempotency_index.expire(now);
+        let forgotten = self.idempotency_index.expire(now, count_max);
         self.dropped_records_up_to = forgotten.or(self.dropped_records_up_to);
         let is_change = !due.is_empty() || forgotten.is_some();
         if is_change {
@@ -413,6 +421,7 @@ impl Index {
             let mut others = *disk_usage;
             others.remove(own);
             max.check(ready.len(), others, input_bytes)?;
+            self.owners.check_waiting(job.owner)?;
         }
         match self.decide(key, JobEvent::RetryRequested, now) {
             Ok(notice) => Ok((RetryAnswer::Queued, notice)),
@@ -453,6 +462,7 @@ impl Index {
         let may_linger = job.may_linger;
         let owner = self.owners.key(&job.owner);
         check_owner(self.owners.account(owner), input_bytes)?;
+        self.owners.check_waiting(owner)?;
         let webhook: Option<Url> = job.webhook.map(|url| Arc::new(url.into()));
         if let Some(url) = &webhook {
             self.owners.urls(owner).check(url)?;
@@ -461,7 +471,10 @@ impl Index {
         self.last_queue_position += 1;
         if let Some(Idempotency { key, content }) = job.idempotency {
             let first = IdempotencyRecord { seq: self.last_seq, job: job.id, content, at: now };
-            match self.idempotency_index.insert(endpoint, key, first) {
+            let owners = &mut self.owners;
+            // The owner of the endpoint: the operator may submit jobs to the endpoints of others.
+            let of_endpoint = || owners.key(job.incarnation.owner());
+            match self.idempotency_index.insert(endpoint, of_endpoint, key, first) {
                 Some(Dropped::UpTo(last)) => self.dropped_records_up_to = Some(last),
                 Some(Dropped::Only(seq)) => self.dropped_records.push(seq),
                 None => {}
@@ -513,6 +526,7 @@ impl Index {
         let own = DiskUsage::of(&entry);
         disk_usage.add(own);
         self.owners.account(owner).add(own.bytes());
+        self.owners.recount_waiting(owner, false, true);
         let key = self.jobs.insert(entry);
         self.ids.insert(job.id, key, &self.jobs);
         ready.insert(low_priority, self.last_queue_position, key);
@@ -557,13 +571,15 @@ impl Index {
 
     /// Begins to delete an endpoint, if there is one of this name. Its webhooks are removed at
     /// once, since the next endpoint of the name would sign them. Jobs that are submitted from now
-    /// on belong to a new endpoint of the same name.
-    pub(crate) fn forget(&mut self, endpoint: &EndpointId) {
-        let Some(key) = self.names.remove(endpoint) else { return };
-        let forgotten = self.idempotency_index.forget_endpoint(&key, self.last_seq);
-        self.dropped_records_up_to = Some(forgotten);
+    /// on belong to a new endpoint of the same name. Returns its idempotency records, to be dropped
+    /// without the lock.
+    pub(crate) fn forget(&mut self, endpoint: &EndpointId) -> Option<ForgottenRecords<OwnerKey>> {
+        let key = self.names.remove(endpoint)?;
+        let (records, up_to) = self.idempotency_index.forget_endpoint(&key, self.last_seq);
+        self.dropped_records_up_to = Some(up_to);
         self.dropped_deliveries.extend(self.outbox.forget(&key));
         self.leave(key);
+        Some(records)
     }
 
     /// Removes all jobs of an endpoint that has no name any more, then the endpoint.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use gristmill_core::delivery::Delivery;
-use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::record::JobCounts;
@@ -77,21 +77,32 @@ impl Index {
         }
     }
 
-    /// Adds an idempotency record, unless its endpoint is deleted. Records come oldest first.
+    /// Adds an idempotency record, unless its endpoint is deleted. Records come oldest first. `owners` has
+    /// the owner of each endpoint of the catalog; other endpoints, of a store that is used without a
+    /// catalog, count as the operator's.
     pub(crate) fn restore_idempotency_record(
         &mut self,
         seq: u64,
         endpoint: EndpointKey,
         job: JobId,
         record: IdempotencyImage,
+        owners: &HashMap<EndpointId, OwnerId>,
     ) {
         // A row outlives its job and its endpoint, so their numbers must not be used again.
         self.last_seq = self.last_seq.max(seq);
         self.last_endpoint = self.last_endpoint.max(endpoint.0);
+        let Some(name) = self.endpoints.get(&endpoint).map(|endpoint| &endpoint.name) else {
+            return;
+        };
+        // Another endpoint may have the name of one that is being deleted.
+        if self.names.get(name) != Some(&endpoint) {
+            return;
+        }
+        let keys = &mut self.owners;
+        let owner = || keys.key(owners.get(name).unwrap_or(&OwnerId::operator()));
         let IdempotencyImage { key, content, at } = record;
         let first = IdempotencyRecord { seq, job, content, at: Timestamp::from_millis(at) };
-        if self.endpoints.contains_key(&endpoint)
-            && let Some(Dropped::Only(seq)) = self.idempotency_index.insert(endpoint, key, first)
+        if let Some(Dropped::Only(seq)) = self.idempotency_index.insert(endpoint, owner, key, first)
         {
             self.dropped_records.push(seq);
         }
@@ -151,6 +162,7 @@ impl Index {
             (job.low_priority, job.row.queue_position, job.endpoint);
         let disk_usage = DiskUsage::of(&job);
         self.owners.account(job.owner).add(disk_usage.bytes());
+        self.owners.recount_waiting(job.owner, false, status == Some(JobStatus::InQueue));
         let key = self.jobs.insert(job);
         self.ids.insert(id, key, &self.jobs);
         self.expiry.insert(purge_at, key);
@@ -173,6 +185,7 @@ impl Index {
         self.expiry.remove(job.purge_at(), key);
         let disk_usage = DiskUsage::of(&job);
         self.owners.account(job.owner).remove(disk_usage.bytes());
+        self.owners.recount_waiting(job.owner, job.row.status == Some(JobStatus::InQueue), false);
         if let Some(url) = &job.webhook {
             self.owners.urls(job.owner).release(url);
         }
@@ -271,5 +284,42 @@ impl Index {
         }
         recovery.waiting =
             self.endpoints.values().map(|endpoint| endpoint.ready.len() as u64).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::id::{NodeId, Submission};
+
+    use super::*;
+    use crate::state::owners::Owners;
+
+    #[test]
+    fn records_count_for_the_owners_of_their_endpoints() {
+        let id = JobId::generate(Submission::Async, NodeId(1));
+        let mut index = Index::new(Owners::default());
+        let name = |name: &str| EndpointId::new(name).unwrap();
+        for (number, of) in [(1, "a"), (2, "a"), (3, "b"), (4, "without-record")] {
+            index.names.insert(name(of), EndpointKey(number));
+            index.endpoints.insert(EndpointKey(number), Endpoint::new(name(of)));
+        }
+        let owner = |name: &str| OwnerId::new(name).unwrap();
+        let owners = HashMap::from([(name("a"), owner("x")), (name("b"), owner("y"))]);
+        // `a` was created again, so its first endpoint is being deleted. The endpoint 9 is deleted.
+        for (seq, endpoint) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 4), (6, 9)] {
+            let record =
+                IdempotencyImage { key: [u8::try_from(seq).unwrap(); 16], content: [0; 16], at: 7 };
+            index.restore_idempotency_record(seq, EndpointKey(endpoint), id, record, &owners);
+        }
+        index.end_of_idempotency_records();
+        let records = |index: &mut Index, owner: &OwnerId| {
+            let key = index.owners.key(owner);
+            index.idempotency_index.len_of(key)
+        };
+        assert_eq!(records(&mut index, &owner("x")), 2);
+        assert_eq!(records(&mut index, &owner("y")), 1);
+        assert_eq!(records(&mut index, &OwnerId::operator()), 1);
+        assert_eq!((index.last_seq, index.dropped_records_up_to), (6, Some(1)));
+        assert_eq!(index.last_endpoint, 9, "its number is not used again");
     }
 }

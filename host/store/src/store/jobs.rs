@@ -31,7 +31,7 @@ use crate::state::index::{Decided, Index, Submitted};
 use crate::state::query::FoundChunks;
 use crate::state::requests::{ChunkRequest, DbRequest};
 
-/// Most jobs that one call of `expire` deletes.
+/// Most jobs that one call of `expire` deletes, and most idempotency records that it forgets.
 const EXPIRE_JOBS_MAX: usize = 500;
 
 /// Most scans of the index, of a thousand jobs each, for one page of a list.
@@ -414,10 +414,12 @@ impl JobStore for SqliteStore {
 
     async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError> {
         let (ack, on_disk) = oneshot::channel();
-        self.shared.change(|index, _| {
-            index.forget(endpoint);
+        let forgotten = self.shared.change(|index, _| {
+            let forgotten = index.forget(endpoint);
             index.ack_deletion(endpoint, ack);
+            forgotten
         })?;
+        drop(forgotten);
         answer(on_disk).await
     }
 

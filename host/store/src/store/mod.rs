@@ -32,6 +32,7 @@ use crate::settings::Settings;
 use crate::shared::{READ_INLINE_BYTES_MAX, Shared, answer, damaged};
 use crate::state::backlog::Ack;
 use crate::state::decide::End;
+use crate::state::owners::Owners;
 use crate::state::requests::DbRequest;
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
@@ -70,7 +71,7 @@ impl SqliteStore {
             &db,
             &journal,
             &uncheckpointed,
-            settings.disk_space.clone(),
+            Owners::new(settings.disk_space.clone(), settings.host_waiting_jobs_max),
             clock.now(),
         )?;
         drop(uncheckpointed);

@@ -49,7 +49,10 @@ impl CatalogStore for SqliteStore {
         }
         // When the store is closed, the next start deletes the jobs of endpoints that the catalog
         // does not have.
-        let _ = self.shared.change(|index, _| deleted.iter().for_each(|id| index.forget(id)));
+        let forgotten = self
+            .shared
+            .change(|index, _| deleted.iter().map(|id| index.forget(id)).collect::<Vec<_>>());
+        drop(forgotten);
     }
 }
 

@@ -6,7 +6,6 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::jobs::{SubmitMode, SubmitRequest};
-use gristmill_core::key::Scope;
 use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
 use gristmill_core::policy::PolicyRequest;
 
@@ -57,8 +56,7 @@ pub(crate) async fn openai(
         mode: SubmitMode::Sync { kept_ms: 0 },
         idempotency: None,
     };
-    let endpoint = Some(&call.deployment.endpoint.id);
-    let key = KeyCheck::new(&state, &call.key, Scope::Submit, endpoint);
+    let key = KeyCheck::new(&state, &call.key);
     let memory = Memory::new(&state.results, &call.key.id);
     let job =
         OwnedJob::submit(state.jobs.clone(), key, memory, call.deployment, submission).await?;

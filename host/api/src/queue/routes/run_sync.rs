@@ -6,7 +6,6 @@ use axum::Extension;
 use axum::extract::{RawQuery, Request, State};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::jobs::SubmitMode;
-use gristmill_core::key::Scope;
 use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
 
 use crate::admission::Call;
@@ -48,7 +47,7 @@ pub(crate) async fn run_sync(
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&call.key.id, &parts, body, RUN_SYNC_BODY_BYTES_MAX).await?;
     let endpoint = &call.deployment.endpoint.id;
-    let key = KeyCheck::new(&state, &call.key, Scope::Submit, Some(endpoint));
+    let key = KeyCheck::new(&state, &call.key);
     key.check()?;
     let mode = SubmitMode::Sync { kept_ms: u64::try_from(kept.as_millis()).unwrap_or(u64::MAX) };
     let (owner, idempotency) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);

@@ -58,7 +58,7 @@ pub(crate) async fn status_sync(
     let id = call.job()?;
     let wait = Query(query.as_deref().unwrap_or_default()).wait(WAIT_MS)?;
     let endpoint = &call.deployment.endpoint.id;
-    let key = KeyCheck::new(&state, &call.key, Scope::Read, Some(endpoint));
+    let key = KeyCheck::new(&state, &call.key);
     let record = waiting::for_end(&key, &state.jobs, endpoint, id, wait).await?;
     results::document(&state, &call.key.id, record.ok_or_else(ApiError::job_not_found)?).await
 }

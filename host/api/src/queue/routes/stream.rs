@@ -6,7 +6,6 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use futures::FutureExt as _;
 use gristmill_core::id::JobId;
-use gristmill_core::key::Scope;
 use gristmill_core::limits::STREAM_WAIT_MS;
 use gristmill_core::stream::{Position, StreamPage};
 
@@ -40,7 +39,7 @@ pub(crate) async fn stream(
     let query = Query(query.as_deref().unwrap_or_default());
     let wait = query.wait(STREAM_WAIT_MS)?;
     let position = query.unsigned("from")?.map_or(Position::Undelivered, Position::From);
-    let key = KeyCheck::new(&state, &call.key, Scope::Read, Some(endpoint));
+    let key = KeyCheck::new(&state, &call.key);
     let resumed = sse::resume(&headers)?;
     if sse::is_accepted(&headers) {
         let position = resumed.unwrap_or(position);

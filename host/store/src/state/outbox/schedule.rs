@@ -6,7 +6,8 @@
 //! owner and for the receivers of that endpoint. Receivers whose last attempt failed wait behind
 //! the other receivers of their endpoint. A receiver's deliveries go out in the order in which
 //! their jobs ended.
-//! **Bounds.** [`ATTEMPTS_MAX`] and its parts for an owner, an endpoint and a receiver.
+//! **Bounds.** [`ATTEMPTS_MAX`], [an owner's share](gristmill_core::fair_share) of them, and the parts
+//! for an endpoint and a receiver.
 //! **Cost.** O(log n) for each delivery that comes, starts or ends. A waiting delivery takes some
 //! 60 bytes, and a receiver some 300 bytes while deliveries wait for it.
 
@@ -14,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gristmill_core::delivery::{
-    ATTEMPTS_MAX, ATTEMPTS_PER_ENDPOINT_MAX, ATTEMPTS_PER_OWNER_MAX, ATTEMPTS_PER_TARGET_MAX,
-    DeliveryId,
+    ATTEMPTS_MAX, ATTEMPTS_PER_ENDPOINT_MAX, ATTEMPTS_PER_TARGET_MAX, DeliveryId,
 };
+use gristmill_core::fair_share;
 use gristmill_core::id::OwnerId;
 
 /// The owner, endpoint and receiver of a delivery.
@@ -35,7 +36,7 @@ pub(super) struct Schedule<K> {
     all: Shares<Option<OwnerId>, OfOwner<K>, ATTEMPTS_MAX>,
 }
 
-type OfOwner<K> = Shares<K, OfEndpoint, ATTEMPTS_PER_OWNER_MAX>;
+type OfOwner<K> = Shares<K, OfEndpoint, ATTEMPTS_MAX>;
 type OfEndpoint = Shares<Arc<str>, Target, ATTEMPTS_PER_ENDPOINT_MAX>;
 
 impl<K> Default for Schedule<K> {
@@ -60,7 +61,11 @@ impl<K: Ord + Clone> Schedule<K> {
 
     /// Starts the next attempt; `None` when all shares are used, or nothing is ready.
     pub(super) fn begin(&mut self) -> Option<DeliveryId> {
-        self.all.begin()
+        // The owner with the fewest attempts under way: beyond its share, no other may start one.
+        let (Rank { in_flight, .. }, _) = self.all.ranked.first()?;
+        let free = ATTEMPTS_MAX.checked_sub(self.all.in_flight + 1)?;
+        let is_admitted = *in_flight == 0 || may_have(*in_flight + 1, free);
+        is_admitted.then(|| self.all.begin()).flatten()
     }
 
     /// An attempt has ended. `was_received`: the receiver accepted it; `None` when that is unknown.
@@ -89,6 +94,11 @@ impl<K: Ord + Clone> Schedule<K> {
     pub(super) fn is_empty(&self) -> bool {
         self.all.members.is_empty()
     }
+}
+
+/// Whether an owner may have so many attempts under way when `free` more could be started then.
+fn may_have(in_flight: usize, free: usize) -> bool {
+    fair_share::admits(in_flight as u64, free as u64)
 }
 
 /// A part of [`Schedule`] that takes turns with the other parts of its kind.

@@ -183,7 +183,7 @@ fn attempts_of_a_deleted_endpoint_use_its_share_until_they_end() {
             t.add(endpoint, &format!("http://dead-{n}/"));
         }
     }
-    assert_eq!(t.begin().0.len(), 32 - begun.len(), "the share of their owner");
+    assert_eq!(t.begin().0.len(), 48 - begun.len(), "the share of their owner");
     t.ended = begun;
     assert_eq!(t.begin().0.len(), 16);
 }

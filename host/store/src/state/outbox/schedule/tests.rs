@@ -37,11 +37,16 @@ impl Model {
         self.entries.iter().filter(|e| e.is_under_way && is_same(&e.path, path, steps)).count()
     }
 
+    fn owner_may_begin(&self, path: &Path<u8>) -> bool {
+        let (held, all) = (self.in_flight(path, OWNER), self.in_flight(path, 0));
+        held == 0 || held < 3 * (ATTEMPTS_MAX - all - 1)
+    }
+
     fn may_begin(&self, entry: &Entry) -> bool {
         let path = &entry.path;
         !entry.is_under_way
             && self.in_flight(path, 0) < ATTEMPTS_MAX
-            && self.in_flight(path, OWNER) < ATTEMPTS_PER_OWNER_MAX
+            && self.owner_may_begin(path)
             && self.in_flight(path, ENDPOINT) < ATTEMPTS_PER_ENDPOINT_MAX
             && self.in_flight(path, TARGET) < ATTEMPTS_PER_TARGET_MAX
     }
