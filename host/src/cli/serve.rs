@@ -224,8 +224,8 @@ pub struct ServeArgs {
     )]
     pub max_result_mib: Option<u64>,
 
-    /// Most templates, endpoints, images, components, volumes, credentials and keys of one owner,
-    /// together; a change beyond it is refused with 400 [default: 10000].
+    /// Most templates, endpoints, images, components, volumes and credentials of one owner, together,
+    /// and most keys; a change beyond it is refused with 400 [default: 10000].
     #[arg(
         long,
         value_name = "COUNT",
@@ -234,8 +234,8 @@ pub struct ServeArgs {
     )]
     pub max_owner_records: Option<u64>,
 
-    /// Most that these records of one owner may take in memory, in MiB; a change beyond it is refused
-    /// with 400 [default: 16].
+    /// Most that these records of one owner may take in memory, in MiB, and most that the keys may
+    /// take; a change beyond it is refused with 400 [default: 16].
     #[arg(
         long,
         value_name = "MIB",
