@@ -211,6 +211,33 @@ async fn digests_by_another_algorithm_are_refused() {
     refused(&get(&host, &format!("mill/manifests/{sha512}")).await, 404, "MANIFEST_UNKNOWN");
 }
 
+/// All tags of a manifest are deleted in one change: those of longer names, and of other owners, stay.
+#[tokio::test]
+async fn a_digest_deletes_the_tags_of_its_own_name() {
+    let host = TestHost::start();
+    let mut named = String::new();
+    for name in ["mill", "mil", "mill-2", "mill.b", "mill_"] {
+        for tag in ["1", "2", "3"] {
+            // The same component has the same manifest under each name.
+            host.upload(&format!("{name}:{tag}"), echo("one")).await.ok();
+        }
+        let manifest = get(&host, &format!("{name}/manifests/2")).await;
+        named = manifest.header("docker-content-digest").unwrap().to_owned();
+    }
+    let other = host.client_of("mill-owner").await;
+    other.upload("mill:1", echo("one")).await.ok();
+    assert_eq!(delete(&host, &format!("mill/manifests/{named}")).await.status, 202);
+    refused(&get(&host, "mill/tags/list").await, 404, "NAME_UNKNOWN");
+    refused(&get(&host, &format!("mill/manifests/{named}")).await, 404, "MANIFEST_UNKNOWN");
+    for name in ["mil", "mill-2", "mill.b", "mill_"] {
+        let tags = get(&host, &format!("{name}/tags/list")).await.ok();
+        assert_eq!(tags["tags"], json!(["1", "2", "3"]), "{name}");
+        let found = get(&host, &format!("{name}/manifests/{named}")).await;
+        assert_eq!(found.status, 200, "{name}");
+    }
+    other.get("/v1/handlers/mill:1").await.ok();
+}
+
 #[tokio::test]
 async fn tags_and_manifests_can_be_deleted() {
     let host = TestHost::start();

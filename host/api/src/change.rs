@@ -14,7 +14,7 @@ use crate::state::ApiState;
 
 impl ApiState {
     /// Changes the catalog as `decide` returns, if the caller's key is still valid. See
-    /// [`Catalog::change`](gristmill_core::catalog::Catalog::change).
+    /// [`Catalog::change_for`](gristmill_core::catalog::Catalog::change_for).
     ///
     /// # Errors
     /// Those of `decide` and of the catalog, and 401 when the key is not valid any more.
@@ -27,6 +27,6 @@ impl ApiState {
             current(caller, view, self)?;
             decide(view)
         };
-        self.catalog.change(decide_if_held).await
+        self.catalog.change_for(caller, decide_if_held).await
     }
 }

@@ -3,10 +3,10 @@
 //! calls would not be answered.
 //!
 //! **Bounds.** Half of the cores check bodies at one time, and half of them write pages. Owners
-//! take turns for checks, and so do the keys of an owner: a check waits for at most one of each
-//! other owner, and not for all the bodies that one key sends. Pages, which take some milliseconds,
-//! wait in the order of arrival. The memory of all bodies has [a bound](crate::in_flight) of its
-//! own, and a share for each key.
+//! take turns for each of the two, and so do the keys of an owner: a check waits for at most one of
+//! each other owner, and not for all the bodies that one key sends. A page takes some milliseconds; a
+//! search among the 10,000 images that an owner may have is a page, too, and takes some hundred. The
+//! memory of all bodies has [a bound](crate::in_flight) of its own, and a share for each key.
 //! **Cost.** Nothing for a body of at most [`INLINE_BYTES_MAX`]; a lock and a change of threads for
 //! a larger one, and a change of threads for a page.
 
@@ -16,7 +16,6 @@ use std::thread::available_parallelism;
 use bytes::Bytes;
 use gristmill_core::fair_permits::FairPermits;
 use gristmill_core::key::ApiKey;
-use tokio::sync::Semaphore;
 
 use crate::error::{ApiError, ErrorCode};
 
@@ -53,26 +52,27 @@ impl Checks {
     }
 }
 
-/// The turns of pages. A clone shares them.
+/// The turns of pages, and of searches. A clone shares them.
 #[derive(Debug, Clone)]
-pub(crate) struct Pages(Arc<Semaphore>);
+pub(crate) struct Pages(Arc<FairPermits>);
 
 impl Default for Pages {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(half_of_cores())))
+        Self(Arc::new(FairPermits::few(half_of_cores())))
     }
 }
 
 impl Pages {
-    /// Runs `write`, and returns its page.
+    /// Runs `write`, and returns its page for a caller.
     ///
     /// # Errors
     /// Those of `write`; 500 when it panics.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
+        caller: &ApiKey,
         write: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let turn = self.0.clone().acquire_owned().await;
+        let turn = self.0.share_of_key(&caller.owner, &caller.id).acquire().await;
         apart(turn, write).await
     }
 }
@@ -171,6 +171,32 @@ mod tests {
         }
         drop(done);
         assert_eq!(order.iter().collect::<Vec<_>>(), [0, 3, 1, 2]);
+    }
+
+    #[tokio::test]
+    async fn pages_of_owners_and_their_keys_are_written_in_turn() {
+        let pages = Pages(Arc::new(FairPermits::few(1)));
+        let keys = ["a", "a", "b"].map(key);
+        let [greedy, second, other] = &keys;
+        let order = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let (release, held) = mpsc::channel::<()>();
+        let mut held = Some(held);
+        let mut calls = vec![];
+        for (number, caller) in [greedy, greedy, greedy, second, other].into_iter().enumerate() {
+            let (order, held) = (order.clone(), held.take());
+            let mut call = Box::pin(pages.write(caller, move || {
+                let _ = held.map(|held| held.recv());
+                order.lock().push(number);
+                Ok(())
+            }));
+            assert!(call.as_mut().now_or_never().is_none());
+            calls.push(call);
+        }
+        drop(release);
+        for call in futures::future::join_all(calls).await {
+            call.unwrap();
+        }
+        assert_eq!(*order.lock(), [0, 4, 3, 1, 2]);
     }
 
     #[tokio::test]

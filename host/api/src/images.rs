@@ -1,10 +1,13 @@
 //! Names of components: adding, moving and removing a name, for the management API and for pushes.
 //! A component without any name is deleted, with its record and files.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, Component, Image};
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, Component, Image, View};
 use gristmill_core::digest::ComponentDigest;
+use gristmill_core::endpoint::Endpoint;
+use gristmill_core::id::OwnerId;
 use gristmill_core::image::PushedManifest;
 use gristmill_core::key::ApiKey;
 use gristmill_core::limits::{NAME_BYTES_MAX, UPLOADS_WAITING_MAX};
@@ -14,6 +17,9 @@ use tracing::{error, warn};
 use crate::error::{ApiError, ErrorCode};
 use crate::refusal::Refusal;
 use crate::state::ApiState;
+
+/// Most endpoints that the refusal of a deletion names.
+const NAMED_USERS_MAX: usize = 20;
 
 /// `name:tag`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +103,7 @@ pub(crate) async fn tag(
         .await;
     drop(added);
     let (image, component) = named?;
-    for endpoint in state.catalog.view().users_of(&image) {
+    for endpoint in state.catalog.view().users_of([&image]) {
         state.workers.refresh(&endpoint.id);
     }
     remove_unused_components(state).await;
@@ -113,28 +119,57 @@ pub(crate) async fn untag(
     caller: &ApiKey,
     name: &ImageName,
 ) -> Result<(), ApiError> {
-    let owner = &caller.owner;
     let reference = name.reference();
-    state
+    untag_all(state, caller, &reference, |view| {
+        view.image(&caller.owner, &reference).into_iter().cloned().collect()
+    })
+    .await?
+    .ok_or_else(|| not_found(name))
+}
+
+/// Takes away the names that `select` finds, which are the caller's: all of them in one change, or none.
+/// `None`: it finds none. `label` names them in a refusal.
+///
+/// # Errors
+/// 400 when endpoints run the component of one of them.
+pub(crate) async fn untag_all(
+    state: &ApiState,
+    caller: &ApiKey,
+    label: &str,
+    select: impl FnOnce(&View) -> Vec<Arc<Image>>,
+) -> Result<Option<()>, ApiError> {
+    let deleted = state
         .change(caller, |view| {
-            let image = view.image(owner, &reference).ok_or_else(|| not_found(name))?;
-            let users = view.users_of(image);
+            let images = select(view);
+            let users = view.users_of(images.iter().map(|image| &**image));
             if !users.is_empty() {
-                let mine = users.iter().filter(|endpoint| endpoint.owner == *owner);
-                let mut names: Vec<_> = mine.map(|endpoint| format!("`{}`", endpoint.id)).collect();
-                names.sort_unstable();
-                names.extend((names.len() < users.len()).then(|| "another owner's".to_owned()));
-                let sentence = format!(
-                    "handler `{reference}` is in use by the endpoints {}; give their templates another image first",
-                    names.join(", ")
-                );
-                return Err(ApiError::conflict(sentence));
+                return Err(in_use(label, &users, &caller.owner));
             }
-            Ok((vec![CatalogChange::Delete(CatalogKey::Image(image.key()))], ()))
+            let deleted = images.iter().map(|image| CatalogKey::Image(image.key()));
+            let found = (!images.is_empty()).then_some(());
+            Ok((deleted.map(CatalogChange::Delete).collect(), found))
         })
         .await?;
-    remove_unused_components(state).await;
-    Ok(())
+    if deleted.is_some() {
+        remove_unused_components(state).await;
+    }
+    Ok(deleted)
+}
+
+/// The refusal of a deletion. It names the first endpoints of the caller, and no other owner's.
+fn in_use(label: &str, users: &[&Arc<Endpoint>], owner: &OwnerId) -> ApiError {
+    let mine = users.iter().filter(|endpoint| endpoint.owner == *owner);
+    let mut names: Vec<_> = mine.map(|endpoint| format!("`{}`", endpoint.id)).collect();
+    names.sort_unstable();
+    let others = (names.len() < users.len()).then(|| "another owner's".to_owned());
+    let more = names.len().saturating_sub(NAMED_USERS_MAX);
+    names.truncate(NAMED_USERS_MAX);
+    names.extend((more > 0).then(|| format!("{more} more")));
+    names.extend(others);
+    ApiError::conflict(format!(
+        "handler `{label}` is in use by the endpoints {}; give their templates another image first",
+        names.join(", ")
+    ))
 }
 
 /// The answer for a name that the owner does not have.

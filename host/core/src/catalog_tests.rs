@@ -21,25 +21,33 @@ use crate::store::StoreError;
 use crate::template::Template;
 use crate::time::{ManualClock, Timestamp};
 
+mod releases;
+mod turns;
+
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 
 /// Keeps rows by kind and name, as a store does.
 #[derive(Debug, Default)]
-struct Rows(Mutex<Vec<((&'static str, String), CatalogEntry)>>);
+struct Rows {
+    stored: Mutex<Vec<((&'static str, String), CatalogEntry)>>,
+    /// The kinds of all rows that were ever written.
+    written: Mutex<Vec<&'static str>>,
+}
 
 #[async_trait]
 impl CatalogStore for Rows {
     async fn load_catalog(&self) -> Result<Vec<CatalogEntry>, StoreError> {
-        Ok(self.0.lock().iter().map(|(_, entry)| entry.clone()).collect())
+        Ok(self.stored.lock().iter().map(|(_, entry)| entry.clone()).collect())
     }
 
     async fn write_catalog(&self, changes: Vec<CatalogChange>) -> Result<(), StoreError> {
-        let mut rows = self.0.lock();
+        let mut rows = self.stored.lock();
         for change in changes {
             let (key, entry) = match change {
                 CatalogChange::Put(entry) => (entry.key(), Some(entry)),
                 CatalogChange::Delete(key) => (key, None),
             };
+            self.written.lock().push(key.kind());
             let row_key = (key.kind(), key.name());
             rows.retain(|(other, _)| *other != row_key);
             rows.extend(entry.map(|entry| (row_key, entry)));
@@ -93,6 +101,17 @@ fn owner(name: &str) -> OwnerId {
     OwnerId::new(name).unwrap()
 }
 
+fn key_of(name: &str) -> ApiKey {
+    let new = NewKey {
+        name: name.into(),
+        owner: owner(name),
+        scopes: vec![Scope::Submit],
+        endpoints: None,
+        expires_at: None,
+    };
+    ApiKey::generate(new, NOW).0
+}
+
 fn component(bytes: &[u8], owners: &[&str]) -> Component {
     let record = json!({
         "digest": ComponentDigest::of(bytes), "bytes": bytes.len(), "imports": [], "exports": [],
@@ -128,16 +147,6 @@ fn endpoint(of: &str, id: &str, template: &str) -> CatalogEntry {
 #[tokio::test]
 async fn an_owner_exists_as_soon_as_a_key_names_it() {
     let t = Fixture::new().await;
-    let key_of = |name: &str| {
-        let new = NewKey {
-            name: name.into(),
-            owner: owner(name),
-            scopes: vec![Scope::Submit],
-            endpoints: None,
-            expires_at: None,
-        };
-        ApiKey::generate(new, NOW).0
-    };
     let tenancy = t.catalog.tenancy();
     let (first, second) = (key_of("a"), key_of("b"));
     t.put([CatalogEntry::Key(first)]).await;
@@ -246,7 +255,7 @@ async fn a_template_that_is_private_again_runs_for_its_owner_alone() {
     let (t, public) = with_public_template().await;
     t.put([endpoint("a", "ea", "t"), endpoint("b", "eb", "t")]).await;
     assert!(t.component("eb").is_some());
-    let users = |t: &Fixture| t.catalog.view().users_of(&image("a", b"x")).len();
+    let users = |t: &Fixture| t.catalog.view().users_of([&image("a", b"x")]).len();
     assert_eq!(users(&t), 2);
     t.put([CatalogEntry::Template(Template { is_public: false, ..public })]).await;
     assert_eq!((t.component("ea").is_some(), t.component("eb")), (true, None));
@@ -454,5 +463,5 @@ async fn a_catalog_without_the_template_of_an_endpoint_is_not_opened() {
     let named = "endpoint `broken` uses template `lost`, which is not in the catalog, and 1 more";
     assert!(refused.contains(named) && refused.contains("gristmill repair"), "{refused}");
     let kept = CatalogKey::Endpoint(EndpointId::new("broken").unwrap());
-    assert!(rows.0.lock().iter().any(|(_, entry)| entry.key() == kept), "nothing is deleted");
+    assert!(rows.stored.lock().iter().any(|(_, entry)| entry.key() == kept), "nothing is deleted");
 }

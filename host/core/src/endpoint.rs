@@ -13,6 +13,7 @@ use crate::egress::AllowedHosts;
 use crate::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use crate::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use crate::rate::OperationLimit;
+use crate::release::Releases;
 use crate::template::Template;
 use crate::time::Timestamp;
 use crate::volume::Volume;
@@ -35,11 +36,15 @@ pub struct Endpoint {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub template_is_deleted: bool,
     /// Number of changes of this record, its template and its handler, counted by the catalog. The
-    /// first version is 1.
+    /// first version is 1. A stored record has the version of its own last change.
     pub version: u32,
-    /// The handlers that it has run, the newest last; at most [`Release::KEPT_MAX`].
+    /// The revision of the template that `version` and `releases` include; later revisions are added
+    /// when the endpoint is joined with its template. Records of older hosts include all of them.
     #[serde(default)]
-    pub releases: Vec<Release>,
+    pub template_revision: u32,
+    /// The handlers that it has run. Of another owner's template, only the one that it ran first.
+    #[serde(default)]
+    pub releases: Releases,
     /// When it was created.
     pub created_at: Timestamp,
     /// Its number of workers.
@@ -99,7 +104,8 @@ impl Endpoint {
             template,
             template_is_deleted: false,
             version: 1,
-            releases: Vec::new(),
+            template_revision: 0,
+            releases: Releases::default(),
             created_at,
             scaling: Scaling::default(),
             execution_timeout_ms: EXECUTION_TIMEOUT_MS.default,
@@ -113,24 +119,6 @@ impl Endpoint {
             webhook_secrets: WebhookSecrets::generate(),
         }
     }
-}
-
-/// A handler that an endpoint has run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Release {
-    /// The version of the endpoint that ran it first.
-    pub version: u32,
-    /// The time of that first use.
-    pub released_at: Timestamp,
-    /// The template's image name at that time.
-    pub image: String,
-    /// The component.
-    pub component: ComponentDigest,
-}
-
-impl Release {
-    /// Number of releases that an endpoint keeps; the oldest is removed.
-    pub const KEPT_MAX: usize = 20;
 }
 
 /// The number of workers of an endpoint.

@@ -37,6 +37,7 @@ pub mod price;
 pub mod rate;
 pub mod record;
 pub mod registry_auth;
+pub mod release;
 pub mod runtime;
 pub mod signals;
 pub mod store;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::ComponentDigest;
 use crate::id::{OwnerId, TemplateId};
 use crate::key::ApiKey;
+use crate::release::Releases;
 
 /// A template. The API defines the field names of the wire format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +16,14 @@ pub struct Template {
     pub id: TemplateId,
     /// Its owner.
     pub owner: OwnerId,
+    /// Number of changes of this record and of the component that its image names, counted by the
+    /// catalog. Endpoints add it to their versions.
+    #[serde(default)]
+    pub revision: u32,
+    /// The components that its image has named, by its revisions. Endpoints of the same owner add them
+    /// to their releases.
+    #[serde(default, skip_serializing_if = "Releases::is_empty")]
+    pub releases: Releases,
     /// Unique among the owner's templates.
     pub name: String,
     /// The name of the handler: an uploaded component, `name:tag` or `name@sha256:…`, or an image
@@ -67,6 +76,8 @@ impl Template {
             name: id.to_string(),
             id,
             owner,
+            revision: 0,
+            releases: Releases::default(),
             image: image.to_owned(),
             fetched: None,
             container_disk_gb: 0,

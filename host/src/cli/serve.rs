@@ -225,8 +225,8 @@ pub struct ServeArgs {
     )]
     pub max_result_mib: Option<u64>,
 
-    /// Most templates, endpoints, images, components, volumes, credentials and keys of one owner,
-    /// together; a change beyond it is refused with 400 [default: 10000].
+    /// Most templates, endpoints, images, components, volumes and credentials of one owner, together,
+    /// and most keys; a change beyond it is refused with 400 [default: 10000].
     #[arg(
         long,
         value_name = "COUNT",
@@ -235,8 +235,8 @@ pub struct ServeArgs {
     )]
     pub max_owner_records: Option<u64>,
 
-    /// Size of these records of one owner in memory, in MiB; a change beyond it is refused with 400
-    /// [default: 16].
+    /// Size of these records of one owner in memory, in MiB, and size of the owner's keys; a change
+    /// beyond it is refused with 400 [default: 16].
     #[arg(
         long,
         value_name = "MIB",

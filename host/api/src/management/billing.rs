@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use axum::extract::{RawQuery, State};
-use gristmill_core::key::Scope;
+use gristmill_core::key::{ApiKey, Scope};
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Hour, UsageFilter};
 
@@ -57,11 +57,11 @@ pub(crate) async fn endpoints(
     }
     let records = report.records(&*state.usage, page.after(), page.count_max()).await?;
     let (grouping, prices) = (report.grouping, state.prices);
-    let select = move |page: Page| {
+    let select = move |page: Page, _: &ApiKey| {
         let document = |record| BillingRecord::new(record, grouping, &prices);
         page.of(records, |record| record.cursor_position(), document)
     };
-    page.make(&state, select).await
+    page.make(&state, &caller, select).await
 }
 
 fn report(query: Query<'_>, now: Timestamp) -> Result<Report, ApiError> {

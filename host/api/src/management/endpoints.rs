@@ -7,7 +7,7 @@ use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Endpoint, Reuse, SandboxLimits, Scaler, Scaling};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
-use gristmill_core::key::Scope;
+use gristmill_core::key::{ApiKey, Scope};
 use gristmill_core::limits::{ALLOWED_HOSTS_MAX, Bounds, EXECUTION_TIMEOUT_MS};
 
 use super::dto::{self, EndpointInput, EndpointWithSecret, NewEndpoint, ReuseInput, ScalerType};
@@ -53,12 +53,12 @@ pub(crate) async fn list(
 ) -> Result<Paged, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let select = move |page: Page| {
+    let select = move |page: Page, caller: &ApiKey| {
         let endpoints = view.deployments.values().map(|deployment| &*deployment.endpoint);
-        let own = endpoints.filter(|endpoint| caller.0.sees(&endpoint.owner));
+        let own = endpoints.filter(|endpoint| caller.sees(&endpoint.owner));
         page.of(own, |endpoint| endpoint.id.to_string(), dto::Endpoint::from)
     };
-    page.make(&state, select).await
+    page.make(&state, &caller, select).await
 }
 
 /// A new endpoint; it takes jobs at once.
@@ -205,6 +205,7 @@ fn apply_patch(view: &View, current: Endpoint, input: EndpointInput) -> Result<E
         template,
         template_is_deleted,
         version: current.version,
+        template_revision: current.template_revision,
         releases: current.releases,
         created_at: current.created_at,
         scaling,

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use gristmill_core::catalog::Image;
-use gristmill_core::key::Scope;
+use gristmill_core::key::{ApiKey, Scope};
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
 
 use super::dto::Handler;
@@ -36,13 +36,13 @@ pub(crate) async fn list(
 ) -> Result<Paged, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let select = move |page: Page| {
-        let own = view.images.values().filter(|image| image.owner == caller.0.owner);
+    let select = move |page: Page, caller: &ApiKey| {
+        let own = view.images.values().filter(|image| image.owner == caller.owner);
         let handlers = own.filter_map(|image| Some((image, view.components.get(&image.digest)?)));
         let cursor_position = |(image, _): &(&Arc<Image>, _)| image.reference();
         page.of(handlers, cursor_position, |(image, component)| Handler::new(image, component))
     };
-    page.make(&state, select).await
+    page.make(&state, &caller, select).await
 }
 
 /// One image name, with its component.

@@ -37,9 +37,10 @@ pub(crate) async fn list(
     let view = state.catalog.view();
     let cursor_position =
         |key: &&Arc<ApiKey>| format!("{:020} {}", key.created_at.as_millis(), key.id);
-    let select =
-        move |page: Page| page.of(view.keys.values(), cursor_position, |key| Key::from(&**key));
-    page.make(&state, select).await
+    let select = move |page: Page, _: &ApiKey| {
+        page.of(view.keys.values(), cursor_position, |key| Key::from(&**key))
+    };
+    page.make(&state, &caller, select).await
 }
 
 /// A new key; its text is shown in this answer and never again.

@@ -76,7 +76,7 @@ pub(crate) async fn read(
         let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
         Ok(Json(documents).into_response())
     };
-    state.pages.write(write).await
+    state.pages.write(&caller.0, write).await
 }
 
 /// The jobs that a query selects: all, one, or none, if the given id cannot exist.

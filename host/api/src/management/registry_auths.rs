@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{OwnerId, RegistryAuthId};
 use gristmill_core::image::{RegistryHost, RemoteImage};
-use gristmill_core::key::Scope;
+use gristmill_core::key::{ApiKey, Scope};
 use gristmill_core::limits::REGISTRY_SECRET_BYTES_MAX;
 use gristmill_core::registry_auth;
 
@@ -37,12 +37,12 @@ pub(crate) async fn list(
 ) -> Result<Paged, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let select = move |page: Page| {
-        let own = view.registry_auths.values().filter(|auth| caller.0.sees(&auth.owner));
+    let select = move |page: Page, caller: &ApiKey| {
+        let own = view.registry_auths.values().filter(|auth| caller.sees(&auth.owner));
         let place = |auth: &&Arc<registry_auth::RegistryAuth>| format!("{} {}", auth.name, auth.id);
         page.of(own, place, |auth| RegistryAuth::from(&**auth))
     };
-    page.make(&state, select).await
+    page.make(&state, &caller, select).await
 }
 
 /// One set of credentials, without its password.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State};
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, View};
-use gristmill_core::endpoint::{Deployment, Endpoint, Release};
+use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::key::Scope;
+use gristmill_core::release::Release;
 use gristmill_core::template::Template;
 
 use super::dto::{self, RollbackInput};
@@ -39,7 +40,7 @@ pub(crate) async fn list(
     let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
     // There are at most 20 releases.
     let cursor_position = |release: &&Release| format!("{:010}", u32::MAX - release.version);
-    page.of(&endpoint.releases, cursor_position, dto::Release::from)
+    page.of(&*endpoint.releases, cursor_position, dto::Release::from)
 }
 
 /// Returns to an earlier handler of the endpoint: from now on its template names that component.

@@ -70,20 +70,19 @@ pub(crate) async fn list(
     let filter = filter(&state, query.as_deref().unwrap_or_default())?;
     let view = state.catalog.view();
     let (used, parts) = (used(&state).await?, state.clone());
-    let select = move |page: Page| {
+    let select = move |page: Page, caller: &ApiKey| {
         // As in `is_visible`, but with one pass over the endpoints for all templates.
         let endpoints = view.deployments.values().map(|deployment| &deployment.endpoint);
-        let seen = endpoints.filter(|endpoint| caller.0.sees(&endpoint.owner));
+        let seen = endpoints.filter(|endpoint| caller.sees(&endpoint.owner));
         let bound: HashSet<_> = seen.map(|endpoint| &endpoint.template).collect();
         let templates = view.templates.values();
-        let visible =
-            templates.filter(|t| t.is_visible_to(&caller.0, bound.contains(&t.id), filter));
+        let visible = templates.filter(|t| t.is_visible_to(caller, bound.contains(&t.id), filter));
         let cursor_position = |t: &&Arc<Template>| format!("{} {}", t.name, t.id);
         page.of(visible, cursor_position, |t| {
             dto::Template::new(t, &parts.brand, &used, &parts.prices)
         })
     };
-    page.make(&state, select).await
+    page.make(&state, &caller, select).await
 }
 
 /// A new template. An image in a registry is fetched before the answer.
@@ -311,6 +310,8 @@ fn apply_patch(
         is_platform,
         id: current.id,
         owner: current.owner,
+        revision: current.revision,
+        releases: current.releases,
     };
     input::check_name(&template.name)?;
     if template.image.is_empty() {

@@ -5,7 +5,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{OwnerId, TemplateId, VolumeId};
-use gristmill_core::key::Scope;
+use gristmill_core::key::{ApiKey, Scope};
 use gristmill_core::limits::{Bounds, NAME_CHARS_MAX};
 use gristmill_core::volume::{MountPath, Volume};
 
@@ -49,11 +49,11 @@ pub(crate) async fn list(
 ) -> Result<Paged, ApiError> {
     caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let select = move |page: Page| {
-        let own = view.volumes.values().filter(|volume| caller.0.sees(&volume.owner));
+    let select = move |page: Page, caller: &ApiKey| {
+        let own = view.volumes.values().filter(|volume| caller.sees(&volume.owner));
         page.of(own, |volume| volume.id.to_string(), |volume| dto::NetworkVolume::from(&**volume))
     };
-    page.make(&state, select).await
+    page.make(&state, &caller, select).await
 }
 
 /// A new, empty network volume.

@@ -61,5 +61,5 @@ pub(crate) async fn deliveries(
         let documents: Vec<_> = deliveries.iter().map(Delivery::from).collect();
         Ok(Json(documents).into_response())
     };
-    state.pages.write(write).await
+    state.pages.write(&caller.0, write).await
 }

@@ -1,13 +1,15 @@
 //! `/v2/{name}/blobs`: upload and download of the blobs that manifests name.
 
 use std::io;
+use std::sync::Arc;
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::id::OwnerId;
-use gristmill_core::image::{BlobDigest, parse_digest};
+use gristmill_core::image::{BlobDigest, PushedManifest, parse_digest};
+use gristmill_core::key::ApiKey;
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
 use gristmill_core::runtime::Staged;
 use tokio::fs::File;
@@ -15,9 +17,11 @@ use tokio::io::AsyncRead;
 use tokio_util::io::ReaderStream;
 
 use super::error::{OciCode, RegistryError};
+use super::manifests::config_with;
 use super::uploads::UploadInUse;
-use super::{Caller, answer, images_of, manifests, name};
+use super::{Caller, answer, find, images_of, name};
 use crate::body;
+use crate::error::ApiError;
 use crate::query::Query;
 use crate::state::ApiState;
 
@@ -49,7 +53,7 @@ pub(super) async fn begin(
         taken.end();
         return Err(error);
     }
-    conclude(&state, &key.owner, taken, &name, digest)
+    conclude(&state, &key, taken, &name, digest).await
 }
 
 /// Adds a piece to an upload.
@@ -88,7 +92,7 @@ pub(super) async fn finish(
     };
     let (parts, body) = request.into_parts();
     append(&taken, &parts.headers, body).await?;
-    conclude(&state, &key.owner, taken, &name, digest)
+    conclude(&state, &key, taken, &name, digest).await
 }
 
 /// The progress of an upload.
@@ -118,18 +122,13 @@ pub(super) async fn get(
     Path((name, digest)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let digest = read_digest(&digest)?;
-    let view = state.catalog.view();
-    for (image, component) in images_of(&view, &key.owner, &name) {
-        if image.digest == digest {
-            let file = state.components.open_component(digest).await;
-            let file = file.map_err(|error| unreadable(digest, &error))?;
-            return Ok(content(digest, file, component.bytes));
-        }
-        let manifest = manifests::of(image, component);
-        if manifest.config_digest() == digest {
-            let config = manifest.config().to_owned();
-            return Ok(answer::content(BYTES, digest, config.len() as u64, config.into()));
-        }
+    if let Some(bytes) = component_of_image(&state, &key.owner, &name, digest) {
+        let file = state.components.open_component(digest).await;
+        let file = file.map_err(|error| unreadable(digest, &error))?;
+        return Ok(content(digest, file, bytes));
+    }
+    if let Some(config) = config_of_image(&state, &key, &name, digest).await? {
+        return Ok(answer::content(BYTES, digest, config.len() as u64, config.into()));
     }
     let waiting = state.uploads.open(&key.owner, &name, digest);
     let waiting = waiting.map_err(|error| unreadable(digest, &error))?;
@@ -151,18 +150,46 @@ pub(super) async fn delete(
     if is_released {
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    if is_of_image(&state, &key.owner, &name, digest) {
+    if is_of_image(&state, &key, &name, digest).await? {
         let sentence = "a blob of an image is deleted with the image's manifests";
         return Err(RegistryError::unsupported(sentence));
     }
     Err(unknown(digest))
 }
 
+/// The size in bytes of the component with this digest, if an image with this name has it.
+fn component_of_image(
+    state: &ApiState,
+    owner: &OwnerId,
+    name: &str,
+    digest: BlobDigest,
+) -> Option<u64> {
+    let view = state.catalog.view();
+    let mut images = images_of(&view, owner, name);
+    let found = images.find(|(image, _)| image.digest == digest)?;
+    Some(found.1.bytes)
+}
+
+/// The config with this digest, if an image with this name has it.
+pub(super) async fn config_of_image(
+    state: &ApiState,
+    caller: &Arc<ApiKey>,
+    name: &str,
+    digest: BlobDigest,
+) -> Result<Option<String>, ApiError> {
+    let look = move |manifest: &PushedManifest| config_with(manifest, digest);
+    find(state, caller, name, look).await
+}
+
 /// Whether an image with this name has this blob.
-fn is_of_image(state: &ApiState, owner: &OwnerId, name: &str, digest: BlobDigest) -> bool {
-    images_of(&state.catalog.view(), owner, name).any(|(image, component)| {
-        image.digest == digest || manifests::of(image, component).config_digest() == digest
-    })
+async fn is_of_image(
+    state: &ApiState,
+    caller: &Arc<ApiKey>,
+    name: &str,
+    digest: BlobDigest,
+) -> Result<bool, ApiError> {
+    Ok(component_of_image(state, &caller.owner, name, digest).is_some()
+        || config_of_image(state, caller, name, digest).await?.is_some())
 }
 
 /// A blob that is read from the disk while its client reads it.
@@ -218,9 +245,9 @@ fn bytes_of_range(range: &HeaderValue, there: u64) -> Result<u64, RegistryError>
 
 /// Ends an upload. It is deleted if its digest is not the client's, or if an image has the blob
 /// already.
-fn conclude(
+async fn conclude(
     state: &ApiState,
-    owner: &OwnerId,
+    caller: &Arc<ApiKey>,
     taken: UploadInUse,
     name: &str,
     digest: BlobDigest,
@@ -231,7 +258,7 @@ fn conclude(
         let sentence = format!("the upload has the digest {}, not {}", found.oci(), digest.oci());
         return Err(RegistryError::invalid(OciCode::DigestInvalid, sentence));
     }
-    if is_of_image(state, owner, name, digest) {
+    if is_of_image(state, caller, name, digest).await? {
         taken.end();
     } else {
         taken.finish(digest);

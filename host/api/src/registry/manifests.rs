@@ -1,12 +1,13 @@
 //! `/v2/{name}/manifests` and `/v2/{name}/tags/list`: the components of images.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::catalog::{Component, Image};
+use gristmill_core::catalog::{Component, Image, View};
 use gristmill_core::id::OwnerId;
 use gristmill_core::image::{
     Blob, BlobDigest, CONFIG_TYPE, ComponentManifest, LAYER_TYPE, MANIFEST_TYPE, PushedManifest,
@@ -17,10 +18,12 @@ use gristmill_core::limits::{Bounds, IMAGE_CONFIG_BYTES_MAX, IMAGE_MANIFEST_BYTE
 use gristmill_core::runtime::Staged;
 use serde_json::{Value, json};
 
+use super::blobs::config_of_image;
 use super::error::{OciCode, RegistryError};
-use super::{Caller, answer, images_of, name, referrers};
+use super::{Caller, answer, find, images_of, name, referrers};
 use crate::auth;
 use crate::complete::complete;
+use crate::error::ApiError;
 use crate::images::{self, ImageName, Named};
 use crate::query::Query;
 use crate::state::ApiState;
@@ -35,21 +38,19 @@ pub(super) async fn get(
     Caller(key): Caller,
     Path((name, reference)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
-    let view = state.catalog.view();
-    let (wanted_name, wanted) = (name.clone(), reference.clone());
-    // A search by digest generates the manifests of all uploads of this name, which may be 10,000.
-    let search = move || {
-        let mut images = images_of(&view, &key.owner, &wanted_name);
-        Ok(match parse_digest(&wanted) {
-            Some(digest) => images
-                .map(|(image, component)| of(image, component))
-                .find(|manifest| manifest.digest() == digest),
-            None => images
-                .find(|(image, _)| image.tag == wanted)
-                .map(|(image, component)| of(image, component)),
-        })
+    let found = match parse_digest(&reference) {
+        Some(digest) => {
+            let is_it = move |manifest: &PushedManifest| manifest.digest() == digest;
+            let look = move |manifest: &PushedManifest| is_it(manifest).then(|| manifest.clone());
+            find(&state, &key, &name, look).await?
+        }
+        None => {
+            let view = state.catalog.view();
+            let image = view.image(&key.owner, &format!("{name}:{reference}"));
+            let component = image.and_then(|image| view.components.get(&image.digest));
+            image.zip(component).map(|(image, component)| of(image, component).into_owned())
+        }
     };
-    let found = state.pages.write(search).await?;
     let manifest = found.ok_or_else(|| unknown(&name, &reference))?;
     let text = manifest.text().to_owned();
     let bytes = text.len() as u64;
@@ -114,7 +115,7 @@ async fn take(
     let ComponentManifest { config, component } = manifest;
     let name = image.name.clone();
     if !state.uploads.has(owner, &name, config)
-        && known_config(state, owner, &name, config).is_none()
+        && config_of_image(state, caller, &name, config.digest).await?.is_none()
     {
         return Err(missing("config", config));
     }
@@ -126,7 +127,8 @@ async fn take(
     let config_text = match staged_config {
         Some(staged) => read_config(&*staged).await?,
         None => {
-            known_config(state, owner, &name, config).ok_or_else(|| missing("config", config))?
+            let known = config_of_image(state, caller, &name, config.digest).await?;
+            known.ok_or_else(|| missing("config", config))?
         }
     };
     let named = match staged_component {
@@ -163,27 +165,41 @@ pub(super) async fn delete(
     Caller(key): Caller,
     Path((name, reference)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
-    let digest = parse_digest(&reference);
-    let mut tags: Vec<(bool, String)> = {
-        let view = state.catalog.view();
-        let found = images_of(&view, &key.owner, &name).filter(|(image, component)| match digest {
-            Some(digest) => of(image, component).digest() == digest,
-            None => image.tag == reference,
-        });
-        found.map(|(image, _)| (view.users_of(image).is_empty(), image.tag.clone())).collect()
-    };
-    if tags.is_empty() {
-        return Err(unknown(&name, &reference));
-    }
-    // A tag in use is first, so that it is refused before any other is deleted.
-    tags.sort_unstable();
-    complete(async move {
-        for (_, tag) in tags {
-            images::untag(&state, &key, &ImageName { name: name.clone(), tag }).await?;
+    let (label, images) = match parse_digest(&reference) {
+        Some(digest) => (name.clone(), with_digest(&state, &key, &name, digest).await?),
+        None => {
+            let label = format!("{name}:{reference}");
+            let image = state.catalog.view().image(&key.owner, &label).cloned();
+            (label, image.into_iter().collect())
         }
+    };
+    complete(async move {
+        // A tag that has been moved meanwhile is not the one that was meant.
+        let select = |view: &View| {
+            let is_there = |image: &Arc<Image>| view.images.get(&image.key()) == Some(image);
+            images.into_iter().filter(is_there).collect()
+        };
+        let deleted = images::untag_all(&state, &key, &label, select).await?;
+        deleted.ok_or_else(|| unknown(&name, &reference))?;
         Ok(StatusCode::ACCEPTED.into_response())
     })
     .await?
+}
+
+/// The caller's images of this name whose manifest has this digest.
+async fn with_digest(
+    state: &ApiState,
+    caller: &Arc<ApiKey>,
+    name: &str,
+    digest: BlobDigest,
+) -> Result<Vec<Arc<Image>>, ApiError> {
+    let (view, key, name) = (state.catalog.view(), caller.clone(), name.to_owned());
+    let search = move || {
+        let images = images_of(&view, &key.owner, &name);
+        let meant = images.filter(|(image, component)| of(image, component).digest() == digest);
+        Ok(meant.map(|(image, _)| image.clone()).collect())
+    };
+    state.pages.write(caller, search).await
 }
 
 /// The tags of a name, in order; `?n=` and `?last=` page through them.
@@ -220,9 +236,9 @@ pub(super) async fn tags(
 }
 
 /// The manifest of an image: the pushed one, or the one that the host generates for an upload.
-pub(super) fn of(image: &Image, component: &Component) -> PushedManifest {
+pub(super) fn of<'i>(image: &'i Image, component: &Component) -> Cow<'i, PushedManifest> {
     if let Some(pushed) = &image.manifest {
-        return pushed.clone();
+        return Cow::Borrowed(pushed);
     }
     let digest = format!("{:?}", component.digest);
     let config = json!({
@@ -240,7 +256,7 @@ pub(super) fn of(image: &Image, component: &Component) -> PushedManifest {
         "config": { "mediaType": CONFIG_TYPE, "digest": config_digest, "size": config.len() },
         "layers": [{ "mediaType": LAYER_TYPE, "digest": digest, "size": component.bytes }],
     });
-    PushedManifest::new(manifest.to_string(), config)
+    Cow::Owned(PushedManifest::new(manifest.to_string(), config))
 }
 
 /// The text of a pushed config.
@@ -251,12 +267,9 @@ async fn read_config(staged: &dyn Staged) -> Result<String, RegistryError> {
     })
 }
 
-/// The text of a config that an image of this name has.
-fn known_config(state: &ApiState, owner: &OwnerId, name: &str, blob: Blob) -> Option<String> {
-    images_of(&state.catalog.view(), owner, name)
-        .map(|(image, component)| of(image, component))
-        .find(|manifest| manifest.config_digest() == blob.digest)
-        .map(|manifest| manifest.config().to_owned())
+/// The manifest's config, if that has this digest.
+pub(super) fn config_with(manifest: &PushedManifest, digest: BlobDigest) -> Option<String> {
+    (manifest.config_digest() == digest).then(|| manifest.config().to_owned())
 }
 
 /// Whether an image of this name has this component.

@@ -61,8 +61,8 @@ pub(super) async fn list(
         return Err(RegistryError::invalid(OciCode::DigestInvalid, sentence));
     }
     let listing = Listing { name, digest, query: query.unwrap_or_default() };
-    let view = state.catalog.view();
-    Ok(state.pages.write(move || Ok(listing.answer(&view, &key.owner))).await?)
+    let (view, caller) = (state.catalog.view(), key.clone());
+    Ok(state.pages.write(&caller, move || Ok(listing.answer(&view, &key.owner))).await?)
 }
 
 /// One call of [`list`].

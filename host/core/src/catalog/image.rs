@@ -37,8 +37,9 @@ impl Image {
     }
 }
 
-/// What an image is found by: each owner has names of their own.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// What an image is found by: each owner has names of their own. In order, the tags of a name are
+/// neighbours: `:` is in no name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ImageKey {
     /// Whose name it is.
     pub owner: OwnerId,

@@ -12,6 +12,7 @@ mod entry;
 mod image;
 mod missing;
 mod owner_share;
+mod versions;
 mod view;
 
 use std::collections::{BTreeSet, HashMap};
@@ -25,10 +26,13 @@ pub use self::entry::{CatalogChange, CatalogEntry, CatalogKey};
 pub use self::image::{Image, ImageKey};
 pub use self::missing::{MissingTemplate, OpenCatalogError, missing_templates};
 pub use self::owner_share::OwnerBounds;
+use self::versions::Step;
 pub use self::view::View;
 use crate::digest::ComponentDigest;
 use crate::endpoint::{Deployment, Endpoint};
+use crate::fair_permits::{FairPermits, FairShare};
 use crate::id::{EndpointId, OwnerId};
+use crate::key::ApiKey;
 use crate::store::StoreError;
 use crate::tenancy::Tenancy;
 use crate::time::Clock;
@@ -55,8 +59,9 @@ pub struct Catalog {
     clock: Arc<dyn Clock>,
     bounds: OwnerBounds,
     tenancy: Tenancy,
-    /// Changes come one at a time, so that each is decided on the view that it changes.
-    change: Arc<tokio::sync::Mutex<()>>,
+    /// Changes come one at a time, so that each is decided on the view that it changes. Owners take
+    /// turns, and so do the keys of an owner.
+    turns: FairPermits,
     shown: Arc<CatalogState>,
 }
 
@@ -95,7 +100,8 @@ impl Catalog {
         let view = RwLock::new(Arc::new(view));
         let shown = CatalogState { store, view, retired: Mutex::default() };
         let bounds = OwnerBounds::default();
-        Ok(Self { clock, bounds, tenancy, change: Arc::default(), shown: Arc::new(shown) })
+        let turns = FairPermits::few(1);
+        Ok(Self { clock, bounds, tenancy, turns, shown: Arc::new(shown) })
     }
 
     /// The catalog with other bounds of what one owner may have.
@@ -127,36 +133,51 @@ impl Catalog {
         self.shown.view.read().deployments.get(id).cloned()
     }
 
-    /// Changes the catalog, and counts the versions of the endpoints that it changes: `decide`
-    /// looks at the newest view and says what to change, or why not. Nobody else changes the
+    /// Changes the catalog for a caller, and counts the versions of the endpoints that it changes:
+    /// `decide` looks at the newest view and says what to change, or why not. Nobody else changes the
     /// catalog meanwhile, and the new view is shown only once the change is on disk. With nothing
-    /// to change nothing is written.
+    /// to change nothing is written. The call waits for at most one change of each other owner.
     ///
     /// A change that has been decided is completed even when the caller drops the future: disk and
     /// view never differ because a client closed its connection.
     ///
     /// # Errors
     /// What `decide` refuses, those of the store, and [`StoreError::OwnerFull`].
+    pub async fn change_for<T, E: From<StoreError>>(
+        &self,
+        caller: &ApiKey,
+        decide: impl FnOnce(&View) -> Result<(Vec<CatalogChange>, T), E>,
+    ) -> Result<T, E> {
+        let share = self.turns.share_of_key(&caller.owner, &caller.id);
+        self.change_in_turn(&share, decide).await
+    }
+
+    /// Changes the catalog for the host itself, in the operator's turn; see [`Self::change_for`].
+    ///
+    /// # Errors
+    /// Those of [`Self::change_for`].
     pub async fn change<T, E: From<StoreError>>(
         &self,
         decide: impl FnOnce(&View) -> Result<(Vec<CatalogChange>, T), E>,
     ) -> Result<T, E> {
-        let turn = self.change.clone().lock_owned().await;
+        let share = self.turns.owner_share(&OwnerId::operator());
+        self.change_in_turn(&share, decide).await
+    }
+
+    async fn change_in_turn<T, E: From<StoreError>>(
+        &self,
+        share: &FairShare,
+        decide: impl FnOnce(&View) -> Result<(Vec<CatalogChange>, T), E>,
+    ) -> Result<T, E> {
+        let turn = share.acquire().await;
         let before = self.view();
-        let (mut changes, answer) = decide(&before)?;
+        let (changes, answer) = decide(&before)?;
         if changes.is_empty() {
             return Ok(answer);
         }
-        let mut view = (*before).clone();
-        for change in changes.iter().cloned() {
-            view.apply(change);
-        }
-        view.shares.check(&before.shares, &changes, &self.bounds)?;
-        view.rejoin();
-        for endpoint in view.release(&before, self.clock.now()) {
-            changes.retain(|change| !matches!(change, CatalogChange::Put(CatalogEntry::Endpoint(put)) if put.id == endpoint.id));
-            changes.push(CatalogChange::Put(CatalogEntry::Endpoint(endpoint)));
-        }
+        let owners = owner_share::owners_of_written(&changes);
+        let Step { view, written: changes, .. } = Step::from(&before, changes, self.clock.now());
+        view.shares.check(&before.shares, owners, &self.bounds)?;
         let (shown, tenancy) = (self.shown.clone(), self.tenancy.clone());
         let written = tokio::spawn(async move {
             let _turn = turn;
@@ -200,24 +221,33 @@ impl Catalog {
         .await
     }
 
-    /// Each component that is still needed, with the owners who need it.
+    /// Each component that is still needed, with the owners who need it. A release keeps a component only
+    /// for owners of the component, in whose shares it counts: an endpoint cannot go back to a handler of
+    /// another owner's template.
     fn users_of_components(&self, view: &View) -> HashMap<ComponentDigest, BTreeSet<OwnerId>> {
-        let retired = self.shown.retired.lock();
-        let running = retired.iter().filter_map(Weak::upgrade);
-        let running = running.filter_map(|d| Some((d.component?, d.template.owner.clone())));
-        let named = view.images.values().map(|image| (image.digest, image.owner.clone()));
-        // What an endpoint may go back to.
-        let released = view.deployments.values().flat_map(|deployment| {
-            let Endpoint { releases, owner, .. } = &*deployment.endpoint;
-            releases.iter().map(|release| (release.component, owner.clone()))
-        });
-        let in_templates = view
-            .templates
-            .values()
-            .filter_map(|template| Some((view.component_of(template)?, template.owner.clone())));
         let mut users: HashMap<_, BTreeSet<_>> = HashMap::new();
-        for (digest, owner) in in_templates.chain(named).chain(running).chain(released) {
-            users.entry(digest).or_default().insert(owner);
+        let mut needs = |owner: &OwnerId, component: ComponentDigest| {
+            let users = users.entry(component).or_default();
+            if !users.contains(owner) {
+                users.insert(owner.clone());
+            }
+        };
+        for deployment in self.shown.retired.lock().iter().filter_map(Weak::upgrade) {
+            deployment
+                .component
+                .iter()
+                .for_each(|running| needs(&deployment.template.owner, *running));
+        }
+        view.images.values().for_each(|image| needs(&image.owner, image.digest));
+        for template in view.templates.values() {
+            view.component_of(template).iter().for_each(|named| needs(&template.owner, *named));
+        }
+        for deployment in view.deployments.values() {
+            let Endpoint { releases, owner, .. } = &*deployment.endpoint;
+            let targets = releases.iter().map(|release| release.component);
+            targets
+                .filter(|target| view.has_component(owner, target))
+                .for_each(|target| needs(owner, target));
         }
         users
     }

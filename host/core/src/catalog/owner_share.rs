@@ -3,8 +3,11 @@
 //! The catalog is in memory, every start reads it, and a change waits for the one before it. So an
 //! owner without a bound could take the host's memory and hold up all changes.
 //!
-//! **Costs.** A change serialises the records that it replaces and those that it writes, once, to count
-//! their bytes.
+//! Records count as they are stored. Releases count in the record that has them: those that a template
+//! has run, for the template's owner. So no owner's share grows because of a change of another owner.
+//!
+//! **Costs.** A change serialises the records that it replaces and those that it writes, to count their
+//! bytes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -17,9 +20,9 @@ use crate::store::StoreError;
 /// Most that one owner may have in the catalog. A component counts in full for each of its owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnerBounds {
-    /// Templates, endpoints, images, components, volumes, credentials and keys, together.
+    /// Templates, endpoints, images, components, volumes and credentials, together; and as many keys.
     pub records_max: u64,
-    /// Bytes of these records as JSON.
+    /// Bytes of these records as JSON, and as many of the keys.
     pub record_bytes_max: u64,
     /// Bytes of the uploaded components. Compiled files take two to four times as much.
     pub component_bytes_max: u64,
@@ -31,8 +34,8 @@ pub struct OwnerBounds {
 impl OwnerBounds {
     /// Bounds and default of `records_max`.
     pub const RECORDS: Bounds = Bounds { min: 10, default: 10_000, max: 1_000_000 };
-    /// Bounds and default of `record_bytes_max`, in MiB. A change of a template writes the records of
-    /// all endpoints that use it, 16 MiB in a part of a second.
+    /// Bounds and default of `record_bytes_max`, in MiB. A new component of an image writes the records
+    /// of all templates of the owner that name the image.
     pub const RECORD_MIB: Bounds = Bounds { min: 1, default: 16, max: 16_384 };
     /// Bounds and default of `component_bytes_max`, in MiB.
     pub const COMPONENT_MIB: Bounds = Bounds { min: 64, default: 16_384, max: 1 << 24 };
@@ -51,100 +54,57 @@ impl Default for OwnerBounds {
 
 /// What one owner holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Share {
+pub(crate) struct Share {
     records: u64,
     record_bytes: u64,
+    /// Keys apart from all other records: the operator makes them, so the records that an owner makes
+    /// must not prevent them.
+    keys: u64,
+    key_bytes: u64,
     component_bytes: u64,
     kept_workers: u64,
 }
 
 /// What each owner holds.
-#[derive(Debug, Clone, Default)]
-pub(super) struct OwnerShares(HashMap<OwnerId, Share>);
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct OwnerShares(HashMap<OwnerId, Share>);
 
 impl OwnerShares {
     /// Counts a record that the catalog has from now on.
-    pub(super) fn add(&mut self, entry: EntryRef<'_>) {
-        let added = Share::of(entry);
+    pub(super) fn add(&mut self, entry: EntryRef<'_>, added: Share) {
         for owner in owners(entry) {
-            let share = self.0.entry(owner).or_default();
-            share.records += added.records;
-            share.record_bytes += added.record_bytes;
-            share.component_bytes += added.component_bytes;
-            share.kept_workers += added.kept_workers;
+            self.0.entry(owner).or_default().combine(added, u64::saturating_add);
         }
     }
 
-    /// Counts a record no more.
-    pub(super) fn remove(&mut self, entry: EntryRef<'_>) {
-        let removed = Share::of(entry);
+    /// Counts a record no more. `removed` is the share that was added for it.
+    pub(super) fn remove(&mut self, entry: EntryRef<'_>, removed: Share) {
         for owner in owners(entry) {
             let share = self.0.entry(owner.clone()).or_default();
-            share.records -= removed.records;
-            share.record_bytes -= removed.record_bytes;
-            share.component_bytes -= removed.component_bytes;
-            share.kept_workers -= removed.kept_workers;
+            share.combine(removed, u64::saturating_sub);
             if *share == Share::default() {
                 self.0.remove(&owner);
             }
         }
     }
 
-    /// Refuses changes after which an owner of a written record has more than `bounds` allow, unless
-    /// they had as much `before`: lower bounds and a full share never prevent a deletion.
+    /// Refuses a change after which one of these owners has more than `bounds` allow, unless they had as
+    /// much `before`: lower bounds and a full share never prevent a deletion.
     ///
     /// # Errors
     /// [`StoreError::OwnerFull`] with the first bound that is passed.
     pub(super) fn check(
         &self,
         before: &Self,
-        changes: &[CatalogChange],
+        owners: BTreeSet<OwnerId>,
         bounds: &OwnerBounds,
     ) -> Result<(), StoreError> {
-        let written = changes.iter().filter_map(|change| match change {
-            CatalogChange::Put(entry) => Some(EntryRef::from(entry)),
-            CatalogChange::Delete(_) => None,
-        });
-        let written: BTreeSet<_> = written.flat_map(owners).collect();
-        for owner in written {
-            let (share, before) = (self.of(&owner), before.of(&owner));
-            let amounts = [
-                (
-                    share.records,
-                    before.records,
-                    bounds.records_max,
-                    0,
-                    "records",
-                    "max-owner-records",
-                ),
-                (
-                    share.record_bytes,
-                    before.record_bytes,
-                    bounds.record_bytes_max,
-                    20,
-                    "MiB of records",
-                    "max-owner-record-mib",
-                ),
-                (
-                    share.component_bytes,
-                    before.component_bytes,
-                    bounds.component_bytes_max,
-                    20,
-                    "MiB of components",
-                    "max-owner-component-mib",
-                ),
-                (
-                    share.kept_workers,
-                    before.kept_workers,
-                    bounds.kept_workers_max,
-                    0,
-                    "workers kept by `workersMin` of all endpoints",
-                    "max-running-jobs",
-                ),
-            ];
-            for (now, earlier, max, shift, unit, option) in amounts {
-                if now > max && now > earlier {
-                    let asked = now.div_ceil(1 << shift);
+        for owner in owners {
+            let before = before.of(&owner).amounts(bounds);
+            for (amount, before) in self.of(&owner).amounts(bounds).into_iter().zip(before) {
+                let Amount { held, max, shift, unit, option } = amount;
+                if held > max && held > before.held {
+                    let asked = held.div_ceil(1 << shift);
                     return Err(StoreError::OwnerFull { asked, max: max >> shift, unit, option });
                 }
             }
@@ -157,20 +117,80 @@ impl OwnerShares {
     }
 }
 
+/// A part of a share, with its bound.
+struct Amount {
+    held: u64,
+    max: u64,
+    /// Binary digits that the sentence of a refusal leaves out: 20 for MiB.
+    shift: u32,
+    unit: &'static str,
+    option: &'static str,
+}
+
 impl Share {
-    fn of(entry: EntryRef<'_>) -> Self {
-        let component_bytes = match entry {
-            EntryRef::Component(component) => component.bytes,
-            _ => 0,
-        };
-        let kept_workers = match entry {
-            EntryRef::Endpoint(endpoint) => endpoint.scaling.workers_min.into(),
-            _ => 0,
-        };
+    /// What this record counts for each of its owners.
+    pub(super) fn of(entry: EntryRef<'_>) -> Self {
         let mut counter = Counter(0);
         serde_json::to_writer(&mut counter, &entry).expect("the catalog's types are JSON");
-        Self { records: 1, record_bytes: counter.0, component_bytes, kept_workers }
+        let bytes = counter.0;
+        match entry {
+            EntryRef::Key(_) => Self { keys: 1, key_bytes: bytes, ..Self::default() },
+            EntryRef::Component(component) => {
+                Self { component_bytes: component.bytes, ..Self::record(bytes) }
+            }
+            EntryRef::Endpoint(endpoint) => {
+                // Another owner may change these numbers, so they count as if they were the longest.
+                let missing = [endpoint.version, endpoint.template_revision].map(missing_digits);
+                let bytes = bytes + missing.iter().sum::<u64>();
+                Self { kept_workers: endpoint.scaling.workers_min.into(), ..Self::record(bytes) }
+            }
+            EntryRef::Template(_)
+            | EntryRef::Image(_)
+            | EntryRef::RegistryAuth(_)
+            | EntryRef::Volume(_) => Self::record(bytes),
+        }
     }
+
+    fn record(bytes: u64) -> Self {
+        Self { records: 1, record_bytes: bytes, ..Self::default() }
+    }
+
+    fn combine(&mut self, other: Self, with: fn(u64, u64) -> u64) {
+        let Self { records, record_bytes, keys, key_bytes, component_bytes, kept_workers } = self;
+        *records = with(*records, other.records);
+        *record_bytes = with(*record_bytes, other.record_bytes);
+        *keys = with(*keys, other.keys);
+        *key_bytes = with(*key_bytes, other.key_bytes);
+        *component_bytes = with(*component_bytes, other.component_bytes);
+        *kept_workers = with(*kept_workers, other.kept_workers);
+    }
+
+    /// The parts that have bounds.
+    fn amounts(self, bounds: &OwnerBounds) -> [Amount; 6] {
+        let OwnerBounds { records_max, record_bytes_max, component_bytes_max, kept_workers_max } =
+            *bounds;
+        let count = |held, max, unit, option| Amount { held, max, shift: 0, unit, option };
+        let bytes = |held, max, unit, option| Amount { held, max, shift: 20, unit, option };
+        let workers = "workers kept by `workersMin` of all endpoints";
+        [
+            count(self.records, records_max, "records", "max-owner-records"),
+            bytes(self.record_bytes, record_bytes_max, "MiB of records", "max-owner-record-mib"),
+            count(self.keys, records_max, "keys", "max-owner-records"),
+            bytes(self.key_bytes, record_bytes_max, "MiB of keys", "max-owner-record-mib"),
+            bytes(
+                self.component_bytes,
+                component_bytes_max,
+                "MiB of components",
+                "max-owner-component-mib",
+            ),
+            count(self.kept_workers, kept_workers_max, workers, "max-running-jobs"),
+        ]
+    }
+}
+
+/// The digits by which the longest number is longer.
+fn missing_digits(number: u32) -> u64 {
+    u64::from(u32::MAX.ilog10() - number.max(1).ilog10())
 }
 
 /// Counts what is written.
@@ -185,6 +205,15 @@ impl io::Write for Counter {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// The owners of the records that these changes put.
+pub(super) fn owners_of_written(changes: &[CatalogChange]) -> BTreeSet<OwnerId> {
+    let written = changes.iter().filter_map(|change| match change {
+        CatalogChange::Put(entry) => Some(EntryRef::from(entry)),
+        CatalogChange::Delete(_) => None,
+    });
+    written.flat_map(owners).collect()
 }
 
 fn owners(entry: EntryRef<'_>) -> Vec<OwnerId> {

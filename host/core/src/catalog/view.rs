@@ -1,22 +1,22 @@
-//! Everything that is deployed, at one moment, and how a change leads to the next moment.
+//! Everything that is deployed, at one moment.
 //!
-//! **Cost.** A change copies the maps of references, and joins each endpoint with what it runs.
+//! **Cost.** Some hundred bytes for each record, besides its own, and the records themselves.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::component::Component;
 use super::entry::{CatalogChange, CatalogEntry, CatalogKey, EntryRef};
 use super::image::{Image, ImageKey};
-use super::owner_share::OwnerShares;
+use super::owner_share::{OwnerShares, Share};
+use super::versions::follow;
 use crate::digest::ComponentDigest;
-use crate::endpoint::{Deployment, Endpoint, EndpointIncarnation, Release};
+use crate::endpoint::{Deployment, Endpoint, EndpointIncarnation};
 use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
 use crate::image::RemoteImage;
 use crate::key::ApiKey;
 use crate::registry_auth::RegistryAuth;
 use crate::template::Template;
-use crate::time::Timestamp;
 use crate::volume::Volume;
 
 /// Everything that is deployed, at one moment.
@@ -28,8 +28,8 @@ pub struct View {
     pub deployments: HashMap<EndpointId, Arc<Deployment>>,
     /// Uploaded components by digest.
     pub components: HashMap<ComponentDigest, Arc<Component>>,
-    /// Image names by owner and `name:tag`.
-    pub images: HashMap<ImageKey, Arc<Image>>,
+    /// Image names by owner and `name:tag`, in this order.
+    pub images: BTreeMap<ImageKey, Arc<Image>>,
     /// API keys by id.
     pub keys: HashMap<KeyId, Arc<ApiKey>>,
     /// Credentials for registries by id.
@@ -37,7 +37,10 @@ pub struct View {
     /// Network volumes by id.
     pub volumes: HashMap<VolumeId, Arc<Volume>>,
     /// What each owner has of all this.
-    pub(super) shares: OwnerShares,
+    pub(crate) shares: OwnerShares,
+    /// What each endpoint's stored record counts. The record in `deployments` has counted more: what its
+    /// template has changed since.
+    endpoint_shares: HashMap<EndpointId, Share>,
 }
 
 impl View {
@@ -61,16 +64,30 @@ impl View {
         self.images.get(&ImageKey::new(owner, reference))
     }
 
-    /// The endpoints, of any owner, whose templates name this image by its tag.
-    pub fn users_of(&self, image: &Image) -> Vec<&Arc<Endpoint>> {
-        let key = image.key();
-        let names_it = |deployment: &&Arc<Deployment>| {
+    /// The owner's images with this name, by their tags.
+    pub fn images_named<'v>(
+        &'v self,
+        owner: &OwnerId,
+        name: &'v str,
+    ) -> impl Iterator<Item = &'v Arc<Image>> {
+        let first = ImageKey { owner: owner.clone(), reference: format!("{name}:") };
+        let images = self.images.range(first..);
+        let owner = owner.clone();
+        images
+            .map(|(_, image)| image)
+            .take_while(move |image| image.owner == owner && image.name == name)
+    }
+
+    /// The endpoints, of any owner, whose templates name one of these images by its tag.
+    pub fn users_of<'i>(&self, images: impl IntoIterator<Item = &'i Image>) -> Vec<&Arc<Endpoint>> {
+        let keys: HashSet<_> = images.into_iter().map(Image::key).collect();
+        let names_one = |deployment: &&Arc<Deployment>| {
             let Deployment { template, endpoint, .. } = &***deployment;
             template.fetched.is_none()
                 && template.is_usable_by(&endpoint.owner)
-                && ImageKey::new(&template.owner, &template.image) == key
+                && keys.contains(&ImageKey::new(&template.owner, &template.image))
         };
-        let users = self.deployments.values().filter(names_it);
+        let users = self.deployments.values().filter(names_one);
         users.map(|deployment| &deployment.endpoint).collect()
     }
 
@@ -142,14 +159,7 @@ impl View {
             CatalogChange::Put(entry) => &entry.key(),
             CatalogChange::Delete(key) => key,
         };
-        let mut shares = std::mem::take(&mut self.shares);
-        if let Some(replaced) = self.entry(key) {
-            shares.remove(replaced);
-        }
-        if let CatalogChange::Put(entry) = &change {
-            shares.add(entry.into());
-        }
-        self.shares = shares;
+        self.count(key, &change);
         match change {
             CatalogChange::Put(CatalogEntry::Template(template)) => {
                 self.templates.insert(template.id.clone(), Arc::new(template));
@@ -197,19 +207,52 @@ impl View {
         }
     }
 
+    /// Counts the record that a change leaves in place of the one with this key.
+    fn count(&mut self, key: &CatalogKey, change: &CatalogChange) {
+        let mut shares = std::mem::take(&mut self.shares);
+        let mut of_endpoints = std::mem::take(&mut self.endpoint_shares);
+        if let Some(replaced) = self.entry(key) {
+            let counted = match key {
+                CatalogKey::Endpoint(id) => of_endpoints.remove(id).unwrap_or_default(),
+                _ => Share::of(replaced),
+            };
+            shares.remove(replaced, counted);
+        }
+        if let CatalogChange::Put(entry) = change {
+            let added = Share::of(entry.into());
+            if let CatalogKey::Endpoint(id) = key {
+                of_endpoints.insert(id.clone(), added);
+            }
+            shares.add(entry.into(), added);
+        }
+        (self.shares, self.endpoint_shares) = (shares, of_endpoints);
+    }
+
+    /// The template that the endpoint names, if it exists.
+    pub(super) fn template_of(&self, endpoint: &Endpoint) -> Option<&Arc<Template>> {
+        // Another template may have the id of a deleted one by now: it was not meant.
+        self.templates.get(&endpoint.template).filter(|_| !endpoint.template_is_deleted)
+    }
+
+    /// The component that the endpoint runs with this template.
+    pub(super) fn component_for(
+        &self,
+        endpoint: &Endpoint,
+        template: &Template,
+    ) -> Option<ComponentDigest> {
+        // A private template runs for its owner alone, even if it was public before.
+        template.is_usable_by(&endpoint.owner).then(|| self.component_of(template)).flatten()
+    }
+
     /// Joins an endpoint with its template and component. Without its template it has no component, and
     /// a placeholder for the template.
-    fn join(&self, endpoint: Arc<Endpoint>) -> Deployment {
-        let template = self.templates.get(&endpoint.template);
-        // Another template may have the id of a deleted one by now: it was not meant.
-        let template = template.filter(|_| !endpoint.template_is_deleted).cloned();
-        let is_there = template.is_some();
-        let template = template.unwrap_or_else(|| {
+    fn join(&self, mut endpoint: Arc<Endpoint>) -> Deployment {
+        let template = self.template_of(&endpoint);
+        let component = template.and_then(|template| self.component_for(&endpoint, template));
+        let template = template.cloned().unwrap_or_else(|| {
             Arc::new(Template::new(endpoint.template.clone(), endpoint.owner.clone(), ""))
         });
-        // A private template runs for its owner alone, even if it was public before.
-        let is_usable = is_there && template.is_usable_by(&endpoint.owner);
-        let component = self.component_of(&template).filter(|_| is_usable);
+        follow(&mut endpoint, &template);
         let volume = endpoint.network_volume.as_ref().and_then(|id| self.volumes.get(id)).cloned();
         let incarnation =
             self.deployments.get(&endpoint.id).map(|current| current.incarnation.clone());
@@ -218,53 +261,15 @@ impl View {
         Deployment { endpoint, template, component, volume, incarnation }
     }
 
-    /// Gives the next version to each endpoint whose deployment is not what it was before, and answers
-    /// with them.
-    pub(super) fn release(&mut self, before: &Self, now: Timestamp) -> Vec<Endpoint> {
-        let mut released = vec![];
-        for (id, deployment) in &mut self.deployments {
-            let earlier = before.deployments.get(id);
-            if earlier.is_some_and(|earlier| earlier == deployment) {
-                continue;
-            }
-            let mut endpoint = (*deployment.endpoint).clone();
-            endpoint.version = earlier.map_or(0, |earlier| earlier.endpoint.version) + 1;
-            if let Some(component) = deployment.component
-                && endpoint.releases.last().is_none_or(|last| last.component != component)
-            {
-                let image = deployment.template.image.clone();
-                let version = endpoint.version;
-                endpoint.releases.push(Release { version, released_at: now, image, component });
-                let surplus = endpoint.releases.len().saturating_sub(Release::KEPT_MAX);
-                endpoint.releases.drain(..surplus);
-            }
-            self.shares.remove(EntryRef::Endpoint(&deployment.endpoint));
-            self.shares.add(EntryRef::Endpoint(&endpoint));
-            released.push(endpoint.clone());
-            let endpoint = Arc::new(endpoint);
-            *deployment = Arc::new(Deployment { endpoint, ..(**deployment).clone() });
-        }
-        released
-    }
-
-    /// Makes new deployments where a template, an image or a volume has changed; the others stay the same
-    /// objects, so that a holder can tell. An endpoint whose template was deleted is marked.
-    pub(super) fn rejoin(&mut self) {
-        let mut changed = Vec::new();
-        for current in self.deployments.values() {
-            let mut endpoint = current.endpoint.clone();
-            if !endpoint.template_is_deleted && !self.templates.contains_key(&endpoint.template) {
-                Arc::make_mut(&mut endpoint).template_is_deleted = true;
-                self.shares.remove(EntryRef::Endpoint(&current.endpoint));
-                self.shares.add(EntryRef::Endpoint(&endpoint));
-            }
-            let joined = self.join(endpoint);
+    /// Makes new deployments of these endpoints, where they have changed; the others stay the same objects,
+    /// so that a holder can tell.
+    pub(super) fn rejoin<'e>(&mut self, endpoints: impl Iterator<Item = &'e EndpointId>) {
+        for id in endpoints {
+            let Some(current) = self.deployments.get(id) else { continue };
+            let joined = self.join(current.endpoint.clone());
             if joined != **current {
-                changed.push(Arc::new(joined));
+                self.deployments.insert(id.clone(), Arc::new(joined));
             }
-        }
-        for deployment in changed {
-            self.deployments.insert(deployment.endpoint.id.clone(), deployment);
         }
     }
 }

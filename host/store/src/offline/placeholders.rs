@@ -2,9 +2,10 @@
 //! does not start while an endpoint's template is missing, since it does not know what the
 //! endpoint's jobs run with.
 //!
-//! A placeholder has the image and the component that the endpoint ran last, and neither
-//! environment nor arguments: those are lost. So its endpoints are paused, and their jobs wait for
-//! the operator.
+//! A placeholder has the image and the component of the newest release in the endpoint's record, and
+//! neither environment nor arguments: those are lost. The lost template may have run newer components
+//! since the endpoint's record was written. So its endpoints are paused, and their jobs wait for the
+//! operator.
 
 use std::collections::BTreeMap;
 
@@ -39,9 +40,11 @@ pub(crate) fn add(to: &Connection, seal: &Seal) -> rusqlite::Result<Vec<String>>
         let template = templates
             .entry(missing.template.clone())
             .or_insert_with(|| placeholder(&missing.template, &endpoint));
+        template.revision = template.revision.max(endpoint.template_revision);
         sentences.push(format!(
             "{missing}: its environment and arguments are lost. The endpoint is paused, on a template \
-             with the image `{}`: complete the template, and set the endpoint's workersMax",
+             with the image `{}`, which may be an earlier one: complete the template, and set the \
+             endpoint's workersMax",
             template.image
         ));
         endpoint.scaling.pause();
@@ -88,7 +91,7 @@ pub(crate) fn add_endpoints(
 
 fn placeholder(id: &TemplateId, endpoint: &Endpoint) -> Template {
     let last = endpoint.releases.last();
-    let image = last.map_or("", |release| &release.image);
+    let image = last.map_or("", |release| &*release.image);
     Template {
         fetched: last.map(|release| release.component),
         ..Template::new(id.clone(), endpoint.owner.clone(), image)

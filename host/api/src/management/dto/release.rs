@@ -1,7 +1,7 @@
 //! The handlers that an endpoint has run.
 
 use gristmill_core::digest::ComponentDigest;
-use gristmill_core::endpoint;
+use gristmill_core::release;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -23,12 +23,12 @@ pub(crate) struct Release {
     sha256: ComponentDigest,
 }
 
-impl From<&endpoint::Release> for Release {
-    fn from(release: &endpoint::Release) -> Self {
+impl From<&release::Release> for Release {
+    fn from(release: &release::Release) -> Self {
         Self {
             version: release.version,
             released_at: rfc3339(release.released_at),
-            image: release.image.clone(),
+            image: release.image.to_string(),
             sha256: release.component,
         }
     }
