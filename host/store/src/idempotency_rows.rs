@@ -81,7 +81,7 @@ pub(crate) fn load(
                 Some(owner) => keys.key(owner),
                 None => keys.key(&OwnerId::operator()),
             };
-            let forgotten = index.idempotency_index.insert(endpoint, owner, row.get(2)?, first);
+            let forgotten = index.idempotency_index.insert(&endpoint, owner, row.get(2)?, first);
             if let Some(Dropped::Only(seq)) = forgotten {
                 index.dropped_records.push(seq);
             }
@@ -121,7 +121,7 @@ mod tests {
         load(&db, &mut index, &owners).unwrap();
         let records = |index: &mut Index, owner: &OwnerId| {
             let key = index.owners.key(owner);
-            index.idempotency_index.len_of(key)
+            index.idempotency_index.len_of(&key)
         };
         assert_eq!(records(&mut index, &owner("x")), 2);
         assert_eq!(records(&mut index, &owner("y")), 1);

@@ -354,7 +354,7 @@ async fn idempotency_records_count_for_the_owner_of_the_endpoint() {
     let records = |owner: &OwnerId| {
         let mut index = t.store.shared.index();
         let key = index.owners.key(owner);
-        index.idempotency_index.len_of(key)
+        index.idempotency_index.len_of(&key)
     };
     assert_eq!((records(&of_endpoint), records(&job().owner)), (3, 0));
     t.store.delete_endpoint(&endpoint()).await.unwrap();
