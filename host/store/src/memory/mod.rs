@@ -202,7 +202,7 @@ impl JobStore for MemoryStore {
             if let Some(Idempotency { key, content }) = idempotency {
                 let first = IdempotencyRecord { seq, job: new.id, content, at: now };
                 let owner = || new.incarnation.owner().clone();
-                state.idempotency_index.insert(new.endpoint.clone(), owner, key, first);
+                state.idempotency_index.insert(&new.endpoint, owner, key, first);
             }
             let job = Job {
                 seq,

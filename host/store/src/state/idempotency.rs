@@ -99,7 +99,7 @@ impl<E: Clone + Hash + Ord, O: Clone + Hash + Ord> IdempotencyIndex<E, O> {
     /// without records. Returns what is forgotten for it.
     pub(crate) fn insert(
         &mut self,
-        endpoint: E,
+        endpoint: &E,
         owner: impl FnOnce() -> O,
         key: [u8; 16],
         first: IdempotencyRecord,
@@ -115,7 +115,7 @@ impl<E: Clone + Hash + Ord, O: Clone + Hash + Ord> IdempotencyIndex<E, O> {
         if len == 1 {
             self.oldest.insert((first.seq, endpoint.clone()));
         }
-        self.recount(&owner, &endpoint, len - 1, len);
+        self.recount(&owner, endpoint, len - 1, len);
         if self.len <= self.keys_max {
             return None;
         }
@@ -173,8 +173,8 @@ impl<E: Clone + Hash + Ord, O: Clone + Hash + Ord> IdempotencyIndex<E, O> {
 
     /// How many records the owner has.
     #[cfg(test)]
-    pub(crate) fn len_of(&self, owner: O) -> usize {
-        self.owners.get(&owner).map_or(0, |of_owner| of_owner.len)
+    pub(crate) fn len_of(&self, owner: &O) -> usize {
+        self.owners.get(owner).map_or(0, |of_owner| of_owner.len)
     }
 
     /// Forgets the oldest of an endpoint, and returns its number.
@@ -255,7 +255,7 @@ mod tests {
             *last += 1;
             let (owner, endpoint) = to;
             let record = first(*last, *last);
-            dropped.extend(records.insert(endpoint, || owner, idempotency(*last).key, record));
+            dropped.extend(records.insert(&endpoint, || owner, idempotency(*last).key, record));
         }
         dropped
     }
@@ -265,9 +265,9 @@ mod tests {
         let mut records = records(2);
         let idempotency = |n| Idempotency { key: [n; 16], content: [0; 16] };
         assert_eq!(records.next(), Timestamp::NEVER);
-        assert_eq!(records.insert('e', || 'o', [1; 16], first(1, 0)), None);
-        assert_eq!(records.insert('e', || 'o', [2; 16], first(2, 5)), None);
-        let dropped = records.insert('f', || 'o', [2; 16], first(3, 9));
+        assert_eq!(records.insert(&'e', || 'o', [1; 16], first(1, 0)), None);
+        assert_eq!(records.insert(&'e', || 'o', [2; 16], first(2, 5)), None);
+        let dropped = records.insert(&'f', || 'o', [2; 16], first(3, 9));
         assert_eq!(dropped, Some(Dropped::UpTo(1)));
         assert_eq!(records.find(&'e', idempotency(1)), None);
         assert!(matches!(records.find(&'e', idempotency(2)), Some(SubmitAnswer::Repeated(_))));

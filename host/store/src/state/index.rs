@@ -190,7 +190,7 @@ impl Index {
     #[cfg(test)]
     pub(crate) fn idempotency_records_of(&mut self, owner: &OwnerId) -> usize {
         let key = self.owners.key(owner);
-        self.idempotency_index.len_of(key)
+        self.idempotency_index.len_of(&key)
     }
 
     /// Test only: whether the writer has taken all writes.
@@ -474,7 +474,7 @@ impl Index {
             let owners = &mut self.owners;
             // The owner of the endpoint: the operator may submit jobs to the endpoints of others.
             let of_endpoint = || owners.key(job.incarnation.owner());
-            match self.idempotency_index.insert(endpoint, of_endpoint, key, first) {
+            match self.idempotency_index.insert(&endpoint, of_endpoint, key, first) {
                 Some(Dropped::UpTo(last)) => self.dropped_records_up_to = Some(last),
                 Some(Dropped::Only(seq)) => self.dropped_records.push(seq),
                 None => {}

@@ -102,7 +102,8 @@ impl Index {
         let owner = || keys.key(owners.get(name).unwrap_or(&OwnerId::operator()));
         let IdempotencyImage { key, content, at } = record;
         let first = IdempotencyRecord { seq, job, content, at: Timestamp::from_millis(at) };
-        if let Some(Dropped::Only(seq)) = self.idempotency_index.insert(endpoint, owner, key, first)
+        if let Some(Dropped::Only(seq)) =
+            self.idempotency_index.insert(&endpoint, owner, key, first)
         {
             self.dropped_records.push(seq);
         }
@@ -314,7 +315,7 @@ mod tests {
         index.end_of_idempotency_records();
         let records = |index: &mut Index, owner: &OwnerId| {
             let key = index.owners.key(owner);
-            index.idempotency_index.len_of(key)
+            index.idempotency_index.len_of(&key)
         };
         assert_eq!(records(&mut index, &owner("x")), 2);
         assert_eq!(records(&mut index, &owner("y")), 1);
