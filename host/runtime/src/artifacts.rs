@@ -174,6 +174,12 @@ impl Artifacts {
         })
     }
 
+    /// The turns to compile.
+    #[cfg(test)]
+    pub(crate) fn compile_turns(&self) -> &crate::compile_turns::CompileTurns {
+        self.compiler.turns()
+    }
+
     /// The engines.
     pub(crate) fn engines(&self) -> &Engines {
         &self.engines

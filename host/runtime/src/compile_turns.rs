@@ -81,6 +81,20 @@ impl CompileTurns {
         })
     }
 
+    /// Whether a component is being compiled.
+    #[cfg(test)]
+    pub(crate) fn is_taken(&self) -> bool {
+        self.0.lock().is_taken
+    }
+
+    /// How many wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        let Lines { jobs, uploads, .. } = &*self.0.lock();
+        let lines = jobs.iter().chain(uploads.iter());
+        lines.map(|(_, waiters)| waiters.len()).sum()
+    }
+
     /// Gives the turn to the next waiter, if it is free.
     fn pass_on(&self) {
         let Some(waiter) = self.0.lock().next() else { return };

@@ -82,6 +82,7 @@ async fn releases_count_for_the_owner_of_the_template_that_ran_them() {
     t.upload("a", b"0").await.unwrap();
     t.put([public("a", "t", "mill")]).await;
     // `b` fills its share with endpoints on the public template of `a`.
+    write_template(&t.catalog, "b", "padding", 0).await.unwrap();
     let try_put = async |entry: CatalogEntry| {
         let change = vec![CatalogChange::Put(entry)];
         let changed = t.catalog.change(|_| Ok::<_, StoreError>((change, ()))).await;
@@ -92,6 +93,10 @@ async fn releases_count_for_the_owner_of_the_template_that_ran_them() {
         made += 1;
     }
     assert!(made > 5, "{made}");
+    let mut padding = 0;
+    while write_template(&t.catalog, "b", "padding", padding).await.is_ok() {
+        padding += 1;
+    }
     for number in 1..=40 {
         t.upload("a", &[number]).await.unwrap();
     }

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::*;
@@ -88,6 +88,31 @@ async fn hanging_lookups_delay_no_other_names() {
     }
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     hanging.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// The turns of one endpoint are fewer than those of its owner.
+#[tokio::test]
+async fn hanging_lookups_delay_no_other_endpoint_of_their_owner() {
+    static IS_OVER: AtomicBool = AtomicBool::new(false);
+    let lookups = Lookups::new(|host| {
+        while host == "hangs.example" && !IS_OVER.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(vec![PUBLIC.parse().unwrap()])
+    });
+    let (owner, greedy) = ids("owner", "greedy");
+    for _ in 0..LOOKUPS_MAX {
+        let (lookups, owner, greedy) = (lookups.clone(), owner.clone(), greedy.clone());
+        tokio::spawn(
+            async move { lookups.look_up("hangs.example", &owner, &greedy).await.map(drop) },
+        );
+    }
+    tokio::task::yield_now().await;
+    let (_, other) = ids("owner", "other");
+    let found = lookups.look_up("ok.example", &owner, &other);
+    let found = tokio::time::timeout(Duration::from_secs(10), found).await;
+    IS_OVER.store(true, Ordering::Relaxed);
+    found.expect("the other endpoint has turns of its own").unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,11 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
 use gristmill_core::endpoint::Metering;
 use gristmill_core::limits::CHUNK_BYTES_MAX;
 use gristmill_core::runtime::AttemptEnd;
+use gristmill_core::time::Timestamp;
 
 use super::*;
 use crate::testing::{Run, TestSandbox, core_module, guest, guest_that_imports, guest_with};
@@ -403,6 +405,66 @@ async fn a_changed_or_missing_artifact_is_compiled_again() {
         let artifact = crate::files::Artifact::open(&file).unwrap().unwrap().digest;
         let record = sandbox.records.find(run.component.digest).unwrap();
         assert_eq!(record.artifacts.values().collect::<Vec<_>>(), [&artifact]);
+    }
+}
+
+/// Lets a call wait for its turn to compile, as the last of this many.
+async fn until_it_waits(artifacts: &Artifacts, call: &mut (impl Future + Unpin), waiting: usize) {
+    while artifacts.compile_turns().waiting() < waiting {
+        assert!(call.now_or_never().is_none(), "another call has the turn");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// A call that has the turn keeps it until it is polled again, so it is known which call is next.
+#[tokio::test]
+async fn components_are_compiled_in_turns_of_their_owners() {
+    let [evil, good] = ["evil", "good"].map(|name| OwnerId::new(name).unwrap());
+    let component = |number: u32| guest(&format!("(drop (i32.const {number})) {ECHO}"));
+    let before = TestSandbox::open();
+    let mut stored = vec![];
+    for number in 0..3 {
+        stored.push(before.add(component(number)).await.digest);
+        std::fs::remove_file(before.only_file("artifacts")).unwrap();
+    }
+    let sandbox = TestSandbox::open_in(before.directory.clone(), before.records.clone());
+    let artifacts = &sandbox.sandbox.artifacts;
+    let upload = async |number: u32, owner: &OwnerId| {
+        let staged = artifacts.stage(owner).unwrap();
+        staged.write(component(number).into()).await.unwrap();
+        artifacts.add(staged, owner, Timestamp::from_millis(0)).await.unwrap();
+    };
+    let load = async |number: usize, owner: &OwnerId| {
+        artifacts.load(stored[number], Metering::Fuel, owner).await.unwrap();
+    };
+    let is_next = async |call: &mut (dyn Future<Output = ()> + Unpin)| {
+        let called = tokio::time::timeout(Duration::from_secs(30), call).await;
+        called.expect("the turn is that of another call");
+    };
+
+    let mut first = Box::pin(upload(10, &evil));
+    while !artifacts.compile_turns().is_taken() {
+        assert!((&mut first).now_or_never().is_none());
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let mut uploads = [(11, &evil), (12, &evil), (13, &good)]
+        .map(|(number, owner)| Box::pin(upload(number, owner)));
+    let mut jobs =
+        [(0, &evil), (1, &evil), (2, &good)].map(|(number, owner)| Box::pin(load(number, owner)));
+    for (number, call) in uploads.iter_mut().enumerate() {
+        until_it_waits(artifacts, call, number + 1).await;
+    }
+    for (number, call) in jobs.iter_mut().enumerate() {
+        until_it_waits(artifacts, call, number + 4).await;
+    }
+    is_next(&mut first).await;
+    let [evil_job, second_evil_job, good_job] = &mut jobs;
+    let [evil_upload, second_evil_upload, good_upload] = &mut uploads;
+    for call in [evil_job, good_job, second_evil_job] {
+        is_next(call).await;
+    }
+    for call in [evil_upload, good_upload, second_evil_upload] {
+        is_next(call).await;
     }
 }
 
