@@ -393,6 +393,7 @@ impl Stored {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn text(error: impl ToString) -> String {
     error.to_string()
 }

@@ -99,7 +99,10 @@ impl Index {
             return;
         }
         let keys = &mut self.owners;
-        let owner = || keys.key(owners.get(name).unwrap_or(&OwnerId::operator()));
+        let owner = || match owners.get(name) {
+            Some(owner) => keys.key(owner),
+            None => keys.key(&OwnerId::operator()),
+        };
         let IdempotencyImage { key, content, at } = record;
         let first = IdempotencyRecord { seq, job, content, at: Timestamp::from_millis(at) };
         if let Some(Dropped::Only(seq)) =
