@@ -78,7 +78,7 @@ fn run_mounts_a_directory_as_the_network_volume() {
     play(&file("write", "/workspace/c"), &["--volume", dir]).failed(1, &["no space"]);
     play(&file("write", "/workspace/c"), &["--volume", dir, "--volume-gb", "2"]).succeeded();
 
-    play("{}", &["--volume", "not-there"]).failed(1, &["not-there", "no directory"]);
+    play("{}", &["--volume", "not-there"]).failed(1, &["not-there", "not a directory"]);
     play("{}", &["--volume-gb", "2"]).failed(2, &["--volume"]);
 }
 
