@@ -41,6 +41,7 @@
 mod checkpoint;
 mod commit;
 mod damage;
+mod dir_lock;
 mod durable;
 mod error;
 mod failure;

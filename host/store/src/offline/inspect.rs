@@ -4,7 +4,7 @@
 //! index of its log in memory, it creates no file: it reads the log if there is one, and else reads
 //! the file as unchanging.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,12 @@ use gristmill_core::backup::{DATABASE, JOURNAL, SECRETS_KEY};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use crate::dir_lock::{DirLock, LOCK};
 use crate::error::OpenError;
 use crate::journal::JournalRecord;
 use crate::journal::scan::Scan;
 use crate::seal::Seal;
-use crate::tables::db::{Found, LOCK, identify, read_journal_record, read_journal_record_of_6};
+use crate::tables::db::{Found, identify, read_journal_record, read_journal_record_of_6};
 use crate::tables::schema;
 
 /// A data directory, open for reading.
@@ -30,7 +31,7 @@ pub(crate) struct Inspected {
     /// The encryption key; `None` when its file is missing.
     pub(crate) seal: Option<Seal>,
     /// Keeps hosts from starting meanwhile, if the directory has the lock file.
-    _lock: Option<File>,
+    _lock: Option<DirLock>,
 }
 
 impl Inspected {
@@ -60,17 +61,12 @@ impl Inspected {
     }
 }
 
-fn lock(dir: &Path) -> Result<Option<File>, OpenError> {
-    let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
+fn lock(dir: &Path) -> Result<Option<DirLock>, OpenError> {
     match File::open(dir.join(LOCK)) {
-        Ok(file) => match file.try_lock() {
-            Ok(()) => Ok(Some(file)),
-            Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
-            Err(TryLockError::Error(source)) => Err(in_dir(source)),
-        },
+        Ok(file) => DirLock::take(file, dir).map(Some),
         // The state after `restore`: no host has used the directory yet.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(in_dir(error)),
+        Err(source) => Err(OpenError::Directory { dir: dir.to_owned(), source }),
     }
 }
 

@@ -4,7 +4,7 @@
 //! overwrites that data, and for the catalog, which is not in the journal.
 
 use std::cell::RefCell;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use rusqlite::{Connection, ErrorCode, params};
 use uuid::Uuid;
 
 use crate::damage::Damage;
+use crate::dir_lock::{DirLock, LOCK};
 use crate::durable;
 use crate::error::OpenError;
 use crate::format::CatalogRow;
@@ -47,9 +48,6 @@ const VACUUM_PAGES: i64 = 1_024;
 
 /// Oldest SQLite without a known way to lose data in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-
-/// The lock file of the directory, locked by the process that uses it.
-pub(crate) const LOCK: &str = "store.lock";
 
 /// The purpose of a text that only the right key decrypts.
 const SEALED_WORD_PURPOSE: &str = "meta";
@@ -95,7 +93,7 @@ impl Db {
         }
         let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
         make_private_dir(dir).map_err(in_dir)?;
-        let lock = lock(dir)?;
+        let lock = DirLock::take(open_private_file(&dir.join(LOCK)).map_err(in_dir)?, dir)?;
         if dir.join(UNFINISHED).exists() {
             return Err(OpenError::Unfinished { dir: dir.to_owned() });
         }
@@ -333,16 +331,6 @@ impl Db {
         self.copy.borrow().now();
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
         self.connection.close().map_err(|(_, error)| error)
-    }
-}
-
-fn lock(dir: &Path) -> Result<File, OpenError> {
-    let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
-    let file = open_private_file(&dir.join(LOCK)).map_err(in_dir)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { dir: dir.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(in_dir(source)),
     }
 }
 

@@ -14,6 +14,8 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+use crate::dir_lock::DirLock;
+
 /// The database's file, opened before SQLite's connection and closed after it. There is one for
 /// each connection.
 #[derive(Debug)]
@@ -21,11 +23,11 @@ pub(crate) struct OpenFile {
     file: File,
     /// The lock of the data directory. It must be the last field: no other store, in this process
     /// or another, can open the directory while `file` is still open.
-    _lock: File,
+    _lock: DirLock,
 }
 
 impl OpenFile {
-    pub(crate) fn new(file: File, lock: File) -> Arc<Self> {
+    pub(crate) fn new(file: File, lock: DirLock) -> Arc<Self> {
         Arc::new(Self { file, _lock: lock })
     }
 
@@ -99,7 +101,8 @@ mod tests {
     use super::*;
 
     fn open(dir: &Path) -> Arc<OpenFile> {
-        let (path, lock) = (dir.join("file"), File::create(dir.join("lock")).unwrap());
+        let path = dir.join("file");
+        let lock = DirLock::take(File::create(dir.join("lock")).unwrap(), dir).unwrap();
         std::fs::write(&path, b"grain").unwrap();
         OpenFile::new(File::open(&path).unwrap(), lock)
     }
