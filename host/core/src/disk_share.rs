@@ -8,9 +8,10 @@
 //! refused by the disk's reserve only. While the host has one owner, that owner may use the whole
 //! disk.
 //!
-//! The free bytes are those of the last measurement, a quarter of a second old at most.
+//! The free bytes are those of the last measurement, a quarter of a second old at most, without
+//! those that the accounts of all owners have grown by since then.
 //!
-//! **Cost.** An account is one atomic number.
+//! **Cost.** An account is one atomic number, and one more for all accounts together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,21 +71,28 @@ impl DiskAccount {
         then <= SMALL_BYTES || then <= free.saturating_sub(more).saturating_mul(to_free)
     }
 
-    /// The owner has so many bytes more.
+    /// The owner has so many bytes more, which are being written.
     pub fn add(&self, bytes: u64) {
+        self.disk_space.grant(bytes);
+        self.add_existing(bytes);
+    }
+
+    /// The owner has so many bytes more, which are on the disk already, or take no space there.
+    pub fn add_existing(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The owner has so many bytes fewer. They were added before.
+    /// The owner has so many bytes fewer. They were added before. The next measurement shows whether
+    /// the disk has more space by then.
     pub fn remove(&self, bytes: u64) {
         let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(bytes <= before, "they were added");
     }
 
-    /// An object that took `before` bytes takes `after` bytes now.
+    /// An object that took `before` bytes takes `after` bytes now. Nothing is written for it.
     pub fn replace(&self, before: u64, after: u64) {
         match after.cmp(&before) {
-            std::cmp::Ordering::Greater => self.add(after - before),
+            std::cmp::Ordering::Greater => self.add_existing(after - before),
             std::cmp::Ordering::Less => self.remove(before - after),
             std::cmp::Ordering::Equal => {}
         }
@@ -145,6 +153,31 @@ mod tests {
         let small = account(&room, "b");
         assert!(small.admits_work(SMALL_BYTES) && !small.admits_work(SMALL_BYTES + 1));
         assert!(fill(&room, &mut free, &small) >= SMALL_BYTES);
+    }
+
+    #[test]
+    fn an_owner_cannot_exceed_the_share_between_two_measurements() {
+        const MIB: u64 = 1 << 20;
+        let room = disk(true);
+        room.set(5 * GIB, GIB);
+        let [first, second] = ["a", "b"].map(|owner| account(&room, owner));
+        let fill = |account: &DiskAccount| {
+            while account.admits_work(MIB) && account.disk_space().admits_work() {
+                account.add(MIB);
+            }
+            account.bytes()
+        };
+        assert_eq!(fill(&first), 3 * GIB);
+        assert_eq!(fill(&second), 3 * GIB / 4);
+        // Files that shrink free space at once; deleted jobs free it until the next measurement.
+        first.remove(2 * GIB);
+        assert_eq!(fill(&second), 3 * GIB / 4);
+        room.take_back(GIB);
+        assert!(fill(&second) > GIB);
+        // Bytes that were found on the disk are in the measurement.
+        let free = room.free_bytes();
+        second.add_existing(GIB);
+        assert_eq!(room.free_bytes(), free);
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Index {
         let (low_priority, position, endpoint) =
             (job.low_priority, job.row.queue_position, job.endpoint);
         let disk_usage = DiskUsage::of(&job);
-        self.owners.account(job.owner).add(disk_usage.bytes());
+        self.owners.account(job.owner).add_existing(disk_usage.bytes());
         self.owners.recount_waiting(job.owner, false, status == Some(JobStatus::InQueue));
         let key = self.jobs.insert(job);
         self.ids.insert(id, key, &self.jobs);
