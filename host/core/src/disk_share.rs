@@ -89,6 +89,18 @@ impl DiskAccount {
         debug_assert!(bytes <= before, "they were added");
     }
 
+    /// Adds bytes that are being written, until the charge is dropped.
+    pub fn charge(&self, bytes: u64) -> DiskCharge {
+        self.disk_space.grant(bytes);
+        self.charge_existing(bytes)
+    }
+
+    /// The same for bytes that are on the disk already.
+    pub fn charge_existing(&self, bytes: u64) -> DiskCharge {
+        self.add_existing(bytes);
+        DiskCharge { account: self.clone(), bytes }
+    }
+
     /// An object that took `before` bytes takes `after` bytes now. Nothing is written for it.
     pub fn replace(&self, before: u64, after: u64) {
         match after.cmp(&before) {
@@ -96,6 +108,20 @@ impl DiskAccount {
             std::cmp::Ordering::Less => self.remove(before - after),
             std::cmp::Ordering::Equal => {}
         }
+    }
+}
+
+/// Bytes of an object that count in its owner's account until this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping it ends the charge"]
+pub struct DiskCharge {
+    account: DiskAccount,
+    bytes: u64,
+}
+
+impl Drop for DiskCharge {
+    fn drop(&mut self) {
+        self.account.remove(self.bytes);
     }
 }
 
@@ -187,6 +213,10 @@ mod tests {
         first.add(7);
         same.replace(4, 2);
         assert_eq!((first.bytes(), same.bytes(), other.bytes()), (5, 5, 0));
+        let charge = first.charge(3);
+        assert_eq!(same.bytes(), 8);
+        drop(charge);
+        assert_eq!(same.bytes(), 5);
     }
 
     proptest! {
