@@ -194,6 +194,39 @@ fn an_owner_leaves_a_part_of_the_disk_to_another() {
     });
 }
 
+/// A start counts the volumes of an owner before the owner's next job writes files.
+#[test]
+fn volumes_of_an_owner_count_after_a_start() {
+    const FEW_MIB: u64 = 8;
+    on_a_small_disk(&["--journal-mib", "16"], async |host: &mut TestHost| {
+        let greedy = owner(host, "greedy").await;
+        owner(host, "modest").await;
+        greedy.upload("files:latest", fs::read(guests::playground()).unwrap()).await.ok();
+        let template = json!({ "id": "files", "name": "files", "imageName": "files:latest" });
+        greedy.post("/v1/templates", &template).await.ok();
+        for name in ["first", "second"] {
+            let volume = json!({ "name": name, "size": 1 });
+            let volume = greedy.post("/v1/networkvolumes", &volume).await.ok()["id"].clone();
+            let new = json!({ "id": name, "templateId": "files", "networkVolumeId": volume });
+            greedy.post("/v1/endpoints", &new).await.ok();
+        }
+        // Writes until there is no space, and returns the number of MiB.
+        let fill = async |host: &TestHost, endpoint: &str| {
+            let job = json!({ "do": "fill", "path": "/workspace/file", "bytes": DISK_MIB << 20 });
+            let job = json!({ "op": "file", "file": job });
+            let document = host.client().finish(endpoint, job).await;
+            document["output"]["done"].as_u64().unwrap_or_else(|| panic!("{document}")) >> 20
+        };
+        let filled = fill(host, "first").await;
+        assert!((2 * FEW_MIB..DISK_MIB * 3 / 4).contains(&filled), "{filled} MiB");
+        for _ in 0..2 {
+            host.start_again();
+            let filled = fill(host, "second").await;
+            assert!(filled < FEW_MIB, "{filled} MiB after a start");
+        }
+    });
+}
+
 /// The ballast makes room for a start on a disk that another program has filled to its last byte.
 #[test]
 fn a_start_on_a_full_disk_works() {

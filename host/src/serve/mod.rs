@@ -205,6 +205,8 @@ async fn serve(
         addresses.clone(),
     )?;
     let sandbox = Arc::new(sandbox);
+    sandbox.restore_volumes(catalog.view().volumes.values().map(|volume| &**volume));
+    guests.low_priority.spawn(sandbox.count_volumes());
     load_ahead(&catalog, sandbox.clone(), guests);
     let logs = Arc::new(Logs::default());
     let dispatcher = Dispatcher::start(Parts {
