@@ -198,9 +198,9 @@ pub enum NotSent {
     OutboxFull,
     /// Its body would exceed the owner's [share of the disk](crate::disk_share).
     #[error(
-        "not sent: this webhook takes {kib} KiB, and the jobs, results, files and waiting webhooks \
-         of the job's owner take {held_mib} MiB of the host's disk; together they would exceed the \
-         owner's share of it"
+        "not sent: this webhook takes {kib} KiB, and the jobs, results, waiting webhooks, files and \
+         handlers of the job's owner take {held_mib} MiB of the host's disk; together they would \
+         exceed the owner's share of it"
     )]
     OwnerDiskFull {
         /// The size of the webhook.

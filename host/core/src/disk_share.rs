@@ -1,4 +1,5 @@
-//! Each owner's share of the disk: the bytes of the owner's jobs, results and files.
+//! Each owner's share of the disk: the bytes of the owner's jobs, results, waiting webhooks, files,
+//! and handlers with their compiled files.
 //!
 //! **Bounds.** While the host has several owners, an owner's new work is refused once its account
 //! would exceed [`WORK_TO_FREE`] times the bytes that are left free above the disk's reserve, and
@@ -52,23 +53,29 @@ impl DiskAccount {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether the owner's share has room for so many bytes of new work: jobs and files.
+    /// Whether the owner's share has room for so many bytes of new work: jobs, files and uploads.
     pub fn admits_work(&self, bytes: u64) -> bool {
-        self.admits(bytes, WORK_TO_FREE)
+        self.admits(bytes, bytes, WORK_TO_FREE)
+    }
+
+    /// The same for bytes that are on the disk already, and are not in the account yet.
+    pub fn admits_written_work(&self, bytes: u64) -> bool {
+        self.admits(bytes, 0, WORK_TO_FREE)
     }
 
     /// Whether the owner's share has room for so many bytes of results.
     pub fn admits_results(&self, bytes: u64) -> bool {
-        self.admits(bytes, RESULTS_TO_FREE)
+        self.admits(bytes, bytes, RESULTS_TO_FREE)
     }
 
-    fn admits(&self, more: u64, to_free: u64) -> bool {
+    /// Whether the account may have `more` bytes, of which `to_write` are not on the disk yet.
+    fn admits(&self, more: u64, to_write: u64, to_free: u64) -> bool {
         if !self.disk_space.accounts().has_several_owners() {
             return true;
         }
         let then = self.bytes().saturating_add(more);
         let free = self.disk_space.free_bytes().saturating_sub(self.disk_space.reserve_bytes());
-        then <= SMALL_BYTES || then <= free.saturating_sub(more).saturating_mul(to_free)
+        then <= SMALL_BYTES || then <= free.saturating_sub(to_write).saturating_mul(to_free)
     }
 
     /// The owner has so many bytes more, which are being written.
@@ -117,6 +124,17 @@ impl DiskAccount {
 pub struct DiskCharge {
     account: DiskAccount,
     bytes: u64,
+}
+
+impl DiskCharge {
+    /// The object takes so many bytes now. Those that it takes more are being written.
+    pub fn resize(&mut self, bytes: u64) {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.account.add(more),
+            None => self.account.remove(self.bytes - bytes),
+        }
+        self.bytes = bytes;
+    }
 }
 
 impl Drop for DiskCharge {
@@ -213,8 +231,12 @@ mod tests {
         first.add(7);
         same.replace(4, 2);
         assert_eq!((first.bytes(), same.bytes(), other.bytes()), (5, 5, 0));
-        let charge = first.charge(3);
+        let mut charge = first.charge(3);
         assert_eq!(same.bytes(), 8);
+        for bytes in [7, 2] {
+            charge.resize(bytes);
+            assert_eq!(same.bytes(), 5 + bytes);
+        }
         drop(charge);
         assert_eq!(same.bytes(), 5);
     }

@@ -149,7 +149,8 @@ impl Sandbox {
         let engines = Engines::new(sandboxes_max, settings.pool, settings.explains_traps, swap);
         let engines = engines.map_err(engine_error)?;
         let (data_dir, tenancy) = (&settings.data_dir, settings.tenancy.clone());
-        let artifacts = Artifacts::open(data_dir, engines, settings.compiler, records, tenancy);
+        let disk = (settings.disk_space.clone(), tenancy);
+        let artifacts = Artifacts::open(data_dir, engines, settings.compiler, records, disk);
         Ok(Self {
             artifacts: artifacts.map_err(engine_error)?.into(),
             disks: Disks::open(

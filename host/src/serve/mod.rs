@@ -190,7 +190,8 @@ async fn serve(
     };
     let store = Arc::new(store);
     let catalog = Catalog::open(store.clone(), clock.clone()).await?;
-    let catalog = Arc::new(catalog.with_bounds(settings.owner_bounds).with_tenancy(tenancy));
+    let catalog = catalog.with_bounds(settings.owner_bounds).with_tenancy(tenancy);
+    let catalog = Arc::new(catalog.with_disk_space(disk_space.clone()));
     check_endpoints(&store, &catalog, &settings.data_dir).await?;
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     // Components without any reference, which could not be deleted while they were running.

@@ -54,9 +54,9 @@ pub(crate) enum ResultsFull {
     Endpoint { mib: u64 },
     /// The owner is at its share of the disk.
     #[error(
-        "the jobs, results and files of this job's owner take {held_mib} MiB of the host's disk, and \
-         this result would exceed the owner's share of it; results are deleted when their retention \
-         is over"
+        "the jobs, results, waiting webhooks, files and handlers of this job's owner take {held_mib} MiB \
+         of the host's disk, and this result would exceed the owner's share of it; results are deleted \
+         when their retention is over"
     )]
     Owner { held_mib: u64 },
 }
