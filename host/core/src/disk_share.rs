@@ -68,7 +68,7 @@ impl DiskAccount {
         self.admits(bytes, bytes, RESULTS_TO_FREE)
     }
 
-    /// Whether the account may have `more` bytes, of which `to_write` are not on the disk yet.
+    /// Whether the account may have `more` bytes. `to_write` of them are not on the disk yet.
     fn admits(&self, more: u64, to_write: u64, to_free: u64) -> bool {
         if !self.disk_space.accounts().has_several_owners() {
             return true;

@@ -6,8 +6,8 @@
 //! volume that cannot be read is left out, since no job can write to it either. The host counts all
 //! volumes soon after the start, whether jobs use them or not.
 //! **Bounds.** One volume of an owner is read at a time.
-//! **Cost.** The metadata of each file is read once after a start, which takes 1 to 50 µs for a
-//! file, and some 200 bytes for each volume until a job uses it.
+//! **Cost.** The metadata of each file is read once after a start. Some 200 bytes for each volume
+//! until a job uses it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
