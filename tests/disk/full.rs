@@ -194,6 +194,87 @@ fn an_owner_leaves_a_part_of_the_disk_to_another() {
     });
 }
 
+/// A component with further bytes that no engine looks at.
+fn padded(number: u8) -> Vec<u8> {
+    const BYTES: usize = 16 << 20;
+    let mut component = fs::read(guests::echo()).unwrap();
+    // A custom section: its id, its size as LEB128 of five bytes, the length of its name, the name.
+    let size = u32::try_from(BYTES + 2).unwrap();
+    component.push(0);
+    for at in 0..5 {
+        let part = u8::try_from(size >> (7 * at) & 0x7f).unwrap();
+        component.push(if at < 4 { part | 0x80 } else { part });
+    }
+    component.extend([1, b'x']);
+    component.resize(component.len() + BYTES, number);
+    component
+}
+
+/// Handlers count in the share of their owner, and an owner whose uploads fill it is refused before
+/// another owner is.
+#[test]
+fn handlers_of_an_owner_count_in_its_share_of_the_disk() {
+    on_a_small_disk(&["--journal-mib", "16"], async |host: &mut TestHost| {
+        let [greedy, modest] = [owner(host, "greedy").await, owner(host, "modest").await];
+        let upload =
+            async |number: u8| greedy.upload(&format!("h{number}:latest"), padded(number)).await;
+        let mut count = 0;
+        let refused = loop {
+            let answer = upload(count).await;
+            if answer.status >= 300 {
+                break answer;
+            }
+            count += 1;
+            assert!(u64::from(count) * 16 < DISK_MIB, "nothing was refused");
+        };
+        assert_eq!((refused.status, &refused.json()["code"]), (400, &json!("quota_exceeded")));
+        let sentence = refused.json()["error"].as_str().unwrap().to_owned();
+        assert!(count > 2 && sentence.contains("the owner's share"), "{count}: {sentence}");
+        modest.run("modest", input(0)).await.ok();
+        for number in 0..2 {
+            let deleted = greedy.delete(&format!("/v1/handlers/h{number}:latest")).await;
+            assert!(deleted.status < 300, "{deleted:?}");
+        }
+        eventually("deleted handlers make room", async || {
+            (upload(count).await.status < 300).then_some(())
+        })
+        .await;
+    });
+}
+
+/// A start counts the volumes of an owner before the owner's next job writes files.
+#[test]
+fn volumes_of_an_owner_count_after_a_start() {
+    const FEW_MIB: u64 = 8;
+    on_a_small_disk(&["--journal-mib", "16"], async |host: &mut TestHost| {
+        let greedy = owner(host, "greedy").await;
+        owner(host, "modest").await;
+        greedy.upload("files:latest", fs::read(guests::playground()).unwrap()).await.ok();
+        let template = json!({ "id": "files", "name": "files", "imageName": "files:latest" });
+        greedy.post("/v1/templates", &template).await.ok();
+        for name in ["first", "second"] {
+            let volume = json!({ "name": name, "size": 1 });
+            let volume = greedy.post("/v1/networkvolumes", &volume).await.ok()["id"].clone();
+            let new = json!({ "id": name, "templateId": "files", "networkVolumeId": volume });
+            greedy.post("/v1/endpoints", &new).await.ok();
+        }
+        // Writes until there is no space, and returns the number of MiB.
+        let fill = async |host: &TestHost, endpoint: &str| {
+            let job = json!({ "do": "fill", "path": "/workspace/file", "bytes": DISK_MIB << 20 });
+            let job = json!({ "op": "file", "file": job });
+            let document = host.client().finish(endpoint, job).await;
+            document["output"]["done"].as_u64().unwrap_or_else(|| panic!("{document}")) >> 20
+        };
+        let filled = fill(host, "first").await;
+        assert!((2 * FEW_MIB..DISK_MIB * 3 / 4).contains(&filled), "{filled} MiB");
+        for _ in 0..2 {
+            host.start_again();
+            let filled = fill(host, "second").await;
+            assert!(filled < FEW_MIB, "{filled} MiB after a start");
+        }
+    });
+}
+
 /// The ballast makes room for a start on a disk that another program has filled to its last byte.
 #[test]
 fn a_start_on_a_full_disk_works() {

@@ -258,7 +258,9 @@ impl From<StoreError> for ApiError {
             | StoreError::WebhookUrlsFull { .. } => {
                 Self::new(ErrorCode::QueueFull, error.to_string())
             }
-            StoreError::OwnerFull { .. } => Self::new(ErrorCode::QuotaExceeded, error.to_string()),
+            StoreError::OwnerFull { .. } | StoreError::OwnerComponentsFull { .. } => {
+                Self::new(ErrorCode::QuotaExceeded, error.to_string())
+            }
             StoreError::DiskFull(_) => Self::new(ErrorCode::DiskFull, error.to_string()),
             StoreError::Closed => {
                 Self::new(ErrorCode::Unavailable, "the host is shutting down; try again shortly")
@@ -273,6 +275,9 @@ impl From<StageError> for ApiError {
         match error {
             StageError::Full => Self::new(ErrorCode::Unavailable, error.to_string()),
             StageError::NoSpace(_) => Self::new(ErrorCode::DiskFull, error.to_string()),
+            StageError::OwnerDiskFull { .. } => {
+                Self::new(ErrorCode::QuotaExceeded, error.to_string())
+            }
             StageError::Io(_) => {
                 tracing::error!("{error}");
                 Self::new(ErrorCode::Internal, "the upload could not be stored; see the host's log")

@@ -21,6 +21,7 @@ use crate::store::StoreError;
 use crate::template::Template;
 use crate::time::{ManualClock, Timestamp};
 
+mod disk_share;
 mod releases;
 mod turns;
 

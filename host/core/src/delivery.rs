@@ -150,15 +150,10 @@ impl Delivery {
         }
     }
 
-    /// The same, given up without any attempt: the outbox of its endpoint is full.
+    /// The same, given up without any attempt.
     #[must_use]
-    pub fn refused(self) -> Self {
-        let mib = DELIVERIES_PENDING_URL_BYTES_MAX >> 20;
-        let error = format!(
-            "not sent: {DELIVERIES_PENDING_MAX} webhooks of this endpoint wait, or their URLs have \
-             {mib} MiB, which are the limits"
-        );
-        let last = AttemptReport { status: None, error: Some(error) };
+    pub fn refused(self, why: NotSent) -> Self {
+        let last = AttemptReport { status: None, error: Some(why.to_string()) };
         Self { state: DeliveryState::GivenUp { at: self.created_at }, last, ..self }
     }
 
@@ -189,6 +184,30 @@ impl Delivery {
         let port = url.port_or_known_default().unwrap_or_default();
         format!("{}:{port}", url.host_str().unwrap_or_default())
     }
+}
+
+/// Why a delivery is given up before its first attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotSent {
+    /// The outbox of its endpoint is full.
+    #[error(
+        "not sent: {DELIVERIES_PENDING_MAX} webhooks of this endpoint wait, or their URLs have \
+         {} MiB, which are the limits",
+        DELIVERIES_PENDING_URL_BYTES_MAX >> 20
+    )]
+    OutboxFull,
+    /// Its body would exceed the owner's [share of the disk](crate::disk_share).
+    #[error(
+        "not sent: this webhook takes {kib} KiB, and the jobs, results, waiting webhooks, files and \
+         handlers of the job's owner take {held_mib} MiB of the host's disk; together they would \
+         exceed the owner's share of it"
+    )]
+    OwnerDiskFull {
+        /// The size of the webhook.
+        kib: u64,
+        /// The bytes that the owner has.
+        held_mib: u64,
+    },
 }
 
 /// The state of a delivery.

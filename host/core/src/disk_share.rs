@@ -1,4 +1,5 @@
-//! Each owner's share of the disk: the bytes of the owner's jobs, results and files.
+//! Each owner's share of the disk: the bytes of the owner's jobs, results, waiting webhooks, files,
+//! and handlers with their compiled files.
 //!
 //! **Bounds.** While the host has several owners, an owner's new work is refused once its account
 //! would exceed [`WORK_TO_FREE`] times the bytes that are left free above the disk's reserve, and
@@ -8,9 +9,10 @@
 //! refused by the disk's reserve only. While the host has one owner, that owner may use the whole
 //! disk.
 //!
-//! The free bytes are those of the last measurement, a quarter of a second old at most.
+//! The free bytes are those of the last measurement, a quarter of a second old at most, without
+//! those that the accounts of all owners have grown by since then.
 //!
-//! **Cost.** An account is one atomic number.
+//! **Cost.** An account is one atomic number, and one more for all accounts together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,43 +53,93 @@ impl DiskAccount {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether the owner's share has room for so many bytes of new work: jobs and files.
+    /// Whether the owner's share has room for so many bytes of new work: jobs, files and uploads.
     pub fn admits_work(&self, bytes: u64) -> bool {
-        self.admits(bytes, WORK_TO_FREE)
+        self.admits(bytes, bytes, WORK_TO_FREE)
+    }
+
+    /// The same for bytes that are on the disk already, and are not in the account yet.
+    pub fn admits_written_work(&self, bytes: u64) -> bool {
+        self.admits(bytes, 0, WORK_TO_FREE)
     }
 
     /// Whether the owner's share has room for so many bytes of results.
     pub fn admits_results(&self, bytes: u64) -> bool {
-        self.admits(bytes, RESULTS_TO_FREE)
+        self.admits(bytes, bytes, RESULTS_TO_FREE)
     }
 
-    fn admits(&self, more: u64, to_free: u64) -> bool {
+    /// Whether the account may have `more` bytes. `to_write` of them are not on the disk yet.
+    fn admits(&self, more: u64, to_write: u64, to_free: u64) -> bool {
         if !self.disk_space.accounts().has_several_owners() {
             return true;
         }
         let then = self.bytes().saturating_add(more);
         let free = self.disk_space.free_bytes().saturating_sub(self.disk_space.reserve_bytes());
-        then <= SMALL_BYTES || then <= free.saturating_sub(more).saturating_mul(to_free)
+        then <= SMALL_BYTES || then <= free.saturating_sub(to_write).saturating_mul(to_free)
     }
 
-    /// The owner has so many bytes more.
+    /// The owner has so many bytes more, which are being written.
     pub fn add(&self, bytes: u64) {
+        self.disk_space.grant(bytes);
+        self.add_existing(bytes);
+    }
+
+    /// The owner has so many bytes more, which are on the disk already, or take no space there.
+    pub fn add_existing(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The owner has so many bytes fewer. They were added before.
+    /// The owner has so many bytes fewer. They were added before. The next measurement shows whether
+    /// the disk has more space by then.
     pub fn remove(&self, bytes: u64) {
         let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(bytes <= before, "they were added");
     }
 
-    /// An object that took `before` bytes takes `after` bytes now.
+    /// Adds bytes that are being written, until the charge is dropped.
+    pub fn charge(&self, bytes: u64) -> DiskCharge {
+        self.disk_space.grant(bytes);
+        self.charge_existing(bytes)
+    }
+
+    /// The same for bytes that are on the disk already.
+    pub fn charge_existing(&self, bytes: u64) -> DiskCharge {
+        self.add_existing(bytes);
+        DiskCharge { account: self.clone(), bytes }
+    }
+
+    /// An object that took `before` bytes takes `after` bytes now. Nothing is written for it.
     pub fn replace(&self, before: u64, after: u64) {
         match after.cmp(&before) {
-            std::cmp::Ordering::Greater => self.add(after - before),
+            std::cmp::Ordering::Greater => self.add_existing(after - before),
             std::cmp::Ordering::Less => self.remove(before - after),
             std::cmp::Ordering::Equal => {}
         }
+    }
+}
+
+/// Bytes of an object that count in its owner's account until this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping it ends the charge"]
+pub struct DiskCharge {
+    account: DiskAccount,
+    bytes: u64,
+}
+
+impl DiskCharge {
+    /// The object takes so many bytes now. Those that it takes more are being written.
+    pub fn resize(&mut self, bytes: u64) {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.account.add(more),
+            None => self.account.remove(self.bytes - bytes),
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for DiskCharge {
+    fn drop(&mut self) {
+        self.account.remove(self.bytes);
     }
 }
 
@@ -148,12 +200,45 @@ mod tests {
     }
 
     #[test]
+    fn an_owner_cannot_exceed_the_share_between_two_measurements() {
+        const MIB: u64 = 1 << 20;
+        let room = disk(true);
+        room.set(5 * GIB, GIB);
+        let [first, second] = ["a", "b"].map(|owner| account(&room, owner));
+        let fill = |account: &DiskAccount| {
+            while account.admits_work(MIB) && account.disk_space().admits_work() {
+                account.add(MIB);
+            }
+            account.bytes()
+        };
+        assert_eq!(fill(&first), 3 * GIB);
+        assert_eq!(fill(&second), 3 * GIB / 4);
+        // Files that shrink free space at once; deleted jobs free it until the next measurement.
+        first.remove(2 * GIB);
+        assert_eq!(fill(&second), 3 * GIB / 4);
+        room.take_back(GIB);
+        assert!(fill(&second) > GIB);
+        // Bytes that were found on the disk are in the measurement.
+        let free = room.free_bytes();
+        second.add_existing(GIB);
+        assert_eq!(room.free_bytes(), free);
+    }
+
+    #[test]
     fn accounts_of_one_owner_count_the_same_bytes() {
         let room = disk(true);
         let [first, same, other] = ["a", "a", "b"].map(|owner| account(&room, owner));
         first.add(7);
         same.replace(4, 2);
         assert_eq!((first.bytes(), same.bytes(), other.bytes()), (5, 5, 0));
+        let mut charge = first.charge(3);
+        assert_eq!(same.bytes(), 8);
+        for bytes in [7, 2] {
+            charge.resize(bytes);
+            assert_eq!(same.bytes(), 5 + bytes);
+        }
+        drop(charge);
+        assert_eq!(same.bytes(), 5);
     }
 
     proptest! {

@@ -330,6 +330,16 @@ pub enum StageError {
     /// The disk has no room.
     #[error("{0}; it takes no uploads until there is room")]
     NoSpace(Shortage),
+    /// The upload would exceed its owner's share of the disk.
+    #[error(
+        "this upload would exceed the owner's share of the host's disk, of which the owner's jobs, results, \
+         waiting webhooks, files and handlers take {held_mib} MiB; delete handlers or files that are \
+         not needed any more"
+    )]
+    OwnerDiskFull {
+        /// MiB that the owner's data takes.
+        held_mib: u64,
+    },
     /// The disk.
     #[error("cannot store the upload: {0}")]
     Io(io::Error),

@@ -288,11 +288,11 @@ pub enum StoreError {
         /// The bound, in MiB.
         limit_mib: u64,
     },
-    /// The jobs, results and files of the owner have reached the owner's share of the disk.
+    /// The data of the owner has reached the owner's share of the disk.
     #[error(
-        "this owner's jobs, results and files take {held_mib} MiB of the host's disk, as much as one \
-         owner may have beside the others now; delete files, or wait until results are deleted when \
-         their retention is over"
+        "this owner's jobs, results, waiting webhooks, files and handlers take {held_mib} MiB of the \
+         host's disk, as much as one owner may have beside the others now; delete files or handlers, \
+         or wait until results are deleted when their retention is over"
     )]
     OwnerDiskFull {
         /// MiB that the owner's data takes.
@@ -312,6 +312,18 @@ pub enum StoreError {
         unit: &'static str,
         /// The option that sets the bound.
         option: &'static str,
+    },
+    /// A further component would exceed its owner's share of the disk.
+    #[error(
+        "this handler takes {more_mib} MiB of the host's disk with its compiled file, and the owner's jobs, \
+         results, waiting webhooks, files and handlers take {held_mib} MiB; together they exceed the \
+         owner's share of the disk; delete handlers or files that are not needed any more"
+    )]
+    OwnerComponentsFull {
+        /// MiB of the component's files.
+        more_mib: u64,
+        /// MiB that the owner's data takes.
+        held_mib: u64,
     },
     /// The disk has no room for new work.
     #[error("{0}; it takes no new work until there is room")]

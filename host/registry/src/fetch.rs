@@ -292,6 +292,7 @@ fn stage_error(error: &StageError) -> FetchError {
     match error {
         StageError::Full => FetchError::Full,
         StageError::NoSpace(short) => FetchError::NoSpace(*short),
+        StageError::OwnerDiskFull { .. } => FetchError::Refused(error.to_string()),
         StageError::Io(_) => host(error),
     }
 }

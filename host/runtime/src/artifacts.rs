@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use gristmill_core::catalog::{ArtifactDigest, Component};
 use gristmill_core::digest::ComponentDigest;
-use gristmill_core::disk_space::Shortage;
+use gristmill_core::disk_space::{DiskSpaceGauge, Shortage};
 use gristmill_core::endpoint::Metering;
 use gristmill_core::id::OwnerId;
 use gristmill_core::limits::{COMPONENT_BYTES_MAX, UPLOADS_WAITING_MAX};
@@ -133,7 +133,7 @@ impl Artifacts {
         engines: Engines,
         compiler: Compiler,
         records: Arc<dyn ArtifactRecords>,
-        tenancy: Tenancy,
+        (disk_space, tenancy): (Arc<DiskSpaceGauge>, Tenancy),
     ) -> wasmtime::Result<Self> {
         let components_dir = data_dir.join("components");
         let artifacts_dir = data_dir.join("artifacts");
@@ -169,7 +169,7 @@ impl Artifacts {
             compiler,
             records,
             loaded: Cache::new(LOADED_MAX),
-            staged: StagedTotal::new(tenancy),
+            staged: StagedTotal::on(disk_space, tenancy),
             held: Mutex::default(),
         })
     }
@@ -286,7 +286,7 @@ impl Artifacts {
             // Its record was deleted meanwhile.
             None => self.upload_turn(owner).await?,
         };
-        let (compiled, artifact) =
+        let (compiled, artifact, compiled_bytes) =
             self.compile_and_verify(hold, task, engine.clone(), turn).await?;
         let mut artifacts =
             known.as_ref().map_or_else(Default::default, |known| known.artifacts.clone());
@@ -299,6 +299,7 @@ impl Artifacts {
             uploaded_at,
             compile_ms: u64::try_from(compiled.took.as_millis()).unwrap_or(u64::MAX),
             artifacts,
+            compiled_bytes,
             producers: compiled.info.producers,
             owners: known.map_or_else(Default::default, |known| known.owners.clone()),
         })
@@ -313,14 +314,14 @@ impl Artifacts {
         task: CompileTask,
         engine: Arc<RunEngine>,
         turn: Turn,
-    ) -> Result<(Compiled, ArtifactDigest), AddError> {
+    ) -> Result<(Compiled, ArtifactDigest, u64), AddError> {
         let Finished { compiled, artifact } = self.compiler.compile(task, &turn).await?;
         drop(turn);
-        let artifact = finish(artifact, hold.clone()).await?;
+        let (artifact, compiled_bytes) = finish(artifact, hold.clone()).await?;
         let digest = artifact.digest.clone();
         let loading = tokio::task::spawn_blocking(move || load_file(&artifact, engine));
         match loading.await.map_err(io::Error::other)? {
-            Ok(_) => Ok((compiled, digest)),
+            Ok(_) => Ok((compiled, digest, compiled_bytes)),
             Err(LoadError::Rejected(reason)) => Err(reason.into()),
             Err(error) => Err(RejectedComponent::DoesNotFit(error.to_string()).into()),
         }
@@ -430,8 +431,8 @@ impl Artifacts {
             compile_ms = compiled.took.as_millis(),
             "compiled component `{digest}` for engine `{key}`"
         );
-        let artifact = finish(artifact, hold).await.map_err(host_error)?;
-        if let Err(error) = self.records.record(digest, key, artifact.digest.clone()).await {
+        let (artifact, bytes) = finish(artifact, hold).await.map_err(host_error)?;
+        if let Err(error) = self.records.record(digest, key, artifact.digest.clone(), bytes).await {
             warn!("component `{digest}` will be compiled again after a restart: {error}");
         }
         Ok(artifact)
@@ -439,6 +440,19 @@ impl Artifacts {
 
     fn engine(&self, metering: Metering) -> Result<Arc<RunEngine>, String> {
         self.engines.get(metering).map_err(|error| causes(&error))
+    }
+
+    /// Bytes of all compiled files of a component. Blocks on the disk.
+    fn compiled_bytes(&self, digest: ComponentDigest) -> io::Result<u64> {
+        let mut bytes = 0;
+        for entry in fs::read_dir(&self.artifacts_dir)? {
+            match fs::metadata(entry?.path().join(format!("{digest}.cwasm"))) {
+                Ok(metadata) => bytes += metadata.len(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bytes)
     }
 
     pub(crate) fn component_path(&self, digest: ComponentDigest) -> PathBuf {
@@ -467,13 +481,14 @@ fn load_file(artifact: &Artifact, engine: Arc<RunEngine>) -> Result<Loaded, Load
     Ok(Loaded { component, engine })
 }
 
-/// Gives a compiled file its name, and opens it. The file may get its name after the caller's
-/// future was dropped, so the guard lives until then.
-async fn finish(compiled: Unfinished, hold: Arc<FileGuard>) -> io::Result<Artifact> {
+/// Gives a compiled file its name, and opens it. Also returns the bytes of all compiled files of the
+/// component. The file may get its name after the caller's future was dropped, so the guard lives
+/// until then.
+async fn finish(compiled: Unfinished, hold: Arc<FileGuard>) -> io::Result<(Artifact, u64)> {
     blocking(move || {
-        let _keeping = hold;
         let path = compiled.finish()?;
-        Artifact::open(&path)?.ok_or_else(|| io::ErrorKind::NotFound.into())
+        let artifact = Artifact::open(&path)?.ok_or(io::ErrorKind::NotFound)?;
+        Ok((artifact, hold.artifacts.compiled_bytes(hold.digest)?))
     })
     .await
 }

@@ -17,8 +17,8 @@ pub trait ArtifactRecords: Send + Sync + std::fmt::Debug {
     /// The record of a component.
     fn find(&self, component: ComponentDigest) -> Option<Arc<Component>>;
 
-    /// Stores the digest of a newly compiled file. Does nothing when the component has no record
-    /// any more.
+    /// Stores the digest of a newly compiled file, and the bytes of all compiled files of the
+    /// component. Does nothing when the component has no record any more.
     ///
     /// # Errors
     /// [`RecordError`] when it could not be stored; the component runs nevertheless, and the next
@@ -28,6 +28,7 @@ pub trait ArtifactRecords: Send + Sync + std::fmt::Debug {
         component: ComponentDigest,
         engine_key: &str,
         artifact: ArtifactDigest,
+        compiled_bytes: u64,
     ) -> Result<(), RecordError>;
 }
 
@@ -47,11 +48,13 @@ impl ArtifactRecords for Catalog {
         component: ComponentDigest,
         engine_key: &str,
         artifact: ArtifactDigest,
+        compiled_bytes: u64,
     ) -> Result<(), RecordError> {
         let added = self.change(|view| {
             let changed = view.components.get(&component).map(|current| {
                 let mut changed = Component::clone(current);
                 changed.artifacts.insert(engine_key.to_owned(), artifact.clone());
+                changed.compiled_bytes = compiled_bytes;
                 CatalogChange::Put(CatalogEntry::Component(changed))
             });
             Ok::<_, StoreError>((changed.into_iter().collect(), ()))
@@ -94,9 +97,12 @@ impl ArtifactRecords for MemoryRecords {
         component: ComponentDigest,
         engine_key: &str,
         artifact: ArtifactDigest,
+        compiled_bytes: u64,
     ) -> Result<(), RecordError> {
         if let Some(record) = self.components.write().get_mut(&component) {
-            Arc::make_mut(record).artifacts.insert(engine_key.to_owned(), artifact);
+            let record = Arc::make_mut(record);
+            record.artifacts.insert(engine_key.to_owned(), artifact);
+            record.compiled_bytes = compiled_bytes;
         }
         Ok(())
     }

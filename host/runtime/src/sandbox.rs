@@ -19,6 +19,7 @@ use gristmill_core::runtime::{
     Reservation, Runtime, RuntimeLoad, SandboxShortage, StageError, Staged, Volumes,
 };
 use gristmill_core::tenancy::Tenancy;
+use gristmill_core::volume::Volume;
 use gristmill_egress::AddressPolicy;
 use tokio::io::AsyncRead;
 use tokio::runtime::Handle;
@@ -148,7 +149,8 @@ impl Sandbox {
         let engines = Engines::new(sandboxes_max, settings.pool, settings.explains_traps, swap);
         let engines = engines.map_err(engine_error)?;
         let (data_dir, tenancy) = (&settings.data_dir, settings.tenancy.clone());
-        let artifacts = Artifacts::open(data_dir, engines, settings.compiler, records, tenancy);
+        let disk = (settings.disk_space.clone(), tenancy);
+        let artifacts = Artifacts::open(data_dir, engines, settings.compiler, records, disk);
         Ok(Self {
             artifacts: artifacts.map_err(engine_error)?.into(),
             disks: Disks::open(
@@ -185,6 +187,19 @@ impl Sandbox {
     /// When the directory cannot be found, or the volume has been used.
     pub fn assign_volume_directory(&self, volume: &VolumeId, directory: &Path) -> io::Result<()> {
         self.disks.assign_volume_directory(volume, directory)
+    }
+
+    /// Adds the network volumes of an earlier process, before the first job. While the host has
+    /// several owners, a job gets its files once all volumes of its owner count in the owner's disk
+    /// share. Takes no time itself.
+    pub fn restore_volumes<'a>(&self, volumes: impl IntoIterator<Item = &'a Volume>) {
+        self.disks.restore_volumes(volumes);
+    }
+
+    /// Counts the volumes that no job has used, in the disk shares of their owners: reads the
+    /// metadata of all their files.
+    pub fn count_volumes(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.disks.count_volumes()
     }
 
     /// Removes the files of handlers that earlier processes left behind, on a thread of low

@@ -2,8 +2,9 @@
 //!
 //! **Bounds.** All uploads together have [`STAGED_BYTES_MAX`] bytes, including uploads that wait
 //! for their compile. While the host has several owners, those of one owner have at most three
-//! quarters of that. The reader of an upload bounds its size. A file is deleted with its
-//! [`StagedFile`], and the next start deletes the files that a process left behind.
+//! quarters of that, and they count in the owner's share of the disk. The reader of an upload bounds
+//! its size. A file is deleted with its [`StagedFile`], and the next start deletes the files that a
+//! process left behind.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -14,6 +15,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use gristmill_core::digest::ComponentDigest;
+use gristmill_core::disk_share::DiskAccount;
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::OwnerId;
 use gristmill_core::limits::STAGED_BYTES_MAX;
 use gristmill_core::runtime::{AddComponentError, AddedComponent, StageError, Staged};
@@ -39,16 +42,24 @@ struct Total {
     /// Owners without staged bytes are absent.
     held: Mutex<HashMap<OwnerId, u64>>,
     tenancy: Tenancy,
+    disk_space: Arc<DiskSpaceGauge>,
 }
 
 impl StagedTotal {
-    pub(crate) fn new(tenancy: Tenancy) -> Self {
-        Self(Arc::new(Total { held: Mutex::default(), tenancy }))
+    #[cfg(test)]
+    fn new(tenancy: Tenancy) -> Self {
+        Self::on(Arc::default(), tenancy)
+    }
+
+    /// No uploads, on this disk.
+    pub(crate) fn on(disk_space: Arc<DiskSpaceGauge>, tenancy: Tenancy) -> Self {
+        Self(Arc::new(Total { held: Mutex::default(), tenancy, disk_space }))
     }
 
     /// The staged bytes of an owner.
     pub(crate) fn of(&self, owner: &OwnerId) -> StagedPart {
-        StagedPart { total: self.clone(), owner: owner.clone() }
+        let account = DiskAccount::new(&self.0.disk_space, owner);
+        StagedPart { total: self.clone(), owner: owner.clone(), account }
     }
 }
 
@@ -57,11 +68,18 @@ impl StagedTotal {
 pub(crate) struct StagedPart {
     total: StagedTotal,
     owner: OwnerId,
+    account: DiskAccount,
 }
 
 impl StagedPart {
     fn take(&self, bytes: u64) -> Result<(), StageError> {
-        let Total { held, tenancy } = &*self.total.0;
+        let Total { held, tenancy, disk_space } = &*self.total.0;
+        if !disk_space.admits_work() {
+            return Err(StageError::NoSpace(disk_space.shortage()));
+        }
+        if !self.account.admits_work(bytes) {
+            return Err(StageError::OwnerDiskFull { held_mib: self.account.bytes() >> 20 });
+        }
         let mut held = held.lock();
         let all: u64 = held.values().sum();
         let left =
@@ -71,12 +89,15 @@ impl StagedPart {
             return Err(StageError::Full);
         }
         held.insert(self.owner.clone(), then);
+        self.account.add(bytes);
         Ok(())
     }
 
     fn give_back(&self, bytes: u64) {
         let mut held = self.total.0.held.lock();
         if let Some(own) = held.get_mut(&self.owner) {
+            // A file that is kept is still on the disk, and the catalog counts its component.
+            self.account.remove(bytes);
             *own -= bytes;
             if *own == 0 {
                 held.remove(&self.owner);
@@ -279,6 +300,32 @@ mod tests {
         assert_eq!(staged.len(), 3);
         total.give_back(1);
         staged.write("d".into()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_upload_counts_in_its_owners_share_of_the_disk_until_it_is_dropped() {
+        let directory = tempfile::tempdir().unwrap();
+        let tenancy = Tenancy::default();
+        tenancy.set_several_owners(true);
+        let disk_space = Arc::new(DiskSpaceGauge::new(tenancy.clone()));
+        disk_space.set(40 << 20, 0);
+        let total = StagedTotal::on(disk_space.clone(), tenancy);
+        let of_owner = total.of(&owner("a"));
+        let staged = StagedFile::create(directory.path(), of_owner.clone()).unwrap();
+        let piece = Bytes::from(vec![7; 10 << 20]);
+        for _ in 0..3 {
+            staged.write(piece.clone()).await.unwrap();
+        }
+        let refused = staged.write(piece.clone()).await.unwrap_err();
+        assert!(matches!(refused, StageError::OwnerDiskFull { held_mib: 30 }), "{refused}");
+        assert_eq!((staged.len(), of_owner.account.bytes()), (30 << 20, 30 << 20));
+        let other = StagedFile::create(directory.path(), total.of(&owner("b"))).unwrap();
+        other.write("grain".into()).await.unwrap();
+        disk_space.set(10 << 20, 11 << 20);
+        let refused = other.write("rye".into()).await.unwrap_err();
+        assert!(matches!(refused, StageError::NoSpace(_)), "{refused}");
+        drop(staged);
+        assert_eq!(of_owner.account.bytes(), 0);
     }
 
     #[test]

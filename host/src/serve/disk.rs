@@ -105,10 +105,11 @@ impl Disk {
 
     /// Sets the gauge, and frees or creates the ballast.
     fn look(&self) {
+        let granted = self.disk_space.granted_bytes();
         // A failed measurement changes nothing: writes will report a lack of space.
         let Ok(space) = Space::of(&self.dir) else { return };
         let reserve = self.reserve_bytes.unwrap_or_else(|| usual_reserve(space.all));
-        self.disk_space.set(space.free, reserve);
+        self.disk_space.set_measured(space.free, reserve, granted);
         self.disk_space.set_inodes(space.inodes_free, inode_reserve(reserve, space));
         let ballast = self.dir.join(BALLAST);
         let bytes = BALLAST_BYTES_MAX.min(reserve / 2);

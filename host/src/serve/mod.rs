@@ -190,7 +190,8 @@ async fn serve(
     };
     let store = Arc::new(store);
     let catalog = Catalog::open(store.clone(), clock.clone()).await?;
-    let catalog = Arc::new(catalog.with_bounds(settings.owner_bounds).with_tenancy(tenancy));
+    let catalog = catalog.with_bounds(settings.owner_bounds).with_tenancy(tenancy);
+    let catalog = Arc::new(catalog.with_disk_space(disk_space.clone()));
     check_endpoints(&store, &catalog, &settings.data_dir).await?;
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     // Components without any reference, which could not be deleted while they were running.
@@ -205,6 +206,8 @@ async fn serve(
         addresses.clone(),
     )?;
     let sandbox = Arc::new(sandbox);
+    sandbox.restore_volumes(catalog.view().volumes.values().map(|volume| &**volume));
+    guests.low_priority.spawn(sandbox.count_volumes());
     load_ahead(&catalog, sandbox.clone(), guests);
     let logs = Arc::new(Logs::default());
     let dispatcher = Dispatcher::start(Parts {

@@ -91,7 +91,6 @@ pub(crate) fn load(
         }
     }
     load_idempotency_records(db.connection(), &mut index, &endpoint_owners).map_err(of_tables)?;
-    load_deliveries(db.connection(), &mut index).map_err(of_tables)?;
     let last_run = usage::last_run(db.connection()).map_err(of_tables)?;
     let newest = usage::newest(db.connection(), Hour::of(now)).map_err(of_tables)?;
     index.restore_usage(last_run, newest);
@@ -103,6 +102,8 @@ pub(crate) fn load(
         Ok(())
     })
     .map_err(of_journal)?;
+    // After the jobs, whose owners the bodies count for.
+    load_deliveries(db.connection(), &mut index, &endpoint_owners).map_err(of_tables)?;
     index.hold_payloads(journal).map_err(|(job, segment)| {
         damaged(format!(
             "a payload of job `{job}` is missing: segment {} of the journal",
@@ -166,14 +167,20 @@ fn load_kept(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn load_deliveries(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
+fn load_deliveries(
+    db: &Connection,
+    index: &mut Index,
+    owners: &HashMap<EndpointId, OwnerId>,
+) -> rusqlite::Result<()> {
     let mut found = Vec::new();
     delivery::load(
         db,
         |key| index.endpoint_name(key),
         |key, delivery| found.push((key, delivery)),
     )?;
-    found.into_iter().for_each(|(key, delivery)| index.restore_delivery(key, delivery));
+    for (key, delivery) in found {
+        index.restore_delivery(key, delivery, owners);
+    }
     Ok(())
 }
 

@@ -11,7 +11,8 @@ mod support;
 
 use std::sync::Arc;
 
-use gristmill_core::delivery::DeliveryStore;
+use gristmill_core::delivery::{AfterAttempt, AttemptReport, DeliveryState, DeliveryStore};
+use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::disk_space::{DiskSpaceGauge, Shortage};
 use gristmill_core::id::{JobId, OwnerId, TemplateId};
 use gristmill_core::job::JobStatus;
@@ -516,6 +517,75 @@ async fn results_beyond_an_owners_share_of_the_disk_are_not_kept() {
     let lease = t.claim().await;
     let chunk = chunk(&format!("\"{mib}\""));
     assert_eq!(t.store().append_chunks(lease, vec![chunk]).await, Ok(Fenced::Stale));
+}
+
+/// Submits a job of the owner `a` with a webhook.
+async fn submit_with_webhook(t: &OnDisk, new: NewJob) -> Result<JobId, StoreError> {
+    let (id, webhook) = (new.id, Some("https://hooks.example/".to_owned()));
+    t.store().submit(NewJob { webhook, owner: OwnerId::new("a").unwrap(), ..new }).await?;
+    Ok(id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_of_webhooks_count_for_their_owner_until_their_deliveries_end() {
+    let (mut t, disk_space, _) = shared_disk(80);
+    let held = || DiskAccount::new(&disk_space, &OwnerId::new("a").unwrap()).bytes();
+    let mut mib = 0;
+    let refused = loop {
+        match submit_with_webhook(&t, heavy(1 << 20)).await {
+            Ok(id) => t.store().cancel(&endpoint("a"), id).await.unwrap(),
+            Err(refused) => break refused,
+        };
+        mib += 1;
+        assert!(mib < 80, "nothing was refused");
+        disk_space.set((80 - mib) << 20, 0);
+    };
+    assert_eq!((mib, refused), (59, StoreError::OwnerDiskFull { held_mib: 59 }));
+    submit(t.store(), heavy_of("b", "b")).await;
+    t.restart();
+    assert_eq!(held() >> 20, 59, "a start counts the same");
+
+    let mut ended = Vec::new();
+    loop {
+        let due = t.store().begin_attempts(&ended, &|_| None).await.unwrap().due;
+        if due.is_empty() {
+            break;
+        }
+        ended = due.iter().map(|delivery| delivery.id).collect();
+        for id in &ended {
+            let recorded =
+                t.store().record_attempt(*id, AttemptReport::default(), AfterAttempt::Delivered);
+            recorded.await.unwrap();
+        }
+    }
+    assert!(held() < 1 << 20, "{}", held());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_beyond_its_owners_share_of_the_disk_is_given_up_with_the_reason() {
+    let (t, disk_space, _) = shared_disk(1 << 10);
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        ids.push(submit_with_webhook(&t, heavy(1 << 20)).await.unwrap());
+    }
+    let short = submit_with_webhook(&t, job("a")).await.unwrap();
+    disk_space.set(2 << 20, 0);
+    for id in [ids[0], short] {
+        t.store().cancel(&endpoint("a"), id).await.unwrap();
+    }
+    let log = t.store().deliveries(&endpoint("a"), 9).await.unwrap();
+    let [of_short, of_large] = &log[..] else { panic!("{log:?}") };
+    assert!(matches!(of_short.state, DeliveryState::Pending { .. }), "{of_short:?}");
+    assert!(matches!(of_large.state, DeliveryState::GivenUp { .. }), "{of_large:?}");
+    let error = of_large.last.error.clone().unwrap();
+    assert!(error.starts_with("not sent: this webhook takes 1026 KiB"), "{error}");
+    assert_eq!(t.store().delivery_body(of_large.id).await, Ok(None));
+    // With 16 MiB or less an owner is not refused because of others.
+    for id in &ids[1..] {
+        t.store().cancel(&endpoint("a"), *id).await.unwrap();
+    }
+    let log = t.store().deliveries(&endpoint("a"), 1).await.unwrap();
+    assert!(matches!(log[0].state, DeliveryState::Pending { .. }), "{log:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

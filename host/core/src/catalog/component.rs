@@ -26,6 +26,9 @@ pub struct Component {
     /// Each compiled file, by the key of the engine that it is for. A file with another digest is
     /// never loaded.
     pub artifacts: BTreeMap<String, ArtifactDigest>,
+    /// Size of all its compiled files. 0 in records of earlier versions, which did not count it.
+    #[serde(default)]
+    pub compiled_bytes: u64,
     /// What it was made with, as it says itself.
     #[serde(default)]
     pub producers: Producers,
@@ -39,7 +42,20 @@ fn only_the_operator() -> BTreeSet<OwnerId> {
     BTreeSet::from([OwnerId::operator()])
 }
 
+/// Compiled files take two to four times the bytes of their component.
+const USUAL_COMPILED: u64 = 3;
+
 impl Component {
+    /// The bytes of its files on the disk; an estimate where the size of the compiled files is not
+    /// known.
+    pub fn disk_bytes(&self) -> u64 {
+        let compiled = match self.compiled_bytes {
+            0 => self.bytes.saturating_mul(USUAL_COMPILED),
+            known => known,
+        };
+        self.bytes.saturating_add(compiled)
+    }
+
     /// The record with one more owner, beside those that the stored record has.
     #[must_use]
     pub fn owned_by(mut self, owner: &OwnerId, stored: Option<&Self>) -> Self {

@@ -8,6 +8,7 @@
 //! once it is on disk. A lookup takes a read lock for the time of one reference count.
 
 mod component;
+mod component_charges;
 mod entry;
 mod image;
 mod missing;
@@ -22,6 +23,7 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
 
 pub use self::component::{ArtifactDigest, Component, Producer, Producers};
+use self::component_charges::ComponentCharges;
 pub use self::entry::{CatalogChange, CatalogEntry, CatalogKey};
 pub use self::image::{Image, ImageKey};
 pub use self::missing::{MissingTemplate, OpenCatalogError, missing_templates};
@@ -29,6 +31,7 @@ pub use self::owner_share::OwnerBounds;
 use self::versions::Step;
 pub use self::view::View;
 use crate::digest::ComponentDigest;
+use crate::disk_space::DiskSpaceGauge;
 use crate::endpoint::{Deployment, Endpoint};
 use crate::fair_permits::{FairPermits, FairShare};
 use crate::id::{EndpointId, OwnerId};
@@ -59,6 +62,7 @@ pub struct Catalog {
     clock: Arc<dyn Clock>,
     bounds: OwnerBounds,
     tenancy: Tenancy,
+    charges: Arc<ComponentCharges>,
     /// Changes come one at a time, so that each is decided on the view that it changes. Owners take
     /// turns, and so do the keys of an owner.
     turns: FairPermits,
@@ -101,7 +105,8 @@ impl Catalog {
         let shown = CatalogState { store, view, retired: Mutex::default() };
         let bounds = OwnerBounds::default();
         let turns = FairPermits::few(1);
-        Ok(Self { clock, bounds, tenancy, turns, shown: Arc::new(shown) })
+        let charges = Arc::default();
+        Ok(Self { clock, bounds, tenancy, charges, turns, shown: Arc::new(shown) })
     }
 
     /// The catalog with other bounds of what one owner may have.
@@ -116,6 +121,13 @@ impl Catalog {
     pub fn with_tenancy(self, tenancy: Tenancy) -> Self {
         tenancy.set_several_owners(self.view().has_several_owners());
         Self { tenancy, ..self }
+    }
+
+    /// The catalog of a host with this disk: components count in the shares of their owners.
+    #[must_use]
+    pub fn with_disk_space(self, disk_space: Arc<DiskSpaceGauge>) -> Self {
+        let charges = ComponentCharges::new(disk_space, &self.view().shares);
+        Self { charges: Arc::new(charges), ..self }
     }
 
     /// The newest view.
@@ -142,7 +154,8 @@ impl Catalog {
     /// view never differ because a client closed its connection.
     ///
     /// # Errors
-    /// What `decide` refuses, those of the store, and [`StoreError::OwnerFull`].
+    /// What `decide` refuses, those of the store, [`StoreError::OwnerFull`] and
+    /// [`StoreError::OwnerComponentsFull`].
     pub async fn change_for<T, E: From<StoreError>>(
         &self,
         caller: &ApiKey,
@@ -177,11 +190,13 @@ impl Catalog {
         }
         let owners = owner_share::owners_of_written(&changes);
         let Step { view, written: changes, .. } = Step::from(&before, changes, self.clock.now());
-        view.shares.check(&before.shares, owners, &self.bounds)?;
+        view.shares.check(&before.shares, &owners, &self.bounds)?;
+        self.charges.check(&before.shares, &view.shares, &owners)?;
         let (shown, tenancy) = (self.shown.clone(), self.tenancy.clone());
+        let charges = self.charges.clone();
         let written = tokio::spawn(async move {
             let _turn = turn;
-            shown.write(changes, view, &tenancy).await
+            shown.write(changes, view, &tenancy, &charges).await
         });
         match written.await {
             Ok(written) => written?,
@@ -260,11 +275,13 @@ impl CatalogState {
         changes: Vec<CatalogChange>,
         view: View,
         tenancy: &Tenancy,
+        charges: &ComponentCharges,
     ) -> Result<(), StoreError> {
         self.store.write_catalog(changes).await?;
         let deleted = self.retire(&view);
         self.store.forget_endpoints(&deleted);
         tenancy.set_several_owners(view.has_several_owners());
+        charges.update(&view.shares);
         *self.view.write() = Arc::new(view);
         Ok(())
     }

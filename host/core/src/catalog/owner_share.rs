@@ -62,6 +62,8 @@ pub(crate) struct Share {
     keys: u64,
     key_bytes: u64,
     component_bytes: u64,
+    /// The same with the compiled files.
+    component_disk_bytes: u64,
     kept_workers: u64,
 }
 
@@ -96,12 +98,12 @@ impl OwnerShares {
     pub(super) fn check(
         &self,
         before: &Self,
-        owners: BTreeSet<OwnerId>,
+        owners: &BTreeSet<OwnerId>,
         bounds: &OwnerBounds,
     ) -> Result<(), StoreError> {
         for owner in owners {
-            let before = before.of(&owner).amounts(bounds);
-            for (amount, before) in self.of(&owner).amounts(bounds).into_iter().zip(before) {
+            let before = before.of(owner).amounts(bounds);
+            for (amount, before) in self.of(owner).amounts(bounds).into_iter().zip(before) {
                 let Amount { held, max, shift, unit, option } = amount;
                 if held > max && held > before.held {
                     let asked = held.div_ceil(1 << shift);
@@ -114,6 +116,21 @@ impl OwnerShares {
 
     fn of(&self, owner: &OwnerId) -> Share {
         self.0.get(owner).copied().unwrap_or_default()
+    }
+
+    /// Bytes of the owner's uploaded components.
+    pub(super) fn component_bytes(&self, owner: &OwnerId) -> u64 {
+        self.of(owner).component_bytes
+    }
+
+    /// Bytes of the owner's components with their compiled files.
+    pub(super) fn component_disk_bytes(&self, owner: &OwnerId) -> u64 {
+        self.of(owner).component_disk_bytes
+    }
+
+    /// The owners.
+    pub(super) fn owners(&self) -> impl Iterator<Item = &OwnerId> {
+        self.0.keys()
     }
 }
 
@@ -136,7 +153,9 @@ impl Share {
         match entry {
             EntryRef::Key(_) => Self { keys: 1, key_bytes: bytes, ..Self::default() },
             EntryRef::Component(component) => {
-                Self { component_bytes: component.bytes, ..Self::record(bytes) }
+                let component_disk_bytes = component.disk_bytes();
+                let component_bytes = component.bytes;
+                Self { component_bytes, component_disk_bytes, ..Self::record(bytes) }
             }
             EntryRef::Endpoint(endpoint) => {
                 // Another owner may change these numbers, so they count as if they were the longest.
@@ -156,12 +175,21 @@ impl Share {
     }
 
     fn combine(&mut self, other: Self, with: fn(u64, u64) -> u64) {
-        let Self { records, record_bytes, keys, key_bytes, component_bytes, kept_workers } = self;
+        let Self {
+            records,
+            record_bytes,
+            keys,
+            key_bytes,
+            component_bytes,
+            component_disk_bytes,
+            kept_workers,
+        } = self;
         *records = with(*records, other.records);
         *record_bytes = with(*record_bytes, other.record_bytes);
         *keys = with(*keys, other.keys);
         *key_bytes = with(*key_bytes, other.key_bytes);
         *component_bytes = with(*component_bytes, other.component_bytes);
+        *component_disk_bytes = with(*component_disk_bytes, other.component_disk_bytes);
         *kept_workers = with(*kept_workers, other.kept_workers);
     }
 

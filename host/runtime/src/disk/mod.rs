@@ -4,7 +4,8 @@
 //!
 //! [`Disks`] has all mounts of the host. A [`mount`] is one directory with its [`space`]; a
 //! [`node`] is a file or directory that a handler opened by a [`path`]; [`io_limits`] decides when
-//! an operation may run; [`leftovers`] are the directories that earlier processes left behind.
+//! an operation may run; [`leftovers`] are the directories that earlier processes left behind, and
+//! [`unused`] counts the volumes that no job has used since the start.
 //! Handlers call these through `host_fns::filesystem`.
 
 mod io_limits;
@@ -15,6 +16,7 @@ mod node;
 mod path;
 mod space;
 mod streams;
+mod unused;
 
 use std::collections::HashMap;
 use std::fs;
@@ -48,6 +50,7 @@ pub(crate) use self::listing::Listing;
 use self::mount::{Mount, wipe};
 pub(crate) use self::node::{Node, OpenMode};
 pub(crate) use self::streams::{PIECE_BYTES, ReadStream, WriteAt, WriteStream};
+use self::unused::UnusedVolumes;
 
 /// Below the data directory: one directory for each network volume.
 const VOLUMES: &str = "volumes";
@@ -73,6 +76,7 @@ pub(crate) struct Disks {
     /// each. `None` for a removed volume: a job that began before its removal must not create it
     /// again.
     volumes: Mutex<HashMap<VolumeId, Option<Counted>>>,
+    unused_volumes: Arc<UnusedVolumes>,
     scratches: AtomicU64,
     io_limits: IoLimits,
     disk_space: Arc<DiskSpaceGauge>,
@@ -103,12 +107,14 @@ impl Disks {
         let mut leftovers = Leftovers::default();
         leftovers.find(&scratch_dir, |_| true)?;
         leftovers.find(&volumes_dir, |name| name.ends_with(REMOVED.as_bytes()))?;
+        let unused_volumes = UnusedVolumes::new(volumes_dir.clone(), disk_space.clone());
         Ok(Self {
             volumes_dir,
             scratch_dir,
             own_scratch_dir: OnceCell::new(),
             leftovers: Mutex::new(leftovers),
             volumes: Mutex::default(),
+            unused_volumes: Arc::new(unused_volumes),
             scratches: AtomicU64::new(0),
             io_limits: IoLimits::new(tenancy),
             disk_space,
@@ -122,6 +128,17 @@ impl Disks {
     /// When no thread can be started; the next start removes them then.
     pub(crate) fn wipe_leftovers(&self) -> io::Result<Wiping> {
         std::mem::take(&mut *self.leftovers.lock()).wipe(self.disk_space.clone())
+    }
+
+    /// Adds the volumes of an earlier process. Those of an owner count in its disk share before its
+    /// first job has files.
+    pub(crate) fn restore_volumes<'a>(&self, volumes: impl IntoIterator<Item = &'a Volume>) {
+        self.unused_volumes.add(volumes);
+    }
+
+    /// Counts the volumes that no job has used, in the disk shares of their owners.
+    pub(crate) fn count_volumes(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.unused_volumes.clone().count_all()
     }
 
     /// The mounts of an attempt of this deployment; `None` when it has none.
@@ -153,8 +170,9 @@ impl Disks {
         Ok((!mounts.is_empty()).then(|| Files { mounts, io_limits: self.io_limits.job(owner, id) }))
     }
 
-    /// The mount of a volume, the same for all its jobs. The first call counts the volume's files,
-    /// and completes the count even if its future is dropped.
+    /// The mount of a volume, the same for all its jobs. The first call counts the volume's files
+    /// and those of the owner's other volumes, and completes the count even if its future is
+    /// dropped.
     async fn volume(&self, volume: &Volume) -> io::Result<Arc<Mount>> {
         let known = self
             .volumes
@@ -169,14 +187,18 @@ impl Disks {
             None => {
                 let path = self.volumes_dir.join(volume.id.as_str());
                 let account = DiskAccount::new(&self.disk_space, &volume.owner);
+                let (unused, id) = (self.unused_volumes.clone(), volume.id.clone());
                 let counting = tokio::spawn(async move {
                     let open =
                         || blocking(move || Mount::volume(&path, bytes_max, account).map(Arc::new));
-                    cell.get_or_try_init(open).await.cloned()
+                    let mount = cell.get_or_try_init(open).await.cloned()?;
+                    unused.remove(&id);
+                    io::Result::Ok(mount)
                 });
                 counting.await.map_err(io::Error::other)??
             }
         };
+        self.unused_volumes.counted(&volume.owner).await;
         mount.space.set_max(bytes_max);
         Ok(mount)
     }
@@ -195,6 +217,7 @@ impl Disks {
     }
 
     async fn scratch(&self, owner: &OwnerId, bytes_max: u64) -> io::Result<Arc<Mount>> {
+        self.unused_volumes.counted(owner).await;
         let number = self.scratches.fetch_add(1, Ordering::Relaxed);
         let make = || {
             let scratch_dir = self.scratch_dir.clone();
@@ -212,6 +235,7 @@ impl Disks {
     /// Those of the file system.
     pub(crate) async fn remove_volume(&self, id: &VolumeId) -> io::Result<()> {
         let cell = self.volumes.lock().insert(id.clone(), None).flatten();
+        self.unused_volumes.remove(id);
         let path = self.volumes_dir.join(id.as_str());
         let removed = self.volumes_dir.join(format!("{id}{REMOVED}"));
         let mount = cell.and_then(|cell| cell.get().cloned());

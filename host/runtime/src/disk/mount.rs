@@ -91,6 +91,19 @@ pub(crate) fn wipe(path: &Path) {
     }
 }
 
+/// The bytes that the files of a volume count; none if the volume has no directory yet. Reads the
+/// metadata of each file, and blocks on the disk.
+///
+/// # Errors
+/// Those of the file system.
+pub(crate) fn volume_bytes(path: &Path) -> io::Result<u64> {
+    match File::open(path) {
+        Ok(root) => count(root.into(), 0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
 /// The bytes that the content of a directory counts.
 fn count(directory: OwnedFd, depth: usize) -> io::Result<u64> {
     if depth > COUNTED_DEPTH_MAX {

@@ -26,7 +26,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 use super::io_limits::{JobIoLimits, Slot};
 use super::mount::Mount;
 use super::path::{DEPTH_MAX, Parts};
-use super::space::{BLOCK_BYTES, FileKey, NODE_BYTES, charge, file_charge, size};
+use super::space::{BLOCK_BYTES, FileKey, NODE_BYTES, allocated, charge, file_charge, size};
 
 /// A link itself, not its target.
 const NO_FOLLOW: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
@@ -191,8 +191,8 @@ impl Node {
     ///
     /// # Errors
     /// [`ErrorCode::InsufficientSpace`] when the mount is full. Also when the disk is below its
-    /// reserve and the write needs a further block, be it in a hole of the file; existing blocks
-    /// can always be overwritten.
+    /// reserve, or the owner beyond its share, and the write needs a further block, be it in a hole
+    /// of the file; existing blocks can always be overwritten.
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), ErrorCode> {
         let end = offset.checked_add(bytes.len() as u64).ok_or(ErrorCode::FileTooLarge)?;
         let file = self.file()?;
@@ -217,8 +217,8 @@ impl Node {
         self.resize(|_| bytes, || Ok(ftruncate(file, bytes)?))
     }
 
-    /// Runs an operation that changes the size of the file, and counts the difference, even if it
-    /// fails half way.
+    /// Runs an operation that changes the size of the file or its blocks, and counts the difference,
+    /// even if it fails half way.
     fn resize(
         &self,
         wanted: impl FnOnce(u64) -> u64,
@@ -236,8 +236,12 @@ impl Node {
         let space = &self.mount.space;
         space.take(reserved - charge(&before)).map_err(code)?;
         let done = change();
-        let after = fstat(&*self.file).map_or(reserved, |stat| charge(&stat));
-        space.give_back(reserved.saturating_sub(after));
+        let after = fstat(&*self.file);
+        let charged = after.as_ref().map_or(reserved, charge);
+        space.give_back(reserved.saturating_sub(charged));
+        if let Ok(after) = &after {
+            space.reallocated(allocated(&before), allocated(after));
+        }
         Ok(done?)
     }
 
@@ -266,7 +270,7 @@ impl Node {
             _ => {}
         }
         unlinkat(&parent, name, AtFlags::empty()).map_err(code)?;
-        self.mount.space.removed(FileKey::of(&stat), charge(&stat));
+        self.mount.space.removed(FileKey::of(&stat), charge(&stat), allocated(&stat));
         Ok(())
     }
 
@@ -306,7 +310,8 @@ impl Node {
         if let Some(replaced) = replaced {
             // A name moved onto itself replaces nothing.
             if FileKey::of(&replaced) != FileKey::of(&stat) {
-                self.mount.space.removed(FileKey::of(&replaced), charge(&replaced));
+                let (charge, allocated) = (charge(&replaced), allocated(&replaced));
+                self.mount.space.removed(FileKey::of(&replaced), charge, allocated);
             }
         }
         Ok(())
@@ -411,9 +416,11 @@ impl Drop for Node {
         let (file, slot) =
             (std::mem::replace(&mut self.file, mount.root.clone()), self.slot.take());
         let close = move || {
-            let charge = fstat(&*file).map_or(0, |stat| charge(&stat));
+            let (charge, allocated) =
+                fstat(&*file).map_or((0, 0), |stat| (charge(&stat), allocated(&stat)));
             drop((file, slot));
             mount.space.give_back(charge);
+            mount.space.reallocated(allocated, 0);
         };
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(close)),

@@ -48,6 +48,11 @@ pub(crate) fn charge(stat: &Stat) -> u64 {
     }
 }
 
+/// The bytes of the disk that a file takes: fewer than its size if it has holes.
+pub(crate) fn allocated(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)
+}
+
 /// The size of a file, in bytes.
 pub(crate) fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
@@ -77,9 +82,9 @@ struct Open {
 }
 
 impl Space {
-    /// A space with `used` bytes in use.
+    /// A space with `used` bytes in use, which are on the disk already.
     pub(crate) fn new(used: u64, max: u64, account: DiskAccount) -> Self {
-        account.add(used);
+        account.add_existing(used);
         Self { counts: Mutex::new(Counts { used, max, open: HashMap::new() }), account }
     }
 
@@ -98,16 +103,27 @@ impl Space {
         match counts.used.checked_add(bytes) {
             Some(used) if bytes == 0 || (used <= counts.max && self.admits(bytes)) => {
                 counts.used = used;
-                self.account.add(bytes);
+                self.account.add_existing(bytes);
                 Ok(())
             }
             _ => Err(Errno::NOSPC),
         }
     }
 
-    /// Whether the host's disk has room for further blocks, wherever in a file they are.
+    /// Whether the host's disk and the owner's share have room for further blocks, wherever in a
+    /// file they are.
     pub(crate) fn disk_has_room(&self) -> bool {
-        self.account.disk_space().admits_work()
+        self.admits(0)
+    }
+
+    /// A file takes other bytes of the disk than before, whatever its size: the next measurement of
+    /// the disk is up to a quarter of a second away.
+    pub(crate) fn reallocated(&self, before: u64, after: u64) {
+        let disk_space = self.account.disk_space();
+        match after.checked_sub(before) {
+            Some(more) => disk_space.grant(more),
+            None => disk_space.take_back(before - after),
+        }
     }
 
     fn admits(&self, bytes: u64) -> bool {
@@ -136,12 +152,16 @@ impl Space {
         counts.open.remove(&key).is_some_and(|open| open.is_removed)
     }
 
-    /// A file has lost its name. Its bytes are returned now, or when it is closed.
-    pub(crate) fn removed(&self, key: FileKey, charge: u64) {
+    /// A file has lost its name. The bytes that it counts, and those that it takes of the disk, are
+    /// returned now, or when it is closed.
+    pub(crate) fn removed(&self, key: FileKey, charge: u64, allocated: u64) {
         let mut counts = self.counts.lock();
         match counts.open.get_mut(&key) {
             Some(open) => open.is_removed = true,
-            None => counts_less(&mut counts, charge, &self.account),
+            None => {
+                counts_less(&mut counts, charge, &self.account);
+                self.reallocated(allocated, 0);
+            }
         }
     }
 
@@ -240,16 +260,37 @@ mod tests {
     }
 
     #[test]
+    fn growth_counts_before_the_next_measurement_and_holes_have_no_room_beyond_the_share() {
+        const GIB: u64 = 1 << 30;
+        let tenancy = Tenancy::default();
+        tenancy.set_several_owners(true);
+        let disk_space = Arc::new(DiskSpaceGauge::new(tenancy));
+        disk_space.set(4 * GIB, 0);
+        let space = Space::new(0, 100 * GIB, account(&disk_space, "a"));
+        let grow = || space.take(GIB / 4).map(|()| space.reallocated(0, GIB / 4));
+        let grown = (0..).take_while(|_| grow().is_ok()).count();
+        assert_eq!(grown, 12, "three of four GiB, without a measurement");
+        space.give_back(3 * GIB);
+        space.reallocated(3 * GIB, 0);
+        assert_eq!(space.take(3 * GIB), Ok(()), "smaller files make room at once");
+        // A file without blocks. Its holes are filled, and the share is used up.
+        space.reallocated(0, 3 * GIB);
+        assert!(space.disk_has_room());
+        space.reallocated(0, 1);
+        assert!(!space.disk_has_room());
+    }
+
+    #[test]
     fn a_removed_file_counts_until_it_is_closed() {
         let space = Space::new(40, 100, DiskAccount::default());
         space.opened(KEY);
         space.opened(KEY);
-        space.removed(KEY, 30);
+        space.removed(KEY, 30, 0);
         assert_eq!(space.used(), 40);
         assert!(!space.closed(KEY));
         assert!(space.closed(KEY), "the last one");
         assert_eq!(space.used(), 40, "closing it releases its space");
-        space.removed(KEY, 30);
+        space.removed(KEY, 30, 0);
         assert_eq!(space.used(), 10);
         space.opened(KEY);
         assert!(!space.closed(KEY), "it has its name");

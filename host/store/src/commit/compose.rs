@@ -48,10 +48,9 @@ pub(crate) fn compose(batch: &mut Batch, shared: &Shared) -> Result<(), Failure>
         let body = webhook_body(&call.record, output.as_ref(), &input, &call.url);
         let url = call.url.to_string();
         let delivery = Delivery::pending(call.id, &call.record, url, body.len() as u64);
-        write.delivery = Some(if call.is_refused {
-            NewDelivery { delivery: delivery.refused(), body: None }
-        } else {
-            NewDelivery { delivery, body: Some(body.into()) }
+        write.delivery = Some(match call.room {
+            Ok(charge) => NewDelivery { delivery, body: Some(body.into()), charge: Some(charge) },
+            Err(why) => NewDelivery { delivery: delivery.refused(why), body: None, charge: None },
         });
     }
     Ok(())

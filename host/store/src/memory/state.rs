@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use gristmill_core::catalog::CatalogEntry;
-use gristmill_core::delivery::{Delivery, DeliveryId};
+use gristmill_core::delivery::{Delivery, DeliveryId, NotSent};
 use gristmill_core::document::webhook_body;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId, WorkerId};
 use gristmill_core::job::{Claim, Effect, JobEvent, JobState, JobStatus};
@@ -311,7 +311,7 @@ fn deliver(
     let body = webhook_body(&record, output.as_ref(), &job.new.input, &url);
     let delivery = Delivery::pending(outbox.next_id(), &record, url, body.len() as u64);
     if outbox.is_full(&job.new.endpoint) {
-        return Some(delivery.refused());
+        return Some(delivery.refused(NotSent::OutboxFull));
     }
     let id = delivery.id;
     bodies.insert(id, Json::from_stored(body));

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gristmill_core::delivery::{Delivery, DeliveryId};
+use gristmill_core::delivery::{Delivery, DeliveryId, NotSent};
+use gristmill_core::disk_share::DiskCharge;
 use gristmill_core::id::{JobId, TemplateId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::JobStatus;
@@ -25,6 +26,7 @@ use crate::state::backlog::Urgency;
 use crate::state::backlog::Write;
 use crate::state::caches::ChunkCache;
 use crate::state::caches::PayloadCache;
+use crate::state::disk_usage::webhook_charge;
 use crate::state::index::{Endpoint, Index, Phase};
 use crate::state::job::{Job, Lifetime, NewRow, Row, Stored};
 use crate::state::meters::{MeterKey, UsageWrite};
@@ -103,8 +105,8 @@ pub(crate) struct Call {
     pub(crate) url: Url,
     /// The job as it ended.
     pub(crate) record: JobRecord,
-    /// Whether it is given up at once, because too many deliveries are waiting.
-    pub(crate) is_refused: bool,
+    /// The charge for its body, or why it is given up at once.
+    pub(crate) room: Result<DiskCharge, NotSent>,
     /// The location of the job's input, when it is in the journal.
     pub(crate) input: Option<JournalLocation>,
     /// The locations of its chunks that are in the journal.
@@ -117,6 +119,8 @@ pub(crate) struct NewDelivery {
     pub(crate) delivery: Delivery,
     /// The bytes to send, unless the delivery is refused.
     pub(crate) body: Option<Bytes>,
+    /// The charge for these bytes.
+    pub(crate) charge: Option<DiskCharge>,
 }
 
 /// Usage that a batch adds. It is summed by integer keys first: cloning the `Arc` name for each job
@@ -336,14 +340,18 @@ impl Index {
         let is_final = job.row.status.is_some_and(JobStatus::is_final);
         let call = name.filter(|_| change.sends_webhook && is_final).and_then(|name| {
             let record = job.record_of(&job.row, name)?;
-            let is_refused = self.outbox.is_full(&job.endpoint);
             let url = job.webhook.clone()?;
+            let room = if self.outbox.is_full(&job.endpoint) {
+                Err(NotSent::OutboxFull)
+            } else {
+                webhook_charge(self.owners.account(job.owner), job.webhook_bytes() as u64)
+            };
             let id = self.outbox.next_id();
             Some(Call {
                 id,
                 url,
                 record,
-                is_refused,
+                room,
                 pages: job.payload_locations.pages().to_vec(),
                 input: job.payload_locations.input,
             })
@@ -394,7 +402,7 @@ impl Index {
             if write.row.status.is_none() {
                 to.payloads.remove(write.fixed.seq);
             }
-            if let Some(NewDelivery { delivery, .. }) = write.delivery.take() {
+            if let Some(NewDelivery { delivery, charge, .. }) = write.delivery.take() {
                 let id = delivery.id;
                 if self.is_leaving(write.fixed.endpoint) {
                     self.dropped_deliveries.push(id);
@@ -403,6 +411,7 @@ impl Index {
                     let dropped = self.outbox.add(write.fixed.endpoint, delivery);
                     self.dropped_deliveries.extend(dropped);
                     self.outbox.set_body(id, locations.body);
+                    self.outbox.set_charge(id, charge);
                 }
             }
             self.record_locations(&write, locations, to.journal);

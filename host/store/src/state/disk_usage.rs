@@ -2,10 +2,12 @@
 //!
 //! **Invariant.** The disk usage of an endpoint is the sum over its jobs' decided states, and the
 //! account of an owner contains the disk usage of the owner's jobs. Both are updated where a job's
-//! state changes (`decide.rs`), and where a job is added or removed.
+//! state changes (`decide.rs`), and where a job is added or removed. The account also contains the
+//! bodies of the owner's pending webhooks, from the end of the job to the end of the delivery.
 //! **Costs.** Four additions for each decision.
 
-use gristmill_core::disk_share::DiskAccount;
+use gristmill_core::delivery::NotSent;
+use gristmill_core::disk_share::{DiskAccount, DiskCharge};
 use gristmill_core::job::JobStatus;
 use gristmill_core::record::queue_limit;
 use gristmill_core::store::StoreError;
@@ -14,6 +16,10 @@ use crate::state::job::Job;
 
 /// Approximate bytes of a job on disk besides its payloads.
 const JOB_BYTES: u64 = 256;
+
+/// Webhooks of up to this many bytes are sent even beyond the owner's share, as short results are
+/// kept: the submission of their jobs was within the share.
+const SHORT_WEBHOOK_BYTES: u64 = 2 << 10;
 
 /// Bytes on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,9 +54,9 @@ pub(crate) enum ResultsFull {
     Endpoint { mib: u64 },
     /// The owner is at its share of the disk.
     #[error(
-        "the jobs, results and files of this job's owner take {held_mib} MiB of the host's disk, and \
-         this result would exceed the owner's share of it; results are deleted when their retention \
-         is over"
+        "the jobs, results, waiting webhooks, files and handlers of this job's owner take {held_mib} MiB \
+         of the host's disk, and this result would exceed the owner's share of it; results are deleted \
+         when their retention is over"
     )]
     Owner { held_mib: u64 },
 }
@@ -94,6 +100,18 @@ pub(crate) fn check_owner(account: &DiskAccount, input_bytes: u32) -> Result<(),
         return Ok(());
     }
     Err(StoreError::OwnerDiskFull { held_mib: account.bytes() >> 20 })
+}
+
+/// Counts the body of a webhook in the account of its owner, until the delivery ends.
+///
+/// # Errors
+/// [`NotSent::OwnerDiskFull`] when the owner's share has no room for it.
+pub(crate) fn webhook_charge(account: &DiskAccount, bytes: u64) -> Result<DiskCharge, NotSent> {
+    if bytes > SHORT_WEBHOOK_BYTES && !account.admits_results(bytes) {
+        let (kib, held_mib) = (bytes.div_ceil(1 << 10), account.bytes() >> 20);
+        return Err(NotSent::OwnerDiskFull { kib, held_mib });
+    }
+    Ok(account.charge(bytes))
 }
 
 impl DiskUsage {

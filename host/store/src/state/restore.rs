@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use gristmill_core::delivery::Delivery;
+use gristmill_core::disk_share::DiskCharge;
 use gristmill_core::id::{EndpointId, JobId, OwnerId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::limits::CRASHES_MAX;
@@ -117,15 +118,39 @@ impl Index {
         self.dropped_records_up_to = Some(self.idempotency_index.no_record_up_to(self.last_seq));
     }
 
-    /// Adds a webhook.
-    pub(crate) fn restore_delivery(&mut self, endpoint: EndpointKey, delivery: Delivery) {
+    /// Adds a webhook. `owners` has the owner of each endpoint of the catalog.
+    pub(crate) fn restore_delivery(
+        &mut self,
+        endpoint: EndpointKey,
+        delivery: Delivery,
+        owners: &HashMap<EndpointId, OwnerId>,
+    ) {
         // The next endpoint of the name would sign the webhooks of the endpoint that is being
         // deleted.
         if self.names.get(&delivery.endpoint) == Some(&endpoint) {
+            let (id, charge) = (delivery.id, self.restored_charge(&delivery, owners));
             self.dropped_deliveries.extend(self.outbox.add(endpoint, delivery));
+            self.outbox.set_charge(id, Some(charge));
         } else {
             self.dropped_deliveries.push(delivery.id);
         }
+    }
+
+    /// Counts the body of a delivery for the owner of its job. The body of a deleted job counts for
+    /// the owner of the endpoint: another owner than the job's only if the operator submitted it.
+    fn restored_charge(
+        &mut self,
+        delivery: &Delivery,
+        owners: &HashMap<EndpointId, OwnerId>,
+    ) -> DiskCharge {
+        let owner = match self.find(delivery.job) {
+            Some((_, job)) => job.owner,
+            None => {
+                let operator = OwnerId::operator();
+                self.owners.key(owners.get(&delivery.endpoint).unwrap_or(&operator))
+            }
+        };
+        self.owners.account(owner).charge_existing(delivery.body_bytes)
     }
 
     /// Continues the usage after the runs so far, with the rows of the newest hours.
@@ -165,7 +190,7 @@ impl Index {
         let (low_priority, position, endpoint) =
             (job.low_priority, job.row.queue_position, job.endpoint);
         let disk_usage = DiskUsage::of(&job);
-        self.owners.account(job.owner).add(disk_usage.bytes());
+        self.owners.account(job.owner).add_existing(disk_usage.bytes());
         self.owners.recount_waiting(job.owner, false, status == Some(JobStatus::InQueue));
         let key = self.jobs.insert(job);
         self.ids.insert(id, key, &self.jobs);

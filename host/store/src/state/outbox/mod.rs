@@ -2,7 +2,7 @@
 //! log of deliveries. Memory has everything that is on disk except the bodies.
 //!
 //! **Bounds.** [`DELIVERIES_PENDING_MAX`] and [`DELIVERIES_PENDING_URL_BYTES_MAX`] for each
-//! endpoint.
+//! endpoint, and the share of the disk of each owner, in which the bodies count.
 //! **Cost.** Some 500 bytes and the URL for each delivery, and some 300 bytes for each receiver
 //! that deliveries wait for. No operation examines all deliveries of an endpoint, except the
 //! endpoint's deletion.
@@ -17,6 +17,7 @@ use gristmill_core::delivery::{
     ARRIVALS_MAX, DELIVERIES_PENDING_MAX, DELIVERIES_PENDING_URL_BYTES_MAX, DELIVERY_LOG_MAX,
     Delivery, DeliveryId, DeliveryState, DueDeliveries, OwnerOf, RETRY_INTERVAL_MS,
 };
+use gristmill_core::disk_share::DiskCharge;
 use gristmill_core::id::OwnerId;
 use gristmill_core::time::{Clock, Timestamp};
 
@@ -64,6 +65,8 @@ struct Row<K> {
     stage: Stage,
     /// The location of the body, while it is in the journal.
     body: Option<JournalLocation>,
+    /// Counts the body of a pending delivery in the account of its owner.
+    charge: Option<DiskCharge>,
 }
 
 /// The stage of a delivery in this process.
@@ -151,7 +154,8 @@ impl<K: Ord + Clone> Outbox<K> {
             self.rows.remove(id);
         }
         let target = delivery.target().into();
-        self.rows.insert(id, Row { endpoint, delivery, target, stage, body: None });
+        let row = Row { endpoint, delivery, target, stage, body: None, charge: None };
+        self.rows.insert(id, row);
         dropped
     }
 
@@ -159,6 +163,15 @@ impl<K: Ord + Clone> Outbox<K> {
     pub(crate) fn set_body(&mut self, id: DeliveryId, location: Option<JournalLocation>) {
         if let Some(row) = self.rows.get_mut(&id) {
             row.body = location;
+        }
+    }
+
+    /// Keeps the charge for the delivery's body until the delivery ends.
+    pub(crate) fn set_charge(&mut self, id: DeliveryId, charge: Option<DiskCharge>) {
+        if let Some(row) = self.rows.get_mut(&id)
+            && matches!(row.delivery.state, DeliveryState::Pending { .. })
+        {
+            row.charge = charge;
         }
     }
 
@@ -181,9 +194,11 @@ impl<K: Ord + Clone> Outbox<K> {
         if let Some(log) = self.logs.get_mut(&row.endpoint) {
             log.pending_url_bytes = log.pending_url_bytes.saturating_sub(row.delivery.url.len());
         }
-        let (id, body) = (delivery.id, row.body);
-        let dropped = self.add(row.endpoint, delivery);
+        let Row { endpoint, body, charge, .. } = row;
+        let id = delivery.id;
+        let dropped = self.add(endpoint, delivery);
         self.set_body(id, body);
+        self.set_charge(id, charge);
         dropped
     }
 

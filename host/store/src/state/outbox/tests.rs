@@ -1,8 +1,9 @@
 //! The outbox by cases; `schedule/tests.rs` has the order of attempts by properties.
 
 use gristmill_core::delivery::{
-    ATTEMPTS_PER_ENDPOINT_MAX, ATTEMPTS_PER_TARGET_MAX, AfterAttempt, AttemptReport,
+    ATTEMPTS_PER_ENDPOINT_MAX, ATTEMPTS_PER_TARGET_MAX, AfterAttempt, AttemptReport, NotSent,
 };
+use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::id::{EndpointId, JobId, NodeId, Submission};
 use gristmill_core::job::JobStatus;
 
@@ -227,13 +228,33 @@ fn an_endpoint_is_full_while_too_many_deliveries_are_pending() {
     let mut t = Fixture::new();
     t.outbox.pending_max = 2;
     t.add(1, "http://a/");
-    let refused = t.delivery("http://a/").refused();
+    let refused = t.delivery("http://a/").refused(NotSent::OutboxFull);
     t.outbox.add(1, refused);
     assert!(!t.outbox.is_full(&1), "one is on its way");
     let id = t.add(1, "http://a/");
     assert!(t.outbox.is_full(&1) && !t.outbox.is_full(&2));
     t.record(id, AfterAttempt::GiveUp);
     assert!(!t.outbox.is_full(&1));
+}
+
+#[test]
+fn a_body_is_charged_until_its_delivery_ends_or_its_endpoint_is_deleted() {
+    let mut t = Fixture::new();
+    let account = DiskAccount::default();
+    let ids = [1, 1, 2].map(|endpoint| t.add(endpoint, "http://a/"));
+    for id in ids {
+        t.outbox.set_charge(id, Some(account.charge(10)));
+    }
+    t.begin();
+    t.record(ids[0], AGAIN);
+    assert_eq!(account.bytes(), 30, "the next attempt needs the body");
+    t.record(ids[0], AfterAttempt::GiveUp);
+    t.record(ids[1], AfterAttempt::Delivered);
+    assert_eq!(account.bytes(), 10);
+    t.outbox.forget(&2);
+    assert_eq!(account.bytes(), 0);
+    t.outbox.set_charge(ids[0], Some(account.charge(10)));
+    assert_eq!(account.bytes(), 0, "it has ended");
 }
 
 #[test]
