@@ -61,6 +61,7 @@ use self::disk::Disk;
 use self::guest_runtimes::GuestRuntimes;
 pub use self::listener::ConnectionLimits;
 use self::listener::Connections;
+use self::response_budget::ResponseBudget;
 use self::tls::Tls;
 pub use self::tls::TlsFiles;
 use crate::cli::serve::{ServeArgs, ServeSettings};
@@ -191,6 +192,7 @@ async fn serve(
     let store = Arc::new(store);
     let catalog = Catalog::open(store.clone(), clock.clone()).await?;
     let catalog = Arc::new(catalog.with_bounds(settings.owner_bounds).with_tenancy(tenancy));
+    let response_budget = Arc::new(ResponseBudget::new(catalog.tenancy()));
     check_endpoints(&store, &catalog, &settings.data_dir).await?;
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     // Components without any reference, which could not be deleted while they were running.
@@ -278,7 +280,8 @@ async fn serve(
 
     let stop = CancellationToken::new();
     let (api, limits) = (Api::new(state), settings.connections.within(open_files_max));
-    let serving = tokio::spawn(listener::serve(listener, tls, api, limits, stop.clone()));
+    let serving = listener::serve(listener, tls, api, limits, response_budget, stop.clone());
+    let serving = tokio::spawn(serving);
     let wiping = sandbox.wipe_leftovers().inspect_err(|error| {
         warn!(%error, "files of earlier processes stay until the next start: {error}");
     });
@@ -316,8 +319,9 @@ async fn check_endpoints(
         }
         if jobs > 0 {
             let details = format!(
-                "endpoint `{endpoint}` has {jobs} jobs, and no record in the catalog; a repair adds a \
-                 placeholder that keeps them"
+                "endpoint `{endpoint}` has {jobs} jobs, and no record in the catalog: a repair adds a \
+                 placeholder that keeps them. If an earlier version was killed while it deleted this \
+                 endpoint, repair the directory, and then delete the placeholder"
             );
             let file = data_dir.join("store.db");
             return Err(OpenError::from(Damage { file, offset: None, details }).into());
@@ -363,7 +367,10 @@ fn sandbox(
         tenancy: catalog.tenancy(),
         ..SandboxSettings::new(settings.data_dir.clone(), compiler)
     };
-    Ok(Sandbox::open(settings, catalog)?)
+    let sandbox = Sandbox::open(settings, catalog.clone())?;
+    let view = catalog.view();
+    sandbox.resume_volume_removals(|volume| view.volumes.contains_key(volume))?;
+    Ok(sandbox)
 }
 
 /// Makes the workers of all endpoints check their queues once the disk has room, since they start
