@@ -81,3 +81,83 @@ async fn a_host_refuses_damage_names_it_and_the_rest_can_be_repaired() {
         assert!((JOBS - 2..JOBS).contains(&found), "{found} of {JOBS} jobs are left");
     }
 }
+
+/// The page of the tables with the record of a component, whose name is its digest.
+fn page_of_record(tables: &[u8], digest: &str) -> usize {
+    const PAGE: usize = 8_192;
+    let key = format!("component{digest}");
+    let at = tables.windows(key.len()).position(|window| window == key.as_bytes());
+    at.expect("the catalog has a record of the component") / PAGE * PAGE
+}
+
+/// A page of the tables has the whole catalog of a small host.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repair_without_any_record_keeps_the_jobs_and_the_files_of_handlers() {
+    let mut host = TestHost::start();
+    host.deploy(&guests::echo(), "parked", json!({ "workersMax": 0 })).await;
+    let job = host.client().submit("parked", json!({ "number": 1 })).await;
+    host.ask_to_end();
+    host.wait(PATIENCE);
+    let data_dir = host.data_dir();
+    let handlers = fs::read_dir(data_dir.join("components")).unwrap();
+    let files: Vec<_> = handlers.map(|entry| entry.unwrap().file_name()).collect();
+    let [handler] = &files[..] else { panic!("{files:?}") };
+    let digest = handler.to_str().unwrap().strip_suffix(".wasm").unwrap();
+    let tables = data_dir.join("store.db");
+    let mut bytes = fs::read(&tables).unwrap();
+    let page = page_of_record(&bytes, digest);
+    bytes[page] = 0x77;
+    fs::write(&tables, bytes).unwrap();
+
+    let new = host.scratch().join("new");
+    let repaired = run(&["repair", "--output", new.to_str().unwrap()], &data_dir);
+    let said = text(&repaired.stderr);
+    let kept = new.join("unnamed-components").join(handler);
+    assert!(said.contains("handlers that no record names (1)"), "{said}");
+    assert!(said.contains(new.join("unnamed-components").to_str().unwrap()), "{said}");
+    assert_eq!(fs::read(&kept).unwrap(), fs::read(guests::echo()).unwrap());
+    fs::rename(&data_dir, host.scratch().join("damaged")).unwrap();
+    fs::rename(&new, &data_dir).unwrap();
+    host.start_again();
+    assert!(data_dir.join("unnamed-components").join(handler).exists());
+    // The key is lost too: the start has created another one.
+    let key = fs::read_to_string(data_dir.join("admin.key")).unwrap();
+    let client = host.client().with_key(key.trim());
+    assert_eq!(client.status("parked", &job).await.ok()["status"], "IN_QUEUE");
+}
+
+/// Earlier versions wrote no mark when they began to delete an endpoint, so a kill in a deletion looks
+/// like a lost record.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_an_earlier_version_had_begun_is_refused_repaired_and_completed() {
+    let mut host = TestHost::start();
+    for name in ["kept", "deleted"] {
+        host.deploy(&guests::echo(), name, json!({ "workersMax": 0 })).await;
+    }
+    let kept = host.client().submit("kept", json!({})).await;
+    let deleted = host.client().submit("deleted", json!({})).await;
+    host.ask_to_end();
+    host.wait(PATIENCE);
+    let data_dir = host.data_dir();
+    let tables = rusqlite::Connection::open(data_dir.join("store.db")).unwrap();
+    let sql = "DELETE FROM catalog WHERE kind = 'endpoint' AND name = 'deleted'";
+    assert_eq!(tables.execute(sql, ()).unwrap(), 1);
+    drop(tables);
+
+    let refused = run(&["serve", "--listen", "127.0.0.1:0"], &data_dir);
+    let said = text(&refused.stderr);
+    for part in ["endpoint `deleted` has 1 jobs", "while it deleted this endpoint", "repair"] {
+        assert!(said.contains(part), "{said}");
+    }
+    let new = host.scratch().join("new");
+    let repaired = run(&["repair", "--output", new.to_str().unwrap()], &data_dir);
+    assert!(text(&repaired.stdout).contains("belongs to the operator"), "{repaired:?}");
+    fs::rename(&data_dir, host.scratch().join("damaged")).unwrap();
+    fs::rename(&new, &data_dir).unwrap();
+    host.start_again();
+    let client = host.client();
+    client.status("deleted", &deleted).await.ok();
+    assert_eq!(client.delete("/v1/endpoints/deleted").await.status, 204);
+    client.status("deleted", &deleted).await.refused(404);
+    assert_eq!(client.status("kept", &kept).await.ok()["status"], "IN_QUEUE");
+}

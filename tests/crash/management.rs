@@ -329,3 +329,40 @@ async fn an_interrupted_delete_deletes_all_or_nothing() {
     }
     println!("{deleted} deletes were made, {there} were not");
 }
+
+/// A volume whose deletion was interrupted is there with its files, or leaves nothing behind.
+#[tokio::test]
+async fn an_interrupted_delete_of_a_volume_leaves_no_files_without_a_record() {
+    let rounds = setting("GRISTMILL_CRASH_KILLS").unwrap_or(8).max(8);
+    let mut random = random();
+    let mut host = TestHost::start();
+    let volumes = host.data_dir().join("volumes");
+    let (mut deleted, mut there) = (0, 0);
+    for _ in 0..rounds {
+        let client = host.client();
+        let made = client.post(VOLUMES, &json!({ "name": "v", "size": 1 })).await.ok();
+        let id = made["id"].as_str().unwrap();
+        std::fs::create_dir_all(volumes.join(id)).unwrap();
+        std::fs::write(volumes.join(id).join("file"), "rye").unwrap();
+        let path = format!("{VOLUMES}/{id}");
+        let delete = client.request(Method::DELETE, &path);
+        let call = tokio::spawn(async move { client.try_send(delete).await });
+        tokio::time::sleep(random.ms(0, 5)).await;
+        host.kill9();
+        let was_told = call.await.unwrap().is_ok_and(|answer| answer.status == 204);
+        host.start_again();
+        if host.client().get(&path).await.status == 404 {
+            deleted += 1;
+        } else {
+            there += 1;
+            assert!(!was_told, "lost: a delete");
+            assert!(volumes.join(id).join("file").exists(), "lost: a file");
+            assert_eq!(host.client().delete(&path).await.status, 204);
+        }
+        eventually("nothing is left", async || {
+            std::fs::read_dir(&volumes).unwrap().next().is_none().then_some(())
+        })
+        .await;
+    }
+    println!("{deleted} deletes were made, {there} were not");
+}

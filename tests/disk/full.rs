@@ -4,9 +4,9 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use gristmill_tests::{Answer, Client, TestHost, eventually, guests};
+use gristmill_tests::{Answer, Client, TestHost, command, eventually, guests};
 use serde_json::{Value, json};
 
 const DISK_MIB: u64 = 192;
@@ -291,5 +291,26 @@ fn a_start_on_a_full_disk_works() {
         empty(&host.data_dir());
         client.patch("/v1/endpoints/paused", &json!({ "workersMax": 1 })).await.ok();
         assert_eq!(client.finished("paused", &job).await["status"], "COMPLETED");
+    });
+}
+
+#[test]
+fn a_start_on_a_full_disk_without_a_ballast_ends_and_loses_nothing() {
+    on_a_small_disk(&["--journal-mib", "16"], async |host: &mut TestHost| {
+        host.deploy(&guests::echo(), "paused", json!({ "workersMax": 0 })).await;
+        let job = host.client().submit("paused", json!({ "n": 1 })).await;
+        host.kill9();
+        fs::remove_file(host.data_dir().join("ballast")).unwrap();
+        fill(&host.data_dir());
+        for _ in 0..2 {
+            let mut serve: Command = command();
+            serve.args(["serve", "--listen", "127.0.0.1:0", "--journal-mib", "16", "--data-dir"]);
+            let ended = serve.arg(host.data_dir()).stdin(Stdio::null()).output().unwrap();
+            let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert!(ended.status.code() == Some(1) && said.contains("full"), "{ended:?}");
+        }
+        empty(&host.data_dir());
+        host.start_again();
+        assert_eq!(host.client().status("paused", &job).await.ok()["status"], "IN_QUEUE");
     });
 }

@@ -206,3 +206,39 @@ async fn jobs_of_several_endpoints_keep_the_size_of_their_volume() {
     client.patch(&format!("/v1/networkvolumes/{id}"), &larger).await.ok();
     write(client, names[1], "/workspace/more", &"x".repeat(1 << 20)).await;
 }
+
+/// The states that a crash within a deletion leaves: the mark is written first, and the record is
+/// deleted next.
+#[tokio::test]
+async fn a_start_completes_the_deletions_of_volumes_that_a_crash_interrupted() {
+    let mut host = TestHost::start();
+    let kept = new_volume(&host.client(), "kept").await;
+    host.kill9();
+    let volumes = host.data_dir().join("volumes");
+    for directory in [&*kept, "deleted", "without-a-record"] {
+        fs::create_dir_all(volumes.join(directory)).unwrap();
+        fs::write(volumes.join(directory).join("file"), "rye").unwrap();
+    }
+    for marked in [&*kept, "deleted", "never-used"] {
+        fs::write(volumes.join(format!("{marked}.deleting")), "").unwrap();
+    }
+    host.start_again();
+    let mut expected = vec![kept.clone(), "without-a-record".to_owned()];
+    expected.sort();
+    eventually("the deleted volume is wiped", async || {
+        let entries = fs::read_dir(&volumes).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        (names == expected).then_some(())
+    })
+    .await;
+    assert_eq!(fs::read_to_string(volumes.join(&kept).join("file")).unwrap(), "rye");
+    let path = format!("/v1/networkvolumes/{kept}");
+    host.client().get(&path).await.ok();
+    assert_eq!(host.client().delete(&path).await.status, 204);
+    eventually("its files are gone", async || {
+        (fs::read_dir(&volumes).unwrap().count() == 1).then_some(())
+    })
+    .await;
+}

@@ -11,6 +11,7 @@
 
 mod access;
 mod admission;
+mod answer_owner;
 mod auth;
 mod billing;
 mod body;
@@ -39,6 +40,7 @@ mod whole_number;
 mod wire_time;
 
 pub use access::Access;
+pub use answer_owner::AnswerOwner;
 pub use rate_limit::RateLimits;
 pub use router::{Api, response_over_budget};
 pub use state::{ApiState, Services};

@@ -14,7 +14,7 @@ use crate::catalog::{
 };
 use crate::digest::ComponentDigest;
 use crate::endpoint::Endpoint;
-use crate::id::{EndpointId, OwnerId, RegistryAuthId, TemplateId};
+use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
 use crate::key::{ApiKey, NewKey, Scope};
 use crate::registry_auth::RegistryAuth;
 use crate::store::StoreError;
@@ -465,4 +465,18 @@ async fn a_catalog_without_the_template_of_an_endpoint_is_not_opened() {
     assert!(refused.contains(named) && refused.contains("gristmill repair"), "{refused}");
     let kept = CatalogKey::Endpoint(EndpointId::new("broken").unwrap());
     assert!(rows.stored.lock().iter().any(|(_, entry)| entry.key() == kept), "nothing is deleted");
+}
+
+#[test]
+fn all_kinds_of_records_are_listed() {
+    let keys = [
+        CatalogKey::Component(ComponentDigest::of(b"x")),
+        CatalogKey::Endpoint(EndpointId::new("x").unwrap()),
+        CatalogKey::Image(ImageKey::new(&OwnerId::operator(), "x")),
+        CatalogKey::Key(KeyId::new("x").unwrap()),
+        CatalogKey::RegistryAuth(RegistryAuthId::new("x").unwrap()),
+        CatalogKey::Template(TemplateId::new("x").unwrap()),
+        CatalogKey::Volume(VolumeId::new("x").unwrap()),
+    ];
+    assert_eq!(keys.map(|key| key.kind()), CatalogKey::KINDS);
 }

@@ -359,11 +359,25 @@ pub fn is_no_space(error: &io::Error) -> bool {
 /// Manages the content of network volumes. Implemented by the sandbox.
 #[async_trait]
 pub trait Volumes: Send + Sync + std::fmt::Debug {
+    /// Notes on the disk that a volume's record is about to be deleted. If the host crashes after the
+    /// deletion and before [`remove_volume`](Self::remove_volume), the next start removes the
+    /// content.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    async fn mark_removal(&self, volume: &VolumeId) -> io::Result<()>;
+
+    /// Removes this note, since the volume's record stays.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    async fn unmark_removal(&self, volume: &VolumeId) -> io::Result<()>;
+
     /// Removes the content of a volume that no endpoint may use any more. Running jobs lose it when
     /// they end.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Errors of the file system; if the volume is marked, the next start tries again.
     async fn remove_volume(&self, volume: &VolumeId) -> io::Result<()>;
 }
 

@@ -202,6 +202,16 @@ impl Sandbox {
         self.disks.count_volumes()
     }
 
+    /// Continues the removals of network volumes that a crash interrupted: those of the marked volumes
+    /// for which `has_record` is false. The content is removed by
+    /// [`wipe_leftovers`](Self::wipe_leftovers). To be called before a job uses a volume.
+    ///
+    /// # Errors
+    /// When the directory of the volumes cannot be read.
+    pub fn resume_volume_removals(&self, has_record: impl Fn(&VolumeId) -> bool) -> io::Result<()> {
+        self.disks.resume_removals(has_record)
+    }
+
     /// Removes the files of handlers that earlier processes left behind, on a thread of low
     /// priority, until the guard is dropped: scratch space and deleted volumes. Takes no time
     /// itself.
@@ -457,6 +467,14 @@ impl Components for Sandbox {
 
 #[async_trait]
 impl Volumes for Sandbox {
+    async fn mark_removal(&self, volume: &VolumeId) -> io::Result<()> {
+        self.disks.mark_removal(volume).await
+    }
+
+    async fn unmark_removal(&self, volume: &VolumeId) -> io::Result<()> {
+        self.disks.unmark_removal(volume).await
+    }
+
     async fn remove_volume(&self, volume: &VolumeId) -> io::Result<()> {
         self.disks.remove_volume(volume).await
     }

@@ -71,8 +71,17 @@ pub(crate) struct StagedPart {
     account: DiskAccount,
 }
 
+/// Staged bytes of an owner. Dropping them gives them back.
+#[derive(Debug)]
+struct Taken {
+    part: StagedPart,
+    bytes: u64,
+}
+
 impl StagedPart {
-    fn take(&self, bytes: u64) -> Result<(), StageError> {
+    /// # Errors
+    /// When the host or its owner may not have so many more bytes.
+    fn take(&self, bytes: u64) -> Result<Taken, StageError> {
         let Total { held, tenancy, disk_space } = &*self.total.0;
         if !disk_space.admits_work() {
             return Err(StageError::NoSpace(disk_space.shortage()));
@@ -90,17 +99,27 @@ impl StagedPart {
         }
         held.insert(self.owner.clone(), then);
         self.account.add(bytes);
-        Ok(())
+        Ok(Taken { part: self.clone(), bytes })
     }
+}
 
-    fn give_back(&self, bytes: u64) {
-        let mut held = self.total.0.held.lock();
-        if let Some(own) = held.get_mut(&self.owner) {
+impl Taken {
+    /// Adds bytes of the same owner.
+    fn add(&mut self, mut more: Self) {
+        self.bytes += std::mem::take(&mut more.bytes);
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let StagedPart { total, owner, account } = &self.part;
+        let mut held = total.0.held.lock();
+        if let Some(own) = held.get_mut(owner) {
             // A file that is kept is still on the disk, and the catalog counts its component.
-            self.account.remove(bytes);
-            *own -= bytes;
+            account.remove(self.bytes);
+            *own -= self.bytes;
             if *own == 0 {
-                held.remove(&self.owner);
+                held.remove(owner);
             }
         }
     }
@@ -113,27 +132,29 @@ pub(crate) struct StagedFile {
     /// In an `Arc` for the writing thread, which completes its write even if the caller's future
     /// was dropped.
     content: Arc<Mutex<Content>>,
-    total: StagedPart,
+    part: StagedPart,
 }
 
 #[derive(Debug)]
 struct Content {
     file: File,
     hash: Sha256,
-    bytes: u64,
+    /// As many as the file has. They are given back after the last write has ended.
+    taken: Taken,
     preamble: Vec<u8>,
 }
 
 impl Content {
-    fn write(&mut self, piece: &[u8]) -> io::Result<()> {
+    /// Appends a piece, for which `taken` was taken.
+    fn write(&mut self, piece: &[u8], taken: Taken) -> io::Result<()> {
         if let Err(error) = self.file.write_all(piece) {
             // A part may have been written: the next write begins at the same position.
-            self.file.set_len(self.bytes)?;
-            self.file.seek(io::SeekFrom::Start(self.bytes))?;
+            self.file.set_len(self.taken.bytes)?;
+            self.file.seek(io::SeekFrom::Start(self.taken.bytes))?;
             return Err(error);
         }
         self.hash.update(piece);
-        self.bytes += piece.len() as u64;
+        self.taken.add(taken);
         let missing = PREAMBLE_BYTES.saturating_sub(self.preamble.len());
         self.preamble.extend(piece.iter().take(missing));
         Ok(())
@@ -145,15 +166,15 @@ impl StagedFile {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub(crate) fn create(directory: &Path, total: StagedPart) -> io::Result<Self> {
+    pub(crate) fn create(directory: &Path, part: StagedPart) -> io::Result<Self> {
         let path = files::temporary(&directory.join("upload"));
         let content = Content {
             file: files::create_private(&path)?,
             hash: Sha256::new(),
-            bytes: 0,
+            taken: Taken { part: part.clone(), bytes: 0 },
             preamble: Vec::with_capacity(PREAMBLE_BYTES),
         };
-        Ok(Self { path, content: Arc::new(Mutex::new(content)), total })
+        Ok(Self { path, content: Arc::new(Mutex::new(content)), part })
     }
 
     /// Adds the next bytes.
@@ -161,22 +182,13 @@ impl StagedFile {
     /// # Errors
     /// [`StageError`]; the earlier bytes are unchanged.
     pub(crate) async fn write(&self, piece: Bytes) -> Result<(), StageError> {
-        let (content, total) = (self.content.clone(), self.total.clone());
-        let bytes = piece.len() as u64;
-        total.take(bytes)?;
-        let written = blocking(move || {
-            let written = content.lock().write(&piece);
-            if written.is_err() {
-                total.give_back(bytes);
-            }
-            written
-        });
-        Ok(written.await?)
+        let (content, taken) = (self.content.clone(), self.part.take(piece.len() as u64)?);
+        Ok(blocking(move || content.lock().write(&piece, taken)).await?)
     }
 
     /// Number of bytes.
     pub(crate) fn len(&self) -> u64 {
-        self.content.lock().bytes
+        self.content.lock().taken.bytes
     }
 
     /// Their digest.
@@ -190,7 +202,7 @@ impl StagedFile {
     }
 
     /// Gives the file its name; it is on stable storage then. Its bytes count as staged until this
-    /// is dropped. Blocks on the disk.
+    /// is dropped, and no write is in progress. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system; then the file does not exist, or is the earlier one of this name.
@@ -207,7 +219,6 @@ impl Drop for StagedFile {
         // After `keep_as` there is no file of this name. A file that cannot be removed now is
         // removed at the next start.
         let _ = files::remove(&self.path);
-        self.total.give_back(self.len());
     }
 }
 
@@ -251,6 +262,8 @@ impl Staged for StagedComponent {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     fn owner(name: &str) -> OwnerId {
@@ -293,12 +306,13 @@ mod tests {
     async fn all_uploads_together_are_bounded() {
         let directory = tempfile::tempdir().unwrap();
         let total = StagedTotal::new(Tenancy::default()).of(&owner("a"));
-        total.take(STAGED_BYTES_MAX - 3).unwrap();
+        let _all_others = total.take(STAGED_BYTES_MAX - 4).unwrap();
+        let another = total.take(1).unwrap();
         let staged = StagedFile::create(directory.path(), total.clone()).unwrap();
         staged.write("abc".into()).await.unwrap();
         assert!(matches!(staged.write("d".into()).await, Err(StageError::Full)));
         assert_eq!(staged.len(), 3);
-        total.give_back(1);
+        drop(another);
         staged.write("d".into()).await.unwrap();
     }
 
@@ -329,15 +343,40 @@ mod tests {
     }
 
     #[test]
+    fn an_upload_that_is_aborted_before_its_piece_is_written_gives_back_all_bytes() {
+        let directory = tempfile::tempdir().unwrap();
+        let total = StagedTotal::new(Tenancy::default());
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let staged = StagedFile::create(directory.path(), total.of(&owner("a"))).unwrap();
+            staged.write("abc".into()).await.unwrap();
+            // The only thread that writes is busy, so the next piece waits.
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let busy = tokio::task::spawn_blocking(move || released.recv());
+            assert!(staged.write("defg".into()).now_or_never().is_none());
+            assert_eq!(all(&total), 7);
+            drop(staged);
+            assert_eq!(all(&total), 7, "the piece may still be written");
+            release.send(()).unwrap();
+            busy.await.unwrap().unwrap();
+            tokio::task::spawn_blocking(|| ()).await.unwrap();
+            assert_eq!(all(&total), 0);
+        });
+    }
+
+    #[test]
     fn the_uploads_of_an_owner_leave_room_for_another() {
         let tenancy = Tenancy::default();
         tenancy.set_several_owners(true);
         let total = StagedTotal::new(tenancy);
         let [first, second] = ["a", "b"].map(|name| total.of(&owner(name)));
-        let take_all = |part: &StagedPart| (0..).take_while(|_| part.take(1 << 20).is_ok()).count();
-        assert_eq!(take_all(&first), 768);
-        assert_eq!(take_all(&second), 192);
-        first.give_back(768 << 20);
-        assert!(take_all(&second) > 400);
+        let take_all = |part: &StagedPart| -> Vec<Taken> {
+            std::iter::from_fn(|| part.take(1 << 20).ok()).collect()
+        };
+        let (of_first, of_second) = (take_all(&first), take_all(&second));
+        assert_eq!((of_first.len(), of_second.len()), (768, 192));
+        drop(of_first);
+        assert!(take_all(&second).len() > 400);
     }
 }

@@ -1,5 +1,6 @@
 //! `gristmill check` and `gristmill repair`: damage in a data directory that no host has open.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -9,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use gristmill_core::backup::COMPONENTS;
+use gristmill_core::digest::ComponentDigest;
 use gristmill_store::Damage;
 
 use super::output;
@@ -17,6 +19,9 @@ use crate::{ADMIN_KEY_FILE, archive};
 
 /// The directory of network volumes in a data directory.
 const VOLUMES: &str = "volumes";
+
+/// The directory of a repaired data directory with the handlers that no record names.
+const UNNAMED_COMPONENTS: &str = "unnamed-components";
 
 /// Look for damage in a data directory, without changing it.
 ///
@@ -90,13 +95,24 @@ pub(crate) fn repair(args: &RepairArgs) -> anyhow::Result<ExitCode> {
     let salvaged = gristmill_store::repair(data_dir, new, secrets_key.as_deref())?;
     let mut losses = salvaged.losses;
     builder.create(new.join(COMPONENTS)).with_context(cannot_make)?;
+    // A start deletes the handlers that no record names, and these files may be their only copies.
+    let unnamed_dir = new.join(UNNAMED_COMPONENTS);
+    let mut unnamed = 0;
     each_component(data_dir, |path, is_whole| {
         if !is_whole {
             losses.push(of_component(path));
             return Ok(());
         }
-        copy(path, &new.join(COMPONENTS))
+        if salvaged.kept_components.as_ref().is_none_or(|kept| is_among(path, kept)) {
+            return copy(path, &new.join(COMPONENTS));
+        }
+        unnamed += 1;
+        builder.create(&unnamed_dir).with_context(cannot_make)?;
+        copy(path, &unnamed_dir)
     })?;
+    if unnamed > 0 {
+        data_dir::sync(&unnamed_dir).with_context(cannot_make)?;
+    }
     let admin_key = data_dir.join(ADMIN_KEY_FILE);
     if admin_key.exists() {
         copy(&admin_key, new)?;
@@ -106,6 +122,13 @@ pub(crate) fn repair(args: &RepairArgs) -> anyhow::Result<ExitCode> {
     list(&losses)?;
     let (jobs, lost) = (salvaged.jobs, places(losses.len()));
     output::note(format_args!("{jobs} jobs saved to {}; {lost} lost", new.display()));
+    if unnamed > 0 {
+        output::note(format_args!(
+            "handlers that no record names ({unnamed}) are in {}: if you need them, upload them \
+             again with `gristmill handlers push`",
+            unnamed_dir.display()
+        ));
+    }
     if data_dir.join(VOLUMES).exists() {
         let (from, to) = (data_dir.join(VOLUMES), new.join(VOLUMES));
         let (from, to) = (from.display(), to.display());
@@ -124,6 +147,12 @@ fn places(count: usize) -> String {
 
 fn list(damage: &[Damage]) -> anyhow::Result<()> {
     damage.iter().try_for_each(output::result)
+}
+
+/// Whether the name of this component's file is one of these digests.
+fn is_among(path: &Path, digests: &BTreeSet<ComponentDigest>) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    stem.parse().is_ok_and(|digest: ComponentDigest| digests.contains(&digest))
 }
 
 fn of_component(path: &Path) -> Damage {

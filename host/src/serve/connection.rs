@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
-use gristmill_api::{Api, ConnectionAuth, PeerAddress};
+use gristmill_api::{AnswerOwner, Api, ConnectionAuth, PeerAddress};
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
@@ -94,10 +94,12 @@ impl Server {
             let unread = has_rest.then(|| unread.clone());
             async move {
                 let mut answer = answering.await;
+                let owner = answer.extensions().get::<AnswerOwner>();
+                let owner = owner.map(|AnswerOwner(owner)| owner.clone());
                 let holding = match answer.body().size_hint().exact() {
                     None => Holding::Pieces { response_budget, given_up, held: None },
                     Some(bytes) => Holding::Whole(
-                        response_budget.reserve_whole(bytes, &given_up).unwrap_or_else(
+                        response_budget.reserve_whole(bytes, owner, &given_up).unwrap_or_else(
                             |OverBudget| {
                                 answer = gristmill_api::response_over_budget(&answer);
                                 None

@@ -19,6 +19,7 @@ use tracing::{debug, info, warn};
 
 use super::addresses::{AddressBound, Addresses};
 use super::connection::Server;
+use super::response_budget::ResponseBudget;
 use super::tls::Tls;
 
 /// Largest head of a request, in bytes; beyond it the answer is 431.
@@ -103,6 +104,7 @@ pub(crate) async fn serve(
     tls: Option<Arc<Tls>>,
     api: Api,
     limits: ConnectionLimits,
+    response_budget: Arc<ResponseBudget>,
     stop: CancellationToken,
 ) -> Connections {
     let connections = Connections::default();
@@ -111,7 +113,7 @@ pub(crate) async fn serve(
         api,
         http: http(),
         idle_wait: limits.idle_wait,
-        response_budget: Arc::default(),
+        response_budget,
         end: connections.end.clone(),
     });
     let addresses = Addresses::new(limits.of_address);

@@ -61,6 +61,7 @@ use self::disk::Disk;
 use self::guest_runtimes::GuestRuntimes;
 pub use self::listener::ConnectionLimits;
 use self::listener::Connections;
+use self::response_budget::ResponseBudget;
 use self::tls::Tls;
 pub use self::tls::TlsFiles;
 use crate::cli::serve::{ServeArgs, ServeSettings};
@@ -192,19 +193,14 @@ async fn serve(
     let catalog = Catalog::open(store.clone(), clock.clone()).await?;
     let catalog = catalog.with_bounds(settings.owner_bounds).with_tenancy(tenancy);
     let catalog = Arc::new(catalog.with_disk_space(disk_space.clone()));
+    let response_budget = Arc::new(ResponseBudget::new(catalog.tenancy()));
     check_endpoints(&store, &catalog, &settings.data_dir).await?;
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     // Components without any reference, which could not be deleted while they were running.
     catalog.remove_unused_components().await?;
     let addresses = address_policy(settings);
-    let sandbox = sandbox(
-        settings,
-        is_watched,
-        catalog.clone(),
-        disk_space.clone(),
-        guests,
-        addresses.clone(),
-    )?;
+    let sandbox =
+        sandbox(settings, is_watched, &catalog, disk_space.clone(), guests, addresses.clone())?;
     let sandbox = Arc::new(sandbox);
     sandbox.restore_volumes(catalog.view().volumes.values().map(|volume| &**volume));
     guests.low_priority.spawn(sandbox.count_volumes());
@@ -281,7 +277,8 @@ async fn serve(
 
     let stop = CancellationToken::new();
     let (api, limits) = (Api::new(state), settings.connections.within(open_files_max));
-    let serving = tokio::spawn(listener::serve(listener, tls, api, limits, stop.clone()));
+    let serving = listener::serve(listener, tls, api, limits, response_budget, stop.clone());
+    let serving = tokio::spawn(serving);
     let wiping = sandbox.wipe_leftovers().inspect_err(|error| {
         warn!(%error, "files of earlier processes stay until the next start: {error}");
     });
@@ -319,8 +316,9 @@ async fn check_endpoints(
         }
         if jobs > 0 {
             let details = format!(
-                "endpoint `{endpoint}` has {jobs} jobs, and no record in the catalog; a repair adds a \
-                 placeholder that keeps them"
+                "endpoint `{endpoint}` has {jobs} jobs, and no record in the catalog: a repair adds a \
+                 placeholder that keeps them. If an earlier version was killed while it deleted this \
+                 endpoint, repair the directory, and then delete the placeholder"
             );
             let file = data_dir.join("store.db");
             return Err(OpenError::from(Damage { file, offset: None, details }).into());
@@ -349,7 +347,7 @@ fn address_policy(settings: &ServeSettings) -> AddressPolicy {
 fn sandbox(
     settings: &ServeSettings,
     is_watched: bool,
-    catalog: Arc<Catalog>,
+    catalog: &Arc<Catalog>,
     disk_space: Arc<DiskSpaceGauge>,
     guests: &GuestRuntimes,
     addresses: AddressPolicy,
@@ -366,7 +364,10 @@ fn sandbox(
         tenancy: catalog.tenancy(),
         ..SandboxSettings::new(settings.data_dir.clone(), compiler)
     };
-    Ok(Sandbox::open(settings, catalog)?)
+    let sandbox = Sandbox::open(settings, catalog.clone())?;
+    let view = catalog.view();
+    sandbox.resume_volume_removals(|volume| view.volumes.contains_key(volume))?;
+    Ok(sandbox)
 }
 
 /// Makes the workers of all endpoints check their queues once the disk has room, since they start

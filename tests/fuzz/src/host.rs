@@ -96,6 +96,14 @@ impl Registries for Nothing {
 
 #[async_trait]
 impl Volumes for Nothing {
+    async fn mark_removal(&self, _: &VolumeId) -> io::Result<()> {
+        Ok(())
+    }
+
+    async fn unmark_removal(&self, _: &VolumeId) -> io::Result<()> {
+        Ok(())
+    }
+
     async fn remove_volume(&self, _: &VolumeId) -> io::Result<()> {
         Ok(())
     }

@@ -118,22 +118,43 @@ pub(crate) async fn delete(
     Named(id): Named,
 ) -> Result<StatusCode, ApiError> {
     caller.require(Scope::Manage)?;
-    let id = state
-        .change(&caller.0, |view| {
-            let id = find_owned::<Volume>(view, &caller.0, &id)?.id.clone();
-            if let Some(user) = view.user_of(&id) {
-                let sentence = format!("network volume `{id}` is in use by endpoint `{user}`");
-                return Err(ApiError::conflict(sentence));
-            }
-            Ok((vec![CatalogChange::Delete(CatalogKey::Volume(id.clone()))], id))
-        })
-        .await?;
+    let id = deletable(&state.catalog.view(), &caller.0, &id)?;
+    if let Err(error) = state.volumes.mark_removal(&id).await {
+        // Only a crash within the next milliseconds would leave the directory behind, and a full disk
+        // must not prevent a deletion.
+        tracing::warn!(%error, "the removal of network volume `{id}` cannot be marked: {error}");
+    }
+    let deleted = state.change(&caller.0, |view| {
+        deletable(view, &caller.0, id.as_str())?;
+        Ok::<_, ApiError>((vec![CatalogChange::Delete(CatalogKey::Volume(id.clone()))], ()))
+    });
+    if let Err(refused) = deleted.await {
+        if state.catalog.view().volumes.contains_key(&id)
+            && let Err(error) = state.volumes.unmark_removal(&id).await
+        {
+            tracing::warn!(%error, "the mark of network volume `{id}` stays: {error}");
+        }
+        return Err(refused);
+    }
     state.volumes.remove_volume(&id).await.map_err(|error| {
         tracing::error!("the directory of network volume `{id}` cannot be removed: {error}");
-        let sentence = "the volume is deleted, but its files cannot be removed; see the host's log";
+        let sentence = "the volume is deleted, but its files cannot be removed before the host's next \
+                        start; see its log";
         ApiError::new(ErrorCode::Internal, sentence)
     })?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// The id of the caller's volume with this id, if no endpoint uses it.
+fn deletable(view: &View, caller: &ApiKey, id: &str) -> Result<VolumeId, ApiError> {
+    let id = find_owned::<Volume>(view, caller, id)?.id.clone();
+    match view.user_of(&id) {
+        None => Ok(id),
+        Some(user) => {
+            let sentence = format!("network volume `{id}` is in use by endpoint `{user}`");
+            Err(ApiError::conflict(sentence))
+        }
+    }
 }
 
 /// The volume for an endpoint with this template; none when the id is empty.

@@ -7,9 +7,11 @@
 use axum::response::Response;
 use gristmill_core::id::KeyId;
 use gristmill_core::jobs::Jobs;
+use gristmill_core::key::ApiKey;
 use gristmill_core::record::JobRecord;
 
 use super::dto;
+use crate::answer_owner;
 use crate::error::ApiError;
 use crate::in_flight::{InFlight, Share};
 use crate::state::ApiState;
@@ -20,13 +22,15 @@ use crate::state::ApiState;
 /// Those of the store; 503 when there is no memory for the output for ten seconds.
 pub(crate) async fn document(
     state: &ApiState,
-    key: &KeyId,
+    key: &ApiKey,
     record: JobRecord,
 ) -> Result<Response, ApiError> {
     // Released when the answer is complete: from then on it counts among the answers that wait for
     // their clients.
-    let _memory = state.results.result(key, Jobs::document_bytes(&record)).await?;
-    Ok(dto::status_document(&state.jobs.document(record).await?))
+    let _memory = state.results.result(&key.id, Jobs::document_bytes(&record)).await?;
+    let mut answer = dto::status_document(&state.jobs.document(record).await?);
+    answer_owner::record(&mut answer, &key.owner);
+    Ok(answer)
 }
 
 /// The memory of one caller's results.

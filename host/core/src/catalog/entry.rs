@@ -62,6 +62,10 @@ pub enum CatalogKey {
 }
 
 impl CatalogKey {
+    /// All kinds of entries, as they are stored, in the order of their text.
+    pub const KINDS: [&str; 7] =
+        ["component", "endpoint", "image", "key", "registry_auth", "template", "volume"];
+
     /// The kind of entry, as it is stored.
     pub fn kind(&self) -> &'static str {
         match self {

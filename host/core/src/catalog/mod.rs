@@ -32,7 +32,7 @@ use self::versions::Step;
 pub use self::view::View;
 use crate::digest::ComponentDigest;
 use crate::disk_space::DiskSpaceGauge;
-use crate::endpoint::{Deployment, Endpoint};
+use crate::endpoint::Deployment;
 use crate::fair_permits::{FairPermits, FairShare};
 use crate::id::{EndpointId, OwnerId};
 use crate::key::ApiKey;
@@ -87,18 +87,13 @@ impl Catalog {
         store: Arc<dyn CatalogStore>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, OpenCatalogError> {
-        let mut entries = store.load_catalog().await?;
+        let entries = store.load_catalog().await?;
         let missing = missing_templates(&entries);
         if let [first, others @ ..] = &missing[..] {
             let (first, others) = (first.clone(), others.len());
             return Err(OpenCatalogError::MissingTemplates { first, others });
         }
-        // Endpoints last: they are joined with what the others bring.
-        entries.sort_by_key(|entry| matches!(entry, CatalogEntry::Endpoint(_)));
-        let mut view = View::default();
-        for entry in entries {
-            view.apply(CatalogChange::Put(entry));
-        }
+        let view = View::of(entries);
         let tenancy = Tenancy::default();
         tenancy.set_several_owners(view.has_several_owners());
         let view = RwLock::new(Arc::new(view));
@@ -236,36 +231,24 @@ impl Catalog {
         .await
     }
 
-    /// Each component that is still needed, with the owners who need it. A release keeps a component only
-    /// for owners of the component, in whose shares it counts: an endpoint cannot go back to a handler of
-    /// another owner's template.
+    /// Each component that is still needed, with the owners who need it.
     fn users_of_components(&self, view: &View) -> HashMap<ComponentDigest, BTreeSet<OwnerId>> {
-        let mut users: HashMap<_, BTreeSet<_>> = HashMap::new();
-        let mut needs = |owner: &OwnerId, component: ComponentDigest| {
-            let users = users.entry(component).or_default();
-            if !users.contains(owner) {
-                users.insert(owner.clone());
-            }
-        };
+        let mut users = view.users_of_components();
         for deployment in self.shown.retired.lock().iter().filter_map(Weak::upgrade) {
-            deployment
-                .component
-                .iter()
-                .for_each(|running| needs(&deployment.template.owner, *running));
-        }
-        view.images.values().for_each(|image| needs(&image.owner, image.digest));
-        for template in view.templates.values() {
-            view.component_of(template).iter().for_each(|named| needs(&template.owner, *named));
-        }
-        for deployment in view.deployments.values() {
-            let Endpoint { releases, owner, .. } = &*deployment.endpoint;
-            let targets = releases.iter().map(|release| release.component);
-            targets
-                .filter(|target| view.has_component(owner, target))
-                .for_each(|target| needs(owner, target));
+            if let Some(running) = deployment.component {
+                users.entry(running).or_default().insert(deployment.template.owner.clone());
+            }
         }
         users
     }
+}
+
+/// The components that a start with these entries keeps: those that have a record, and that another
+/// record names.
+pub fn kept_components(entries: Vec<CatalogEntry>) -> BTreeSet<ComponentDigest> {
+    let view = View::of(entries);
+    let users = view.users_of_components();
+    view.components.keys().filter(|digest| users.contains_key(digest)).copied().collect()
 }
 
 impl CatalogState {

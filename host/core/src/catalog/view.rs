@@ -2,7 +2,7 @@
 //!
 //! **Cost.** Some hundred bytes for each record, besides its own, and the records themselves.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::component::Component;
@@ -44,6 +44,42 @@ pub struct View {
 }
 
 impl View {
+    /// The view of a stored catalog.
+    pub(super) fn of(mut entries: Vec<CatalogEntry>) -> Self {
+        // Endpoints last: they are joined with what the others bring.
+        entries.sort_by_key(|entry| matches!(entry, CatalogEntry::Endpoint(_)));
+        let mut view = Self::default();
+        for entry in entries {
+            view.apply(CatalogChange::Put(entry));
+        }
+        view
+    }
+
+    /// Each component that a record names, with the owners who need it. A release keeps a component only
+    /// for owners of the component, in whose shares it counts: an endpoint cannot go back to a handler of
+    /// another owner's template.
+    pub(super) fn users_of_components(&self) -> HashMap<ComponentDigest, BTreeSet<OwnerId>> {
+        let mut users: HashMap<_, BTreeSet<_>> = HashMap::new();
+        let mut needs = |owner: &OwnerId, component: ComponentDigest| {
+            let users = users.entry(component).or_default();
+            if !users.contains(owner) {
+                users.insert(owner.clone());
+            }
+        };
+        self.images.values().for_each(|image| needs(&image.owner, image.digest));
+        for template in self.templates.values() {
+            self.component_of(template).iter().for_each(|named| needs(&template.owner, *named));
+        }
+        for deployment in self.deployments.values() {
+            let Endpoint { releases, owner, .. } = &*deployment.endpoint;
+            let targets = releases.iter().map(|release| release.component);
+            targets
+                .filter(|target| self.has_component(owner, target))
+                .for_each(|target| needs(owner, target));
+        }
+        users
+    }
+
     /// The component that an image reference names for this owner: `name`, `name:tag` or
     /// `name@sha256:…`. Without a tag it means `latest`.
     pub fn resolve_image(&self, owner: &OwnerId, reference: &str) -> Option<ComponentDigest> {

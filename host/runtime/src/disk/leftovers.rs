@@ -71,6 +71,11 @@ impl Leftovers {
         Ok(())
     }
 
+    /// Adds these paths.
+    pub(super) fn add(&mut self, paths: Vec<PathBuf>) {
+        self.0.extend(paths);
+    }
+
     /// Removes them on a thread of its own.
     ///
     /// # Errors

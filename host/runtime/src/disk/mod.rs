@@ -14,12 +14,12 @@ mod listing;
 mod mount;
 mod node;
 mod path;
+mod removal;
 mod space;
 mod streams;
 mod unused;
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,6 +49,7 @@ pub use self::leftovers::Wiping;
 pub(crate) use self::listing::Listing;
 use self::mount::{Mount, wipe};
 pub(crate) use self::node::{Node, OpenMode};
+use self::removal::REMOVED;
 pub(crate) use self::streams::{PIECE_BYTES, ReadStream, WriteAt, WriteStream};
 use self::unused::UnusedVolumes;
 
@@ -58,9 +59,6 @@ const VOLUMES: &str = "volumes";
 /// Below the data directory: a directory of each process, with one directory for each instance that
 /// has scratch space.
 const SCRATCH: &str = "scratch";
-
-/// The suffix of a deleted volume's directory.
-const REMOVED: &str = ".removed";
 
 /// The directories that handlers see, of all jobs.
 #[derive(Debug)]
@@ -229,6 +227,36 @@ impl Disks {
         blocking(move || Mount::scratch(path, bytes_max, account)).await.map(Arc::new)
     }
 
+    /// Continues the removals of volumes that a crash interrupted, of those without a record. To be
+    /// called before any volume is used. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn resume_removals(&self, has_record: impl Fn(&VolumeId) -> bool) -> io::Result<()> {
+        let removed = removal::resume(&self.volumes_dir, has_record)?;
+        self.leftovers.lock().add(removed);
+        Ok(())
+    }
+
+    /// Marks a volume whose record is about to be deleted, so that a start after a crash removes its
+    /// directory.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) async fn mark_removal(&self, id: &VolumeId) -> io::Result<()> {
+        let (volumes_dir, id) = (self.volumes_dir.clone(), id.clone());
+        blocking(move || removal::mark(&volumes_dir, &id)).await
+    }
+
+    /// Removes the mark of a volume whose record stays.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) async fn unmark_removal(&self, id: &VolumeId) -> io::Result<()> {
+        let (volumes_dir, id) = (self.volumes_dir.clone(), id.clone());
+        blocking(move || removal::unmark(&volumes_dir, &id)).await
+    }
+
     /// Removes a volume's directory: the name at once, the content when no job uses it any more.
     ///
     /// # Errors
@@ -236,22 +264,18 @@ impl Disks {
     pub(crate) async fn remove_volume(&self, id: &VolumeId) -> io::Result<()> {
         let cell = self.volumes.lock().insert(id.clone(), None).flatten();
         self.unused_volumes.remove(id);
-        let path = self.volumes_dir.join(id.as_str());
-        let removed = self.volumes_dir.join(format!("{id}{REMOVED}"));
         let mount = cell.and_then(|cell| cell.get().cloned());
-        let rename = move || match fs::rename(&path, &removed) {
-            // It was never used.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) => {
+        let (volumes_dir, id) = (self.volumes_dir.clone(), id.clone());
+        let remove = move || {
+            if let Some(removed) = removal::remove(&volumes_dir, &id)? {
                 match mount {
                     Some(mount) => mount.wipe_at_end(removed),
                     None => wipe(&removed),
                 }
-                Ok(())
             }
+            Ok(())
         };
-        blocking(rename).await
+        blocking(remove).await
     }
 }
 

@@ -11,8 +11,8 @@
 //! **Bounds:** the sum of all permits never exceeds the limits, and no owner holds more than its
 //! share ([`capacity`]). **Cost:** taking a free permit, and returning it, each cost one
 //! uncontended lock and one map lookup. A waiting worker also costs a channel, and while workers
-//! wait, each permit that is taken or returned examines all waiting owners, and up to
-//! [`ENDPOINTS_LOOKED_AT_MAX`] endpoints of each.
+//! wait, each permit that is taken or returned examines all waiting owners, and up to 64
+//! [endpoints] of each.
 //!
 //! [`FairPermits`](gristmill_core::fair_permits::FairPermits) are for short work: the rule for owners
 //! is the same, and an endpoint has a fixed part. These permits are held for as long as a job runs: an
@@ -20,9 +20,10 @@
 //! part of the time only.
 
 mod capacity;
+mod endpoints;
 mod holds;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gristmill_core::id::{EndpointId, OwnerId};
@@ -33,12 +34,9 @@ use tokio::sync::oneshot;
 
 pub(crate) use self::capacity::Amount;
 use self::capacity::{Capacity, Fit};
+use self::endpoints::Endpoints;
 use self::holds::Holds;
 use crate::round_robin::RoundRobin;
-
-/// Most endpoints of an owner that are examined for a permit. Later ones wait until one of these
-/// has been served.
-const ENDPOINTS_LOOKED_AT_MAX: usize = 32;
 
 /// The permits of a sandbox host. A clone shares them.
 #[derive(Clone)]
@@ -50,7 +48,7 @@ struct Shared {
 }
 
 /// The waiters, by the turns of owners and of their endpoints.
-type Line = RoundRobin<OwnerId, RoundRobin<EndpointId, VecDeque<Waiter>>>;
+type Line = RoundRobin<OwnerId, Endpoints>;
 
 struct State {
     capacity: Capacity,
@@ -216,8 +214,10 @@ impl Permits {
     pub(crate) fn wanted(&self, idle: &HashMap<OwnerId, Amount>) -> Option<Wanted> {
         let state = self.0.state.lock();
         let all_idle = idle.values().copied().fold(Amount::default(), Amount::plus);
-        let mut waiters = heads(&state.turns)
-            .flat_map(|(owner, heads)| heads.map(move |(_, bytes)| (owner, bytes)));
+        let mut waiters = state
+            .turns
+            .iter()
+            .flat_map(|(owner, endpoints)| endpoints.heads().map(move |(_, bytes)| (owner, bytes)));
         waiters.find_map(|(owner, bytes)| {
             let own = idle.get(owner).copied();
             let then = state.capacity.fit_after(owner, bytes, all_idle, own.unwrap_or_default());
@@ -247,17 +247,6 @@ impl Permit {
     }
 }
 
-/// The owners that wait, by their turns, each with the first waiters of its endpoints and the bytes
-/// that these want.
-fn heads(
-    turns: &Line,
-) -> impl Iterator<Item = (&OwnerId, impl Iterator<Item = (&EndpointId, u64)>)> {
-    turns.iter().map(|(owner, endpoints)| {
-        let heads = endpoints.iter().take(ENDPOINTS_LOOKED_AT_MAX);
-        (owner, heads.filter_map(|(endpoint, waiters)| Some((endpoint, waiters.front()?.bytes))))
-    })
-}
-
 impl State {
     /// Finds the first endpoint whose waiter fits, without passing a waiter that holds up others.
     fn look(&mut self) -> Next {
@@ -268,8 +257,8 @@ impl State {
         }
         // Decided when the first waiter without enough bytes is met.
         let mut may_hold = None;
-        for (owner, endpoints) in heads(turns) {
-            for (endpoint, bytes) in endpoints {
+        for (owner, endpoints) in turns.iter() {
+            for (endpoint, bytes) in endpoints.heads() {
                 let fit = capacity.fit(owner, bytes);
                 if fit == Fit::Fits && capacity.may_pass(owner, bytes, bytes_max) {
                     return Next::Endpoint(owner.clone(), endpoint.clone());
@@ -308,8 +297,7 @@ impl State {
         self.next_waiter += 1;
         self.waiting += 1;
         let waiter = Waiter { number, bytes, grant };
-        self.turns
-            .join(owner, |endpoints| endpoints.join(endpoint, |queue| queue.push_back(waiter)));
+        self.turns.join(owner, |endpoints| endpoints.join(endpoint, waiter));
         number
     }
 
@@ -319,9 +307,7 @@ impl State {
             return None;
         }
         let Next::Endpoint(owner, endpoint) = self.look() else { return None };
-        let waiter = self
-            .turns
-            .serve(&owner, |endpoints| endpoints.serve(&endpoint, VecDeque::pop_front))?;
+        let waiter = self.turns.serve(&owner, |endpoints| endpoints.serve(&endpoint))?;
         self.waiting -= 1;
         self.capacity.take(&owner, waiter.bytes);
         Some((owner, waiter))
@@ -331,11 +317,7 @@ impl State {
     fn remove(&mut self, position: &WaiterPosition) {
         let waiting = &mut self.waiting;
         self.turns.change(&position.owner, |endpoints| {
-            endpoints.change(&position.endpoint, |queue| {
-                let before = queue.len();
-                queue.retain(|waiter| waiter.number != position.number);
-                *waiting -= before - queue.len();
-            });
+            *waiting -= usize::from(endpoints.remove(&position.endpoint, position.number));
         });
     }
 }

@@ -192,6 +192,28 @@ async fn a_large_sandbox_that_waits_for_days_holds_up_others_for_a_part_of_the_t
     }
 }
 
+/// Any number of large sandboxes that cannot start hide no endpoint behind them.
+#[tokio::test(start_paused = true)]
+async fn large_sandboxes_of_many_endpoints_hold_up_others_for_a_part_of_the_time() {
+    let permits = Permits::new(100, 12 * MIB, Tenancy::default());
+    let _long = [4, 4].map(|mib| permits.try_take(&owner("first"), mib * MIB).unwrap());
+    let _small = permits.try_take(&owner("first"), 1).unwrap();
+    let large: Vec<_> =
+        (0..100).map(|number| join(&permits, "first", &format!("l{number}"), 4 * MIB)).collect();
+    let mut ran = 0;
+    for _ in 0..120 {
+        let mut others: Vec<_> =
+            ["a", "b"].map(|name| join(&permits, "first", name, MIB / 4)).into();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        tokio::task::yield_now().await;
+        let served = served(&mut others).len();
+        assert_ne!(served, 1, "both have room");
+        ran += served / 2;
+    }
+    assert!((80..100).contains(&ran), "{ran} of 120");
+    assert_eq!(permits.waiting(), large.len());
+}
+
 /// A stream of small jobs that take less time than a hold does not starve a large sandbox.
 #[tokio::test(start_paused = true)]
 async fn a_large_sandbox_starts_in_the_next_hold() {

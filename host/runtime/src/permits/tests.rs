@@ -1,5 +1,7 @@
 //! Permits on a host with one owner: bounds and turns.
 
+use std::collections::VecDeque;
+
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 

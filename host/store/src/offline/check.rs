@@ -156,7 +156,7 @@ impl Report {
         if seal.is_none() && db.prepare("SELECT 1 FROM catalog")?.exists(())? {
             self.add(file, None, catalog::NOT_READ.to_owned());
         }
-        for (name, jobs) in endpoints.without_record(db)? {
+        for (name, jobs) in endpoints.without_record(db, false)? {
             let details =
                 format!("endpoint `{name}` has {jobs} jobs, and no record in the catalog");
             self.add(file, None, details);

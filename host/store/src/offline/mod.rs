@@ -1,6 +1,7 @@
 //! Data directories that no host has open: reading them without a change ([`inspect`]), listing damage
 //! ([`check`]), and copying what is intact ([`repair`]).
 
+mod catalog_rows;
 pub(crate) mod check;
 pub(crate) mod inspect;
 mod placeholders;

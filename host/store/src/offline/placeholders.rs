@@ -7,9 +7,11 @@
 //! since the endpoint's record was written. So its endpoints are paused, and their jobs wait for the
 //! operator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::iter;
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, missing_templates};
+use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::template::Template;
@@ -18,6 +20,10 @@ use rusqlite::{Connection, params};
 
 use crate::seal::Seal;
 use crate::tables::catalog;
+
+/// Characters of a long endpoint's name in the id of its placeholder template: with `lost-` and a
+/// number the id has at most 126 of the 128 characters that an id may have.
+const NAME_KEPT: usize = 100;
 
 /// Adds placeholders for the missing templates to the catalog of these tables. Returns a sentence
 /// for each endpoint.
@@ -56,8 +62,9 @@ pub(crate) fn add(to: &Connection, seal: &Seal) -> rusqlite::Result<Vec<String>>
     Ok(sentences)
 }
 
-/// Adds endpoints with these names to the catalog, so that their jobs are kept: paused, of the
-/// operator, and on a placeholder template of the same id. Returns a sentence for each endpoint.
+/// Adds endpoints with these names to the catalog, so that their jobs are kept: paused, of the owner
+/// whose keys submitted the newest jobs, and each on a new placeholder template. No record is
+/// replaced. Returns a sentence for each name.
 ///
 /// # Errors
 /// Those of the tables.
@@ -66,27 +73,101 @@ pub(crate) fn add_endpoints(
     seal: &Seal,
     names: &[String],
 ) -> rusqlite::Result<Vec<String>> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut taken = template_names(&catalog::read(to, seal)?);
+    let owners = owners_of_jobs(to)?;
     let mut sentences = Vec::new();
     for name in names {
-        // An invalid name never belonged to an endpoint.
-        let (Ok(id), Ok(template)) =
-            (EndpointId::new(name), TemplateId::new(&format!("lost-{name}")))
-        else {
+        let id = match EndpointId::new(name) {
+            Ok(id) => id,
+            Err(error) => {
+                sentences.push(format!("endpoint `{name}` gets no placeholder: {error}"));
+                continue;
+            }
+        };
+        let Some(template) = free_template_id(name, &taken) else {
+            sentences.push(format!(
+                "endpoint `{name}` gets no placeholder: no template id is free for it"
+            ));
             continue;
         };
-        let owner = OwnerId::operator();
+        let (owner, whose) = match owners.get(name) {
+            Some(owner) => (owner.clone(), format!("`{owner}`, who submitted its newest job")),
+            None => (OwnerId::operator(), "the operator".to_owned()),
+        };
+        sentences.push(format!(
+            "endpoint `{name}` has a placeholder: its template, environment and settings are lost. It \
+             is paused, belongs to {whose}, and keeps its jobs, on the new template `{template}`: set \
+             its template and workersMax, or delete it with its jobs"
+        ));
         let mut endpoint =
             Endpoint::new(id, owner.clone(), template.clone(), Timestamp::from_millis(0));
         endpoint.scaling.pause();
-        sentences.push(format!(
-            "endpoint `{name}` has a placeholder: its owner, template, environment and settings are \
-             lost. It is paused, belongs to the operator, and keeps its jobs: set its template and \
-             workersMax, or delete it with its jobs"
-        ));
+        taken.insert(template.to_string());
         put(to, seal, CatalogEntry::Template(Template::new(template, owner, "lost:latest")))?;
         put(to, seal, CatalogEntry::Endpoint(endpoint))?;
     }
     Ok(sentences)
+}
+
+/// Ids and names that a new template may not have: those of the templates of this catalog, and the
+/// ids that its endpoints name.
+fn template_names(bodies: &[String]) -> HashSet<String> {
+    let mut taken = HashSet::new();
+    for entry in bodies.iter().filter_map(|body| catalog::parse(body).ok()) {
+        match entry {
+            CatalogEntry::Template(template) => {
+                taken.extend([template.id.to_string(), template.name]);
+            }
+            CatalogEntry::Endpoint(endpoint) => drop(taken.insert(endpoint.template.to_string())),
+            _ => {}
+        }
+    }
+    taken
+}
+
+/// The template id `lost-NAME`, or a shorter one with a number when it is taken or too long.
+fn free_template_id(endpoint: &str, taken: &HashSet<String>) -> Option<TemplateId> {
+    let begin = endpoint.get(..NAME_KEPT).unwrap_or(endpoint);
+    let numbered = (2_u64..).map(|number| format!("lost-{begin}-{number}"));
+    let mut ids = iter::once(format!("lost-{endpoint}")).chain(numbered);
+    ids.find_map(|id| TemplateId::new(&id).ok().filter(|_| !taken.contains(&id)))
+}
+
+/// The owner of the newest job of each endpoint, by the endpoint's name. A key of the operator may
+/// submit jobs to every endpoint, so these jobs do not count: an endpoint that is absent is the
+/// operator's.
+fn owners_of_jobs(to: &Connection) -> rusqlite::Result<HashMap<String, OwnerId>> {
+    // With `max`, SQLite takes the other columns from the row of the maximum.
+    let sql = "SELECT e.name, j.owner, max(j.seq) FROM job j JOIN endpoint e ON e.seq = j.endpoint \
+               WHERE j.owner <> ?1 AND e.seq NOT IN (SELECT endpoint FROM deleting) \
+               GROUP BY e.name";
+    let mut statement = to.prepare(sql)?;
+    let mut rows = statement.query([OwnerId::OPERATOR])?;
+    let mut owners = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let owner: String = row.get(1)?;
+        // The text of a damaged row may be no owner.
+        if let Ok(owner) = OwnerId::new(&owner) {
+            owners.insert(row.get(0)?, owner);
+        }
+    }
+    Ok(owners)
+}
+
+/// The components that a start with the catalog of these tables keeps.
+///
+/// # Errors
+/// Those of the tables.
+pub(crate) fn kept_components(
+    to: &Connection,
+    seal: &Seal,
+) -> rusqlite::Result<BTreeSet<ComponentDigest>> {
+    let bodies = catalog::read(to, seal)?;
+    let entries = bodies.iter().filter_map(|body| catalog::parse(body).ok());
+    Ok(gristmill_core::catalog::kept_components(entries.collect()))
 }
 
 fn placeholder(id: &TemplateId, endpoint: &Endpoint) -> Template {
@@ -104,4 +185,27 @@ fn put(to: &Connection, seal: &Seal, entry: CatalogEntry) -> rusqlite::Result<()
     let sql = "INSERT OR REPLACE INTO catalog (kind, name, body) VALUES (?1, ?2, ?3)";
     to.execute(sql, params![row.kind, row.name, body])?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_placeholder_template_has_an_id_that_is_free() {
+        let (long, cut) = ("n".repeat(128), "n".repeat(NAME_KEPT));
+        for (endpoint, taken, expected) in [
+            ("e", vec![], "lost-e".to_owned()),
+            ("e", vec!["lost-e", "e"], "lost-e-2".to_owned()),
+            ("e", vec!["lost-e", "lost-e-2", "lost-e-3"], "lost-e-4".to_owned()),
+            (&long[..123], vec![], format!("lost-{}", &long[..123])),
+            (&long[..124], vec![], format!("lost-{cut}-2")),
+            (&long, vec![], format!("lost-{cut}-2")),
+            (&long, vec![&*format!("lost-{cut}-2")], format!("lost-{cut}-3")),
+        ] {
+            let taken = taken.into_iter().map(str::to_owned).collect();
+            let id = free_template_id(endpoint, &taken).unwrap();
+            assert_eq!(id.as_str(), expected, "{endpoint}");
+        }
+    }
 }

@@ -13,7 +13,8 @@ use std::path::Path;
 
 use gristmill_core::backup::{DATABASE, SECRETS_KEY};
 use gristmill_core::catalog::CatalogEntry;
-use gristmill_core::id::JobId;
+use gristmill_core::digest::ComponentDigest;
+use gristmill_core::id::{EndpointId, JobId};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
@@ -25,11 +26,13 @@ use crate::format::pages;
 use crate::format::payload::Kind;
 use crate::journal::checksum;
 use crate::journal::frame::Frame;
+use crate::offline::catalog_rows;
 use crate::offline::check::PAYLOAD_TABLES;
 use crate::offline::inspect::Inspected;
 use crate::offline::job_of_row;
 use crate::offline::placeholders;
 use crate::private::make_private_dir;
+use crate::seal::Seal;
 use crate::state::job::Row;
 use crate::state::owners::Owners;
 use crate::tables::catalog;
@@ -42,9 +45,9 @@ use crate::tables::schema;
 use crate::tables::sql;
 use crate::tables::sql::integer;
 
-/// The tables, each with the first column of its key, which is also the order of reading. `meta` is
-/// copied separately.
-const TABLES: [(&str, &str); 11] = [
+/// The tables, each with the first column of its key, which is also the order of reading. `meta` and
+/// `catalog` are copied separately.
+const TABLES: [(&str, &str); 10] = [
     ("endpoint", "seq"),
     ("job", "seq"),
     ("input", "seq"),
@@ -55,7 +58,6 @@ const TABLES: [(&str, &str); 11] = [
     ("delivery_body", "seq"),
     ("repeat", "seq"),
     ("usage", "hour"),
-    ("catalog", "kind"),
 ];
 
 /// The result of a repair.
@@ -65,6 +67,9 @@ pub struct Repaired {
     pub losses: Vec<Damage>,
     /// Jobs in the new directory.
     pub jobs: u64,
+    /// The components that the first start on the new directory keeps; `None` when the catalog cannot
+    /// be read without its key.
+    pub kept_components: Option<BTreeSet<ComponentDigest>>,
 }
 
 /// Copies the readable data of the directory `dir` into `output`, which is created, or empty.
@@ -91,6 +96,7 @@ pub fn repair(
         losses: inspected.journal.damage.clone(),
         orphans: BTreeMap::new(),
         lost_endpoints: Vec::new(),
+        has_lost_records: false,
     };
     let transaction = to.unchecked_transaction()?;
     to.execute_batch(schema::TABLES)?;
@@ -101,14 +107,19 @@ pub fn repair(
     for (table, key) in TABLES {
         repair.copy_table(table, key)?;
     }
+    repair.copy_catalog()?;
     if inspected.db.table_exists(None, "deleting")? {
         repair.copy_table("deleting", "endpoint")?;
     }
     repair.play_journal()?;
     repair.move_kept()?;
-    repair.leave_out_damaged_records()?;
+    let seal = repair.leave_out_damaged_records()?;
     repair.name_endpoints()?;
-    repair.replace_records()?;
+    let mut kept_components = None;
+    if let Some(seal) = seal {
+        repair.replace_records(seal)?;
+        kept_components = Some(placeholders::kept_components(&to, seal)?);
+    }
     repair.leave_out_unusable()?;
     let jobs = to.query_row("SELECT count(*) FROM job", (), |row| row.get::<_, i64>(0))?;
     let losses = repair.losses;
@@ -127,7 +138,7 @@ pub fn repair(
             Ok(()) | Err(_) => {}
         }
     }
-    Ok(Repaired { losses, jobs: jobs.unsigned_abs() })
+    Ok(Repaired { losses, jobs: jobs.unsigned_abs(), kept_components })
 }
 
 struct Repair<'a> {
@@ -138,9 +149,11 @@ struct Repair<'a> {
     orphans: BTreeMap<u64, Option<JobId>>,
     /// Names of the endpoints whose records were left out.
     lost_endpoints: Vec<String>,
+    /// Whether records of the catalog could not be read.
+    has_lost_records: bool,
 }
 
-impl Repair<'_> {
+impl<'a> Repair<'a> {
     fn record_loss(&mut self, file: &Path, offset: Option<u64>, details: String) {
         self.losses.push(Damage { file: file.to_owned(), offset, details });
     }
@@ -162,6 +175,13 @@ impl Repair<'_> {
         let sql = "INSERT INTO meta (id, node, is_clean, sealed, settled, journal_last) \
                    VALUES (1, ?1, 1, ?2, ?3, ?3)";
         self.to.execute(sql, params![node, sealed, last])?;
+        Ok(())
+    }
+
+    fn copy_catalog(&mut self) -> rusqlite::Result<()> {
+        let losses = catalog_rows::copy(&self.inspected.db, self.to)?;
+        self.has_lost_records = !losses.is_empty();
+        losses.into_iter().for_each(|sentence| self.record_table_losses(sentence));
         Ok(())
     }
 
@@ -363,9 +383,15 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Finds the name of an endpoint whose row is lost among the endpoints of the catalog, if only
+    /// Finds the name of an endpoint whose row is lost, or has a damaged name, among the endpoints of the catalog, if only
     /// one is missing.
     fn name_endpoints(&mut self) -> rusqlite::Result<()> {
+        for name in sql::list::<String>(self.to, "SELECT name FROM endpoint")? {
+            if let Err(error) = EndpointId::new(&name) {
+                self.to.execute("DELETE FROM endpoint WHERE name = ?1", [&name])?;
+                self.record_table_losses(format!("the name of an endpoint is damaged: {error}"));
+            }
+        }
         let sql =
             "SELECT DISTINCT endpoint FROM job WHERE endpoint NOT IN (SELECT seq FROM endpoint)";
         let nameless: Vec<i64> = sql::list(self.to, sql)?;
@@ -391,14 +417,15 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Removes the records of the catalog that cannot be decrypted or parsed. Without the key of
-    /// the secrets all records stay as they are.
-    fn leave_out_damaged_records(&mut self) -> rusqlite::Result<()> {
-        let Some(seal) = &self.inspected.seal else {
+    /// Removes the records of the catalog that cannot be decrypted or parsed. Returns the key of the
+    /// secrets; `None` when there is no key, or the wrong one: then all records stay as they are.
+    fn leave_out_damaged_records(&mut self) -> rusqlite::Result<Option<&'a Seal>> {
+        let inspected = self.inspected;
+        let Some(seal) = &inspected.seal else {
             if self.to.prepare("SELECT 1 FROM catalog")?.exists(())? {
                 self.record_table_losses(catalog::NOT_READ.to_owned());
             }
-            return Ok(());
+            return Ok(None);
         };
         let (mut records, mut damaged) = (0, Vec::new());
         catalog::each(self.to, seal, |kind, name, body| {
@@ -414,8 +441,9 @@ impl Repair<'_> {
             let sentence = "no record of the catalog can be decrypted with this key; they are copied \
                             as they are";
             self.record_table_losses(sentence.to_owned());
-            return Ok(());
+            return Ok(None);
         }
+        self.has_lost_records |= !damaged.is_empty();
         for (kind, name) in damaged {
             self.to.execute(
                 "DELETE FROM catalog WHERE kind = ?1 AND name = ?2",
@@ -428,18 +456,17 @@ impl Repair<'_> {
                 self.lost_endpoints.push(name);
             }
         }
-        Ok(())
+        Ok(Some(seal))
     }
 
     /// Adds placeholders for lost endpoints, whose jobs a start would delete, and for the lost
     /// templates of endpoints.
-    fn replace_records(&mut self) -> rusqlite::Result<()> {
-        let Some(seal) = &self.inspected.seal else { return Ok(()) };
+    fn replace_records(&mut self, seal: &Seal) -> rusqlite::Result<()> {
         let mut lost = std::mem::take(&mut self.lost_endpoints);
         // Records in damaged pages are known only by their jobs.
         lost.extend(
             deleting::Endpoints::default()
-                .without_record(self.to)?
+                .without_record(self.to, self.has_lost_records)?
                 .into_iter()
                 .map(|(name, _)| name),
         );

@@ -63,16 +63,18 @@ impl Endpoints {
 
     /// Names of endpoints with jobs and without a record in the catalog, with the number of their
     /// jobs. Endpoints that are being deleted are not among them. A store that is used without a
-    /// catalog has none.
+    /// catalog has none: so an empty catalog counts as none, unless `has_lost_records`.
     pub(crate) fn without_record(
         mut self,
         db: &Connection,
+        has_lost_records: bool,
     ) -> rusqlite::Result<Vec<(String, u64)>> {
         let records: HashSet<String> =
             sql::list(db, "SELECT name FROM catalog WHERE kind = 'endpoint'")?
                 .into_iter()
                 .collect();
-        if records.is_empty() && !db.prepare("SELECT 1 FROM catalog")?.exists(())? {
+        let is_empty = records.is_empty() && !db.prepare("SELECT 1 FROM catalog")?.exists(())?;
+        if is_empty && !has_lost_records {
             return Ok(Vec::new());
         }
         for (key, name) in pairs::<u32, String>(db, "SELECT seq, name FROM endpoint")? {

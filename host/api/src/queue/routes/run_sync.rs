@@ -62,7 +62,7 @@ pub(crate) async fn run_sync(
     drop(body); // the job is stored; its body is no longer in flight
     let ended = waiting::for_end(&key, &state.jobs, endpoint, id, wait).await;
     let answer = match ended {
-        Ok(Some(record)) => results::document(&state, &call.key.id, record).await,
+        Ok(Some(record)) => results::document(&state, &call.key, record).await,
         Err(error) => Err(error),
         Ok(None) => {
             return Err(ApiError::not_found(format!(

@@ -37,7 +37,7 @@ pub(crate) async fn status(
         auth::require(&call.key, Scope::Submit, Some(endpoint))?;
     }
     let record = state.jobs.record(endpoint, id).await?.ok_or_else(ApiError::job_not_found)?;
-    let answer = results::document(&state, &call.key.id, record).await?;
+    let answer = results::document(&state, &call.key, record).await?;
     if let Some(ttl_ms) = ttl_ms {
         state.jobs.shorten_ttl(endpoint, id, ttl_ms).await?;
     }
@@ -60,5 +60,5 @@ pub(crate) async fn status_sync(
     let endpoint = &call.deployment.endpoint.id;
     let key = KeyCheck::new(&state, &call.key);
     let record = waiting::for_end(&key, &state.jobs, endpoint, id, wait).await?;
-    results::document(&state, &call.key.id, record.ok_or_else(ApiError::job_not_found)?).await
+    results::document(&state, &call.key, record.ok_or_else(ApiError::job_not_found)?).await
 }
