@@ -263,7 +263,12 @@ fn volumes_of_an_owner_count_after_a_start() {
             let job = json!({ "do": "fill", "path": "/workspace/file", "bytes": DISK_MIB << 20 });
             let job = json!({ "op": "file", "file": job });
             let document = host.client().finish(endpoint, job).await;
-            document["output"]["done"].as_u64().unwrap_or_else(|| panic!("{document}")) >> 20
+            match document["output"]["done"].as_u64() {
+                Some(bytes) => bytes >> 20,
+                // Not even an empty file had room.
+                None if document.to_string().contains("No space left on device") => 0,
+                None => panic!("{document}"),
+            }
         };
         let filled = fill(host, "first").await;
         assert!((2 * FEW_MIB..DISK_MIB * 3 / 4).contains(&filled), "{filled} MiB");

@@ -179,7 +179,10 @@ fn load_deliveries(
         |key, delivery| found.push((key, delivery)),
     )?;
     for (key, delivery) in found {
-        index.restore_delivery(key, delivery, owners);
+        match delivery {
+            Ok(delivery) => index.restore_delivery(key, delivery, owners),
+            Err(id) => index.drop_delivery(key, id),
+        }
     }
     Ok(())
 }

@@ -9,8 +9,8 @@ use crate::format::EndpointKey;
 pub(crate) enum BulkRemoval {
     /// Removes the waiting jobs of an endpoint that were queued before `until`.
     Purge { endpoint: EndpointKey, until: u64, removed: u64, answer: oneshot::Sender<Purged> },
-    /// Removes all jobs of an endpoint, then the endpoint.
-    Forget { endpoint: EndpointKey, from: usize },
+    /// Removes the jobs of an endpoint with a number less than `before`, then the endpoint.
+    Forget { endpoint: EndpointKey, before: u64 },
 }
 
 /// Number of jobs that a purge removed, and a receiver that resolves when they are deleted on disk

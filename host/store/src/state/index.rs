@@ -585,7 +585,7 @@ impl Index {
     /// Removes all jobs of an endpoint that has no name any more, then the endpoint.
     pub(crate) fn leave(&mut self, key: EndpointKey) {
         self.deleting_endpoints.push(DeletingEndpoint { key, acks: Vec::new() });
-        self.bulk_removals.push_back(BulkRemoval::Forget { endpoint: key, from: 0 });
+        self.bulk_removals.push_back(BulkRemoval::Forget { endpoint: key, before: u64::MAX });
     }
 
     /// Resolves `ack` when the deleted endpoints of this name are deleted on disk.

@@ -39,20 +39,22 @@ impl Index {
                     let _ = answer.send(Purged { removed, on_disk });
                 }
             }
-            Some(BulkRemoval::Forget { endpoint, from }) => {
-                let to = (from + SLICE).min(self.jobs.end());
-                let slice = self.jobs.range(from..to);
-                let keys: Vec<_> =
-                    slice.filter(|(_, job)| job.endpoint == endpoint).map(|(key, _)| key).collect();
-                for key in keys {
+            Some(BulkRemoval::Forget { endpoint, before }) => {
+                // From the newest to the oldest: a removed job is in the list until its removal is on
+                // disk.
+                let history = self.endpoints.get(&endpoint).map(|endpoint| &endpoint.history);
+                let slice = history.map(|history| history.below(before).rev().take(SLICE));
+                let slice: Vec<_> = slice.into_iter().flatten().collect();
+                for &(_, key) in &slice {
                     // The jobs end with their endpoint, as if their ttl had passed. A job that is
                     // removed already refuses the event.
                     let _ = self.decide(key, JobEvent::TtlElapsed, now);
                 }
-                if to < self.jobs.end() {
-                    self.bulk_removals.push_front(BulkRemoval::Forget { endpoint, from: to });
-                } else {
-                    self.backlog.push_last(Write::Forget(endpoint));
+                match slice.last() {
+                    Some(&(before, _)) if slice.len() == SLICE => {
+                        self.bulk_removals.push_front(BulkRemoval::Forget { endpoint, before });
+                    }
+                    Some(_) | None => self.backlog.push_last(Write::Forget(endpoint)),
                 }
             }
             None => {}

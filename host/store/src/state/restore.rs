@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use gristmill_core::delivery::Delivery;
+use gristmill_core::delivery::{Delivery, DeliveryId};
 use gristmill_core::disk_share::DiskCharge;
 use gristmill_core::id::{EndpointId, JobId, OwnerId};
 use gristmill_core::job::{JobEvent, JobStatus};
@@ -134,6 +134,13 @@ impl Index {
         } else {
             self.dropped_deliveries.push(delivery.id);
         }
+    }
+
+    /// Deletes the row of a webhook whose endpoint is missing. A row can outlive its endpoint, so the
+    /// endpoint's number must not be used again.
+    pub(crate) fn drop_delivery(&mut self, endpoint: EndpointKey, id: DeliveryId) {
+        self.last_endpoint = self.last_endpoint.max(endpoint.0);
+        self.dropped_deliveries.push(id);
     }
 
     /// Counts the body of a delivery for the owner of its job. The body of a deleted job counts for
@@ -350,5 +357,10 @@ mod tests {
         assert_eq!(records(&mut index, &OwnerId::operator()), 1);
         assert_eq!((index.last_seq, index.dropped_records_up_to), (6, Some(1)));
         assert_eq!(index.last_endpoint, 9, "its number is not used again");
+        index.drop_delivery(EndpointKey(11), DeliveryId(1));
+        assert_eq!(
+            (index.last_endpoint, &index.dropped_deliveries[..]),
+            (11, &[DeliveryId(1)][..])
+        );
     }
 }

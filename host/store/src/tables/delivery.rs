@@ -77,12 +77,12 @@ pub(crate) fn body(db: &Connection, id: DeliveryId) -> rusqlite::Result<Found<Js
     Ok(found.transpose())
 }
 
-/// Passes every delivery to `take`. `name` returns the name of an endpoint; deliveries of missing
-/// endpoints are left out.
+/// Passes every delivery to `take`, and only its id if its endpoint is missing. `name` returns the
+/// name of an endpoint.
 pub(crate) fn load(
     db: &Connection,
     name: impl Fn(EndpointKey) -> Option<EndpointId>,
-    mut take: impl FnMut(EndpointKey, Delivery),
+    mut take: impl FnMut(EndpointKey, Result<Delivery, DeliveryId>),
 ) -> rusqlite::Result<()> {
     let mut statement = db.prepare(
         "SELECT seq, endpoint, job, job_status, job_retries, url, body_bytes, created_at, state, \
@@ -92,7 +92,11 @@ pub(crate) fn load(
     while let Some(row) = rows.next()? {
         let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
         let endpoint = EndpointKey(row.get(1)?);
-        let Some(name) = name(endpoint) else { continue };
+        let id = DeliveryId(number(0)?);
+        let Some(name) = name(endpoint) else {
+            take(endpoint, Err(id));
+            continue;
+        };
         let status = row.get_ref(3)?.as_str()?.parse();
         let at = Timestamp::from_millis(number(9)?);
         let state = match number(8)? {
@@ -103,7 +107,7 @@ pub(crate) fn load(
         };
         let job = JobId::from_bytes(row.get_ref(2)?.as_blob()?);
         let delivery = Delivery {
-            id: DeliveryId(number(0)?),
+            id,
             endpoint: name,
             job: job.map_err(|error| invalid(2, Type::Blob, error))?,
             job_status: status.map_err(|error: UnknownStatus| invalid(3, Type::Text, error))?,
@@ -115,7 +119,7 @@ pub(crate) fn load(
             attempts: row.get(10)?,
             last: AttemptReport { status: row.get(11)?, error: row.get(12)? },
         };
-        take(endpoint, delivery);
+        take(endpoint, Ok(delivery));
     }
     Ok(())
 }
