@@ -1,7 +1,7 @@
 //! The bytes of each owner on the disk, by owner. [`disk_share`](crate::disk_share) has the rule
 //! for them.
 //!
-//! **Bounds.** One number, of some 100 bytes, for each owner whose account is in use.
+//! **Bounds.** One entry of some 100 bytes for each owner whose account is in use.
 //! **Cost.** A lock and a map lookup to find an account; its users keep it.
 
 use std::collections::HashMap;
@@ -13,16 +13,25 @@ use parking_lot::Mutex;
 use crate::id::OwnerId;
 use crate::tenancy::Tenancy;
 
+/// The bytes of one owner.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    /// Bytes that are known.
+    pub(crate) bytes: AtomicU64,
+    /// The most bytes that the owner's files may have which are not counted yet.
+    pub(crate) uncounted_max: AtomicU64,
+}
+
 /// The accounts of all owners of one disk.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     tenancy: Tenancy,
-    bytes: Mutex<HashMap<OwnerId, Weak<AtomicU64>>>,
+    of_owners: Mutex<HashMap<OwnerId, Weak<Account>>>,
 }
 
 impl Accounts {
     pub(crate) fn new(tenancy: Tenancy) -> Self {
-        Self { tenancy, bytes: Mutex::default() }
+        Self { tenancy, of_owners: Mutex::default() }
     }
 
     /// Whether the disk is shared.
@@ -30,16 +39,16 @@ impl Accounts {
         self.tenancy.has_several_owners()
     }
 
-    /// The number of bytes of the owner; a new number if no user of the account exists.
-    pub(crate) fn find(&self, owner: &OwnerId) -> Arc<AtomicU64> {
-        let mut accounts = self.bytes.lock();
-        if let Some(bytes) = accounts.get(owner).and_then(Weak::upgrade) {
-            return bytes;
+    /// The bytes of the owner; a new entry if no user of the account exists.
+    pub(crate) fn find(&self, owner: &OwnerId) -> Arc<Account> {
+        let mut accounts = self.of_owners.lock();
+        if let Some(account) = accounts.get(owner).and_then(Weak::upgrade) {
+            return account;
         }
-        accounts.retain(|_, bytes| bytes.strong_count() > 0);
-        let bytes = Arc::default();
-        accounts.insert(owner.clone(), Arc::downgrade(&bytes));
-        bytes
+        accounts.retain(|_, account| account.strong_count() > 0);
+        let account = Arc::default();
+        accounts.insert(owner.clone(), Arc::downgrade(&account));
+        account
     }
 }
 
@@ -48,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_has_one_number_and_owners_without_holders_have_none() {
+    fn an_owner_has_one_entry_and_owners_without_holders_have_none() {
         let accounts = Accounts::default();
         let find = |name: &str| accounts.find(&OwnerId::new(name).unwrap());
         let [first, same, other] = ["a", "a", "b"].map(find);
@@ -56,6 +65,6 @@ mod tests {
         for number in 0..1_000 {
             drop(find(&format!("owner-{number}")));
         }
-        assert!(accounts.bytes.lock().len() <= 3);
+        assert!(accounts.of_owners.lock().len() <= 3);
     }
 }

@@ -10,13 +10,15 @@
 //! disk.
 //!
 //! The free bytes are those of the last measurement, a quarter of a second old at most, without
-//! those that the accounts of all owners have grown by since then.
+//! those that the accounts of all owners have grown by since then. Files of an owner that are not
+//! counted yet, after a start, count with the most bytes that they may have when files grow.
 //!
-//! **Cost.** An account is one atomic number, and one more for all accounts together.
+//! **Cost.** An account is two atomic numbers, and one more for all accounts together.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
+use crate::disk_accounts::Account;
 use crate::disk_space::DiskSpaceGauge;
 use crate::id::OwnerId;
 
@@ -34,13 +36,13 @@ const SMALL_BYTES: u64 = 16 << 20;
 #[derive(Debug, Clone, Default)]
 pub struct DiskAccount {
     disk_space: Arc<DiskSpaceGauge>,
-    bytes: Arc<AtomicU64>,
+    account: Arc<Account>,
 }
 
 impl DiskAccount {
     /// The account of this owner on this disk.
     pub fn new(room: &Arc<DiskSpaceGauge>, owner: &OwnerId) -> Self {
-        Self { disk_space: room.clone(), bytes: room.accounts().find(owner) }
+        Self { disk_space: room.clone(), account: room.accounts().find(owner) }
     }
 
     /// The disk.
@@ -50,7 +52,7 @@ impl DiskAccount {
 
     /// Bytes that the owner has.
     pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.account.bytes.load(Ordering::Relaxed)
     }
 
     /// Whether the owner's share has room for so many bytes of new work: jobs, files and uploads.
@@ -61,6 +63,13 @@ impl DiskAccount {
     /// The same for bytes that are on the disk already, and are not in the account yet.
     pub fn admits_written_work(&self, bytes: u64) -> bool {
         self.admits(bytes, 0, WORK_TO_FREE)
+    }
+
+    /// Whether the owner's share has room for so many further bytes of files, however many bytes its
+    /// [uncounted](Self::charge_uncounted) files have.
+    pub fn admits_files(&self, bytes: u64) -> bool {
+        let uncounted = self.account.uncounted_max.load(Ordering::Relaxed);
+        self.admits(bytes.saturating_add(uncounted), bytes, WORK_TO_FREE)
     }
 
     /// Whether the owner's share has room for so many bytes of results.
@@ -86,13 +95,13 @@ impl DiskAccount {
 
     /// The owner has so many bytes more, which are on the disk already, or take no space there.
     pub fn add_existing(&self, bytes: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.account.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// The owner has so many bytes fewer. They were added before. The next measurement shows whether
     /// the disk has more space by then.
     pub fn remove(&self, bytes: u64) {
-        let before = self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.account.bytes.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(bytes <= before, "they were added");
     }
 
@@ -106,6 +115,12 @@ impl DiskAccount {
     pub fn charge_existing(&self, bytes: u64) -> DiskCharge {
         self.add_existing(bytes);
         DiskCharge { account: self.clone(), bytes }
+    }
+
+    /// Files of the owner exist that take at most so many bytes; their number is not known yet.
+    pub fn charge_uncounted(&self, bytes_max: u64) -> UncountedFiles {
+        self.account.uncounted_max.fetch_add(bytes_max, Ordering::Relaxed);
+        UncountedFiles { account: self.account.clone(), bytes_max }
     }
 
     /// An object that took `before` bytes takes `after` bytes now. Nothing is written for it.
@@ -127,12 +142,9 @@ pub struct DiskCharge {
 }
 
 impl DiskCharge {
-    /// The object takes so many bytes now. Those that it takes more are being written.
+    /// The object takes so many bytes now. They are on the disk already.
     pub fn resize(&mut self, bytes: u64) {
-        match bytes.checked_sub(self.bytes) {
-            Some(more) => self.account.add(more),
-            None => self.account.remove(self.bytes - bytes),
-        }
+        self.account.replace(self.bytes, bytes);
         self.bytes = bytes;
     }
 }
@@ -140,6 +152,20 @@ impl DiskCharge {
 impl Drop for DiskCharge {
     fn drop(&mut self) {
         self.account.remove(self.bytes);
+    }
+}
+
+/// Files whose bytes are not known, until this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping it means that the files are counted"]
+pub struct UncountedFiles {
+    account: Arc<Account>,
+    bytes_max: u64,
+}
+
+impl Drop for UncountedFiles {
+    fn drop(&mut self) {
+        self.account.uncounted_max.fetch_sub(self.bytes_max, Ordering::Relaxed);
     }
 }
 
@@ -222,6 +248,21 @@ mod tests {
         let free = room.free_bytes();
         second.add_existing(GIB);
         assert_eq!(room.free_bytes(), free);
+    }
+
+    #[test]
+    fn files_that_are_not_counted_yet_take_room_from_files_only() {
+        let room = disk(true);
+        room.set(4 * GIB, 0);
+        let [first, other] = ["a", "b"].map(|owner| account(&room, owner));
+        let uncounted = first.charge_uncounted(20 * GIB);
+        let small = first.charge_uncounted(GIB);
+        assert!(!first.admits_files(0) && other.admits_files(2 * GIB));
+        assert!(first.admits_work(2 * GIB) && first.admits_results(2 * GIB) && first.bytes() == 0);
+        drop(uncounted);
+        assert!(first.admits_files(2 * GIB) && !first.admits_files(29 * GIB / 10));
+        drop(small);
+        assert!(first.admits_files(29 * GIB / 10));
     }
 
     #[test]

@@ -487,6 +487,7 @@ fn load_file(artifact: &Artifact, engine: Arc<RunEngine>) -> Result<Loaded, Load
 async fn finish(compiled: Unfinished, hold: Arc<FileGuard>) -> io::Result<(Artifact, u64)> {
     blocking(move || {
         let path = compiled.finish()?;
+        hold.artifacts.staged.grant(fs::metadata(&path)?.len());
         let artifact = Artifact::open(&path)?.ok_or(io::ErrorKind::NotFound)?;
         Ok((artifact, hold.artifacts.compiled_bytes(hold.digest)?))
     })

@@ -190,8 +190,8 @@ impl Sandbox {
     }
 
     /// Adds the network volumes of an earlier process, before the first job. While the host has
-    /// several owners, a job gets its files once all volumes of its owner count in the owner's disk
-    /// share. Takes no time itself.
+    /// several owners, the files of an owner grow only if they fit in the owner's disk share however
+    /// full the owner's uncounted volumes are. Takes no time itself.
     pub fn restore_volumes<'a>(&self, volumes: impl IntoIterator<Item = &'a Volume>) {
         self.disks.restore_volumes(volumes);
     }

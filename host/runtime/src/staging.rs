@@ -56,6 +56,11 @@ impl StagedTotal {
         Self(Arc::new(Total { held: Mutex::default(), tenancy, disk_space }))
     }
 
+    /// Announces the bytes of a compiled file to the gauge of the disk.
+    pub(crate) fn grant(&self, bytes: u64) {
+        self.0.disk_space.grant(bytes);
+    }
+
     /// The staged bytes of an owner.
     pub(crate) fn of(&self, owner: &OwnerId) -> StagedPart {
         let account = DiskAccount::new(&self.0.disk_space, owner);

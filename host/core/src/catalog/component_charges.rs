@@ -63,7 +63,8 @@ impl ComponentCharges {
         Ok(())
     }
 
-    /// Counts the components of a changed catalog.
+    /// Counts the components of a changed catalog. Their files were announced to the gauge when they
+    /// were written.
     pub(super) fn update(&self, shares: &OwnerShares) {
         let mut of_owners = self.of_owners.lock();
         of_owners.retain(|owner, _| shares.component_disk_bytes(owner) > 0);
@@ -72,7 +73,7 @@ impl ComponentCharges {
             match of_owners.get_mut(owner) {
                 Some(charge) => charge.resize(bytes),
                 None if bytes > 0 => {
-                    let charge = DiskAccount::new(&self.disk_space, owner).charge(bytes);
+                    let charge = DiskAccount::new(&self.disk_space, owner).charge_existing(bytes);
                     of_owners.insert(owner.clone(), charge);
                 }
                 None => {}

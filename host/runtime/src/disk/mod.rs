@@ -8,6 +8,7 @@
 //! [`unused`] counts the volumes that no job has used since the start.
 //! Handlers call these through `host_fns::filesystem`.
 
+mod data_disk;
 mod io_limits;
 mod leftovers;
 mod listing;
@@ -26,7 +27,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::{OwnerId, VolumeId};
@@ -43,6 +43,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use crate::artifacts::blocking;
 use crate::files::create_private_dir;
 
+use self::data_disk::DataDisk;
 use self::io_limits::{IoLimits, JobIoLimits};
 use self::leftovers::Leftovers;
 pub use self::leftovers::Wiping;
@@ -77,7 +78,7 @@ pub(crate) struct Disks {
     unused_volumes: Arc<UnusedVolumes>,
     scratches: AtomicU64,
     io_limits: IoLimits,
-    disk_space: Arc<DiskSpaceGauge>,
+    disk: DataDisk,
 }
 
 /// A volume, once it is counted.
@@ -105,7 +106,9 @@ impl Disks {
         let mut leftovers = Leftovers::default();
         leftovers.find(&scratch_dir, |_| true)?;
         leftovers.find(&volumes_dir, |name| name.ends_with(REMOVED.as_bytes()))?;
-        let unused_volumes = UnusedVolumes::new(volumes_dir.clone(), disk_space.clone());
+        create_private_dir(data_dir)?;
+        let disk = DataDisk::of(data_dir, disk_space)?;
+        let unused_volumes = UnusedVolumes::new(volumes_dir.clone(), disk.clone());
         Ok(Self {
             volumes_dir,
             scratch_dir,
@@ -115,7 +118,7 @@ impl Disks {
             unused_volumes: Arc::new(unused_volumes),
             scratches: AtomicU64::new(0),
             io_limits: IoLimits::new(tenancy),
-            disk_space,
+            disk,
         })
     }
 
@@ -125,11 +128,10 @@ impl Disks {
     /// # Errors
     /// When no thread can be started; the next start removes them then.
     pub(crate) fn wipe_leftovers(&self) -> io::Result<Wiping> {
-        std::mem::take(&mut *self.leftovers.lock()).wipe(self.disk_space.clone())
+        std::mem::take(&mut *self.leftovers.lock()).wipe(self.disk.disk_space().clone())
     }
 
-    /// Adds the volumes of an earlier process. Those of an owner count in its disk share before its
-    /// first job has files.
+    /// Adds the volumes of an earlier process, which count in the disk shares of their owners.
     pub(crate) fn restore_volumes<'a>(&self, volumes: impl IntoIterator<Item = &'a Volume>) {
         self.unused_volumes.add(volumes);
     }
@@ -184,19 +186,22 @@ impl Disks {
             Some(mount) => mount.clone(),
             None => {
                 let path = self.volumes_dir.join(volume.id.as_str());
-                let account = DiskAccount::new(&self.disk_space, &volume.owner);
+                let (disk, owner) = (self.disk.clone(), volume.owner.clone());
                 let (unused, id) = (self.unused_volumes.clone(), volume.id.clone());
                 let counting = tokio::spawn(async move {
-                    let open =
-                        || blocking(move || Mount::volume(&path, bytes_max, account).map(Arc::new));
-                    let mount = cell.get_or_try_init(open).await.cloned()?;
+                    let open = move || {
+                        create_private_dir(&path)?;
+                        let account = disk.account_at(&path, &owner)?;
+                        Mount::volume(&path, bytes_max, account).map(Arc::new)
+                    };
+                    let mount = cell.get_or_try_init(|| blocking(open)).await.cloned()?;
                     unused.remove(&id);
                     io::Result::Ok(mount)
                 });
                 counting.await.map_err(io::Error::other)??
             }
         };
-        self.unused_volumes.counted(&volume.owner).await;
+        self.unused_volumes.prepare_growth(&volume.owner).await;
         mount.space.set_max(bytes_max);
         Ok(mount)
     }
@@ -215,16 +220,19 @@ impl Disks {
     }
 
     async fn scratch(&self, owner: &OwnerId, bytes_max: u64) -> io::Result<Arc<Mount>> {
-        self.unused_volumes.counted(owner).await;
+        self.unused_volumes.prepare_growth(owner).await;
         let number = self.scratches.fetch_add(1, Ordering::Relaxed);
         let make = || {
             let scratch_dir = self.scratch_dir.clone();
             blocking(move || new_directory(&scratch_dir))
         };
         let own = self.own_scratch_dir.get_or_try_init(make).await?;
-        let (path, account) =
-            (own.join(number.to_string()), DiskAccount::new(&self.disk_space, owner));
-        blocking(move || Mount::scratch(path, bytes_max, account)).await.map(Arc::new)
+        let (disk, owner, own) = (self.disk.clone(), owner.clone(), own.clone());
+        let create = move || {
+            let account = disk.account_at(&own, &owner)?;
+            Mount::scratch(own.join(number.to_string()), bytes_max, account).map(Arc::new)
+        };
+        blocking(create).await
     }
 
     /// Continues the removals of volumes that a crash interrupted, of those without a record. To be

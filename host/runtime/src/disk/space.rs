@@ -127,7 +127,7 @@ impl Space {
     }
 
     fn admits(&self, bytes: u64) -> bool {
-        self.account.disk_space().admits_work() && self.account.admits_work(bytes)
+        self.account.disk_space().admits_work() && self.account.admits_files(bytes)
     }
 
     /// Returns this many bytes.

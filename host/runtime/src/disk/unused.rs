@@ -1,39 +1,56 @@
 //! The bytes of network volumes that no job has used since the start, in the disk shares of their
 //! owners. A volume that is in use counts by its [`Mount`](super::mount::Mount).
 //!
-//! **Promises.** While the host has several owners, an owner's job gets its files only once all
-//! volumes that the owner had at the start count: a restart frees no part of the owner's share. A
-//! volume that cannot be read is left out, since no job can write to it either. The host counts all
-//! volumes soon after the start, whether jobs use them or not.
-//! **Bounds.** One volume of an owner is read at a time.
-//! **Cost.** The metadata of each file is read once after a start. Some 200 bytes for each volume
-//! until a job uses it.
+//! **Promises.** While the host has several owners, the files of an owner grow only if they fit in the
+//! owner's share however full its uncounted volumes are: a restart frees no part of the share. The
+//! host counts all volumes soon after the start, whether jobs use them or not.
+//! **Bounds.** One volume of an owner is read at a time. A job waits [`WAIT`] at most, and only if
+//! its files could not grow before the count.
+//! **Cost.** The metadata of each file is read once after a start, and again when a job uses the
+//! volume. Some 200 bytes for each volume until a job uses it.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use gristmill_core::disk_share::{DiskAccount, DiskCharge};
-use gristmill_core::disk_space::DiskSpaceGauge;
+use gristmill_core::disk_share::{DiskCharge, UncountedFiles};
 use gristmill_core::id::{OwnerId, VolumeId};
 use gristmill_core::volume::Volume;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tracing::warn;
 
+use super::data_disk::DataDisk;
 use super::mount;
 use crate::artifacts::blocking;
+
+/// Longest wait of a job for the count: the wait is part of the job's execution timeout, which is 5 s
+/// at least, and a million files take seconds.
+const WAIT: Duration = Duration::from_secs(2);
 
 /// The volumes that no job has used since the start.
 #[derive(Debug)]
 pub(super) struct UnusedVolumes {
     /// The directory with one directory for each volume.
     dir: PathBuf,
-    disk_space: Arc<DiskSpaceGauge>,
-    /// The owners of volumes that do not count yet.
+    disk: DataDisk,
+    /// The owners of volumes that are not counted yet.
     owners: Mutex<HashMap<OwnerId, Arc<Uncounted>>>,
-    /// Without a charge until the volume is counted.
-    charges: Mutex<HashMap<VolumeId, Option<DiskCharge>>>,
+    charges: Mutex<HashMap<VolumeId, Charge>>,
+}
+
+/// The part that a volume has in its owner's share.
+#[derive(Debug)]
+enum Charge {
+    /// Until the volume is counted.
+    Uncounted {
+        _files: UncountedFiles,
+    },
+    Counted {
+        _bytes: DiskCharge,
+    },
 }
 
 /// The volumes that an owner had at the start.
@@ -45,17 +62,18 @@ struct Uncounted {
 
 impl UnusedVolumes {
     /// No volumes, in this directory.
-    pub(super) fn new(dir: PathBuf, disk_space: Arc<DiskSpaceGauge>) -> Self {
-        Self { dir, disk_space, owners: Mutex::default(), charges: Mutex::default() }
+    pub(super) fn new(dir: PathBuf, disk: DataDisk) -> Self {
+        Self { dir, disk, owners: Mutex::default(), charges: Mutex::default() }
     }
 
     /// Adds the volumes that exist at the start; their files are not read yet.
     pub(super) fn add<'a>(&self, volumes: impl IntoIterator<Item = &'a Volume>) {
         let mut by_owner: HashMap<OwnerId, Uncounted> = HashMap::new();
         let mut charges = self.charges.lock();
-        for Volume { id, owner, .. } in volumes {
-            charges.insert(id.clone(), None);
-            by_owner.entry(owner.clone()).or_default().volumes.push(id.clone());
+        for volume in volumes {
+            let files = self.disk.account(&volume.owner).charge_uncounted(volume.bytes_max());
+            charges.insert(volume.id.clone(), Charge::Uncounted { _files: files });
+            by_owner.entry(volume.owner.clone()).or_default().volumes.push(volume.id.clone());
         }
         let by_owner = by_owner.into_iter().map(|(owner, found)| (owner, Arc::new(found)));
         self.owners.lock().extend(by_owner);
@@ -69,15 +87,17 @@ impl UnusedVolumes {
         }
     }
 
-    /// Returns when the volumes of the owner count. Returns at once while the host has one owner,
-    /// which has no share.
-    pub(super) async fn counted(self: &Arc<Self>, owner: &OwnerId) {
-        if !self.disk_space.has_several_owners() || !self.owners.lock().contains_key(owner) {
+    /// Called before a job of the owner has files. Returns when the volumes of the owner are counted,
+    /// or after [`WAIT`]; at once if the job's files can grow in any case.
+    pub(super) async fn prepare_growth(self: &Arc<Self>, owner: &OwnerId) {
+        let can_grow = || self.disk.account(owner).admits_files(0);
+        if !self.owners.lock().contains_key(owner) || can_grow() {
             return;
         }
         // A task of its own: attempts that end meanwhile do not make the next one begin again. It
         // fails only when the host ends.
-        let _ = tokio::spawn(self.clone().count(owner.clone())).await;
+        let count = tokio::spawn(self.clone().count(owner.clone()));
+        let _ = tokio::time::timeout(WAIT, count).await;
     }
 
     /// The volume is used or removed: it has no charge here any more.
@@ -88,33 +108,40 @@ impl UnusedVolumes {
     /// Counts the volumes of an owner, once for all callers.
     async fn count(self: Arc<Self>, owner: OwnerId) {
         let Some(found) = self.owners.lock().get(&owner).cloned() else { return };
-        let account = DiskAccount::new(&self.disk_space, &owner);
         let count_each = || async {
             for id in &found.volumes {
-                self.count_volume(id, &account).await;
+                self.count_volume(id, &owner).await;
             }
         };
         found.counted.get_or_init(count_each).await;
         self.owners.lock().remove(&owner);
     }
 
-    async fn count_volume(&self, id: &VolumeId, account: &DiskAccount) {
-        let needs_charge = || matches!(self.charges.lock().get(id), Some(None));
-        if !needs_charge() {
+    async fn count_volume(&self, id: &VolumeId, owner: &OwnerId) {
+        let is_uncounted = || matches!(self.charges.lock().get(id), Some(Charge::Uncounted { .. }));
+        if !is_uncounted() {
             return;
         }
-        let path = self.dir.join(id.as_str());
-        match blocking(move || mount::volume_bytes(&path)).await {
-            Ok(bytes) => {
-                if let Some(charge) = self.charges.lock().get_mut(id) {
-                    *charge = Some(account.charge_existing(bytes));
-                }
-            }
-            Err(error) if needs_charge() => {
-                warn!(%error, "network volume `{id}` cannot be counted: {error}");
-            }
-            // It was removed meanwhile.
-            Err(_) => {}
+        let (path, disk) = (self.dir.join(id.as_str()), self.disk.clone());
+        let count = move || match disk.contains(&path) {
+            Ok(true) => mount::volume_bytes(&path),
+            // Its files take no space of the data directory's disk.
+            Ok(false) => Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error),
+        };
+        let counted = blocking(count).await;
+        // A volume that was used or removed meanwhile has no charge.
+        if !is_uncounted() {
+            return;
+        }
+        let bytes = counted.unwrap_or_else(|error| {
+            // No job can write to it either.
+            warn!(%error, "network volume `{id}` cannot be counted: {error}");
+            0
+        });
+        if let Some(charge) = self.charges.lock().get_mut(id) {
+            *charge = Charge::Counted { _bytes: self.disk.account(owner).charge_existing(bytes) };
         }
     }
 }
@@ -124,6 +151,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use gristmill_core::disk_share::DiskAccount;
+    use gristmill_core::disk_space::DiskSpaceGauge;
     use gristmill_core::tenancy::Tenancy;
     use gristmill_core::time::Timestamp;
 
@@ -203,5 +232,60 @@ mod tests {
         assert_eq!(held(&disk_space, "y"), 0);
         drop(disks.volume(a).await.unwrap());
         assert_eq!(held(&disk_space, "x"), file_charge(MIB));
+    }
+
+    #[tokio::test]
+    async fn a_job_does_not_wait_for_the_count_if_its_files_have_room_in_any_case() {
+        let host = tempfile::tempdir().unwrap();
+        let [a, b] = ["a", "b"].map(|id| volume(id, "x"));
+        write(host.path(), "a");
+        let (disk_space, disks) = start(host.path());
+        disk_space.set(4 << 30, 0);
+        disks.restore_volumes([&a, &b]);
+        let mount = disks.volume(&b).await.unwrap();
+        assert_eq!(held(&disk_space, "x"), 0, "`a` is not counted");
+        assert!(mount.space.take(500 * MIB).is_ok());
+        disks.count_volumes().await;
+        assert_eq!(held(&disk_space, "x"), file_charge(MIB) + 500 * MIB);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_waits_for_a_long_count_for_a_moment_and_its_files_cannot_grow_then() {
+        let host = tempfile::tempdir().unwrap();
+        let [a, b] = ["a", "b"].map(|id| volume(id, "x"));
+        let (_, disks) = start(host.path());
+        disks.restore_volumes([&a, &b]);
+        let counted = disks.unused_volumes.owners.lock().get(&a.owner).unwrap().clone();
+        let long = tokio::spawn(async move {
+            counted.counted.get_or_init(std::future::pending).await;
+        });
+        tokio::task::yield_now().await;
+        let mount = disks.volume(&b).await.unwrap();
+        assert!(mount.space.take(MIB).is_err());
+        long.abort();
+        assert!(long.await.is_err());
+        drop(disks.volume(&b).await.unwrap());
+        assert!(mount.space.take(MIB).is_ok());
+    }
+
+    #[tokio::test]
+    async fn files_on_another_file_system_take_nothing_from_the_owners_share() {
+        let host = tempfile::tempdir().unwrap();
+        let [a, b] = ["a", "b"].map(|id| volume(id, "x"));
+        write(host.path(), "a");
+        let (disk_space, mut disks) = start(host.path());
+        disks.disk = DataDisk::elsewhere(disk_space.clone());
+        let dir = host.path().join("volumes");
+        disks.unused_volumes = Arc::new(UnusedVolumes::new(dir, disks.disk.clone()));
+        disks.restore_volumes([&a, &b]);
+        let mount = disks.volume(&b).await.unwrap();
+        disks.count_volumes().await;
+        let scratch = disks.scratch(&a.owner, 1 << 30).await.unwrap();
+        for mount in [mount, scratch] {
+            // The data directory's disk has 40 MiB.
+            assert!(mount.space.take(100 * MIB).is_ok());
+            mount.space.reallocated(0, 100 * MIB);
+        }
+        assert_eq!((held(&disk_space, "x"), disk_space.granted_bytes()), (0, 0));
     }
 }
