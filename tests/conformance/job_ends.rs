@@ -97,7 +97,7 @@ async fn execution_timeout() {
         assert_eq!(document["error"], "executionTimeout exceeded");
         assert!(document.get("output").is_none(), "{document}");
         let took = document["executionTime"].as_u64().unwrap();
-        assert!((5_000..9_000).contains(&took), "{document}");
+        assert!((5_000..30_000).contains(&took), "{document}");
     }
     let jobs = &endpoint.health().await["jobs"];
     assert_eq!((&jobs["failed"], &jobs["completed"]), (&json!(2), &json!(0)));

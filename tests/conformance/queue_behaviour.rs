@@ -15,9 +15,18 @@ use crate::support::{
 async fn wait() {
     let endpoint = shared("behaviour-wait", json!({})).await;
     let quick = || json!({ "op": "sleep", "ms": 300 });
-    for query in ["", "?wait=1", "?wait=0", "?wait=-5", "?wait=99999999999999999999"] {
+    for (query, is_low) in [
+        ("", false),
+        ("?wait=1", true),
+        ("?wait=0", true),
+        ("?wait=-5", true),
+        ("?wait=99999999999999999999", false),
+    ] {
+        let begun = Instant::now();
         let answer = endpoint.run_sync(query, quick()).await.ok();
-        assert_eq!(answer["status"], "COMPLETED", "{query}");
+        // The minimum of the wait is 1 s, and a loaded machine may need longer for the job.
+        let is_over = is_low && begun.elapsed() >= Duration::from_secs(1);
+        assert!(answer["status"] == "COMPLETED" || is_over, "{query}: {answer}");
     }
     for query in ["?wait=soon", "?wait=1.5", "?wait="] {
         let sentence = endpoint.run_sync(query, quick()).await.refused(400);
@@ -48,15 +57,16 @@ async fn runsync_past_its_wait() {
     let endpoint = clocked("behaviour-past", one_worker()).await;
     let done = endpoint.run_sync("", echo()).await;
     assert_eq!(done.header("x-job-id"), done.ok()["id"].as_str());
-    let input = json!({ "op": "sleep", "ms": 2_500, "value": "x" });
-    let answer = endpoint.run_sync("?wait=1000", input).await;
+    // The job starts within the wait and outlasts it, also on a loaded machine.
+    let input = json!({ "op": "sleep", "ms": 8_000, "value": "x" });
+    let answer = endpoint.run_sync("?wait=5000", input).await;
     let document = answer.ok();
     assert_eq!(document["status"], "IN_PROGRESS");
     let job = id(&document);
     assert_eq!(answer.header("x-job-id"), Some(job.as_str()));
     endpoint.host.advance(10 * MINUTE);
     let done = endpoint.until(&job, "COMPLETED").await;
-    assert_eq!(done["output"], json!({ "slept": 2_500, "echo": "x" }));
+    assert_eq!(done["output"], json!({ "slept": 8_000, "echo": "x" }));
     endpoint.host.advance(MINUTE - 1);
     endpoint.status(&job).await.ok();
     endpoint.host.advance(1);

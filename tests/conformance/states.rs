@@ -24,7 +24,8 @@ async fn new_runsync() {
     let endpoint = shared("states-new-runsync", one_worker()).await;
     assert_eq!(endpoint.run_sync("", echo()).await.ok()["status"], "COMPLETED");
     assert_eq!(endpoint.run_sync("", failing()).await.ok()["status"], "FAILED");
-    let running = endpoint.run_sync("?wait=1000", forever()).await.ok();
+    // A loaded machine may need more than a second to start the job.
+    let running = endpoint.run_sync("?wait=5000", forever()).await.ok();
     assert_eq!(running["status"], "IN_PROGRESS");
     assert_eq!(endpoint.run_sync("?wait=1000", echo()).await.ok()["status"], "IN_QUEUE");
     endpoint.cancel(&id(&running)).await.ok();
@@ -35,12 +36,12 @@ async fn new_runsync() {
 async fn in_queue_worker_available() {
     let endpoint = shared("states-worker", one_worker()).await;
     let first = endpoint.running(forever()).await;
-    let second = endpoint.submit(json!({ "op": "sleep", "ms": 700, "value": "rye" })).await;
+    let second = endpoint.submit(json!({ "op": "sleep", "ms": 5_000, "value": "rye" })).await;
     assert_eq!(endpoint.status(&second).await.ok()["status"], "IN_QUEUE");
     endpoint.cancel(&first).await.ok();
     endpoint.until(&second, "IN_PROGRESS").await;
     let done = endpoint.until(&second, "COMPLETED").await;
-    assert_eq!(done["output"], json!({ "slept": 700, "echo": "rye" }));
+    assert_eq!(done["output"], json!({ "slept": 5_000, "echo": "rye" }));
 }
 
 /// A job cancelled while it waits is CANCELLED and never starts.

@@ -8,11 +8,12 @@ use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_is_asked_to_end_drains() {
-    let mut host = TestHost::start_with(&["--drain-timeout", "3"]);
+    let mut host = TestHost::start_with(&["--drain-timeout", "12"]);
     let client = host.client();
     let settings = json!({ "workersMax": 2 });
     let endpoint = host.deploy(&guests::playground(), "drained", settings).await;
-    let brief = client.submit(&endpoint, json!({ "op": "sleep", "ms": 1200, "value": 1 })).await;
+    // The test reaches the SIGTERM within these 5 s, and the drain of 12 s has room for their rest.
+    let brief = client.submit(&endpoint, json!({ "op": "sleep", "ms": 5_000, "value": 1 })).await;
     client.until(&endpoint, &brief, "IN_PROGRESS").await;
     let parked = tokio::spawn({
         let (client, endpoint) = (client.clone(), endpoint.clone());
@@ -51,7 +52,7 @@ async fn a_host_that_is_asked_to_end_drains() {
     assert_eq!(pages.header("x-job-status"), Some("IN_QUEUE"), "{pages:?}");
     let events = parse_events(&events.text().await.unwrap());
     assert_eq!(events, [], "the stream has not ended, and does not say so");
-    let status = host.wait(Duration::from_secs(20));
+    let status = host.wait(PATIENCE);
     println!("the host ended with {status} after {:?}", begun.elapsed());
     assert_eq!(status.code(), Some(0), "{status}");
     let parked = parked.ok();
@@ -61,7 +62,7 @@ async fn a_host_that_is_asked_to_end_drains() {
     assert_eq!(host.ready()["wasClean"], true, "{}", host.ready());
     let client = host.client();
     let document = client.until(&endpoint, &brief, "COMPLETED").await;
-    assert_eq!(document["output"], json!({ "slept": 1200, "echo": 1 }), "{document}");
+    assert_eq!(document["output"], json!({ "slept": 5_000, "echo": 1 }), "{document}");
     assert!(document.get("retries").is_none(), "it ended before its host: {document}");
     client.until(&endpoint, &waiting, "COMPLETED").await;
     // The endless job waits, or runs, again.
@@ -72,13 +73,14 @@ async fn a_host_that_is_asked_to_end_drains() {
 
 #[tokio::test]
 async fn an_idle_host_ends_at_once_and_all_waits_for_the_next_start() {
-    let mut host = TestHost::start();
+    // A host that waits for nothing ends long before this timeout.
+    let mut host = TestHost::start_with(&["--drain-timeout", "600"]);
     let settings = json!({ "workersMax": 0 });
     let endpoint = host.deploy(&guests::playground(), "idle", settings).await;
     let job = host.client().submit(&endpoint, json!({ "op": "echo", "value": 3 })).await;
     let begun = Instant::now();
     host.ask_to_end();
-    assert_eq!(host.wait(Duration::from_secs(10)).code(), Some(0));
+    assert_eq!(host.wait(PATIENCE).code(), Some(0));
     println!("an idle host ended {:?} after SIGTERM", begun.elapsed());
     host.start_again();
     let client = host.client();
@@ -103,7 +105,7 @@ async fn a_second_signal_ends_the_host_at_once() {
     .await;
     let begun = Instant::now();
     host.ask_to_end();
-    assert_eq!(host.wait(Duration::from_secs(20)).code(), Some(0));
+    assert_eq!(host.wait(PATIENCE).code(), Some(0));
     println!("ended {:?} after the second signal", begun.elapsed());
     host.start_again();
     let client = host.client();

@@ -16,7 +16,8 @@ async fn acknowledged_jobs_survive_and_reach_their_end_in_order() {
     let cancelled = client.submit(&endpoint, json!({ "op": "sleep_forever" })).await;
     client.cancel(&endpoint, &cancelled).await.ok();
     let streamed = client.finish(&endpoint, json!({ "op": "stream", "count": 5 })).await;
-    let running = client.submit(&endpoint, json!({ "op": "sleep", "ms": 1000 })).await;
+    // It still runs at the kill, after 20 submissions with a sync each.
+    let running = client.submit(&endpoint, json!({ "op": "sleep", "ms": 5_000 })).await;
     client.until(&endpoint, &running, "IN_PROGRESS").await;
     let mut waiting = vec![];
     for i in 0..20 {
@@ -59,7 +60,7 @@ async fn acknowledged_jobs_survive_and_reach_their_end_in_order() {
     }
     let document = client.until(&endpoint, &running, "COMPLETED").await;
     assert_eq!(document["retries"], 1, "its host died while it ran: {document}");
-    assert_eq!(document["output"]["slept"], 1000);
+    assert_eq!(document["output"]["slept"], 5_000);
 
     let jobs = &client.health(&endpoint).await["jobs"];
     assert_eq!((&jobs["completed"], &jobs["failed"]), (&json!(23), &json!(1)), "{jobs}");

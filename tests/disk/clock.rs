@@ -3,14 +3,17 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use gristmill_tests::{TestHost, command, eventually, guests};
+use gristmill_tests::{PATIENCE, TestHost, command, eventually, guests};
 use serde_json::json;
 
 const DAY_S: u64 = 86_400;
+
+/// A part of the log line of a host that waits before it deletes jobs.
+const WAITING: &str = "waiting up to 60 s for the clock";
 
 /// A host whose wall clock is controlled by a file.
 struct Jumping {
@@ -31,9 +34,7 @@ impl Jumping {
 
     /// The lead of the wall clock in seconds, and `+` when it is synchronised.
     fn set(&self, lead: &str) {
-        let next = self.file.with_extension("next");
-        fs::write(&next, lead).unwrap();
-        fs::rename(next, &self.file).unwrap();
+        set_in(&self.file, lead);
     }
 
     fn start_again(&mut self) {
@@ -47,6 +48,13 @@ impl Jumping {
     }
 }
 
+/// Replaces the file at once, since the host may read it at any time.
+fn set_in(file: &Path, lead: &str) {
+    let next = file.with_extension("next");
+    fs::write(&next, lead).unwrap();
+    fs::rename(next, file).unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_jumps_while_the_host_runs_deletes_no_job() {
     let jumping = Jumping::start().await;
@@ -57,8 +65,11 @@ async fn a_clock_that_jumps_while_the_host_runs_deletes_no_job() {
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(jumping.status(&job).await, 200, "{lead}");
     }
-    let log = jumping.host.log();
-    assert!(log.contains("the machine's clock jumped") && log.contains("--accept-clock"), "{log}");
+    eventually("the jump to be reported, with the remedy", async || {
+        let log = jumping.host.log();
+        (log.contains("the machine's clock jumped") && log.contains("--accept-clock")).then_some(())
+    })
+    .await;
     jumping.set("0");
     eventually("the host follows again", async || {
         jumping.host.log().contains("clock is correct again").then_some(())
@@ -80,16 +91,20 @@ async fn a_clock_that_jumped_before_a_start_is_waited_for_and_can_be_accepted() 
     jumping.host.kill9();
     // It is corrected while the host waits.
     jumping.set(&(10 * DAY_S).to_string());
-    let file = jumping.file.clone();
+    let (file, log) = (jumping.file.clone(), jumping.host.scratch().join("log"));
     let right = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_secs(4));
-        fs::write(file, "0").unwrap();
+        let waits = || String::from_utf8_lossy(&fs::read(&log).unwrap()).contains(WAITING);
+        let begun = Instant::now();
+        while !waits() && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        set_in(&file, "0");
     });
     jumping.start_again();
     right.join().unwrap();
     assert_eq!(jumping.status(&job).await, 200, "nothing was deleted");
     let log = jumping.host.log();
-    assert!(log.contains("waiting up to 60 s for the clock"), "{log}");
+    assert!(log.contains(WAITING), "{log}");
     jumping.host.kill9();
     // It is correct, as the operator confirms.
     jumping.set(&(10 * DAY_S).to_string());

@@ -162,7 +162,8 @@ async fn a_dead_receiver_does_not_delay_another() {
     let begun = Instant::now();
     submit(&client, "crowd", json!({ "op": "echo" }), &alive.url("/")).await;
     alive.until(1).await;
-    assert!(begun.elapsed() < Duration::from_secs(5), "took {:?}", begun.elapsed());
+    // A call of the dead receiver ends after ten seconds, and the next one could begin then.
+    assert!(begun.elapsed() < Duration::from_secs(9), "took {:?}", begun.elapsed());
     assert_eq!(dead.connections(), 4, "at most four at one time");
 }
 

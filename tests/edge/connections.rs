@@ -189,19 +189,25 @@ async fn a_head_has_64_kib_at_most() {
 
 #[tokio::test]
 async fn connections_from_before_the_drain_are_answered() {
-    let mut host = TestHost::start();
+    // The drain lasts until the second signal, so a loaded machine has time for all calls.
+    let mut host = TestHost::start_with(&["--drain-timeout", "600"]);
     let endpoint = host.deploy(&guests::playground(), "busy", json!({})).await;
     let client = host.client();
-    let job = client.submit(&endpoint, json!({ "op": "sleep", "ms": 3_000 })).await;
+    let job = client.submit(&endpoint, json!({ "op": "sleep_forever" })).await;
     client.until(&endpoint, &job, "IN_PROGRESS").await;
     let mut connections = vec![];
     for _ in 0..100 {
         connections.push(connect(&host).await);
     }
     host.ask_to_end();
+    eventually("the drain to begin", async || {
+        host.log().contains("stopping: running jobs have 600 s").then_some(())
+    })
+    .await;
     for connection in &mut connections {
         assert_eq!(call(connection).await, Some(200));
     }
+    host.ask_to_end();
     assert!(host.wait(PATIENCE).success());
 }
 

@@ -101,9 +101,10 @@ async fn ten_times_the_capacity() {
     let done = ends.remove("COMPLETED").unwrap_or_default();
     assert_eq!(ends.remove("CANCELLED").unwrap_or_default(), cancelled);
     assert!(ends.is_empty(), "admitted and not finished: {ends:?}");
-    // A lower bound, since this machine has other work.
+    // A lower bound, since this machine has other work: a quarter within the 8 s of a short run,
+    // and a half within a longer run.
     let possible = JOBS_PER_S * scale.lasts.as_secs();
-    assert!(done >= possible / 2, "{done} jobs were done, {possible} possible");
+    assert!(done >= possible / scale.choose(4, 2), "{done} jobs were done, {possible} possible");
     for code in ["rate_limited", "queue_full"] {
         assert!(refused.contains_key(code), "no call was refused as {code}: {refused:?}");
     }

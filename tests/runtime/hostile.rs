@@ -21,7 +21,7 @@ async fn waiting_for_a_hundred_clocks_for_ever_ends_at_the_deadline() {
     let started = Instant::now();
     let report = run.perform().await;
     assert!(matches!(report.end, AttemptEnd::DeadlineReached), "{:?}", report.end);
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < Duration::from_secs(30));
     assert_eq!(bench.running(), 0);
 }
 

@@ -108,7 +108,7 @@ async fn handlers_that_ignore_a_stop_are_ended_soon() {
                 let is_kept = if late <= GONE_WITHIN { "" } else { " (LATE)" };
                 println!("{input}, {}: gone {late:?} after {by}{is_kept}", metering.as_str());
                 // The test's machine may be busy; the test only excludes a hang.
-                assert!(late < Duration::from_secs(2), "{input}: {late:?}");
+                assert!(late < Duration::from_secs(20), "{input}: {late:?}");
             }
         }
     }

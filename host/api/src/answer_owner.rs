@@ -1,7 +1,7 @@
 //! The owner whose client reads a large answer: the host bounds the answers that clients have not read
 //! yet, with a share for each owner.
 //!
-//! **Cost.** One allocation for each answer of more than 64 KiB, nothing for others.
+//! **Cost.** One allocation for each answer of more than 64 KiB or of unknown size, nothing for others.
 
 use axum::body::HttpBody as _;
 use axum::response::Response;
@@ -10,32 +10,48 @@ use gristmill_core::id::OwnerId;
 /// Answers of at most this size have no owner, since the host does not count them.
 const SMALL_BYTES: u64 = 64 << 10;
 
-/// The owner of the calling key, among the extensions of a large answer.
+/// The owner of the calling key, among the extensions of an answer that is large or of unknown size. An
+/// answer to a caller without a valid key has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerOwner(pub OwnerId);
 
-/// Adds the owner to an answer, if its size is known and large.
-pub(crate) fn record(response: &mut Response, owner: &OwnerId) {
-    if response.body().size_hint().lower() > SMALL_BYTES {
+/// Adds the owner to an answer, unless the answer is known to be small. The pieces of an answer of
+/// unknown size may be large.
+pub(crate) fn record(response: &mut Response, owner: Option<&OwnerId>) {
+    if response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_BYTES) {
+        return;
+    }
+    if let Some(owner) = owner {
         response.extensions_mut().insert(AnswerOwner(owner.clone()));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use axum::body::Body;
+    use bytes::Bytes;
+    use futures::stream;
 
     use super::*;
 
     #[test]
-    fn only_large_answers_have_an_owner() {
+    fn answers_have_an_owner_unless_they_are_known_to_be_small() {
         let owner = OwnerId::new("a").unwrap();
+        let of = |body: Body, owner: Option<&OwnerId>| {
+            let mut response = Response::new(body);
+            record(&mut response, owner);
+            response.extensions().get::<AnswerOwner>().map(|AnswerOwner(owner)| owner.clone())
+        };
         for (bytes, expected) in
-            [(0, None), (64 << 10, None), ((64 << 10) + 1, Some(AnswerOwner(owner.clone())))]
+            [(0, None), (64 << 10, None), ((64 << 10) + 1, Some(owner.clone()))]
         {
-            let mut response = Response::new(Body::from(vec![0; bytes]));
-            record(&mut response, &owner);
-            assert_eq!(response.extensions().get().cloned(), expected, "{bytes}");
+            let whole = || Body::from(vec![0; bytes]);
+            assert_eq!(of(whole(), Some(&owner)), expected, "{bytes}");
+            assert_eq!(of(whole(), None), None, "{bytes}");
         }
+        let pieces = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"data: 1\n\n"))]);
+        assert_eq!(of(Body::from_stream(pieces), Some(&owner)), Some(owner), "a stream");
     }
 }

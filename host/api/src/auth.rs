@@ -14,10 +14,10 @@ use gristmill_core::id::EndpointId;
 use gristmill_core::key::{ApiKey, Scope};
 use tokio::time::Instant;
 
+use crate::call_origin::CallOrigin;
 use crate::error::{ApiError, ErrorCode};
 use crate::rate_limit::ConcurrencyPermit;
 use crate::state::ApiState;
-use crate::unauthenticated::ConnectionAuth;
 
 /// Accepted forms of a key in the Authorization header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,7 +156,7 @@ pub(crate) fn identify(
 ) -> Result<Arc<ApiKey>, ApiError> {
     match valid_key(headers, state, form) {
         Ok(key) => {
-            show_key(extensions);
+            show_key(extensions, &key);
             Ok(key)
         }
         Err(refusal) => {
@@ -203,18 +203,19 @@ pub(crate) fn count_unauthenticated<B>(
     state: &ApiState,
 ) -> Result<(), ApiError> {
     match valid_key(request.headers(), state, Form::BearerOrBare) {
-        Ok(_) => {
-            show_key(request.extensions());
+        Ok(key) => {
+            show_key(request.extensions(), &key);
             Ok(())
         }
         Err(_) => state.unauthenticated.admit(request.extensions()),
     }
 }
 
-/// Records that the call's connection has carried a valid key.
-fn show_key(extensions: &Extensions) {
-    if let Some(connection_auth) = extensions.get::<Arc<ConnectionAuth>>() {
-        connection_auth.record_key();
+/// Records the valid key of a call, for its connection and for its answer. All calls with a key pass
+/// here, so that each large answer has an owner.
+fn show_key(extensions: &Extensions, key: &ApiKey) {
+    if let Some(origin) = extensions.get::<Arc<CallOrigin>>() {
+        origin.record_key(key);
     }
 }
 
@@ -255,4 +256,40 @@ fn password(pair: &str) -> Option<String> {
 
 fn unauthorized(sentence: impl Into<String>) -> ApiError {
     ApiError::new(ErrorCode::Unauthorized, sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use gristmill_core::id::OwnerId;
+    use gristmill_core::key::NewKey;
+    use gristmill_core::time::Timestamp;
+
+    use super::*;
+    use crate::unauthenticated::{ConnectionAuth, PeerAddress};
+
+    #[test]
+    fn a_valid_key_is_recorded_for_its_connection_and_for_the_answer() {
+        let owner = OwnerId::new("a").unwrap();
+        let new_key = NewKey {
+            name: "k".into(),
+            owner: owner.clone(),
+            scopes: vec![Scope::Manage],
+            endpoints: None,
+            expires_at: None,
+        };
+        let (key, _) = ApiKey::generate(new_key, Timestamp::from_millis(0));
+        let connection_auth = Arc::<ConnectionAuth>::default();
+        let peer = PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let origin = || Arc::new(CallOrigin::new(peer, connection_auth.clone()));
+        let (call, next_call) = (origin(), origin());
+        let mut extensions = Extensions::new();
+        extensions.insert(call.clone());
+        assert!(call.owner().is_none() && !connection_auth.has_key());
+        show_key(&extensions, &key);
+        assert_eq!(call.owner(), Some(&owner));
+        // The next call of the connection may be another owner's, as behind a proxy.
+        assert!(next_call.owner().is_none() && connection_auth.has_key());
+    }
 }

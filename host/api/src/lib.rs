@@ -15,6 +15,7 @@ mod answer_owner;
 mod auth;
 mod billing;
 mod body;
+mod call_origin;
 mod change;
 mod checks;
 mod complete;
@@ -41,6 +42,7 @@ mod wire_time;
 
 pub use access::Access;
 pub use answer_owner::AnswerOwner;
+pub use call_origin::CallOrigin;
 pub use rate_limit::RateLimits;
 pub use router::{Api, response_over_budget};
 pub use state::{ApiState, Services};

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
@@ -20,14 +21,15 @@ use utoipa_axum::routes;
 
 use crate::access::Access;
 use crate::admission::AdmissionLayer;
+use crate::call_origin::CallOrigin;
 use crate::complete::complete;
 use crate::error::{ApiError, ErrorCode};
 use crate::queue::{StreamShape, dto};
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
-use crate::unauthenticated::PeerAddress;
 use crate::{
-    auth, docs_page, fallback, head, management, metrics, openapi, paths, queue, registry,
+    answer_owner, auth, docs_page, fallback, head, management, metrics, openapi, paths, queue,
+    registry,
 };
 
 /// Both APIs, and the document that describes them. Cheap to clone.
@@ -59,11 +61,15 @@ impl Api {
         Self { routes, access }
     }
 
-    /// Answers a call from `peer`.
+    /// Answers a call. Large answers have their [owner](crate::AnswerOwner) among their extensions.
     ///
     /// Steps for every call are here and not in layers: each layer boxes its future, and is cloned
     /// with its whole content for each call.
-    pub async fn answer<B>(self, mut request: Request<B>, peer: PeerAddress) -> Response<Body>
+    pub async fn answer<B>(
+        self,
+        mut request: Request<B>,
+        origin: impl Into<CallOrigin>,
+    ) -> Response<Body>
     where
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
@@ -78,9 +84,10 @@ impl Api {
         let started = (!span.is_disabled()).then(Instant::now);
         // Paths are normalised before any route sees them.
         paths::normalize(&mut request);
-        request.extensions_mut().insert(peer);
+        let origin = Arc::new(origin.into());
+        request.extensions_mut().insert(origin.clone());
         let answering = AssertUnwindSafe(async { routes.call(request).await }).catch_unwind();
-        let response = match answering.instrument(span.clone()).await {
+        let mut response = match answering.instrument(span.clone()).await {
             Ok(Ok(response)) => response,
             Err(cause) => panicked(&*cause),
         };
@@ -89,6 +96,7 @@ impl Api {
             let _entered = span.enter();
             debug!(http.status = status, duration_us = took.as_micros(), "answered {status}");
         }
+        answer_owner::record(&mut response, origin.owner());
         with_security_headers(response)
     }
 }

@@ -8,6 +8,7 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,13 +19,14 @@ use gristmill_core::rate::WINDOW;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::call_origin::CallOrigin;
 use crate::error::{ApiError, ErrorCode};
 use crate::refusal::Refusal;
 
 /// Most addresses at one time.
 const ADDRESSES_MAX: usize = 100_000;
 
-/// The address of a call; the listener adds it to each request.
+/// The address of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
@@ -39,8 +41,8 @@ impl PeerAddress {
     }
 }
 
-/// Whether a connection has carried a call with a valid key. The listener adds it to each request
-/// of the connection.
+/// Whether a connection has carried a call with a valid key. All calls of the connection have it in
+/// their [`CallOrigin`].
 #[derive(Debug, Default)]
 pub struct ConnectionAuth(AtomicBool);
 
@@ -108,12 +110,12 @@ impl UnauthenticatedLimiter {
     /// 429 beyond the limit of its address.
     pub(crate) fn admit(&self, request: &Extensions) -> Result<(), ApiError> {
         // Without a listener in front there is no address, and no caller to limit.
-        let Some(peer) = request.get::<PeerAddress>() else { return Ok(()) };
+        let Some(origin) = request.get::<Arc<CallOrigin>>() else { return Ok(()) };
         self.sweep();
         if self.limiter.len() >= ADDRESSES_MAX {
             return Err(self.refuse(WINDOW));
         }
-        let refused = self.limiter.check_key(&peer.known_as()).err();
+        let refused = self.limiter.check_key(&origin.peer().known_as()).err();
         match refused.map(|until| until.wait_time_from(self.clock.now())) {
             Some(wait) => Err(self.refuse(wait)),
             None => Ok(()),
@@ -146,7 +148,8 @@ mod tests {
 
     fn from(address: &str) -> Extensions {
         let mut request = Extensions::new();
-        request.insert(PeerAddress(address.parse().unwrap()));
+        let peer = PeerAddress(address.parse().unwrap());
+        request.insert(Arc::new(CallOrigin::from(peer)));
         request
     }
 

@@ -259,6 +259,9 @@ pub enum FetchError {
     /// Too many components of the owner wait to be compiled; one sentence.
     #[error("{0}")]
     TooManyWaiting(String),
+    /// The image would exceed its owner's share of the disk; one sentence.
+    #[error("{0}")]
+    OwnerDiskFull(String),
     /// The host's disk has no room.
     #[error("{0}; it takes no images until there is room")]
     NoSpace(Shortage),

@@ -292,11 +292,23 @@ fn stage_error(error: &StageError) -> FetchError {
     match error {
         StageError::Full => FetchError::Full,
         StageError::NoSpace(short) => FetchError::NoSpace(*short),
-        StageError::OwnerDiskFull { .. } => FetchError::Refused(error.to_string()),
+        StageError::OwnerDiskFull { .. } => FetchError::OwnerDiskFull(error.to_string()),
         StageError::Io(_) => host(error),
     }
 }
 
 fn host(error: &dyn std::error::Error) -> FetchError {
     FetchError::Host(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_beyond_its_owners_share_of_the_disk_is_no_mistake_of_the_call() {
+        let refused = StageError::OwnerDiskFull { held_mib: 30 };
+        assert_eq!(stage_error(&refused), FetchError::OwnerDiskFull(refused.to_string()));
+        assert_eq!(stage_error(&StageError::Full), FetchError::Full);
+    }
 }

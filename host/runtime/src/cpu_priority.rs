@@ -103,7 +103,10 @@ mod tests {
             }
             seen
         });
-        assert_eq!(seen.await, [false, false, true]);
+        // A thread that sleeps for too long may make the second turn slow already.
+        let seen = seen.await;
+        assert_eq!((seen.first(), seen.last()), (Some(&false), Some(&true)), "{seen:?}");
+        assert!(seen.is_sorted(), "{seen:?}");
     }
 
     #[tokio::test]

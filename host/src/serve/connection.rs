@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
-use gristmill_api::{AnswerOwner, Api, ConnectionAuth, PeerAddress};
+use gristmill_api::{AnswerOwner, Api, CallOrigin, ConnectionAuth, PeerAddress};
+use gristmill_core::id::OwnerId;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
@@ -85,11 +86,11 @@ impl Server {
         let given_up = &given_up;
         let unread = Arc::new(Unread::default());
         let client = activity.lock().client.clone();
-        let service = service_fn(|mut request: Request<_>| {
+        let service = service_fn(|request: Request<_>| {
             let call = Call::begin(&activity, request.version());
-            request.extensions_mut().insert(connection_auth.clone());
             let (request, has_rest) = RequestBody::watch(request, &unread, &client);
-            let answering = self.api.clone().answer(request, peer);
+            let origin = CallOrigin::new(peer, connection_auth.clone());
+            let answering = self.api.clone().answer(request, origin);
             let (response_budget, given_up) = (self.response_budget.clone(), given_up.clone());
             let unread = has_rest.then(|| unread.clone());
             async move {
@@ -97,14 +98,14 @@ impl Server {
                 let owner = answer.extensions().get::<AnswerOwner>();
                 let owner = owner.map(|AnswerOwner(owner)| owner.clone());
                 let holding = match answer.body().size_hint().exact() {
-                    None => Holding::Pieces { response_budget, given_up, held: None },
+                    None => Holding::Pieces { response_budget, owner, given_up, held: None },
                     Some(bytes) => Holding::Whole(
-                        response_budget.reserve_whole(bytes, owner, &given_up).unwrap_or_else(
-                            |OverBudget| {
+                        response_budget
+                            .reserve_whole(bytes, owner.as_ref(), &given_up)
+                            .unwrap_or_else(|OverBudget| {
                                 answer = gristmill_api::response_over_budget(&answer);
                                 None
-                            },
-                        ),
+                            }),
                     ),
                 };
                 // After the answer is counted, since it is in memory meanwhile.
@@ -364,6 +365,7 @@ enum Holding {
     /// One piece after the other.
     Pieces {
         response_budget: Arc<ResponseBudget>,
+        owner: Option<OwnerId>,
         given_up: CancellationToken,
         held: Option<BudgetPermit>,
     },
@@ -371,8 +373,8 @@ enum Holding {
 
 impl Holding {
     fn begin_piece(&mut self, bytes: usize) {
-        if let Self::Pieces { response_budget, given_up, held } = self {
-            *held = response_budget.reserve_piece(bytes, given_up);
+        if let Self::Pieces { response_budget, owner, given_up, held } = self {
+            *held = response_budget.reserve_piece(bytes, owner.as_ref(), given_up);
         }
     }
 
@@ -611,5 +613,30 @@ mod tests {
         assert!(body.is_end_stream());
         drop(body);
         assert_eq!(activity.lock().calls, 0);
+    }
+
+    #[tokio::test]
+    async fn the_pieces_of_a_stream_count_for_the_owner_who_reads_it() {
+        use gristmill_core::tenancy::Tenancy;
+        use http_body_util::{BodyExt as _, Full};
+
+        let tenancy = Tenancy::default();
+        tenancy.set_several_owners(true);
+        let response_budget = Arc::new(ResponseBudget::new(tenancy));
+        let owner = OwnerId::new("a").unwrap();
+        let [slower, given_up] = std::array::from_fn(|_| CancellationToken::new());
+        let _share = response_budget.reserve_piece(192 << 20, Some(&owner), &slower);
+        let holding = Holding::Pieces {
+            response_budget,
+            owner: Some(owner),
+            given_up: given_up.clone(),
+            held: None,
+        };
+        let call = Call::begin(&Arc::new(Mutex::new(Activity::new())), Version::HTTP_11);
+        let piece = Bytes::from(vec![7; PIECE_BYTES]);
+        let mut body = CountedBody::new(Full::new(piece), call, holding);
+        body.frame().await.unwrap().unwrap();
+        assert!(slower.is_cancelled(), "the owner's share was taken");
+        assert!(!given_up.is_cancelled());
     }
 }

@@ -213,6 +213,10 @@ mod tests {
 
     use super::*;
 
+    /// Held while a test calls [`ConnectionLimits::within`]: without it, the first use of a log
+    /// line on a thread without a log may turn the line off on a thread that has one.
+    static ONE_TEST: Mutex<()> = Mutex::new(());
+
     /// The log of one thread.
     #[derive(Clone, Default)]
     struct Log(Arc<Mutex<Vec<u8>>>);
@@ -229,6 +233,7 @@ mod tests {
 
     #[test]
     fn only_a_bound_that_was_set_is_missed_with_a_warning() {
+        let _turn = ONE_TEST.lock();
         for (is_set, level, sentence) in [
             (true, "WARN", "only 500 connections at one time, not 20000: this process may have"),
             (false, "INFO", "at most 500 connections at one time: this process may have"),
@@ -249,6 +254,7 @@ mod tests {
 
     #[test]
     fn connections_leave_files_for_everything_else() {
+        let _turn = ONE_TEST.lock();
         let of_address = AddressBound { connections_max: 1, is_for_loopback: false };
         let idle_wait = Duration::from_secs(1);
         let cases = [

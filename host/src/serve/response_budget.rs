@@ -2,17 +2,21 @@
 //!
 //! An answer is in memory until its client has read it. When another one would exceed
 //! [`BYTES_MAX`], the connection of the client that has read nothing for the longest time is
-//! closed, and so on until there is room. Clients that have read something within [`GRACE`] are
-//! never disconnected. If only those remain, a complete answer is refused; the next piece of a
-//! stream (at most 8 MiB) may exceed the bound.
+//! closed, and so on until there is room. Clients that have read something within [`GRACE`] keep
+//! their connections. If there is no room without these, a complete answer is refused and no
+//! connection is closed; the next piece of a stream (9 MiB at most) may exceed the bound.
 //!
-//! While the host has several owners, the complete answers of one owner have [a share](fair_share) of
-//! the bound: 192 MiB when no other owner reads. Beyond its share, the answers of this owner alone
-//! are closed or refused. The first answer of an owner needs only room. Answers without a known
-//! owner, such as pieces of streams and lists, share as if they were of one owner.
-//! **Cost.** An answer that is counted looks at all others: 4,096 at most.
+//! While the host has several owners, the answers that clients of one owner read have [a
+//! share](fair_share) of the bound: 192 MiB when no other owner reads. Beyond its share, a complete
+//! answer replaces answers of this owner alone, or is refused. The next piece of a stream, which
+//! cannot be refused, closes the slowest connections of this owner, even those that have read
+//! something within [`GRACE`]: some 32 steady readers would otherwise take all 256 MiB. The first
+//! answer of an owner needs only room. Answers to clients without a key, such as the OpenAPI
+//! document, always have one share together.
+//! **Cost.** An answer that is counted looks at all others once: 4,096 at most. Answers of up to 64 KiB
+//! cost nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +33,8 @@ const BYTES_MAX: usize = 256 << 20;
 /// Answers of at most this size are not counted: a connection's own buffers are of the same order.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// A client that has read something within this time keeps its connection.
+/// A client that has read something within this time keeps its connection, unless the streams of its
+/// owner exceed the owner's share.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// All large answers that wait for their clients.
@@ -56,7 +61,7 @@ struct AnswerPosition {
 #[derive(Debug)]
 struct Answer {
     bytes: usize,
-    /// `None`: unknown.
+    /// `None`: the call had no valid key.
     owner: Option<OwnerId>,
     connection: CancellationToken,
 }
@@ -82,11 +87,11 @@ impl ResponseBudget {
     /// when it must be closed.
     ///
     /// # Errors
-    /// When there is no room for it, or its owner has its share.
+    /// When there is no room for it, or its owner has its share. No connection is closed then.
     pub(crate) fn reserve_whole(
         self: &Arc<Self>,
         bytes: u64,
-        owner: Option<OwnerId>,
+        owner: Option<&OwnerId>,
         connection: &CancellationToken,
     ) -> Result<Option<BudgetPermit>, OverBudget> {
         let bytes = usize::try_from(bytes).map_err(|_| OverBudget)?;
@@ -94,13 +99,16 @@ impl ResponseBudget {
             return Ok(None);
         }
         let mut waiting = self.answers.lock();
-        if self.tenancy.has_several_owners() {
-            waiting.make_room_in_share(owner.as_ref(), bytes)?;
-        }
-        waiting.make_room(bytes);
-        if waiting.bytes + bytes > BYTES_MAX {
+        let mut chosen = self.beyond_share(&waiting, bytes, owner);
+        // They are in the order in which their clients have read.
+        if chosen.positions.last().is_some_and(|last| !last.is_slow()) {
             return Err(OverBudget);
         }
+        waiting.choose_slow(bytes, &mut chosen);
+        if waiting.bytes - chosen.bytes + bytes > BYTES_MAX {
+            return Err(OverBudget);
+        }
+        waiting.close(chosen);
         let position = waiting.add(bytes, owner, connection);
         Ok(Some(BudgetPermit { all: self.clone(), position }))
     }
@@ -109,15 +117,56 @@ impl ResponseBudget {
     pub(crate) fn reserve_piece(
         self: &Arc<Self>,
         bytes: usize,
+        owner: Option<&OwnerId>,
         connection: &CancellationToken,
     ) -> Option<BudgetPermit> {
         if bytes <= SMALL_BYTES {
             return None;
         }
         let mut waiting = self.answers.lock();
-        waiting.make_room(bytes);
-        let position = waiting.add(bytes, None, connection);
+        let mut chosen = self.beyond_share(&waiting, bytes, owner);
+        waiting.choose_slow(bytes, &mut chosen);
+        waiting.close(chosen);
+        let position = waiting.add(bytes, owner, connection);
         Some(BudgetPermit { all: self.clone(), position })
+    }
+
+    /// The owner's answers that must end before it may have so many more bytes. Clients without a
+    /// key are never the host's only owner, so that they always leave room.
+    fn beyond_share(
+        &self,
+        waiting: &UnreadAnswers,
+        bytes: usize,
+        owner: Option<&OwnerId>,
+    ) -> Chosen {
+        if owner.is_none() || self.tenancy.has_several_owners() {
+            waiting.choose_beyond_share(bytes, owner)
+        } else {
+            Chosen::default()
+        }
+    }
+}
+
+impl AnswerPosition {
+    /// Whether the client has read nothing for [`GRACE`].
+    fn is_slow(self) -> bool {
+        self.since.elapsed() >= GRACE
+    }
+}
+
+/// Answers whose connections are to be closed for another answer.
+#[derive(Debug, Default)]
+struct Chosen {
+    positions: BTreeSet<AnswerPosition>,
+    /// The sum of their bytes.
+    bytes: usize,
+}
+
+impl Chosen {
+    fn add(&mut self, position: AnswerPosition, bytes: usize) {
+        if self.positions.insert(position) {
+            self.bytes += bytes;
+        }
     }
 }
 
@@ -125,59 +174,51 @@ impl UnreadAnswers {
     fn add(
         &mut self,
         bytes: usize,
-        owner: Option<OwnerId>,
+        owner: Option<&OwnerId>,
         connection: &CancellationToken,
     ) -> AnswerPosition {
         let position = AnswerPosition { since: Instant::now(), number: self.next_number };
         self.next_number += 1;
         self.bytes += bytes;
-        self.answers.insert(position, Answer { bytes, owner, connection: connection.clone() });
+        let answer = Answer { bytes, owner: owner.cloned(), connection: connection.clone() };
+        self.answers.insert(position, answer);
         position
     }
 
-    /// Closes the connections of the slowest clients until there is room, or only clients remain that
-    /// read.
-    fn make_room(&mut self, bytes: usize) {
-        while self.bytes + bytes > BYTES_MAX
-            && let Some((slowest, _)) = self.answers.first_key_value()
-            && slowest.since.elapsed() >= GRACE
-        {
-            let slowest = *slowest;
-            self.close(slowest);
-        }
-    }
-
-    /// The same among the clients of one owner, until the owner may have so many more bytes.
-    ///
-    /// # Errors
-    /// When this owner's clients that remain have its share.
-    fn make_room_in_share(
-        &mut self,
-        owner: Option<&OwnerId>,
-        bytes: usize,
-    ) -> Result<(), OverBudget> {
-        while !self.is_in_share(owner, bytes) {
-            let slowest = self.answers.iter().find(|(_, answer)| answer.owner.as_ref() == owner);
-            match slowest.map(|(position, _)| *position) {
-                Some(slowest) if slowest.since.elapsed() >= GRACE => self.close(slowest),
-                Some(_) | None => return Err(OverBudget),
+    /// Chooses the answers of an owner, the slowest first, without which it may have so many more bytes
+    /// as far as its share goes. All of them suffice in any case.
+    fn choose_beyond_share(&self, bytes: usize, owner: Option<&OwnerId>) -> Chosen {
+        let own = || self.answers.iter().filter(move |(_, answer)| answer.owner.as_ref() == owner);
+        let mut held: usize = own().map(|(_, answer)| answer.bytes).sum();
+        let mut chosen = Chosen::default();
+        for (position, answer) in own() {
+            let free = BYTES_MAX.saturating_sub(self.bytes - chosen.bytes + bytes);
+            if fair_share::admits((held + bytes) as u64, free as u64) {
+                break;
             }
+            held -= answer.bytes;
+            chosen.add(*position, answer.bytes);
         }
-        Ok(())
+        chosen
     }
 
-    /// Whether the owner may have so many more bytes, as far as its share goes.
-    fn is_in_share(&self, owner: Option<&OwnerId>, bytes: usize) -> bool {
-        let own = self.answers.values().filter(|answer| answer.owner.as_ref() == owner);
-        let held: usize = own.map(|answer| answer.bytes).sum();
-        let free = BYTES_MAX.saturating_sub(self.bytes + bytes);
-        held == 0 || fair_share::admits((held + bytes) as u64, free as u64)
+    /// Chooses answers of any owner, the slowest first, until there is room or only clients remain
+    /// that read.
+    fn choose_slow(&self, bytes: usize, chosen: &mut Chosen) {
+        for (position, answer) in &self.answers {
+            if self.bytes - chosen.bytes + bytes <= BYTES_MAX || !position.is_slow() {
+                break;
+            }
+            chosen.add(*position, answer.bytes);
+        }
     }
 
-    fn close(&mut self, position: AnswerPosition) {
-        if let Some(answer) = self.answers.remove(&position) {
-            self.bytes -= answer.bytes;
-            answer.connection.cancel();
+    fn close(&mut self, chosen: Chosen) {
+        for position in chosen.positions {
+            if let Some(answer) = self.answers.remove(&position) {
+                self.bytes -= answer.bytes;
+                answer.connection.cancel();
+            }
         }
     }
 }
@@ -206,23 +247,38 @@ impl Drop for BudgetPermit {
 mod tests {
     use super::*;
 
+    /// The budget of a host with several owners, and its tenancy.
+    fn of_several_owners() -> (Arc<ResponseBudget>, Tenancy) {
+        let tenancy = Tenancy::default();
+        tenancy.set_several_owners(true);
+        (Arc::new(ResponseBudget::new(tenancy.clone())), tenancy)
+    }
+
+    fn owner(name: &str) -> Option<OwnerId> {
+        Some(OwnerId::new(name).unwrap())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_slowest_client_is_disconnected_beyond_the_budget() {
         const HALF: usize = BYTES_MAX / 2;
         let all = Arc::new(ResponseBudget::default());
+        let only = owner("only");
+        let whole = |connection: &CancellationToken| {
+            all.reserve_whole(HALF as u64, only.as_ref(), connection)
+        };
         let connections: [_; 3] = std::array::from_fn(|_| CancellationToken::new());
         let has_gone = || connections.each_ref().map(CancellationToken::is_cancelled);
-        let mut quick = all.reserve_whole(HALF as u64, None, &connections[0]).unwrap().unwrap();
+        let mut quick = whole(&connections[0]).unwrap().unwrap();
         tokio::time::advance(GRACE / 2).await;
-        let slow = all.reserve_piece(HALF, &connections[1]).unwrap();
+        let slow = all.reserve_piece(HALF, only.as_ref(), &connections[1]).unwrap();
         tokio::time::advance(GRACE).await;
         quick.record_progress();
-        let third = all.reserve_whole(HALF as u64, None, &connections[2]).unwrap().unwrap();
+        let third = whole(&connections[2]).unwrap().unwrap();
         assert_eq!(has_gone(), [false, true, false]);
         let another = CancellationToken::new();
-        let refused = all.reserve_whole(HALF as u64, None, &another);
+        let refused = whole(&another);
         assert_eq!(refused.err(), Some(OverBudget), "the others have taken something");
-        let piece = all.reserve_piece(HALF, &another).unwrap();
+        let piece = all.reserve_piece(HALF, only.as_ref(), &another).unwrap();
         assert_eq!(has_gone(), [false, true, false]);
         drop((slow, quick, third, piece));
         let waiting = all.answers.lock();
@@ -232,13 +288,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_owner_whose_clients_read_slowly_leaves_room_to_others() {
         const ANSWER: u64 = 10 << 20;
-        let tenancy = Tenancy::default();
-        tenancy.set_several_owners(true);
-        let all = Arc::new(ResponseBudget::new(tenancy.clone()));
-        let [busy, other] = ["busy", "other"].map(|name| Some(OwnerId::new(name).unwrap()));
+        let (all, tenancy) = of_several_owners();
+        let [busy, other] = ["busy", "other"].map(owner);
         let first = CancellationToken::new();
         let reserve = |owner: &Option<OwnerId>, connection: &CancellationToken| {
-            all.reserve_whole(ANSWER, owner.clone(), connection).ok().flatten()
+            all.reserve_whole(ANSWER, owner.as_ref(), connection).ok().flatten()
         };
         let mut slow: Vec<_> = reserve(&busy, &first).into_iter().collect();
         slow.extend(std::iter::from_fn(|| reserve(&busy, &CancellationToken::new())));
@@ -257,24 +311,97 @@ mod tests {
         assert!(reserve(&busy, &CancellationToken::new()).is_some(), "of the only owner");
     }
 
+    /// Pieces cannot be refused, so that the owner's own slowest client gives way to the next piece.
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_whose_streams_are_read_steadily_leaves_room_to_others() {
+        const PAGE: usize = 9 << 20;
+        let (all, tenancy) = of_several_owners();
+        let [busy, other] = ["busy", "other"].map(owner);
+        let readers: [_; 32] = std::array::from_fn(|_| CancellationToken::new());
+        let gone = || -> Vec<_> {
+            let numbered = readers.iter().enumerate();
+            numbered.filter(|(_, reader)| reader.is_cancelled()).map(|(number, _)| number).collect()
+        };
+        let read =
+            |reader: &CancellationToken| all.reserve_piece(PAGE, busy.as_ref(), reader).unwrap();
+        let mut pages: Vec<_> = readers[..21].iter().map(read).collect();
+        assert!(gone().is_empty(), "189 MiB are within the share");
+        tokio::time::advance(GRACE / 2).await;
+        for (number, page) in pages.iter_mut().enumerate() {
+            if number != 5 {
+                page.record_progress();
+            }
+        }
+        pages.push(read(&readers[21]));
+        assert_eq!(gone(), [5], "the slowest");
+        pages.extend(readers[22..].iter().map(read));
+        assert_eq!(gone(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        let connection = CancellationToken::new();
+        let whole = || all.reserve_whole(20 << 20, other.as_ref(), &connection);
+        assert!(whole().is_ok_and(|held| held.is_some()), "another owner has room");
+        drop(pages);
+        tenancy.set_several_owners(false);
+        let alone: [_; 32] = std::array::from_fn(|_| CancellationToken::new());
+        let pages: Vec<_> = alone.iter().map(read).collect();
+        assert!(!alone.iter().any(CancellationToken::is_cancelled), "of the only owner");
+        assert_eq!(pages.len(), alone.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_connection_is_closed_for_an_answer_that_is_refused() {
+        let (all, tenancy) = of_several_owners();
+        let [busy, other] = ["busy", "other"].map(owner);
+        let (slow, quick) = (CancellationToken::new(), CancellationToken::new());
+        let whole = |owner: &Option<OwnerId>, mib: u64, connection: &CancellationToken| {
+            all.reserve_whole(mib << 20, owner.as_ref(), connection).map(Option::unwrap)
+        };
+        let _slow = whole(&busy, 10, &slow).unwrap();
+        tokio::time::advance(GRACE).await;
+        let _quick = whole(&busy, 170, &quick).unwrap();
+        // One connection is not enough for the share, and then for the room.
+        assert_eq!(whole(&busy, 30, &quick).err(), Some(OverBudget));
+        assert_eq!(whole(&other, 90, &quick).err(), Some(OverBudget));
+        tenancy.set_several_owners(false);
+        assert_eq!(whole(&busy, 90, &quick).err(), Some(OverBudget));
+        assert!(!slow.is_cancelled());
+        tenancy.set_several_owners(true);
+        let next = whole(&busy, 15, &quick);
+        assert!(next.is_ok() && slow.is_cancelled(), "here it is enough");
+        assert!(!quick.is_cancelled());
+    }
+
     /// Streams may exceed the budget, and the first answer of an owner only needs room.
     #[test]
     fn the_first_answer_of_an_owner_needs_only_room() {
-        let tenancy = Tenancy::default();
-        tenancy.set_several_owners(true);
-        let all = Arc::new(ResponseBudget::new(tenancy));
+        let (all, _) = of_several_owners();
         let connection = CancellationToken::new();
-        let _pieces = all.reserve_piece(BYTES_MAX - (20 << 20), &connection);
-        let owner = |name| Some(OwnerId::new(name).unwrap());
+        let stream = owner("stream");
+        let piece = |bytes| all.reserve_piece(bytes, stream.as_ref(), &connection);
+        let _pieces = piece(BYTES_MAX - (20 << 20));
         let whole = |name, mib: u64| {
-            all.reserve_whole(mib << 20, owner(name), &connection).map(|held| held.is_some())
+            let held = all.reserve_whole(mib << 20, owner(name).as_ref(), &connection);
+            held.map(|held| held.is_some())
         };
         assert_eq!(whole("a", 20), Ok(true));
-        let _held = all.reserve_whole(12 << 20, owner("a"), &connection).unwrap();
+        let _held = all.reserve_whole(12 << 20, owner("a").as_ref(), &connection).unwrap();
         assert_eq!(whole("a", 8), Err(OverBudget), "its second one");
         assert_eq!(whole("b", 8), Ok(true));
-        let _more = all.reserve_piece(BYTES_MAX, &connection);
+        let _more = piece(BYTES_MAX);
         assert_eq!(whole("b", 1), Err(OverBudget), "no room");
+    }
+
+    #[test]
+    fn clients_without_a_key_leave_room_to_the_only_owner() {
+        const ANSWER: u64 = 10 << 20;
+        let all = Arc::new(ResponseBudget::default());
+        let connection = CancellationToken::new();
+        let reserve =
+            |owner: Option<&OwnerId>| all.reserve_whole(ANSWER, owner, &connection).ok().flatten();
+        let strangers: Vec<_> = std::iter::from_fn(|| reserve(None)).collect();
+        assert_eq!(strangers.len(), 19, "three quarters of the budget");
+        let only = owner("only");
+        let own: Vec<_> = std::iter::from_fn(|| reserve(only.as_ref())).collect();
+        assert_eq!(own.len(), 6, "all the rest");
     }
 
     #[test]
@@ -283,6 +410,6 @@ mod tests {
         let connection = CancellationToken::new();
         assert!(all.reserve_whole(SMALL_BYTES as u64, None, &connection).unwrap().is_none());
         assert!(all.reserve_whole(SMALL_BYTES as u64 + 1, None, &connection).unwrap().is_some());
-        assert!(all.reserve_piece(SMALL_BYTES, &connection).is_none());
+        assert!(all.reserve_piece(SMALL_BYTES, None, &connection).is_none());
     }
 }

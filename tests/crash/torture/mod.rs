@@ -17,7 +17,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use gristmill_tests::{TestHost, guests, percentile};
+use gristmill_tests::{PATIENCE, TestHost, guests, percentile};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
@@ -175,13 +175,13 @@ impl Torture {
             End::Kill => self.host.kill9(),
             End::Drain => {
                 self.host.ask_to_end();
-                assert!(self.host.wait(Duration::from_secs(20)).success(), "{}", self.host.log());
+                assert!(self.host.wait(PATIENCE).success(), "{}", self.host.log());
             }
             End::Interrupted => {
                 self.host.ask_to_end();
                 tokio::time::sleep(self.random.ms(1, 100)).await;
                 self.host.ask_to_end();
-                assert!(self.host.wait(Duration::from_secs(5)).success(), "{}", self.host.log());
+                assert!(self.host.wait(PATIENCE).success(), "{}", self.host.log());
             }
         }
         session.end();
@@ -219,7 +219,7 @@ impl Torture {
     /// An orderly end changes nothing either.
     async fn stop_and_audit(&mut self) {
         self.host.ask_to_end();
-        assert!(self.host.wait(Duration::from_secs(20)).success());
+        assert!(self.host.wait(PATIENCE).success());
         self.host.start_again();
         assert_eq!(self.host.ready()["wasClean"], true);
         self.audit().await;

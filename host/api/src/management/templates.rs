@@ -240,19 +240,25 @@ async fn fetch(
         id => Some(registry_auths::named_by_template(&view, &template.owner, id)?),
     };
     let fetched = state.registries.fetch(&image, auth, &template.owner).await;
-    fetched.map(Some).map_err(|error| match error {
+    fetched.map(Some).map_err(|error| fetch_refused(&image, error))
+}
+
+/// The refusal of a template whose image was not fetched.
+fn fetch_refused(image: &RemoteImage, error: FetchError) -> ApiError {
+    match error {
         FetchError::Refused(reason) => {
             ApiError::bad_request(format!("`imageName`: cannot fetch `{image}`: {reason}"))
         }
         FetchError::Full => ApiError::new(ErrorCode::Unavailable, error.to_string()),
         FetchError::TooManyWaiting(sentence) => images::too_many_waiting(sentence),
+        FetchError::OwnerDiskFull(sentence) => ApiError::new(ErrorCode::QuotaExceeded, sentence),
         FetchError::NoSpace(_) => ApiError::new(ErrorCode::DiskFull, error.to_string()),
         FetchError::Host(reason) => {
             tracing::error!("the image `{image}` could not be stored: {reason}");
             let sentence = "the image could not be stored; the host's log has the details";
             ApiError::new(ErrorCode::Internal, sentence)
         }
-    })
+    }
 }
 
 fn filter(state: &ApiState, query: &str) -> Result<TemplateFilter, ApiError> {
@@ -381,4 +387,21 @@ fn is_port(text: &str) -> bool {
         let is_number = number.starts_with(|digit| matches!(digit, '1'..='9'));
         is_number && number.parse::<u16>().is_ok() && matches!(protocol, "http" | "tcp")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_that_was_not_fetched_is_refused_with_the_code_of_its_cause() {
+        let image: RemoteImage = "registry.example/guest:1".parse().unwrap();
+        for (error, expected) in [
+            (FetchError::Refused("no such image".to_owned()), ErrorCode::BadRequest),
+            (FetchError::Full, ErrorCode::Unavailable),
+            (FetchError::OwnerDiskFull("the share is taken".to_owned()), ErrorCode::QuotaExceeded),
+        ] {
+            assert_eq!(fetch_refused(&image, error).code(), expected);
+        }
+    }
 }

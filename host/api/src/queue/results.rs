@@ -11,7 +11,6 @@ use gristmill_core::key::ApiKey;
 use gristmill_core::record::JobRecord;
 
 use super::dto;
-use crate::answer_owner;
 use crate::error::ApiError;
 use crate::in_flight::{InFlight, Share};
 use crate::state::ApiState;
@@ -28,9 +27,7 @@ pub(crate) async fn document(
     // Released when the answer is complete: from then on it counts among the answers that wait for
     // their clients.
     let _memory = state.results.result(&key.id, Jobs::document_bytes(&record)).await?;
-    let mut answer = dto::status_document(&state.jobs.document(record).await?);
-    answer_owner::record(&mut answer, &key.owner);
-    Ok(answer)
+    Ok(dto::status_document(&state.jobs.document(record).await?))
 }
 
 /// The memory of one caller's results.

@@ -86,7 +86,7 @@ async fn a_start_that_never_ends_is_stopped() {
     let started = Instant::now();
     let report = sandbox.perform(&run).await;
     assert!(matches!(report.end, AttemptEnd::DeadlineReached), "{:?}", report.end);
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < Duration::from_secs(30));
 }
 
 /// One instruction that writes 256 MiB is not interrupted; a loop of them is.

@@ -10,7 +10,6 @@ use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
 use gristmill_core::policy::PolicyRequest;
 
 use crate::admission::Call;
-use crate::answer_owner;
 use crate::auth::KeyCheck;
 use crate::error::{ApiError, ErrorCode};
 use crate::openapi::tag;
@@ -68,7 +67,6 @@ pub(crate) async fn openai(
     let mut response = answer.into_response();
     dto::add_job_id_header(&mut response, id);
     dto::add_request_id_header(&mut response);
-    answer_owner::record(&mut response, &call.key.owner);
     Ok(response)
 }
 
