@@ -164,7 +164,8 @@ impl Host {
         }
     }
 
-    /// One call, which must succeed.
+    /// One call, which must succeed. Waits for the limit of management calls, 1,000 in 10 s, which no
+    /// option lifts.
     pub(crate) async fn call(
         &self,
         method: &str,
@@ -172,10 +173,17 @@ impl Host {
         body: &str,
     ) -> anyhow::Result<String> {
         let mut connection = Connection::open(&self.addr).await?;
-        let answer = connection.call(&self.request(method, path, body)).await?;
-        let text = String::from_utf8_lossy(answer.body).into_owned();
-        ensure!(answer.status == 200, "{method} {path}: {} {text}", answer.status);
-        Ok(text)
+        let request = self.request(method, path, body);
+        loop {
+            let answer = connection.call(&request).await?;
+            if answer.status == 429 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
+            }
+            let text = String::from_utf8_lossy(answer.body).into_owned();
+            ensure!(answer.status == 200, "{method} {path}: {} {text}", answer.status);
+            return Ok(text);
+        }
     }
 
     /// A request with the host's key, written out.
